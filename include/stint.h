@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * stint: a strict rate limiter as a C library.
+ *
+ * A limiter answers one question: may this key take these units now, and if not, when?
+ *
+ *     struct stint_quota quota;
+ *     struct stint_error error;
+ *     struct stint_table *table;
+ *
+ *     stint_quota_parse(&quota, "window 100/60s", &error);
+ *     stint_table_open(&table, NULL, &error);
+ *     if (stint_take(table, &quota, "203.0.113.9", 11, 1, stint_now(table)).outcome == STINT_ALLOW)
+ *         serve();
+ *
+ * Time is always an argument, in nanoseconds since a moment of the caller's choice, from 0 to
+ * STINT_NOW_MAX; a later one is answered with STINT_NEVER. stint_now() gives the time of a table.
+ * Nothing here allocates, except stint_table_open(), stint_table_close() and stint_waiters_new().
+ *
+ * Functions that can fail return 0 or a negative enum stint_code, and explain it in *error (which
+ * may be NULL). Decisions cannot fail: "denied" is an answer, not an error.
+ *
+ * Thread safety: a quota is read only once it is made. Tables, stint_cell8 and stint_cell16 may be
+ * used by any number of threads, and tables and cells in shared memory by any number of processes.
+ * Caller-owned bytes (stint_state_…) and waiters belong to one thread at a time.
+ */
+#ifndef STINT_H
+#define STINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define STINT_API __attribute__((visibility("default")))
+#else
+#define STINT_API
+#endif
+
+#define STINT_VERSION "0.1.0"
+#define STINT_NOW_MAX ((UINT64_C(1) << 59) - 1) /* 18.2 years */
+#define STINT_NEVER_NS UINT64_MAX               /* a wait that never ends */
+#define STINT_KEY_MAX 65536                     /* bytes in one key */
+#define STINT_ITEMS_MAX 32                      /* quotas in one all-or-nothing request */
+#define STINT_ERROR_MAX 256
+
+/* Every code that a function of this library returns; stint_code_name() gives its name. */
+enum stint_code {
+    STINT_OK = 0,
+    STINT_E_SYNTAX = -1,  /* a SPEC or an address that cannot be read */
+    STINT_E_RANGE = -2,   /* a value outside its range, or a quota that cannot be kept exactly */
+    STINT_E_MISMATCH = -3,/* options that contradict each other, or the table they are used with */
+    STINT_E_FULL = -4,    /* no room: quotas, blocks, tickets or waiters */
+    STINT_E_GONE = -5,    /* the ticket was used, has ended, or never was */
+    STINT_E_SYSTEM = -6,  /* the operating system refused; the sentence holds its reason */
+    STINT_E_CORRUPT = -7, /* a table file that is not one, or is damaged */
+    STINT_E_VERSION = -8, /* a table file of another version or machine */
+    STINT_E_BUSY = -9,    /* the table is in use by somebody it cannot be shared with */
+};
+
+struct stint_error {
+    int code;                      /* enum stint_code */
+    char sentence[STINT_ERROR_MAX];/* what was wrong, where, and what was expected */
+};
+
+STINT_API const char *stint_code_name(int code);
+STINT_API const char *stint_version(void);
+
+/* ---- Quotas ---------------------------------------------------------------------------------- */
+
+enum stint_algorithm {
+    STINT_WINDOW = 1,      /* strict sliding window in 8 or 16 bytes; the default */
+    STINT_BUCKETS,         /* strict key cooldown with bounded memory */
+    STINT_LOG,             /* strict and exact; memory grows with the limit */
+    STINT_GCRA,            /* token bucket; at most burst + ceil(W/T) - 1 in any window */
+    STINT_FIXED_WINDOW,    /* at most 2N */
+    STINT_SLIDING_COUNTER, /* at most 2N - 1 */
+    STINT_CONCURRENCY,     /* N held at once, each until its deadline */
+};
+
+/* Where the windows of fixed_window begin. */
+enum stint_align {
+    STINT_ALIGN_EPOCH = 0, /* multiples of the period since 1970, as others do */
+    STINT_ALIGN_FIRST_USE, /* the first use of the key */
+    STINT_ALIGN_DAY,       /* calendar days, ISO weeks, months and years at utc_offset_s */
+    STINT_ALIGN_WEEK,
+    STINT_ALIGN_MONTH,
+    STINT_ALIGN_YEAR,
+};
+
+/* What happens to a new key when all its places in the table hold live states. */
+enum stint_when_full {
+    STINT_FULL_DEFAULT = 0, /* inherit for window, buckets, log and concurrency; else evict */
+    STINT_FULL_INHERIT,     /* the state that dies first goes; the newcomer waits out its time */
+    STINT_FULL_EVICT,       /* the state with the least debt goes; states that deny stay */
+    STINT_FULL_DENY,        /* the newcomer is denied */
+    STINT_FULL_ALLOW,       /* the newcomer is allowed, and not remembered */
+};
+
+#define STINT_INITIAL_FULL UINT32_MAX
+
+/* What stint_quota_check() works out once, so that no decision divides. Do not touch. */
+struct stint_derived {
+    uint64_t interval_ticks, capacity_ticks; /* gcra: T and b*T in 1/32 ns */
+    uint64_t reciprocal;                     /* floor((2^64 - 1) / period_ns) */
+    uint64_t grain_ns;                       /* fixed_window: resolution of the stored start */
+    uint32_t bunch, bunches;                 /* window: units per bunch, number of bunches */
+    uint32_t state_size;                     /* bytes */
+    uint32_t max_buckets;
+    uint8_t remainder_bits, place_bits, slot_bits, count_bits;
+    uint8_t checked; /* 1 once stint_quota_check() accepted the quota */
+    uint8_t pad[3];
+};
+
+/*
+ * The promise: at most `limit` units per `period_ns`. Zero every field, fill in what you need, and
+ * call stint_quota_check(); or use stint_quota_parse(). Copy it freely.
+ */
+struct stint_quota {
+    uint64_t period_ns;     /* W: 1 us to 10 years. For calendars it is set for you */
+    uint64_t time_slack_ns; /* buckets: O; 0 = no limit on a bucket's time (form B) */
+    uint64_t lease_ns;      /* concurrency: how long a holder may stay without renewing */
+    uint64_t rule;          /* identity of this quota's states in a table; 0 = its parameters */
+    int64_t epoch_ns;       /* wall clock (since 1970) at now = 0, for aligned windows of caller-
+                               owned states; a table uses its own. Default 0 */
+    int32_t utc_offset_s;   /* calendar windows: -86399 … 86399. Default 0 */
+    uint32_t limit;         /* N: 0 … 2^32-1. 0 denies every cost above 0 with STINT_NEVER */
+    uint32_t burst;         /* gcra: units that may be taken at once. 0 = limit */
+    uint32_t resolution;    /* window: 10 … 24 slots. 0 = 24, or 16 where 24 does not fit */
+    uint32_t count_slack;   /* buckets: k; 0 = no limit on a bucket's count (form A) */
+    uint32_t initial;       /* units free in a new caller-owned state. Not for tables */
+    uint8_t algorithm;      /* enum stint_algorithm; 0 = window */
+    uint8_t align;          /* enum stint_align: fixed_window */
+    uint8_t when_full;      /* enum stint_when_full */
+    bool count_denied;      /* charge refused requests too; gcra, fixed_window, sliding_counter */
+    bool initial_set;       /* initial counts; else a new state has all units free */
+    uint8_t pad[3];
+    struct stint_derived derived;
+};
+
+/*
+ * Checks a quota and derives what decisions need. STINT_E_RANGE or STINT_E_MISMATCH, with a
+ * sentence, for a quota that cannot be kept: a rate that would be off by more than 0.1 %, times
+ * that could overflow within 8 years, a state that is too wide.
+ */
+STINT_API int stint_quota_check(struct stint_quota *quota, struct stint_error *error);
+
+/*
+ * Reads `[ALGORITHM] LIMIT/PERIOD [name=value …]`, e.g. "window 100/1m resolution=12",
+ * "gcra 100/60s burst=20", "buckets 500/10m time_slack=1m count_slack=50", "log 5/1s",
+ * "fixed_window 1000/1mo align=calendar utc_offset=+01:00", "sliding_counter 100/1m",
+ * "concurrency 10 lease=30s". The algorithm may be left out: window. Durations: ns us ms s m h d w,
+ * and mo, y with align=calendar. Other systems' names are known: token_bucket, leaky_bucket,
+ * sliding_window_log, sliding_window_counter, sliding_window.
+ */
+STINT_API int stint_quota_parse(struct stint_quota *quota, const char *spec,
+                                struct stint_error *error);
+
+/* Writes a checked quota as a SPEC that parses to the same quota; returns the length it needs. */
+STINT_API size_t stint_quota_format(const struct stint_quota *quota, char *text, size_t text_size);
+
+/* The name of an algorithm as a SPEC has it; NULL for none. */
+STINT_API const char *stint_algorithm_name(int algorithm);
+
+/* Bytes of one caller-owned state: 8, 16, or what the algorithm needs. */
+STINT_API size_t stint_state_size(const struct stint_quota *quota);
+
+/* Whether the quota never admits more than its limit in any window of its period. */
+STINT_API bool stint_is_strict(const struct stint_quota *quota);
+
+/* The most units admitted in any half-open window of the period (concurrency: held at once). */
+STINT_API uint64_t stint_max_in_any_window(const struct stint_quota *quota);
+
+/* ---- Decisions ------------------------------------------------------------------------------- */
+
+enum stint_outcome {
+    STINT_ALLOW = 0,
+    STINT_DENY = 1,  /* not now: the same cost fits after retry_after_ns if nobody else asks */
+    STINT_NEVER = 2, /* this cost can never fit this quota */
+};
+
+struct stint_decision {
+    uint8_t outcome;         /* enum stint_outcome */
+    uint8_t binding;         /* over a list: index of the quota with the least left */
+    uint8_t stored;          /* 0: the table had no place, when_full decided */
+    uint8_t pad;
+    uint32_t granted;        /* units taken; by refund, charge and cancel: units moved */
+    uint32_t limit;          /* the most `remaining` can be: burst for gcra, else limit */
+    uint32_t remaining;      /* units one caller could still take now, rounded down */
+    uint64_t retry_after_ns; /* 0 if allowed; STINT_NEVER_NS for STINT_NEVER */
+    uint64_t reset_after_ns; /* until the state is the same as never used */
+};
+
+/* ---- Caller-owned states --------------------------------------------------------------------- */
+
+/*
+ * One key's state in 8 or 16 bytes, for quotas whose stint_state_size() is that: a global, a field
+ * of a connection, a word in shared memory. Zeroed is "never used"; stint_cell…_init() honours
+ * `initial`. Lock-free; touch them only through these calls.
+ */
+struct stint_cell8 {
+    uint64_t word;
+};
+
+struct stint_cell16 {
+#ifdef __cplusplus
+    alignas(16) uint64_t word[2];
+#else
+    _Alignas(16) uint64_t word[2];
+#endif
+};
+
+STINT_API void stint_cell8_init(const struct stint_quota *quota, struct stint_cell8 *cell,
+                                uint64_t now_ns);
+STINT_API struct stint_decision stint_cell8_take(const struct stint_quota *quota,
+                                                 struct stint_cell8 *cell, uint64_t now_ns,
+                                                 uint32_t cost);
+STINT_API void stint_cell16_init(const struct stint_quota *quota, struct stint_cell16 *cell,
+                                 uint64_t now_ns);
+STINT_API struct stint_decision stint_cell16_take(const struct stint_quota *quota,
+                                                  struct stint_cell16 *cell, uint64_t now_ns,
+                                                  uint32_t cost);
+
+/* The verbs that work on one state; what each does is in the comments of stint_take() … below. */
+enum stint_verb {
+    STINT_TAKE = 0,
+    STINT_TAKE_UPTO, /* grants min(cost, remaining) */
+    STINT_PEEK,      /* what take would say; changes nothing */
+    STINT_CHARGE,    /* takes without asking */
+    STINT_REFUND,    /* `at_ns`: when the units were granted */
+    STINT_BOOK,      /* `at_ns`: the longest wait that is acceptable. gcra and log */
+    STINT_UNBOOK,    /* gives back a booked place; `at_ns`: when it was to start */
+};
+
+struct stint_ask {
+    uint64_t now_ns;
+    uint64_t at_ns;
+    uint32_t cost;
+    uint8_t verb; /* enum stint_verb */
+};
+
+STINT_API struct stint_decision stint_cell8_ask(const struct stint_quota *quota,
+                                                struct stint_cell8 *cell,
+                                                const struct stint_ask *ask);
+STINT_API struct stint_decision stint_cell16_ask(const struct stint_quota *quota,
+                                                 struct stint_cell16 *cell,
+                                                 const struct stint_ask *ask);
+
+/* Any algorithm on stint_state_size(quota) bytes of the caller's, aligned to 16. One thread. */
+STINT_API void stint_state_init(const struct stint_quota *quota, void *state, uint64_t now_ns);
+STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota, void *state,
+                                                const struct stint_ask *ask);
+
+/*
+ * The instant from which the state is the same as never used (0 for a new one), and a state that
+ * denies everything until an instant and is then new. Both for the caller's own bookkeeping.
+ */
+STINT_API uint64_t stint_state_dies_at(const struct stint_quota *quota, const void *state);
+STINT_API void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
+
+/* Moves a caller-owned state to another quota: SEMANTICS of stint_set_quota(). */
+STINT_API void stint_state_convert(const struct stint_quota *from, const void *from_state,
+                                   const struct stint_quota *to, void *to_state, uint64_t now_ns);
+
+/* concurrency on caller-owned bytes: a holder is named by the value that take wrote. */
+STINT_API struct stint_decision stint_state_hold(const struct stint_quota *quota, void *state,
+                                                 uint64_t now_ns, uint32_t cost, uint64_t *holder);
+STINT_API int stint_state_release(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                                  uint64_t holder);
+STINT_API int stint_state_renew(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                                uint64_t *holder);
+
+/* ---- Tables ---------------------------------------------------------------------------------- */
+
+struct stint_table;
+
+enum stint_memory {
+    STINT_MEMORY_HEAP = 0, /* this process only */
+    STINT_MEMORY_SHARED,   /* anonymous, shared with processes forked after the open */
+    STINT_MEMORY_FILE,     /* `path`: a file, or a name under /dev/shm for shared memory */
+};
+
+enum stint_clock {
+    STINT_CLOCK_REAL = 0, /* counts suspend, never steps, goes on over a reboot */
+    STINT_CLOCK_VIRTUAL,  /* stint_now() says what stint_table_set_now() set */
+};
+
+/* Zero every field for the defaults. An existing file keeps the sizes it was made with. */
+struct stint_table_options {
+    const char *path;        /* for STINT_MEMORY_FILE; made if absent */
+    uint64_t keys;           /* live keys with 8-byte states at 80 % fill. Default 65,536 */
+    uint64_t keys16;         /* the same with 16-byte states. Default 65,536 */
+    uint64_t keys_wide;      /* the same with wider ones. Default 0 */
+    uint32_t wide_size;      /* bytes of the widest state. Default 0 */
+    uint32_t tickets;        /* open reservations. Default 65,536 */
+    uint32_t blocks;         /* blocked keys. Default 4,096 */
+    uint32_t quotas;         /* different quotas. Default 1,024, at most 32,767 */
+    uint64_t skew_max_ns;    /* how far the clocks of callers may differ. Default 1 s */
+    uint64_t hash_key[2];    /* secret that spreads keys. Default 0, 0 = random */
+    int64_t epoch_ns;        /* virtual clock: wall clock at now = 0 */
+    uint8_t memory;          /* enum stint_memory; FILE if path is set */
+    uint8_t clock;           /* enum stint_clock */
+    bool huge_pages;         /* ask for huge pages; stint_table_info says what came of it */
+    bool trust_after_crash;  /* keep states as they are after an unclean boot, not full for one
+                                period */
+    bool must_exist;         /* do not make the file */
+    bool read_only;          /* for inspection: no decisions */
+};
+
+/* NULL options are the defaults. *table is set only on success. */
+STINT_API int stint_table_open(struct stint_table **table,
+                               const struct stint_table_options *options,
+                               struct stint_error *error);
+/* Nobody else in this process may use the table any more; other processes may. NULL is fine. */
+STINT_API void stint_table_close(struct stint_table *table);
+
+/* The table's time now: never goes back, also not over restarts and reboots. */
+STINT_API uint64_t stint_now(const struct stint_table *table);
+/* For STINT_CLOCK_VIRTUAL. */
+STINT_API void stint_table_set_now(struct stint_table *table, uint64_t now_ns);
+
+/*
+ * take: the whole cost or nothing. A refused take leaves the state bit-identical. Cost 0 asks
+ * without taking. The quota must have passed stint_quota_check().
+ */
+STINT_API struct stint_decision stint_take(struct stint_table *table,
+                                           const struct stint_quota *quota, const void *key,
+                                           size_t key_len, uint32_t cost, uint64_t now_ns);
+
+/* Many independent single takes, their memory fetched ahead: the fast way through a big table. */
+struct stint_item {
+    const struct stint_quota *quota;
+    const void *key;
+    size_t key_len;
+    uint32_t cost;
+};
+STINT_API void stint_take_batch(struct stint_table *table, const struct stint_item *items,
+                                struct stint_decision *decisions, size_t n_items, uint64_t now_ns);
+
+/*
+ * All or nothing over up to STINT_ITEMS_MAX (quota, key, cost): NEVER if any is NEVER, else DENY
+ * if any denies, else ALLOW; if one refuses, none is charged once the call returns. The wait is the
+ * longest; the other figures are those of the binding quota. n_items of 1 is the plain verb.
+ * A list that is empty or too long is STINT_NEVER.
+ */
+STINT_API struct stint_decision stint_take_all(struct stint_table *table,
+                                               const struct stint_item *items, size_t n_items,
+                                               uint64_t now_ns);
+/* Best effort: min(cost, remaining), the same number from every quota; 0 is a DENY. */
+STINT_API struct stint_decision stint_take_upto(struct stint_table *table,
+                                                const struct stint_item *items, size_t n_items,
+                                                uint64_t now_ns);
+/* The decision that take would give; changes nothing. */
+STINT_API struct stint_decision stint_peek(struct stint_table *table,
+                                           const struct stint_item *items, size_t n_items,
+                                           uint64_t now_ns);
+/* Takes without asking; `granted` is the least that any state could hold. */
+STINT_API struct stint_decision stint_charge(struct stint_table *table,
+                                             const struct stint_item *items, size_t n_items,
+                                             uint64_t now_ns);
+/*
+ * Gives back `cost` units that were granted at granted_at_ns and not used; `granted` says how many
+ * came back, the rest stays charged until its time. STINT_NEVER_NS counts as granted just now: the
+ * one way in which a caller can void a bound.
+ */
+STINT_API struct stint_decision stint_refund(struct stint_table *table,
+                                             const struct stint_item *items, size_t n_items,
+                                             uint64_t granted_at_ns, uint64_t now_ns);
+
+/* Names a reservation, a booking, or the holders of a concurrency quota; good once. */
+struct stint_ticket {
+    uint64_t slot, nonce;
+};
+
+/*
+ * reserve charges an estimate; settle corrects it to what was used, before the ticket's deadline;
+ * cancel gives everything back. A ticket never settled stays charged as estimated. For concurrency
+ * quotas the ticket holds the places until the lease ends; renew moves that end to now + lease.
+ */
+STINT_API struct stint_decision stint_reserve(struct stint_table *table,
+                                              const struct stint_item *items, size_t n_items,
+                                              uint64_t lifetime_ns, uint64_t now_ns,
+                                              struct stint_ticket *ticket);
+/* 0, or STINT_E_GONE; *decision (may be NULL) is as by refund or charge. */
+STINT_API int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
+                           uint64_t now_ns, struct stint_decision *decision);
+STINT_API int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
+                           struct stint_decision *decision);
+STINT_API int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns);
+
+/*
+ * Charges a place in the future, for pacing: on ALLOW, retry_after_ns is the wait until it starts
+ * (0 = now), at most max_wait_ns. Cancellable until it starts. gcra and log; NEVER for others.
+ */
+STINT_API struct stint_decision stint_book(struct stint_table *table,
+                                           const struct stint_item *items, size_t n_items,
+                                           uint64_t max_wait_ns, uint64_t now_ns,
+                                           struct stint_ticket *ticket);
+
+/*
+ * Denies the key, under every quota of the table, until an instant; survives restart and eviction.
+ * STINT_E_FULL when `blocks` keys are blocked already. stint_reset() lifts it.
+ */
+STINT_API int stint_block(struct stint_table *table, const void *key, size_t key_len,
+                          uint64_t until_ns, uint64_t now_ns);
+/* Forgets the key's state under the quota, and lifts a block. */
+STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *quota,
+                           const void *key, size_t key_len, uint64_t now_ns);
+
+/*
+ * Carries a key's state from one quota to another. Period unchanged: use in any window stays
+ * within the larger of the two bounds, and within the new one after one period. Else the units
+ * still held are carried at their latest possible time. Quotas with the same `rule` do this by
+ * themselves at the next decision.
+ */
+STINT_API int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
+                              const struct stint_quota *to, const void *key, size_t key_len,
+                              uint64_t now_ns);
+
+/* ---- Looking inside -------------------------------------------------------------------------- */
+
+struct stint_table_info {
+    uint64_t bytes;       /* of the whole region */
+    uint64_t slots[3];    /* places for 8-byte, 16-byte and wide states */
+    uint64_t live[3];     /* states that are not dead now */
+    uint64_t blocked;     /* keys */
+    uint32_t quotas, quotas_max;
+    uint32_t tickets, wide_size;
+    uint64_t skew_max_ns, mark_ns;
+    uint64_t evictions_lossless; /* dead states reused */
+    uint64_t evictions_inherit, evictions_evict; /* live states given away, by policy */
+    uint64_t full_denied, full_allowed;          /* newcomers without a place, by policy */
+    uint64_t undo_kept_units; /* charged by a list that was refused, could not be given back */
+    uint64_t tickets_dropped; /* unsettled when the ring was full */
+    uint64_t owners_displaced;
+    uint8_t memory, clock;
+    bool huge_pages;
+    bool restored;        /* an existing file was opened */
+    bool filled;          /* after an unclean boot: live states were made full for one period */
+};
+
+STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns,
+                                struct stint_table_info *info);
+
+struct stint_entry {
+    struct stint_quota quota;
+    uint64_t key_hash;  /* keyed: names the key within this table only */
+    uint64_t dies_at_ns;
+    struct stint_decision decision; /* peek for 1 unit */
+};
+
+/*
+ * Calls `visit` for every live state, in no order, while others go on deciding; stops when it
+ * returns false. stint_find() looks at one key without touching it: 0, or STINT_E_GONE.
+ */
+STINT_API void stint_table_each(const struct stint_table *table, uint64_t now_ns,
+                                bool (*visit)(const struct stint_entry *entry, void *arg),
+                                void *arg);
+STINT_API int stint_find(const struct stint_table *table, const struct stint_quota *quota,
+                         const void *key, size_t key_len, uint64_t now_ns,
+                         struct stint_entry *entry);
+
+/* Writes a consistent-per-state copy of the table to a file that stint_table_open() accepts. */
+STINT_API int stint_table_snapshot(const struct stint_table *table, const char *path,
+                                   struct stint_error *error);
+
+/* ---- Waiters --------------------------------------------------------------------------------- */
+
+/*
+ * A FIFO of callers who wait for units, for programs that block or have an event loop. Time is an
+ * argument here too; nothing sleeps. The first waiter's cost is asked for alone, so that a big
+ * request is not starved by small ones behind it, and each place wakes one waiter.
+ */
+struct stint_waiters;
+
+STINT_API struct stint_waiters *stint_waiters_new(size_t waiters_max);
+STINT_API void stint_waiters_free(struct stint_waiters *waiters);
+/* Appends a waiter; *id names it. STINT_E_FULL when waiters_max wait already. */
+STINT_API int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost,
+                                uint64_t deadline_ns, uint64_t *id);
+/* STINT_E_GONE if it is no longer waiting. */
+STINT_API int stint_waiters_cancel(struct stint_waiters *waiters, uint64_t id);
+
+struct stint_wake {
+    uint64_t id;      /* 0: nobody to wake now */
+    bool expired;     /* the deadline passed: the waiter goes away without units */
+    uint64_t next_ns; /* when to call again at the latest; STINT_NEVER_NS if nobody waits */
+    struct stint_decision decision;
+};
+/* Takes units for the first waiter if they are free, and says whom to wake. Call until id is 0. */
+STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
+                                               struct stint_table *table,
+                                               const struct stint_quota *quota, const void *key,
+                                               size_t key_len, uint64_t now_ns);
+
+/* ---- Keys from addresses --------------------------------------------------------------------- */
+
+/*
+ * The key of an IP address in text: its first v4_bits or v6_bits, the rest zero, in canonical
+ * text without a length ("2001:db8::"). Brackets, a port and a zone are dropped; v4-mapped v6
+ * addresses are their IPv4. Returns the length written (text_size of 46 always suffices), or
+ * STINT_E_SYNTAX.
+ */
+STINT_API int stint_address_key(char *text, size_t text_size, const char *address,
+                                size_t address_len, unsigned v4_bits, unsigned v6_bits);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How this code base speaks of failure.
+ *
+ * A function that can fail returns 0 or a negative enum stint_code and fills a struct stint_error
+ * with one sentence: what was wrong, where, what was expected. The caller forwards both unchanged.
+ * Parsers return > 0 for bytes consumed, 0 for "more is needed", < 0 for a code. Denied, full and
+ * gone are outcomes of working code and are values, not errors. What only a mistake of ours can
+ * bring about is an assert.
+ */
+#ifndef STINT_BASE_ERR_H
+#define STINT_BASE_ERR_H
+
+#include "stint.h"
+
+#define ERR_CODES(X)                                                                               \
+    X(STINT_OK, "OK")                                                                              \
+    X(STINT_E_SYNTAX, "SYNTAX")                                                                    \
+    X(STINT_E_RANGE, "RANGE")                                                                      \
+    X(STINT_E_MISMATCH, "MISMATCH")                                                                \
+    X(STINT_E_FULL, "FULL")                                                                        \
+    X(STINT_E_GONE, "GONE")                                                                        \
+    X(STINT_E_SYSTEM, "SYSTEM")                                                                    \
+    X(STINT_E_CORRUPT, "CORRUPT")                                                                  \
+    X(STINT_E_VERSION, "VERSION")                                                                  \
+    X(STINT_E_BUSY, "BUSY")
+
+#if defined(__GNUC__)
+#define ERR_PRINTF(format_at, args_at) __attribute__((format(printf, format_at, args_at)))
+#else
+#define ERR_PRINTF(format_at, args_at)
+#endif
+
+/* Fills *error (which may be NULL) and returns code. A sentence too long is cut, never overrun. */
+int err_set(struct stint_error *error, int code, const char *format, ...) ERR_PRINTF(3, 4);
+
+#endif

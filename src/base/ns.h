@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* Units of time, in nanoseconds. Time itself is a plain uint64_t whose name ends in _ns. */
+#ifndef STINT_BASE_NS_H
+#define STINT_BASE_NS_H
+
+#include <stdint.h>
+
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_MIN (60 * NS_PER_S)
+#define NS_PER_HOUR (60 * NS_PER_MIN)
+#define NS_PER_DAY (24 * NS_PER_HOUR)
+#define NS_PER_WEEK (7 * NS_PER_DAY)
+#define NS_PER_YEAR (365 * NS_PER_DAY)
+
+#endif

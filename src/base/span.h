@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* A borrowed piece of memory: pointer and length, never a terminator. */
+#ifndef STINT_BASE_SPAN_H
+#define STINT_BASE_SPAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+struct span {
+    const uint8_t *ptr;
+    size_t len;
+};
+
+static inline struct span span_of(const void *ptr, size_t len)
+{
+    return (struct span){ptr, len};
+}
+
+static inline struct span span_of_text(const char *text)
+{
+    return (struct span){(const uint8_t *)text, strlen(text)};
+}
+
+static inline int span_equals(struct span a, const char *text)
+{
+    return a.len == strlen(text) && memcmp(a.ptr, text, a.len) == 0;
+}
+
+#endif

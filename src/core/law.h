@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What every algorithm gives to those who store its states, and the switch over all of them.
+ *
+ * A state is bytes; all zero is "never used". An algorithm knows its bytes and nothing of where
+ * they live: no clock, no allocation, no atomics. Each file <algorithm>.c defines the functions of
+ * its row below; law.c calls them by quota->algorithm (and, for window, by the state's size).
+ *
+ *   <alg>_check    quota -> derived fields, state_size and defaults; or a sentence why not. What is
+ *                  common to all (limit, period, fields of other algorithms) quota.c has checked.
+ *   <alg>_ask      state, ask -> state', decision. A DENY or NEVER leaves the bytes as they are,
+ *                  except by STINT_CHARGE. now_ns is already the effective time; the state's own
+ *                  time may still be later, and then counts.
+ *   <alg>_dies_at  the instant from which the state equals "never used"; 0 for all zero.
+ *   <alg>_fill     the state that denies every cost above 0 until `until_ns`, then dies: exactly
+ *                  then where the state can say so, else as soon after as it can. gcra keeps debt,
+ *                  not denial: its TAT becomes until_ns (see gcra.c for why that is enough).
+ *   <alg>_held     the units the state still holds at now, as runs at their latest possible time,
+ *                  oldest first; returns the number of runs (at most HELD_RUNS_MAX: older runs are
+ *                  merged into the time of a younger one, never the other way round).
+ *
+ * States of 8 and 16 bytes are 64-bit words in registers: a word8 is one, a word16 is two. The top
+ * 16 bits of word16.hi belong to the store and are zero here, on the way in and on the way out.
+ */
+#ifndef STINT_CORE_LAW_H
+#define STINT_CORE_LAW_H
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
+
+#define WORD16_STORE_BITS 16
+#define HELD_RUNS_MAX 64
+
+struct word16 {
+    uint64_t lo, hi;
+};
+
+struct held_run {
+    uint64_t at_ns;
+    uint64_t units;
+};
+
+/* 8-byte states. */
+struct stint_decision gcra_ask(const struct stint_quota *quota, uint64_t *state,
+                               const struct stint_ask *ask);
+struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t *state,
+                                       const struct stint_ask *ask);
+struct stint_decision window8_ask(const struct stint_quota *quota, uint64_t *state,
+                                  const struct stint_ask *ask);
+uint64_t gcra_dies_at(const struct stint_quota *quota, uint64_t state);
+uint64_t fixed_window_dies_at(const struct stint_quota *quota, uint64_t state);
+uint64_t window8_dies_at(const struct stint_quota *quota, uint64_t state);
+uint64_t gcra_fill(const struct stint_quota *quota, uint64_t until_ns);
+uint64_t fixed_window_fill(const struct stint_quota *quota, uint64_t until_ns);
+uint64_t window8_fill(const struct stint_quota *quota, uint64_t until_ns);
+size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                 struct held_run *runs);
+size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                         struct held_run *runs);
+size_t window8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                    struct held_run *runs);
+
+/* 16-byte states. */
+struct stint_decision window16_ask(const struct stint_quota *quota, struct word16 *state,
+                                   const struct stint_ask *ask);
+struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struct word16 *state,
+                                          const struct stint_ask *ask);
+uint64_t window16_dies_at(const struct stint_quota *quota, struct word16 state);
+uint64_t sliding_counter_dies_at(const struct stint_quota *quota, struct word16 state);
+struct word16 window16_fill(const struct stint_quota *quota, uint64_t until_ns);
+struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t until_ns);
+size_t window16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
+                     struct held_run *runs);
+size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
+                            struct held_run *runs);
+
+/* Wider states: state_size bytes, aligned to 8. */
+struct stint_decision buckets_ask(const struct stint_quota *quota, void *state,
+                                  const struct stint_ask *ask);
+struct stint_decision log_ask(const struct stint_quota *quota, void *state,
+                              const struct stint_ask *ask);
+struct stint_decision concurrency_ask(const struct stint_quota *quota, void *state,
+                                      const struct stint_ask *ask);
+uint64_t buckets_dies_at(const struct stint_quota *quota, const void *state);
+uint64_t log_dies_at(const struct stint_quota *quota, const void *state);
+uint64_t concurrency_dies_at(const struct stint_quota *quota, const void *state);
+void buckets_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
+void log_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
+void concurrency_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
+size_t buckets_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                    struct held_run *runs);
+size_t log_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                struct held_run *runs);
+size_t concurrency_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                        struct held_run *runs);
+
+/*
+ * concurrency: a hold writes one value per unit into free entries of the state and returns it; the
+ * value is unique among those the state has held in the same lease (deadline and a small count).
+ * release and renew return false for a value that is not there or has ended.
+ */
+struct stint_decision concurrency_hold(const struct stint_quota *quota, void *state,
+                                       const struct stint_ask *ask, uint64_t *holder);
+bool concurrency_release(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                         uint64_t holder, uint32_t *units);
+bool concurrency_renew(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                       uint64_t *holder);
+
+int window_check(struct stint_quota *quota, struct stint_error *error);
+int buckets_check(struct stint_quota *quota, struct stint_error *error);
+int log_check(struct stint_quota *quota, struct stint_error *error);
+int gcra_check(struct stint_quota *quota, struct stint_error *error);
+int fixed_window_check(struct stint_quota *quota, struct stint_error *error);
+int sliding_counter_check(struct stint_quota *quota, struct stint_error *error);
+int concurrency_check(struct stint_quota *quota, struct stint_error *error);
+
+/* The switch, by size of state. Answers now_ns > STINT_NOW_MAX with NEVER, and limit 0. */
+struct stint_decision law8_ask(const struct stint_quota *quota, uint64_t *state,
+                               const struct stint_ask *ask);
+struct stint_decision law16_ask(const struct stint_quota *quota, struct word16 *state,
+                                const struct stint_ask *ask);
+struct stint_decision law_wide_ask(const struct stint_quota *quota, void *state,
+                                   const struct stint_ask *ask);
+uint64_t law8_dies_at(const struct stint_quota *quota, uint64_t state);
+uint64_t law16_dies_at(const struct stint_quota *quota, struct word16 state);
+uint64_t law_wide_dies_at(const struct stint_quota *quota, const void *state);
+uint64_t law8_fill(const struct stint_quota *quota, uint64_t until_ns);
+struct word16 law16_fill(const struct stint_quota *quota, uint64_t until_ns);
+void law_wide_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
+size_t law8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                 struct held_run *runs);
+size_t law16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
+                  struct held_run *runs);
+size_t law_wide_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                     struct held_run *runs);
+
+/*
+ * The state of a new key under `quota` that carries runs of units from another state: each is
+ * charged at its time, in order, and what does not fit saturates at full. set_quota is made of this.
+ */
+uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs, size_t n_runs,
+                    uint64_t now_ns);
+struct word16 law16_carry(const struct stint_quota *quota, const struct held_run *runs,
+                          size_t n_runs, uint64_t now_ns);
+void law_wide_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
+                    size_t n_runs, uint64_t now_ns);
+
+/* Decisions that every algorithm makes alike. */
+static inline struct stint_decision law_never(uint32_t capacity)
+{
+    return (struct stint_decision){
+        .outcome = STINT_NEVER, .limit = capacity, .retry_after_ns = STINT_NEVER_NS};
+}
+
+#endif
