@@ -105,6 +105,7 @@ enum stint_when_full {
 
 /* What stint_quota_check() works out once, so that no decision divides. Do not touch. */
 struct stint_derived {
+    uint64_t params_hash[2];  /* names these parameters; `rule` and `epoch_ns` are not among them */
     uint64_t interval_ticks, capacity_ticks; /* gcra: T and b*T in 1/32 ns */
     uint64_t reciprocal;                     /* floor((2^64 - 1) / period_ns) */
     uint64_t grain_ns;                       /* fixed_window: resolution of the stored start */

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+/* The only place that reads a clock, and the name of the boot that the clock counts from. */
+#ifndef STINT_STORE_CLOCK_H
+#define STINT_STORE_CLOCK_H
+
+#include <stdint.h>
+
+/* CLOCK_BOOTTIME: counts suspend, never steps, begins at the boot. */
+uint64_t clock_boot_ns(void);
+
+/* CLOCK_REALTIME, since 1970. */
+int64_t clock_wall_ns(void);
+
+/* A number that differs from boot to boot; 0 where the system does not tell. */
+uint64_t clock_boot_id(void);
+
+#endif

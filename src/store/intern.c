@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* Interning quotas: append-only, lock-free, bounded. */
+#include "store/intern.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int intern_open(struct intern *intern, const struct region *region, struct stint_error *error)
+{
+    memset(intern, 0, sizeof(*intern));
+    intern->region = region;
+    intern->max = region->header->fixed.quotas_max;
+    intern->slots = region_at(region, region->header->fixed.quotas_offset);
+    intern->copies = calloc(intern->max, sizeof(*intern->copies));
+    if (intern->copies == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for %u quotas", intern->max);
+    return 0;
+}
+
+void intern_close(struct intern *intern)
+{
+    free(intern->copies);
+}
+
+/* A checked copy of what slot i holds, with this table's epoch; false for what is no quota. */
+static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quota *copy)
+{
+    /* acquire: the quota was written before the slot was called ready. */
+    if (__atomic_load_n(&intern->slots[i].state, __ATOMIC_ACQUIRE) != QUOTA_SLOT_READY)
+        return false;
+    *copy = intern->slots[i].quota;
+    if (stint_quota_check(copy, NULL) != 0)
+        return false;
+    copy->epoch_ns = intern->region->header->epoch_ns;
+    return true;
+}
+
+static bool same_params(const struct stint_quota *a, const struct stint_quota *b)
+{
+    return a->derived.params_hash[0] == b->derived.params_hash[0] &&
+           a->derived.params_hash[1] == b->derived.params_hash[1];
+}
+
+const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id)
+{
+    if (id - 1 >= intern->max)
+        return NULL;
+    struct quota_slot *copy = &intern->copies[id - 1];
+    struct stint_quota quota;
+    for (;;) {
+        /* acquire: the copy was written before it was called ready. */
+        uint64_t state = __atomic_load_n(&copy->state, __ATOMIC_ACQUIRE);
+        if (state == QUOTA_SLOT_READY)
+            return &copy->quota;
+        if (state == QUOTA_SLOT_WRITING)
+            continue; /* another thread of this process is copying 200 bytes */
+        if (!copy_quota(intern, id - 1, &quota))
+            return NULL;
+        /* acquire and release: one thread writes, the others see it whole. */
+        if (__atomic_compare_exchange_n(&copy->state, &state, QUOTA_SLOT_WRITING, false,
+                                        __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+            copy->quota = quota;
+            __atomic_store_n(&copy->state, QUOTA_SLOT_READY, __ATOMIC_RELEASE);
+        }
+    }
+}
+
+static uint32_t find_id(struct intern *intern, const struct stint_quota *quota, uint32_t used)
+{
+    for (uint32_t id = 1; id <= used; id++) {
+        const struct stint_quota *known = intern_quota(intern, id);
+        if (known != NULL && same_params(known, quota))
+            return id;
+    }
+    return 0;
+}
+
+/*
+ * Two processes that intern the same quota at the same moment may give it two ids. Nothing
+ * depends on there being one: equal parameters read each other's states.
+ */
+static uint32_t append(struct intern *intern, const struct stint_quota *quota)
+{
+    uint64_t *next = &intern->region->header->quotas;
+    /* relaxed: the number only reserves a place; the place's own state orders what is in it. */
+    uint64_t i = __atomic_load_n(next, __ATOMIC_RELAXED);
+    do {
+        if (i >= intern->max)
+            return 0;
+    } while (!__atomic_compare_exchange_n(next, &i, i + 1, true, __ATOMIC_RELAXED,
+                                          __ATOMIC_RELAXED));
+    struct quota_slot *slot = &intern->slots[i];
+    __atomic_store_n(&slot->state, QUOTA_SLOT_WRITING, __ATOMIC_RELAXED);
+    slot->quota = *quota;
+    slot->quota.epoch_ns = 0;
+    /* release: whoever sees it ready sees the quota. */
+    __atomic_store_n(&slot->state, QUOTA_SLOT_READY, __ATOMIC_RELEASE);
+    return (uint32_t)i + 1;
+}
+
+uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota)
+{
+    /* acquire: pairs with nothing that must be seen; a quota missed here is interned twice. */
+    uint64_t used = __atomic_load_n(&intern->region->header->quotas, __ATOMIC_ACQUIRE);
+    uint32_t id = find_id(intern, quota, used < intern->max ? (uint32_t)used : intern->max);
+    if (id == 0 && !intern->region->read_only)
+        id = append(intern, quota);
+    if (id == 0)
+        return 0;
+    const uint64_t *hash = quota->derived.params_hash;
+    struct quota_cache *cached = &intern->cache[hash[0] % QUOTA_CACHE_SIZE];
+    __atomic_store_n(&cached->hash_first, hash[0], __ATOMIC_RELAXED);
+    __atomic_store_n(&cached->hash_second_and_id, (hash[1] & ~QUOTA_ID_MASK) | id,
+                     __ATOMIC_RELAXED);
+    return id;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quotas under small numbers. The parameters stand once in the region, shared by all that are
+ * equal; a slot names them by its id of 15 bits. Every process keeps its own checked copies, so
+ * that nothing read from shared memory is trusted at decision time.
+ */
+#ifndef STINT_STORE_INTERN_H
+#define STINT_STORE_INTERN_H
+
+#include "store/region.h"
+
+#define QUOTA_ID_BITS 15
+#define QUOTA_ID_MASK ((UINT64_C(1) << QUOTA_ID_BITS) - 1)
+#define QUOTA_CACHE_SIZE 1024
+
+enum quota_slot_state {
+    QUOTA_SLOT_EMPTY = 0,
+    QUOTA_SLOT_WRITING = 1, /* stays so if its writer dies: one place lost, nothing else */
+    QUOTA_SLOT_READY = 2,
+};
+
+struct quota_slot {
+    uint64_t state;
+    struct stint_quota quota;
+};
+
+struct quota_cache {
+    uint64_t hash_first;
+    uint64_t hash_second_and_id;
+};
+
+struct intern {
+    const struct region *region;
+    struct quota_slot *slots;  /* in the region; id 1 is slots[0] */
+    struct quota_slot *copies; /* this process's own, by the same index */
+    uint32_t max;
+    struct quota_cache cache[QUOTA_CACHE_SIZE];
+};
+
+int intern_open(struct intern *intern, const struct region *region, struct stint_error *error);
+void intern_close(struct intern *intern);
+
+/* The id of a checked quota, made if new; 0 if there is no room. */
+uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota);
+
+/* The quota of an id; NULL for an id that no quota has (a damaged slot). */
+const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id);
+
+static inline uint32_t intern_id(struct intern *intern, const struct stint_quota *quota)
+{
+    const uint64_t *hash = quota->derived.params_hash;
+    struct quota_cache *cached = &intern->cache[hash[0] % QUOTA_CACHE_SIZE];
+    /* relaxed: an entry half of one writer and half of another fails the comparison. */
+    uint64_t first = __atomic_load_n(&cached->hash_first, __ATOMIC_RELAXED);
+    uint64_t second = __atomic_load_n(&cached->hash_second_and_id, __ATOMIC_RELAXED);
+    if (first == hash[0] && ((second ^ hash[1]) & ~QUOTA_ID_MASK) == 0)
+        return (uint32_t)(second & QUOTA_ID_MASK);
+    return intern_id_slow(intern, quota);
+}
+
+static inline const struct stint_quota *intern_quota(struct intern *intern, uint32_t id)
+{
+    if (id - 1 < intern->max) {
+        struct quota_slot *copy = &intern->copies[id - 1];
+        /* acquire: the copy was written before it was called ready. */
+        if (__atomic_load_n(&copy->state, __ATOMIC_ACQUIRE) == QUOTA_SLOT_READY)
+            return &copy->quota;
+    }
+    return intern_quota_slow(intern, id);
+}
+
+#endif

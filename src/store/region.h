@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The one piece of memory that a table lives in: its layout, how it is mapped, made, checked and
+ * left. It holds no pointers, so that it means the same in every process and after a restart.
+ *
+ *   header | interned quotas | tickets | sets of class 8 | class 16 | wide | blocks
+ *
+ * A set is WAYS slots. A slot is a pair of words that is swapped in one step; what stands in the
+ * pair, and where the state is, slots.h says.
+ */
+#ifndef STINT_STORE_REGION_H
+#define STINT_STORE_REGION_H
+
+#include "base/err.h"
+#include "store/cas16.h"
+
+#define WAYS 8
+#define REGION_MAGIC UINT64_C(0x314e4f4954535453)
+#define REGION_VERSION 1
+#define REGION_PAGE 4096
+#define TICKET_SIZE 64
+
+enum slot_class {
+    CLASS_8,      /* the pair is (tag, state) */
+    CLASS_16,     /* the pair is (tag, generation); 16 bytes of state apart */
+    CLASS_WIDE,   /* the pair is (tag, generation); lock word and bytes apart */
+    CLASS_BLOCKS, /* as class 8; the state is the instant until which the key is blocked */
+    CLASSES,
+};
+
+struct class_layout {
+    uint64_t offset;       /* of the first set, from the header */
+    uint64_t sets;         /* below 2^32; 0: the table has none of this class */
+    uint32_t set_size;     /* bytes */
+    uint32_t state_offset; /* of the first state within a set; 0 where the pair holds it */
+    uint32_t state_stride;
+    uint32_t state_size;   /* bytes a state may have */
+};
+
+/* Written once, when the region is made, and covered by a checksum. */
+struct region_fixed {
+    uint64_t magic;
+    uint32_t version;
+    uint32_t quota_size; /* sizeof(struct stint_quota): another machine or build differs */
+    uint64_t bytes;
+    struct class_layout classes[CLASSES];
+    uint64_t quotas_offset, tickets_offset;
+    uint32_t quotas_max, tickets_max;
+    uint64_t hash_key[2];
+    uint64_t skew_max_ns;
+    uint8_t clock; /* enum stint_clock */
+    uint8_t pad[7];
+};
+
+/* Counters of rare events; see struct stint_table_info. */
+struct region_counters {
+    uint64_t evictions_lossless, evictions_inherit, evictions_evict;
+    uint64_t full_denied, full_allowed;
+    uint64_t undo_kept_units, tickets_dropped, owners_displaced;
+};
+
+struct region_header {
+    struct region_fixed fixed;
+    uint64_t fixed_checksum;
+    /* The latest now seen, written at most once a millisecond, read by every decision: a line of
+     * its own, together with what is as good as constant. */
+    _Alignas(128) uint64_t mark_ns;
+    uint64_t blocks_until_ns; /* no block ends later: most tables never look for one */
+    int64_t epoch_ns;         /* wall clock at region time 0 */
+    /* How region time goes on: written at open, once a second, and at close. */
+    _Alignas(128) int64_t clock_offset_ns; /* region time - CLOCK_BOOTTIME */
+    uint64_t heartbeat_ns;
+    int64_t heartbeat_wall_ns;
+    uint64_t boot_id;
+    uint64_t virtual_now_ns;
+    uint64_t clean;      /* 1: closed by its last user */
+    uint64_t pid_space;  /* PID namespace of those who use it */
+    uint64_t filled;     /* times that an unclean boot made all live states full */
+    _Alignas(128) uint64_t nonce_next;
+    uint64_t ticket_next;
+    uint64_t quotas;     /* entries in use, ready or being written */
+    _Alignas(128) struct region_counters counters;
+};
+
+struct region {
+    struct region_header *header;
+    size_t map_size;
+    int fd; /* -1 for memory without a file */
+    bool huge_pages, made, read_only;
+    bool after_crash; /* a reboot passed without a clean close */
+    uint8_t memory;
+};
+
+/* Maps an existing region or makes one. While another process makes or leaves it, waits. */
+int region_open(struct region *region, const struct stint_table_options *options,
+                struct stint_error *error);
+void region_close(struct region *region);
+
+/* Region time now by the real clock, and the heartbeat that lets it go on after a reboot. */
+uint64_t region_now(const struct region *region);
+
+/* Checksum of what is written once. */
+uint64_t region_checksum(const struct region_fixed *fixed);
+
+static inline void *region_at(const struct region *region, uint64_t offset)
+{
+    return (char *)region->header + offset;
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* Sizes and places of the parts of a region. */
+#include "store/region_layout.h"
+
+#include "base/limits.h"
+#include "store/intern.h"
+
+#define KEYS_DEFAULT 65536
+#define TICKETS_DEFAULT 65536
+#define BLOCKS_DEFAULT 4096
+#define QUOTAS_DEFAULT 1024
+#define SETS_MAX (UINT64_C(1) << 31)
+#define PAIRS_SIZE (WAYS * sizeof(struct pair))
+#define LOCK_SIZE 16 /* a wide state's lock word; keeps the bytes after it aligned to 16 */
+
+static uint64_t round_up(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+/* Enough sets that `keys` live keys fill four fifths: two hashed sets of 8 then lose 1 in 10^5. */
+static uint64_t sets_for(uint64_t keys)
+{
+    uint64_t sets = keys / WAYS / 4 * 5 + (keys % (WAYS * 4) * 5 + WAYS * 4 - 1) / (WAYS * 4);
+    return sets > 0 ? sets : 1;
+}
+
+/* state_stride 0: the pair itself holds the state. */
+static uint64_t place_class(struct class_layout *layout, uint64_t offset, uint64_t keys,
+                            uint32_t state_size, uint32_t state_stride)
+{
+    layout->offset = offset;
+    layout->sets = keys > 0 ? sets_for(keys) : 0;
+    layout->state_size = state_size;
+    layout->state_offset = state_stride > 0 ? PAIRS_SIZE : 0;
+    layout->state_stride = state_stride;
+    layout->set_size = PAIRS_SIZE + WAYS * state_stride;
+    return round_up(offset + layout->sets * layout->set_size, REGION_PAGE);
+}
+
+static int check_options(const struct stint_table_options *options, struct stint_error *error)
+{
+    uint64_t most = SETS_MAX * WAYS / 2;
+    if (options->keys > most || options->keys16 > most || options->keys_wide > most)
+        return err_set(error, STINT_E_RANGE, "a table holds at most %llu keys of a size",
+                       (unsigned long long)most);
+    if (options->wide_size > WIDE_STATE_MAX)
+        return err_set(error, STINT_E_RANGE, "wide_size is %u; a state has at most %u bytes",
+                       options->wide_size, WIDE_STATE_MAX);
+    if ((options->keys_wide > 0) != (options->wide_size > 0))
+        return err_set(error, STINT_E_MISMATCH,
+                       "keys_wide and wide_size go together: how many wide states, and how wide");
+    if (options->quotas > QUOTA_ID_MASK)
+        return err_set(error, STINT_E_RANGE, "a table holds at most %u different quotas",
+                       (unsigned)QUOTA_ID_MASK);
+    if (options->tickets > 1u << 26 || options->blocks > 1u << 26)
+        return err_set(error, STINT_E_RANGE, "at most %u tickets and as many blocks", 1u << 26);
+    if (options->clock > STINT_CLOCK_VIRTUAL || options->memory > STINT_MEMORY_FILE)
+        return err_set(error, STINT_E_RANGE, "clock or memory is not one of its enum's values");
+    return 0;
+}
+
+int region_layout(struct region_fixed *fixed, const struct stint_table_options *options,
+                  struct stint_error *error)
+{
+    int code = check_options(options, error);
+    if (code != 0)
+        return code;
+    *fixed = (struct region_fixed){
+        .magic = REGION_MAGIC,
+        .version = REGION_VERSION,
+        .quota_size = sizeof(struct stint_quota),
+        .quotas_max = options->quotas > 0 ? options->quotas : QUOTAS_DEFAULT,
+        .tickets_max = options->tickets > 0 ? options->tickets : TICKETS_DEFAULT,
+        .skew_max_ns = options->skew_max_ns > 0 ? options->skew_max_ns : NS_PER_S,
+        .clock = options->clock,
+    };
+    uint64_t at = round_up(sizeof(struct region_header), REGION_PAGE);
+    fixed->quotas_offset = at;
+    at = round_up(at + fixed->quotas_max * sizeof(struct quota_slot), REGION_PAGE);
+    fixed->tickets_offset = at;
+    at = round_up(at + (uint64_t)fixed->tickets_max * TICKET_SIZE, REGION_PAGE);
+
+    struct class_layout *classes = fixed->classes;
+    uint64_t keys8 = options->keys > 0 ? options->keys : KEYS_DEFAULT;
+    uint64_t keys16 = options->keys16 > 0 ? options->keys16 : KEYS_DEFAULT;
+    uint32_t blocks = options->blocks > 0 ? options->blocks : BLOCKS_DEFAULT;
+    uint32_t wide_stride = (uint32_t)round_up(LOCK_SIZE + options->wide_size, 64);
+    at = place_class(&classes[CLASS_8], at, keys8, 8, 0);
+    at = place_class(&classes[CLASS_16], at, keys16, 16, 16);
+    at = place_class(&classes[CLASS_WIDE], at, options->keys_wide, options->wide_size, wide_stride);
+    at = place_class(&classes[CLASS_BLOCKS], at, blocks, 8, 0);
+    fixed->bytes = at;
+    return 0;
+}
+
+static bool class_fits(const struct class_layout *layout, uint64_t bytes)
+{
+    return layout->sets <= SETS_MAX && layout->offset <= bytes && layout->offset % 64 == 0 &&
+           layout->set_size >= PAIRS_SIZE && layout->set_size <= WAYS * (WIDE_STATE_MAX + 256) &&
+           layout->sets * layout->set_size <= bytes - layout->offset;
+}
+
+int region_layout_check(const struct region_fixed *fixed, uint64_t file_size, const char *path,
+                        struct stint_error *error)
+{
+    if (fixed->magic != REGION_MAGIC)
+        return err_set(error, STINT_E_CORRUPT, "%s is not a stint table", path);
+    if (fixed->version != REGION_VERSION || fixed->quota_size != sizeof(struct stint_quota))
+        return err_set(error, STINT_E_VERSION,
+                       "%s was made by another version or kind of machine (layout %u, this one "
+                       "reads %u)",
+                       path, fixed->version, REGION_VERSION);
+    if (fixed->bytes != file_size)
+        return err_set(error, STINT_E_CORRUPT, "%s is cut: %llu bytes of %llu", path,
+                       (unsigned long long)file_size, (unsigned long long)fixed->bytes);
+    for (int i = 0; i < CLASSES; i++)
+        if (!class_fits(&fixed->classes[i], fixed->bytes))
+            return err_set(error, STINT_E_CORRUPT, "%s is damaged: its layout does not fit", path);
+    uint64_t quotas_size = fixed->quotas_max * sizeof(struct quota_slot);
+    uint64_t tickets_size = (uint64_t)fixed->tickets_max * TICKET_SIZE;
+    if (fixed->quotas_max == 0 || fixed->tickets_max == 0 || fixed->quotas_max > QUOTA_ID_MASK ||
+        fixed->quotas_offset > fixed->bytes || fixed->tickets_offset > fixed->bytes ||
+        quotas_size > fixed->bytes - fixed->quotas_offset ||
+        tickets_size > fixed->bytes - fixed->tickets_offset)
+        return err_set(error, STINT_E_CORRUPT, "%s is damaged: its layout does not fit", path);
+    return 0;
+}
