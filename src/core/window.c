@@ -1,0 +1,558 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The law of `window`: a strict sliding window in 8 or 16 bytes. Decides from one packed state; who
+ * swaps it in is not its business.
+ *
+ * The period W is cut into M slots, the limit N into bunches of q = ceil(N/M) units, of which the
+ * last is short where q does not divide N. A unit is taken from the bunch in use; when that is
+ * empty, from a new one. A bunch is charged to the slot of its latest use, and comes back M+1
+ * slots later. So no unit is charged to a slot older than its use, and all of the last W lie in the
+ * last M+1 slots: at most N are ever admitted in W.
+ *
+ * A denial is justified because bunches are used one after the other: only the oldest can hold
+ * units that are older than its charged slot says, at most q-1 of them.
+ *
+ * A refund takes recorded units away. What has to stay true is that for every slot s, the units
+ * recorded in s and later are at least as many as those in use that were taken in s and later.
+ * Taking away the oldest recorded units keeps that true whichever live use is given back; taking
+ * away units of slot r does so if the use was made in r or later. A use older than M slots is no
+ * longer recorded, and giving it back would free another's units.
+ */
+#include "core/law.h"
+#include "core/window_string.h"
+
+#include <assert.h>
+
+#define WINDOW_SLOTS_MIN 10
+#define WINDOW8_SLOTS_MAX 12 /* finer ones take 16 bytes */
+#define WINDOW_SLOTS_COARSE 16
+#define WINDOW_FINE_LIMIT_MAX 393216
+#define WINDOW_FINE_PERIOD_MIN_NS (2 * NS_PER_MS)
+#define WINDOW16_HI_BITS (64 - WORD16_STORE_BITS)
+
+/* A state unpacked. All zero is "never used". */
+struct window {
+    uint64_t string; /* window_string.h */
+    uint64_t slot;   /* the newest slot's number: floor(time * M / W) */
+    uint32_t rest;   /* units left of the bunch in use, which is the newest star */
+    uint32_t place;  /* of the short bunch among the stars, the oldest being 1; 0 = none alive */
+};
+
+/* ---- Time and slots -------------------------------------------------------------------------- */
+
+/* now * M fits 64 bits because now < 2^59 and M <= 24. */
+static inline uint64_t window_slot_of(const struct stint_quota *quota, uint64_t time_ns)
+{
+    uint64_t scaled = time_ns * quota->resolution;
+    uint64_t slot = mul_hi(scaled, quota->derived.reciprocal); /* exact or one too low */
+    return slot + (scaled - slot * quota->period_ns >= quota->period_ns);
+}
+
+#define WINDOW_INVERSE(m) [m] = UINT64_MAX / (m)
+
+/* The first instant of a slot, ceil(slot * W / M). The slot of any now, and the next, fit. */
+static inline uint64_t window_slot_start(const struct stint_quota *quota, uint64_t slot)
+{
+    static const uint64_t inverse[WINDOW_SLOTS_MAX + 1] = {
+        WINDOW_INVERSE(10), WINDOW_INVERSE(11), WINDOW_INVERSE(12), WINDOW_INVERSE(13),
+        WINDOW_INVERSE(14), WINDOW_INVERSE(15), WINDOW_INVERSE(16), WINDOW_INVERSE(17),
+        WINDOW_INVERSE(18), WINDOW_INVERSE(19), WINDOW_INVERSE(20), WINDOW_INVERSE(21),
+        WINDOW_INVERSE(22), WINDOW_INVERSE(23), WINDOW_INVERSE(24),
+    };
+    uint64_t scaled = slot * quota->period_ns;
+    uint64_t start = mul_hi(scaled, inverse[quota->resolution]); /* exact or one too low */
+    uint64_t over = scaled - start * quota->resolution;
+    return start + (over > 0) + (over > quota->resolution);
+}
+
+/* When a bunch of this slot comes back: M+1 slots later, and M slots are exactly W. */
+static inline uint64_t window_slot_end(const struct stint_quota *quota, uint64_t slot)
+{
+    return quota->period_ns + window_slot_start(quota, slot + 1);
+}
+
+/* ---- Bunches --------------------------------------------------------------------------------- */
+
+static inline uint32_t window_bars(const struct stint_quota *quota)
+{
+    return quota->resolution + 1;
+}
+
+/* What the short bunch holds; q where all are alike, and then its place is not kept. */
+static inline uint32_t window_short(const struct stint_quota *quota)
+{
+    return quota->limit - quota->derived.bunch * (quota->derived.bunches - 1);
+}
+
+static inline uint32_t window_stars(const struct stint_quota *quota, const struct window *window)
+{
+    return window_string_stars(window->string, window_bars(quota));
+}
+
+/* Units that a caller could take now. */
+static inline uint32_t window_free(const struct stint_quota *quota, const struct window *window)
+{
+    uint64_t used = (uint64_t)window_stars(quota, window) * quota->derived.bunch - window->rest;
+    if (window->place > 0)
+        used -= quota->derived.bunch - window_short(quota);
+    return (uint32_t)(quota->limit - used);
+}
+
+/* Units used of the bunch that is the place-th oldest. */
+static inline uint32_t window_used(const struct stint_quota *quota, const struct window *window,
+                                   uint32_t place)
+{
+    uint32_t size = place == window->place ? window_short(quota) : quota->derived.bunch;
+    return size - (place == window_stars(quota, window) ? window->rest : 0);
+}
+
+static inline uint64_t window_dies_at(const struct stint_quota *quota, const struct window *window)
+{
+    if (window->string == 0)
+        return 0;
+    /* Emptied by refunds: like new, except that its own time does not go back. */
+    if (window_stars(quota, window) == 0)
+        return window_slot_start(quota, window->slot);
+    uint64_t age = window_string_newest_age(window->string);
+    return window_slot_end(quota, window->slot - age);
+}
+
+/* Brings the state to the slot of now; a state that is later stays where it is. */
+static inline void window_age(const struct stint_quota *quota, struct window *window,
+                              uint64_t now_slot)
+{
+    if (window->string == 0) {
+        window->string = window_string_empty(window_bars(quota));
+        window->slot = now_slot;
+    } else if (now_slot > window->slot) {
+        uint32_t dropped;
+        window->string = window_string_age(window->string, window_bars(quota),
+                                           now_slot - window->slot, &dropped);
+        window->slot = now_slot;
+        window->place = window->place > dropped ? window->place - dropped : 0;
+        if (window_stars(quota, window) == 0)
+            window->rest = 0;
+    }
+}
+
+/* Takes units that are free: what the bunch in use has left, then whole bunches, the short last. */
+static inline void window_take(const struct stint_quota *quota, struct window *window,
+                               uint32_t units)
+{
+    assert(units > 0 && units <= window_free(quota, window));
+    if (window->rest > 0)
+        window->string = window_string_touch(window->string);
+    if (units <= window->rest) {
+        window->rest -= units;
+        return;
+    }
+    units -= window->rest;
+    uint32_t bunch = quota->derived.bunch, short_bunch = window_short(quota);
+    uint32_t whole_max = quota->derived.bunches - (short_bunch < bunch);
+    uint32_t whole_free = whole_max - (window_stars(quota, window) - (window->place > 0));
+    uint32_t opened = units <= bunch ? 1 : (uint32_t)(((uint64_t)units + bunch - 1) / bunch);
+    uint64_t room = (uint64_t)opened * bunch;
+    window->string <<= opened;
+    if (opened > whole_free) {
+        assert(opened == whole_free + 1 && window->place == 0 && short_bunch < bunch);
+        room -= bunch - short_bunch;
+        window->place = window_stars(quota, window);
+    }
+    window->rest = (uint32_t)(room - units);
+}
+
+/* When enough of the oldest bunches have come back for a cost that is not free now. */
+static uint64_t window_free_at(const struct stint_quota *quota, const struct window *window,
+                               uint32_t cost)
+{
+    uint32_t stars = window_stars(quota, window), missing = cost - window_free(quota, window);
+    struct window_string_walk walk = window_string_walk(window->string);
+    for (uint32_t place = 1; place <= stars; place++) {
+        window_string_next(&walk);
+        uint32_t back = window_used(quota, window, place);
+        if (back >= missing)
+            break;
+        missing -= back;
+    }
+    return window_slot_end(quota, window->slot - window_bars(quota) + walk.bars);
+}
+
+/* Returns how many units came back; see the banner for what is safe. */
+static uint32_t window_refund(const struct stint_quota *quota, struct window *window,
+                              const struct stint_ask *ask)
+{
+    uint64_t at_slot = ask->at_ns == STINT_NEVER_NS
+                           ? window->slot
+                           : window_slot_of(quota, min_u64(ask->at_ns, ask->now_ns));
+    if (at_slot + quota->resolution < window->slot)
+        return 0;
+
+    uint32_t left = ask->cost, stars = window_stars(quota, window);
+    for (; stars > 0 && window_used(quota, window, 1) <= left; stars--) {
+        left -= window_used(quota, window, 1);
+        window->string = window_string_drop_oldest(window->string);
+        window->place -= window->place > 0;
+        if (stars == 1)
+            window->rest = 0;
+    }
+    if (left == 0 || stars == 0)
+        return ask->cost - left;
+
+    uint64_t open_slot = window->slot - window_string_newest_age(window->string);
+    if (stars > 1 && open_slot > at_slot)
+        return ask->cost - left;
+    uint32_t used = window_used(quota, window, stars);
+    if (left < used) {
+        window->rest += left;
+        return ask->cost;
+    }
+    window->string = window_string_drop_newest(window->string);
+    window->rest = 0;
+    if (window->place == stars)
+        window->place = 0;
+    return ask->cost - (left - used);
+}
+
+/* ---- Decisions ------------------------------------------------------------------------------- */
+
+static inline struct stint_decision window_answer(const struct stint_quota *quota,
+                                                  const struct window *window, uint64_t now_ns,
+                                                  uint32_t granted)
+{
+    return (struct stint_decision){
+        .outcome = STINT_ALLOW,
+        .granted = granted,
+        .limit = quota->limit,
+        .remaining = window_free(quota, window),
+        .reset_after_ns = sub_floor(window_dies_at(quota, window), now_ns),
+    };
+}
+
+static struct stint_decision window_deny(const struct stint_quota *quota,
+                                         const struct window *window, uint64_t now_ns,
+                                         uint32_t cost)
+{
+    struct stint_decision decision = window_answer(quota, window, now_ns, 0);
+    decision.outcome = STINT_DENY;
+    decision.retry_after_ns = window_free_at(quota, window, cost) - now_ns;
+    return decision;
+}
+
+/* Decides in full and changes *window; *store says whether the change is to be kept. */
+static __attribute__((noinline)) struct stint_decision
+window_ask_slow(const struct stint_quota *quota, struct window *window, const struct stint_ask *ask,
+                bool *store)
+{
+    window_age(quota, window, window_slot_of(quota, ask->now_ns));
+    uint32_t free = window_free(quota, window), granted = ask->cost;
+    *store = false;
+    switch (ask->verb) {
+    case STINT_TAKE:
+    case STINT_PEEK:
+        if (granted > quota->limit)
+            return law_never(quota->limit);
+        if (granted > free)
+            return window_deny(quota, window, ask->now_ns, granted);
+        break;
+    case STINT_TAKE_UPTO:
+        if (granted > 0 && free == 0)
+            return window_deny(quota, window, ask->now_ns, 1);
+        granted = granted < free ? granted : free;
+        break;
+    case STINT_CHARGE:
+        granted = granted < free ? granted : free;
+        break;
+    case STINT_REFUND:
+        granted = window_refund(quota, window, ask);
+        *store = granted > 0;
+        return window_answer(quota, window, ask->now_ns, granted);
+    default: /* book and unbook: a window cannot be charged in the future */
+        return law_never(quota->limit);
+    }
+    if (granted > 0)
+        window_take(quota, window, granted);
+    *store = granted > 0 && ask->verb != STINT_PEEK;
+    return window_answer(quota, window, ask->now_ns, granted);
+}
+
+/* The common case: the slot is the newest, and the bunch in use has enough left. */
+static inline bool window_is_quick(const struct stint_quota *quota, const struct window *window,
+                                   const struct stint_ask *ask)
+{
+    return ask->verb == STINT_TAKE && ask->cost - 1 < window->rest &&
+           window_slot_of(quota, ask->now_ns) == window->slot;
+}
+
+static inline struct stint_decision window_take_quick(const struct stint_quota *quota,
+                                                      struct window *window,
+                                                      const struct stint_ask *ask)
+{
+    window->rest -= ask->cost;
+    window->string = window_string_touch(window->string);
+    return window_answer(quota, window, ask->now_ns, ask->cost);
+}
+
+/*
+ * All N units, charged to the first slot that comes back at until_ns or later. An instant that no
+ * now can reach is as good as the last one.
+ */
+static struct window window_full(const struct stint_quota *quota, uint64_t until_ns)
+{
+    struct window window = {0};
+    if (until_ns == 0)
+        return window;
+    uint64_t at_ns = min_u64(sub_floor(until_ns, quota->period_ns + 1), STINT_NOW_MAX);
+    window_age(quota, &window, window_slot_of(quota, at_ns));
+    if (quota->limit > 0)
+        window_take(quota, &window, quota->limit);
+    return window;
+}
+
+static size_t window_held(const struct stint_quota *quota, struct window *window, uint64_t now_ns,
+                          struct held_run *runs)
+{
+    if (window->string == 0)
+        return 0;
+    window_age(quota, window, window_slot_of(quota, now_ns));
+    uint64_t latest_ns = max_u64(now_ns, window_slot_start(quota, window->slot));
+    struct window_string_walk walk = window_string_walk(window->string);
+    uint32_t stars = window_stars(quota, window), last_bars = 0;
+    size_t n_runs = 0;
+    for (uint32_t place = 1; place <= stars; place++) {
+        window_string_next(&walk);
+        if (walk.bars != last_bars) {
+            uint64_t next_slot = window->slot - quota->resolution + walk.bars;
+            uint64_t last_ns = window_slot_start(quota, next_slot) - 1;
+            assert(n_runs < HELD_RUNS_MAX);
+            runs[n_runs++] = (struct held_run){.at_ns = min_u64(last_ns, latest_ns)};
+            last_bars = walk.bars;
+        }
+        runs[n_runs - 1].units += window_used(quota, window, place);
+    }
+    return n_runs;
+}
+
+/* ---- The two forms --------------------------------------------------------------------------- */
+
+static inline uint32_t window_string_bits(const struct stint_quota *quota)
+{
+    return 2 * quota->resolution + 1;
+}
+
+static inline uint64_t window_mask(unsigned bits)
+{
+    return (UINT64_C(1) << bits) - 1;
+}
+
+/* From bit 0: string, rest, place, slot. */
+static inline struct window window8_unpack(const struct stint_quota *quota, uint64_t state)
+{
+    unsigned rest_at = window_string_bits(quota);
+    unsigned place_at = rest_at + quota->derived.remainder_bits;
+    unsigned slot_at = place_at + quota->derived.place_bits;
+    return (struct window){
+        .string = state & window_mask(rest_at),
+        .rest = (uint32_t)((state >> rest_at) & window_mask(quota->derived.remainder_bits)),
+        .place = (uint32_t)((state >> place_at) & window_mask(quota->derived.place_bits)),
+        .slot = state >> slot_at,
+    };
+}
+
+static inline uint64_t window8_pack(const struct stint_quota *quota, const struct window *window)
+{
+    unsigned rest_at = window_string_bits(quota);
+    unsigned place_at = rest_at + quota->derived.remainder_bits;
+    unsigned slot_at = place_at + quota->derived.place_bits;
+    return window->string | (uint64_t)window->rest << rest_at |
+           (uint64_t)window->place << place_at | window->slot << slot_at;
+}
+
+/* lo, from bit 0: string, rest, high part of slot. hi: low part of slot, place, the store's 16. */
+static inline struct window window16_unpack(const struct stint_quota *quota, struct word16 state)
+{
+    unsigned rest_at = window_string_bits(quota);
+    unsigned high_at = rest_at + quota->derived.remainder_bits;
+    unsigned place_at = WINDOW16_HI_BITS - quota->derived.place_bits;
+    return (struct window){
+        .string = state.lo & window_mask(rest_at),
+        .rest = (uint32_t)((state.lo >> rest_at) & window_mask(quota->derived.remainder_bits)),
+        .place = (uint32_t)(state.hi >> place_at),
+        .slot = state.lo >> high_at << place_at | (state.hi & window_mask(place_at)),
+    };
+}
+
+static inline struct word16 window16_pack(const struct stint_quota *quota,
+                                          const struct window *window)
+{
+    unsigned rest_at = window_string_bits(quota);
+    unsigned high_at = rest_at + quota->derived.remainder_bits;
+    unsigned place_at = WINDOW16_HI_BITS - quota->derived.place_bits;
+    return (struct word16){
+        .lo = window->string | (uint64_t)window->rest << rest_at |
+              window->slot >> place_at << high_at,
+        .hi = (window->slot & window_mask(place_at)) | (uint64_t)window->place << place_at,
+    };
+}
+
+struct stint_decision window8_ask(const struct stint_quota *quota, uint64_t *state,
+                                  const struct stint_ask *ask)
+{
+    struct window window = window8_unpack(quota, *state);
+    if (window_is_quick(quota, &window, ask)) {
+        struct stint_decision decision = window_take_quick(quota, &window, ask);
+        *state = window8_pack(quota, &window);
+        return decision;
+    }
+    struct window slow = window; /* a copy, so that the quick one stays in registers */
+    bool store;
+    struct stint_decision decision = window_ask_slow(quota, &slow, ask, &store);
+    if (store)
+        *state = window8_pack(quota, &slow);
+    return decision;
+}
+
+struct stint_decision window16_ask(const struct stint_quota *quota, struct word16 *state,
+                                   const struct stint_ask *ask)
+{
+    assert(state->hi >> WINDOW16_HI_BITS == 0);
+    struct window window = window16_unpack(quota, *state);
+    if (window_is_quick(quota, &window, ask)) {
+        struct stint_decision decision = window_take_quick(quota, &window, ask);
+        *state = window16_pack(quota, &window);
+        return decision;
+    }
+    struct window slow = window; /* a copy, so that the quick one stays in registers */
+    bool store;
+    struct stint_decision decision = window_ask_slow(quota, &slow, ask, &store);
+    if (store)
+        *state = window16_pack(quota, &slow);
+    return decision;
+}
+
+uint64_t window8_dies_at(const struct stint_quota *quota, uint64_t state)
+{
+    struct window window = window8_unpack(quota, state);
+    return window_dies_at(quota, &window);
+}
+
+uint64_t window16_dies_at(const struct stint_quota *quota, struct word16 state)
+{
+    struct window window = window16_unpack(quota, state);
+    return window_dies_at(quota, &window);
+}
+
+uint64_t window8_fill(const struct stint_quota *quota, uint64_t until_ns)
+{
+    struct window window = window_full(quota, until_ns);
+    return window8_pack(quota, &window);
+}
+
+struct word16 window16_fill(const struct stint_quota *quota, uint64_t until_ns)
+{
+    struct window window = window_full(quota, until_ns);
+    return window16_pack(quota, &window);
+}
+
+size_t window8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                    struct held_run *runs)
+{
+    struct window window = window8_unpack(quota, state);
+    return window_held(quota, &window, now_ns, runs);
+}
+
+size_t window16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
+                     struct held_run *runs)
+{
+    struct window window = window16_unpack(quota, state);
+    return window_held(quota, &window, now_ns, runs);
+}
+
+/* ---- What fits ------------------------------------------------------------------------------- */
+
+/* How the bits of a state are shared out for a limit and a resolution. */
+struct window_layout {
+    uint32_t bunch, bunches;
+    unsigned remainder_bits, place_bits;
+    unsigned slot_bits; /* 0 where nothing is left for it */
+};
+
+static struct window_layout window_layout(uint32_t limit, uint32_t resolution)
+{
+    struct window_layout layout = {.bunch = 1};
+    if (limit > 0) {
+        layout.bunch = (uint32_t)(((uint64_t)limit + resolution - 1) / resolution);
+        layout.bunches = (uint32_t)(((uint64_t)limit + layout.bunch - 1) / layout.bunch);
+    }
+    layout.remainder_bits = bit_length(layout.bunch - 1);
+    if (limit % layout.bunch != 0)
+        layout.place_bits = bit_length(layout.bunches);
+
+    unsigned low_bits = 2 * resolution + 1 + layout.remainder_bits;
+    unsigned all_bits = resolution <= WINDOW8_SLOTS_MAX ? 64 : 64 + WINDOW16_HI_BITS;
+    if (low_bits < 64 && low_bits + layout.place_bits < all_bits)
+        layout.slot_bits = all_bits - low_bits - layout.place_bits;
+    if (layout.slot_bits > 64) /* a slot number has no more */
+        layout.slot_bits = 64;
+    return layout;
+}
+
+/* Half the range of these bits must last SLOT_LIFE_NS. */
+static unsigned window_slot_bits_needed(uint64_t period_ns, uint32_t resolution)
+{
+    return bit_length(mul_div(SLOT_LIFE_NS, resolution, period_ns)) + 1;
+}
+
+static bool window_fits(const struct stint_quota *quota, uint32_t resolution)
+{
+    return window_layout(quota->limit, resolution).slot_bits >=
+           window_slot_bits_needed(quota->period_ns, resolution);
+}
+
+static int window_refuse(const struct stint_quota *quota, struct stint_error *error)
+{
+    struct window_layout layout = window_layout(quota->limit, quota->resolution);
+    unsigned needed = window_slot_bits_needed(quota->period_ns, quota->resolution);
+    uint32_t other = WINDOW_SLOTS_MAX;
+    while (other >= WINDOW_SLOTS_MIN && !window_fits(quota, other))
+        other--;
+    if (other >= WINDOW_SLOTS_MIN)
+        return err_set(error, STINT_E_RANGE,
+                       "window: %u in %llu ns at resolution=%u leaves %u bits for the slot number "
+                       "and needs %u; resolution=%u fits",
+                       quota->limit, (unsigned long long)quota->period_ns, quota->resolution,
+                       layout.slot_bits, needed, other);
+    /* The coarsest 16-byte form has the most bits to spare. */
+    uint32_t coarsest = WINDOW8_SLOTS_MAX + 1;
+    unsigned bits = window_layout(quota->limit, coarsest).slot_bits;
+    uint64_t period_min_ns = (SLOT_LIFE_NS * coarsest >> (bits - 1)) + 1;
+    return err_set(error, STINT_E_RANGE,
+                   "window: %u in %llu ns at resolution=%u leaves %u bits for the slot number "
+                   "and needs %u; this limit needs a period of %llu ns or more, at resolution=%u",
+                   quota->limit, (unsigned long long)quota->period_ns, quota->resolution,
+                   layout.slot_bits, needed, (unsigned long long)period_min_ns, coarsest);
+}
+
+int window_check(struct stint_quota *quota, struct stint_error *error)
+{
+    if (quota->resolution == 0) {
+        bool fine = quota->limit <= WINDOW_FINE_LIMIT_MAX &&
+                    quota->period_ns >= WINDOW_FINE_PERIOD_MIN_NS &&
+                    window_fits(quota, WINDOW_SLOTS_MAX);
+        quota->resolution = fine ? WINDOW_SLOTS_MAX : WINDOW_SLOTS_COARSE;
+    }
+    if (quota->resolution < WINDOW_SLOTS_MIN || quota->resolution > WINDOW_SLOTS_MAX)
+        return err_set(error, STINT_E_RANGE, "window: resolution is %u, expected %d to %d",
+                       quota->resolution, WINDOW_SLOTS_MIN, WINDOW_SLOTS_MAX);
+    if (!window_fits(quota, quota->resolution))
+        return window_refuse(quota, error);
+
+    struct window_layout layout = window_layout(quota->limit, quota->resolution);
+    quota->derived.bunch = layout.bunch;
+    quota->derived.bunches = layout.bunches;
+    quota->derived.remainder_bits = (uint8_t)layout.remainder_bits;
+    quota->derived.place_bits = (uint8_t)layout.place_bits;
+    quota->derived.slot_bits = (uint8_t)layout.slot_bits;
+    quota->derived.reciprocal = UINT64_MAX / quota->period_ns;
+    quota->derived.state_size = quota->resolution <= WINDOW8_SLOTS_MAX ? 8 : 16;
+    return STINT_OK;
+}
