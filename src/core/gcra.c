@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gcra: the theoretical arrival time (TAT) of a key in one word, in ticks of 1/32 ns since now = 0.
+ * A TAT that is not later than now is the same as no state.
+ *
+ * T, the interval between units, is rounded up to a tick, so the rate never exceeds limit/period.
+ * A unit is allowed while the TAT after it is no further ahead of now than capacity = burst * T;
+ * the trial value is compared with that, never with now, and the TAT is pulled up to now, never to
+ * now less the capacity: both of these would admit more than `burst` at once.
+ *
+ * A refund gives back n*T less the time since the grant, because that much has flowed back by
+ * itself. With a >= g the TAT before a grant of n units at g, and C the time charged since, the TAT
+ * is a + n*T + C as long as the key has not been idle, and the refund leaves a + C + (now - g):
+ * no less than a + C, what it would be without the grant, and no less than now + C, what it would
+ * be had all later uses come only now. If the key has been idle since, then now >= a + n*T, and the
+ * refund is nothing. So no refund admits what would not have been admitted without the grant. The
+ * state gets the time back to the tick; the units reported are whole ones, rounded down.
+ *
+ * A key that finds the table full takes its victim's death as its TAT, though it then denies only
+ * part of the time until then. That is enough: the victim dies first of all, so every TAT there is
+ * at least the victim's from then on. If the victim comes back, it inherits a TAT no less than its
+ * own, or finds a dead state, and then its own would be dead too. (A refund to another key of the
+ * same places lowers a TAT, and can let the victim in early by as much as was refunded.)
+ */
+#include "core/law.h"
+
+#include <assert.h>
+
+#define TICKS_PER_NS_LOG2 5
+#define TICK_NS_MASK ((UINT64_C(1) << TICKS_PER_NS_LOG2) - 1)
+#define LOSS_MAX_RECIPROCAL 1000 /* a rate may be too low by 0.1 % */
+
+static uint64_t ticks_of_ns(uint64_t ns)
+{
+    return ns <= STINT_NOW_MAX ? ns << TICKS_PER_NS_LOG2 : UINT64_MAX;
+}
+
+static inline uint64_t ns_of_ticks_up(uint64_t ticks)
+{
+    return (ticks >> TICKS_PER_NS_LOG2) + ((ticks & TICK_NS_MASK) != 0);
+}
+
+static uint64_t ticks_of_units(const struct stint_quota *quota, uint64_t units)
+{
+    struct wide ticks = wide_mul(units, quota->derived.interval_ticks);
+    return ticks.hi == 0 ? ticks.lo : UINT64_MAX;
+}
+
+/* The reciprocal is short by less than one part in 2^64: one correction makes the quotient exact. */
+static inline uint64_t whole_units(const struct stint_quota *quota, uint64_t ticks)
+{
+    uint64_t interval = quota->derived.interval_ticks;
+    uint64_t units = mul_hi(ticks, quota->derived.reciprocal);
+    return units + (ticks - units * interval >= interval);
+}
+
+/* Fills in what is free and when all will be: the figures of a state that has just been decided. */
+static inline struct stint_decision answer(const struct stint_quota *quota, uint64_t tat,
+                                           uint64_t now_ticks, uint32_t granted)
+{
+    uint64_t ahead = sub_floor(tat, now_ticks);
+    uint64_t room = sub_floor(quota->derived.capacity_ticks, ahead);
+    uint64_t time_left = UINT64_MAX - max_u64(tat, now_ticks);
+    return (struct stint_decision){
+        .outcome = STINT_ALLOW,
+        .stored = 1,
+        .granted = granted,
+        .limit = quota->burst,
+        .remaining = (uint32_t)whole_units(quota, min_u64(room, time_left)),
+        .reset_after_ns = ns_of_ticks_up(ahead),
+    };
+}
+
+static uint32_t charge(const struct stint_quota *quota, uint64_t *state, uint64_t now_ticks,
+                       uint32_t cost)
+{
+    uint64_t capacity = quota->derived.capacity_ticks;
+    uint64_t base = max_u64(*state, now_ticks);
+    uint64_t deepest = add_sat(add_sat(now_ticks, capacity), capacity);
+    uint64_t units = min_u64(cost, whole_units(quota, sub_floor(deepest, base)));
+    if (units > 0)
+        *state = base + units * quota->derived.interval_ticks;
+    return (uint32_t)units;
+}
+
+/*
+ * The answer to a cost that does not fit now, `wait_max_ns` being the wait that would do. What
+ * passes the burst, or the end of time, never fits.
+ */
+static struct stint_decision refusal(const struct stint_quota *quota, uint64_t state,
+                                     uint64_t now_ticks, uint32_t cost, uint64_t wait_max_ns)
+{
+    struct stint_decision decision = answer(quota, state, now_ticks, 0);
+    uint64_t tat = add_sat(max_u64(state, now_ticks), ticks_of_units(quota, cost));
+    if (cost > quota->burst || tat == UINT64_MAX) {
+        decision.outcome = STINT_NEVER;
+        decision.retry_after_ns = STINT_NEVER_NS;
+        return decision;
+    }
+    uint64_t ahead = tat - now_ticks;
+    decision.outcome = STINT_DENY;
+    decision.retry_after_ns =
+        ns_of_ticks_up(sub_floor(ahead, quota->derived.capacity_ticks)) - wait_max_ns;
+    return decision;
+}
+
+static struct stint_decision refuse_take(const struct stint_quota *quota, uint64_t *state,
+                                         const struct stint_ask *ask)
+{
+    uint64_t now_ticks = ticks_of_ns(ask->now_ns);
+    if (quota->count_denied && ask->verb == STINT_TAKE)
+        charge(quota, state, now_ticks, ask->cost);
+    return refusal(quota, *state, now_ticks, ask->cost, 0);
+}
+
+static inline struct stint_decision take(const struct stint_quota *quota, uint64_t *state,
+                                         const struct stint_ask *ask)
+{
+    if (ask->cost > quota->burst)
+        return refuse_take(quota, state, ask);
+    uint64_t now_ticks = ask->now_ns << TICKS_PER_NS_LOG2;
+    uint64_t base = max_u64(*state, now_ticks);
+    uint64_t tat = base + ask->cost * quota->derived.interval_ticks;
+    if (tat < base || tat - now_ticks > quota->derived.capacity_ticks)
+        return refuse_take(quota, state, ask);
+    if (ask->cost > 0)
+        *state = tat;
+    return answer(quota, tat, now_ticks, ask->cost);
+}
+
+static struct stint_decision take_upto(const struct stint_quota *quota, uint64_t *state,
+                                       const struct stint_ask *ask)
+{
+    uint64_t now_ticks = ticks_of_ns(ask->now_ns);
+    uint32_t remaining = answer(quota, *state, now_ticks, 0).remaining;
+    if (remaining == 0 && ask->cost > 0)
+        return refusal(quota, *state, now_ticks, 1, 0);
+    struct stint_ask less = {.now_ns = ask->now_ns,
+                             .cost = ask->cost < remaining ? ask->cost : remaining};
+    return take(quota, state, &less);
+}
+
+static struct stint_decision refund(const struct stint_quota *quota, uint64_t *state,
+                                    const struct stint_ask *ask)
+{
+    uint64_t now_ticks = ticks_of_ns(ask->now_ns);
+    uint64_t flowed_back = ticks_of_ns(sub_floor(ask->now_ns, ask->at_ns));
+    uint64_t back = sub_floor(ticks_of_units(quota, ask->cost), flowed_back);
+    back = min_u64(back, sub_floor(*state, now_ticks));
+    *state -= back;
+    uint64_t units = min_u64(whole_units(quota, back), ask->cost);
+    return answer(quota, *state, now_ticks, (uint32_t)units);
+}
+
+static struct stint_decision book(const struct stint_quota *quota, uint64_t *state,
+                                  const struct stint_ask *ask)
+{
+    uint64_t now_ticks = ticks_of_ns(ask->now_ns);
+    struct stint_decision decision = refusal(quota, *state, now_ticks, ask->cost, 0);
+    if (decision.outcome == STINT_NEVER)
+        return decision;
+    uint64_t start_after_ns = decision.retry_after_ns;
+    if (start_after_ns > ask->at_ns)
+        return refusal(quota, *state, now_ticks, ask->cost, ask->at_ns);
+    if (ask->cost > 0)
+        *state = max_u64(*state, now_ticks) + ticks_of_units(quota, ask->cost);
+    decision = answer(quota, *state, now_ticks, ask->cost);
+    decision.retry_after_ns = start_after_ns;
+    return decision;
+}
+
+static struct stint_decision ask_slow(const struct stint_quota *quota, uint64_t *state,
+                                      const struct stint_ask *ask)
+{
+    uint64_t scratch = *state;
+    switch (ask->verb) {
+    case STINT_TAKE_UPTO:
+        return take_upto(quota, state, ask);
+    case STINT_PEEK:
+        return take(quota, &scratch, ask);
+    case STINT_CHARGE: {
+        uint64_t now_ticks = ticks_of_ns(ask->now_ns);
+        uint32_t charged = charge(quota, state, now_ticks, ask->cost);
+        return answer(quota, *state, now_ticks, charged);
+    }
+    case STINT_REFUND:
+    case STINT_UNBOOK: /* a place that has not begun was granted later than now: all comes back */
+        return refund(quota, state, ask);
+    default:
+        assert(ask->verb == STINT_BOOK);
+        return book(quota, state, ask);
+    }
+}
+
+struct stint_decision gcra_ask(const struct stint_quota *quota, uint64_t *state,
+                               const struct stint_ask *ask)
+{
+    assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
+    if (ask->verb == STINT_TAKE)
+        return take(quota, state, ask);
+    return ask_slow(quota, state, ask);
+}
+
+uint64_t gcra_dies_at(const struct stint_quota *quota, uint64_t state)
+{
+    (void)quota;
+    return ns_of_ticks_up(state);
+}
+
+uint64_t gcra_fill(const struct stint_quota *quota, uint64_t until_ns)
+{
+    (void)quota;
+    return ticks_of_ns(until_ns);
+}
+
+size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                 struct held_run *runs)
+{
+    uint64_t ahead = sub_floor(state, ticks_of_ns(now_ns));
+    if (ahead == 0 || quota->limit == 0)
+        return 0;
+    uint64_t units = whole_units(quota, ahead);
+    units += units * quota->derived.interval_ticks < ahead;
+    runs[0] = (struct held_run){.at_ns = now_ns, .units = units};
+    return 1;
+}
+
+int gcra_check(struct stint_quota *quota, struct stint_error *error)
+{
+    struct stint_derived *derived = &quota->derived;
+    if (quota->limit == 0 && quota->burst > 0)
+        return err_set(error, STINT_E_MISMATCH, "burst %u needs a limit above 0",
+                       (unsigned)quota->burst);
+    if (quota->burst == 0)
+        quota->burst = quota->limit;
+    derived->state_size = 8;
+    if (quota->limit == 0)
+        return STINT_OK;
+    uint64_t period_ticks = quota->period_ns << TICKS_PER_NS_LOG2;
+    uint64_t interval = period_ticks / quota->limit + (period_ticks % quota->limit != 0);
+    uint64_t loss_ticks = interval * quota->limit - period_ticks;
+    if (loss_ticks > period_ticks / LOSS_MAX_RECIPROCAL)
+        return err_set(error, STINT_E_RANGE,
+                       "gcra keeps time in 1/32 ns, in which %u per %llu ns would run %llu.%llu %% "
+                       "slow; at most 0.1 %% is accepted",
+                       (unsigned)quota->limit, (unsigned long long)quota->period_ns,
+                       (unsigned long long)(loss_ticks * 100 / period_ticks),
+                       (unsigned long long)(loss_ticks * 1000 / period_ticks % 10));
+    struct wide capacity = wide_mul(interval, quota->burst);
+    uint64_t capacity_max = UINT64_MAX - ticks_of_ns(TABLE_LIFE_NS);
+    if (capacity.hi > 0 || capacity.lo > capacity_max)
+        return err_set(error, STINT_E_RANGE,
+                       "a burst of %u takes longer than %llu days to refill at this rate, so its "
+                       "times could overflow within 8 years",
+                       (unsigned)quota->burst,
+                       (unsigned long long)((capacity_max >> TICKS_PER_NS_LOG2) / NS_PER_DAY));
+    derived->interval_ticks = interval;
+    derived->capacity_ticks = capacity.lo;
+    derived->reciprocal = UINT64_MAX / interval;
+    return STINT_OK;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The switch over all algorithms, and the two answers that none of them has to think of: a time
+ * past the end of time, and a limit of 0.
+ */
+#include "core/law.h"
+
+#include <assert.h>
+#include <string.h>
+
+static uint32_t capacity_of(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+}
+
+static inline bool is_closed(const struct stint_quota *quota, const struct stint_ask *ask)
+{
+    return ask->now_ns > STINT_NOW_MAX || quota->limit == 0;
+}
+
+/* A limit of 0 has room for nothing, and nothing of it can come back. */
+static struct stint_decision closed_answer(const struct stint_quota *quota,
+                                           const struct stint_ask *ask)
+{
+    bool gives_back = ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK;
+    if (ask->now_ns > STINT_NOW_MAX || (ask->cost > 0 && !gives_back))
+        return law_never(capacity_of(quota));
+    return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+}
+
+struct stint_decision law8_ask(const struct stint_quota *quota, uint64_t *state,
+                               const struct stint_ask *ask)
+{
+    assert(quota->derived.checked);
+    if (is_closed(quota, ask))
+        return closed_answer(quota, ask);
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return window8_ask(quota, state, ask);
+    case STINT_GCRA:
+        return gcra_ask(quota, state, ask);
+    default:
+        assert(quota->algorithm == STINT_FIXED_WINDOW);
+        return fixed_window_ask(quota, state, ask);
+    }
+}
+
+struct stint_decision law16_ask(const struct stint_quota *quota, struct word16 *state,
+                                const struct stint_ask *ask)
+{
+    assert(quota->derived.checked);
+    if (is_closed(quota, ask))
+        return closed_answer(quota, ask);
+    if (quota->algorithm == STINT_WINDOW)
+        return window16_ask(quota, state, ask);
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
+    return sliding_counter_ask(quota, state, ask);
+}
+
+struct stint_decision law_wide_ask(const struct stint_quota *quota, void *state,
+                                   const struct stint_ask *ask)
+{
+    assert(quota->derived.checked);
+    if (is_closed(quota, ask))
+        return closed_answer(quota, ask);
+    switch (quota->algorithm) {
+    case STINT_BUCKETS:
+        return buckets_ask(quota, state, ask);
+    case STINT_LOG:
+        return log_ask(quota, state, ask);
+    default:
+        assert(quota->algorithm == STINT_CONCURRENCY);
+        return concurrency_ask(quota, state, ask);
+    }
+}
+
+uint64_t law8_dies_at(const struct stint_quota *quota, uint64_t state)
+{
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return window8_dies_at(quota, state);
+    case STINT_GCRA:
+        return gcra_dies_at(quota, state);
+    default:
+        assert(quota->algorithm == STINT_FIXED_WINDOW);
+        return fixed_window_dies_at(quota, state);
+    }
+}
+
+uint64_t law16_dies_at(const struct stint_quota *quota, struct word16 state)
+{
+    if (quota->algorithm == STINT_WINDOW)
+        return window16_dies_at(quota, state);
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
+    return sliding_counter_dies_at(quota, state);
+}
+
+uint64_t law_wide_dies_at(const struct stint_quota *quota, const void *state)
+{
+    switch (quota->algorithm) {
+    case STINT_BUCKETS:
+        return buckets_dies_at(quota, state);
+    case STINT_LOG:
+        return log_dies_at(quota, state);
+    default:
+        assert(quota->algorithm == STINT_CONCURRENCY);
+        return concurrency_dies_at(quota, state);
+    }
+}
+
+uint64_t law8_fill(const struct stint_quota *quota, uint64_t until_ns)
+{
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return window8_fill(quota, until_ns);
+    case STINT_GCRA:
+        return gcra_fill(quota, until_ns);
+    default:
+        assert(quota->algorithm == STINT_FIXED_WINDOW);
+        return fixed_window_fill(quota, until_ns);
+    }
+}
+
+struct word16 law16_fill(const struct stint_quota *quota, uint64_t until_ns)
+{
+    if (quota->algorithm == STINT_WINDOW)
+        return window16_fill(quota, until_ns);
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
+    return sliding_counter_fill(quota, until_ns);
+}
+
+void law_wide_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
+{
+    switch (quota->algorithm) {
+    case STINT_BUCKETS:
+        buckets_fill(quota, state, until_ns);
+        break;
+    case STINT_LOG:
+        log_fill(quota, state, until_ns);
+        break;
+    default:
+        assert(quota->algorithm == STINT_CONCURRENCY);
+        concurrency_fill(quota, state, until_ns);
+    }
+}
+
+size_t law8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                 struct held_run *runs)
+{
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return window8_held(quota, state, now_ns, runs);
+    case STINT_GCRA:
+        return gcra_held(quota, state, now_ns, runs);
+    default:
+        assert(quota->algorithm == STINT_FIXED_WINDOW);
+        return fixed_window_held(quota, state, now_ns, runs);
+    }
+}
+
+size_t law16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
+                  struct held_run *runs)
+{
+    if (quota->algorithm == STINT_WINDOW)
+        return window16_held(quota, state, now_ns, runs);
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
+    return sliding_counter_held(quota, state, now_ns, runs);
+}
+
+size_t law_wide_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                     struct held_run *runs)
+{
+    switch (quota->algorithm) {
+    case STINT_BUCKETS:
+        return buckets_held(quota, state, now_ns, runs);
+    case STINT_LOG:
+        return log_held(quota, state, now_ns, runs);
+    default:
+        assert(quota->algorithm == STINT_CONCURRENCY);
+        return concurrency_held(quota, state, now_ns, runs);
+    }
+}
+
+/*
+ * Charging saturates at full in the strict algorithms. The others would go into debt, and a change
+ * of quota is no reason for debt: there, as much is taken as fits.
+ */
+static struct stint_ask carry_ask(const struct stint_quota *quota, const struct held_run *run)
+{
+    bool has_debt = quota->algorithm == STINT_GCRA || quota->algorithm == STINT_FIXED_WINDOW ||
+                    quota->algorithm == STINT_SLIDING_COUNTER;
+    return (struct stint_ask){
+        .now_ns = run->at_ns,
+        .cost = (uint32_t)min_u64(run->units, UINT32_MAX),
+        .verb = has_debt ? STINT_TAKE_UPTO : STINT_CHARGE,
+    };
+}
+
+uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs, size_t n_runs,
+                    uint64_t now_ns)
+{
+    (void)now_ns;
+    assert(n_runs <= HELD_RUNS_MAX);
+    uint64_t state = 0;
+    for (size_t i = 0; i < n_runs; i++) {
+        struct stint_ask ask = carry_ask(quota, &runs[i]);
+        law8_ask(quota, &state, &ask);
+    }
+    return state;
+}
+
+struct word16 law16_carry(const struct stint_quota *quota, const struct held_run *runs,
+                          size_t n_runs, uint64_t now_ns)
+{
+    (void)now_ns;
+    assert(n_runs <= HELD_RUNS_MAX);
+    struct word16 state = {0, 0};
+    for (size_t i = 0; i < n_runs; i++) {
+        struct stint_ask ask = carry_ask(quota, &runs[i]);
+        law16_ask(quota, &state, &ask);
+    }
+    return state;
+}
+
+void law_wide_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
+                    size_t n_runs, uint64_t now_ns)
+{
+    (void)now_ns;
+    assert(n_runs <= HELD_RUNS_MAX);
+    memset(state, 0, quota->derived.state_size);
+    for (size_t i = 0; i < n_runs; i++) {
+        struct stint_ask ask = carry_ask(quota, &runs[i]);
+        law_wide_ask(quota, state, &ask);
+    }
+}

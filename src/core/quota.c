@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decides which quotas can be kept: defaults, what all algorithms have in common, and which option
+ * belongs to which. The rest each algorithm checks for itself.
+ */
+#include "core/law.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define EPOCH_MAX_NS (INT64_C(1) << 62) /* 146 years either side: now and a year can be added */
+#define UTC_OFFSET_MAX_S 86399
+
+static const char *const algorithm_names[] = {
+    [STINT_WINDOW] = "window",
+    [STINT_BUCKETS] = "buckets",
+    [STINT_LOG] = "log",
+    [STINT_GCRA] = "gcra",
+    [STINT_FIXED_WINDOW] = "fixed_window",
+    [STINT_SLIDING_COUNTER] = "sliding_counter",
+    [STINT_CONCURRENCY] = "concurrency",
+};
+
+const char *stint_algorithm_name(int algorithm)
+{
+    if (algorithm < STINT_WINDOW || algorithm > STINT_CONCURRENCY)
+        return NULL;
+    return algorithm_names[algorithm];
+}
+
+static int option_is_foreign(const struct stint_quota *quota, const char *option,
+                             const char *home, struct stint_error *error)
+{
+    return err_set(error, STINT_E_MISMATCH, "%s is an option of %s, not of %s", option, home,
+                   stint_algorithm_name(quota->algorithm));
+}
+
+static bool is_calendar(const struct stint_quota *quota)
+{
+    return quota->align >= STINT_ALIGN_DAY;
+}
+
+static int options_check(const struct stint_quota *quota, struct stint_error *error)
+{
+    int algorithm = quota->algorithm;
+    if (quota->burst > 0 && algorithm != STINT_GCRA)
+        return option_is_foreign(quota, "burst", "gcra", error);
+    if (quota->resolution > 0 && algorithm != STINT_WINDOW)
+        return option_is_foreign(quota, "resolution", "window", error);
+    if (quota->time_slack_ns > 0 && algorithm != STINT_BUCKETS)
+        return option_is_foreign(quota, "time_slack", "buckets", error);
+    if (quota->count_slack > 0 && algorithm != STINT_BUCKETS)
+        return option_is_foreign(quota, "count_slack", "buckets", error);
+    if (quota->lease_ns > 0 && algorithm != STINT_CONCURRENCY)
+        return option_is_foreign(quota, "lease", "concurrency", error);
+    if (quota->align != STINT_ALIGN_EPOCH && algorithm != STINT_FIXED_WINDOW)
+        return option_is_foreign(quota, "align", "fixed_window", error);
+    if (quota->initial_set && algorithm == STINT_CONCURRENCY)
+        return err_set(error, STINT_E_MISMATCH,
+                       "initial is not for concurrency: places are held by somebody or free");
+    if (quota->count_denied && algorithm != STINT_GCRA && algorithm != STINT_FIXED_WINDOW &&
+        algorithm != STINT_SLIDING_COUNTER)
+        return option_is_foreign(quota, "count_denied", "gcra, fixed_window and sliding_counter",
+                                 error);
+    if (quota->utc_offset_s != 0 && !is_calendar(quota))
+        return err_set(error, STINT_E_MISMATCH,
+                       "utc_offset needs fixed_window with align=calendar");
+    return STINT_OK;
+}
+
+static int ranges_check(const struct stint_quota *quota, struct stint_error *error)
+{
+    if (quota->algorithm > STINT_CONCURRENCY)
+        return err_set(error, STINT_E_RANGE, "algorithm %d is none", quota->algorithm);
+    if (quota->align > STINT_ALIGN_YEAR)
+        return err_set(error, STINT_E_RANGE, "align %d is none", quota->align);
+    if (quota->when_full > STINT_FULL_ALLOW)
+        return err_set(error, STINT_E_RANGE, "when_full %d is none", quota->when_full);
+    if (quota->utc_offset_s < -UTC_OFFSET_MAX_S || quota->utc_offset_s > UTC_OFFSET_MAX_S)
+        return err_set(error, STINT_E_RANGE, "utc_offset of %ld s is not within a day",
+                       (long)quota->utc_offset_s);
+    if (quota->epoch_ns < -EPOCH_MAX_NS || quota->epoch_ns > EPOCH_MAX_NS)
+        return err_set(error, STINT_E_RANGE, "epoch is more than 146 years away from 1970");
+    return STINT_OK;
+}
+
+/* The length of time the quota speaks of: given, the lease, or the shortest of its calendar. */
+static int period_check(struct stint_quota *quota, struct stint_error *error)
+{
+    static const uint64_t shortest_ns[] = {
+        [STINT_ALIGN_DAY] = NS_PER_DAY,
+        [STINT_ALIGN_WEEK] = NS_PER_WEEK,
+        [STINT_ALIGN_MONTH] = 28 * NS_PER_DAY,
+        [STINT_ALIGN_YEAR] = NS_PER_YEAR,
+    };
+    const char *name = "period";
+    if (is_calendar(quota)) {
+        uint64_t period_ns = shortest_ns[quota->align];
+        if (quota->period_ns != 0 && quota->period_ns != period_ns)
+            return err_set(error, STINT_E_MISMATCH,
+                           "a calendar window has its calendar's length, not one of %llu ns",
+                           (unsigned long long)quota->period_ns);
+        quota->period_ns = period_ns;
+    }
+    if (quota->algorithm == STINT_CONCURRENCY) {
+        name = "lease";
+        if (quota->lease_ns == 0)
+            return err_set(error, STINT_E_MISMATCH, "concurrency needs a lease, e.g. lease=30s");
+        if (quota->period_ns != 0 && quota->period_ns != quota->lease_ns)
+            return err_set(error, STINT_E_MISMATCH, "concurrency has a lease and no period");
+        quota->period_ns = quota->lease_ns;
+    }
+    if (quota->period_ns < PERIOD_MIN_NS || quota->period_ns > PERIOD_MAX_NS)
+        return err_set(error, STINT_E_RANGE,
+                       "a %s of %llu ns is not within 1us and 10 years (3650d)", name,
+                       (unsigned long long)quota->period_ns);
+    return STINT_OK;
+}
+
+/* After the algorithm's own check, which settles the burst. */
+static int initial_check(struct stint_quota *quota, struct stint_error *error)
+{
+    uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+    if (quota->initial_set && quota->initial != STINT_INITIAL_FULL && quota->initial > capacity)
+        return err_set(error, STINT_E_RANGE, "initial %u is more than the %u units there are",
+                       (unsigned)quota->initial, (unsigned)capacity);
+    if (!quota->initial_set || quota->initial >= capacity) {
+        quota->initial_set = false;
+        quota->initial = 0;
+    }
+    return STINT_OK;
+}
+
+static int algorithm_check(struct stint_quota *quota, struct stint_error *error)
+{
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return window_check(quota, error);
+    case STINT_BUCKETS:
+        return buckets_check(quota, error);
+    case STINT_LOG:
+        return log_check(quota, error);
+    case STINT_GCRA:
+        return gcra_check(quota, error);
+    case STINT_FIXED_WINDOW:
+        return fixed_window_check(quota, error);
+    case STINT_SLIDING_COUNTER:
+        return sliding_counter_check(quota, error);
+    default:
+        return concurrency_check(quota, error);
+    }
+}
+
+int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
+{
+    memset(&quota->derived, 0, sizeof(quota->derived)); /* also what lies between the fields */
+    memset(quota->pad, 0, sizeof(quota->pad));
+    if (quota->algorithm == 0)
+        quota->algorithm = STINT_WINDOW;
+    int code = ranges_check(quota, error);
+    if (code == STINT_OK)
+        code = options_check(quota, error);
+    if (code == STINT_OK)
+        code = period_check(quota, error);
+    if (code != STINT_OK)
+        return code;
+    quota->derived.reciprocal = UINT64_MAX / quota->period_ns;
+    code = algorithm_check(quota, error);
+    if (code == STINT_OK)
+        code = initial_check(quota, error);
+    if (code != STINT_OK)
+        return code;
+    if (quota->when_full == STINT_FULL_DEFAULT) {
+        bool inherits = stint_is_strict(quota) || quota->algorithm == STINT_CONCURRENCY;
+        quota->when_full = inherits ? STINT_FULL_INHERIT : STINT_FULL_EVICT;
+    }
+    assert(quota->derived.state_size > 0 && quota->derived.state_size <= WIDE_STATE_MAX);
+    quota->derived.checked = 1;
+    return STINT_OK;
+}
+
+size_t stint_state_size(const struct stint_quota *quota)
+{
+    assert(quota->derived.checked);
+    return quota->derived.state_size;
+}
+
+bool stint_is_strict(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_BUCKETS ||
+           quota->algorithm == STINT_LOG;
+}
+
+uint64_t stint_max_in_any_window(const struct stint_quota *quota)
+{
+    assert(quota->derived.checked);
+    uint64_t limit = quota->limit;
+    if (limit == 0)
+        return 0;
+    switch (quota->algorithm) {
+    case STINT_GCRA: {
+        uint64_t interval = quota->derived.interval_ticks;
+        return quota->burst + mul_div_up(quota->period_ns, 32, interval) - 1;
+    }
+    case STINT_FIXED_WINDOW:
+        return 2 * limit;
+    case STINT_SLIDING_COUNTER:
+        return 2 * limit - 1;
+    default:
+        return limit;
+    }
+}
