@@ -131,6 +131,11 @@ class Amalgamation:
 #endif
 #include "stint.h"
 
+#if defined(__GNUC__)
+/* Headers bring small inline functions of which a single file needs only some. */
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+
 /* Internal names get a prefix, to stay apart from those of the program around them. */
 {renames}
 {body}

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: MIT
+# Shortcuts; the build is Meson's. Each target first installs the packages it lacks (Debian 12).
+QUOTA ?= 100/1h
+LOG ?= examples/sample.log
+FUZZ_SECONDS ?= 600
+PREFIX ?= /usr/local
+
+.PHONY: help release run test bench fuzz check install clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make run      replay a sample access log against a quota (QUOTA="$(QUOTA)" LOG=…)'
+	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
+	@echo 'make bench    speed, against baselines measured in the same run'
+	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make check    formatting and static analysis'
+	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
+	@echo 'make clean    remove what was built'
+
+# Optimised and without assertions: for use and for measuring.
+release:
+	@tools/setup.sh run
+	@test -e build-release/build.ninja || \
+	    meson setup build-release --buildtype=release -Dtests=false --prefix='$(PREFIX)' >/dev/null
+	@ninja -C build-release --quiet
+
+run: release
+	build-release/src/cmd/stint replay --quota '$(QUOTA)' --format combined '$(LOG)'
+
+test:
+	@tools/setup.sh test
+	@/usr/bin/python3 tools/run_tests.py
+
+bench: release
+	@ninja -C build-release --quiet meson-benchmark-prereq
+	@/usr/bin/python3 bench/bench.py build-release
+
+fuzz:
+	@tools/setup.sh test
+	@/usr/bin/python3 tools/run_tests.py --fuzz '$(FUZZ_SECONDS)'
+
+check:
+	@tools/setup.sh check
+	@tools/check.sh
+
+install: release
+	meson configure build-release --prefix='$(PREFIX)'
+	meson install -C build-release
+
+clean:
+	rm -rf build build-release build-test build-asan build-tsan

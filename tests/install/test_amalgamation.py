@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""stint.c + stint.h stand alone, and decide alike on every machine and with every fallback."""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(os.environ["STINT_SOURCE"])
+BUILD = Path(os.environ["STINT_BUILD"])
+FILES = BUILD / "amalgamation"
+RUNNER = SOURCE / "tests/vectors/run_vectors.c"
+
+WARNINGS = ["-std=c17", "-Wall", "-Wextra", "-Werror"]
+# The headers that are common to the architectures of one Debian are found last of all.
+I386 = ["gcc", "-m32", "-idirafter", "/usr/include/x86_64-linux-gnu"]
+AARCH64 = ["aarch64-linux-gnu-gcc"]
+QEMU = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
+
+# name -> compiler with its flags, what runs the result
+NATIVE = {
+    "gcc": (["gcc"], []),
+    "clang": (["clang"], []),
+    "undefined behaviour traps": (["gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover"], []),
+    "no 16-byte swap": (["gcc", "-DSTINT_NO_CAS16"], []),
+    "no 128-bit integers": (["gcc", "-DSTINT_NO_INT128"], []),
+    "neither": (["clang", "-DSTINT_NO_CAS16", "-DSTINT_NO_INT128"], []),
+}
+FOREIGN = {
+    "i386": (I386, []),
+    "i386 -O0": ([*I386, "-O0"], []),
+    "aarch64": (AARCH64, QEMU),
+    "aarch64, no 16-byte swap": ([*AARCH64, "-DSTINT_NO_CAS16"], QEMU),
+}
+MACHINES = {**NATIVE, **(FOREIGN if platform.machine() == "x86_64" else {})}
+
+
+def run(*command, **options):
+    return subprocess.run([*map(str, command)], capture_output=True, text=True, check=False,
+                          **options)
+
+
+def good(*command, **options):
+    result = run(*command, **options)
+    assert result.returncode == 0, f"{command}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_it_compiles_alone_and_passes_the_vectors(machine, tmp_path):
+    compiler, runner = MACHINES[machine]
+    # Away from the tree: nothing but the two files can be found.
+    for name in ("stint.c", "stint.h"):
+        (tmp_path / name).write_text((FILES / name).read_text())
+    good(*compiler, *WARNINGS, *([] if "-O0" in compiler else ["-O2"]), "-c", "stint.c", "-o",
+         "stint.o", cwd=tmp_path)
+    good(*compiler, *WARNINGS, "-I", tmp_path, RUNNER, "stint.o", "-o", "vectors", cwd=tmp_path)
+
+    vectors = sorted((SOURCE / "tests/vectors").glob("*.jsonl"))
+    assert vectors
+    for path in vectors:
+        good(*runner, tmp_path / "vectors", path)
+
+
+def test_a_wrong_vector_is_noticed(tmp_path):
+    """The runner must be able to fail: one expectation at a time is changed."""
+    compiler, _ = NATIVE["gcc"]
+    good(*compiler, *WARNINGS, "-I", FILES, RUNNER, FILES / "stint.c", "-o", tmp_path / "vectors")
+    for path in sorted((SOURCE / "tests/vectors").glob("*.jsonl")):
+        text = path.read_text()
+        swapped = text.replace('"allow"', '"deny"', 1)
+        if swapped == text:
+            swapped = text.replace('"deny"', '"allow"', 1)
+        assert swapped != text, f"{path.name} expects nothing"
+        wrong = tmp_path / path.name
+        wrong.write_text(swapped)
+        assert run(tmp_path / "vectors", wrong).returncode not in (0, -6, -11), path.name
+
+
+def test_its_internal_names_keep_apart(tmp_path):
+    good("gcc", "-std=c17", "-c", FILES / "stint.c", "-o", tmp_path / "stint.o")
+    names = [line.split()[-1] for line in good("nm", "-g", "--defined-only",
+                                               tmp_path / "stint.o").splitlines()]
+    assert len(names) > 40
+    assert all(name.startswith("stint_") for name in names)
+
+
+def test_every_source_is_in_it_once():
+    text = (FILES / "stint.c").read_text()
+    for folder in ("base", "core", "store", "limiter"):
+        for path in (SOURCE / "src" / folder).glob("*.c"):
+            banner = f"/* ---- {path.relative_to(SOURCE)} ---- */"
+            assert text.count(banner) == 1, banner
+    assert re.findall(r'#\s*include "([^"]+)"', text) == ["stint.h"]
+
+
+def amalgamate(root, *sources):
+    (root / "include").mkdir(parents=True, exist_ok=True)
+    (root / "include/stint.h").write_text('#define STINT_VERSION "0"\n')
+    for name, text in sources:
+        path = root / "src" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return run(sys.executable, SOURCE / "tools/amalgamate.py", "--source-root", root, "--output",
+               root, *(root / "src" / name for name, _ in sources if name.endswith(".c")))
+
+
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        ("static int twice(void)\n{\n    return 1;\n}\n", "static int twice(int x)\n{\n}\n"),
+        ("static int twice;\n", "static int twice;\n"),
+        ("static const char *const twice[] = {0};\n", "static long twice = 1;\n"),
+        ("#define twice 1\n", "#define twice 1\n"),
+        ("static int twice(void)\n{\n}\n", "int twice(void)\n{\n}\n"),
+    ],
+    ids=["functions", "tentative objects", "objects", "macros", "static and external"],
+)
+def test_names_that_would_clash_are_refused(tmp_path, first, second):
+    result = amalgamate(tmp_path, ("base/a.c", first), ("core/b.c", second))
+    assert result.returncode != 0
+    assert "twice" in result.stderr
+    assert not (tmp_path / "stint.c").exists()
+
+
+def test_names_that_do_not_clash_are_accepted(tmp_path):
+    a = "#define LOCAL 1\n#undef LOCAL\nstatic int one(void)\n{\n    int mine = 1;\n}\n"
+    b = "#define LOCAL 2\n#undef LOCAL\nstatic int two(void)\n{\n    int mine = 1;\n}\n"
+    result = amalgamate(tmp_path, ("base/a.c", a), ("core/b.c", b))
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_header_under_a_condition_is_refused(tmp_path):
+    result = amalgamate(tmp_path, ("base/x.h", "int x;\n"),
+                        ("base/a.c", '#if A\n#include "base/x.h"\n#endif\n'))
+    assert result.returncode != 0 and "condition" in result.stderr

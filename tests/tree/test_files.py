@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT
+"""What holds for every file of the tree, whatever it does."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+SOURCE = Path(os.environ["STINT_SOURCE"])
+
+LINES_MAX = 600
+# Files that are longer, with the reason.
+LONG = {}
+
+CODE = {".c", ".cc", ".h", ".py", ".sh", ".build"}
+SPDX = re.compile(r"\A(#!.*\n)?(/\*|#) SPDX-License-Identifier: MIT( \*/)?\n")
+
+
+def tracked(*patterns):
+    """Files that git knows or would add; in a source archive without git, all of them."""
+    listing = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", "-z", "--", *patterns],
+        cwd=SOURCE, capture_output=True, text=True, check=False,
+    )
+    if listing.returncode == 0:
+        names = listing.stdout.split("\0")[:-1]
+    else:
+        names = [p.relative_to(SOURCE) for p in SOURCE.rglob("*") if "build" not in p.parts[0]]
+    return [SOURCE / name for name in sorted(map(str, names)) if (SOURCE / name).is_file()]
+
+
+def code():
+    return [path for path in tracked() if path.suffix in CODE]
+
+
+def shown(path):
+    return path.relative_to(SOURCE).as_posix()
+
+
+def test_there_is_code():
+    assert len(code()) > 20
+
+
+def test_every_file_names_its_license():
+    wrong = [shown(p) for p in code() if not SPDX.match(p.read_text())]
+    assert not wrong, wrong
+
+
+def test_no_file_is_long():
+    wrong = []
+    for path in code():
+        lines = path.read_text().count("\n")
+        if lines > LINES_MAX and shown(path) not in LONG:
+            wrong.append(f"{shown(path)}: {lines}")
+    assert not wrong, wrong
+
+
+def test_c_comments_are_block_comments():
+    """A C89 or C++ reader of the header is served, and the sources keep one style."""
+    literal = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'')
+    block = re.compile(r"/\*.*?\*/", re.S)
+    wrong = []
+    for path in code():
+        if path.suffix in {".c", ".h"}:
+            text = literal.sub('""', block.sub("", path.read_text()))
+            wrong += [f"{shown(path)}: {line}" for line in text.splitlines() if "//" in line]
+    assert "//" not in (SOURCE / "include/stint.h").read_text()
+    assert not wrong, wrong
+
+
+def test_nothing_is_left_to_do():
+    words = re.compile("|".join(map("".join, [("TO", "DO"), ("FIX", "ME"), ("X", "XX")])) + r"\b")
+    wrong = []
+    for path in tracked():
+        if path.suffix in CODE | {".md", ".scd", ".txt"} or path.name == "Makefile":
+            for number, line in enumerate(path.read_text().splitlines(), 1):
+                if words.search(line):
+                    wrong.append(f"{shown(path)}:{number}")
+    assert not wrong, wrong
+
+
+def test_every_header_guards_itself():
+    for path in tracked("src/*.h"):
+        name = path.relative_to(SOURCE / "src").as_posix()
+        guard = "STINT_" + re.sub(r"[/.]", "_", name).upper()
+        assert re.search(rf"^#ifndef {guard}\n#define {guard}$", path.read_text(), re.M), shown(path)
+
+
+def test_every_file_is_built():
+    """A source, test, fuzzer or benchmark that no meson.build names would silently not count."""
+    wrong = []
+    for path in code():
+        name = shown(path)
+        if path.suffix == ".c" and name.startswith("src/"):
+            registry, entry = path.parent / "meson.build", path.name
+        elif re.fullmatch(r"tests/(unit|race|crash)/test_\w+\.c", name):
+            registry, entry = SOURCE / "tests/meson.build", path.stem
+        elif re.fullmatch(r"tests/\w+/test_\w+\.py", name):
+            registry, entry = SOURCE / "tests/meson.build", path.stem
+        elif re.fullmatch(r"(fuzz|bench)/fuzz_\w+\.c|bench/bench_\w+\.c", name):
+            registry, entry = path.parent / "meson.build", path.stem
+        else:
+            continue
+        if f"'{entry}'" not in registry.read_text():
+            wrong.append(f"{name} is not in {shown(registry)}")
+    assert not wrong, wrong
+
+
+def test_every_fuzzer_has_a_corpus():
+    names = re.search(r"^fuzzers = \[(.*?)\]", (SOURCE / "fuzz/meson.build").read_text(), re.S | re.M)
+    for name in re.findall(r"'(\w+)'", names.group(1)):
+        assert list((SOURCE / "fuzz/corpus" / name).glob("*")), f"fuzz/corpus/{name} is empty"

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: MIT
+"""A folder of src/ sees itself and the folders below it, and nothing else of ours or the system's.
+
+Each rule is tried on the build itself: the flags are those that the compiler got.
+"""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(os.environ["STINT_SOURCE"])
+BUILD = Path(os.environ["STINT_BUILD"])
+
+BELOW = {
+    "base": [],
+    "core": ["base"],
+    "store": ["base", "core"],
+    "limiter": ["base", "core", "store"],
+    "sim": ["base", "core", "store", "limiter"],
+    "cmd": ["base", "core", "store", "limiter", "sim"],
+}
+
+# System headers, by folder; a path prefix that is longer adds to it.
+LANGUAGE = {"assert.h", "limits.h", "stdalign.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"}
+SYSTEM = {
+    "src/base/": LANGUAGE | {"stdarg.h", "stdio.h"},  # vsnprintf, into memory
+    "src/core/": {"assert.h", "stdbool.h", "stddef.h", "stdint.h", "string.h"},
+    "src/store/": LANGUAGE | {"stdatomic.h", "stdlib.h", "errno.h"},
+    "src/limiter/": LANGUAGE | {"stdatomic.h", "stdlib.h"},
+    "src/sim/": LANGUAGE | {"stdlib.h", "stdio.h", "math.h", "jansson.h"},  # snprintf
+    "src/store/region": {
+        "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
+    },
+    "src/store/clock": {"time.h", "fcntl.h", "unistd.h"},
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
+
+
+def sources(folder, suffixes=(".c", ".h")):
+    return sorted(p for p in (SOURCE / folder).rglob("*") if p.suffix in suffixes)
+
+
+def all_sources():
+    return [path for folder in BELOW for path in sources(f"src/{folder}")]
+
+
+def includes(path, mark):
+    return [name for kind, name in INCLUDE.findall(path.read_text()) if kind == mark]
+
+
+@pytest.fixture(scope="module")
+def flags():
+    """folder -> the arguments its files are compiled with, without -c, -o and the file."""
+    found = {}
+    for entry in json.loads((BUILD / "compile_commands.json").read_text()):
+        parts = Path(os.path.normpath(Path(entry["directory"], entry["file"])))
+        if SOURCE / "src" not in parts.parents:
+            continue
+        folder = parts.relative_to(SOURCE / "src").parts[0]
+        words = shlex.split(entry["command"])
+        keep = [w for w in words if w.startswith(("-I", "-isystem", "-std", "-f", "-m", "-D"))]
+        # A folder whose files differ in their include path has a hole in one of them.
+        keep = [words[0], *(w for w in keep if not w.startswith("-fdiagnostics"))]
+        keep = [w for w in keep if not re.fullmatch(r"-I\S+\.p", w)]
+        assert found.setdefault(folder, keep) == keep, entry["file"]
+    return found
+
+
+def compiles(command, text):
+    result = subprocess.run(
+        [*command, "-fsyntax-only", "-x", "c", "-"],
+        input=text, text=True, cwd=BUILD, capture_output=True, check=False,
+    )
+    return result.returncode == 0
+
+
+def test_every_folder_is_a_layer():
+    assert {p.name for p in (SOURCE / "src").iterdir() if p.is_dir()} == BELOW.keys()
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_a_folder_sees_itself_and_those_below(folder, flags):
+    for other in [folder, *BELOW[folder]]:
+        for header in sources(f"src/{other}", ".h"):
+            name = header.relative_to(SOURCE / "src")
+            assert compiles(flags[folder], f'#include "{name}"\n'), f"{folder}: {name}"
+
+
+@pytest.mark.parametrize("folder", BELOW)
+def test_a_folder_sees_no_other(folder, flags):
+    assert compiles(flags[folder], '#include "stint.h"\n')
+    for other in BELOW.keys() - {folder, *BELOW[folder]}:
+        for header in sources(f"src/{other}", ".h"):
+            name = header.relative_to(SOURCE / "src")
+            # Also not by the ways around an include root.
+            for spelling in (name, name.name, f"src/{name}", f"../src/{name}"):
+                assert not compiles(flags[folder], f'#include "{spelling}"\n'), spelling
+
+
+def test_includes_name_folder_and_file():
+    for path in all_sources():
+        for name in includes(path, '"'):
+            assert ".." not in name, f"{path}: {name}"
+            assert name == "stint.h" or re.fullmatch(r"[a-z]+/[a-z0-9_]+\.h", name), f"{path}: {name}"
+
+
+def test_system_headers_stay_in_their_folders():
+    wrong = []
+    for path in all_sources():
+        name = path.relative_to(SOURCE).as_posix()
+        if name.startswith("src/cmd/"):
+            continue
+        allowed = set().union(*(some for prefix, some in SYSTEM.items() if name.startswith(prefix)))
+        wrong += [f"{name}: <{header}>" for header in includes(path, "<") if header not in allowed]
+    assert not wrong, "\n".join(wrong)
+
+
+def names(library, *which):
+    """Symbols that nm lists of one of our libraries."""
+    output = subprocess.run(
+        ["nm", *which, BUILD / "src" / library], check=True, capture_output=True, text=True
+    ).stdout
+    return {line.split()[-1] for line in output.splitlines() if len(line.split()) >= 2}
+
+
+def test_core_calls_nothing_of_the_system():
+    """Undefined names in libcore.a: memory functions, assert, the compiler's helpers, and ours."""
+    needed = names("libcore.a", "--undefined-only")
+    ours = names("libcore.a", "--defined-only") | names("libbase.a", "--defined-only")
+    assert needed, "nm showed nothing"
+    helpers = re.compile(
+        r"mem(cpy|move|set|cmp|chr)|__assert_fail"
+        r"|__u?(div|mod|divmod|mul|lshr|ashl|ashr)[dt]i[34]|__(clz|ctz|popcount)di2"
+        r"|_GLOBAL_OFFSET_TABLE_|__stack_chk_fail"
+    )
+    foreign = {name for name in needed - ours if not helpers.fullmatch(name)}
+    assert not foreign, f"core calls {sorted(foreign)}"
+
+
+@pytest.mark.parametrize("library", ["libbase.a", "liblimiter.a", "libsim.a"])
+def test_only_store_and_the_program_ask_the_system(library):
+    """Text may be written to memory with snprintf; files, clocks and threads are others' business."""
+    asks = re.compile(
+        r"_*(f?open(64)?|f?close|f?read|f?write|v?f?printf(_chk)?|puts|fputs|putchar|getline|mmap(64)?"
+        r"|time|clock|clock_gettime|gettimeofday|nanosleep|fork|pthread_create|getenv|std(in|out|err))"
+    )
+    found = {name for name in names(library, "--undefined-only") if asks.fullmatch(name)}
+    assert not found, f"{library} calls {sorted(found)}"

@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the tests in each kind of build and counts what really ran.
+
+A kind is a build folder and the suites that run in it. The suites are registered in the
+meson.build files; each program's own count is taken from its output (TAP from cmocka, the summary
+of pytest), any other program counts as one test. One that breaks off counts as failed, whatever it
+printed before.
+"""
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+COUNTS = ROOT / "build-test" / "counts"
+
+# name, compiler, options of meson setup, suites (none: all), factor on the timeouts
+BUILDS = {
+    "build-test": ("gcc", [], [], 1),
+    "build-asan": (
+        "clang",
+        ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dfuzzers=true"],
+        ["unit", "race", "fuzz"],
+        4,
+    ),
+    "build-tsan": ("gcc", ["-Db_sanitize=thread"], ["unit", "race"], 8),
+}
+
+TAP_PLAN = re.compile(r"^1\.\.(\d+)$", re.M)
+TAP_SKIP = re.compile(r"^not ok \d+ # SKIP\b", re.M)
+TAP_PASS = re.compile(r"^ok \d+ - ", re.M)
+PYTEST = re.compile(r"^=* ?((?:\d+ \w+(?:, )?)+) in [\d.]+s", re.M)
+
+
+def run(*command, **options):
+    """True if the command succeeded; its output is shown."""
+    sys.stdout.flush()
+    return subprocess.run(command, cwd=ROOT, **options).returncode == 0
+
+
+def prepare(name, extra=()):
+    """Configures (or reconfigures) and compiles; True if there is something to test."""
+    compiler, options, _, _ = BUILDS[name]
+    command = ["meson", "setup", *options, *extra, name]
+    if (ROOT / name / "build.ninja").exists():
+        command.insert(2, "--reconfigure")
+    env = dict(os.environ, CC=compiler)
+    if not run(*command, env=env, stdout=subprocess.DEVNULL):
+        return run(*command, env=env)  # once more, to show why
+    return run("ninja", "-C", name, "--quiet", "-k", "0")
+
+
+def count(test):
+    """(passed, failed, skipped) of one program, from the record that meson keeps."""
+    output = test.get("stdout") or ""
+    if plans := TAP_PLAN.findall(output):
+        passed = len(TAP_PASS.findall(output))
+        skipped = len(TAP_SKIP.findall(output))
+        failed = max(0, sum(map(int, plans)) - passed - skipped)
+    elif summaries := PYTEST.findall(output):
+        words = {word.rstrip("s"): int(n) for n, word in re.findall(r"(\d+) (\w+)", summaries[-1])}
+        passed = words.get("passed", 0)
+        failed = words.get("failed", 0) + words.get("error", 0) + words.get("xpassed", 0)
+        skipped = words.get("skipped", 0)
+    elif test["result"] == "SKIP":
+        return 0, 0, 1
+    else:
+        passed, failed, skipped = (1, 0, 0) if test["result"] == "OK" else (0, 1, 0)
+    if test["result"] != "OK" and failed == 0:
+        failed = 1
+    return passed, failed, skipped
+
+
+def run_build(name, suites, extra=()):
+    """Runs the suites in one build; (passed, failed, skipped)."""
+    print(f"\n=== {name}: building", flush=True)
+    started = time.monotonic()
+    if not prepare(name, extra):
+        print(f"=== {name}: does not build", flush=True)
+        return 0, 1, 0
+    print(f"=== {name}: built in {time.monotonic() - started:.0f} s; testing", flush=True)
+    factor = BUILDS[name][3]
+    log = ROOT / name / "meson-logs" / "testlog.json"
+    log.unlink(missing_ok=True)
+    command = ["meson", "test", "-C", name, "--no-rebuild", "--print-errorlogs", "-t", str(factor)]
+    for suite in suites:
+        command += ["--suite", suite]
+    good = run(*command)
+    tests = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    passed = failed = skipped = 0
+    for test in tests:
+        p, f, s = count(test)
+        passed, failed, skipped = passed + p, failed + f, skipped + s
+    if not good and failed == 0:
+        failed = 1  # meson itself gave up
+    if not tests:
+        failed = max(failed, 1)
+    print(f"=== {name}: {passed} passed, {failed} failed, {skipped} skipped, "
+          f"{time.monotonic() - started:.0f} s", flush=True)
+    return passed, failed, skipped
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fuzz", type=int, metavar="SECONDS", help="only the fuzzers, for so long")
+    parser.add_argument("builds", nargs="*", help=f"of {', '.join(BUILDS)}; default: all")
+    args = parser.parse_args()
+    if unknown := set(args.builds) - BUILDS.keys():
+        parser.error(f"no such build: {', '.join(sorted(unknown))}")
+
+    if args.fuzz:
+        totals = [run_build("build-asan", ["fuzz"], [f"-Dfuzz_seconds={args.fuzz}"])]
+    else:
+        totals = [run_build(name, BUILDS[name][2]) for name in args.builds or BUILDS]
+    passed, failed, skipped = map(sum, zip(*totals))
+    if skipped:
+        print(f"\n{skipped} skipped: see why in */meson-logs/testlog.txt")
+    line = f"{passed} passed, {failed} failed"
+    COUNTS.parent.mkdir(exist_ok=True)
+    COUNTS.write_text(line + "\n")
+    print(line, flush=True)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()

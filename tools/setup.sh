@@ -1,0 +1,52 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+# usage: setup.sh run|test|check
+# Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
+set -eu
+
+run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev"
+# The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
+# with llvm's symbolizer.
+test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
+    python3 python3-pytest python3-hypothesis procps"
+check="$test clang-format clang-tidy cppcheck"
+# The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
+# compiler; the versioned package does not.
+foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
+
+case ${1:-} in
+run) packages=$run ;;
+test) packages=$test ;;
+check) packages=$check ;;
+*)
+    echo "usage: $0 run|test|check" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "setup: not a Debian system; needed are the equivalents of:" $packages >&2
+    exit 0
+fi
+if [ "$1" != run ] && [ "$(dpkg --print-architecture)" = amd64 ]; then
+    packages="$packages $foreign"
+fi
+
+missing=
+for package in $packages; do
+    case $(dpkg-query -W -f '${Status}' "$package" 2>/dev/null) in
+    "install ok installed") ;;
+    *) missing="$missing $package" ;;
+    esac
+done
+[ -n "$missing" ] || exit 0
+
+as_root=
+[ "$(id -u)" -eq 0 ] || as_root=sudo
+echo "setup: installing$missing" >&2
+install() {
+    $as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -q --no-install-recommends $missing >&2
+}
+# The lists of a fresh system are empty or old: fetch them only if the first try fails.
+install || { $as_root apt-get update -q >&2 && install; }
