@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Two pointers over the runs of each key: one appends, one per period drops what has left the
+ * window. A window holds most when it ends at an instant of use, so only those are looked at.
+ */
+#include "sim/exact.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS_FIRST 1024u
+#define RUNS_FIRST 4u
+
+void exact_init(struct exact *exact, const uint64_t *periods_ns, size_t n_periods)
+{
+    assert(n_periods > 0 && n_periods <= STINT_ITEMS_MAX);
+    memset(exact, 0, sizeof(*exact));
+    exact->n_periods = n_periods;
+    for (size_t i = 0; i < n_periods; i++) {
+        exact->periods_ns[i] = periods_ns[i];
+        if (periods_ns[i] > periods_ns[exact->longest])
+            exact->longest = i;
+    }
+}
+
+void exact_deinit(struct exact *exact)
+{
+    for (uint32_t key = 0; key < exact->keys_size; key++)
+        free(exact->keys[key].runs);
+    free(exact->keys);
+    free(exact->windows);
+    memset(exact, 0, sizeof(*exact));
+}
+
+static int no_memory(struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYSTEM, "out of memory for the exact count");
+}
+
+static int grow_keys(struct exact *exact, uint32_t key, struct stint_error *error)
+{
+    size_t old = exact->keys_size, size = old == 0 ? KEYS_FIRST : old;
+    while (size <= key)
+        size *= 2;
+    struct exact_key *keys = realloc(exact->keys, size * sizeof(*keys));
+    if (keys == NULL)
+        return no_memory(error);
+    exact->keys = keys;
+    size_t window_set = exact->n_periods * sizeof(*exact->windows);
+    struct exact_window *windows = realloc(exact->windows, size * window_set);
+    if (windows == NULL)
+        return no_memory(error);
+    exact->windows = windows;
+    memset(keys + old, 0, (size - old) * sizeof(*keys));
+    memset(windows + old * exact->n_periods, 0, (size - old) * window_set);
+    exact->keys_size = (uint32_t)size;
+    return 0;
+}
+
+static struct exact_run *run_at(const struct exact_key *key, uint64_t number)
+{
+    return &key->runs[number & (key->size - 1)];
+}
+
+static int grow_runs(struct exact_key *key, struct stint_error *error)
+{
+    uint32_t size = key->size == 0 ? RUNS_FIRST : key->size * 2;
+    struct exact_run *runs = size == 0 ? NULL : malloc(size * sizeof(*runs));
+    if (runs == NULL)
+        return no_memory(error);
+    for (uint64_t number = key->first; number < key->end; number++)
+        runs[number & (size - 1)] = *run_at(key, number);
+    free(key->runs);
+    key->runs = runs;
+    key->size = size;
+    return 0;
+}
+
+static int append(struct exact_key *key, struct exact_run run, struct stint_error *error)
+{
+    if (key->end > key->first && run_at(key, key->end - 1)->at_ns == run.at_ns) {
+        run_at(key, key->end - 1)->units += run.units;
+        return 0;
+    }
+    if (key->end - key->first == key->size) {
+        int code = grow_runs(key, error);
+        if (code != 0)
+            return code;
+    }
+    *run_at(key, key->end++) = run;
+    return 0;
+}
+
+int exact_add(struct exact *exact, uint32_t key_number, struct exact_run run,
+              struct stint_error *error)
+{
+    int code = key_number < exact->keys_size ? 0 : grow_keys(exact, key_number, error);
+    if (code != 0)
+        return code;
+    struct exact_key *key = &exact->keys[key_number];
+    struct exact_window *windows = &exact->windows[(size_t)key_number * exact->n_periods];
+    assert(key->end == key->first || run_at(key, key->end - 1)->at_ns <= run.at_ns);
+    for (size_t i = 0; i < exact->n_periods; i++) {
+        struct exact_window *window = &windows[i];
+        window->units += run.units;
+        /* A unit used at u has left the window (t-W, t] once t >= u + W. */
+        while (window->first < key->end &&
+               run.at_ns - run_at(key, window->first)->at_ns >= exact->periods_ns[i])
+            window->units -= run_at(key, window->first++)->units;
+        if (window->units > exact->most[i].units)
+            exact->most[i] = (struct exact_most){window->units, run.at_ns, key_number};
+    }
+    key->first = windows[exact->longest].first;
+    return append(key, run, error);
+}

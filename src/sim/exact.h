@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The exact count: the most units that were admitted to one key in any half-open window (t-W, t],
+ * worked out from what was admitted and when, and from nothing that the limiter says of itself.
+ *
+ * Memory: 16 bytes for each instant within the longest period at which a key was admitted
+ * something, and a few words per key and period.
+ */
+#ifndef STINT_SIM_EXACT_H
+#define STINT_SIM_EXACT_H
+
+#include "base/err.h"
+
+struct exact_run {
+    uint64_t at_ns, units;
+};
+
+/* What one key was admitted within the longest period, oldest first, in a ring. */
+struct exact_key {
+    struct exact_run *runs;
+    uint64_t first, end; /* numbers of the oldest run and of the next one */
+    uint32_t size;       /* a power of two, or 0 */
+};
+
+/* The window of one period that ends at the key's latest run. */
+struct exact_window {
+    uint64_t first; /* number of the oldest run within it */
+    uint64_t units;
+};
+
+struct exact_most {
+    uint64_t units;
+    uint64_t at_ns; /* the window's last instant */
+    uint32_t key;
+};
+
+struct exact {
+    uint64_t periods_ns[STINT_ITEMS_MAX];
+    struct exact_most most[STINT_ITEMS_MAX]; /* by period; the first such window */
+    size_t n_periods, longest;
+    struct exact_key *keys;
+    struct exact_window *windows; /* n_periods for each key */
+    uint32_t keys_size;
+};
+
+void exact_init(struct exact *exact, const uint64_t *periods_ns, size_t n_periods);
+void exact_deinit(struct exact *exact);
+
+/* Times of one key never go back. 0 or a negative code. */
+int exact_add(struct exact *exact, uint32_t key, struct exact_run run, struct stint_error *error);
+
+#endif

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* Lines that are JSON objects, with members of the caller's choice. */
+#include "base/ns.h"
+#include "sim/jsonl.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+static struct jsonl jsonl;
+
+static int parse(struct event *event, const char *key, const char *line,
+                 struct stint_error *error)
+{
+    struct jsonl_options options = {.time = "time", .key = key, .cost = "n"};
+    *error = (struct stint_error){0};
+    assert_int_equal(jsonl_init(&jsonl, &options, error), 0);
+    return jsonl_parse(&jsonl, event, span_of_text(line), error);
+}
+
+static void expect_event(const char *key_expr, const char *line, uint64_t at_ns, const char *key,
+                         uint32_t cost)
+{
+    struct event event;
+    struct stint_error error;
+    if (parse(&event, key_expr, line, &error) != EVENT_FOUND)
+        fail_msg("%s: %s", line, error.sentence);
+    assert_int_equal(event.at_ns, at_ns);
+    assert_true(span_equals(event.key, key));
+    assert_int_equal(event.cost, cost);
+    jsonl_deinit(&jsonl);
+}
+
+static void expect_malformed(const char *line, const char *part_of_sentence)
+{
+    struct event event;
+    struct stint_error error;
+    assert_true(parse(&event, "key", line, &error) < 0);
+    if (strstr(error.sentence, part_of_sentence) == NULL)
+        fail_msg("'%s' gave '%s', without '%s'", line, error.sentence, part_of_sentence);
+    jsonl_deinit(&jsonl);
+}
+
+static void test_reads_members(void **state)
+{
+    (void)state;
+    expect_event("key", "{\"time\":3,\"key\":\"a\",\"n\":2}", 3 * NS_PER_S, "a", 2);
+    expect_event("key", " {\"n\":0,\"time\":\"0.5\",\"key\":7} ", NS_PER_S / 2, "7", 0);
+    expect_event("key", "{\"time\":\"1970-01-01T01:00:00.5+00:30\",\"key\":true,\"n\":1}",
+                 1800 * NS_PER_S + NS_PER_S / 2, "true", 1);
+    expect_event("a+b", "{\"time\":0,\"a\":\"x+y\",\"b\":1.5,\"n\":1}", 0, "x\\+y+1.5", 1);
+}
+
+/* Decimal fractions are read as they were written, up to 15 digits, although JSON has doubles. */
+static void test_times_with_decimals_are_exact(void **state)
+{
+    (void)state;
+    expect_event("key", "{\"time\":0.000000001,\"key\":\"a\",\"n\":1}", 1, "a", 1);
+    expect_event("key", "{\"time\":0.1,\"key\":\"a\",\"n\":1}", NS_PER_S / 10, "a", 1);
+    expect_event("key", "{\"time\":1431857103.123456,\"key\":\"a\",\"n\":1}",
+                 UINT64_C(1431857103123456000), "a", 1);
+    expect_event("key", "{\"time\":\"1431857103.123456789\",\"key\":\"a\",\"n\":1}",
+                 UINT64_C(1431857103123456789), "a", 1);
+}
+
+static void test_refuses_what_is_no_event(void **state)
+{
+    (void)state;
+    struct event event;
+    struct stint_error error;
+    assert_int_equal(parse(&event, "key", "  ", &error), EVENT_NONE);
+    jsonl_deinit(&jsonl);
+    expect_malformed("{\"time\":1,\"key\":\"a\",\"n\":1", "expected a JSON object");
+    expect_malformed("[1]", "found another value");
+    expect_malformed("{\"key\":\"a\",\"n\":1}", "\"time\"");
+    expect_malformed("{\"time\":-1,\"key\":\"a\",\"n\":1}", "is no time");
+    expect_malformed("{\"time\":-0.5,\"key\":\"a\",\"n\":1}", "is no time");
+    expect_malformed("{\"time\":1e300,\"key\":\"a\",\"n\":1}", "is no time");
+    expect_malformed("{\"time\":\"soon\",\"key\":\"a\",\"n\":1}", "is no time");
+    expect_malformed("{\"time\":1,\"n\":1}", "\"key\"");
+    expect_malformed("{\"time\":1,\"key\":null,\"n\":1}", "\"key\"");
+    expect_malformed("{\"time\":1,\"key\":{},\"n\":1}", "\"key\"");
+    expect_malformed("{\"time\":1,\"key\":\"a\"}", "\"n\"");
+    expect_malformed("{\"time\":1,\"key\":\"a\",\"n\":-1}", "\"n\"");
+    expect_malformed("{\"time\":1,\"key\":\"a\",\"n\":4294967296}", "\"n\"");
+    expect_malformed("{\"time\":1,\"key\":\"a\",\"n\":1,\"key\":\"b\"}", "duplicate");
+}
+
+static void test_key_expressions_that_are_none(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"", "a+", "+a", "a++b", "a+b+c+d+e+f+g+h+i"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        struct jsonl_options options = {.time = "time", .key = wrong[i]};
+        assert_int_equal(jsonl_init(&jsonl, &options, NULL), STINT_E_SYNTAX);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reads_members),
+        cmocka_unit_test(test_times_with_decimals_are_exact),
+        cmocka_unit_test(test_refuses_what_is_no_event),
+        cmocka_unit_test(test_key_expressions_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
