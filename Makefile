@@ -48,4 +48,4 @@ install: release
 	meson install -C build-release
 
 clean:
-	rm -rf build build-release build-test build-asan build-tsan
+	rm -rf build build-release build-test build-asan build-tsan build-tidy
