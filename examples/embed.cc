@@ -11,10 +11,14 @@
 
 #include <stint.h>
 
-namespace {
+namespace
+{
 
 struct Close {
-    void operator()(stint_table *table) const { stint_table_close(table); }
+    void operator()(stint_table *table) const
+    {
+        stint_table_close(table);
+    }
 };
 
 using Table = std::unique_ptr<stint_table, Close>;
