@@ -55,6 +55,7 @@ class Amalgamation:
         self.statics = {}  # name -> file that owns it
         self.private = set()  # internal names with external linkage
         self.used = []
+        self.clashes = []  # all are told at once
 
     def find(self, name, includer):
         for root in self.roots:
@@ -65,7 +66,7 @@ class Amalgamation:
     def claim(self, name, path):
         owner = self.statics.setdefault(name, path)
         if owner != path:
-            raise Clash(f"{path} and {owner} both define `{name}`: rename one of them")
+            self.clashes.append(f"{path} and {owner} both define `{name}`: rename one of them")
 
     def take_names(self, path, text):
         for name, is_static in defined_names(text):
@@ -112,9 +113,10 @@ class Amalgamation:
             self.out.append(line)
 
     def text(self, version):
-        # Statics may share a name with nothing external either.
         for name in sorted(self.private & self.statics.keys()):
-            raise Clash(f"`{name}` is static in {self.statics[name]} and external elsewhere")
+            self.clashes.append(f"`{name}` is static in {self.statics[name]}, external elsewhere")
+        if self.clashes:
+            raise Clash("\n".join(["names that clash", *self.clashes]))
         renames = "\n".join(f"#define {name} stint_private_{name}" for name in sorted(self.private))
         body = re.sub(r"\n{3,}", "\n\n", "\n".join(self.out))
         return f"""\
