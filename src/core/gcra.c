@@ -63,7 +63,6 @@ static inline struct stint_decision answer(const struct stint_quota *quota, uint
     uint64_t time_left = UINT64_MAX - max_u64(tat, now_ticks);
     return (struct stint_decision){
         .outcome = STINT_ALLOW,
-        .stored = 1,
         .granted = granted,
         .limit = quota->burst,
         .remaining = (uint32_t)whole_units(quota, min_u64(room, time_left)),
@@ -108,7 +107,9 @@ static struct stint_decision refuse_take(const struct stint_quota *quota, uint64
                                          const struct stint_ask *ask)
 {
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
-    if (quota->count_denied && ask->verb == STINT_TAKE)
+    if (ask->cost == 0) /* asking for nothing is allowed in debt, too */
+        return answer(quota, *state, now_ticks, 0);
+    if (quota->count_denied && ask->verb == STINT_TAKE && ask->cost <= quota->burst)
         charge(quota, state, now_ticks, ask->cost);
     return refusal(quota, *state, now_ticks, ask->cost, 0);
 }

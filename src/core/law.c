@@ -25,7 +25,7 @@ static struct stint_decision closed_answer(const struct stint_quota *quota,
     bool gives_back = ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK;
     if (ask->now_ns > STINT_NOW_MAX || (ask->cost > 0 && !gives_back))
         return law_never(capacity_of(quota));
-    return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+    return (struct stint_decision){.outcome = STINT_ALLOW};
 }
 
 struct stint_decision law8_ask(const struct stint_quota *quota, uint64_t *state,

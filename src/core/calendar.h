@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Days, ISO weeks, months and years of the Gregorian calendar at a fixed offset from UTC, on wall
+ * clocks in nanoseconds since 1970. Leap seconds do not exist here, as in POSIX time.
+ */
+#ifndef STINT_CORE_CALENDAR_H
+#define STINT_CORE_CALENDAR_H
+
+#include "stint.h"
+
+/* Half-open: begin <= the instant asked for < end. */
+struct calendar_window {
+    int64_t begin_ns, end_ns;
+};
+
+/* `align` is STINT_ALIGN_DAY … STINT_ALIGN_YEAR; the year is within 1700 … 2200. */
+struct calendar_window calendar_window_of(enum stint_align align, int32_t utc_offset_s,
+                                          int64_t wall_ns);
+
+#endif

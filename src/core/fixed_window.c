@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fixed_window: one counter per window, in one word. Windows lie on the wall clock (multiples of
+ * the period, or a calendar), or begin with the first use of the key.
+ *
+ * The word is (mark, count). The count has room for 2N, because charging may go N into debt; a debt
+ * ends with its window. The mark says when the window ends, in grains: a power of two of
+ * nanoseconds, at most a thousandth of the period. It is the end and not the start that is kept,
+ * because the start may lie before now = 0.
+ *
+ *   on the wall clock  mark = floor(end / grain). Windows are far longer than a grain, so the mark
+ *                      tells them apart, and the exact end is the one edge within that grain. If
+ *                      there is none (a filled state, or a table that was reopened with another
+ *                      wall clock), the window ends where the grain begins.
+ *   first use          mark = start in grains + ceil(period / grain), the start being the use
+ *                      rounded up to a grain. The exact end is start + period.
+ *
+ * A window that is later than now is the window of now: the state's time never goes back.
+ */
+#include "core/calendar.h"
+#include "core/law.h"
+
+#include <assert.h>
+
+#define GRAINS_PER_PERIOD_MIN 1000
+#define WINDOW_LONGEST_NS(period_ns) ((period_ns) + 3 * NS_PER_DAY) /* a month, a leap year */
+#define FILL_LAST_NS (STINT_NOW_MAX + 1) /* no now comes later */
+
+/* A state unpacked and looked at from an instant: not `live` means never used. */
+struct fixed {
+    uint64_t mark, end_ns, count;
+    bool live;
+};
+
+static uint64_t mark_max(const struct stint_quota *quota)
+{
+    return UINT64_MAX >> quota->derived.count_bits;
+}
+
+static bool is_first_use(const struct stint_quota *quota)
+{
+    return quota->align == STINT_ALIGN_FIRST_USE;
+}
+
+static uint64_t grains_up(const struct stint_quota *quota, uint64_t ns)
+{
+    unsigned shift = bit_length(quota->derived.grain_ns) - 1;
+    return (ns >> shift) + ((ns & (quota->derived.grain_ns - 1)) != 0);
+}
+
+/* floor(wall mod period): the reciprocal's quotient is exact or one too low. */
+static uint64_t since_edge(const struct stint_quota *quota, int64_t wall_ns)
+{
+    uint64_t period_ns = quota->period_ns;
+    if (wall_ns < 0) {
+        uint64_t until_edge = (uint64_t)-wall_ns % period_ns;
+        return until_edge == 0 ? 0 : period_ns - until_edge;
+    }
+    uint64_t wall = (uint64_t)wall_ns;
+    uint64_t rest = wall - mul_hi(wall, quota->derived.reciprocal) * period_ns;
+    return rest >= period_ns ? rest - period_ns : rest;
+}
+
+/* How long the window that holds an instant has lasted, and will last; on the wall clock. */
+struct fixed_span {
+    uint64_t since_ns, until_ns;
+};
+
+static struct fixed_span span_around(const struct stint_quota *quota, uint64_t at_ns)
+{
+    int64_t wall_ns = quota->epoch_ns + (int64_t)at_ns;
+    if (quota->align == STINT_ALIGN_EPOCH) {
+        uint64_t since_ns = since_edge(quota, wall_ns);
+        return (struct fixed_span){since_ns, quota->period_ns - since_ns};
+    }
+    struct calendar_window window =
+        calendar_window_of((enum stint_align)quota->align, quota->utc_offset_s, wall_ns);
+    return (struct fixed_span){(uint64_t)(wall_ns - window.begin_ns),
+                               (uint64_t)(window.end_ns - wall_ns)};
+}
+
+/* The first edge at or after an instant. */
+static uint64_t edge_from(const struct stint_quota *quota, uint64_t at_ns)
+{
+    struct fixed_span span = span_around(quota, at_ns);
+    return span.since_ns == 0 ? at_ns : at_ns + span.until_ns;
+}
+
+static uint64_t end_of_mark(const struct stint_quota *quota, uint64_t mark)
+{
+    uint64_t grain_ns = quota->derived.grain_ns;
+    uint64_t mark_ns = mark * grain_ns;
+    if (is_first_use(quota))
+        return mark_ns - (grains_up(quota, quota->period_ns) * grain_ns - quota->period_ns);
+    uint64_t edge_ns = edge_from(quota, mark_ns);
+    return edge_ns < mark_ns + grain_ns ? edge_ns : mark_ns;
+}
+
+static struct fixed unpack(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+{
+    struct fixed fixed = {.mark = state >> quota->derived.count_bits};
+    if (state == 0)
+        return fixed;
+    fixed.end_ns = end_of_mark(quota, fixed.mark);
+    fixed.live = now_ns < fixed.end_ns;
+    if (fixed.live)
+        fixed.count = state & ~(UINT64_MAX << quota->derived.count_bits);
+    return fixed;
+}
+
+/*
+ * The window that a use opens where none is live. A first use in the grain in which the window
+ * before ended begins a grain later: so a grain belongs to one window alone, and a refund can tell
+ * by its time which one it is for.
+ */
+static struct fixed opened(const struct stint_quota *quota, const struct fixed *before,
+                           uint64_t now_ns)
+{
+    struct fixed fixed = {.live = true};
+    uint64_t grain_ns = quota->derived.grain_ns;
+    if (is_first_use(quota)) {
+        uint64_t start = grains_up(quota, now_ns);
+        if (grain_ns > 1 && before->end_ns > 0 && grains_up(quota, before->end_ns) >= start)
+            start++;
+        fixed.mark = start + grains_up(quota, quota->period_ns);
+        fixed.end_ns = start * grain_ns + quota->period_ns;
+    } else {
+        fixed.end_ns = now_ns + span_around(quota, now_ns).until_ns;
+        fixed.mark = fixed.end_ns >> (bit_length(grain_ns) - 1);
+    }
+    return fixed;
+}
+
+static struct stint_decision answer(const struct stint_quota *quota, const struct fixed *fixed,
+                                    uint64_t now_ns, uint32_t granted)
+{
+    return (struct stint_decision){
+        .outcome = STINT_ALLOW,
+        .granted = granted,
+        .limit = quota->limit,
+        .remaining = (uint32_t)sub_floor(quota->limit, fixed->count),
+        .reset_after_ns = fixed->live ? fixed->end_ns - now_ns : 0,
+    };
+}
+
+static struct stint_decision never(const struct stint_quota *quota, const struct fixed *fixed,
+                                   uint64_t now_ns)
+{
+    struct stint_decision decision = answer(quota, fixed, now_ns, 0);
+    decision.outcome = STINT_NEVER;
+    decision.retry_after_ns = STINT_NEVER_NS;
+    return decision;
+}
+
+static struct stint_decision deny(const struct stint_quota *quota, const struct fixed *fixed,
+                                  uint64_t now_ns)
+{
+    struct stint_decision decision = answer(quota, fixed, now_ns, 0);
+    decision.outcome = STINT_DENY;
+    decision.retry_after_ns = fixed->end_ns - now_ns;
+    return decision;
+}
+
+/*
+ * Counts units that are free, or are to be charged. Past the table's life a window may end later
+ * than a mark can say: then nothing fits any more.
+ */
+static struct stint_decision count(const struct stint_quota *quota, uint64_t *state,
+                                   struct fixed *fixed, uint64_t now_ns, uint64_t units)
+{
+    if (units == 0)
+        return answer(quota, fixed, now_ns, 0);
+    if (!fixed->live) {
+        struct fixed fresh = opened(quota, fixed, now_ns);
+        if (fresh.mark > mark_max(quota))
+            return never(quota, fixed, now_ns);
+        *fixed = fresh;
+    }
+    fixed->count += units;
+    *state = fixed->mark << quota->derived.count_bits | fixed->count;
+    return answer(quota, fixed, now_ns, (uint32_t)units);
+}
+
+static uint64_t chargeable(const struct stint_quota *quota, const struct fixed *fixed,
+                           uint32_t cost)
+{
+    return min_u64(cost, sub_floor(2 * (uint64_t)quota->limit, fixed->count));
+}
+
+/* Units come back only to the window in which they were granted: the others' are forgotten. */
+static struct stint_decision refund(const struct stint_quota *quota, uint64_t *state,
+                                    struct fixed *fixed, const struct stint_ask *ask)
+{
+    uint64_t units = fixed->live ? min_u64(ask->cost, fixed->count) : 0;
+    if (units == 0)
+        return answer(quota, fixed, ask->now_ns, 0);
+    uint64_t begin_ns;
+    if (is_first_use(quota)) {
+        begin_ns = sub_floor(fixed->end_ns - quota->period_ns + 1, quota->derived.grain_ns);
+    } else {
+        uint64_t last_ns = fixed->end_ns - 1;
+        begin_ns = sub_floor(last_ns, span_around(quota, last_ns).since_ns);
+    }
+    if (ask->at_ns < begin_ns)
+        return answer(quota, fixed, ask->now_ns, 0);
+    fixed->count -= units;
+    *state -= units;
+    return answer(quota, fixed, ask->now_ns, (uint32_t)units);
+}
+
+struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t *state,
+                                       const struct stint_ask *ask)
+{
+    assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
+    struct fixed fixed = unpack(quota, *state, ask->now_ns);
+    uint64_t scratch = *state, free_units = sub_floor(quota->limit, fixed.count);
+    switch (ask->verb) {
+    case STINT_TAKE:
+    case STINT_PEEK:
+        if (ask->cost > quota->limit)
+            return never(quota, &fixed, ask->now_ns);
+        if (ask->cost <= free_units)
+            return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &fixed, ask->now_ns,
+                         ask->cost);
+        if (quota->count_denied && ask->verb == STINT_TAKE)
+            count(quota, state, &fixed, ask->now_ns, chargeable(quota, &fixed, ask->cost));
+        return deny(quota, &fixed, ask->now_ns);
+    case STINT_TAKE_UPTO:
+        if (ask->cost > 0 && free_units == 0)
+            return deny(quota, &fixed, ask->now_ns);
+        return count(quota, state, &fixed, ask->now_ns, min_u64(ask->cost, free_units));
+    case STINT_CHARGE:
+        return count(quota, state, &fixed, ask->now_ns, chargeable(quota, &fixed, ask->cost));
+    case STINT_REFUND:
+        return refund(quota, state, &fixed, ask);
+    default: /* book and unbook: a window cannot be charged in the future */
+        return law_never(quota->limit);
+    }
+}
+
+uint64_t fixed_window_dies_at(const struct stint_quota *quota, uint64_t state)
+{
+    return unpack(quota, state, 0).end_ns;
+}
+
+uint64_t fixed_window_fill(const struct stint_quota *quota, uint64_t until_ns)
+{
+    if (until_ns == 0)
+        return 0;
+    uint64_t mark;
+    until_ns = min_u64(until_ns, FILL_LAST_NS);
+    if (is_first_use(quota)) {
+        uint64_t period = grains_up(quota, quota->period_ns);
+        mark = grains_up(quota, until_ns + period * quota->derived.grain_ns - quota->period_ns);
+    } else if (edge_from(quota, until_ns) == until_ns) {
+        mark = until_ns >> (bit_length(quota->derived.grain_ns) - 1);
+    } else {
+        mark = grains_up(quota, until_ns);
+    }
+    return min_u64(mark, mark_max(quota)) << quota->derived.count_bits | quota->limit;
+}
+
+size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                         struct held_run *runs)
+{
+    struct fixed fixed = unpack(quota, state, now_ns);
+    if (fixed.count == 0)
+        return 0;
+    runs[0] = (struct held_run){.at_ns = now_ns, .units = fixed.count};
+    return 1;
+}
+
+int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
+{
+    struct stint_derived *derived = &quota->derived;
+    uint64_t last_end_ns = TABLE_LIFE_NS + WINDOW_LONGEST_NS(quota->period_ns);
+    unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
+    unsigned end_bits = bit_length(last_end_ns), mark_bits = 64 - count_bits;
+    derived->count_bits = (uint8_t)count_bits;
+    derived->grain_ns = UINT64_C(1) << (end_bits > mark_bits ? end_bits - mark_bits : 0);
+    derived->state_size = 8;
+    if (derived->grain_ns > quota->period_ns / GRAINS_PER_PERIOD_MIN)
+        return err_set(error, STINT_E_RANGE,
+                       "beside a count up to %u, 8 bytes keep the time of a fixed window only to "
+                       "%llu ns; the period would have to be at least %llu ns",
+                       (unsigned)quota->limit, (unsigned long long)derived->grain_ns,
+                       (unsigned long long)(derived->grain_ns * GRAINS_PER_PERIOD_MIN));
+    return STINT_OK;
+}

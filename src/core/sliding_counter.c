@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * sliding_counter: the units of this window, and those of the one before, weighted by how much of
+ * it the last period still covers:
+ *
+ *     previous * (W - elapsed) / W + current + cost <= N
+ *
+ * compared as integers scaled by W, so that nothing is rounded in anybody's favour. Only admitted
+ * units are counted: a limiter that counts before it asks starves who comes too often. The weight
+ * falls with the time elapsed; turned round, it would admit 2N across an edge.
+ *
+ * The state is (number of the window, previous, current); windows are multiples of W since now = 0.
+ * Counts have room for 2N, because charging may go N into debt. A window later than now is taken to
+ * have just begun: the state's time never goes back.
+ */
+#include "core/law.h"
+
+#include <assert.h>
+
+#define STATE_BITS (128 - WORD16_STORE_BITS)
+
+/* A state unpacked and brought to an instant. */
+struct sliding {
+    uint64_t number, previous, current;
+    uint64_t elapsed_ns;
+};
+
+/* The number's low bits are above `current` in lo, its high bits above `previous` in hi. */
+static struct word16 pack(const struct stint_quota *quota, const struct sliding *sliding)
+{
+    unsigned count_bits = quota->derived.count_bits, low_bits = 64 - count_bits;
+    return (struct word16){
+        .lo = sliding->number << count_bits | sliding->current,
+        .hi = sliding->number >> low_bits << count_bits | sliding->previous,
+    };
+}
+
+static struct sliding unpack(const struct stint_quota *quota, struct word16 state)
+{
+    unsigned count_bits = quota->derived.count_bits, low_bits = 64 - count_bits;
+    uint64_t count_mask = ~(UINT64_MAX << count_bits);
+    return (struct sliding){
+        .number = state.hi >> count_bits << low_bits | state.lo >> count_bits,
+        .previous = state.hi & count_mask,
+        .current = state.lo & count_mask,
+    };
+}
+
+static uint64_t number_max(const struct stint_quota *quota)
+{
+    unsigned bits = STATE_BITS - 2u * quota->derived.count_bits;
+    return bits >= 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
+}
+
+static uint64_t number_at(const struct stint_quota *quota, uint64_t at_ns)
+{
+    uint64_t number = mul_hi(at_ns, quota->derived.reciprocal); /* exact or one too low */
+    return number + (at_ns - number * quota->period_ns >= quota->period_ns);
+}
+
+static struct sliding at(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
+{
+    struct sliding sliding = unpack(quota, state);
+    uint64_t number = number_at(quota, now_ns);
+    if (number < sliding.number)
+        return sliding;
+    if (number > sliding.number) {
+        sliding.previous = number == sliding.number + 1 ? sliding.current : 0;
+        sliding.current = 0;
+        sliding.number = number;
+    }
+    sliding.elapsed_ns = now_ns - number * quota->period_ns;
+    return sliding;
+}
+
+/* The estimate rounded up to a unit: whole costs fit under it exactly when they fit unrounded. */
+static uint64_t estimate_up(const struct stint_quota *quota, const struct sliding *sliding)
+{
+    if (sliding->previous == 0)
+        return sliding->current;
+    uint64_t left_ns = quota->period_ns - sliding->elapsed_ns;
+    return sliding->current + mul_div_up(sliding->previous, left_ns, quota->period_ns);
+}
+
+static uint64_t dies_at(const struct stint_quota *quota, const struct sliding *sliding)
+{
+    uint64_t windows = sliding->current > 0 ? 2 : sliding->previous > 0;
+    return (sliding->number + windows) * quota->period_ns;
+}
+
+/*
+ * How long into a window `previous` units must fade until they leave room for the cost; the whole
+ * period means not within this window.
+ */
+static uint64_t fade_ns(const struct stint_quota *quota, uint64_t previous, uint64_t room)
+{
+    if (previous <= room)
+        return 0;
+    return quota->period_ns - mul_div(room, quota->period_ns, previous);
+}
+
+/*
+ * When the cost fits if nobody else asks: in this window, once enough of the last has faded; else
+ * in the next one, once enough of this has; else in the one after, when all is gone.
+ */
+static uint64_t fits_at(const struct stint_quota *quota, const struct sliding *sliding,
+                        uint32_t cost)
+{
+    uint64_t start_ns = sliding->number * quota->period_ns;
+    if (sliding->current + cost <= quota->limit) {
+        uint64_t room = quota->limit - cost - sliding->current;
+        uint64_t wait_ns = fade_ns(quota, sliding->previous, room);
+        if (wait_ns < quota->period_ns)
+            return start_ns + wait_ns;
+    }
+    return start_ns + quota->period_ns + fade_ns(quota, sliding->current, quota->limit - cost);
+}
+
+static struct stint_decision answer(const struct stint_quota *quota, const struct sliding *sliding,
+                                    uint64_t now_ns, uint32_t granted)
+{
+    return (struct stint_decision){
+        .outcome = STINT_ALLOW,
+        .granted = granted,
+        .limit = quota->limit,
+        .remaining = (uint32_t)sub_floor(quota->limit, estimate_up(quota, sliding)),
+        .reset_after_ns = sub_floor(dies_at(quota, sliding), now_ns),
+    };
+}
+
+static struct stint_decision never(const struct stint_quota *quota, const struct sliding *sliding,
+                                   uint64_t now_ns)
+{
+    struct stint_decision decision = answer(quota, sliding, now_ns, 0);
+    decision.outcome = STINT_NEVER;
+    decision.retry_after_ns = STINT_NEVER_NS;
+    return decision;
+}
+
+static struct stint_decision deny(const struct stint_quota *quota, const struct sliding *sliding,
+                                  uint64_t now_ns, uint32_t cost)
+{
+    struct stint_decision decision = answer(quota, sliding, now_ns, 0);
+    decision.outcome = STINT_DENY;
+    decision.retry_after_ns = fits_at(quota, sliding, cost) - now_ns;
+    return decision;
+}
+
+/* Past the table's life the window's number may need more bits than there are: nothing fits. */
+static struct stint_decision count(const struct stint_quota *quota, struct word16 *state,
+                                   struct sliding *sliding, uint64_t now_ns, uint64_t units)
+{
+    if (units == 0)
+        return answer(quota, sliding, now_ns, 0);
+    if (sliding->number > number_max(quota))
+        return never(quota, sliding, now_ns);
+    sliding->current += units;
+    *state = pack(quota, sliding);
+    return answer(quota, sliding, now_ns, (uint32_t)units);
+}
+
+static uint64_t chargeable(const struct stint_quota *quota, const struct sliding *sliding,
+                           uint32_t cost)
+{
+    return min_u64(cost, sub_floor(2 * (uint64_t)quota->limit, estimate_up(quota, sliding)));
+}
+
+/*
+ * Each counter knows its window, so units go back to the one they were granted in. A grant that was
+ * made with a late clock was counted in a later window than its time says; the earlier one then
+ * loses units, which frees no more than the right one would.
+ */
+static struct stint_decision refund(const struct stint_quota *quota, struct word16 *state,
+                                    struct sliding *sliding, const struct stint_ask *ask)
+{
+    uint64_t granted_in = number_at(quota, min_u64(ask->at_ns, ask->now_ns));
+    uint64_t *counter = NULL;
+    if (granted_in >= sliding->number)
+        counter = &sliding->current;
+    else if (granted_in + 1 == sliding->number)
+        counter = &sliding->previous;
+    uint64_t units = counter == NULL ? 0 : min_u64(ask->cost, *counter);
+    if (units > 0) {
+        *counter -= units;
+        *state = pack(quota, sliding);
+    }
+    return answer(quota, sliding, ask->now_ns, (uint32_t)units);
+}
+
+struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struct word16 *state,
+                                          const struct stint_ask *ask)
+{
+    assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
+    struct sliding sliding = at(quota, *state, ask->now_ns);
+    struct word16 scratch = *state;
+    uint64_t free_units = sub_floor(quota->limit, estimate_up(quota, &sliding));
+    switch (ask->verb) {
+    case STINT_TAKE:
+    case STINT_PEEK:
+        if (ask->cost > quota->limit)
+            return never(quota, &sliding, ask->now_ns);
+        if (ask->cost <= free_units)
+            return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &sliding, ask->now_ns,
+                         ask->cost);
+        if (quota->count_denied && ask->verb == STINT_TAKE)
+            count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
+        return deny(quota, &sliding, ask->now_ns, ask->cost);
+    case STINT_TAKE_UPTO:
+        if (ask->cost > 0 && free_units == 0)
+            return deny(quota, &sliding, ask->now_ns, 1);
+        return count(quota, state, &sliding, ask->now_ns, min_u64(ask->cost, free_units));
+    case STINT_CHARGE:
+        return count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
+    case STINT_REFUND:
+        return refund(quota, state, &sliding, ask);
+    default: /* book and unbook: a counter cannot be charged in the future */
+        return law_never(quota->limit);
+    }
+}
+
+uint64_t sliding_counter_dies_at(const struct stint_quota *quota, struct word16 state)
+{
+    struct sliding sliding = unpack(quota, state);
+    return dies_at(quota, &sliding);
+}
+
+/*
+ * Denies one unit until the given instant. If `previous` can be so many that they have not faded to
+ * N - 1 before then, the state dies with the window of that instant; else it is `current` that is
+ * full until the window's end, and fades in the one after.
+ */
+struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t until_ns)
+{
+    if (until_ns == 0 || quota->limit == 0)
+        return (struct word16){0, 0};
+    uint64_t last_ns = min_u64(until_ns - 1, STINT_NOW_MAX);
+    struct sliding full = {.number = min_u64(number_at(quota, last_ns), number_max(quota))};
+    uint64_t left_ns = quota->period_ns - (last_ns - number_at(quota, last_ns) * quota->period_ns);
+    uint64_t previous = add_sat(mul_div(quota->limit - 1, quota->period_ns, left_ns), 1);
+    if (previous <= 2 * (uint64_t)quota->limit)
+        full.previous = previous;
+    else
+        full.current = quota->limit;
+    return pack(quota, &full);
+}
+
+size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
+                            struct held_run *runs)
+{
+    struct sliding sliding = at(quota, state, now_ns);
+    uint64_t start_ns = sliding.number * quota->period_ns;
+    size_t n_runs = 0;
+    if (sliding.previous > 0)
+        runs[n_runs++] = (struct held_run){.at_ns = start_ns - 1, .units = sliding.previous};
+    if (sliding.current > 0)
+        runs[n_runs++] =
+            (struct held_run){.at_ns = max_u64(now_ns, start_ns), .units = sliding.current};
+    return n_runs;
+}
+
+int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
+{
+    unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
+    quota->derived.count_bits = (uint8_t)count_bits;
+    quota->derived.state_size = 16;
+    if (TABLE_LIFE_NS / quota->period_ns + 1 > number_max(quota))
+        return err_set(error, STINT_E_RANGE,
+                       "beside two counts up to %u, 16 bytes cannot number the windows of %llu ns "
+                       "of 8 years; a longer period or a lower limit can",
+                       (unsigned)quota->limit, (unsigned long long)quota->period_ns);
+    return STINT_OK;
+}
