@@ -228,13 +228,16 @@ static inline struct stint_decision window_answer(const struct stint_quota *quot
     };
 }
 
-static struct stint_decision window_deny(const struct stint_quota *quota,
-                                         const struct window *window, uint64_t now_ns,
-                                         uint32_t cost)
+/* The answer to a cost that is not free now. */
+static struct stint_decision window_refuse(const struct stint_quota *quota,
+                                           const struct window *window, uint64_t now_ns,
+                                           uint32_t cost)
 {
     struct stint_decision decision = window_answer(quota, window, now_ns, 0);
-    decision.outcome = STINT_DENY;
-    decision.retry_after_ns = window_free_at(quota, window, cost) - now_ns;
+    bool never = cost > quota->limit;
+    decision.outcome = never ? STINT_NEVER : STINT_DENY;
+    decision.retry_after_ns =
+        never ? STINT_NEVER_NS : window_free_at(quota, window, cost) - now_ns;
     return decision;
 }
 
@@ -249,14 +252,12 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
     switch (ask->verb) {
     case STINT_TAKE:
     case STINT_PEEK:
-        if (granted > quota->limit)
-            return law_never(quota->limit);
         if (granted > free)
-            return window_deny(quota, window, ask->now_ns, granted);
+            return window_refuse(quota, window, ask->now_ns, granted);
         break;
     case STINT_TAKE_UPTO:
         if (granted > 0 && free == 0)
-            return window_deny(quota, window, ask->now_ns, 1);
+            return window_refuse(quota, window, ask->now_ns, 1);
         granted = granted < free ? granted : free;
         break;
     case STINT_CHARGE:
@@ -508,7 +509,7 @@ static bool window_fits(const struct stint_quota *quota, uint32_t resolution)
            window_slot_bits_needed(quota->period_ns, resolution);
 }
 
-static int window_refuse(const struct stint_quota *quota, struct stint_error *error)
+static int window_refuse_quota(const struct stint_quota *quota, struct stint_error *error)
 {
     struct window_layout layout = window_layout(quota->limit, quota->resolution);
     unsigned needed = window_slot_bits_needed(quota->period_ns, quota->resolution);
@@ -544,7 +545,7 @@ int window_check(struct stint_quota *quota, struct stint_error *error)
         return err_set(error, STINT_E_RANGE, "window: resolution is %u, expected %d to %d",
                        quota->resolution, WINDOW_SLOTS_MIN, WINDOW_SLOTS_MAX);
     if (!window_fits(quota, quota->resolution))
-        return window_refuse(quota, error);
+        return window_refuse_quota(quota, error);
 
     struct window_layout layout = window_layout(quota->limit, quota->resolution);
     quota->derived.bunch = layout.bunch;

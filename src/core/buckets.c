@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The law of `buckets`: a cooldown with bounded memory. Units are remembered in buckets of (last
+ * use, count); a bucket comes back W after its last use, all of it at once.
+ *
+ * A use goes to the newest bucket unless that holds count_slack units (forms B, AB) or was first
+ * used time_slack ago (forms A, AB); then a new one opens. So all buckets but the newest are full
+ * or timed out, and that bounds how many are alive:
+ *
+ *   With a = ceil(W/O), take the instant at which a bucket opens and m are alive. The oldest was
+ *   opened after now - W - O, and each that timed out pushed the next one O further, so at most a
+ *   timed out. The f full ones hold k each, every other at least one unit, and all hold at most N:
+ *   f <= (N - n - 1) / k with n timed out. m = f + n + 1 is largest for n = a, and then
+ *   a + ceil((N - a) / k).
+ *
+ * Refunds keep that true: they empty whole buckets, or take from the newest while it is open. When
+ * the newest is emptied, the one before it, which was full or timed out, stays closed for good.
+ *
+ * No unit is recorded earlier than its use, hence at most N in any W. Refunds keep that true too
+ * (window.c says why taking the oldest units away always does); a unit of the newest bucket may go
+ * if it was used at that bucket's last use or later, or after its first use: then it is one of the
+ * units recorded in it, and those that stay there are still enough for the other uses.
+ */
+#include "core/law.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define BUCKETS_HEADER_SIZE 16
+#define BUCKETS_MAX ((BUCKETS_STATE_MAX - BUCKETS_HEADER_SIZE) / 8)
+#define BUCKETS_SLACK_PARTS 1000 /* time_slack is at least this part of the period */
+#define BUCKETS_SPARE_BITS 5 /* of a word that holds a time */
+#define BUCKETS_SPARE_MASK ((1u << BUCKETS_SPARE_BITS) - 1)
+#define BUCKETS_N_BITS 9
+
+_Static_assert(BUCKETS_MAX < 1u << BUCKETS_N_BITS, "the number of buckets");
+_Static_assert(BUCKETS_N_BITS + 1 <= 2 * BUCKETS_SPARE_BITS, "that number and one flag");
+_Static_assert(STINT_NOW_MAX >> (64 - BUCKETS_SPARE_BITS) == 0, "a time leaves these bits");
+
+/*
+ * The state. The two times share their words with the number of buckets and the flag `closed`. An
+ * entry is, from bit 0, the count less one in derived.count_bits, and the last use after that of
+ * the oldest bucket; the oldest is entry[0], and its own is therefore 0.
+ *
+ * That is exact and cannot overflow: dead buckets are dropped before anything is written, so all
+ * that are kept were last used within W before the newest use, and buckets_check() refuses a quota
+ * for which W - 1 and the largest count less one do not fit 64 bits together.
+ */
+struct buckets_state {
+    uint64_t base_and_spare;
+    uint64_t first_and_spare;
+    uint64_t entry[];
+};
+
+/* The header unpacked. Entries are read where they are. */
+struct buckets {
+    uint64_t base_ns;  /* the oldest bucket's last use */
+    uint64_t first_ns; /* the newest bucket's first use; of none or a closed one, the own time */
+    uint32_t n;
+    bool closed; /* the newest bucket takes nothing more, because a newer one was emptied */
+};
+
+static struct buckets buckets_unpack(const struct buckets_state *state)
+{
+    uint32_t spare = (uint32_t)((state->base_and_spare & BUCKETS_SPARE_MASK) |
+                                (state->first_and_spare & BUCKETS_SPARE_MASK)
+                                    << BUCKETS_SPARE_BITS);
+    return (struct buckets){
+        .base_ns = state->base_and_spare >> BUCKETS_SPARE_BITS,
+        .first_ns = state->first_and_spare >> BUCKETS_SPARE_BITS,
+        .n = spare & ((1u << BUCKETS_N_BITS) - 1),
+        .closed = spare >> BUCKETS_N_BITS & 1,
+    };
+}
+
+static void buckets_pack(struct buckets_state *state, const struct buckets *buckets)
+{
+    uint32_t spare = buckets->n | (uint32_t)buckets->closed << BUCKETS_N_BITS;
+    state->base_and_spare =
+        buckets->base_ns << BUCKETS_SPARE_BITS | (spare & BUCKETS_SPARE_MASK);
+    state->first_and_spare = buckets->first_ns << BUCKETS_SPARE_BITS | spare >> BUCKETS_SPARE_BITS;
+}
+
+static uint32_t buckets_count(const struct stint_quota *quota, const struct buckets_state *state,
+                              uint32_t at)
+{
+    uint64_t mask = (UINT64_C(1) << quota->derived.count_bits) - 1;
+    return (uint32_t)(state->entry[at] & mask) + 1;
+}
+
+static uint64_t buckets_last_ns(const struct stint_quota *quota, const struct buckets_state *state,
+                                const struct buckets *buckets, uint32_t at)
+{
+    return buckets->base_ns + (state->entry[at] >> quota->derived.count_bits);
+}
+
+static void buckets_set(const struct stint_quota *quota, struct buckets_state *state,
+                        const struct buckets *buckets, uint32_t at, struct held_run run)
+{
+    assert(run.units > 0 && run.at_ns >= buckets->base_ns);
+    assert(run.at_ns - buckets->base_ns < quota->period_ns);
+    state->entry[at] = (run.at_ns - buckets->base_ns) << quota->derived.count_bits |
+                       (run.units - 1);
+}
+
+/* The state's own time: its latest use. */
+static uint64_t buckets_own_ns(const struct stint_quota *quota, const struct buckets_state *state,
+                               const struct buckets *buckets)
+{
+    if (buckets->n == 0 || buckets->closed)
+        return buckets->first_ns;
+    return buckets_last_ns(quota, state, buckets, buckets->n - 1);
+}
+
+static uint64_t buckets_death_ns(const struct stint_quota *quota,
+                                 const struct buckets_state *state, const struct buckets *buckets)
+{
+    if (buckets->n == 0)
+        return buckets->first_ns;
+    return buckets_last_ns(quota, state, buckets, buckets->n - 1) + quota->period_ns;
+}
+
+static uint32_t buckets_dead(const struct stint_quota *quota, const struct buckets_state *state,
+                             const struct buckets *buckets, uint64_t at_ns)
+{
+    uint32_t n = 0;
+    while (n < buckets->n &&
+           buckets_last_ns(quota, state, buckets, n) + quota->period_ns <= at_ns)
+        n++;
+    return n;
+}
+
+static uint32_t buckets_free(const struct stint_quota *quota, const struct buckets_state *state,
+                             const struct buckets *buckets, uint32_t n_dead)
+{
+    uint64_t used = 0;
+    for (uint32_t at = n_dead; at < buckets->n; at++)
+        used += buckets_count(quota, state, at);
+    assert(used <= quota->limit);
+    return (uint32_t)(quota->limit - used);
+}
+
+/* Forgets the n oldest buckets; the next one's last use becomes the base. */
+static void buckets_drop(const struct stint_quota *quota, struct buckets_state *state,
+                         struct buckets *buckets, uint32_t n)
+{
+    if (n == 0)
+        return;
+    if (n == buckets->n) {
+        buckets->first_ns = buckets_own_ns(quota, state, buckets);
+        buckets->closed = false;
+        buckets->n = 0;
+        return;
+    }
+    uint64_t base_ns = buckets_last_ns(quota, state, buckets, n);
+    uint64_t moved = (base_ns - buckets->base_ns) << quota->derived.count_bits;
+    for (uint32_t at = n; at < buckets->n; at++)
+        state->entry[at - n] = state->entry[at] - moved;
+    buckets->base_ns = base_ns;
+    buckets->n -= n;
+}
+
+/* Units the newest bucket can still take at this time. */
+static uint32_t buckets_room(const struct stint_quota *quota, const struct buckets_state *state,
+                             const struct buckets *buckets, uint64_t at_ns)
+{
+    if (buckets->n == 0 || buckets->closed)
+        return 0;
+    if (quota->time_slack_ns > 0 && at_ns - buckets->first_ns >= quota->time_slack_ns)
+        return 0;
+    uint32_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
+    return size - buckets_count(quota, state, buckets->n - 1);
+}
+
+/* Records units that are free, at a time not before the state's own; dead buckets are gone. */
+static void buckets_record(const struct stint_quota *quota, struct buckets_state *state,
+                           struct buckets *buckets, struct held_run run)
+{
+    uint64_t room = buckets_room(quota, state, buckets, run.at_ns);
+    if (room > 0) {
+        uint32_t newest = buckets->n - 1;
+        uint64_t added = min_u64(room, run.units);
+        if (newest == 0)
+            buckets->base_ns = run.at_ns;
+        uint64_t count = buckets_count(quota, state, newest) + added;
+        buckets_set(quota, state, buckets, newest, (struct held_run){run.at_ns, count});
+        run.units -= added;
+    }
+    uint64_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
+    while (run.units > 0) {
+        uint64_t added = min_u64(size, run.units);
+        assert(buckets->n < quota->derived.max_buckets);
+        if (buckets->n == 0)
+            buckets->base_ns = run.at_ns;
+        buckets->first_ns = run.at_ns;
+        buckets->closed = false;
+        buckets_set(quota, state, buckets, buckets->n++, (struct held_run){run.at_ns, added});
+        run.units -= added;
+    }
+}
+
+static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_state *state,
+                               struct buckets *buckets, const struct stint_ask *ask,
+                               uint64_t at_ns)
+{
+    uint64_t granted_ns =
+        ask->at_ns == STINT_NEVER_NS ? at_ns : min_u64(ask->at_ns, ask->now_ns);
+    if (granted_ns + quota->period_ns <= at_ns)
+        return 0;
+    uint32_t left = ask->cost, n_whole = buckets_dead(quota, state, buckets, at_ns);
+    uint32_t n_dead = n_whole;
+    while (n_whole < buckets->n && buckets_count(quota, state, n_whole) <= left)
+        left -= buckets_count(quota, state, n_whole++);
+
+    uint32_t kept = buckets->n - n_whole;
+    uint64_t own_ns = buckets_own_ns(quota, state, buckets);
+    bool in_newest = kept == 1 || granted_ns > buckets->first_ns || granted_ns >= own_ns;
+    bool partly = left > 0 && kept > 0 && !buckets->closed && in_newest;
+    if (n_whole == n_dead && !partly)
+        return 0;
+    buckets_drop(quota, state, buckets, n_whole);
+    if (!partly)
+        return ask->cost - left;
+    uint32_t newest = buckets->n - 1, count = buckets_count(quota, state, newest);
+    if (left < count) {
+        state->entry[newest] -= left;
+        return ask->cost;
+    }
+    buckets->n--;
+    buckets->first_ns = own_ns;
+    buckets->closed = buckets->n > 0;
+    return ask->cost - (left - count);
+}
+
+/* When enough of the oldest buckets have come back for a cost that is not free now. */
+static uint64_t buckets_free_at(const struct stint_quota *quota, const struct buckets_state *state,
+                                const struct buckets *buckets, uint32_t n_dead, uint32_t missing)
+{
+    uint32_t at = n_dead;
+    while (at + 1 < buckets->n && buckets_count(quota, state, at) < missing)
+        missing -= buckets_count(quota, state, at++);
+    return buckets_last_ns(quota, state, buckets, at) + quota->period_ns;
+}
+
+static struct stint_decision buckets_answer(const struct stint_quota *quota, uint32_t granted,
+                                            uint32_t remaining, uint64_t reset_after_ns)
+{
+    return (struct stint_decision){
+        .outcome = STINT_ALLOW,
+        .granted = granted,
+        .limit = quota->limit,
+        .remaining = remaining,
+        .reset_after_ns = reset_after_ns,
+    };
+}
+
+static struct stint_decision buckets_give_back(const struct stint_quota *quota,
+                                               struct buckets_state *state,
+                                               const struct stint_ask *ask, uint64_t at_ns)
+{
+    struct buckets buckets = buckets_unpack(state);
+    uint32_t granted = buckets_refund(quota, state, &buckets, ask, at_ns);
+    if (granted > 0)
+        buckets_pack(state, &buckets);
+    uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns);
+    return buckets_answer(quota, granted, buckets_free(quota, state, &buckets, n_dead),
+                          sub_floor(buckets_death_ns(quota, state, &buckets), ask->now_ns));
+}
+
+struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_bytes,
+                                  const struct stint_ask *ask)
+{
+    struct buckets_state *state = state_bytes;
+    struct buckets buckets = buckets_unpack(state);
+    uint64_t at_ns = max_u64(ask->now_ns, buckets_own_ns(quota, state, &buckets));
+    if (ask->verb == STINT_REFUND)
+        return buckets_give_back(quota, state, ask, at_ns);
+    if (ask->verb == STINT_BOOK || ask->verb == STINT_UNBOOK)
+        return law_never(quota->limit);
+
+    bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
+    uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns);
+    uint32_t free = buckets_free(quota, state, &buckets, n_dead);
+    uint32_t granted = ask->cost <= free ? ask->cost : whole ? 0 : free;
+    uint64_t death_ns = buckets_death_ns(quota, state, &buckets);
+    struct stint_decision decision =
+        buckets_answer(quota, granted, free - granted, sub_floor(death_ns, ask->now_ns));
+    if (granted == 0 && ask->cost > 0 && ask->verb != STINT_CHARGE) {
+        bool never = whole && ask->cost > quota->limit;
+        uint32_t missing = whole ? ask->cost - free : 1;
+        decision.outcome = never ? STINT_NEVER : STINT_DENY;
+        decision.retry_after_ns =
+            never ? STINT_NEVER_NS
+                  : buckets_free_at(quota, state, &buckets, n_dead, missing) - ask->now_ns;
+    }
+    if (granted == 0)
+        return decision;
+    decision.reset_after_ns = at_ns + quota->period_ns - ask->now_ns;
+    if (ask->verb == STINT_PEEK)
+        return decision;
+    buckets_drop(quota, state, &buckets, n_dead);
+    buckets_record(quota, state, &buckets, (struct held_run){at_ns, granted});
+    buckets_pack(state, &buckets);
+    return decision;
+}
+
+uint64_t buckets_dies_at(const struct stint_quota *quota, const void *state_bytes)
+{
+    const struct buckets_state *state = state_bytes;
+    struct buckets buckets = buckets_unpack(state);
+    return buckets_death_ns(quota, state, &buckets);
+}
+
+/* All N, last used W before; an instant that no now can reach is as good as the last one. */
+void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
+{
+    struct buckets_state *state = state_bytes;
+    memset(state_bytes, 0, quota->derived.state_size);
+    if (until_ns == 0)
+        return;
+    struct buckets buckets = {0};
+    uint64_t at_ns = min_u64(sub_floor(until_ns, quota->period_ns), STINT_NOW_MAX);
+    buckets_record(quota, state, &buckets, (struct held_run){at_ns, quota->limit});
+    buckets_pack(state, &buckets);
+}
+
+size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
+                    struct held_run *runs)
+{
+    const struct buckets_state *state = state_bytes;
+    struct buckets buckets = buckets_unpack(state);
+    uint64_t at_ns = max_u64(now_ns, buckets_own_ns(quota, state, &buckets));
+    uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns), n_alive = buckets.n - n_dead;
+    uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
+    size_t n_runs = 0;
+    uint64_t units = 0;
+    for (uint32_t at = 0; at < n_alive; at++) {
+        units += buckets_count(quota, state, n_dead + at);
+        if ((at + 1) % per_run != 0 && at + 1 < n_alive)
+            continue;
+        uint64_t last_ns = buckets_last_ns(quota, state, &buckets, n_dead + at);
+        runs[n_runs++] = (struct held_run){last_ns, units};
+        units = 0;
+    }
+    return n_runs;
+}
+
+/* The most buckets that are ever alive; the banner has the reason. At least 1, for limit 0. */
+static uint64_t buckets_alive_max(const struct stint_quota *quota)
+{
+    uint64_t limit = quota->limit, size = quota->count_slack, slack_ns = quota->time_slack_ns;
+    if (limit == 0)
+        return 1;
+    if (slack_ns == 0)
+        return (limit + size - 1) / size;
+    uint64_t timed_out_max = (quota->period_ns + slack_ns - 1) / slack_ns;
+    if (size == 0)
+        return min_u64(limit, timed_out_max + 1);
+    if (size == 1 || limit <= timed_out_max)
+        return limit;
+    return timed_out_max + (limit - timed_out_max + size - 1) / size;
+}
+
+static int buckets_check_slack(const struct stint_quota *quota, struct stint_error *error)
+{
+    uint64_t slack_ns = quota->time_slack_ns;
+    if (slack_ns == 0 && quota->count_slack == 0)
+        return err_set(error, STINT_E_MISMATCH,
+                       "buckets: neither time_slack nor count_slack is given; expected one or both");
+    if (slack_ns > quota->period_ns ||
+        (slack_ns > 0 && slack_ns < (quota->period_ns + BUCKETS_SLACK_PARTS - 1) /
+                                        BUCKETS_SLACK_PARTS))
+        return err_set(error, STINT_E_RANGE,
+                       "buckets: time_slack is %llu ns, expected 1/%d of the period to all of it: "
+                       "%llu to %llu ns",
+                       (unsigned long long)slack_ns, BUCKETS_SLACK_PARTS,
+                       (unsigned long long)((quota->period_ns + BUCKETS_SLACK_PARTS - 1) /
+                                            BUCKETS_SLACK_PARTS),
+                       (unsigned long long)quota->period_ns);
+    if (quota->count_slack > quota->limit && quota->limit > 0)
+        return err_set(error, STINT_E_RANGE,
+                       "buckets: count_slack is %u, expected at most the limit of %u",
+                       (unsigned)quota->count_slack, (unsigned)quota->limit);
+    return STINT_OK;
+}
+
+int buckets_check(struct stint_quota *quota, struct stint_error *error)
+{
+    int code = buckets_check_slack(quota, error);
+    if (code != STINT_OK)
+        return code;
+    uint64_t n = buckets_alive_max(quota);
+    if (n > BUCKETS_MAX)
+        return err_set(error, STINT_E_RANGE,
+                       "buckets: up to %llu buckets take %llu bytes, expected at most %d; a larger "
+                       "time_slack or count_slack needs fewer",
+                       (unsigned long long)n, (unsigned long long)(BUCKETS_HEADER_SIZE + 8 * n),
+                       BUCKETS_STATE_MAX);
+    uint32_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
+    unsigned count_bits = size == 0 ? 0 : bit_length(size - 1);
+    unsigned time_bits = bit_length(quota->period_ns - 1);
+    if (count_bits + time_bits > 64)
+        return err_set(error, STINT_E_RANGE,
+                       "buckets: a count up to %u and a time within %llu ns take %u bits, expected "
+                       "at most 64; a count_slack of at most %llu fits",
+                       (unsigned)size, (unsigned long long)quota->period_ns,
+                       count_bits + time_bits, 1ull << (64 - time_bits));
+    quota->derived.count_bits = (uint8_t)count_bits;
+    quota->derived.max_buckets = (uint32_t)n;
+    quota->derived.state_size = (uint32_t)(BUCKETS_HEADER_SIZE + 8 * n);
+    return STINT_OK;
+}
