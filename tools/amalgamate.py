@@ -3,14 +3,16 @@
 """Joins the library's sources into stint.c beside a copy of stint.h.
 
 Sources come in the order of the layers. Each internal header stands once, where it is first
-needed; the public header stays a file of its own. In one translation unit two `static` functions,
-objects or macros of the same name would clash, or worse, quietly become one: that is refused.
-Internal functions get a prefix, so that they cannot meet those of the program around them.
+needed; the public header stays a file of its own. What was private to a file stays so: a `static`
+name that another file has too gets its file's name as a prefix (two tentative objects would
+otherwise quietly become one), and a macro ends with its file. Names shared by files get a prefix
+that keeps them apart from the program around them. What this cannot keep apart is refused.
 """
 
 import argparse
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 
 LOCAL_INCLUDE = re.compile(r'\s*#\s*include\s+"([^"]+)"')
@@ -20,104 +22,121 @@ DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.M)
 UNDEF = re.compile(r"^\s*#\s*undef\s+(\w+)", re.M)
 CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef)\b")
 CONDITION_END = re.compile(r"\s*#\s*endif\b")
-# Definitions at the left margin: `static … name(` / `name =` / `name;` / `name[`.
-DEFINED = re.compile(
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+# A definition or declaration at the left margin: `… name(`, `… name =`, `… name;`, `… name[`.
+NAMED = re.compile(
     r"^(?!typedef\b|extern\b|_Static_assert\b)[a-z_]\w*\b[^;{}()=#\n]*?\b(\w+)\s*[(=;\[]", re.M
 )
 TAG_ALONE = re.compile(r"(struct|union|enum)\s+\w+\s*;")
-COMMENT = re.compile(r"/\*.*?\*/", re.S)
+# Where an identifier is no function or object: comments, literals, names of headers, members.
+NOT_CODE = r"""^(?:struct|union) \w+ \{.*?^\}|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|^\s*\#\s*include[^\n]*"""
 
 
-class Clash(Exception):
+class Refused(Exception):
     pass
 
 
-def without_comments(text):
-    """The same text with comments blanked, line for line."""
-    return COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
+class Source:
+    """One file of ours: its text, and what it names."""
 
+    def __init__(self, path, root):
+        self.path = path
+        self.shown = path.relative_to(root).as_posix()
+        self.is_header = path.suffix == ".h"
+        self.text = path.read_text()
+        self.static, self.shared = set(), set()
+        for match in NAMED.finditer(COMMENT.sub("", self.text)):
+            if not TAG_ALONE.match(match.group()):
+                kind = self.static if match.group().startswith("static") else self.shared
+                kind.add(match.group(1))
+        self.macros = set(DEFINE.findall(self.text)) - set(UNDEF.findall(self.text))
+        self.macros = {m for m in self.macros if not FEATURE_MACRO.match(f"#define {m}")}
 
-def defined_names(text):
-    """(name, is_static) of the functions and objects that a file has at its left margin."""
-    for match in DEFINED.finditer(without_comments(text)):
-        head = match.group(0)
-        if not TAG_ALONE.match(head):
-            yield match.group(1), head.startswith("static")
+    def rename(self, names):
+        """Gives static names the file's name as a prefix; members (.x, ->x) keep theirs."""
+        if names:
+            any_of = "|".join(sorted(names))
+            pattern = re.compile(rf"{NOT_CODE}|(?<![.\w])(?<!->)({any_of})\b", re.S | re.M)
+            prefix = self.path.stem
+            self.text = pattern.sub(
+                lambda m: f"{prefix}_{m.group(1)}" if m.group(1) else m.group(), self.text
+            )
 
 
 class Amalgamation:
-    def __init__(self, source_root):
-        self.roots = [source_root / "src", source_root / "include"]
-        self.root = source_root
+    def __init__(self, root, paths):
+        self.root = root
+        self.headers = {}  # name in an include -> Source
+        self.sources = [Source(path, root) for path in paths]
+        for source in self.sources:
+            self.find_headers(source)
+        self.all = [*self.headers.values(), *self.sources]
+        self.private = {n for s in self.all for n in s.shared if not n.startswith("stint_")}
+        self.part_names()
         self.out = []
-        self.seen = set()  # local headers already inlined
-        self.system = set()  # system headers already included, outside any condition
-        self.statics = {}  # name -> file that owns it
-        self.private = set()  # internal names with external linkage
-        self.used = []
-        self.clashes = []  # all are told at once
+        self.inlined = set()
+        self.system = set()
 
-    def find(self, name, includer):
-        for root in self.roots:
-            if (root / name).is_file():
-                return root / name
-        raise Clash(f'{includer}: no such header "{name}"')
+    def find_headers(self, source):
+        for number, line in enumerate(source.text.splitlines(), 1):
+            match = LOCAL_INCLUDE.match(line)
+            if not match or match.group(1) == "stint.h" or match.group(1) in self.headers:
+                continue
+            path = self.root / "src" / match.group(1)
+            if not path.is_file():
+                raise Refused(f'{source.shown}:{number}: no such header: "{match.group(1)}"')
+            self.headers[match.group(1)] = Source(path, self.root)
+            self.find_headers(self.headers[match.group(1)])
 
-    def claim(self, name, path):
-        owner = self.statics.setdefault(name, path)
-        if owner != path:
-            self.clashes.append(f"{path} and {owner} both define `{name}`: rename one of them")
+    def part_names(self):
+        """Renames the statics of .c files that meet another of the same name."""
+        owners = Counter(name for source in self.all for name in source.static)
+        owners.update(self.private)
+        words = Counter(w for s in self.all for w in set(re.findall(r"\w+", s.text)))
+        refused = []
+        for source in self.all:
+            clashing = {name for name in source.static if owners[name] > 1}
+            for name in sorted(clashing):
+                if source.is_header:
+                    refused.append(f"{source.shown}: `{name}` is defined elsewhere too")
+                elif words[f"{source.path.stem}_{name}"]:
+                    refused.append(f"{source.shown}: `{name}` cannot be renamed, both names exist")
+            if not source.is_header:
+                source.rename(clashing)
+        macros = Counter(name for header in self.headers.values() for name in header.macros)
+        for source in self.all:
+            for name in sorted(source.macros):
+                if macros[name] > (1 if source.is_header else 0):
+                    refused.append(f"{source.shown}: `{name}` is a macro of another file too")
+        if refused:
+            raise Refused("names that clash:\n" + "\n".join(refused))
 
-    def take_names(self, path, text):
-        for name, is_static in defined_names(text):
-            if is_static:
-                self.claim(name, path)
-            elif not name.startswith("stint_"):
-                self.private.add(name)
-        undone = set(UNDEF.findall(text))
-        for name in set(DEFINE.findall(text)) - undone:
-            if not FEATURE_MACRO.match(f"#define {name}"):
-                self.claim(name, path)
-
-    def add(self, path):
-        self.used.append(path)
-        text = path.read_text()
-        shown = path.relative_to(self.root)
-        self.take_names(shown, text)
-        guard = path.suffix == ".h"
-        depth = -1 if guard else 0
-        self.out.append(f"\n/* ---- {shown} ---- */\n")
-        for number, line in enumerate(text.splitlines(), 1):
+    def add(self, source):
+        depth = -1 if source.is_header else 0  # a header's guard is no condition
+        self.out.append(f"\n/* ---- {source.shown} ---- */\n")
+        for number, line in enumerate(source.text.splitlines(), 1):
             if "SPDX-License-Identifier" in line or FEATURE_MACRO.match(line):
                 continue
-            if CONDITION.match(line):
-                depth += 1
-            elif CONDITION_END.match(line):
-                depth -= 1
-            local = LOCAL_INCLUDE.match(line)
-            system = SYSTEM_INCLUDE.match(line)
-            if local:
-                if local.group(1) == "stint.h":
-                    continue
+            depth += bool(CONDITION.match(line)) - bool(CONDITION_END.match(line))
+            if local := LOCAL_INCLUDE.match(line):
                 if depth > 0:
-                    raise Clash(f"{shown}:{number}: a local include under a condition")
-                header = self.find(local.group(1), f"{shown}:{number}")
-                if header not in self.seen:
-                    self.seen.add(header)
-                    self.add(header)
+                    raise Refused(f"{source.shown}:{number}: a local include under a condition")
+                if local.group(1) != "stint.h" and local.group(1) not in self.inlined:
+                    self.inlined.add(local.group(1))
+                    self.add(self.headers[local.group(1)])
                 continue
-            if system and depth <= 0:
+            if (system := SYSTEM_INCLUDE.match(line)) and depth <= 0:
                 if system.group(1) in self.system:
                     continue
                 self.system.add(system.group(1))
             self.out.append(line)
+        if not source.is_header:
+            self.out += [f"#undef {name}" for name in sorted(source.macros)]
 
-    def text(self, version):
-        for name in sorted(self.private & self.statics.keys()):
-            self.clashes.append(f"`{name}` is static in {self.statics[name]}, external elsewhere")
-        if self.clashes:
-            raise Clash("\n".join(["names that clash", *self.clashes]))
-        renames = "\n".join(f"#define {name} stint_private_{name}" for name in sorted(self.private))
+    def write(self, version):
+        for source in self.sources:
+            self.add(source)
+        prefixed = "\n".join(f"#define {n} stint_private_{n}" for n in sorted(self.private))
         body = re.sub(r"\n{3,}", "\n\n", "\n".join(self.out))
         return f"""\
 /* SPDX-License-Identifier: MIT */
@@ -139,7 +158,7 @@ class Amalgamation:
 #endif
 
 /* Internal names get a prefix, to stay apart from those of the program around them. */
-{renames}
+{prefixed}
 {body}
 """
 
@@ -154,18 +173,17 @@ def main():
 
     root = args.source_root.resolve()
     header = root / "include/stint.h"
-    amalgamation = Amalgamation(root)
+    version = re.search(r'STINT_VERSION "([^"]+)"', header.read_text()).group(1)
     try:
-        for source in args.sources:
-            amalgamation.add(source.resolve())
-        version = re.search(r'STINT_VERSION "([^"]+)"', header.read_text()).group(1)
-        text = amalgamation.text(version)
-    except Clash as clash:
-        sys.exit(f"amalgamate: {clash}")
+        amalgamation = Amalgamation(root, [path.resolve() for path in args.sources])
+        text = amalgamation.write(version)
+    except Refused as reason:
+        sys.exit(f"amalgamate: {reason}")
     (args.output / "stint.c").write_text(text)
     (args.output / "stint.h").write_text(header.read_text())
     if args.depfile:
-        needs = " ".join(str(path).replace(" ", "\\ ") for path in amalgamation.used + [header])
+        paths = [source.path for source in amalgamation.all] + [header]
+        needs = " ".join(str(path).replace(" ", "\\ ") for path in paths)
         args.depfile.write_text(f"{args.output / 'stint.c'}: {needs}\n")
 
 
