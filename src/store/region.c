@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "store/region.h"
 
+#include "base/ns.h"
 #include "base/siphash.h"
 #include "base/wide_int.h"
 #include "store/clock.h"
@@ -197,7 +198,7 @@ static uint64_t pid_space(void)
  * After a reboot, region time goes on by the wall clock since the last heartbeat. A last heartbeat
  * in the future (the wall clock was set back) counts as no time away.
  */
-static void carry_time(struct region *region, uint64_t boot_id)
+static void carry_time(struct region *region)
 {
     struct region_header *header = region->header;
     int64_t wall = clock_wall_ns();
@@ -210,7 +211,6 @@ static void carry_time(struct region *region, uint64_t boot_id)
     header->epoch_ns = wall - (int64_t)now;
     header->heartbeat_ns = now;
     header->heartbeat_wall_ns = wall;
-    header->boot_id = boot_id;
 }
 
 /* Whoever is alone may set right what depends on this boot and this PID namespace. */
@@ -218,13 +218,12 @@ static int enter(struct region *region, const char *path, struct stint_error *er
 {
     struct region_header *header = region->header;
     if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
-        uint64_t boot_id = clock_boot_id();
         header->pid_space = pid_space();
         if (header->fixed.clock == STINT_CLOCK_REAL) {
-            bool rebooted = header->boot_id != boot_id;
+            bool rebooted = header->boot_id != clock_boot_id();
             region->after_crash = rebooted && header->clean == 0;
             if (rebooted)
-                carry_time(region, boot_id);
+                carry_time(region);
             if (header->mark_ns > add_sat(region_now(region), header->fixed.skew_max_ns))
                 return err_set(error, STINT_E_CORRUPT,
                                "%s is damaged: its states are from the future", path);
@@ -275,8 +274,6 @@ static int open_file(struct region *region, const struct stint_table_options *op
         close(region->fd);
         return code;
     }
-    if (!options->read_only)
-        lock_byte(region->fd, F_UNLCK, LOCK_DOOR, false);
     return 0;
 }
 
@@ -298,6 +295,14 @@ int region_open(struct region *region, const struct stint_table_options *options
                        "this machine has no 16-byte swap: a table stays within one process here");
     return region->memory == STINT_MEMORY_FILE ? open_file(region, options, error)
                                                : open_memory(region, options, error);
+}
+
+void region_settle(struct region *region)
+{
+    if (region->fd < 0 || region->read_only)
+        return;
+    region->header->boot_id = clock_boot_id();
+    lock_byte(region->fd, F_UNLCK, LOCK_DOOR, false);
 }
 
 static void heartbeat(struct region_header *header, uint64_t now_ns)

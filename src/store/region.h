@@ -91,9 +91,13 @@ struct region {
     uint8_t memory;
 };
 
-/* Maps an existing region or makes one. While another process makes or leaves it, waits. */
+/*
+ * Maps an existing region or makes one. While another process opens or leaves it, waits. Others
+ * wait in turn until region_settle(), so that what after_crash asks for is done before they decide.
+ */
 int region_open(struct region *region, const struct stint_table_options *options,
                 struct stint_error *error);
+void region_settle(struct region *region);
 void region_close(struct region *region);
 
 /* Region time now by the real clock, and the heartbeat that lets it go on after a reboot. */

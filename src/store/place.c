@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which slot a newcomer takes. Two hashed sets, and the one with more free slots wins: at 80 % fill
+ * one key in a hundred thousand then finds all its places taken.
+ *
+ * A live state under `inherit` or `deny` never leaves its slot. The newcomer is denied until the
+ * first of the live states in its places dies, and is new then: what SEMANTICS calls inheriting a
+ * death, without giving up the state of the one who would have died (docs/decisions).
+ */
+#include "store/place.h"
+
+#include <assert.h>
+
+static void appraise_live(const struct asking *asking, const struct stint_quota *quota,
+                          const struct stint_decision *peek, uint64_t dies_at_ns,
+                          struct place *place)
+{
+    place->dies_at_ns = add_sat(dies_at_ns, asking->table->region.header->fixed.skew_max_ns);
+    place->worth = WORTH_KEEP;
+    if (dies_at_ns == 0 || place->dies_at_ns <= asking->ask.now_ns) {
+        place->worth = WORTH_EMPTY;
+    } else if (quota->when_full == STINT_FULL_EVICT && peek->remaining > 0) {
+        place->worth = WORTH_EVICT;
+        place->debt = (uint32_t)(((uint64_t)(peek->limit - peek->remaining) << 16) / peek->limit);
+    }
+}
+
+static void appraise8(const struct asking *asking, const struct stint_quota *quota,
+                      struct place *place)
+{
+    struct stint_ask ask = {.now_ns = asking->ask.now_ns, .cost = 1, .verb = STINT_PEEK};
+    uint64_t state = place->seen.pair.second;
+    struct stint_decision peek = law8_ask(quota, &state, &ask);
+    appraise_live(asking, quota, &peek, law8_dies_at(quota, place->seen.pair.second), place);
+}
+
+static void appraise16(const struct asking *asking, const struct stint_quota *quota,
+                       struct place *place)
+{
+    uint64_t generation = place->seen.pair.second;
+    struct stint_ask ask = {.now_ns = asking->ask.now_ns, .cost = 1, .verb = STINT_PEEK};
+    if (state_leaves(place->state, generation)) {
+        struct stint_decision full = {.limit = 1};
+        appraise_live(asking, quota, &full, place->state.first, place);
+        return;
+    }
+    if ((place->state.second & ~STATE_MASK) != state_mark(generation)) {
+        place->worth = WORTH_EMPTY; /* damaged, or changed since: the swap will tell */
+        return;
+    }
+    struct word16 state = {place->state.first, place->state.second & STATE_MASK};
+    uint64_t dies_at_ns = law16_dies_at(quota, state);
+    struct stint_decision peek = law16_ask(quota, &state, &ask);
+    appraise_live(asking, quota, &peek, dies_at_ns, place);
+}
+
+/* What stands in one slot, and until when. */
+static struct place appraise(const struct asking *asking, uint8_t *set, unsigned way)
+{
+    const struct slots *slots = asking->slots;
+    struct place place = {.seen = slots_see(slots, set, way), .worth = WORTH_EMPTY};
+    if (slots->class == CLASS_16)
+        place.state = cas16_load(place.seen.state);
+    uint64_t tag_word = place.seen.pair.first;
+    if (tag_word == 0)
+        return place;
+    if (tag_word == TAG_ABANDONED) {
+        place.worth = wide_is_left(&place.seen) ? WORTH_KEEP : WORTH_EMPTY;
+        place.dies_at_ns = asking->ask.now_ns + NS_PER_S;
+        return place;
+    }
+    if ((tag_word & TAG_PENDING) != 0) {
+        place.worth = WORTH_PENDING;
+        return place;
+    }
+    struct stint_decision full = {.limit = 1};
+    if (slots->class == CLASS_BLOCKS) {
+        appraise_live(asking, asking->quota, &full, place.seen.pair.second, &place);
+        return place;
+    }
+    const struct stint_quota *quota =
+        intern_quota(&asking->table->intern, (uint32_t)(tag_word & TAG_ID_MASK));
+    if (quota == NULL || table_class(quota) != slots->class)
+        return place; /* a damaged slot: nobody can ask for what is in it */
+    if (slots->class == CLASS_8)
+        appraise8(asking, quota, &place);
+    else if (slots->class == CLASS_16)
+        appraise16(asking, quota, &place);
+    else
+        appraise_live(asking, quota, &full, wide_dies_at(&place.seen), &place);
+    return place;
+}
+
+static bool is_better(const struct place *a, const struct place *b)
+{
+    if (b->seen.at == NULL || a->worth != b->worth)
+        return b->seen.at == NULL || a->worth < b->worth;
+    return a->worth == WORTH_EVICT && a->debt < b->debt;
+}
+
+/* The best of a set, looking where the key would be looked for first; counts the free ones. */
+static struct place choose_in_set(const struct asking *asking, uint8_t *set, unsigned *free_slots)
+{
+    struct place best = {.seen = {.at = NULL}, .worth = WORTH_KEEP};
+    uint64_t first_death_ns = UINT64_MAX;
+    unsigned first = slots_first_way(asking->home.tag);
+    for (unsigned i = 0; i < WAYS; i++) {
+        struct place place = appraise(asking, set, i ^ first);
+        *free_slots += place.worth == WORTH_EMPTY;
+        if (place.worth >= WORTH_EVICT)
+            first_death_ns = min_u64(first_death_ns, place.dies_at_ns);
+        if (place.worth < WORTH_KEEP && is_better(&place, &best))
+            best = place;
+    }
+    best.dies_at_ns = first_death_ns;
+    return best;
+}
+
+struct place place_choose(const struct asking *asking)
+{
+    unsigned free_slots[2] = {0, 0};
+    struct place first = choose_in_set(asking, asking->home.set[0], &free_slots[0]);
+    if (asking->home.set[1] == asking->home.set[0])
+        return first;
+    struct place second = choose_in_set(asking, asking->home.set[1], &free_slots[1]);
+    uint64_t first_death_ns = min_u64(first.dies_at_ns, second.dies_at_ns);
+    bool take_second = first.worth == WORTH_EMPTY && second.worth == WORTH_EMPTY
+                           ? free_slots[1] > free_slots[0]
+                           : second.seen.at != NULL && is_better(&second, &first);
+    struct place best = take_second ? second : first;
+    best.dies_at_ns = first_death_ns;
+    return best;
+}
+
+struct stint_decision place_full(const struct asking *asking, const struct place *place,
+                                 struct stint_decision fresh)
+{
+    struct region_counters *counters = table_counters(asking->table);
+    const struct stint_quota *quota = asking->quota;
+    bool counts = asking->ask.verb != STINT_PEEK;
+    assert(place->seen.at == NULL);
+    fresh.stored = 0;
+    if (quota->when_full == STINT_FULL_ALLOW) {
+        if (counts)
+            table_count(&counters->full_allowed, 1);
+        return fresh;
+    }
+    if (counts)
+        table_count(quota->when_full == STINT_FULL_DENY ? &counters->full_denied
+                                                        : &counters->evictions_inherit,
+                    1);
+    uint64_t wait_ns = place->dies_at_ns - asking->ask.now_ns;
+    return (struct stint_decision){
+        .outcome = STINT_DENY,
+        .limit = fresh.limit,
+        .retry_after_ns = wait_ns,
+        .reset_after_ns = wait_ns,
+    };
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Deciding within one class of slots. place8, place16 and wide each find the key's slot, let the
+ * law work on its state and swap; they share how a newcomer's place is chosen, and what is said
+ * when there is none.
+ */
+#ifndef STINT_STORE_PLACE_H
+#define STINT_STORE_PLACE_H
+
+#include "store/table.h"
+
+struct stint_decision place8_ask(struct asking *asking);
+struct stint_decision place16_ask(struct asking *asking);
+struct stint_decision wide_ask(struct asking *asking);
+
+/* Of the key's valid state, if it has one. */
+bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units);
+bool wide_renew(struct asking *asking, uint64_t *holder);
+void wide_forget(struct asking *asking);
+
+/* A copy of what stands in a wide slot; false if its owner is stuck or it has changed. */
+bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes);
+
+/* Makes a wide state full, and its owner word free. For a table that nobody else has open. */
+void wide_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
+               uint64_t until_ns);
+
+/* What stands in a slot, as far as a newcomer cares; in the order in which it takes them. */
+enum worth {
+    WORTH_EMPTY,   /* or dead: nothing is lost */
+    WORTH_PENDING, /* somebody else's newcomer, who then has to begin again */
+    WORTH_EVICT,   /* alive, not denying, under a quota that lets it go */
+    WORTH_KEEP,
+};
+
+struct place {
+    struct seen seen;   /* the slot to take; .at is NULL if there is none */
+    struct pair state;  /* class 16: the state that goes */
+    enum worth worth;
+    uint32_t debt;      /* WORTH_EVICT: share of capacity in use, in 1/65536 */
+    uint64_t dies_at_ns;/* WORTH_KEEP: when the first of all that are kept dies */
+};
+
+/* Looks at both sets of the key. A dead state counts as free skew_max after its death. */
+struct place place_choose(const struct asking *asking);
+
+/* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be. */
+struct stint_decision place_full(const struct asking *asking, const struct place *place,
+                                 struct stint_decision fresh);
+
+/* When the state in a wide slot dies, and whether a stuck owner may still write to it. */
+uint64_t wide_dies_at(const struct seen *seen);
+bool wide_is_left(const struct seen *seen);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Deciding on states of 16 bytes, which stand apart from the tag, each swapped in one step of its
+ * own. What keeps them together is the generation: the pair of the tag counts it in 64 bits, the
+ * state carries its last 15.
+ *
+ * A slot is handed over in four steps, each of which fails if anybody was faster:
+ *   1. the state is frozen, marked with the next generation: no charge can land any more;
+ *   2. the pair becomes (new tag, pending, next generation): published;
+ *   3. the frozen state becomes the newcomer's first state;
+ *   4. the pair loses "pending": valid.
+ * Whoever dies in between leaves a slot that the next asker of the same key goes on with, or that
+ * any newcomer takes. When a key's own quota changes its parameters, the slot is handed from the
+ * key to itself, and the frozen state says until when the old units lived: were the changer to die
+ * there, the key would be full until then, not new.
+ */
+#include "store/place.h"
+
+#include <sched.h>
+
+#define CHANGER_PATIENCE 200 /* times to let others run before going on for one */
+
+static struct pair pack(struct word16 word, uint64_t generation)
+{
+    return (struct pair){word.lo, word.hi | state_mark(generation)};
+}
+
+static struct word16 unpack(struct pair state)
+{
+    return (struct word16){state.first, state.second & STATE_MASK};
+}
+
+static bool word_equals(struct word16 a, struct word16 b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+/* Steps 1 and 2: slot `seen`, whose state was `state`, to the asking key, full until until_ns. */
+CAS16_TARGET static bool publish(const struct asking *asking, const struct seen *seen,
+                                 struct pair state, uint64_t until_ns)
+{
+    uint64_t next = seen->pair.second + 1;
+    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
+    if (!state_leaves(state, seen->pair.second) && !cas16(seen->state, state, frozen))
+        return false;
+    struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, next};
+    return cas16(seen->at, seen->pair, pending);
+}
+
+/*
+ * Steps 3 and 4 for a pending slot of the asking key: its state becomes `after`, which was charged
+ * upon `before`. Where another asker has done step 4 for us, the charge stands all the same.
+ */
+CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *pending,
+                                struct pair frozen, struct word16 before, struct word16 after)
+{
+    uint64_t generation = pending->pair.second;
+    struct pair valid = {pending->pair.first & ~TAG_PENDING, generation};
+    struct pair packed = pack(after, generation);
+    if (!cas16(pending->state, frozen, packed))
+        return false;
+    if (!cas16(pending->at, pending->pair, valid) &&
+        !pair_equals(cas16_load_stable(pending->at), valid))
+        return false;
+    if (asking->undo != NULL)
+        *asking->undo = (struct undo){pending->state, pack(before, generation), packed};
+    return true;
+}
+
+/*
+ * Whoever hands a slot from a key to itself needs a few swaps for it, and is only helped, at the
+ * price of a key that is full for a while, when that takes so long that it may be dead.
+ */
+static bool changer_is_slow(const struct seen *seen, struct pair held)
+{
+    for (int i = 0; i < CHANGER_PATIENCE; i++) {
+        if (!pair_equals(cas16_load(seen->at), seen->pair) ||
+            !pair_equals(cas16_load(seen->state), held))
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
+static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
+{
+    struct region_counters *counters = table_counters(asking->table);
+    for (;;) {
+        struct word16 state = {0, 0};
+        *decision = law16_ask(asking->quota, &state, &asking->ask);
+        if (decision->outcome == STINT_NEVER || asking->ask.cost == 0)
+            return true;
+        struct place place = place_choose(asking);
+        if (place.seen.at == NULL) {
+            *decision = place_full(asking, &place, *decision);
+            return true;
+        }
+        if (word_equals(state, (struct word16){0, 0}))
+            return true;
+        if (publish(asking, &place.seen, place.state, 0)) {
+            if (place.worth == WORTH_EVICT)
+                table_count(&counters->evictions_evict, 1);
+            else if (place.seen.pair.first != 0)
+                table_count(&counters->evictions_lossless, 1);
+            return false;
+        }
+    }
+}
+
+/* A pending slot of this key, whoever published it: decide, settle, finish. False: begin again. */
+CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *seen,
+                                     struct stint_decision *decision)
+{
+    struct pair held = cas16_load_stable(seen->state);
+    uint64_t generation = seen->pair.second;
+    bool frozen = (held.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
+    if (!frozen) {
+        /* Step 3 is done: only step 4 is left. Anything else is stale or damaged: withdraw it. */
+        struct pair valid = {seen->pair.first & ~TAG_PENDING, generation};
+        if ((held.second & ~STATE_MASK) == state_mark(generation)) {
+            if (slots_settle(asking->slots, &asking->home, seen) == SETTLE_MINE)
+                cas16(seen->at, seen->pair, valid);
+        } else {
+            slots_withdraw(asking->slots, seen);
+        }
+        return false;
+    }
+    struct word16 before = {0, 0};
+    if (held.first > asking->ask.now_ns) {
+        if (!changer_is_slow(seen, held))
+            return false;
+        before = law16_fill(asking->quota, held.first);
+    }
+    struct word16 after = before;
+    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    decision->stored = 1;
+    if (word_equals(after, before) && held.first <= asking->ask.now_ns)
+        return true; /* nothing to charge: the slot stays as it was found */
+    if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
+        return false;
+    return finish(asking, seen, held, before, after);
+}
+
+/* The key's state was written under other parameters: carried over by handing the slot to itself. */
+CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen, struct pair held,
+                                 struct stint_decision *decision)
+{
+    uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
+    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
+    struct held_run runs[HELD_RUNS_MAX];
+    struct word16 carried = {0, 0};
+    uint64_t until_ns = 0;
+    if (writer != NULL && table_class(writer) == CLASS_16) {
+        size_t n_runs = law16_held(writer, unpack(held), asking->ask.now_ns, runs);
+        carried = law16_carry(asking->quota, runs, n_runs, asking->ask.now_ns);
+        until_ns = max_u64(law16_dies_at(writer, unpack(held)),
+                           law16_dies_at(asking->quota, carried));
+    }
+    struct word16 after = carried;
+    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    decision->stored = 1;
+    if (word_equals(after, carried))
+        return pair_equals(cas16_load(seen->state), held);
+    if (!publish(asking, seen, held, until_ns))
+        return false;
+    uint64_t next = seen->pair.second + 1;
+    struct seen pending = *seen;
+    pending.pair = (struct pair){asking->home.tag | TAG_PENDING | asking->id, next};
+    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
+    return finish(asking, &pending, frozen, carried, after);
+}
+
+/* A valid slot of this key. False: begin again. */
+CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *seen,
+                                   struct stint_decision *decision)
+{
+    struct pair held = cas16_load(seen->state);
+    uint64_t generation = seen->pair.second;
+    if (state_leaves(held, generation)) {
+        if (changer_is_slow(seen, held))
+            publish(asking, seen, held, held.first);
+        return false;
+    }
+    if ((held.second & ~STATE_MASK) != state_mark(generation)) {
+        /* Handed over meanwhile; or, if the pair still stands, damaged: give the slot up. */
+        if (pair_equals(cas16_load_stable(seen->at), seen->pair) &&
+            pair_equals(cas16_load_stable(seen->state), held))
+            slots_withdraw(asking->slots, seen);
+        return false;
+    }
+    if ((seen->pair.first & TAG_ID_MASK) != asking->id)
+        return convert(asking, seen, held, decision);
+    struct word16 before = unpack(held), after = before;
+    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    decision->stored = 1;
+    if (word_equals(after, before))
+        return pair_equals(cas16_load(seen->state), held);
+    struct pair packed = pack(after, generation);
+    if (!cas16(seen->state, held, packed))
+        return false;
+    if (asking->undo != NULL)
+        *asking->undo = (struct undo){seen->state, held, packed};
+    return true;
+}
+
+struct stint_decision place16_ask(struct asking *asking)
+{
+    struct stint_decision decision;
+    for (;;) {
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        bool decided;
+        if (seen.at == NULL)
+            decided = newcomer_ask(asking, &decision);
+        else if ((seen.pair.first & TAG_PENDING) != 0)
+            decided = pending_ask(asking, &seen, &decision);
+        else
+            decided = valid_ask(asking, &seen, &decision);
+        if (decided)
+            return decision;
+    }
+}

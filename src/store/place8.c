@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Deciding on states of 8 bytes, which stand in the slot's pair beside the tag: one swap changes
+ * both, so no charge can land on a slot that meanwhile belongs to another key.
+ */
+#include "store/place.h"
+
+/* The state under the asking quota's law, also where a quota with other parameters wrote it. */
+static uint64_t read_state(const struct asking *asking, struct pair pair)
+{
+    uint32_t id = (uint32_t)(pair.first & TAG_ID_MASK);
+    if (id == asking->id || (pair.first & TAG_PENDING) != 0)
+        return (pair.first & TAG_PENDING) != 0 ? 0 : pair.second;
+    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
+    if (writer == NULL || table_class(writer) != CLASS_8)
+        return 0;
+    struct held_run runs[HELD_RUNS_MAX];
+    if (writer->algorithm == asking->quota->algorithm && writer->algorithm == STINT_GCRA)
+        return pair.second; /* a TAT means the same under any rate */
+    size_t n_runs = law8_held(writer, pair.second, asking->ask.now_ns, runs);
+    return law8_carry(asking->quota, runs, n_runs, asking->ask.now_ns);
+}
+
+CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *seen, uint64_t state)
+{
+    struct pair after = {asking->home.tag | asking->id, state};
+    if (!cas16(seen->at, seen->pair, after))
+        return false;
+    if (asking->undo != NULL) {
+        bool fresh = (seen->pair.first & TAG_PENDING) != 0;
+        struct pair never_used = {after.first, 0};
+        *asking->undo = (struct undo){seen->at, fresh ? never_used : seen->pair, after};
+    }
+    return true;
+}
+
+/* A newcomer publishes its pending slot; what it decides, it decides once it is found there. */
+CAS16_TARGET static bool publish(const struct asking *asking, const struct place *place)
+{
+    struct region_counters *counters = table_counters(asking->table);
+    struct pair pending = {asking->home.tag | TAG_PENDING | asking->id,
+                           table_nonce(asking->table)};
+    if (!cas16(place->seen.at, place->seen.pair, pending))
+        return false;
+    if (place->worth == WORTH_EVICT)
+        table_count(&counters->evictions_evict, 1);
+    else if (place->seen.pair.first != 0)
+        table_count(&counters->evictions_lossless, 1);
+    return true;
+}
+
+/* True if *decision is made; false if the newcomer has published and is to be looked for again. */
+static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
+{
+    for (;;) {
+        uint64_t state = 0;
+        *decision = law8_ask(asking->quota, &state, &asking->ask);
+        if (decision->outcome == STINT_NEVER || asking->ask.cost == 0)
+            return true;
+        struct place place = place_choose(asking);
+        if (place.seen.at == NULL) {
+            *decision = place_full(asking, &place, *decision);
+            return true;
+        }
+        if (state == 0)
+            return true;
+        if (publish(asking, &place))
+            return false;
+    }
+}
+
+struct stint_decision place8_ask(struct asking *asking)
+{
+    struct stint_decision decision;
+    for (;;) {
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        if (seen.at == NULL) {
+            if (newcomer_ask(asking, &decision))
+                return decision;
+            continue;
+        }
+        uint64_t state = read_state(asking, seen.pair), before = state;
+        decision = law8_ask(asking->quota, &state, &asking->ask);
+        decision.stored = 1;
+        if (state == before) {
+            /* Nothing to swap, and so nothing that confirms the two halves: look again. */
+            if (pair_equals(cas16_load(seen.at), seen.pair))
+                return decision;
+            continue;
+        }
+        if ((seen.pair.first & TAG_PENDING) != 0 &&
+            slots_settle(asking->slots, &asking->home, &seen) != SETTLE_MINE)
+            continue;
+        if (swap(asking, &seen, state))
+            return decision;
+    }
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+/* Finding a key's slot, and making sure that it has only one. */
+#include "store/slots.h"
+
+void slots_open(struct slots *slots, const struct region *region, enum slot_class class)
+{
+    const struct class_layout *layout = &region->header->fixed.classes[class];
+    *slots = (struct slots){
+        .base = region_at(region, layout->offset),
+        .sets = layout->sets,
+        .set_size = layout->set_size,
+        .state_offset = layout->state_offset,
+        .state_stride = layout->state_stride,
+        .state_size = layout->state_size,
+        .class = (uint8_t)class,
+    };
+}
+
+static bool is_tag(uint64_t tag_word, uint64_t tag)
+{
+    return ((tag_word ^ tag) & TAG_HASH_MASK) == 0 && tag_word != 0;
+}
+
+/* A slot of class 16 whose state is given away already: its tag names nobody any more. */
+static bool is_given_away(const struct slots *slots, const struct seen *seen)
+{
+    if (slots->class != CLASS_16 || (seen->pair.first & TAG_PENDING) != 0)
+        return false;
+    struct pair state = cas16_load(seen->state);
+    return state_leaves(state, seen->pair.second) && state.first == 0;
+}
+
+struct seen slots_find(const struct slots *slots, const struct home *home)
+{
+    struct seen pending = {.at = NULL};
+    unsigned first = slots_first_way(home->tag);
+    for (int s = 0; s < 2; s++) {
+        for (unsigned i = 0; i < WAYS; i++) {
+            unsigned way = i ^ first;
+            struct pair *at = slots_pair(home->set[s], way);
+            /* acquire: the second word, read next, is not older than the tag. */
+            uint64_t tag_word = __atomic_load_n(&at->first, __ATOMIC_ACQUIRE);
+            if (!is_tag(tag_word, home->tag))
+                continue;
+            struct seen seen = slots_see(slots, home->set[s], way);
+            if (!is_tag(seen.pair.first, home->tag) || is_given_away(slots, &seen))
+                continue;
+            if ((seen.pair.first & TAG_PENDING) == 0)
+                return seen;
+            pending = seen;
+        }
+        if (home->set[1] == home->set[0])
+            break;
+    }
+    return pending;
+}
+
+CAS16_TARGET bool slots_withdraw(const struct slots *slots, const struct seen *pending)
+{
+    /* Class 8 leaves (0, 0); elsewhere the generation stays, so that the next one is new. */
+    bool keeps = slots->class == CLASS_16 || slots->class == CLASS_WIDE;
+    struct pair empty = {0, keeps ? pending->pair.second : 0};
+    return cas16(pending->at, pending->pair, empty);
+}
+
+enum settle slots_settle(const struct slots *slots, const struct home *home,
+                         const struct seen *mine)
+{
+    for (int s = 0; s < 2; s++) {
+        for (unsigned way = 0; way < WAYS; way++) {
+            struct seen other = slots_see(slots, home->set[s], way);
+            if (other.at == mine->at || !is_tag(other.pair.first, home->tag) ||
+                is_given_away(slots, &other))
+                continue;
+            bool pending = (other.pair.first & TAG_PENDING) != 0;
+            if (pending && other.at > mine->at) {
+                if (slots_withdraw(slots, &other))
+                    continue;
+                other = slots_see(slots, home->set[s], way);
+                if (!is_tag(other.pair.first, home->tag))
+                    continue;
+            }
+            return slots_withdraw(slots, mine) ? SETTLE_OTHER : SETTLE_LOST;
+        }
+    }
+    return SETTLE_MINE;
+}

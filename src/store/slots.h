@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where keys have their places: two hashed sets of WAYS slots each, per class of state size.
+ *
+ * A slot's pair is (tag word, second word). The tag word holds 48 bits of the key's keyed hash, the
+ * id of the quota whose law the state obeys, and one bit that says "pending". What the second word
+ * is depends on the class:
+ *   class 8 and blocks: the state itself, so that tag and state change in one step;
+ *   class 16 and wide:  a generation, counted up each time the slot is handed over.
+ * Tag word 0 is an empty slot.
+ *
+ * One key must never have two valid slots, or it would have its limit twice. A newcomer therefore
+ * publishes a *pending* slot first, then looks for others of the same key, and only then makes its
+ * own valid (slots_settle). Each publication is unlike any other at that slot (a nonce in class 8,
+ * the generation elsewhere), so a late swap by a stalled thread fails. Why two can not both become
+ * valid: of two that do, one was published before the other looked; the one that looked saw it
+ * valid (then it withdrew), or pending at a lower place (then it withdrew), or pending at a higher
+ * place (then it removed it, and the other's last swap failed). A thread that dies leaves at most a
+ * pending slot, which anyone may finish or take.
+ */
+#ifndef STINT_STORE_SLOTS_H
+#define STINT_STORE_SLOTS_H
+
+#include "base/siphash.h"
+#include "store/region.h"
+
+#define TAG_PENDING (UINT64_C(1) << 15)
+#define TAG_ID_MASK (TAG_PENDING - 1)
+#define TAG_HASH_MASK (~UINT64_C(0xffff))
+#define TAG_ABANDONED TAG_PENDING /* no key has tag 0: a wide slot left to an owner who is stuck */
+
+/* One class of slots, as this process sees it. */
+struct slots {
+    uint8_t *base;
+    uint64_t sets;
+    uint32_t set_size, state_offset, state_stride, state_size;
+    uint8_t class; /* enum slot_class */
+};
+
+/* The two sets of a key, and its 48 bits in their place of the tag word. */
+struct home {
+    uint8_t *set[2];
+    uint64_t tag;
+};
+
+/* A slot as it was seen. */
+struct seen {
+    struct pair *at; /* NULL: no such slot */
+    void *state;     /* class 16 and wide */
+    struct pair pair;
+};
+
+void slots_open(struct slots *slots, const struct region *region, enum slot_class class);
+
+static inline struct home slots_home(const struct slots *slots, struct hash128 hash)
+{
+    struct home home;
+    uint64_t first = ((hash.hi >> 32) * slots->sets) >> 32;
+    uint64_t second = ((hash.hi & UINT32_MAX) * slots->sets) >> 32;
+    if (second == first)
+        second = first + 1 < slots->sets ? first + 1 : 0;
+    home.set[0] = slots->base + first * slots->set_size;
+    home.set[1] = slots->base + second * slots->set_size;
+    /* A tag of 0 would look like an empty slot with an id. */
+    home.tag = hash.lo & TAG_HASH_MASK;
+    if (home.tag == 0)
+        home.tag = TAG_PENDING << 1;
+    return home;
+}
+
+static inline struct pair *slots_pair(uint8_t *set, unsigned way)
+{
+    return (struct pair *)(void *)set + way;
+}
+
+static inline void *slots_state(const struct slots *slots, uint8_t *set, unsigned way)
+{
+    return set + slots->state_offset + (size_t)way * slots->state_stride;
+}
+
+static inline struct seen slots_see(const struct slots *slots, uint8_t *set, unsigned way)
+{
+    struct seen seen = {.at = slots_pair(set, way), .state = slots_state(slots, set, way)};
+    seen.pair = cas16_load(seen.at);
+    return seen;
+}
+
+/*
+ * The two halves of a set are a cache line each in class 8, and the hash says in which a key is
+ * looked for, and put, first.
+ */
+static inline unsigned slots_first_way(uint64_t tag)
+{
+    return (unsigned)(tag >> 16) & (WAYS / 2);
+}
+
+/*
+ * Class 16 keeps 15 bits of the generation, and a mark "frozen", in the top bits of the state's
+ * high word, so that a swap of the state fails once the slot is being handed over. A frozen state
+ * belongs to the next generation; its low word is the instant until which the key of the tag must
+ * still be held to be full (0: the slot was free to take). place16.c explains.
+ */
+#define STATE_MASK ((UINT64_C(1) << 48) - 1)
+#define STATE_FROZEN (UINT64_C(1) << 48)
+
+static inline uint64_t state_mark(uint64_t generation)
+{
+    return generation << 49;
+}
+
+/* Frozen to be handed over from the generation seen to the next. */
+static inline bool state_leaves(struct pair state, uint64_t generation)
+{
+    return (state.second & ~STATE_MASK) == (state_mark(generation + 1) | STATE_FROZEN);
+}
+
+/* The key's valid slot, or, if it has none, a pending one of its own (.pair.first says which). */
+struct seen slots_find(const struct slots *slots, const struct home *home);
+
+enum settle {
+    SETTLE_MINE,  /* nobody else has the key: make it valid now, with this pending pair */
+    SETTLE_OTHER, /* *other is valid, or pending and before mine; mine is withdrawn */
+    SETTLE_LOST,  /* my pending slot is gone: begin again */
+};
+
+/* Looks for others of the key that `mine` (pending) is published for; see above. */
+enum settle slots_settle(const struct slots *slots, const struct home *home,
+                         const struct seen *mine);
+
+/* Withdraws a pending slot: it is empty then, its generation kept. */
+bool slots_withdraw(const struct slots *slots, const struct seen *pending);
+
+#endif

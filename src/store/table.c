@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/* One decision on one key: time, blocks, quota, class; then the class decides. */
+#include "store/table.h"
+
+#include "base/wide_int.h"
+#include "store/entry.h"
+#include "store/place.h"
+
+#define MARK_STEP_NS NS_PER_MS
+#define NONCES_AT_ONCE UINT64_C(65536)
+
+enum slot_class table_class(const struct stint_quota *quota)
+{
+    switch (quota->algorithm) {
+    case STINT_GCRA:
+    case STINT_FIXED_WINDOW:
+        return CLASS_8;
+    case STINT_WINDOW:
+        return quota->derived.state_size == 8 ? CLASS_8 : CLASS_16;
+    case STINT_SLIDING_COUNTER:
+        return CLASS_16;
+    default:
+        return CLASS_WIDE;
+    }
+}
+
+uint64_t table_effective_now(struct stint_table *table, uint64_t now_ns)
+{
+    struct region_header *header = table->region.header;
+    /* relaxed: the mark bounds how stale a time may be; a mark a moment old bounds it as well. */
+    uint64_t mark_ns = __atomic_load_n(&header->mark_ns, __ATOMIC_RELAXED);
+    if (now_ns > mark_ns) {
+        while (now_ns >= mark_ns + MARK_STEP_NS && !table->region.read_only &&
+               !__atomic_compare_exchange_n(&header->mark_ns, &mark_ns, now_ns, true,
+                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+        }
+        return now_ns;
+    }
+    return max_u64(now_ns, sub_floor(mark_ns, header->fixed.skew_max_ns));
+}
+
+uint64_t table_nonce(struct stint_table *table)
+{
+    uint64_t *next = &table->process->nonce;
+    /* relaxed: a number is unique however its drawing is ordered. */
+    uint64_t nonce = __atomic_load_n(next, __ATOMIC_RELAXED);
+    for (;;) {
+        uint64_t mine = nonce;
+        if (nonce % NONCES_AT_ONCE == 0)
+            mine = 1 + __atomic_fetch_add(&table->region.header->nonce_next, NONCES_AT_ONCE,
+                                          __ATOMIC_RELAXED);
+        if (__atomic_compare_exchange_n(next, &nonce, mine + 1, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+            return mine;
+    }
+}
+
+int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
+                  struct stint_error *error)
+{
+    enum slot_class class = table_class(quota);
+    const struct slots *slots = &table->slots[class];
+    if (quota->derived.checked != 1)
+        return err_set(error, STINT_E_MISMATCH, "the quota was not checked: stint_quota_check()");
+    if (key_len > STINT_KEY_MAX)
+        return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
+                       key_len, STINT_KEY_MAX);
+    if (quota->initial_set)
+        return err_set(error, STINT_E_MISMATCH,
+                       "`initial` is for caller-owned states: a table cannot tell a new key from "
+                       "one long idle");
+    if (slots->sets == 0 || quota->derived.state_size > slots->state_size)
+        return err_set(error, STINT_E_MISMATCH,
+                       "a state of this quota has %u bytes; the table was made for at most %u "
+                       "(keys_wide, wide_size)",
+                       quota->derived.state_size, slots->sets == 0 ? 16 : slots->state_size);
+    if (intern_id(&table->intern, quota) == 0)
+        return err_set(error, STINT_E_FULL, "the table holds %u different quotas already",
+                       table->intern.max);
+    return 0;
+}
+
+static bool start(struct asking *asking, struct stint_table *table,
+                  const struct stint_quota *quota, struct hash128 hash)
+{
+    enum slot_class class = table_class(quota);
+    asking->table = table;
+    asking->slots = &table->slots[class];
+    asking->hash = hash;
+    if (quota->derived.state_size > asking->slots->state_size || asking->slots->sets == 0)
+        return false;
+    asking->id = intern_id(&table->intern, quota);
+    asking->quota = intern_quota(&table->intern, asking->id);
+    asking->home = slots_home(asking->slots, hash);
+    return asking->quota != NULL;
+}
+
+/* The class decides at the effective time; waits are told from the caller's own. */
+static struct stint_decision decide(struct asking *asking, const struct stint_ask *ask,
+                                    uint64_t effective_ns)
+{
+    uint64_t ahead_ns = effective_ns - ask->now_ns;
+    struct stint_decision decision;
+    asking->ask = *ask;
+    asking->ask.now_ns = effective_ns;
+    if (ask->verb == STINT_BOOK)
+        asking->ask.at_ns = sub_floor(ask->at_ns, ahead_ns);
+    if (asking->slots->class == CLASS_8)
+        decision = place8_ask(asking);
+    else if (asking->slots->class == CLASS_16)
+        decision = place16_ask(asking);
+    else
+        decision = wide_ask(asking);
+    if (ahead_ns > 0) {
+        if (decision.retry_after_ns != 0)
+            decision.retry_after_ns = add_sat(decision.retry_after_ns, ahead_ns);
+        if (decision.reset_after_ns != 0)
+            decision.reset_after_ns = add_sat(decision.reset_after_ns, ahead_ns);
+    }
+    return decision;
+}
+
+static bool ends_at(uint64_t until_ns, const struct stint_quota *quota,
+                    const struct stint_ask *ask, struct stint_decision *decision)
+{
+    bool asks = ask->verb == STINT_TAKE || ask->verb == STINT_TAKE_UPTO ||
+                ask->verb == STINT_PEEK || ask->verb == STINT_BOOK;
+    if (until_ns <= ask->now_ns || !asks || ask->cost == 0)
+        return false;
+    uint64_t wait_ns = until_ns - ask->now_ns;
+    uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+    if (ask->cost > capacity && ask->verb != STINT_TAKE_UPTO)
+        *decision = law_never(capacity);
+    else
+        *decision = (struct stint_decision){.outcome = STINT_DENY,
+                                            .stored = 1,
+                                            .limit = capacity,
+                                            .retry_after_ns = wait_ns,
+                                            .reset_after_ns = wait_ns};
+    return true;
+}
+
+struct stint_decision table_ask_hash(struct stint_table *table, const struct stint_quota *quota,
+                                     struct hash128 hash, const struct stint_ask *ask,
+                                     struct undo *undo, uint64_t *holder)
+{
+    struct asking asking = {.undo = undo, .holder = holder};
+    struct stint_decision decision;
+    if (undo != NULL)
+        undo->at = NULL;
+    if (ask->now_ns > STINT_NOW_MAX || !start(&asking, table, quota, hash))
+        return law_never(0);
+    uint64_t effective_ns = table_effective_now(table, ask->now_ns);
+    /* acquire: with the latest end of all blocks, the block that raised it is seen. */
+    if (__atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE) > ask->now_ns &&
+        ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision))
+        return decision;
+    return decide(&asking, ask, effective_ns);
+}
+
+struct stint_decision table_ask(struct stint_table *table, const struct stint_quota *quota,
+                                const void *key, size_t key_len, const struct stint_ask *ask,
+                                struct undo *undo, uint64_t *holder)
+{
+    struct stint_decision decision;
+    if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set) {
+        if (undo != NULL)
+            undo->at = NULL;
+        return law_never(0);
+    }
+    if (__atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE) > ask->now_ns &&
+        ends_at(table_blocked_until(table, table_block_hash(table, key, key_len)), quota, ask,
+                &decision)) {
+        if (undo != NULL)
+            undo->at = NULL;
+        return decision;
+    }
+    return table_ask_hash(table, quota, table_hash(table, quota, key, key_len), ask, undo, holder);
+}
+
+void table_prefetch(const struct stint_table *table, const struct stint_quota *quota,
+                    struct hash128 hash)
+{
+    const struct slots *slots = &table->slots[table_class(quota)];
+    if (slots->sets == 0)
+        return;
+    struct home home = slots_home(slots, hash);
+    unsigned first = slots_first_way(home.tag);
+    for (int s = 0; s < 2; s++) {
+        __builtin_prefetch(slots_pair(home.set[s], first), 1);
+        __builtin_prefetch(slots_pair(home.set[s], first ^ (WAYS / 2)), 1);
+    }
+}
+
+CAS16_TARGET bool table_undo(const struct undo *undo)
+{
+    return undo->at != NULL && cas16(undo->at, undo->after, undo->before);
+}
+
+static bool start_holder(struct asking *asking, struct stint_table *table,
+                         const struct stint_quota *quota, struct hash128 hash, uint64_t now_ns)
+{
+    if (quota->algorithm != STINT_CONCURRENCY || !start(asking, table, quota, hash))
+        return false;
+    asking->ask.now_ns = table_effective_now(table, now_ns);
+    return true;
+}
+
+bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                   uint64_t now_ns, uint64_t holder, uint32_t *units)
+{
+    struct asking asking = {.undo = NULL};
+    return start_holder(&asking, table, quota, hash, now_ns) &&
+           wide_release(&asking, holder, units);
+}
+
+bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                 uint64_t now_ns, uint64_t *holder)
+{
+    struct asking asking = {.undo = NULL};
+    return start_holder(&asking, table, quota, hash, now_ns) && wide_renew(&asking, holder);
+}
+
+/* The key's valid slot in a class. */
+static struct seen find_valid(struct stint_table *table, enum slot_class class, struct hash128 hash,
+                              struct asking *asking)
+{
+    asking->table = table;
+    asking->slots = &table->slots[class];
+    asking->hash = hash;
+    if (asking->slots->sets == 0)
+        return (struct seen){.at = NULL};
+    asking->home = slots_home(asking->slots, hash);
+    struct seen seen = slots_find(asking->slots, &asking->home);
+    if (seen.at != NULL && (seen.pair.first & TAG_PENDING) != 0)
+        seen.at = NULL;
+    return seen;
+}
+
+CAS16_TARGET void table_forget(struct stint_table *table, enum slot_class class,
+                               struct hash128 hash)
+{
+    struct asking asking = {.undo = NULL};
+    for (;;) {
+        struct seen seen = find_valid(table, class, hash, &asking);
+        if (seen.at == NULL)
+            return;
+        if (class == CLASS_WIDE) {
+            wide_forget(&asking);
+            return;
+        }
+        if (slots_withdraw(asking.slots, &seen))
+            return;
+    }
+}
+
+bool table_held(struct stint_table *table, enum slot_class class, struct hash128 hash,
+                uint64_t now_ns, struct held_run *runs, size_t *n_runs)
+{
+    struct asking asking = {.undo = NULL};
+    struct entry_state state;
+    struct seen seen = find_valid(table, class, hash, &asking);
+    if (seen.at == NULL)
+        return false;
+    asking.ask.now_ns = now_ns;
+    if (!entry_read(&asking, &seen, &state))
+        return false;
+    *n_runs = entry_held(&state, now_ns, runs);
+    return true;
+}

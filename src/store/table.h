@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A table: one region, and one decision at a time on one key of it. What several keys or verbs
+ * need together is the limiter's.
+ */
+#ifndef STINT_STORE_TABLE_H
+#define STINT_STORE_TABLE_H
+
+#include "core/law.h"
+#include "store/intern.h"
+#include "store/slots.h"
+
+/* What this process alone holds, emptied in a child by fork (so that no two share a nonce). */
+struct process_page {
+    uint64_t owner; /* names this process in owner words; 0: not worked out yet */
+    uint64_t nonce; /* next to use; 0 modulo the size of a block: take a new block */
+};
+
+struct stint_table {
+    struct region region;
+    struct intern intern;
+    struct slots slots[CLASSES];
+    struct process_page *process;
+    bool filled;
+};
+
+/* How a charge can be taken back bit by bit, if nothing has happened to the state since. */
+struct undo {
+    struct pair *at; /* NULL: nothing to swap back */
+    struct pair before, after;
+};
+
+/* One decision under way. */
+struct asking {
+    struct stint_table *table;
+    const struct stint_quota *quota; /* this table's own copy */
+    const struct slots *slots;
+    struct hash128 hash;
+    struct home home;
+    struct stint_ask ask; /* now_ns is the effective time */
+    uint32_t id;
+    struct undo *undo;    /* may be NULL */
+    uint64_t *holder;     /* concurrency: what take wrote; may be NULL */
+};
+
+enum slot_class table_class(const struct stint_quota *quota);
+
+/* The hash of a key under a quota's rule. */
+static inline struct hash128 table_hash(const struct stint_table *table,
+                                        const struct stint_quota *quota, const void *key,
+                                        size_t key_len)
+{
+    uint64_t rule = quota->rule != 0 ? quota->rule : quota->derived.params_hash[0];
+    return siphash13_128(table->region.header->fixed.hash_key, rule, key, key_len);
+}
+
+/*
+ * Why a quota cannot be used with this table: STINT_E_RANGE for a key that is too long, FULL when
+ * no more quotas fit, MISMATCH when its states are wider than the table's, or `initial` is set.
+ */
+int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
+                  struct stint_error *error);
+
+/*
+ * Decides. `ask->now_ns` is the caller's; waits in the decision are relative to it. A quota that
+ * table_accepts() refuses is answered with NEVER.
+ */
+struct stint_decision table_ask(struct stint_table *table, const struct stint_quota *quota,
+                                const void *key, size_t key_len, const struct stint_ask *ask,
+                                struct undo *undo, uint64_t *holder);
+/* The same for a key whose hash is known and whose blocks were looked at. */
+struct stint_decision table_ask_hash(struct stint_table *table, const struct stint_quota *quota,
+                                     struct hash128 hash, const struct stint_ask *ask,
+                                     struct undo *undo, uint64_t *holder);
+/* Fetches the lines that table_ask_hash() will read. */
+void table_prefetch(const struct stint_table *table, const struct stint_quota *quota,
+                    struct hash128 hash);
+
+/* Swaps the bits of before back, if the state is still as that charge left it. */
+bool table_undo(const struct undo *undo);
+
+/* The time that counts: never more than skew_max behind the latest that anybody came with. */
+uint64_t table_effective_now(struct stint_table *table, uint64_t now_ns);
+
+/* concurrency, by the value that take wrote. */
+bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                   uint64_t now_ns, uint64_t holder, uint32_t *units);
+bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                 uint64_t now_ns, uint64_t *holder);
+
+/* Makes the key's state one that was never used. */
+void table_forget(struct stint_table *table, enum slot_class class, struct hash128 hash);
+
+/* What the key's state of a class still holds; false if it has none. Used by set_quota. */
+bool table_held(struct stint_table *table, enum slot_class class, struct hash128 hash,
+                uint64_t now_ns, struct held_run *runs, size_t *n_runs);
+
+/* Blocks: SEMANTICS of stint_block(). Each key, or one key under one rule, by its hash. */
+int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns);
+void table_unblock(struct stint_table *table, struct hash128 hash);
+uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash);
+struct hash128 table_block_hash(const struct stint_table *table, const void *key, size_t key_len);
+
+/* A number no other publication in this table has; for pending slots of class 8 and for tickets. */
+uint64_t table_nonce(struct stint_table *table);
+
+/* Counts a rare event. */
+static inline void table_count(uint64_t *counter, uint64_t by)
+{
+    /* relaxed: a count orders nothing. */
+    __atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
+}
+
+static inline struct region_counters *table_counters(const struct stint_table *table)
+{
+    return &table->region.header->counters;
+}
+
+#endif

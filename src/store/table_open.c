@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening and closing tables, their clock, and what an unclean boot makes of their states. */
+#define _GNU_SOURCE
+#include "store/entry.h"
+
+#include "base/wide_int.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* A page that a child gets empty, so that it never passes for its parent. */
+static struct process_page *map_process_page(struct stint_error *error)
+{
+    void *at = mmap(NULL, REGION_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || madvise(at, REGION_PAGE, MADV_WIPEONFORK) != 0) {
+        err_set(error, STINT_E_SYSTEM, "cannot map a page that fork wipes: %s", strerror(errno));
+        if (at != MAP_FAILED)
+            munmap(at, REGION_PAGE);
+        return NULL;
+    }
+    return at;
+}
+
+/*
+ * Nobody knows what was taken between the last page that reached the disk and the end: every live
+ * state is full for one period. Tickets are over, owners are dead.
+ */
+static void fill_class(struct stint_table *table, enum slot_class class, uint64_t now_ns)
+{
+    struct entry_state state;
+    struct asking asking = {.table = table, .slots = &table->slots[class]};
+    asking.ask.now_ns = now_ns;
+    for (uint64_t set = 0; set < asking.slots->sets; set++) {
+        for (unsigned way = 0; way < WAYS; way++) {
+            uint8_t *at = asking.slots->base + set * asking.slots->set_size;
+            struct seen seen = slots_see(asking.slots, at, way);
+            if (!entry_read(&asking, &seen, &state)) {
+                *seen.at = (struct pair){0, seen.pair.second + 1};
+                continue;
+            }
+            if (entry_dies_at(&state) > now_ns)
+                entry_fill(&asking, &seen, &state, add_sat(now_ns, state.quota->period_ns));
+        }
+    }
+}
+
+static void fill_after_crash(struct stint_table *table)
+{
+    struct region *region = &table->region;
+    struct region_header *header = region->header;
+    uint64_t now_ns = region_now(region);
+    fill_class(table, CLASS_8, now_ns);
+    fill_class(table, CLASS_16, now_ns);
+    fill_class(table, CLASS_WIDE, now_ns);
+    memset(region_at(region, header->fixed.tickets_offset), 0,
+           (size_t)header->fixed.tickets_max * TICKET_SIZE);
+    header->filled++;
+    table->filled = true;
+}
+
+static int start_table(struct stint_table *table, const struct stint_table_options *options,
+                       struct stint_error *error)
+{
+    table->process = map_process_page(error);
+    if (table->process == NULL)
+        return STINT_E_SYSTEM;
+    int code = intern_open(&table->intern, &table->region, error);
+    if (code != 0) {
+        munmap(table->process, REGION_PAGE);
+        return code;
+    }
+    for (int class = 0; class < CLASSES; class++)
+        slots_open(&table->slots[class], &table->region, (enum slot_class)class);
+    if (table->region.after_crash && !options->trust_after_crash)
+        fill_after_crash(table);
+    return 0;
+}
+
+int stint_table_open(struct stint_table **table, const struct stint_table_options *options,
+                     struct stint_error *error)
+{
+    static const struct stint_table_options defaults;
+    if (options == NULL)
+        options = &defaults;
+    struct stint_table *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a table");
+    int code = region_open(&made->region, options, error);
+    if (code != 0) {
+        free(made);
+        return code;
+    }
+    code = start_table(made, options, error);
+    region_settle(&made->region);
+    if (code != 0) {
+        region_close(&made->region);
+        free(made);
+        return code;
+    }
+    *table = made;
+    return 0;
+}
+
+void stint_table_close(struct stint_table *table)
+{
+    if (table == NULL)
+        return;
+    munmap(table->process, REGION_PAGE);
+    intern_close(&table->intern);
+    region_close(&table->region);
+    free(table);
+}
+
+uint64_t stint_now(const struct stint_table *table)
+{
+    return region_now(&table->region);
+}
+
+void stint_table_set_now(struct stint_table *table, uint64_t now_ns)
+{
+    uint64_t *virtual_now = &table->region.header->virtual_now_ns;
+    uint64_t seen = __atomic_load_n(virtual_now, __ATOMIC_RELAXED);
+    /* release: whoever sees the time sees what was done before it was set. It never goes back. */
+    while (seen < now_ns && !__atomic_compare_exchange_n(virtual_now, &seen, now_ns, true,
+                                                         __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+}
