@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/* Durations as text. Exact in both directions: a fraction of a nanosecond is refused, not cut. */
+#include "base/ns.h"
+#include "base/wide_int.h"
+#include "core/spec.h"
+
+struct unit {
+    const char *name;
+    uint64_t ns;
+};
+
+/* From the greatest to the smallest. */
+static const struct unit units[] = {
+    {"w", NS_PER_WEEK}, {"d", NS_PER_DAY}, {"h", NS_PER_HOUR}, {"m", NS_PER_MIN},
+    {"s", NS_PER_S},    {"ms", NS_PER_MS}, {"us", NS_PER_US},  {"ns", 1},
+};
+#define N_UNITS (sizeof(units) / sizeof(units[0]))
+
+/* A number with up to 18 decimals: whole + part / scale. */
+struct decimal {
+    uint64_t whole, part, scale;
+};
+
+#define DECIMALS_MAX 18
+
+static bool is_digit(uint8_t c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static size_t digits_at(struct span text, size_t at)
+{
+    size_t end = at;
+    while (end < text.len && is_digit(text.ptr[end]))
+        end++;
+    return end - at;
+}
+
+static int append_digits(struct span text, size_t at, size_t n_digits, uint64_t *number)
+{
+    for (size_t i = 0; i < n_digits; i++) {
+        uint64_t digit = text.ptr[at + i] - (uint64_t)'0';
+        if (*number > (UINT64_MAX - digit) / 10)
+            return STINT_E_RANGE;
+        *number = *number * 10 + digit;
+    }
+    return STINT_OK;
+}
+
+/* Reads digits, or digits.digits; moves *at behind them. */
+static int read_decimal(struct span text, size_t *at, struct decimal *decimal)
+{
+    *decimal = (struct decimal){.scale = 1};
+    size_t n_digits = digits_at(text, *at);
+    if (n_digits == 0)
+        return STINT_E_SYNTAX;
+    int code = append_digits(text, *at, n_digits, &decimal->whole);
+    *at += n_digits;
+    if (code != STINT_OK || *at == text.len || text.ptr[*at] != '.')
+        return code;
+    n_digits = digits_at(text, *at + 1);
+    if (n_digits == 0)
+        return STINT_E_SYNTAX;
+    if (n_digits > DECIMALS_MAX)
+        return STINT_E_RANGE;
+    code = append_digits(text, *at + 1, n_digits, &decimal->part);
+    *at += 1 + n_digits;
+    for (size_t i = 0; i < n_digits; i++)
+        decimal->scale *= 10;
+    return code;
+}
+
+/* The unit whose name is all letters that come next; N_UNITS for none. Moves *at behind it. */
+static size_t read_unit(struct span text, size_t *at)
+{
+    size_t begin = *at;
+    while (*at < text.len && !is_digit(text.ptr[*at]))
+        (*at)++;
+    struct span name = span_of(text.ptr + begin, *at - begin);
+    for (size_t i = 0; i < N_UNITS; i++)
+        if (span_equals(name, units[i].name))
+            return i;
+    return N_UNITS;
+}
+
+static int scale_decimal(const struct decimal *decimal, uint64_t unit_ns, uint64_t *ns)
+{
+    struct wide whole = wide_mul(decimal->whole, unit_ns);
+    struct wide part = wide_mul(decimal->part, unit_ns);
+    uint64_t part_ns = wide_div(part, decimal->scale);
+    struct wide again = wide_mul(part_ns, decimal->scale);
+    if (whole.hi > 0 || again.hi != part.hi || again.lo != part.lo)
+        return STINT_E_RANGE;
+    *ns = add_sat(whole.lo, part_ns);
+    return *ns == UINT64_MAX ? STINT_E_RANGE : STINT_OK;
+}
+
+int spec_parse_duration(struct span text, uint64_t *ns)
+{
+    size_t at = 0, units_from = 0;
+    bool is_bare = text.len > 0 && !is_digit(text.ptr[0]);
+    *ns = 0;
+    do {
+        struct decimal decimal = {.whole = 1, .scale = 1};
+        int code = is_bare ? STINT_OK : read_decimal(text, &at, &decimal);
+        if (code != STINT_OK)
+            return code;
+        size_t unit = read_unit(text, &at);
+        if (unit < units_from || unit == N_UNITS || (is_bare && at < text.len))
+            return STINT_E_SYNTAX;
+        units_from = unit + 1;
+        uint64_t part_ns;
+        code = scale_decimal(&decimal, units[unit].ns, &part_ns);
+        if (code != STINT_OK || part_ns > UINT64_MAX - 1 - *ns)
+            return STINT_E_RANGE;
+        *ns += part_ns;
+    } while (at < text.len);
+    return STINT_OK;
+}
+
+void spec_format_duration(struct buf *buf, uint64_t ns)
+{
+    if (ns == 0)
+        buf_add(buf, "0s");
+    for (size_t i = 1; i < N_UNITS; i++) { /* a week is seven days to most readers */
+        uint64_t n = ns / units[i].ns;
+        if (n > 0)
+            buf_add(buf, "%llu%s", (unsigned long long)n, units[i].name);
+        ns -= n * units[i].ns;
+    }
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/* Counts edits: letters inserted, left out or replaced, and neighbours swapped. */
+#include "core/nearest.h"
+
+#define WORD_MAX 32 /* longer words are not compared: no name is as long */
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t edits_between(struct span word, const char *name, size_t name_len)
+{
+    /* Row i holds the edits from the word's first i letters to each beginning of the name. */
+    size_t rows[WORD_MAX + 1][WORD_MAX + 1];
+    for (size_t j = 0; j <= name_len; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= word.len; i++) {
+        rows[i][0] = i;
+        for (size_t j = 1; j <= name_len; j++) {
+            size_t replaced = rows[i - 1][j - 1] + (word.ptr[i - 1] != (uint8_t)name[j - 1]);
+            size_t edits = least(replaced, least(rows[i - 1][j], rows[i][j - 1]) + 1);
+            if (i > 1 && j > 1 && word.ptr[i - 1] == (uint8_t)name[j - 2] &&
+                word.ptr[i - 2] == (uint8_t)name[j - 1])
+                edits = least(edits, rows[i - 2][j - 2] + 1);
+            rows[i][j] = edits;
+        }
+    }
+    return rows[word.len][name_len];
+}
+
+int nearest_name(struct span word, const char *const *names, size_t n_names)
+{
+    int best = -1;
+    size_t best_edits = word.len / 3 + 1; /* a third of the letters, and one more, may be wrong */
+    if (word.len == 0 || word.len > WORD_MAX)
+        return -1;
+    for (size_t i = 0; i < n_names; i++) {
+        size_t name_len = strlen(names[i]);
+        if (name_len > WORD_MAX)
+            continue;
+        size_t edits = edits_between(word, names[i], name_len);
+        if (edits < name_len && (edits < best_edits || (edits == best_edits && best < 0))) {
+            best = (int)i;
+            best_edits = edits;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: MIT */
+/* Guesses which known name a misspelt one was meant to be. */
+#ifndef STINT_CORE_NEAREST_H
+#define STINT_CORE_NEAREST_H
+
+#include "base/span.h"
+
+/* The index of the name with the fewest edits; -1 if none is near enough to be meant. */
+int nearest_name(struct span word, const char *const *names, size_t n_names);
+
+#endif

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reads and writes SPECs: `[ALGORITHM] LIMIT/PERIOD [name=value …]`. Decides what the text means;
+ * whether such a quota can be kept is stint_quota_check()'s decision.
+ */
+#include "core/spec.h"
+
+#include "base/ns.h"
+#include "core/nearest.h"
+
+#include <string.h>
+
+#define SHOWN_MAX 32 /* bytes of the user's text repeated in a sentence */
+
+#define IN(algorithm) (1u << (algorithm))
+#define IN_ALL (~0u)
+#define IN_COUNTING (IN(STINT_GCRA) | IN(STINT_FIXED_WINDOW) | IN(STINT_SLIDING_COUNTER))
+
+static const char *const algorithm_names[] = {
+    "window",        "buckets",       "log",         "gcra",
+    "fixed_window",  "sliding_counter", "concurrency", "token_bucket",
+    "leaky_bucket",  "sliding_window_log", "sliding_window_counter", "sliding_window",
+};
+static const uint8_t algorithm_values[] = {
+    STINT_WINDOW,       STINT_BUCKETS,         STINT_LOG,             STINT_GCRA,
+    STINT_FIXED_WINDOW, STINT_SLIDING_COUNTER, STINT_CONCURRENCY,     STINT_GCRA,
+    STINT_GCRA,         STINT_LOG,             STINT_SLIDING_COUNTER, STINT_SLIDING_COUNTER,
+};
+#define N_ALGORITHMS (sizeof(algorithm_names) / sizeof(algorithm_names[0]))
+
+static const char *const when_full_names[] = {
+    [STINT_FULL_INHERIT - 1] = "inherit",
+    [STINT_FULL_EVICT - 1] = "evict",
+    [STINT_FULL_DENY - 1] = "deny",
+    [STINT_FULL_ALLOW - 1] = "allow",
+};
+
+/* What is being read: the quota so far, and a piece of the text. */
+struct reader {
+    struct stint_quota quota;
+    struct stint_error *error;
+    const uint8_t *begin; /* of the SPEC, for columns */
+    struct span rest;     /* not yet read */
+    struct span amount;   /* the word LIMIT/PERIOD, or LIMIT */
+    struct span period;   /* its part after the slash, as calendars need `align` to read it */
+    uint32_t options_seen;
+    bool is_calendar;
+};
+
+/* ---- Sentences ------------------------------------------------------------------------------- */
+
+/* A piece of the user's text that is safe to repeat: short, and without control characters. */
+struct shown {
+    char text[SHOWN_MAX + 4];
+};
+
+static struct shown show(struct span span)
+{
+    struct shown shown = {""};
+    size_t len = span.len < SHOWN_MAX ? span.len : SHOWN_MAX;
+    for (size_t i = 0; i < len; i++)
+        shown.text[i] = span.ptr[i] >= ' ' && span.ptr[i] < 0x7f ? (char)span.ptr[i] : '?';
+    if (span.len > SHOWN_MAX)
+        memcpy(shown.text + len, "...", 4);
+    return shown;
+}
+
+static unsigned column_of(const struct reader *reader, struct span at)
+{
+    return (unsigned)(at.ptr - reader->begin) + 1;
+}
+
+static int expected(const struct reader *reader, struct span found, const char *what)
+{
+    if (found.len == 0)
+        return err_set(reader->error, STINT_E_SYNTAX, "column %u: expected %s, found nothing",
+                       column_of(reader, found), what);
+    return err_set(reader->error, STINT_E_SYNTAX, "column %u: expected %s, found \"%s\"",
+                   column_of(reader, found), what, show(found).text);
+}
+
+static int unknown(const struct reader *reader, struct span word, const char *what,
+                   const char *const *names, size_t n_names)
+{
+    int nearest = nearest_name(word, names, n_names);
+    return err_set(reader->error, STINT_E_SYNTAX,
+                   "column %u: expected %s, found \"%s\"%s%s%s", column_of(reader, word), what,
+                   show(word).text, nearest < 0 ? "" : "; did you mean \"",
+                   nearest < 0 ? "" : names[nearest], nearest < 0 ? "" : "\"?");
+}
+
+/* ---- Words and values ------------------------------------------------------------------------ */
+
+static bool is_space(uint8_t c)
+{
+    return c == ' ' || (c >= '\t' && c <= '\r');
+}
+
+/* The next word; empty at the end. */
+static struct span next_word(struct reader *reader)
+{
+    struct span rest = reader->rest;
+    while (rest.len > 0 && is_space(rest.ptr[0]))
+        rest = span_of(rest.ptr + 1, rest.len - 1);
+    size_t len = 0;
+    while (len < rest.len && !is_space(rest.ptr[len]))
+        len++;
+    reader->rest = span_of(rest.ptr + len, rest.len - len);
+    return span_of(rest.ptr, len);
+}
+
+/* Splits a word at the first `mark`; without one, *after is empty and false is returned. */
+static bool split(struct span word, char mark, struct span *before, struct span *after)
+{
+    const uint8_t *at = word.len > 0 ? memchr(word.ptr, mark, word.len) : NULL;
+    size_t len = at == NULL ? word.len : (size_t)(at - word.ptr);
+    *before = span_of(word.ptr, len);
+    *after = at == NULL ? span_of(word.ptr + len, 0) : span_of(at + 1, word.len - len - 1);
+    return at != NULL;
+}
+
+static int index_of(struct span word, const char *const *names, size_t n_names)
+{
+    for (size_t i = 0; i < n_names; i++)
+        if (span_equals(word, names[i]))
+            return (int)i;
+    return -1;
+}
+
+/* Plain digits; -1 for anything else, UINT32_MAX + 1 for what is too large. */
+static int64_t digits_value(struct span text)
+{
+    uint64_t value = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return -1;
+        value = value * 10 + (text.ptr[i] - (uint64_t)'0');
+        if (value > UINT32_MAX)
+            value = (uint64_t)UINT32_MAX + 1;
+    }
+    return text.len == 0 ? -1 : (int64_t)value;
+}
+
+static int read_number(const struct reader *reader, struct span text, uint32_t min, uint32_t *number)
+{
+    int64_t value = digits_value(text);
+    if (value < 0)
+        return expected(reader, text, "a number in plain digits");
+    if (value < min || value > UINT32_MAX)
+        return err_set(reader->error, STINT_E_RANGE,
+                       "column %u: expected a number from %u to 4294967295, found \"%s\"",
+                       column_of(reader, text), (unsigned)min, show(text).text);
+    *number = (uint32_t)value;
+    return STINT_OK;
+}
+
+static int read_duration(const struct reader *reader, struct span text, uint64_t *ns)
+{
+    int code = spec_parse_duration(text, ns);
+    if (code == STINT_E_SYNTAX)
+        return expected(reader, text, "a duration such as 60s, 1h30m or 500ms");
+    if (code == STINT_OK && *ns > 0)
+        return STINT_OK;
+    return err_set(reader->error, STINT_E_RANGE,
+                   "column %u: expected a duration of whole nanoseconds above 0 and below 584 "
+                   "years, found \"%s\"",
+                   column_of(reader, text), show(text).text);
+}
+
+/* ---- Options --------------------------------------------------------------------------------- */
+
+static int read_burst(struct reader *reader, struct span value)
+{
+    return read_number(reader, value, 1, &reader->quota.burst);
+}
+
+static int read_resolution(struct reader *reader, struct span value)
+{
+    return read_number(reader, value, 1, &reader->quota.resolution);
+}
+
+static int read_time_slack(struct reader *reader, struct span value)
+{
+    return read_duration(reader, value, &reader->quota.time_slack_ns);
+}
+
+static int read_count_slack(struct reader *reader, struct span value)
+{
+    return read_number(reader, value, 1, &reader->quota.count_slack);
+}
+
+static int read_lease(struct reader *reader, struct span value)
+{
+    return read_duration(reader, value, &reader->quota.lease_ns);
+}
+
+static int read_align(struct reader *reader, struct span value)
+{
+    static const char *const names[] = {"epoch", "first_use", "calendar"};
+    int index = index_of(value, names, 3);
+    if (index < 0)
+        return unknown(reader, value, "align=epoch, first_use or calendar", names, 3);
+    reader->is_calendar = index == 2;
+    if (index < 2)
+        reader->quota.align = index == 0 ? STINT_ALIGN_EPOCH : STINT_ALIGN_FIRST_USE;
+    return STINT_OK;
+}
+
+/* Two digits below `end` at text[at]; -1 if they are not there. */
+static int two_digits(struct span text, size_t at, int end)
+{
+    int64_t value = at + 2 <= text.len ? digits_value(span_of(text.ptr + at, 2)) : -1;
+    return value < end ? (int)value : -1;
+}
+
+/* Z, or a sign and HH:MM, or HH:MM:SS for places as they were before time zones. */
+static int read_utc_offset(struct reader *reader, struct span value)
+{
+    static const char what[] = "utc_offset such as +01:00, -05:30 or Z";
+    if (span_equals(value, "Z"))
+        return STINT_OK;
+    if ((value.len != 6 && value.len != 9) || (value.ptr[0] != '+' && value.ptr[0] != '-') ||
+        value.ptr[3] != ':' || (value.len == 9 && value.ptr[6] != ':'))
+        return expected(reader, value, what);
+    int hours = two_digits(value, 1, 24), minutes = two_digits(value, 4, 60);
+    int seconds = value.len == 9 ? two_digits(value, 7, 60) : 0;
+    if (hours < 0 || minutes < 0 || seconds < 0)
+        return expected(reader, value, what);
+    int32_t offset_s = hours * 3600 + minutes * 60 + seconds;
+    reader->quota.utc_offset_s = value.ptr[0] == '-' ? -offset_s : offset_s;
+    return STINT_OK;
+}
+
+static int read_initial(struct reader *reader, struct span value)
+{
+    reader->quota.initial_set = true;
+    if (span_equals(value, "full")) {
+        reader->quota.initial = STINT_INITIAL_FULL;
+        return STINT_OK;
+    }
+    if (span_equals(value, "empty")) {
+        reader->quota.initial = 0;
+        return STINT_OK;
+    }
+    if (digits_value(value) < 0)
+        return expected(reader, value, "initial=full, empty or a number");
+    return read_number(reader, value, 0, &reader->quota.initial);
+}
+
+static int read_when_full(struct reader *reader, struct span value)
+{
+    int index = index_of(value, when_full_names, 4);
+    if (index < 0)
+        return unknown(reader, value, "when_full=inherit, evict, deny or allow", when_full_names,
+                       4);
+    reader->quota.when_full = (uint8_t)(index + 1);
+    return STINT_OK;
+}
+
+static int read_count_denied(struct reader *reader, struct span value)
+{
+    reader->quota.count_denied = span_equals(value, "true");
+    if (!reader->quota.count_denied && !span_equals(value, "false"))
+        return expected(reader, value, "count_denied=true or false");
+    return STINT_OK;
+}
+
+static const char *const option_names[] = {
+    "burst",      "resolution", "time_slack", "count_slack", "lease",       "align",
+    "utc_offset", "initial",    "when_full",  "count_denied",
+};
+#define N_OPTIONS (sizeof(option_names) / sizeof(option_names[0]))
+
+static const struct option {
+    int (*read)(struct reader *reader, struct span value);
+    uint32_t algorithms; /* that have it */
+} options[N_OPTIONS] = {
+    {read_burst, IN(STINT_GCRA)},
+    {read_resolution, IN(STINT_WINDOW)},
+    {read_time_slack, IN(STINT_BUCKETS)},
+    {read_count_slack, IN(STINT_BUCKETS)},
+    {read_lease, IN(STINT_CONCURRENCY)},
+    {read_align, IN(STINT_FIXED_WINDOW)},
+    {read_utc_offset, IN(STINT_FIXED_WINDOW)},
+    {read_initial, IN_ALL & ~IN(STINT_CONCURRENCY)},
+    {read_when_full, IN_ALL},
+    {read_count_denied, IN_COUNTING},
+};
+
+static int read_option(struct reader *reader, struct span word)
+{
+    struct span name, value;
+    if (!split(word, '=', &name, &value))
+        return expected(reader, word, "an option as name=value");
+    int index = index_of(name, option_names, N_OPTIONS);
+    if (index < 0)
+        return unknown(reader, name, "the name of an option", option_names, N_OPTIONS);
+    const struct option *option = &options[index];
+    if ((option->algorithms & IN(reader->quota.algorithm)) == 0)
+        return err_set(reader->error, STINT_E_MISMATCH,
+                       "column %u: expected an option of %s, found \"%s\", which it does not have",
+                       column_of(reader, name), stint_algorithm_name(reader->quota.algorithm),
+                       option_names[index]);
+    if ((reader->options_seen & (1u << index)) != 0)
+        return err_set(reader->error, STINT_E_MISMATCH,
+                       "column %u: expected each option once, found \"%s\" again",
+                       column_of(reader, name), option_names[index]);
+    reader->options_seen |= 1u << index;
+    return option->read(reader, value);
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int read_calendar_period(struct reader *reader)
+{
+    static const char *const lengths[] = {"d", "w", "mo", "y"};
+    struct span length = reader->period;
+    if (length.len > 0 && length.ptr[0] == '1')
+        length = span_of(length.ptr + 1, length.len - 1);
+    int index = index_of(length, lengths, 4);
+    if (index < 0)
+        return expected(reader, reader->period, "1d, 1w, 1mo or 1y for a calendar window");
+    reader->quota.align = (uint8_t)(STINT_ALIGN_DAY + index);
+    return STINT_OK;
+}
+
+static bool ends_with(struct span text, const char *end)
+{
+    size_t len = strlen(end);
+    return text.len >= len && memcmp(text.ptr + text.len - len, end, len) == 0;
+}
+
+static int read_period(struct reader *reader)
+{
+    if (reader->quota.algorithm == STINT_CONCURRENCY)
+        return STINT_OK;
+    if (reader->is_calendar)
+        return read_calendar_period(reader);
+    if (ends_with(reader->period, "mo") || ends_with(reader->period, "y"))
+        return err_set(reader->error, STINT_E_MISMATCH,
+                       "column %u: expected a period of fixed length, found \"%s\": months and "
+                       "years differ, and need fixed_window with align=calendar",
+                       column_of(reader, reader->period), show(reader->period).text);
+    return read_duration(reader, reader->period, &reader->quota.period_ns);
+}
+
+/* The words before the options: the algorithm, if it is there, and LIMIT/PERIOD. */
+static int read_promise(struct reader *reader)
+{
+    struct span word = next_word(reader), limit;
+    reader->quota.algorithm = STINT_WINDOW;
+    if (word.len > 0 && (word.ptr[0] < '0' || word.ptr[0] > '9')) {
+        int index = index_of(word, algorithm_names, N_ALGORITHMS);
+        if (index < 0)
+            return unknown(reader, word, "an algorithm or LIMIT/PERIOD such as 100/60s",
+                           algorithm_names, N_ALGORITHMS);
+        reader->quota.algorithm = algorithm_values[index];
+        word = next_word(reader);
+    }
+    reader->amount = word;
+    bool has_period = split(word, '/', &limit, &reader->period);
+    bool is_concurrency = reader->quota.algorithm == STINT_CONCURRENCY;
+    if (word.len == 0 || (!has_period && !is_concurrency))
+        return expected(reader, word,
+                        is_concurrency ? "LIMIT such as 10" : "LIMIT/PERIOD such as 100/60s");
+    if (has_period && is_concurrency)
+        return err_set(reader->error, STINT_E_MISMATCH,
+                       "column %u: expected LIMIT alone, found \"%s\": concurrency has a lease and "
+                       "no period",
+                       column_of(reader, word), show(word).text);
+    return read_number(reader, limit, 0, &reader->quota.limit);
+}
+
+int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_error *error)
+{
+    struct span text = span_of_text(spec);
+    struct reader reader = {.error = error, .begin = text.ptr, .rest = text};
+    memset(&reader.quota, 0, sizeof(reader.quota)); /* also what lies between the fields */
+    int code = read_promise(&reader);
+    while (code == STINT_OK) {
+        struct span word = next_word(&reader);
+        if (word.len == 0)
+            break;
+        code = read_option(&reader, word);
+    }
+    if (code == STINT_OK)
+        code = read_period(&reader);
+    if (code != STINT_OK)
+        return code;
+    struct stint_error why;
+    code = stint_quota_check(&reader.quota, &why);
+    if (code != STINT_OK)
+        return err_set(error, code, "column %u: %s", column_of(&reader, reader.amount),
+                       why.sentence);
+    *quota = reader.quota;
+    return STINT_OK;
+}
+
+static void format_options(struct buf *buf, const struct stint_quota *quota)
+{
+    if (quota->algorithm == STINT_GCRA && quota->burst != quota->limit)
+        buf_add(buf, " burst=%u", (unsigned)quota->burst);
+    if (quota->resolution > 0)
+        buf_add(buf, " resolution=%u", (unsigned)quota->resolution);
+    if (quota->time_slack_ns > 0) {
+        buf_add(buf, " time_slack=");
+        spec_format_duration(buf, quota->time_slack_ns);
+    }
+    if (quota->count_slack > 0)
+        buf_add(buf, " count_slack=%u", (unsigned)quota->count_slack);
+    if (quota->lease_ns > 0) {
+        buf_add(buf, " lease=");
+        spec_format_duration(buf, quota->lease_ns);
+    }
+    if (quota->initial_set)
+        buf_add(buf, " initial=%u", (unsigned)quota->initial);
+    bool inherits = stint_is_strict(quota) || quota->algorithm == STINT_CONCURRENCY;
+    if (quota->when_full != (inherits ? STINT_FULL_INHERIT : STINT_FULL_EVICT))
+        buf_add(buf, " when_full=%s", when_full_names[quota->when_full - 1]);
+    if (quota->count_denied)
+        buf_add(buf, " count_denied=true");
+}
+
+static void format_align(struct buf *buf, const struct stint_quota *quota)
+{
+    if (quota->align == STINT_ALIGN_FIRST_USE)
+        buf_add(buf, " align=first_use");
+    if (quota->align < STINT_ALIGN_DAY)
+        return;
+    buf_add(buf, " align=calendar");
+    int32_t offset_s = quota->utc_offset_s < 0 ? -quota->utc_offset_s : quota->utc_offset_s;
+    if (offset_s > 0)
+        buf_add(buf, " utc_offset=%c%02d:%02d", quota->utc_offset_s < 0 ? '-' : '+',
+                (int)(offset_s / 3600), (int)(offset_s / 60 % 60));
+    if (offset_s % 60 > 0)
+        buf_add(buf, ":%02d", (int)(offset_s % 60));
+}
+
+size_t stint_quota_format(const struct stint_quota *quota, char *text, size_t text_size)
+{
+    static const char *const calendar_periods[] = {
+        [STINT_ALIGN_DAY] = "1d",
+        [STINT_ALIGN_WEEK] = "1w",
+        [STINT_ALIGN_MONTH] = "1mo",
+        [STINT_ALIGN_YEAR] = "1y",
+    };
+    struct buf buf = buf_of(text, text_size);
+    buf_add(&buf, "%s %u", stint_algorithm_name(quota->algorithm), (unsigned)quota->limit);
+    if (quota->algorithm != STINT_CONCURRENCY) {
+        buf_add(&buf, "/");
+        if (quota->align >= STINT_ALIGN_DAY)
+            buf_add(&buf, "%s", calendar_periods[quota->align]);
+        else
+            spec_format_duration(&buf, quota->period_ns);
+    }
+    format_align(&buf, quota);
+    format_options(&buf, quota);
+    return buf.len;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quotas and durations as text. stint_quota_parse() and stint_quota_format() are the two ends;
+ * durations are read alike in every command.
+ */
+#ifndef STINT_CORE_SPEC_H
+#define STINT_CORE_SPEC_H
+
+#include "base/buf.h"
+#include "base/span.h"
+
+/*
+ * Reads parts from greater to smaller units, "1h30m", "1.5s", "500ms"; a bare unit is one of it.
+ * Units: ns us ms s m h d w. 0, STINT_E_SYNTAX, or STINT_E_RANGE for what is no whole number of
+ * nanoseconds or too long for one word.
+ */
+int spec_parse_duration(struct span text, uint64_t *ns);
+
+/* Appends the shortest text that reads back as the same: "1m30s", "250ms", "0s". */
+void spec_format_duration(struct buf *buf, uint64_t ns);
+
+#endif

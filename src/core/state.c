@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * States in bytes of the caller's, whatever the algorithm: the public calls for whoever keeps the
+ * bytes alone. Sharing them between threads is the store's business.
+ */
+#include "core/law.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum form { FORM_8, FORM_16, FORM_WIDE };
+
+static enum form form_of(const struct stint_quota *quota)
+{
+    assert(quota->derived.checked);
+    switch (quota->algorithm) {
+    case STINT_BUCKETS:
+    case STINT_LOG:
+    case STINT_CONCURRENCY:
+        return FORM_WIDE;
+    default:
+        return quota->derived.state_size == 8 ? FORM_8 : FORM_16;
+    }
+}
+
+static uint64_t load8(const void *state)
+{
+    uint64_t word;
+    memcpy(&word, state, sizeof(word));
+    return word;
+}
+
+static struct word16 load16(const void *state)
+{
+    struct word16 words;
+    memcpy(&words, state, sizeof(words));
+    return words;
+}
+
+struct stint_decision stint_state_ask(const struct stint_quota *quota, void *state,
+                                      const struct stint_ask *ask)
+{
+    struct stint_decision decision;
+    switch (form_of(quota)) {
+    case FORM_8: {
+        uint64_t word = load8(state);
+        decision = law8_ask(quota, &word, ask);
+        memcpy(state, &word, sizeof(word));
+        return decision;
+    }
+    case FORM_16: {
+        struct word16 words = load16(state);
+        decision = law16_ask(quota, &words, ask);
+        memcpy(state, &words, sizeof(words));
+        return decision;
+    }
+    default:
+        return law_wide_ask(quota, state, ask);
+    }
+}
+
+void stint_state_init(const struct stint_quota *quota, void *state, uint64_t now_ns)
+{
+    memset(state, 0, stint_state_size(quota));
+    if (!quota->initial_set)
+        return;
+    uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+    struct stint_ask ask = {.now_ns = now_ns, .cost = capacity - quota->initial, .verb = STINT_TAKE};
+    stint_state_ask(quota, state, &ask);
+}
+
+uint64_t stint_state_dies_at(const struct stint_quota *quota, const void *state)
+{
+    switch (form_of(quota)) {
+    case FORM_8:
+        return law8_dies_at(quota, load8(state));
+    case FORM_16:
+        return law16_dies_at(quota, load16(state));
+    default:
+        return law_wide_dies_at(quota, state);
+    }
+}
+
+void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns)
+{
+    switch (form_of(quota)) {
+    case FORM_8: {
+        uint64_t word = law8_fill(quota, until_ns);
+        memcpy(state, &word, sizeof(word));
+        break;
+    }
+    case FORM_16: {
+        struct word16 words = law16_fill(quota, until_ns);
+        memcpy(state, &words, sizeof(words));
+        break;
+    }
+    default:
+        law_wide_fill(quota, state, until_ns);
+    }
+}
+
+static size_t held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                   struct held_run *runs)
+{
+    switch (form_of(quota)) {
+    case FORM_8:
+        return law8_held(quota, load8(state), now_ns, runs);
+    case FORM_16:
+        return law16_held(quota, load16(state), now_ns, runs);
+    default:
+        return law_wide_held(quota, state, now_ns, runs);
+    }
+}
+
+void stint_state_convert(const struct stint_quota *from, const void *from_state,
+                         const struct stint_quota *to, void *to_state, uint64_t now_ns)
+{
+    struct held_run runs[HELD_RUNS_MAX];
+    size_t n_runs = held(from, from_state, now_ns, runs);
+    switch (form_of(to)) {
+    case FORM_8: {
+        uint64_t word = law8_carry(to, runs, n_runs, now_ns);
+        memcpy(to_state, &word, sizeof(word));
+        break;
+    }
+    case FORM_16: {
+        struct word16 words = law16_carry(to, runs, n_runs, now_ns);
+        memcpy(to_state, &words, sizeof(words));
+        break;
+    }
+    default:
+        law_wide_carry(to, to_state, runs, n_runs, now_ns);
+    }
+}
+
+struct stint_decision stint_state_hold(const struct stint_quota *quota, void *state,
+                                       uint64_t now_ns, uint32_t cost, uint64_t *holder)
+{
+    assert(quota->derived.checked && quota->algorithm == STINT_CONCURRENCY);
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+    *holder = 0;
+    if (now_ns > STINT_NOW_MAX || quota->limit == 0)
+        return law_wide_ask(quota, state, &ask);
+    return concurrency_hold(quota, state, &ask, holder);
+}
+
+int stint_state_release(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                        uint64_t holder)
+{
+    assert(quota->derived.checked && quota->algorithm == STINT_CONCURRENCY);
+    uint32_t units;
+    return concurrency_release(quota, state, now_ns, holder, &units) ? STINT_OK : STINT_E_GONE;
+}
+
+int stint_state_renew(const struct stint_quota *quota, void *state, uint64_t now_ns,
+                      uint64_t *holder)
+{
+    assert(quota->derived.checked && quota->algorithm == STINT_CONCURRENCY);
+    return concurrency_renew(quota, state, now_ns, holder) ? STINT_OK : STINT_E_GONE;
+}
