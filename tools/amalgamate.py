@@ -25,7 +25,7 @@ CONDITION_END = re.compile(r"\s*#\s*endif\b")
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 # A definition or declaration at the left margin: `… name(`, `… name =`, `… name;`, `… name[`.
 NAMED = re.compile(
-    r"^(?!typedef\b|extern\b|_Static_assert\b)[a-z_]\w*\b[^;{}()=#\n]*?\b(\w+)\s*[(=;\[]", re.M
+    r"^(?!typedef\b|extern\b|_Static_assert\b)[A-Za-z_]\w*\b[^;{}()=#]*?\b(\w+)\s*[(=;\[]", re.M
 )
 TAG_ALONE = re.compile(r"(struct|union|enum)\s+\w+\s*;")
 # Where an identifier is no function or object: comments, literals, names of headers, members.
@@ -47,7 +47,7 @@ class Source:
         self.static, self.shared = set(), set()
         for match in NAMED.finditer(COMMENT.sub("", self.text)):
             if not TAG_ALONE.match(match.group()):
-                kind = self.static if match.group().startswith("static") else self.shared
+                kind = self.static if re.search(r"\bstatic\b", match.group()) else self.shared
                 kind.add(match.group(1))
         self.macros = set(DEFINE.findall(self.text)) - set(UNDEF.findall(self.text))
         self.macros = {m for m in self.macros if not FEATURE_MACRO.match(f"#define {m}")}

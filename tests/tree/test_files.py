@@ -110,3 +110,11 @@ def test_every_fuzzer_has_a_corpus():
     names = re.search(r"^fuzzers = \[(.*?)\]", (SOURCE / "fuzz/meson.build").read_text(), re.S | re.M)
     for name in re.findall(r"'(\w+)'", names.group(1)):
         assert list((SOURCE / "fuzz/corpus" / name).glob("*")), f"fuzz/corpus/{name} is empty"
+
+
+def test_one_version():
+    """The header's, the build's and the newest in NEWS."""
+    header = re.search(r'STINT_VERSION "(.*?)"', (SOURCE / "include/stint.h").read_text()).group(1)
+    build = re.search(r"^    version: '(.*?)'", (SOURCE / "meson.build").read_text(), re.M).group(1)
+    news = re.search(r"^## ([\d.]+)", (SOURCE / "NEWS.md").read_text(), re.M).group(1)
+    assert header == build == news
