@@ -32,8 +32,8 @@ test:
 	@/usr/bin/python3 tools/run_tests.py
 
 bench: release
-	@ninja -C build-release --quiet meson-benchmark-prereq
-	@/usr/bin/python3 bench/bench.py build-release
+	@meson test -C build-release --benchmark --verbose
+	@echo 'the figures as JSON: build-release/bench/*.json'
 
 fuzz:
 	@tools/setup.sh test
