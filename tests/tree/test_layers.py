@@ -37,6 +37,8 @@ SYSTEM = {
         "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
     },
     "src/store/clock": {"time.h", "fcntl.h", "unistd.h"},
+    # Whether the owner of a wide state still lives, and a pause while it does.
+    "src/store/owner": {"fcntl.h", "sched.h", "signal.h", "stdio.h", "sys/types.h", "unistd.h"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)
