@@ -219,14 +219,14 @@ struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t
     case STINT_PEEK:
         if (ask->cost > quota->limit)
             return never(quota, &fixed, ask->now_ns);
-        if (ask->cost <= free_units)
+        if (fixed.count + ask->cost <= quota->limit)
             return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &fixed, ask->now_ns,
                          ask->cost);
         if (quota->count_denied && ask->verb == STINT_TAKE)
             count(quota, state, &fixed, ask->now_ns, chargeable(quota, &fixed, ask->cost));
         return deny(quota, &fixed, ask->now_ns);
     case STINT_TAKE_UPTO:
-        if (ask->cost > 0 && free_units == 0)
+        if (fixed.count + (ask->cost > 0) > quota->limit)
             return deny(quota, &fixed, ask->now_ns);
         return count(quota, state, &fixed, ask->now_ns, min_u64(ask->cost, free_units));
     case STINT_CHARGE:
@@ -273,7 +273,8 @@ size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64
 int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
 {
     struct stint_derived *derived = &quota->derived;
-    uint64_t last_end_ns = TABLE_LIFE_NS + WINDOW_LONGEST_NS(quota->period_ns);
+    /* Whoever is told to wait late in the table's life finds a window when the wait is over. */
+    uint64_t last_end_ns = TABLE_LIFE_NS + 2 * WINDOW_LONGEST_NS(quota->period_ns);
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
     unsigned end_bits = bit_length(last_end_ns), mark_bits = 64 - count_bits;
     derived->count_bits = (uint8_t)count_bits;

@@ -193,22 +193,23 @@ struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struc
     assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     struct sliding sliding = at(quota, *state, ask->now_ns);
     struct word16 scratch = *state;
-    uint64_t free_units = sub_floor(quota->limit, estimate_up(quota, &sliding));
+    uint64_t used = estimate_up(quota, &sliding);
     switch (ask->verb) {
     case STINT_TAKE:
     case STINT_PEEK:
         if (ask->cost > quota->limit)
             return never(quota, &sliding, ask->now_ns);
-        if (ask->cost <= free_units)
+        if (used + ask->cost <= quota->limit)
             return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &sliding, ask->now_ns,
                          ask->cost);
         if (quota->count_denied && ask->verb == STINT_TAKE)
             count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
         return deny(quota, &sliding, ask->now_ns, ask->cost);
     case STINT_TAKE_UPTO:
-        if (ask->cost > 0 && free_units == 0)
-            return deny(quota, &sliding, ask->now_ns, 1);
-        return count(quota, state, &sliding, ask->now_ns, min_u64(ask->cost, free_units));
+        if (used + (ask->cost > 0) > quota->limit)
+            return deny(quota, &sliding, ask->now_ns, ask->cost > 0);
+        return count(quota, state, &sliding, ask->now_ns,
+                     min_u64(ask->cost, quota->limit - used));
     case STINT_CHARGE:
         return count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
     case STINT_REFUND:
@@ -263,7 +264,8 @@ int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);
     quota->derived.count_bits = (uint8_t)count_bits;
     quota->derived.state_size = 16;
-    if (TABLE_LIFE_NS / quota->period_ns + 1 > number_max(quota))
+    /* A wait can be two windows long, and has to end in one that has a number. */
+    if (TABLE_LIFE_NS / quota->period_ns + 2 > number_max(quota))
         return err_set(error, STINT_E_RANGE,
                        "beside two counts up to %u, 16 bytes cannot number the windows of %llu ns "
                        "of 8 years; a longer period or a lower limit can",
