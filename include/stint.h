@@ -293,7 +293,7 @@ enum stint_clock {
 /* Zero every field for the defaults. An existing file keeps the sizes it was made with. */
 struct stint_table_options {
     const char *path;        /* for STINT_MEMORY_FILE; made if absent */
-    uint64_t keys;           /* live keys with 8-byte states at 80 % fill. Default 65,536 */
+    uint64_t keys;           /* live keys with 8-byte states at 3/4 fill. Default 65,536 */
     uint64_t keys16;         /* the same with 16-byte states. Default 65,536 */
     uint64_t keys_wide;      /* the same with wider ones. Default 0 */
     uint32_t wide_size;      /* bytes of the widest state. Default 0 */

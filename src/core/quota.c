@@ -5,6 +5,8 @@
  */
 #include "core/law.h"
 
+#include "base/siphash.h"
+
 #include <assert.h>
 #include <string.h>
 
@@ -151,6 +153,19 @@ static int algorithm_check(struct stint_quota *quota, struct stint_error *error)
     }
 }
 
+/* Two quotas that decide alike have the same name, whoever made them and wherever time began. */
+static void name_params(struct stint_quota *quota)
+{
+    static const uint64_t no_secret[2] = {0, 0};
+    struct stint_quota params = *quota;
+    params.rule = 0;
+    params.epoch_ns = 0;
+    memset(&params.derived, 0, sizeof(params.derived));
+    struct hash128 hash = siphash13_128(no_secret, 0, &params, sizeof(params));
+    quota->derived.params_hash[0] = hash.lo;
+    quota->derived.params_hash[1] = hash.hi;
+}
+
 int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
 {
     memset(&quota->derived, 0, sizeof(quota->derived)); /* also what lies between the fields */
@@ -175,6 +190,7 @@ int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
         quota->when_full = inherits ? STINT_FULL_INHERIT : STINT_FULL_EVICT;
     }
     assert(quota->derived.state_size > 0 && quota->derived.state_size <= WIDE_STATE_MAX);
+    name_params(quota);
     quota->derived.checked = 1;
     return STINT_OK;
 }

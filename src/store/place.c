@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which slot a newcomer takes. Two hashed sets, and the one with more free slots wins: at 80 % fill
- * one key in a hundred thousand then finds all its places taken.
+ * Which slot a newcomer takes. Two hashed sets, and the one with more free slots wins: at three
+ * quarters full one key in a hundred thousand then finds all its places taken.
  *
  * A live state under `inherit` or `deny` never leaves its slot. The newcomer is denied until the
  * first of the live states in its places dies, and is new then: what SEMANTICS calls inheriting a
@@ -45,7 +45,7 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
         return;
     }
     if ((place->state.second & ~STATE_MASK) != state_mark(generation)) {
-        place->worth = WORTH_EMPTY; /* damaged, or changed since: the swap will tell */
+        place->worth = WORTH_EMPTY; /* damaged: nobody can ask for it */
         return;
     }
     struct word16 state = {place->state.first, place->state.second & STATE_MASK};
@@ -54,13 +54,27 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
     appraise_live(asking, quota, &peek, dies_at_ns, place);
 }
 
+/*
+ * The slot and, in class 16, the state that goes with it: the generation must be the same before
+ * and after the state was read, or the state might be that of the next one to have the slot, and
+ * freezing it would rob a key that has just come.
+ */
+static void look(const struct slots *slots, uint8_t *set, unsigned way, struct place *place)
+{
+    do {
+        place->seen = slots_see(slots, set, way);
+        if (slots->class != CLASS_16)
+            return;
+        place->state = cas16_load_stable(place->seen.state);
+    } while (!pair_equals(cas16_load(place->seen.at), place->seen.pair));
+}
+
 /* What stands in one slot, and until when. */
 static struct place appraise(const struct asking *asking, uint8_t *set, unsigned way)
 {
     const struct slots *slots = asking->slots;
-    struct place place = {.seen = slots_see(slots, set, way), .worth = WORTH_EMPTY};
-    if (slots->class == CLASS_16)
-        place.state = cas16_load(place.seen.state);
+    struct place place = {.worth = WORTH_EMPTY};
+    look(slots, set, way, &place);
     uint64_t tag_word = place.seen.pair.first;
     if (tag_word == 0)
         return place;

@@ -18,10 +18,10 @@ static uint64_t round_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-/* Enough sets that `keys` live keys fill four fifths: two hashed sets of 8 then lose 1 in 10^5. */
+/* Enough sets that `keys` live keys fill three quarters: one in 10^5 then finds no free place. */
 static uint64_t sets_for(uint64_t keys)
 {
-    uint64_t sets = keys / WAYS / 4 * 5 + (keys % (WAYS * 4) * 5 + WAYS * 4 - 1) / (WAYS * 4);
+    uint64_t sets = (keys + WAYS * 3 / 4 - 1) / (WAYS * 3 / 4);
     return sets > 0 ? sets : 1;
 }
 

@@ -140,11 +140,25 @@ CAS16_TARGET static void publish(struct asking *asking, const struct place *plac
     give_back(&place->seen, mine);
 }
 
+static struct stint_decision deny_for(const struct asking *asking, uint64_t wait_ns)
+{
+    return (struct stint_decision){.outcome = STINT_DENY,
+                                   .limit = asking->quota->limit,
+                                   .retry_after_ns = wait_ns,
+                                   .reset_after_ns = wait_ns};
+}
+
 /* True if *decision is made without a place. */
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
     struct stint_ask peek = asking->ask;
     peek.verb = STINT_PEEK;
+    /* Displaced since the blocks were looked at: the block was made before the slot lost its tag. */
+    uint64_t until_ns = table_blocked_until(asking->table, asking->hash);
+    if (until_ns > asking->ask.now_ns) {
+        *decision = deny_for(asking, until_ns - asking->ask.now_ns);
+        return true;
+    }
     /* A peek writes nothing, so it may read the page that is never used. */
     *decision = law_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
     if (decision->outcome == STINT_NEVER || asking->ask.cost == 0)
@@ -231,14 +245,6 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
         return true;
     give_back(seen, *mine);
     return false;
-}
-
-static struct stint_decision deny_for(const struct asking *asking, uint64_t wait_ns)
-{
-    return (struct stint_decision){.outcome = STINT_DENY,
-                                   .limit = asking->quota->limit,
-                                   .retry_after_ns = wait_ns,
-                                   .reset_after_ns = wait_ns};
 }
 
 struct stint_decision wide_ask(struct asking *asking)
