@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* What the program says of itself: the list of commands, `help` and `version`. */
+#define _GNU_SOURCE
+#include "cmd/args.h"
+#include "cmd/cmd.h"
+#include "cmd/say.h"
+#include "stint.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const struct cmd cmd_all[] = {
+    {"replay", "decide over yesterday's traffic: who would have been limited?", replay_main},
+    {"explain", "what a quota promises, in its own numbers", explain_main},
+    {"try", "each Enter is a request", try_main},
+    {"pace", "release lines at a quota", pace_main},
+    {"table", "what is inside a table file", table_main},
+    {"help", "this list, or the options of one command", help_main},
+    {"version", "the version of program and library", version_main},
+    {NULL, NULL, NULL},
+};
+
+const struct cmd *cmd_find(const char *name)
+{
+    for (const struct cmd *cmd = cmd_all; cmd->name != NULL; cmd++)
+        if (strcmp(cmd->name, name) == 0)
+            return cmd;
+    return NULL;
+}
+
+int cmd_run(const struct cmd *cmd, int argc, char **argv)
+{
+    char full_name[32];
+    snprintf(full_name, sizeof(full_name), "stint %s", cmd->name);
+    argv[0] = full_name;
+    return cmd->run(argc, argv);
+}
+
+int cmd_unknown(const char *name)
+{
+    const char *names[sizeof(cmd_all) / sizeof(cmd_all[0])];
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        names[i] = cmd_all[i].name;
+    struct args_hint hint;
+    say("there is no command '%s'; %s", name, args_hint(&hint, "", name, names));
+    return CMD_BAD_USAGE;
+}
+
+static int list_commands(void)
+{
+    puts("stint: a strict rate limiter\n\nUsage: stint COMMAND [OPTION...]\n");
+    for (const struct cmd *cmd = cmd_all; cmd->name != NULL; cmd++)
+        printf("  %-9s %s\n", cmd->name, cmd->summary);
+    puts("\n`stint help COMMAND` tells the options of one.\n"
+         "A SPEC is a quota in one string, [ALGORITHM] LIMIT/PERIOD [name=value ...], for example\n"
+         "'100/60s' or 'gcra 100/1m burst=20'; stint-spec(7) has them all.\n"
+         "Exit codes: 0 done, 1 bad input, 2 bad usage.");
+    return CMD_DONE;
+}
+
+int help_main(int argc, char **argv)
+{
+    if (argc < 2)
+        return list_commands();
+    const struct cmd *cmd = cmd_find(argv[1]);
+    if (cmd == NULL)
+        return cmd_unknown(argv[1]);
+    if (cmd->run == help_main || cmd->run == version_main)
+        return list_commands();
+    char option[] = "--help";
+    char *asks[] = {argv[1], option, NULL};
+    return cmd_run(cmd, 2, asks);
+}
+
+int version_main(int argc, char **argv)
+{
+    if (argc > 1) {
+        say("version takes no arguments, found '%s'", argv[1]);
+        return CMD_BAD_USAGE;
+    }
+    printf("stint %s\n", stint_version());
+    return CMD_DONE;
+}

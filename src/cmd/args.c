@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* Nearest names, and values that several commands read. */
+#define _GNU_SOURCE
+#include "cmd/args.h"
+
+#include "cmd/cmd.h"
+#include "cmd/say.h"
+#include "core/nearest.h"
+#include "core/spec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIONS_MAX 32
+
+const char *args_hint(struct args_hint *hint, const char *prefix, const char *word,
+                      const char *const *names)
+{
+    struct buf buf = buf_of(hint->text, sizeof(hint->text));
+    size_t n_names = 0;
+    while (names[n_names] != NULL)
+        n_names++;
+    int nearest = nearest_name(span_of_text(word), names, n_names);
+    if (nearest >= 0) {
+        buf_add(&buf, "did you mean '%s%s'?", prefix, names[nearest]);
+        return hint->text;
+    }
+    buf_add(&buf, "expected");
+    for (size_t i = 0; i < n_names; i++)
+        buf_add(&buf, "%s %s%s", i == 0 ? "" : i + 1 < n_names ? "," : " or", prefix, names[i]);
+    return hint->text;
+}
+
+/* The option that the word (of `len` bytes) names, in full or by its beginning, as getopt does. */
+static const struct argp_option *find_option(const struct argp_option *options, const char *word,
+                                             size_t len)
+{
+    for (const struct argp_option *option = options; option->name != NULL; option++)
+        if (strncmp(option->name, word, len) == 0)
+            return option;
+    return NULL;
+}
+
+static void unknown_option(const struct argp_option *options, const char *command,
+                           const char *word)
+{
+    const char *names[OPTIONS_MAX] = {NULL};
+    struct args_hint hint;
+    size_t n_names = 0;
+    for (; options[n_names].name != NULL && n_names + 2 < OPTIONS_MAX; n_names++)
+        names[n_names] = options[n_names].name;
+    names[n_names] = "help";
+    say("%s has no option '--%s'; %s", command, word, args_hint(&hint, "--", word, names));
+    exit(CMD_BAD_USAGE);
+}
+
+static void check_options(const struct argp_option *options, char **argv)
+{
+    static const struct argp_option always[] = {
+        {.name = "help"}, {.name = "usage"}, {.name = NULL}};
+    for (char **arg = argv + 1; *arg != NULL && strcmp(*arg, "--") != 0; arg++) {
+        if (strncmp(*arg, "--", 2) != 0)
+            continue;
+        size_t len = strcspn(*arg + 2, "=");
+        const struct argp_option *option = find_option(options, *arg + 2, len);
+        if (option == NULL && find_option(always, *arg + 2, len) == NULL) {
+            (*arg)[2 + len] = '\0';
+            unknown_option(options, argv[0], *arg + 2);
+        }
+        /* The next word is this option's value, whatever it looks like. */
+        if (option != NULL && option->arg != NULL && (*arg)[2 + len] == '\0' && arg[1] != NULL)
+            arg++;
+    }
+}
+
+void args_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    argp_err_exit_status = CMD_BAD_USAGE;
+    check_options(argp->options, argv);
+    if (argp_parse(argp, argc, argv, 0, NULL, input) != 0)
+        exit(CMD_BAD_USAGE);
+}
+
+int args_choice(struct argp_state *state, const char *option, const char *word,
+                const char *const *names)
+{
+    for (int i = 0; names[i] != NULL; i++)
+        if (strcmp(names[i], word) == 0)
+            return i;
+    struct args_hint hint;
+    argp_error(state, "%s cannot be '%s'; %s", option, word, args_hint(&hint, "", word, names));
+    return 0;
+}
+
+void args_quota(struct argp_state *state, struct stint_quota *quota, const char *spec)
+{
+    struct stint_error error;
+    if (stint_quota_parse(quota, spec, &error) != 0)
+        argp_error(state, "'%s' is no quota: %s", spec, error.sentence);
+}
+
+uint64_t args_duration(struct argp_state *state, const char *option, const char *text)
+{
+    uint64_t ns = 0;
+    if (spec_parse_duration(span_of_text(text), &ns) != 0 || ns > STINT_NOW_MAX)
+        argp_error(state, "%s must be a length of time like 200ms or 1m30s, not '%s'", option,
+                   text);
+    return ns;
+}
+
+uint64_t args_number(struct argp_state *state, const char *option, const char *text, uint64_t max)
+{
+    uint64_t number = 0;
+    const char *c = text;
+    for (; *c >= '0' && *c <= '9' && number <= max; c++)
+        number = number > UINT64_MAX / 10 - 1 ? UINT64_MAX : number * 10 + (uint64_t)(*c - '0');
+    if (c == text || *c != '\0' || number < 1 || number > max)
+        argp_error(state, "%s must be a whole number from 1 to %llu, not '%s'", option,
+                   (unsigned long long)max, text);
+    return number;
+}
+
+void args_join(struct argp_state *state, char *spec, size_t spec_size, const char *word)
+{
+    size_t len = strlen(spec), word_len = strlen(word);
+    if (len + 1 + word_len >= spec_size)
+        argp_error(state, "the SPEC is longer than %zu bytes", spec_size - 1);
+    if (len > 0)
+        spec[len++] = ' ';
+    memcpy(spec + len, word, word_len + 1);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* The subcommands of the program, one file each, and the exit codes that all of them share. */
+#ifndef STINT_CMD_CMD_H
+#define STINT_CMD_CMD_H
+
+enum cmd_exit {
+    CMD_DONE = 0,
+    CMD_BAD_INPUT = 1, /* a file, a line or a stream that cannot be used */
+    CMD_BAD_USAGE = 2, /* options or a SPEC that cannot be meant */
+};
+
+struct cmd {
+    const char *name;
+    const char *summary;
+    /* argv[0] is "stint NAME". Returns an enum cmd_exit. */
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct cmd cmd_all[]; /* ends with a name of NULL */
+
+int explain_main(int argc, char **argv);
+int help_main(int argc, char **argv);
+int pace_main(int argc, char **argv);
+int replay_main(int argc, char **argv);
+int table_main(int argc, char **argv);
+int try_main(int argc, char **argv);
+int version_main(int argc, char **argv);
+
+/* NULL if there is no command of that name. */
+const struct cmd *cmd_find(const char *name);
+/* Puts "stint NAME" into argv[0] and runs the command. */
+int cmd_run(const struct cmd *cmd, int argc, char **argv);
+/* Says so, and which command is the nearest. */
+int cmd_unknown(const char *name);
+
+#endif

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint explain`: a quota's law, bound and slack; the sentences are core's. */
+#define _GNU_SOURCE
+#include "cmd/args.h"
+#include "cmd/cmd.h"
+#include "cmd/json_text.h"
+#include "cmd/say.h"
+#include "core/label.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SENTENCES_MAX 2048
+
+struct explain_options {
+    char spec[512];
+    bool json;
+};
+
+enum { OPTION_JSON = 256 };
+
+static const struct argp_option options_known[] = {
+    {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 0},
+    {0},
+};
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct explain_options *options = state->input;
+    switch (option) {
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        args_join(state, options->spec, sizeof(options->spec), value);
+        return 0;
+    case ARGP_KEY_END:
+        if (options->spec[0] == '\0')
+            argp_error(state, "expected a SPEC, for example '100/60s'");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void print_sentences(const char *title, const struct stint_quota *quota,
+                            void (*label)(struct buf *buf, const struct stint_quota *quota))
+{
+    char text[SENTENCES_MAX];
+    struct buf buf = buf_of(text, sizeof(text));
+    label(&buf, quota);
+    printf("%s\n  %s\n", title, text);
+}
+
+static void print_text(const struct stint_quota *quota)
+{
+    char spec[512];
+    stint_quota_format(quota, spec, sizeof(spec));
+    printf("%s\n\n", spec);
+    print_sentences("What is allowed", quota, label_law);
+    print_sentences("The most in any window", quota, label_bound);
+    print_sentences("When it denies early", quota, label_slack);
+    print_sentences("Bytes per key", quota, label_bytes);
+    print_sentences("When the table is full", quota, label_policy);
+    if (quota->algorithm == STINT_BUCKETS)
+        printf("Buckets\n  At most %u are alive at once.\n", (unsigned)quota->derived.max_buckets);
+}
+
+static json_t *count_or_null(bool applies, uint64_t count)
+{
+    return applies ? json_text_ns(count) : json_null();
+}
+
+static int print_json(const struct stint_quota *quota)
+{
+    char slack[SENTENCES_MAX];
+    struct buf buf = buf_of(slack, sizeof(slack));
+    label_slack(&buf, quota);
+    bool is_gcra = quota->algorithm == STINT_GCRA;
+    bool is_buckets = quota->algorithm == STINT_BUCKETS;
+    bool has_period = quota->algorithm != STINT_CONCURRENCY;
+    return json_text_print(
+        json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:o}", "algorithm",
+                  stint_algorithm_name(quota->algorithm), "limit", (json_int_t)quota->limit,
+                  "period_ns", count_or_null(has_period, quota->period_ns), "burst",
+                  count_or_null(is_gcra, quota->burst), "max_in_any_window",
+                  json_text_ns(stint_max_in_any_window(quota)), "slack", slack, "state_bytes",
+                  (json_int_t)stint_state_size(quota), "max_buckets",
+                  count_or_null(is_buckets, quota->derived.max_buckets)),
+        true);
+}
+
+int explain_main(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options_known,
+        .parser = parse_option,
+        .args_doc = "SPEC",
+        .doc = "Says what the quota SPEC allows, the most that it admits in any window, when it "
+               "may deny although there is room, and what it costs in memory.\v"
+               "For example: stint explain window 100/60s\n\nSee stint-spec(7) for SPEC.",
+    };
+    struct explain_options options = {0};
+    struct stint_quota quota;
+    struct stint_error error;
+    args_parse(&argp, argc, argv, &options);
+    if (stint_quota_parse(&quota, options.spec, &error) != 0) {
+        say("'%s' is no quota: %s", options.spec, error.sentence);
+        return CMD_BAD_USAGE;
+    }
+    if (!options.json)
+        print_text(&quota);
+    else if (print_json(&quota) != 0)
+        return CMD_BAD_INPUT;
+    return fflush(stdout) == 0 ? CMD_DONE : CMD_BAD_INPUT;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint replay`: from the source, through the run, to the report. */
+#define _GNU_SOURCE
+#include "cmd/replay.h"
+
+#include "cmd/cmd.h"
+#include "cmd/say.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STDOUT_BUFFER (1u << 20)
+
+struct replay {
+    struct replay_options options;
+    struct replay_source source;
+    struct replay_run run;
+    struct event_list sorted;
+    struct progress progress;
+};
+
+/* The event with its key as a number. */
+static int number_key(struct replay *replay, const struct event *event, struct event_entry *entry,
+                      struct stint_error *error)
+{
+    *entry = (struct event_entry){
+        .at_ns = event->at_ns, .cost = event->cost, .decimals = event->decimals};
+    return key_set_add(&replay->run.names, event->key, &entry->key, error);
+}
+
+/* Decides over the next event, opening the table for the first. */
+static int decide(struct replay *replay, struct event_entry entry, struct stint_error *error)
+{
+    int code = replay->run.table != NULL ? 0 : replay_run_open(&replay->run, entry.at_ns, error);
+    return code != 0 ? code : replay_run_add(&replay->run, entry, error);
+}
+
+/* Reads all events, and decides over them at once or, to be sorted, keeps them. */
+static int read_all(struct replay *replay, struct stint_error *error)
+{
+    struct event event;
+    int code;
+    for (uint64_t n = 0; (code = replay_source_next(&replay->source, &event, error)) > 0; n++) {
+        struct event_entry entry;
+        code = number_key(replay, &event, &entry, error);
+        if (code == 0)
+            code = replay->options.sort ? event_list_add(&replay->sorted, entry, error)
+                                        : decide(replay, entry, error);
+        if (code != 0)
+            return code;
+        if (n % REPLAY_BATCH == 0)
+            progress_step(&replay->progress, replay->source.input.bytes_read);
+    }
+    return code;
+}
+
+static int decide_sorted(struct replay *replay, struct stint_error *error)
+{
+    int code = event_list_sort(&replay->sorted, error);
+    for (size_t i = 0; code == 0 && i < replay->sorted.n_entries; i++)
+        code = decide(replay, replay->sorted.entries[i], error);
+    return code;
+}
+
+static int replay_all(struct replay *replay, struct stint_error *error)
+{
+    int code = read_all(replay, error);
+    if (code == 0)
+        code = decide_sorted(replay, error);
+    /* Where the input breaks off, the decisions up to there were made, and are shown. */
+    struct stint_error ignored;
+    int flushed = replay_run_flush(&replay->run, code == 0 ? error : &ignored);
+    progress_end(&replay->progress);
+    return code != 0 ? code : flushed;
+}
+
+static int report(struct replay *replay)
+{
+    if (!replay->options.decisions && !replay->options.json)
+        replay_print_text(&replay->run, &replay->source);
+    else if (!replay->options.decisions && replay_print_json(&replay->run, &replay->source) != 0)
+        say("out of memory");
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        say("cannot write the result: %s", strerror(errno));
+        return CMD_BAD_INPUT;
+    }
+    replay_warn(&replay->run, &replay->source);
+    bool nothing_read = replay->run.events == 0 && replay->source.malformed > 0;
+    return nothing_read ? CMD_BAD_INPUT : CMD_DONE;
+}
+
+static int run(struct replay *replay)
+{
+    struct stint_error error;
+    if (replay_source_open(&replay->source, &replay->options, &error) != 0) {
+        say("%s", error.sentence);
+        return CMD_BAD_INPUT;
+    }
+    int result = CMD_BAD_INPUT;
+    progress_begin(&replay->progress, replay->source.input.size);
+    if (replay_run_init(&replay->run, &replay->options, &error) != 0 ||
+        replay_all(replay, &error) != 0) {
+        fflush(stdout);
+        say("%s", error.sentence);
+    } else {
+        result = report(replay);
+    }
+    replay_run_deinit(&replay->run);
+    event_list_deinit(&replay->sorted);
+    replay_source_close(&replay->source);
+    return result;
+}
+
+int replay_main(int argc, char **argv)
+{
+    struct replay *replay = calloc(1, sizeof(*replay));
+    if (replay == NULL) {
+        say("out of memory");
+        return CMD_BAD_INPUT;
+    }
+    replay_options_parse(&replay->options, argc, argv);
+    setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
+    int result = run(replay);
+    free(replay);
+    return result;
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The parts of `stint replay` and what they hand each other: the options, the source of events, the
+ * run that decides over them, and the report.
+ */
+#ifndef STINT_CMD_REPLAY_H
+#define STINT_CMD_REPLAY_H
+
+#include "cmd/input.h"
+#include "cmd/progress.h"
+#include "sim/event.h"
+#include "sim/event_list.h"
+#include "sim/exact.h"
+#include "sim/jsonl.h"
+#include "sim/key_set.h"
+#include "sim/logline.h"
+#include "sim/reader.h"
+
+enum replay_format { REPLAY_TRACE, REPLAY_COMBINED, REPLAY_JSONL };
+
+struct replay_options {
+    struct stint_quota quotas[STINT_ITEMS_MAX];
+    size_t n_quotas;
+    enum replay_format format;
+    enum stint_verb verb;
+    const char *key, *time, *cost; /* NULL: the format's default */
+    const char *state;             /* file that keeps the table; NULL = memory */
+    const char *path;              /* NULL = standard input */
+    uint64_t keys;                 /* live keys the table has room for */
+    bool decisions, json, sort, strict;
+};
+
+/* Exits where the command line is wrong. */
+void replay_options_parse(struct replay_options *options, int argc, char **argv);
+
+/* ---- The source: events out of a file ---- */
+
+struct replay_source {
+    enum replay_format format;
+    bool strict;
+    struct input input;
+    struct reader reader;
+    union {
+        struct logline logline;
+        struct jsonl jsonl;
+    } parser;
+    uint64_t malformed; /* lines */
+    uint64_t first_ns;  /* time of the first event */
+    bool begun;
+};
+
+int replay_source_open(struct replay_source *source, const struct replay_options *options,
+                       struct stint_error *error);
+void replay_source_close(struct replay_source *source);
+/*
+ * EVENT_FOUND, EVENT_NONE at the end, or a negative code for input that cannot be read on.
+ * Malformed lines are counted, the first few named, and left out unless `strict`.
+ */
+int replay_source_next(struct replay_source *source, struct event *event,
+                       struct stint_error *error);
+
+/* ---- The run: decisions over events ---- */
+
+#define REPLAY_BATCH 256
+
+struct replay_tally {
+    uint64_t allowed, denied; /* units */
+};
+
+struct replay_run {
+    const struct replay_options *options;
+    struct stint_table *table;
+    uint64_t epoch_ns;  /* the input's time at the table's 0 */
+    uint64_t latest_ns; /* the table's time */
+    uint64_t first_ns, last_ns; /* earliest and latest of the input's times */
+    struct key_set names;
+    struct exact exact;
+    struct replay_tally *tallies; /* by number of key */
+    size_t tallies_size;
+    struct replay_tally units;
+    uint64_t events, allowed, denied, never; /* events */
+    uint64_t late;      /* events decided at the latest time seen */
+    uint64_t decide_ns; /* spent in the limiter's calls */
+    size_t n_pending;
+    struct event_entry pending[REPLAY_BATCH];
+    uint64_t pending_now_ns[REPLAY_BATCH];
+    struct stint_decision decisions[REPLAY_BATCH];
+};
+
+int replay_run_init(struct replay_run *run, const struct replay_options *options,
+                    struct stint_error *error);
+void replay_run_deinit(struct replay_run *run);
+/* The table opens with the first event: its time says where the table's time begins. */
+int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error);
+/* Takes the next event in; decides once REPLAY_BATCH are there, or at a flush. */
+int replay_run_add(struct replay_run *run, struct event_entry entry, struct stint_error *error);
+int replay_run_flush(struct replay_run *run, struct stint_error *error);
+
+/* ---- The report ---- */
+
+/* One tab-separated line, or a JSON object, for one event. */
+void replay_print_decision(const struct replay_run *run, const struct event_entry *entry,
+                           const struct stint_decision *decision);
+void replay_print_text(const struct replay_run *run, const struct replay_source *source);
+/* 0, or a negative code where memory did not suffice. */
+int replay_print_json(const struct replay_run *run, const struct replay_source *source);
+void replay_warn(const struct replay_run *run, const struct replay_source *source);
+
+#endif

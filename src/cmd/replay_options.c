@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line of `stint replay`. */
+#define _GNU_SOURCE
+#include "cmd/args.h"
+#include "cmd/replay.h"
+
+#include <string.h>
+
+#define KEYS_DEFAULT (UINT64_C(1) << 20)
+#define KEYS_MAX (UINT64_C(1) << 32)
+
+enum {
+    OPTION_QUOTA = 256,
+    OPTION_FORMAT,
+    OPTION_KEY,
+    OPTION_TIME,
+    OPTION_COST,
+    OPTION_VERB,
+    OPTION_SORT,
+    OPTION_STRICT,
+    OPTION_DECISIONS,
+    OPTION_JSON,
+    OPTION_STATE,
+    OPTION_KEYS,
+};
+
+static const char doc[] =
+    "Decides over the events of FILE (standard input without one, or for -), plain or gzip, in the "
+    "time that stands in it, and says who would have been limited.\v"
+    "A trace has lines TIME KEY [COST], TIME in seconds from 0 on; `#` begins a comment.\n\n"
+    "Lines that go back in time are decided at the latest time seen, unless --sort.\n\n"
+    "Memory: the table has the size that --keys asks for. The report needs more: some 100 bytes "
+    "and the name of each different key, and 16 bytes for each instant within the longest period "
+    "at which a key was admitted something; --sort needs 24 bytes for each event, 48 while it "
+    "sorts.\n\n"
+    "Exit codes: 0 done, 1 bad input, 2 bad usage. See stint-replay(1), stint-spec(7).";
+
+static const struct argp_option options_known[] = {
+    {"quota", OPTION_QUOTA, "SPEC", 0, "What is allowed; several are taken all or nothing", 1},
+    {"verb", OPTION_VERB, "VERB", 0, "take (default), take_upto, or peek", 1},
+    {"format", OPTION_FORMAT, "FORMAT", 0, "trace (default), combined (access logs), or jsonl", 2},
+    {"key", OPTION_KEY, "EXPR", 0,
+     "combined: ip (default), ip/BITS for IPv6 by prefix, user, path, method, status; jsonl: names "
+     "of members (default key). Joined by +: ip+path",
+     2},
+    {"time", OPTION_TIME, "MEMBER", 0, "jsonl: seconds or RFC 3339 (default time)", 2},
+    {"cost", OPTION_COST, "MEMBER", 0, "jsonl: units of each event (default: 1 each)", 2},
+    {"sort", OPTION_SORT, NULL, 0, "Put the events into the order of time first, in memory", 3},
+    {"strict", OPTION_STRICT, NULL, 0, "Stop at the first malformed line", 3},
+    {"decisions", OPTION_DECISIONS, NULL, 0,
+     "A line for each event: time, key, cost, outcome, granted, remaining, retry_after_ns, "
+     "reset_after_ns, separated by tabs",
+     4},
+    {"json", OPTION_JSON, NULL, 0,
+     "The summary as one JSON object; with --decisions an object for each event", 4},
+    {"state", OPTION_STATE, "FILE", 0, "Keep the table in FILE, over several replays", 5},
+    {"keys", OPTION_KEYS, "N", 0, "Room for N live keys (default 1048576)", 5},
+    {0},
+};
+
+static const char *const formats[] = {"trace", "combined", "jsonl", NULL};
+/* By enum stint_verb. */
+static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
+
+static void add_quota(struct argp_state *state, struct replay_options *options, const char *spec)
+{
+    if (options->n_quotas == STINT_ITEMS_MAX)
+        argp_error(state, "more than %d quotas", STINT_ITEMS_MAX);
+    args_quota(state, &options->quotas[options->n_quotas++], spec);
+}
+
+/* Options that another format would silently ignore are a mistake of the caller's. */
+static void check_together(struct argp_state *state, const struct replay_options *options)
+{
+    if (options->n_quotas == 0)
+        argp_error(state, "expected --quota, for example --quota '100/60s'");
+    if (options->format == REPLAY_TRACE && options->key != NULL)
+        argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
+    if (options->format != REPLAY_JSONL && (options->time != NULL || options->cost != NULL))
+        argp_error(state, "--time and --cost are for --format jsonl");
+    struct stint_error error;
+    struct logline logline;
+    if (options->format == REPLAY_COMBINED && options->key != NULL &&
+        logline_init(&logline, options->key, &error) != 0)
+        argp_error(state, "--key: %s", error.sentence);
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct replay_options *options = state->input;
+    switch (option) {
+    case OPTION_QUOTA:
+        add_quota(state, options, value);
+        return 0;
+    case OPTION_FORMAT:
+        options->format = (enum replay_format)args_choice(state, "--format", value, formats);
+        return 0;
+    case OPTION_VERB:
+        options->verb = (enum stint_verb)args_choice(state, "--verb", value, verbs);
+        return 0;
+    case OPTION_KEY:
+        options->key = value;
+        return 0;
+    case OPTION_TIME:
+        options->time = value;
+        return 0;
+    case OPTION_COST:
+        options->cost = value;
+        return 0;
+    case OPTION_SORT:
+        options->sort = true;
+        return 0;
+    case OPTION_STRICT:
+        options->strict = true;
+        return 0;
+    case OPTION_DECISIONS:
+        options->decisions = true;
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case OPTION_STATE:
+        options->state = value;
+        return 0;
+    case OPTION_KEYS:
+        options->keys = args_number(state, "--keys", value, KEYS_MAX);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (state->arg_num > 0)
+            argp_error(state, "expected one FILE, found '%s' too", value);
+        options->path = value;
+        return 0;
+    case ARGP_KEY_END:
+        check_together(state, options);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void replay_options_parse(struct replay_options *options, int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options_known, .parser = parse_option, .args_doc = "[FILE]", .doc = doc};
+    *options = (struct replay_options){.keys = KEYS_DEFAULT, .verb = STINT_TAKE};
+    args_parse(&argp, argc, argv, options);
+}

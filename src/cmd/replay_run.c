@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Puts events to the limiter, in batches so that its calls can be timed without timing the clock,
+ * and counts what came of them.
+ *
+ * The table's time: a trace says it itself. For logs, 0 is the midnight (UTC) before the first
+ * event, so that the same log gives the same decisions whatever is cut off its end; a table that
+ * was kept in a file goes on with the 0 it was made with. Calendar windows are right in all cases,
+ * since the table is told which wall-clock time its 0 is.
+ */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "cmd/replay.h"
+#include "store/clock.h"
+#include "store/table.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+int replay_run_init(struct replay_run *run, const struct replay_options *options,
+                    struct stint_error *error)
+{
+    uint64_t periods_ns[STINT_ITEMS_MAX], secret[2];
+    memset(run, 0, sizeof(*run));
+    run->options = options;
+    if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
+        return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
+    for (size_t i = 0; i < options->n_quotas; i++) {
+        const struct stint_quota *quota = &options->quotas[i];
+        bool holds = quota->algorithm == STINT_CONCURRENCY;
+        periods_ns[i] = holds ? quota->lease_ns : quota->period_ns;
+    }
+    key_set_init(&run->names, secret);
+    exact_init(&run->exact, periods_ns, options->n_quotas);
+    return 0;
+}
+
+void replay_run_deinit(struct replay_run *run)
+{
+    stint_table_close(run->table);
+    key_set_deinit(&run->names);
+    exact_deinit(&run->exact);
+    free(run->tallies);
+}
+
+/* Room for every key under every quota, by width of state. */
+static void size_table(struct stint_table_options *table, const struct replay_options *options)
+{
+    for (size_t i = 0; i < options->n_quotas; i++) {
+        size_t size = stint_state_size(&options->quotas[i]);
+        if (size <= 8)
+            table->keys += options->keys;
+        else if (size <= 16)
+            table->keys16 += options->keys;
+        else
+            table->keys_wide += options->keys;
+        if (size > 16 && size > table->wide_size)
+            table->wide_size = (uint32_t)size;
+    }
+    /* 0 would mean the default: a class that no quota uses gets the least instead. */
+    table->keys += table->keys == 0;
+    table->keys16 += table->keys16 == 0;
+    table->tickets = 1;
+    table->blocks = 1;
+}
+
+int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error)
+{
+    const struct replay_options *options = run->options;
+    bool is_trace = options->format == REPLAY_TRACE;
+    struct stint_table_options table = {
+        .path = options->state,
+        .clock = STINT_CLOCK_VIRTUAL,
+        .epoch_ns = is_trace ? 0 : (int64_t)(first_ns - first_ns % NS_PER_DAY),
+        .skew_max_ns = 1, /* one caller, whose time never goes back */
+    };
+    size_table(&table, options);
+    int code = stint_table_open(&run->table, &table, error);
+    for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
+        code = table_accepts(run->table, &options->quotas[i], 0, error);
+    if (code != 0)
+        return code;
+    run->epoch_ns = (uint64_t)run->table->region.header->epoch_ns;
+    run->latest_ns = stint_now(run->table);
+    run->first_ns = first_ns;
+    return 0;
+}
+
+static int grow_tallies(struct replay_run *run, struct stint_error *error)
+{
+    size_t old = run->tallies_size, size = old == 0 ? 1024 : old * 2;
+    struct replay_tally *tallies = realloc(run->tallies, size * sizeof(*tallies));
+    if (tallies == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory for %zu keys", size);
+    memset(tallies + old, 0, (size - old) * sizeof(*tallies));
+    run->tallies = tallies;
+    run->tallies_size = size;
+    return 0;
+}
+
+int replay_run_add(struct replay_run *run, struct event_entry entry, struct stint_error *error)
+{
+    assert(run->table != NULL);
+    if (run->n_pending == REPLAY_BATCH) {
+        int code = replay_run_flush(run, error);
+        if (code != 0)
+            return code;
+    }
+    uint64_t now_ns = entry.at_ns > run->epoch_ns ? entry.at_ns - run->epoch_ns : 0;
+    if (now_ns > STINT_NOW_MAX)
+        return err_set(error, STINT_E_RANGE,
+                       "the events are more than 18 years later than the table in %s",
+                       run->options->state != NULL ? run->options->state : "memory");
+    run->late += entry.at_ns < run->epoch_ns || now_ns < run->latest_ns;
+    if (now_ns > run->latest_ns)
+        run->latest_ns = now_ns;
+    if (entry.at_ns < run->first_ns)
+        run->first_ns = entry.at_ns;
+    if (entry.at_ns > run->last_ns)
+        run->last_ns = entry.at_ns;
+    run->pending_now_ns[run->n_pending] = run->latest_ns;
+    run->pending[run->n_pending++] = entry;
+    return 0;
+}
+
+static struct stint_decision ask(struct replay_run *run, struct stint_item *items, size_t i)
+{
+    const struct replay_options *options = run->options;
+    const struct event_entry *entry = &run->pending[i];
+    struct span key = key_set_name(&run->names, entry->key);
+    uint64_t now_ns = run->pending_now_ns[i];
+    if (options->verb == STINT_TAKE && options->n_quotas == 1)
+        return stint_take(run->table, options->quotas, key.ptr, key.len, entry->cost, now_ns);
+    for (size_t q = 0; q < options->n_quotas; q++) {
+        items[q].key = key.ptr;
+        items[q].key_len = key.len;
+        items[q].cost = entry->cost;
+    }
+    if (options->verb == STINT_TAKE)
+        return stint_take_all(run->table, items, options->n_quotas, now_ns);
+    if (options->verb == STINT_TAKE_UPTO)
+        return stint_take_upto(run->table, items, options->n_quotas, now_ns);
+    return stint_peek(run->table, items, options->n_quotas, now_ns);
+}
+
+/* What came of one event: for peek, what take would have made of it. */
+static int count(struct replay_run *run, size_t i, struct stint_error *error)
+{
+    const struct event_entry *entry = &run->pending[i];
+    const struct stint_decision *decision = &run->decisions[i];
+    bool allowed = decision->outcome == STINT_ALLOW;
+    uint32_t units = run->options->verb == STINT_TAKE_UPTO ? decision->granted
+                     : allowed                             ? entry->cost
+                                                           : 0;
+    if (entry->key >= run->tallies_size) {
+        int code = grow_tallies(run, error);
+        if (code != 0)
+            return code;
+    }
+    struct replay_tally *tally = &run->tallies[entry->key];
+    tally->allowed += units;
+    tally->denied += entry->cost - units;
+    run->units.allowed += units;
+    run->units.denied += entry->cost - units;
+    run->events++;
+    run->allowed += allowed;
+    run->denied += decision->outcome == STINT_DENY;
+    run->never += decision->outcome == STINT_NEVER;
+    if (units == 0 || run->options->verb == STINT_PEEK)
+        return 0;
+    return exact_add(&run->exact, entry->key, (struct exact_run){run->pending_now_ns[i], units},
+                     error);
+}
+
+int replay_run_flush(struct replay_run *run, struct stint_error *error)
+{
+    struct stint_item items[STINT_ITEMS_MAX] = {0};
+    for (size_t q = 0; q < run->options->n_quotas; q++)
+        items[q].quota = &run->options->quotas[q];
+    uint64_t begun_ns = clock_boot_ns();
+    for (size_t i = 0; i < run->n_pending; i++)
+        run->decisions[i] = ask(run, items, i);
+    run->decide_ns += clock_boot_ns() - begun_ns;
+    for (size_t i = 0; i < run->n_pending; i++) {
+        int code = count(run, i, error);
+        if (code != 0)
+            return code;
+        if (run->options->decisions)
+            replay_print_decision(run, &run->pending[i], &run->decisions[i]);
+    }
+    run->n_pending = 0;
+    if (run->table != NULL)
+        stint_table_set_now(run->table, run->latest_ns);
+    return 0;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint table`: looks into a table file without touching it. */
+#define _GNU_SOURCE
+#include "cmd/args.h"
+#include "cmd/cmd.h"
+#include "cmd/human.h"
+#include "cmd/json_text.h"
+#include "cmd/say.h"
+#include "stint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS_SHOWN 10
+#define KEYS_MAX (1u << 20)
+#define QUOTAS_MAX 64 /* told apart in the list; the rest is counted together */
+#define SPEC_MAX 256
+
+struct table_options {
+    const char *path;
+    uint64_t keys_shown;
+    bool json;
+};
+
+struct quota_count {
+    char spec[SPEC_MAX];
+    uint64_t live, denying;
+};
+
+struct view {
+    struct stint_table_info info;
+    struct quota_count quotas[QUOTAS_MAX];
+    size_t n_quotas;
+    uint64_t others;               /* live states of further quotas */
+    struct stint_entry *offenders; /* a heap: the one with the most left on top */
+    size_t n_offenders, offenders_max;
+};
+
+enum { OPTION_JSON = 256, OPTION_KEYS };
+
+static const struct argp_option options_known[] = {
+    {"keys", OPTION_KEYS, "N", 0, "Show the N keys with the least left (default 10)", 0},
+    {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 0},
+    {0},
+};
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct table_options *options = state->input;
+    switch (option) {
+    case OPTION_KEYS:
+        options->keys_shown = args_number(state, "--keys", value, KEYS_MAX);
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (options->path != NULL)
+            argp_error(state, "expected one FILE, found '%s' too", value);
+        options->path = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (options->path == NULL)
+            argp_error(state, "expected the FILE of a table");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Least left as a share of the limit; among equals, the longest until all is as never used. */
+static int by_offence(const void *a, const void *b)
+{
+    const struct stint_decision *x = &((const struct stint_entry *)a)->decision;
+    const struct stint_decision *y = &((const struct stint_entry *)b)->decision;
+    uint64_t x_left = (uint64_t)x->remaining * (y->limit > 0 ? y->limit : 1);
+    uint64_t y_left = (uint64_t)y->remaining * (x->limit > 0 ? x->limit : 1);
+    if (x_left != y_left)
+        return x_left < y_left ? -1 : 1;
+    if (x->reset_after_ns != y->reset_after_ns)
+        return x->reset_after_ns > y->reset_after_ns ? -1 : 1;
+    return 0;
+}
+
+static void count_quota(struct view *view, const struct stint_entry *entry)
+{
+    char spec[SPEC_MAX];
+    size_t i = 0;
+    stint_quota_format(&entry->quota, spec, sizeof(spec));
+    while (i < view->n_quotas && strcmp(view->quotas[i].spec, spec) != 0)
+        i++;
+    if (i == QUOTAS_MAX) {
+        view->others++;
+        return;
+    }
+    if (i == view->n_quotas)
+        memcpy(view->quotas[view->n_quotas++].spec, spec, sizeof(spec));
+    view->quotas[i].live++;
+    view->quotas[i].denying += entry->decision.outcome != STINT_ALLOW;
+}
+
+/* Keeps the worst in a buffer of twice their number, cut to half when it is full. */
+static bool visit(const struct stint_entry *entry, void *arg)
+{
+    struct view *view = arg;
+    count_quota(view, entry);
+    if (view->n_offenders == 2 * view->offenders_max) {
+        qsort(view->offenders, view->n_offenders, sizeof(*view->offenders), by_offence);
+        view->n_offenders = view->offenders_max;
+    }
+    view->offenders[view->n_offenders++] = *entry;
+    return true;
+}
+
+static int look(struct view *view, const struct stint_table *table, uint64_t keys_shown)
+{
+    view->offenders_max = (size_t)keys_shown;
+    view->offenders = calloc(2 * view->offenders_max, sizeof(*view->offenders));
+    if (view->offenders == NULL)
+        return -1;
+    stint_table_info(table, 0, &view->info);
+    uint64_t now_ns = stint_now(table);
+    /* A reader's own clock is not the virtual one that the file was written under. */
+    if (view->info.clock == STINT_CLOCK_VIRTUAL && now_ns < view->info.mark_ns)
+        now_ns = view->info.mark_ns;
+    stint_table_info(table, now_ns, &view->info);
+    stint_table_each(table, now_ns, visit, view);
+    qsort(view->offenders, view->n_offenders, sizeof(*view->offenders), by_offence);
+    if (view->n_offenders > view->offenders_max)
+        view->n_offenders = view->offenders_max;
+    return 0;
+}
+
+static void print_fill(const char *label, uint64_t live, uint64_t slots)
+{
+    struct human live_text, slots_text, percent;
+    if (slots > 0)
+        printf("  %-14s %12s of %12s live  %s\n", label, human_count(&live_text, live),
+               human_count(&slots_text, slots), human_percent(&percent, live, slots));
+}
+
+static void print_text(const struct table_options *options, const struct view *view)
+{
+    const struct stint_table_info *info = &view->info;
+    struct human text;
+    printf("%s: %s, %s clock\n\n", options->path, human_bytes(&text, info->bytes),
+           info->clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real");
+    print_fill("8-byte states", info->live[0], info->slots[0]);
+    print_fill("16-byte states", info->live[1], info->slots[1]);
+    print_fill("wide states", info->live[2], info->slots[2]);
+    printf("  wide states have up to %" PRIu32 " bytes; %" PRIu32 " tickets; %" PRIu64
+           " keys are blocked\n",
+           info->wide_size, info->tickets, info->blocked);
+    printf("  clocks of callers may differ by %s\n", human_duration(&text, info->skew_max_ns));
+    printf("  without a free place: %" PRIu64 " inherited, %" PRIu64 " evicted, %" PRIu64
+           " denied, %" PRIu64 " allowed\n",
+           info->evictions_inherit, info->evictions_evict, info->full_denied, info->full_allowed);
+    printf("\nquotas (%" PRIu32 " of at most %" PRIu32 ")  live  denying\n", info->quotas,
+           info->quotas_max);
+    for (size_t i = 0; i < view->n_quotas; i++)
+        printf("  %s: %" PRIu64 " live, %" PRIu64 " denying\n", view->quotas[i].spec,
+               view->quotas[i].live, view->quotas[i].denying);
+    if (view->others > 0)
+        printf("  others: %" PRIu64 " live\n", view->others);
+    if (view->n_offenders > 0)
+        puts("\nkey (hash)         remaining of limit   reset   quota");
+    for (size_t i = 0; i < view->n_offenders; i++) {
+        const struct stint_entry *entry = &view->offenders[i];
+        char spec[SPEC_MAX];
+        stint_quota_format(&entry->quota, spec, sizeof(spec));
+        printf("  %016" PRIx64 " %8" PRIu32 " of %-8" PRIu32 " %7s   %s\n", entry->key_hash,
+               entry->decision.remaining, entry->decision.limit,
+               human_seconds_up(&text, entry->decision.reset_after_ns), spec);
+    }
+}
+
+static json_t *entry_json(const struct stint_entry *entry)
+{
+    char hash[24], spec[SPEC_MAX];
+    snprintf(hash, sizeof(hash), "%016" PRIx64, entry->key_hash);
+    stint_quota_format(&entry->quota, spec, sizeof(spec));
+    return json_pack("{s:s, s:s, s:I, s:I, s:o, s:o}", "key_hash", hash, "quota", spec, "limit",
+                     (json_int_t)entry->decision.limit, "remaining",
+                     (json_int_t)entry->decision.remaining, "retry_after_ns",
+                     json_text_ns(entry->decision.retry_after_ns), "reset_after_ns",
+                     json_text_ns(entry->decision.reset_after_ns));
+}
+
+static json_t *fill_json(const struct stint_table_info *info)
+{
+    static const char *const names[] = {"8_byte", "16_byte", "wide"};
+    json_t *fill = json_object();
+    for (size_t i = 0; i < 3; i++)
+        json_object_set_new(fill, names[i],
+                            json_pack("{s:I, s:I}", "places", (json_int_t)info->slots[i], "live",
+                                      (json_int_t)info->live[i]));
+    return fill;
+}
+
+static int print_json(const struct view *view)
+{
+    const struct stint_table_info *info = &view->info;
+    json_t *quotas = json_array(), *keys = json_array();
+    for (size_t i = 0; i < view->n_quotas; i++)
+        json_array_append_new(quotas, json_pack("{s:s, s:I, s:I}", "quota", view->quotas[i].spec,
+                                                "live", (json_int_t)view->quotas[i].live, "denying",
+                                                (json_int_t)view->quotas[i].denying));
+    for (size_t i = 0; i < view->n_offenders; i++)
+        json_array_append_new(keys, entry_json(&view->offenders[i]));
+    json_t *counters = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "evictions_lossless",
+        (json_int_t)info->evictions_lossless, "evictions_inherit",
+        (json_int_t)info->evictions_inherit, "evictions_evict", (json_int_t)info->evictions_evict,
+        "full_denied", (json_int_t)info->full_denied, "full_allowed",
+        (json_int_t)info->full_allowed, "undo_kept_units", (json_int_t)info->undo_kept_units,
+        "tickets_dropped", (json_int_t)info->tickets_dropped, "owners_displaced",
+        (json_int_t)info->owners_displaced);
+    return json_text_print(
+        json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "bytes",
+                  (json_int_t)info->bytes, "clock",
+                  info->clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real", "fill",
+                  fill_json(info), "wide_size", (json_int_t)info->wide_size, "tickets",
+                  (json_int_t)info->tickets, "blocked", (json_int_t)info->blocked, "skew_max_ns",
+                  (json_int_t)info->skew_max_ns, "quotas_max", (json_int_t)info->quotas_max,
+                  "other_live", (json_int_t)view->others, "quotas", quotas, "keys", keys,
+                  "counters", counters),
+        true);
+}
+
+/* The file knows its clock; opening it says so, by refusing the other one. */
+static int open_either(struct stint_table **table, const char *path, struct stint_error *error)
+{
+    struct stint_table_options options = {
+        .path = path, .must_exist = true, .read_only = true, .clock = STINT_CLOCK_REAL};
+    int code = stint_table_open(table, &options, error);
+    if (code != STINT_E_MISMATCH)
+        return code;
+    options.clock = STINT_CLOCK_VIRTUAL;
+    return stint_table_open(table, &options, error);
+}
+
+int table_main(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options_known,
+        .parser = parse_option,
+        .args_doc = "FILE",
+        .doc = "Says what is in the table FILE: its size and fill, its quotas, and the keys with "
+               "the least left. A table keeps no names of keys, only hashes that are its own."};
+    struct table_options options = {.keys_shown = KEYS_SHOWN};
+    static struct view view;
+    struct stint_error error;
+    struct stint_table *table;
+    args_parse(&argp, argc, argv, &options);
+    if (open_either(&table, options.path, &error) != 0) {
+        say("%s", error.sentence);
+        return CMD_BAD_INPUT;
+    }
+    int failed = look(&view, table, options.keys_shown);
+    if (failed != 0)
+        say("out of memory");
+    else if (options.json)
+        failed = print_json(&view);
+    else
+        print_text(&options, &view);
+    free(view.offenders);
+    stint_table_close(table);
+    return failed != 0 || fflush(stdout) != 0 ? CMD_BAD_INPUT : CMD_DONE;
+}

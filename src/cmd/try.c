@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint try`: every line of standard input is a request for one key. */
+#define _GNU_SOURCE
+#include "cmd/args.h"
+#include "cmd/cmd.h"
+#include "cmd/human.h"
+#include "cmd/say.h"
+#include "sim/moment.h"
+#include "sim/reader.h"
+#include "sim/trace.h"
+#include "store/table.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+struct try_options {
+    char spec[512];
+    bool times;
+};
+
+struct try {
+    struct stint_quota quota;
+    struct stint_table *table;
+    struct reader reader;
+    uint64_t latest_ns; /* with --times */
+    bool times, malformed;
+};
+
+enum { OPTION_TIMES = 256 };
+
+static const struct argp_option options_known[] = {
+    {"times", OPTION_TIMES, NULL, 0,
+     "Virtual time: each line is TIME [COST], TIME in seconds from 0 on", 0},
+    {0},
+};
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct try_options *options = state->input;
+    switch (option) {
+    case OPTION_TIMES:
+        options->times = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        args_join(state, options->spec, sizeof(options->spec), value);
+        return 0;
+    case ARGP_KEY_END:
+        if (options->spec[0] == '\0')
+            argp_error(state, "expected a SPEC, for example '3/60s'");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Cuts TIME, if it is wanted, and COST, if it is there, off a line; *cost stays as it is without one. */
+static int parse_line(struct try *try, struct span line, uint64_t *now_ns, uint32_t *cost,
+                      struct stint_error *error)
+{
+    if (try->times) {
+        const uint8_t *blank = memchr(line.ptr, ' ', line.len);
+        size_t time_len = blank != NULL ? (size_t)(blank - line.ptr) : line.len;
+        struct moment moment;
+        int code = moment_parse_seconds(&moment, span_of(line.ptr, time_len), error);
+        if (code != 0)
+            return code;
+        if (moment.ns > STINT_NOW_MAX)
+            return err_set(error, STINT_E_RANGE, "times begin at 0 and end after 18 years");
+        *now_ns = moment.ns > try->latest_ns ? moment.ns : try->latest_ns;
+        line = span_of(line.ptr + time_len, line.len - time_len);
+    } else {
+        *now_ns = stint_now(try->table);
+    }
+    while (line.len > 0 && line.ptr[0] == ' ')
+        line = span_of(line.ptr + 1, line.len - 1);
+    return line.len == 0 ? 0 : trace_parse_cost(cost, line, error);
+}
+
+static void answer(struct try *try, uint64_t now_ns, uint32_t cost)
+{
+    static const char *const outcomes[] = {
+        [STINT_ALLOW] = "ALLOW", [STINT_DENY] = "DENY", [STINT_NEVER] = "NEVER"};
+    struct human reset, retry;
+    struct stint_decision decision = stint_take(try->table, &try->quota, "", 0, cost, now_ns);
+    printf("%-5s  reset %s  retry %s\n", outcomes[decision.outcome],
+           human_seconds_up(&reset, decision.reset_after_ns),
+           human_seconds_up(&retry, decision.retry_after_ns));
+    fflush(stdout);
+}
+
+static int answer_all(struct try *try, struct stint_error *error)
+{
+    struct span line;
+    int kind;
+    while ((kind = reader_next(&try->reader, &line, error)) > 0) {
+        struct stint_error why;
+        uint64_t now_ns = 0;
+        uint32_t cost = 1;
+        if (kind == READER_TOO_LONG || parse_line(try, line, &now_ns, &cost, &why) != 0) {
+            say("line %" PRIu64 ": %s", try->reader.line_number,
+                kind == READER_TOO_LONG ? "too long" : why.sentence);
+            try->malformed = true;
+            continue;
+        }
+        try->latest_ns = now_ns;
+        answer(try, now_ns, cost);
+    }
+    return kind;
+}
+
+/* A reader_fill: gives every line as soon as it is typed. */
+static long fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *error)
+{
+    (void)arg;
+    ssize_t n;
+    do
+        n = read(STDIN_FILENO, bytes, size);
+    while (n < 0 && errno == EINTR);
+    return n >= 0 ? n
+                  : err_set(error, STINT_E_SYSTEM, "cannot read standard input: %s",
+                            strerror(errno));
+}
+
+static int open_table(struct try *try, struct stint_error *error)
+{
+    size_t size = stint_state_size(&try->quota);
+    struct stint_table_options table = {
+        .clock = try->times ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
+        .skew_max_ns = 1,
+        .keys = 16,
+        .keys16 = 16,
+        .keys_wide = size > 16 ? 16 : 0,
+        .wide_size = size > 16 ? (uint32_t)size : 0,
+        .tickets = 1,
+        .blocks = 1,
+    };
+    int code = stint_table_open(&try->table, &table, error);
+    return code != 0 ? code : table_accepts(try->table, &try->quota, 0, error);
+}
+
+static int run(struct try *try)
+{
+    struct stint_error error;
+    int code = open_table(try, &error);
+    if (code == 0)
+        code = reader_init(&try->reader, fill, NULL, &error);
+    if (code == 0)
+        code = answer_all(try, &error);
+    if (code != 0)
+        say("%s", error.sentence);
+    reader_deinit(&try->reader);
+    stint_table_close(try->table);
+    return code != 0 || try->malformed ? CMD_BAD_INPUT : CMD_DONE;
+}
+
+int try_main(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options_known,
+        .parser = parse_option,
+        .args_doc = "SPEC",
+        .doc = "Each Enter is a request for one unit under the quota SPEC, or for as many units as "
+               "the line says. Prints ALLOW, DENY or NEVER, the time until all is as never used "
+               "(reset), and the time until the same request would be allowed (retry), in seconds, "
+               "rounded up.\v"
+               "For example: stint try gcra 3/60s",
+    };
+    struct try_options options = {0};
+    struct try try = {0};
+    struct stint_error error;
+    args_parse(&argp, argc, argv, &options);
+    if (stint_quota_parse(&try.quota, options.spec, &error) != 0) {
+        say("'%s' is no quota: %s", options.spec, error.sentence);
+        return CMD_BAD_USAGE;
+    }
+    try.times = options.times;
+    if (!try.times && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+        fputs("Each Enter is a request; ^D ends.\n", stderr);
+    return run(&try);
+}
