@@ -42,8 +42,8 @@ _Static_assert(STINT_NOW_MAX >> (64 - BUCKETS_SPARE_BITS) == 0, "a time leaves t
  * entry is, from bit 0, the count less one in derived.count_bits, and the last use after that of
  * the oldest bucket; the oldest is entry[0], and its own is therefore 0.
  *
- * That is exact and cannot overflow: dead buckets are dropped before anything is written, so all
- * that are kept were last used within W before the newest use, and buckets_check() refuses a quota
+ * That is exact and cannot overflow: dead buckets are dropped before a use is written, so all that
+ * are kept were last used within W before the newest use, and buckets_check() refuses a quota
  * for which W - 1 and the largest count less one do not fit 64 bits together.
  */
 struct buckets_state {
@@ -199,6 +199,25 @@ static void buckets_record(const struct stint_quota *quota, struct buckets_state
     }
 }
 
+/*
+ * Empties living buckets. Dead ones stay until the next use: a refund does not bring the state's
+ * own time forward, and for a caller whose clock is behind they are not dead yet.
+ */
+static void buckets_empty(const struct stint_quota *quota, struct buckets_state *state,
+                          struct buckets *buckets, uint32_t from, uint32_t to)
+{
+    if (from == 0) {
+        buckets_drop(quota, state, buckets, to);
+    } else if (to < buckets->n) {
+        memmove(&state->entry[from], &state->entry[to], 8 * (buckets->n - to));
+        buckets->n -= to - from;
+    } else if (from < to) {
+        buckets->first_ns = buckets_own_ns(quota, state, buckets);
+        buckets->closed = true;
+        buckets->n = from;
+    }
+}
+
 static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_state *state,
                                struct buckets *buckets, const struct stint_ask *ask,
                                uint64_t at_ns)
@@ -207,18 +226,15 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
         ask->at_ns == STINT_NEVER_NS ? at_ns : min_u64(ask->at_ns, ask->now_ns);
     if (granted_ns + quota->period_ns <= at_ns)
         return 0;
-    uint32_t left = ask->cost, n_whole = buckets_dead(quota, state, buckets, at_ns);
-    uint32_t n_dead = n_whole;
-    while (n_whole < buckets->n && buckets_count(quota, state, n_whole) <= left)
-        left -= buckets_count(quota, state, n_whole++);
+    uint32_t oldest = buckets_dead(quota, state, buckets, at_ns), end = oldest, left = ask->cost;
+    while (end < buckets->n && buckets_count(quota, state, end) <= left)
+        left -= buckets_count(quota, state, end++);
 
-    uint32_t kept = buckets->n - n_whole;
     uint64_t own_ns = buckets_own_ns(quota, state, buckets);
+    uint32_t kept = buckets->n - end;
     bool in_newest = kept == 1 || granted_ns > buckets->first_ns || granted_ns >= own_ns;
     bool partly = left > 0 && kept > 0 && !buckets->closed && in_newest;
-    if (n_whole == n_dead && !partly)
-        return 0;
-    buckets_drop(quota, state, buckets, n_whole);
+    buckets_empty(quota, state, buckets, oldest, end);
     if (!partly)
         return ask->cost - left;
     uint32_t newest = buckets->n - 1, count = buckets_count(quota, state, newest);
@@ -226,9 +242,7 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
         state->entry[newest] -= left;
         return ask->cost;
     }
-    buckets->n--;
-    buckets->first_ns = own_ns;
-    buckets->closed = buckets->n > 0;
+    buckets_empty(quota, state, buckets, newest, buckets->n);
     return ask->cost - (left - count);
 }
 

@@ -234,9 +234,7 @@ int concurrency_check(struct stint_quota *quota, struct stint_error *error)
                        "concurrency: %u holders take %llu bytes, expected at most %d: a limit of %u",
                        (unsigned)quota->limit, (unsigned long long)size, HOLDERS_STATE_MAX,
                        (unsigned)((HOLDERS_STATE_MAX - sizeof(struct concurrency_state)) / 8));
-    if (quota->lease_ns == 0 || quota->lease_ns > PERIOD_MAX_NS)
-        return err_set(error, STINT_E_RANGE, "concurrency: lease is %llu ns, expected 1 to %llu",
-                       (unsigned long long)quota->lease_ns, (unsigned long long)PERIOD_MAX_NS);
+    assert(quota->lease_ns > 0 && quota->lease_ns <= PERIOD_MAX_NS);
     quota->derived.state_size = (uint32_t)size;
     return STINT_OK;
 }

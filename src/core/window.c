@@ -309,13 +309,16 @@ static struct window window_full(const struct stint_quota *quota, uint64_t until
     return window;
 }
 
+/*
+ * A unit may be as late as the last instant of its slot, even where that is later than now: a caller
+ * whose clock is ahead may have taken it.
+ */
 static size_t window_held(const struct stint_quota *quota, struct window *window, uint64_t now_ns,
                           struct held_run *runs)
 {
     if (window->string == 0)
         return 0;
     window_age(quota, window, window_slot_of(quota, now_ns));
-    uint64_t latest_ns = max_u64(now_ns, window_slot_start(quota, window->slot));
     struct window_string_walk walk = window_string_walk(window->string);
     uint32_t stars = window_stars(quota, window), last_bars = 0;
     size_t n_runs = 0;
@@ -325,7 +328,7 @@ static size_t window_held(const struct stint_quota *quota, struct window *window
             uint64_t next_slot = window->slot - quota->resolution + walk.bars;
             uint64_t last_ns = window_slot_start(quota, next_slot) - 1;
             assert(n_runs < HELD_RUNS_MAX);
-            runs[n_runs++] = (struct held_run){.at_ns = min_u64(last_ns, latest_ns)};
+            runs[n_runs++] = (struct held_run){.at_ns = min_u64(last_ns, STINT_NOW_MAX)};
             last_bars = walk.bars;
         }
         runs[n_runs - 1].units += window_used(quota, window, place);

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: MIT */
+/* window against a plain count of every use, in both forms and at the edges of what fits. */
+#include "strict_model.h"
+
+static struct stint_decision window_ask(const struct stint_quota *quota, void *state,
+                                        const struct stint_ask *ask)
+{
+    return quota->derived.state_size == 8 ? window8_ask(quota, state, ask)
+                                          : window16_ask(quota, state, ask);
+}
+
+static uint64_t window_dies_at_of(const struct stint_quota *quota, const void *state)
+{
+    const uint64_t *word = state;
+    return quota->derived.state_size == 8
+               ? window8_dies_at(quota, word[0])
+               : window16_dies_at(quota, (struct word16){word[0], word[1]});
+}
+
+static size_t window_held_of(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                             struct held_run *runs)
+{
+    const uint64_t *word = state;
+    return quota->derived.state_size == 8
+               ? window8_held(quota, word[0], now_ns, runs)
+               : window16_held(quota, (struct word16){word[0], word[1]}, now_ns, runs);
+}
+
+/* U_{W+O} + c > N - q + 1, where x < W + W/M is x * M < W * (M + 1). */
+static bool window_justified(const struct strict_model *model, uint64_t cost, uint64_t at_ns)
+{
+    const struct stint_quota *quota = model->quota;
+    uint64_t slots = quota->resolution, used = 0;
+    uint64_t bunch = (quota->limit + slots - 1) / slots;
+    for (size_t i = 0; i < model->n; i++)
+        if ((at_ns - model->uses[i].at_ns) * slots < quota->period_ns * (slots + 1))
+            used += model->uses[i].units;
+    return used + cost > quota->limit - bunch + 1;
+}
+
+static const struct strict_subject window_subject = {
+    .ask = window_ask,
+    .dies_at = window_dies_at_of,
+    .held = window_held_of,
+    .justified = window_justified,
+    .refund_ages = true,
+};
+
+static struct stint_quota window_quota(uint32_t limit, uint64_t period_ns, uint32_t resolution)
+{
+    struct stint_quota quota = {.limit = limit, .period_ns = period_ns, .resolution = resolution};
+    struct stint_error error;
+    if (window_check(&quota, &error) != STINT_OK)
+        fail_msg("%s", error.sentence);
+    return quota;
+}
+
+static struct stint_decision window_do(const struct stint_quota *quota, uint64_t *state,
+                                       uint8_t verb, uint64_t now_ns, uint32_t cost)
+{
+    struct stint_ask ask = {.now_ns = now_ns, .at_ns = now_ns, .cost = cost, .verb = verb};
+    return window_ask(quota, state, &ask);
+}
+
+static const struct {
+    uint32_t limit;
+    uint64_t period_ns;
+    uint32_t resolution;
+} window_cases[] = {
+    {1, NS_PER_S, 0},
+    {1, 10 * NS_PER_YEAR, 24},
+    {2, NS_PER_US, 16},
+    {7, NS_PER_S, 24},
+    {9, NS_PER_MIN, 10},
+    {13, 13 * NS_PER_S, 13},
+    {15, NS_PER_MIN, 0},
+    {15, NS_PER_HOUR, 12},
+    {17, 7 * NS_PER_S + 3, 17},
+    {23, NS_PER_US, 16},
+    {24, 24 * NS_PER_S, 24},
+    {25, 1000 * NS_PER_S + 1, 24},
+    {49, NS_PER_DAY, 11},
+    {50, NS_PER_MIN, 23},
+    {100, NS_PER_MIN, 0},
+    {101, NS_PER_MIN, 10},
+    {101, NS_PER_MIN, 0},
+    {500, 10 * NS_PER_MIN, 10},
+    {500, 10 * NS_PER_MIN, 12},
+    {500, 10 * NS_PER_MIN, 0},
+    {999, 10 * NS_PER_YEAR, 12},
+    {1000, NS_PER_US, 0},
+    {1000, 1001, 13},
+    {65537, NS_PER_DAY, 19},
+    {393215, NS_PER_HOUR, 24},
+    {393216, 2 * NS_PER_MS, 0},
+    {393217, NS_PER_S, 0},
+    {1000003, NS_PER_S, 16},
+    {UINT32_C(1) << 31, NS_PER_DAY, 13},
+    {UINT32_MAX - 1, NS_PER_HOUR, 16},
+    {UINT32_MAX, NS_PER_HOUR, 0},
+    {UINT32_MAX, NS_PER_MS, 13},
+    {UINT32_MAX, 10 * NS_PER_YEAR, 0},
+};
+#define WINDOW_CASES (sizeof(window_cases) / sizeof(window_cases[0]))
+
+static void window_run_all(struct strict_options options, uint32_t runs)
+{
+    uint32_t denials = 0;
+    for (size_t i = 0; i < WINDOW_CASES; i++) {
+        struct stint_quota quota = window_quota(window_cases[i].limit, window_cases[i].period_ns,
+                                                window_cases[i].resolution);
+        for (uint32_t run = 0; run < runs; run++) {
+            options.seed = 1000 * i + run;
+            denials += strict_run(&window_subject, &quota, &options);
+        }
+    }
+    assert_true(denials > 1000);
+}
+
+/* Whatever is asked, no window holds more than N, and every denial has its reason. */
+static void test_never_over_and_never_denied_without_cause(void **unused)
+{
+    (void)unused;
+    window_run_all((struct strict_options){.steps = 1200}, 12);
+}
+
+/* The same holds for callers whose clocks are behind. */
+static void test_stale_clocks_mint_nothing(void **unused)
+{
+    (void)unused;
+    window_run_all((struct strict_options){.steps = 1200, .stale = true}, 8);
+}
+
+/* Refunds, of old and of new uses, never let a window hold more than N units in use. */
+static void test_refunds_never_over(void **unused)
+{
+    (void)unused;
+    window_run_all((struct strict_options){.steps = 1200, .refunds = true}, 8);
+    window_run_all((struct strict_options){.steps = 1200, .refunds = true, .stale = true}, 6);
+}
+
+/* Who writes N gets N at once: for every resolution, and whether or not q divides N. */
+static void test_exactly_n_units_fit(void **unused)
+{
+    (void)unused;
+    uint64_t random = 7;
+    for (uint32_t resolution = 10; resolution <= 24; resolution++) {
+        for (uint32_t limit = 1; limit <= 700; limit++) {
+            struct stint_quota quota = window_quota(limit, NS_PER_DAY, resolution);
+            uint64_t state[2] = {0}, granted = 0;
+            uint32_t cost_max = 1 + (uint32_t)strict_below(&random, limit);
+            while (granted < limit) {
+                uint32_t cost = 1 + (uint32_t)strict_below(&random, cost_max);
+                cost = (uint32_t)min_u64(cost, limit - granted);
+                struct stint_decision decision =
+                    window_do(&quota, state, STINT_TAKE, 5 * NS_PER_DAY, cost);
+                assert_int_equal(decision.outcome, STINT_ALLOW);
+                granted += decision.granted;
+                assert_int_equal(decision.remaining, limit - granted);
+            }
+            assert_int_equal(window_do(&quota, state, STINT_TAKE, 5 * NS_PER_DAY, 1).outcome,
+                             STINT_DENY);
+        }
+    }
+}
+
+/* A slot's units come back M+1 slots later, to the nanosecond, also where M does not divide W. */
+static void test_a_slot_comes_back_at_its_end(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota = window_quota(12, 1000 * NS_PER_S, 12);
+    uint64_t state[2] = {0};
+    /* Slot 2 begins at 166.6… s; it ends at 250 s, and W after that its units are free. */
+    uint64_t slot_ns = 166666666667;
+    assert_int_equal(window_do(&quota, state, STINT_TAKE, slot_ns - 1, 5).outcome, STINT_ALLOW);
+    assert_int_equal(window_do(&quota, state, STINT_TAKE, slot_ns, 7).outcome, STINT_ALLOW);
+    struct stint_decision decision = window_do(&quota, state, STINT_TAKE, slot_ns + 1, 6);
+    assert_true(decision.retry_after_ns == 1250 * NS_PER_S - (slot_ns + 1));
+    decision = window_do(&quota, state, STINT_TAKE, slot_ns + 1, 5);
+    assert_true(decision.retry_after_ns == 1000 * NS_PER_S - 1);
+    assert_true(decision.reset_after_ns == 1250 * NS_PER_S - (slot_ns + 1));
+}
+
+/* A bunch in use goes along with its latest use, so no unit is charged before it was taken. */
+static void test_the_bunch_in_use_moves_along(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota = window_quota(240, 24 * NS_PER_HOUR, 24);
+    uint64_t state[2] = {0};
+    for (uint64_t hour = 0; hour < 9; hour++)
+        assert_int_equal(window_do(&quota, state, STINT_TAKE, hour * NS_PER_HOUR, 1).outcome,
+                         STINT_ALLOW);
+    /* All nine are in one bunch, which is now that of hour 8. */
+    struct stint_decision decision = window_do(&quota, state, STINT_PEEK, 32 * NS_PER_HOUR, 240);
+    assert_int_equal(decision.outcome, STINT_DENY);
+    assert_true(decision.retry_after_ns == NS_PER_HOUR);
+}
+
+/* A full state denies every cost until its instant and is then new, wherever that lies. */
+static void test_a_filled_state_denies_until_then(void **unused)
+{
+    (void)unused;
+    uint64_t random = 99;
+    for (size_t i = 0; i < WINDOW_CASES; i++) {
+        struct stint_quota quota = window_quota(window_cases[i].limit, window_cases[i].period_ns,
+                                                window_cases[i].resolution);
+        uint64_t slot_max_ns = quota.period_ns / quota.resolution + 1;
+        for (int turn = 0; turn < 200; turn++) {
+            uint64_t until_ns = 1 + strict_below(&random, turn < 100 ? 4 * quota.period_ns
+                                                                     : STINT_NOW_MAX - 1);
+            uint64_t state[2] = {0};
+            if (quota.derived.state_size == 8) {
+                state[0] = window8_fill(&quota, until_ns);
+            } else {
+                struct word16 full = window16_fill(&quota, until_ns);
+                assert_true(full.hi >> 48 == 0);
+                state[0] = full.lo;
+                state[1] = full.hi;
+            }
+            uint64_t dies_ns = window_dies_at_of(&quota, state);
+            assert_true(dies_ns >= min_u64(until_ns, STINT_NOW_MAX + 1));
+            assert_true(dies_ns <= max_u64(until_ns, quota.period_ns) + slot_max_ns + 1);
+            uint64_t times_ns[] = {0, until_ns / 2, until_ns - 1, dies_ns - 1};
+            for (int t = 0; t < 4; t++)
+                if (times_ns[t] <= STINT_NOW_MAX)
+                    assert_int_equal(
+                        window_do(&quota, state, STINT_TAKE, times_ns[t], 1).outcome, STINT_DENY);
+            if (dies_ns <= STINT_NOW_MAX)
+                assert_int_equal(
+                    window_do(&quota, state, STINT_TAKE, dies_ns, quota.limit).outcome,
+                    STINT_ALLOW);
+        }
+    }
+}
+
+/* An instant that no time reaches denies at every time there is. */
+static void test_a_fill_beyond_all_time_denies_always(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota = window_quota(100, 10 * NS_PER_YEAR, 24);
+    struct word16 full = window16_fill(&quota, UINT64_MAX);
+    uint64_t state[2] = {full.lo, full.hi};
+    assert_int_equal(window_do(&quota, state, STINT_TAKE, STINT_NOW_MAX, 1).outcome, STINT_DENY);
+    full = window16_fill(&quota, 0);
+    assert_true(full.lo == 0 && full.hi == 0);
+}
+
+/* A use older than all that is recorded gives nothing back: what is left belongs to others. */
+static void test_a_dead_use_is_not_refunded(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota = window_quota(24, 24 * NS_PER_S, 24);
+    uint64_t state[2] = {0};
+    window_do(&quota, state, STINT_TAKE, 0, 10);
+    window_do(&quota, state, STINT_TAKE, 30 * NS_PER_S, 24);
+    struct stint_ask ask = {.now_ns = 31 * NS_PER_S, .cost = 10, .verb = STINT_REFUND};
+    assert_int_equal(window_ask(&quota, state, &ask).granted, 0);
+    ask.at_ns = 30 * NS_PER_S;
+    assert_int_equal(window_ask(&quota, state, &ask).granted, 10);
+}
+
+/* A part of a bunch comes back only while the bunch in use is the one the grant was made in. */
+static void test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota = window_quota(240, 24 * NS_PER_S, 24);
+    uint64_t state[2] = {0};
+    window_do(&quota, state, STINT_TAKE, 0, 14);            /* a whole bunch and 4 of the next */
+    window_do(&quota, state, STINT_TAKE, 2 * NS_PER_S, 3);  /* that one is now in slot 2 */
+    struct stint_ask ask = {.now_ns = 3 * NS_PER_S, .cost = 4, .verb = STINT_REFUND};
+    assert_int_equal(window_ask(&quota, state, &ask).granted, 0);
+    ask.at_ns = 2 * NS_PER_S;
+    ask.cost = 3;
+    struct stint_decision decision = window_ask(&quota, state, &ask);
+    assert_int_equal(decision.granted, 3);
+    assert_int_equal(decision.remaining, 226);
+    ask.at_ns = 0;
+    ask.cost = 14; /* the oldest bunch whole, then what is left of the only other one */
+    decision = window_ask(&quota, state, &ask);
+    assert_int_equal(decision.granted, 14);
+    assert_int_equal(decision.remaining, 240);
+}
+
+/* The default is 24 slots, 16 where the limit is large or the period short; 12 take 8 bytes. */
+static void test_defaults_and_sizes(void **unused)
+{
+    (void)unused;
+    assert_int_equal(window_quota(393216, 2 * NS_PER_MS, 0).resolution, 24);
+    assert_int_equal(window_quota(393217, NS_PER_HOUR, 0).resolution, 16);
+    assert_int_equal(window_quota(100, 2 * NS_PER_MS - 1, 0).resolution, 16);
+    assert_int_equal(window_quota(100, NS_PER_MIN, 12).derived.state_size, 8);
+    assert_int_equal(window_quota(100, NS_PER_MIN, 13).derived.state_size, 16);
+    struct stint_quota none = window_quota(0, NS_PER_MIN, 0);
+    assert_int_equal(none.derived.state_size, 16);
+}
+
+/* What does not fit is refused with its numbers and with what would fit. */
+static void test_what_does_not_fit_is_refused(void **unused)
+{
+    (void)unused;
+    struct stint_error error;
+    struct stint_quota quota = {.limit = 1000000, .period_ns = NS_PER_S, .resolution = 12};
+    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    assert_non_null(strstr(error.sentence, "resolution=23 fits"));
+    quota = (struct stint_quota){.limit = UINT32_MAX, .period_ns = NS_PER_US};
+    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    /* The period it names is the least that fits. */
+    char *named = strstr(error.sentence, "period of ");
+    assert_non_null(named);
+    quota.resolution = 13;
+    quota.period_ns = strtoull(named + strlen("period of "), NULL, 10);
+    assert_int_equal(window_check(&quota, &error), STINT_OK);
+    quota.period_ns--;
+    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    quota = (struct stint_quota){.limit = 1, .period_ns = NS_PER_S, .resolution = 9};
+    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+    quota.resolution = 25;
+    assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
+}
+
+/* No quota that is accepted has slot numbers past half their range in 20 years. */
+static void test_slot_numbers_outlive_the_table(void **unused)
+{
+    (void)unused;
+    uint64_t random = 3, accepted = 0;
+    for (int turn = 0; turn < 200000; turn++) {
+        unsigned limit_bits = 1 + (unsigned)strict_below(&random, 32);
+        unsigned period_bits = 10 + (unsigned)strict_below(&random, 49);
+        struct stint_quota quota = {
+            .limit = (uint32_t)strict_below(&random, UINT64_C(1) << limit_bits),
+            .period_ns = PERIOD_MIN_NS + strict_below(&random, UINT64_C(1) << period_bits),
+            .resolution = 10 + (uint32_t)strict_below(&random, 15),
+        };
+        if (quota.period_ns > PERIOD_MAX_NS || window_check(&quota, NULL) != STINT_OK)
+            continue;
+        accepted++;
+        uint64_t slots = mul_div(SLOT_LIFE_NS, quota.resolution, quota.period_ns);
+        assert_true(slots < UINT64_C(1) << (quota.derived.slot_bits - 1));
+        unsigned bits = 2 * quota.resolution + 1 + quota.derived.remainder_bits +
+                        quota.derived.place_bits + quota.derived.slot_bits;
+        assert_true(bits <= (quota.derived.state_size == 8 ? 64 : 112));
+    }
+    assert_true(accepted > 20000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_exactly_n_units_fit),
+        cmocka_unit_test(test_a_slot_comes_back_at_its_end),
+        cmocka_unit_test(test_the_bunch_in_use_moves_along),
+        cmocka_unit_test(test_never_over_and_never_denied_without_cause),
+        cmocka_unit_test(test_stale_clocks_mint_nothing),
+        cmocka_unit_test(test_refunds_never_over),
+        cmocka_unit_test(test_a_dead_use_is_not_refunded),
+        cmocka_unit_test(test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use),
+        cmocka_unit_test(test_a_filled_state_denies_until_then),
+        cmocka_unit_test(test_a_fill_beyond_all_time_denies_always),
+        cmocka_unit_test(test_defaults_and_sizes),
+        cmocka_unit_test(test_what_does_not_fit_is_refused),
+        cmocka_unit_test(test_slot_numbers_outlive_the_table),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
