@@ -219,14 +219,14 @@ struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t
     case STINT_PEEK:
         if (ask->cost > quota->limit)
             return never(quota, &fixed, ask->now_ns);
-        if (fixed.count + ask->cost <= quota->limit)
+        if (ask->cost <= free_units)
             return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &fixed, ask->now_ns,
                          ask->cost);
         if (quota->count_denied && ask->verb == STINT_TAKE)
             count(quota, state, &fixed, ask->now_ns, chargeable(quota, &fixed, ask->cost));
         return deny(quota, &fixed, ask->now_ns);
     case STINT_TAKE_UPTO:
-        if (fixed.count + (ask->cost > 0) > quota->limit)
+        if (ask->cost > 0 && free_units == 0)
             return deny(quota, &fixed, ask->now_ns);
         return count(quota, state, &fixed, ask->now_ns, min_u64(ask->cost, free_units));
     case STINT_CHARGE:

@@ -6,9 +6,7 @@
  * T, the interval between units, is rounded up to a tick, so the rate never exceeds limit/period.
  * A unit is allowed while the TAT after it is no further ahead of now than capacity = burst * T;
  * the trial value is compared with that, never with now, and the TAT is pulled up to now, never to
- * now less the capacity: both of these would admit more than `burst` at once. In debt not even a
-cost of 0 fits.
- *
+ * now less the capacity: both of these would admit more than `burst` at once. *
  * A refund gives back n*T less the time since the grant, because that much has flowed back by
  * itself. With a >= g the TAT before a grant of n units at g, and C the time charged since, the TAT
  * is a + n*T + C as long as the key has not been idle, and the refund leaves a + C + (now - g):
@@ -108,6 +106,8 @@ static struct stint_decision refuse_take(const struct stint_quota *quota, uint64
                                          const struct stint_ask *ask)
 {
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
+    if (ask->cost == 0) /* asks without taking: allowed in debt, too */
+        return answer(quota, *state, now_ticks, 0);
     if (quota->count_denied && ask->verb == STINT_TAKE && ask->cost <= quota->burst)
         charge(quota, state, now_ticks, ask->cost);
     return refusal(quota, *state, now_ticks, ask->cost, 0);

@@ -193,23 +193,22 @@ struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struc
     assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     struct sliding sliding = at(quota, *state, ask->now_ns);
     struct word16 scratch = *state;
-    uint64_t used = estimate_up(quota, &sliding);
+    uint64_t free_units = sub_floor(quota->limit, estimate_up(quota, &sliding));
     switch (ask->verb) {
     case STINT_TAKE:
     case STINT_PEEK:
         if (ask->cost > quota->limit)
             return never(quota, &sliding, ask->now_ns);
-        if (used + ask->cost <= quota->limit)
+        if (ask->cost <= free_units)
             return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &sliding, ask->now_ns,
                          ask->cost);
         if (quota->count_denied && ask->verb == STINT_TAKE)
             count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
         return deny(quota, &sliding, ask->now_ns, ask->cost);
     case STINT_TAKE_UPTO:
-        if (used + (ask->cost > 0) > quota->limit)
-            return deny(quota, &sliding, ask->now_ns, ask->cost > 0);
-        return count(quota, state, &sliding, ask->now_ns,
-                     min_u64(ask->cost, quota->limit - used));
+        if (ask->cost > 0 && free_units == 0)
+            return deny(quota, &sliding, ask->now_ns, 1);
+        return count(quota, state, &sliding, ask->now_ns, min_u64(ask->cost, free_units));
     case STINT_CHARGE:
         return count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
     case STINT_REFUND:

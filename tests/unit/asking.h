@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* Short words for tests that ask one caller-owned state: quotas from SPECs, and the verbs. */
+#ifndef STINT_TESTS_ASKING_H
+#define STINT_TESTS_ASKING_H
+
+#include "stint.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define US UINT64_C(1000)
+#define MS (1000 * US)
+#define S (1000 * MS)
+#define MINUTE (60 * S)
+#define DAY (86400 * S)
+#define YEAR (365 * DAY)
+
+static inline struct stint_quota quota_of(const char *spec)
+{
+    struct stint_quota quota;
+    struct stint_error error;
+    if (stint_quota_parse(&quota, spec, &error) != STINT_OK)
+        fail_msg("%s: %s", spec, error.sentence);
+    return quota;
+}
+
+/* Room for a state of 16 bytes or less. */
+struct small_state {
+    _Alignas(16) uint64_t word[2];
+};
+
+static inline struct stint_decision ask_at(const struct stint_quota *quota,
+                                           struct small_state *state, uint64_t at_ns,
+                                           struct stint_ask ask)
+{
+    ask.at_ns = at_ns;
+    assert_true(stint_state_size(quota) <= sizeof(*state));
+    return stint_state_ask(quota, state, &ask);
+}
+
+static inline struct stint_decision take(const struct stint_quota *quota,
+                                         struct small_state *state, uint64_t now_ns, uint32_t cost)
+{
+    return ask_at(quota, state, 0, (struct stint_ask){.now_ns = now_ns, .cost = cost});
+}
+
+static inline struct stint_decision peek(const struct stint_quota *quota,
+                                         const struct small_state *state, uint64_t now_ns,
+                                         uint32_t cost)
+{
+    struct small_state copy = *state;
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
+    struct stint_decision decision = ask_at(quota, &copy, 0, ask);
+    assert_memory_equal(&copy, state, sizeof(copy));
+    return decision;
+}
+
+static inline struct stint_decision charge(const struct stint_quota *quota,
+                                           struct small_state *state, uint64_t now_ns,
+                                           uint32_t cost)
+{
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_CHARGE};
+    return ask_at(quota, state, 0, ask);
+}
+
+static inline struct stint_decision refund(const struct stint_quota *quota,
+                                           struct small_state *state, uint64_t now_ns,
+                                           uint32_t cost, uint64_t granted_at_ns)
+{
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_REFUND};
+    return ask_at(quota, state, granted_at_ns, ask);
+}
+
+/* How many single units are allowed one after the other at one instant. */
+static inline uint32_t drain(const struct stint_quota *quota, struct small_state *state,
+                             uint64_t now_ns)
+{
+    uint32_t units = 0;
+    while (take(quota, state, now_ns, 1).outcome == STINT_ALLOW)
+        units++;
+    return units;
+}
+
+/* Denied until just before the promised instant, allowed at it, and unchanged by the refusal. */
+static inline void assert_wait_is_exact(const struct stint_quota *quota,
+                                        const struct small_state *state, uint64_t now_ns,
+                                        uint32_t cost)
+{
+    struct stint_decision decision = peek(quota, state, now_ns, cost);
+    if (decision.outcome != STINT_DENY)
+        return;
+    assert_true(decision.retry_after_ns > 0);
+    uint64_t then_ns = now_ns + decision.retry_after_ns;
+    assert_int_equal(peek(quota, state, then_ns, cost).outcome, STINT_ALLOW);
+    assert_int_equal(peek(quota, state, then_ns - 1, cost).outcome, STINT_DENY);
+}
+
+static inline uint64_t next_random(uint64_t *seed)
+{
+    *seed = *seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return *seed >> 20;
+}
+
+#endif
