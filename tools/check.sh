@@ -7,17 +7,17 @@ failed=0
 echo "clang-format"
 git ls-files -z '*.c' '*.h' '*.cc' | xargs -0 clang-format --dry-run -Werror || failed=1
 
-# clang-tidy wants the flags of a build by clang.
+# clang-tidy wants the flags of a build by clang; nothing needs to be built for it.
 test -e build-tidy/build.ninja || CC=clang meson setup build-tidy >/dev/null || exit 1
-ninja -C build-tidy --quiet || exit 1
 
 echo "clang-tidy"
 git ls-files -z 'src/*.c' | xargs -0 -n 4 -P 2 clang-tidy -p build-tidy --quiet || failed=1
 
 echo "cppcheck"
-# unusedFunction and the like need the whole program; the compiler's warnings see the rest.
+# ctuuninitvar takes every struct that is handed over to be filled for one that is read.
 git ls-files -z 'src/*.c' | xargs -0 cppcheck --quiet --std=c11 --error-exitcode=1 \
     --enable=warning,portability --inline-suppr --suppress=missingIncludeSystem \
+    --suppress=ctuuninitvar \
     -Iinclude -Isrc -D__SIZEOF_INT128__=16 -D__x86_64__ -D__GNUC__ || failed=1
 
 exit "$failed"
