@@ -89,10 +89,7 @@ def test_gcra_returns_the_units_less_what_has_flowed_back(data, start, moves):
 
         def count_as_unused(self, now, granted_at, count, came_back):
             self.uses.take_back(granted_at, count)
-            back = max(0, count * model.interval - 32 * (now - granted_at))
-            back = min(back, model._ahead(now))
-            model.tat -= back
-            assert came_back == min(count, back // model.interval)
+            assert came_back == model.refund(now, count, granted_at)
 
     walk = GcraWalk(terms, quota, start)
     for move in moves:

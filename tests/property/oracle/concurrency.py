@@ -20,11 +20,18 @@ class Concurrency:
         if cost > self.capacity:
             return self._answer("never", 0, now, NEVER)
         if cost > free:
-            earliest = min(deadline for deadline, _ in self.holders.values())
-            return self._answer("deny", 0, now, earliest - now)
+            return self._answer("deny", 0, now, self._enough_ended(cost - free) - now)
         if cost:
             self.holders[holder] = [now + self.terms.lease_ns, cost]
         return self._answer("allow", cost, now, 0)
+
+    def _enough_ended(self, missing):
+        """The earliest deadline by which so many units are free, were nothing given back before."""
+        for deadline, units in sorted(self.holders.values()):
+            missing -= units
+            if missing <= 0:
+                return deadline
+        raise AssertionError("a cost within capacity fits once all leases have ended")
 
     def _answer(self, outcome, granted, now, retry_after):
         latest = max((deadline for deadline, _ in self.holders.values() if deadline > now), default=now)

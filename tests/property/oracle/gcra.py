@@ -3,7 +3,7 @@
 
 from fractions import Fraction
 
-from .terms import Model
+from .terms import NEVER, Model
 
 TICKS = 32
 WORD_MAX = 2**64 - 1
@@ -46,6 +46,24 @@ class Gcra(Model):
 
     def reset_after(self, now):
         return -(-self._ahead(now) // TICKS)
+
+    def refund(self, now, count, granted_at):
+        """n*T less the time since the grant; the whole units in it are what came back."""
+        back = max(0, count * self.interval - TICKS * (now - granted_at))
+        back = min(back, self._ahead(now))
+        self.tat -= back
+        return min(count, back // self.interval)
+
+    def book(self, now, cost, max_wait):
+        """A place in the future: starts after the wait that take would name, if that is near."""
+        if cost > self.capacity:
+            return self._answer("never", 0, now, NEVER)
+        start = max(0, self.wait(now, cost))
+        if start > max_wait:
+            return self._answer("deny", 0, now, start - max_wait)
+        if cost:
+            self.spend(now, cost)
+        return self._answer("allow", cost, now, start)
 
     def most_in_any_window(self):
         """b + ceil(W/T) - 1, with the T that is used."""
