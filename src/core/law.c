@@ -185,7 +185,7 @@ size_t law_wide_held(const struct stint_quota *quota, const void *state, uint64_
  * Charging saturates at full in the strict algorithms. The others would go into debt, and a change
  * of quota is no reason for debt: there, as much is taken as fits.
  */
-static struct stint_ask carry_ask(const struct stint_quota *quota, const struct held_run *run)
+struct stint_ask law_carry_ask(const struct stint_quota *quota, const struct held_run *run)
 {
     bool has_debt = quota->algorithm == STINT_GCRA || quota->algorithm == STINT_FIXED_WINDOW ||
                     quota->algorithm == STINT_SLIDING_COUNTER;
@@ -203,7 +203,7 @@ uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs
     assert(n_runs <= HELD_RUNS_MAX);
     uint64_t state = 0;
     for (size_t i = 0; i < n_runs; i++) {
-        struct stint_ask ask = carry_ask(quota, &runs[i]);
+        struct stint_ask ask = law_carry_ask(quota, &runs[i]);
         law8_ask(quota, &state, &ask);
     }
     return state;
@@ -216,7 +216,7 @@ struct word16 law16_carry(const struct stint_quota *quota, const struct held_run
     assert(n_runs <= HELD_RUNS_MAX);
     struct word16 state = {0, 0};
     for (size_t i = 0; i < n_runs; i++) {
-        struct stint_ask ask = carry_ask(quota, &runs[i]);
+        struct stint_ask ask = law_carry_ask(quota, &runs[i]);
         law16_ask(quota, &state, &ask);
     }
     return state;
@@ -229,7 +229,7 @@ void law_wide_carry(const struct stint_quota *quota, void *state, const struct h
     assert(n_runs <= HELD_RUNS_MAX);
     memset(state, 0, quota->derived.state_size);
     for (size_t i = 0; i < n_runs; i++) {
-        struct stint_ask ask = carry_ask(quota, &runs[i]);
+        struct stint_ask ask = law_carry_ask(quota, &runs[i]);
         law_wide_ask(quota, state, &ask);
     }
 }

@@ -47,13 +47,19 @@ uint64_t entry_dies_at(const struct entry_state *state)
     return law_wide_dies_at(state->quota, state->as.bytes);
 }
 
-size_t entry_held(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
+bool entry_runs(struct asking *asking, const struct seen *seen, uint64_t now_ns,
+                struct held_run *runs, size_t *n_runs)
 {
-    if (state->class == CLASS_8)
-        return law8_held(state->quota, state->as.word8, now_ns, runs);
-    if (state->class == CLASS_16)
-        return law16_held(state->quota, state->as.word16, now_ns, runs);
-    return law_wide_held(state->quota, state->as.bytes, now_ns, runs);
+    struct entry_state state;
+    if (!entry_read(asking, seen, &state))
+        return false;
+    if (state.class == CLASS_8)
+        *n_runs = law8_held(state.quota, state.as.word8, now_ns, runs);
+    else if (state.class == CLASS_16)
+        *n_runs = law16_held(state.quota, state.as.word16, now_ns, runs);
+    else
+        *n_runs = law_wide_held(state.quota, state.as.bytes, now_ns, runs);
+    return true;
 }
 
 void entry_fill(struct asking *asking, const struct seen *seen, struct entry_state *state,

@@ -20,7 +20,10 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
 
 struct stint_decision entry_peek(struct entry_state *state, uint64_t now_ns);
 uint64_t entry_dies_at(const struct entry_state *state);
-size_t entry_held(const struct entry_state *state, uint64_t now_ns, struct held_run *runs);
+
+/* What the state in a slot holds at now; false if it changed while it was read. */
+bool entry_runs(struct asking *asking, const struct seen *seen, uint64_t now_ns,
+                struct held_run *runs, size_t *n_runs);
 
 /* Makes the state in a slot full until an instant. For a table that nobody else has open. */
 void entry_fill(struct asking *asking, const struct seen *seen, struct entry_state *state,

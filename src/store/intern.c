@@ -93,6 +93,7 @@ static uint32_t append(struct intern *intern, const struct stint_quota *quota)
     __atomic_store_n(&slot->state, QUOTA_SLOT_WRITING, __ATOMIC_RELAXED);
     slot->quota = *quota;
     slot->quota.epoch_ns = 0;
+    slot->quota.rule = 0; /* shared by all rules with these parameters */
     /* release: whoever sees it ready sees the quota. */
     __atomic_store_n(&slot->state, QUOTA_SLOT_READY, __ATOMIC_RELEASE);
     return (uint32_t)i + 1;

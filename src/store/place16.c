@@ -85,6 +85,8 @@ static bool changer_is_slow(const struct seen *seen, struct pair held)
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
     struct region_counters *counters = table_counters(asking->table);
+    if (table_adopt(asking))
+        return false;
     for (;;) {
         struct word16 state = {0, 0};
         *decision = law16_ask(asking->quota, &state, &asking->ask);

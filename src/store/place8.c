@@ -52,6 +52,8 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct place
 /* True if *decision is made; false if the newcomer has published and is to be looked for again. */
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
+    if (table_adopt(asking))
+        return false;
     for (;;) {
         uint64_t state = 0;
         *decision = law8_ask(asking->quota, &state, &asking->ask);

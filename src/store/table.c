@@ -91,6 +91,7 @@ static bool start(struct asking *asking, struct stint_table *table,
         return false;
     asking->id = intern_id(&table->intern, quota);
     asking->quota = intern_quota(&table->intern, asking->id);
+    asking->rule = quota->rule;
     asking->home = slots_home(asking->slots, hash);
     return asking->quota != NULL;
 }
@@ -254,17 +255,36 @@ CAS16_TARGET void table_forget(struct stint_table *table, enum slot_class class,
     }
 }
 
-bool table_held(struct stint_table *table, enum slot_class class, struct hash128 hash,
-                uint64_t now_ns, struct held_run *runs, size_t *n_runs)
+bool table_carry(struct stint_table *table, enum slot_class from_class, struct hash128 from_hash,
+                 const struct stint_quota *to, struct hash128 to_hash, uint64_t now_ns)
 {
-    struct asking asking = {.undo = NULL};
-    struct entry_state state;
-    struct seen seen = find_valid(table, class, hash, &asking);
-    if (seen.at == NULL)
-        return false;
-    asking.ask.now_ns = now_ns;
-    if (!entry_read(&asking, &seen, &state))
-        return false;
-    *n_runs = entry_held(&state, now_ns, runs);
+    struct asking asking = {.ask = {.now_ns = now_ns}};
+    struct held_run runs[HELD_RUNS_MAX];
+    struct stint_quota ruleless = *to; /* nothing else is to be adopted on the way */
+    struct seen seen;
+    size_t n_runs;
+    ruleless.rule = 0;
+    do {
+        seen = find_valid(table, from_class, from_hash, &asking);
+        if (seen.at == NULL)
+            return false;
+    } while (!entry_runs(&asking, &seen, now_ns, runs, &n_runs));
+    for (size_t i = 0; i < n_runs; i++) {
+        struct stint_ask ask = law_carry_ask(to, &runs[i]);
+        table_ask_hash(table, &ruleless, to_hash, &ask, NULL, NULL);
+    }
+    table_forget(table, from_class, from_hash);
     return true;
+}
+
+bool table_adopt(struct asking *asking)
+{
+    bool found = false;
+    if (asking->rule == 0)
+        return false;
+    for (int class = CLASS_8; class <= CLASS_WIDE; class++)
+        if (class != asking->slots->class)
+            found |= table_carry(asking->table, (enum slot_class)class, asking->hash,
+                                 asking->quota, asking->hash, asking->ask.now_ns);
+    return found;
 }

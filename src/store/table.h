@@ -38,6 +38,7 @@ struct asking {
     struct hash128 hash;
     struct home home;
     struct stint_ask ask; /* now_ns is the effective time */
+    uint64_t rule; /* of the caller's quota: other laws may have kept this key's state */
     uint32_t id;
     struct undo *undo;    /* may be NULL */
     uint64_t *holder;     /* concurrency: what take wrote; may be NULL */
@@ -91,9 +92,15 @@ bool table_renew(struct stint_table *table, const struct stint_quota *quota, str
 /* Makes the key's state one that was never used. */
 void table_forget(struct stint_table *table, enum slot_class class, struct hash128 hash);
 
-/* What the key's state of a class still holds; false if it has none. Used by set_quota. */
-bool table_held(struct stint_table *table, enum slot_class class, struct hash128 hash,
-                uint64_t now_ns, struct held_run *runs, size_t *n_runs);
+/*
+ * Charges what a key's state still holds to its state under `to`, then forgets it: in that order,
+ * so that others may see units twice for a moment, never missing. False if there is no such state.
+ */
+bool table_carry(struct stint_table *table, enum slot_class from_class, struct hash128 from_hash,
+                 const struct stint_quota *to, struct hash128 to_hash, uint64_t now_ns);
+
+/* The same for a newcomer whose rule had a law with states of another size before. */
+bool table_adopt(struct asking *asking);
 
 /* Blocks: SEMANTICS of stint_block(). Each key, or one key under one rule, by its hash. */
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns);

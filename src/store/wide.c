@@ -151,6 +151,8 @@ static struct stint_decision deny_for(const struct asking *asking, uint64_t wait
 /* True if *decision is made without a place. */
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
+    if (table_adopt(asking))
+        return false;
     struct stint_ask peek = asking->ask;
     peek.verb = STINT_PEEK;
     /* Displaced since the blocks were looked at: the block was made before the slot lost its tag. */

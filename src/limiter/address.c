@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/* Keys from IP addresses, so that one host is one key however its address is written. */
+#include "base/err.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#define ADDRESS_MAX 128 /* a full IPv6 address, a zone, brackets and a port */
+
+/* Cuts brackets, a port and a zone off; false for what cannot be an address. */
+static bool bare_address(char *text, const char *address, size_t len)
+{
+    if (len == 0 || len >= ADDRESS_MAX || memchr(address, '\0', len) != NULL)
+        return false;
+    memcpy(text, address, len);
+    text[len] = '\0';
+    if (text[0] == '[') {
+        char *end = strchr(text, ']');
+        if (end == NULL || (end[1] != '\0' && end[1] != ':'))
+            return false;
+        *end = '\0';
+        memmove(text, text + 1, strlen(text + 1) + 1);
+    } else {
+        char *colon = strchr(text, ':');
+        if (colon != NULL && strchr(colon + 1, ':') == NULL)
+            *colon = '\0'; /* one colon is a port; IPv6 has two at least */
+    }
+    char *zone = strchr(text, '%');
+    if (zone != NULL)
+        *zone = '\0';
+    return true;
+}
+
+static void keep_bits(unsigned char *bytes, size_t n_bytes, unsigned bits)
+{
+    for (size_t i = 0; i < n_bytes; i++) {
+        unsigned kept = bits > 8 * i ? bits - 8 * (unsigned)i : 0;
+        if (kept < 8)
+            bytes[i] &= (unsigned char)(0xff00u >> kept);
+    }
+}
+
+int stint_address_key(char *text, size_t text_size, const char *address, size_t address_len,
+                      unsigned v4_bits, unsigned v6_bits)
+{
+    static const unsigned char mapped[12] = {[10] = 0xff, [11] = 0xff};
+    char bare[ADDRESS_MAX];
+    unsigned char bytes[16];
+    int family = AF_INET6;
+    if (v4_bits > 32 || v6_bits > 128)
+        return STINT_E_RANGE;
+    if (!bare_address(bare, address, address_len))
+        return STINT_E_SYNTAX;
+    if (inet_pton(AF_INET, bare, bytes) == 1)
+        family = AF_INET;
+    else if (inet_pton(AF_INET6, bare, bytes) != 1)
+        return STINT_E_SYNTAX;
+    if (family == AF_INET6 && memcmp(bytes, mapped, sizeof(mapped)) == 0) {
+        memmove(bytes, bytes + sizeof(mapped), 4);
+        family = AF_INET;
+    }
+    if (family == AF_INET)
+        keep_bits(bytes, 4, v4_bits);
+    else
+        keep_bits(bytes, 16, v6_bits);
+    if (inet_ntop(family, bytes, text, (socklen_t)text_size) == NULL)
+        return STINT_E_RANGE;
+    return (int)strlen(text);
+}

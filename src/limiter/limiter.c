@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* The verbs over one or several quotas; what a list shares stands in list.c. */
+#include "limiter/list.h"
+
+#include "base/wide_int.h"
+
+static struct stint_decision ask_one(struct stint_table *table, const struct stint_item *item,
+                                     uint8_t verb, uint64_t at_ns, uint64_t now_ns)
+{
+    struct stint_ask ask = {
+        .now_ns = now_ns, .at_ns = at_ns, .cost = item->cost, .verb = verb};
+    return table_ask(table, item->quota, item->key, item->key_len, &ask, NULL, NULL);
+}
+
+struct stint_decision stint_take_all(struct stint_table *table, const struct stint_item *items,
+                                     size_t n_items, uint64_t now_ns)
+{
+    struct list list;
+    if (n_items == 1)
+        return ask_one(table, items, STINT_TAKE, 0, now_ns);
+    if (!list_init(&list, table, items, n_items, now_ns))
+        return law_never(0);
+    return list_take(&list);
+}
+
+struct stint_decision stint_take_upto(struct stint_table *table, const struct stint_item *items,
+                                      size_t n_items, uint64_t now_ns)
+{
+    struct list list;
+    if (n_items == 1)
+        return ask_one(table, items, STINT_TAKE_UPTO, 0, now_ns);
+    if (!list_init(&list, table, items, n_items, now_ns))
+        return law_never(0);
+    uint32_t most = items[0].cost;
+    for (size_t i = 1; i < n_items; i++)
+        if (items[i].cost < most)
+            most = items[i].cost;
+    if (most > 0)
+        return list_take_upto(&list, most);
+    list_ask(&list, STINT_PEEK, 0);
+    return list_sum(&list);
+}
+
+struct stint_decision stint_peek(struct stint_table *table, const struct stint_item *items,
+                                 size_t n_items, uint64_t now_ns)
+{
+    struct list list;
+    if (!list_init(&list, table, items, n_items, now_ns))
+        return law_never(0);
+    list_ask(&list, STINT_PEEK, 0);
+    return list_sum(&list);
+}
+
+/* charge and refund move units in every part, and tell the least that any moved. */
+static struct stint_decision move_all(struct stint_table *table, const struct stint_item *items,
+                                      size_t n_items, uint8_t verb, uint64_t at_ns,
+                                      uint64_t now_ns)
+{
+    struct list list;
+    if (!list_init(&list, table, items, n_items, now_ns))
+        return law_never(0);
+    list_ask(&list, verb, at_ns);
+    struct stint_decision sum = list_sum(&list);
+    sum.granted = list.parts[0].decision.granted;
+    for (size_t i = 1; i < list.n_parts; i++)
+        if (list.parts[i].decision.granted < sum.granted)
+            sum.granted = list.parts[i].decision.granted;
+    return sum;
+}
+
+struct stint_decision stint_charge(struct stint_table *table, const struct stint_item *items,
+                                   size_t n_items, uint64_t now_ns)
+{
+    return move_all(table, items, n_items, STINT_CHARGE, 0, now_ns);
+}
+
+struct stint_decision stint_refund(struct stint_table *table, const struct stint_item *items,
+                                   size_t n_items, uint64_t granted_at_ns, uint64_t now_ns)
+{
+    return move_all(table, items, n_items, STINT_REFUND, granted_at_ns, now_ns);
+}
+
+int stint_block(struct stint_table *table, const void *key, size_t key_len, uint64_t until_ns,
+                uint64_t now_ns)
+{
+    if (key_len > STINT_KEY_MAX || until_ns > STINT_NOW_MAX)
+        return STINT_E_RANGE;
+    return table_block(table, table_block_hash(table, key, key_len), until_ns,
+                       table_effective_now(table, now_ns));
+}
+
+void stint_reset(struct stint_table *table, const struct stint_quota *quota, const void *key,
+                 size_t key_len, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct hash128 hash = table_hash(table, quota, key, key_len);
+    table_unblock(table, table_block_hash(table, key, key_len));
+    table_unblock(table, hash);
+    table_forget(table, table_class(quota), hash);
+}
+
+int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
+                    const struct stint_quota *to, const void *key, size_t key_len,
+                    uint64_t now_ns)
+{
+    int code = table_accepts(table, to, key_len, NULL);
+    if (code != 0)
+        return code;
+    struct hash128 old = table_hash(table, from, key, key_len);
+    struct hash128 new = table_hash(table, to, key, key_len);
+    /* The same state under another law: the next decision carries it over in one step. */
+    bool same_place = old.lo == new.lo && old.hi == new.hi && table_class(from) == table_class(to);
+    if (!same_place)
+        table_carry(table, table_class(from), old, to, new, table_effective_now(table, now_ns));
+    return 0;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * All or nothing without locks. First every quota is asked and nothing charged: in quiet times a
+ * refusal is found here, and leaves no trace. Then each is charged in turn; if one refuses after
+ * all, because somebody else was faster, the charges before it are taken back: bit by bit where
+ * nothing has happened since, else as a refund. Others may meanwhile see units as taken that are
+ * not, never the reverse, and nobody waits for anybody.
+ */
+#include "limiter/list.h"
+
+#include "base/wide_int.h"
+
+static bool same_state(const struct list_part *a, const struct list_part *b)
+{
+    return a->hash.lo == b->hash.lo && a->hash.hi == b->hash.hi &&
+           a->quota->derived.params_hash[0] == b->quota->derived.params_hash[0];
+}
+
+static bool add_part(struct list *list, const struct stint_item *item, uint8_t index)
+{
+    struct list_part part = {.quota = item->quota,
+                             .key = item->key,
+                             .key_len = item->key_len,
+                             .cost = item->cost,
+                             .times = 1,
+                             .index = index};
+    if (item->key_len > STINT_KEY_MAX || item->quota->derived.checked != 1)
+        return false;
+    part.hash = table_hash(list->table, item->quota, item->key, item->key_len);
+    for (size_t i = 0; i < list->n_parts; i++) {
+        struct list_part *known = &list->parts[i];
+        if (!same_state(known, &part))
+            continue;
+        known->times++;
+        return !__builtin_add_overflow(known->cost, part.cost, &known->cost);
+    }
+    list->parts[list->n_parts++] = part;
+    return true;
+}
+
+bool list_init(struct list *list, struct stint_table *table, const struct stint_item *items,
+               size_t n_items, uint64_t now_ns)
+{
+    list->table = table;
+    list->n_parts = 0;
+    list->now_ns = now_ns;
+    if (n_items == 0 || n_items > STINT_ITEMS_MAX)
+        return false;
+    for (size_t i = 0; i < n_items; i++)
+        if (!add_part(list, &items[i], (uint8_t)i))
+            return false;
+    return true;
+}
+
+static struct stint_decision ask_part(const struct list *list, struct list_part *part,
+                                      uint8_t verb, uint32_t cost, uint64_t at_ns)
+{
+    struct stint_ask ask = {
+        .now_ns = list->now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
+    bool holds = part->quota->algorithm == STINT_CONCURRENCY && verb == STINT_TAKE;
+    part->decision = table_ask(list->table, part->quota, part->key, part->key_len, &ask,
+                               &part->undo, holds ? &part->holder : NULL);
+    return part->decision;
+}
+
+void list_ask(struct list *list, uint8_t verb, uint64_t at_ns)
+{
+    for (size_t i = 0; i < list->n_parts; i++)
+        ask_part(list, &list->parts[i], verb, list->parts[i].cost, at_ns);
+}
+
+struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb, uint64_t at_ns)
+{
+    return ask_part(list, &list->parts[part], verb, list->parts[part].cost, at_ns);
+}
+
+/* Whether a has a smaller share of its limit left than b; a limit of 0 has none. */
+static bool has_less(const struct stint_decision *a, const struct stint_decision *b)
+{
+    return (uint64_t)a->remaining * (b->limit > 0 ? b->limit : 1) <
+           (uint64_t)b->remaining * (a->limit > 0 ? a->limit : 1);
+}
+
+struct stint_decision list_sum(const struct list *list)
+{
+    uint8_t worst = STINT_ALLOW, stored = 1;
+    uint64_t retry_after_ns = 0;
+    const struct list_part *binding = NULL;
+    for (size_t i = 0; i < list->n_parts; i++)
+        if (list->parts[i].decision.outcome > worst)
+            worst = list->parts[i].decision.outcome;
+    for (size_t i = 0; i < list->n_parts; i++) {
+        const struct list_part *part = &list->parts[i];
+        if (worst != STINT_ALLOW)
+            retry_after_ns = max_u64(retry_after_ns, part->decision.retry_after_ns);
+        stored &= part->decision.stored;
+        if (part->decision.outcome != worst)
+            continue;
+        if (binding == NULL || has_less(&part->decision, &binding->decision))
+            binding = part;
+    }
+    struct stint_decision sum = binding->decision;
+    sum.binding = binding->index;
+    sum.stored = stored;
+    sum.retry_after_ns = retry_after_ns;
+    if (worst != STINT_ALLOW)
+        sum.granted = 0;
+    return sum;
+}
+
+/* Gives back what part of a refused request was charged. */
+static void take_back(const struct list *list, struct list_part *part, uint32_t units)
+{
+    uint32_t returned = 0;
+    if (part->holder != 0)
+        table_release(list->table, part->quota, part->hash, list->now_ns, part->holder, &returned);
+    else if (table_undo(&part->undo))
+        return;
+    else {
+        struct stint_ask ask = {.now_ns = list->now_ns,
+                                .at_ns = list->now_ns,
+                                .cost = units,
+                                .verb = STINT_REFUND};
+        returned = table_ask(list->table, part->quota, part->key, part->key_len, &ask, NULL, NULL)
+                       .granted;
+    }
+    if (returned < units)
+        table_count(&table_counters(list->table)->undo_kept_units, units - returned);
+}
+
+void list_take_back(struct list *list, size_t n)
+{
+    while (n-- > 0)
+        take_back(list, &list->parts[n], list->parts[n].cost);
+}
+
+/* Charges `each` times the part's multiplicity, or its own cost where `each` is 0. */
+static bool charge_all(struct list *list, uint32_t each)
+{
+    for (size_t i = 0; i < list->n_parts; i++) {
+        struct list_part *part = &list->parts[i];
+        uint32_t cost = each > 0 ? each * part->times : part->cost;
+        struct stint_decision decision = ask_part(list, part, STINT_TAKE, cost, 0);
+        if (decision.outcome == STINT_ALLOW)
+            continue;
+        while (i-- > 0)
+            take_back(list, &list->parts[i],
+                      each > 0 ? each * list->parts[i].times : list->parts[i].cost);
+        return false;
+    }
+    return true;
+}
+
+struct stint_decision list_take(struct list *list)
+{
+    if (list->n_parts > 1) {
+        list_ask(list, STINT_PEEK, 0);
+        struct stint_decision sum = list_sum(list);
+        if (sum.outcome != STINT_ALLOW)
+            return sum;
+    }
+    charge_all(list, 0);
+    return list_sum(list);
+}
+
+struct stint_decision list_take_upto(struct list *list, uint32_t most)
+{
+    for (;;) {
+        uint32_t each = most;
+        for (size_t i = 0; i < list->n_parts; i++) {
+            struct list_part *part = &list->parts[i];
+            struct stint_decision peek = ask_part(list, part, STINT_PEEK, part->times, 0);
+            if (peek.remaining / part->times < each)
+                each = peek.remaining / part->times;
+        }
+        if (each == 0)
+            return list_sum(list);
+        if (!charge_all(list, each))
+            continue; /* somebody else took units meanwhile, so somebody got on */
+        struct stint_decision sum = list_sum(list);
+        sum.granted = each;
+        return sum;
+    }
+}

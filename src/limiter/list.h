@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Several (quota, key, cost) charged all or none: what take, take_upto, reserve and book share.
+ */
+#ifndef STINT_LIMITER_LIST_H
+#define STINT_LIMITER_LIST_H
+
+#include "store/table.h"
+
+/* One quota of a request, equal ones merged. */
+struct list_part {
+    const struct stint_quota *quota;
+    const void *key;
+    size_t key_len;
+    struct hash128 hash;
+    uint32_t cost;   /* the sum over equal ones */
+    uint32_t times;  /* how many were equal */
+    uint8_t index;   /* of the first of them in the request */
+    uint64_t holder; /* concurrency: what take wrote */
+    struct undo undo;
+    struct stint_decision decision;
+};
+
+struct list {
+    struct stint_table *table;
+    struct list_part parts[STINT_ITEMS_MAX];
+    size_t n_parts;
+    uint64_t now_ns;
+};
+
+/* False for a request that can never be allowed: empty, too long, or a cost that overflows. */
+bool list_init(struct list *list, struct stint_table *table, const struct stint_item *items,
+               size_t n_items, uint64_t now_ns);
+
+/* Asks every part with its own cost and `verb`, charging nothing back; keeps the decisions. */
+void list_ask(struct list *list, uint8_t verb, uint64_t at_ns);
+
+/* The same for one part. */
+struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb, uint64_t at_ns);
+
+/* Gives back what the first n parts were charged, each its own cost. */
+void list_take_back(struct list *list, size_t n);
+
+/* One decision out of those of all parts: SEMANTICS, "All or nothing over a list". */
+struct stint_decision list_sum(const struct list *list);
+
+/* Takes every part's cost, or none. */
+struct stint_decision list_take(struct list *list);
+
+/* The same number of units from every part, as many as all allow, at most `most`. */
+struct stint_decision list_take_upto(struct list *list, uint32_t most);
+
+#endif

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* A bounded FIFO of callers who wait for units. Time is an argument; nothing sleeps here. */
+#include "store/table.h"
+
+#include "base/wide_int.h"
+
+#include <stdlib.h>
+
+#define NOBODY UINT32_MAX
+
+struct waiter {
+    uint64_t deadline_ns;
+    uint32_t cost;
+    uint32_t before, after; /* in the line, or in the list of free places */
+    uint32_t turn;          /* counted up at each use, so that an old id names nobody */
+    bool waits;
+};
+
+struct stint_waiters {
+    uint32_t first, last, free_list;
+    uint64_t earliest_ns; /* no deadline is earlier */
+    size_t max;
+    struct waiter line[];
+};
+
+struct stint_waiters *stint_waiters_new(size_t waiters_max)
+{
+    struct stint_waiters *waiters;
+    if (waiters_max == 0 || waiters_max >= NOBODY ||
+        waiters_max > (SIZE_MAX - sizeof(*waiters)) / sizeof(waiters->line[0]))
+        return NULL;
+    waiters = calloc(1, sizeof(*waiters) + waiters_max * sizeof(waiters->line[0]));
+    if (waiters == NULL)
+        return NULL;
+    waiters->first = waiters->last = NOBODY;
+    waiters->earliest_ns = STINT_NEVER_NS;
+    waiters->max = waiters_max;
+    for (size_t i = 0; i < waiters_max; i++)
+        waiters->line[i].after = i + 1 < waiters_max ? (uint32_t)i + 1 : NOBODY;
+    return waiters;
+}
+
+void stint_waiters_free(struct stint_waiters *waiters)
+{
+    free(waiters);
+}
+
+static uint64_t id_of(const struct stint_waiters *waiters, uint32_t at)
+{
+    return ((uint64_t)waiters->line[at].turn << 32) | (at + 1u);
+}
+
+int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost, uint64_t deadline_ns,
+                      uint64_t *id)
+{
+    uint32_t at = waiters->free_list;
+    if (at == NOBODY)
+        return STINT_E_FULL;
+    struct waiter *waiter = &waiters->line[at];
+    waiters->free_list = waiter->after;
+    *waiter = (struct waiter){.deadline_ns = deadline_ns,
+                              .cost = cost,
+                              .before = waiters->last,
+                              .after = NOBODY,
+                              .turn = waiter->turn + 1,
+                              .waits = true};
+    if (waiters->last != NOBODY)
+        waiters->line[waiters->last].after = at;
+    else
+        waiters->first = at;
+    waiters->last = at;
+    waiters->earliest_ns = min_u64(waiters->earliest_ns, deadline_ns);
+    *id = id_of(waiters, at);
+    return 0;
+}
+
+static void take_out(struct stint_waiters *waiters, uint32_t at)
+{
+    struct waiter *waiter = &waiters->line[at];
+    if (waiter->before != NOBODY)
+        waiters->line[waiter->before].after = waiter->after;
+    else
+        waiters->first = waiter->after;
+    if (waiter->after != NOBODY)
+        waiters->line[waiter->after].before = waiter->before;
+    else
+        waiters->last = waiter->before;
+    waiter->waits = false;
+    waiter->after = waiters->free_list;
+    waiters->free_list = at;
+    if (waiters->first == NOBODY)
+        waiters->earliest_ns = STINT_NEVER_NS;
+}
+
+int stint_waiters_cancel(struct stint_waiters *waiters, uint64_t id)
+{
+    uint64_t at = (id & UINT32_MAX) - 1;
+    if (at >= waiters->max || !waiters->line[at].waits || id_of(waiters, (uint32_t)at) != id)
+        return STINT_E_GONE;
+    take_out(waiters, (uint32_t)at);
+    return 0;
+}
+
+/* The first in line whose deadline has passed; works out the earliest deadline on the way. */
+static uint32_t find_expired(struct stint_waiters *waiters, uint64_t now_ns)
+{
+    uint64_t earliest_ns = STINT_NEVER_NS;
+    if (waiters->earliest_ns > now_ns)
+        return NOBODY;
+    for (uint32_t at = waiters->first; at != NOBODY; at = waiters->line[at].after) {
+        if (waiters->line[at].deadline_ns <= now_ns)
+            return at;
+        earliest_ns = min_u64(earliest_ns, waiters->line[at].deadline_ns);
+    }
+    waiters->earliest_ns = earliest_ns;
+    return NOBODY;
+}
+
+struct stint_wake stint_waiters_wake(struct stint_waiters *waiters, struct stint_table *table,
+                                     const struct stint_quota *quota, const void *key,
+                                     size_t key_len, uint64_t now_ns)
+{
+    struct stint_wake wake = {.next_ns = STINT_NEVER_NS};
+    uint32_t expired = find_expired(waiters, now_ns);
+    if (expired != NOBODY) {
+        wake.id = id_of(waiters, expired);
+        wake.expired = true;
+        wake.next_ns = now_ns;
+        take_out(waiters, expired);
+        return wake;
+    }
+    uint32_t head = waiters->first;
+    if (head == NOBODY)
+        return wake;
+    wake.decision = stint_take(table, quota, key, key_len, waiters->line[head].cost, now_ns);
+    if (wake.decision.outcome == STINT_DENY) {
+        wake.next_ns = min_u64(add_sat(now_ns, wake.decision.retry_after_ns),
+                               waiters->earliest_ns);
+        return wake;
+    }
+    /* Granted, or a cost that never fits: in both cases its wait is over. */
+    wake.id = id_of(waiters, head);
+    wake.next_ns = now_ns;
+    take_out(waiters, head);
+    return wake;
+}
