@@ -12,7 +12,7 @@ SOURCE = Path(os.environ["STINT_SOURCE"])
 BUILD = Path(os.environ["STINT_BUILD"])
 
 # The window's slots are 2.5 s long, and the clock is real: the wait is up to one slot longer.
-C_WORDS = r"""\
+C_WORDS = """\
 203.0.113.9: served, 2 of 3 left
 203.0.113.9: served, 1 of 3 left
 203.0.113.9: served, 0 of 3 left
@@ -21,8 +21,7 @@ C_WORDS = r"""\
 warning: the disk is nearly full
 warning: the disk is nearly full
 """
-C# The window's slots are 2.5 s long, and the clock is real: the wait is up to one slot longer.
-C_WORDS = r"""\
+CC_WORDS = """\
 0 s: allow, retry after 0 s
 0 s: allow, retry after 0 s
 0 s: deny, retry after 5 s
