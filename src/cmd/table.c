@@ -31,10 +31,11 @@ struct quota_count {
 
 struct view {
     struct stint_table_info info;
+    uint64_t now_ns; /* of the table */
     struct quota_count quotas[QUOTAS_MAX];
     size_t n_quotas;
     uint64_t others;               /* live states of further quotas */
-    struct stint_entry *offenders; /* a heap: the one with the most left on top */
+    struct stint_entry *offenders;
     size_t n_offenders, offenders_max;
 };
 
@@ -101,16 +102,22 @@ static void count_quota(struct view *view, const struct stint_entry *entry)
     view->quotas[i].denying += entry->decision.outcome != STINT_ALLOW;
 }
 
-/* Keeps the worst in a buffer of twice their number, cut to half when it is full. */
-static bool visit(const struct stint_entry *entry, void *arg)
+/*
+ * Keeps the worst in a buffer of twice their number, cut to half when it is full. An entry says what
+ * taking one unit would come to; what is shown is how things are without it.
+ */
+static bool visit(const struct stint_entry *seen, void *arg)
 {
     struct view *view = arg;
-    count_quota(view, entry);
+    struct stint_entry entry = *seen;
+    count_quota(view, &entry);
+    entry.decision.remaining += entry.decision.outcome == STINT_ALLOW;
+    entry.decision.reset_after_ns = seen->dies_at_ns - view->now_ns;
     if (view->n_offenders == 2 * view->offenders_max) {
         qsort(view->offenders, view->n_offenders, sizeof(*view->offenders), by_offence);
         view->n_offenders = view->offenders_max;
     }
-    view->offenders[view->n_offenders++] = *entry;
+    view->offenders[view->n_offenders++] = entry;
     return true;
 }
 
@@ -120,13 +127,9 @@ static int look(struct view *view, const struct stint_table *table, uint64_t key
     view->offenders = calloc(2 * view->offenders_max, sizeof(*view->offenders));
     if (view->offenders == NULL)
         return -1;
-    stint_table_info(table, 0, &view->info);
-    uint64_t now_ns = stint_now(table);
-    /* A reader's own clock is not the virtual one that the file was written under. */
-    if (view->info.clock == STINT_CLOCK_VIRTUAL && now_ns < view->info.mark_ns)
-        now_ns = view->info.mark_ns;
-    stint_table_info(table, now_ns, &view->info);
-    stint_table_each(table, now_ns, visit, view);
+    view->now_ns = stint_now(table);
+    stint_table_info(table, view->now_ns, &view->info);
+    stint_table_each(table, view->now_ns, visit, view);
     qsort(view->offenders, view->n_offenders, sizeof(*view->offenders), by_offence);
     if (view->n_offenders > view->offenders_max)
         view->n_offenders = view->offenders_max;
