@@ -48,19 +48,22 @@ static inline uint64_t window_slot_of(const struct stint_quota *quota, uint64_t 
     return slot + (scaled - slot * quota->period_ns >= quota->period_ns);
 }
 
-#define WINDOW_INVERSE(m) [m] = UINT64_MAX / (m)
+#define WINDOW_INVERSE(m) [m] = UINT64_MAX / (m) + 1
+
+/* ceil(2^64 / M): mul_hi with it is floor(n / M) for every n up to 2^64 / M. */
+static const uint64_t window_inverse[WINDOW_SLOTS_MAX + 1] = {
+    WINDOW_INVERSE(10), WINDOW_INVERSE(11), WINDOW_INVERSE(12), WINDOW_INVERSE(13),
+    WINDOW_INVERSE(14), WINDOW_INVERSE(15), WINDOW_INVERSE(16), WINDOW_INVERSE(17),
+    WINDOW_INVERSE(18), WINDOW_INVERSE(19), WINDOW_INVERSE(20), WINDOW_INVERSE(21),
+    WINDOW_INVERSE(22), WINDOW_INVERSE(23), WINDOW_INVERSE(24),
+};
 
 /* The first instant of a slot, ceil(slot * W / M). The slot of any now, and the next, fit. */
 static inline uint64_t window_slot_start(const struct stint_quota *quota, uint64_t slot)
 {
-    static const uint64_t inverse[WINDOW_SLOTS_MAX + 1] = {
-        WINDOW_INVERSE(10), WINDOW_INVERSE(11), WINDOW_INVERSE(12), WINDOW_INVERSE(13),
-        WINDOW_INVERSE(14), WINDOW_INVERSE(15), WINDOW_INVERSE(16), WINDOW_INVERSE(17),
-        WINDOW_INVERSE(18), WINDOW_INVERSE(19), WINDOW_INVERSE(20), WINDOW_INVERSE(21),
-        WINDOW_INVERSE(22), WINDOW_INVERSE(23), WINDOW_INVERSE(24),
-    };
     uint64_t scaled = slot * quota->period_ns;
-    uint64_t start = mul_hi(scaled, inverse[quota->resolution]); /* exact or one too low */
+    /* Less one, it is exact or one too low for every 64-bit number. */
+    uint64_t start = mul_hi(scaled, window_inverse[quota->resolution] - 1);
     uint64_t over = scaled - start * quota->resolution;
     return start + (over > 0) + (over > quota->resolution);
 }
@@ -276,21 +279,38 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
     return window_answer(quota, window, ask->now_ns, granted);
 }
 
-/* The common case: the slot is the newest, and the bunch in use has enough left. */
-static inline bool window_is_quick(const struct stint_quota *quota, const struct window *window,
+/*
+ * The common case: now is in the newest slot, to which the bunch in use is charged already, and that
+ * has enough left. Then only `rest` changes. `past` is how far now is past the start of the newest
+ * slot, in M-ths of a nanosecond; a now before it wraps around to more than W.
+ */
+static inline uint64_t window_past(const struct stint_quota *quota, const struct window *window,
                                    const struct stint_ask *ask)
 {
-    return ask->verb == STINT_TAKE && ask->cost - 1 < window->rest &&
-           window_slot_of(quota, ask->now_ns) == window->slot;
+    return ask->now_ns * quota->resolution - window->slot * quota->period_ns;
 }
 
-static inline struct stint_decision window_take_quick(const struct stint_quota *quota,
-                                                      struct window *window,
-                                                      const struct stint_ask *ask)
+static inline bool window_is_quick(const struct stint_quota *quota, const struct window *window,
+                                   const struct stint_ask *ask, uint64_t past)
 {
-    window->rest -= ask->cost;
-    window->string = window_string_touch(window->string);
-    return window_answer(quota, window, ask->now_ns, ask->cost);
+    return ask->verb == STINT_TAKE && ask->cost - 1 < window->rest && (window->string & 1) == 0 &&
+           past < quota->period_ns;
+}
+
+/* The slot ends (W - past) / M after now, and what was charged to it W after that. */
+static inline struct stint_decision window_quick(const struct stint_quota *quota,
+                                                 struct window *window, uint32_t cost,
+                                                 uint64_t past)
+{
+    window->rest -= cost;
+    uint64_t left = quota->period_ns - past + quota->resolution - 1;
+    return (struct stint_decision){
+        .outcome = STINT_ALLOW,
+        .granted = cost,
+        .limit = quota->limit,
+        .remaining = window_free(quota, window),
+        .reset_after_ns = quota->period_ns + mul_hi(left, window_inverse[quota->resolution]),
+    };
 }
 
 /*
@@ -402,10 +422,10 @@ struct stint_decision window8_ask(const struct stint_quota *quota, uint64_t *sta
                                   const struct stint_ask *ask)
 {
     struct window window = window8_unpack(quota, *state);
-    if (window_is_quick(quota, &window, ask)) {
-        struct stint_decision decision = window_take_quick(quota, &window, ask);
-        *state = window8_pack(quota, &window);
-        return decision;
+    uint64_t past = window_past(quota, &window, ask);
+    if (window_is_quick(quota, &window, ask, past)) {
+        *state -= (uint64_t)ask->cost << window_string_bits(quota);
+        return window_quick(quota, &window, ask->cost, past);
     }
     struct window slow = window; /* a copy, so that the quick one stays in registers */
     bool store;
@@ -420,10 +440,10 @@ struct stint_decision window16_ask(const struct stint_quota *quota, struct word1
 {
     assert(state->hi >> WINDOW16_HI_BITS == 0);
     struct window window = window16_unpack(quota, *state);
-    if (window_is_quick(quota, &window, ask)) {
-        struct stint_decision decision = window_take_quick(quota, &window, ask);
-        *state = window16_pack(quota, &window);
-        return decision;
+    uint64_t past = window_past(quota, &window, ask);
+    if (window_is_quick(quota, &window, ask, past)) {
+        state->lo -= (uint64_t)ask->cost << window_string_bits(quota);
+        return window_quick(quota, &window, ask->cost, past);
     }
     struct window slow = window; /* a copy, so that the quick one stays in registers */
     bool store;
