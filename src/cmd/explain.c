@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define SENTENCES_MAX 2048
+#define LINE_WIDTH 78
 
 struct explain_options {
     char spec[512];
@@ -43,13 +44,30 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     }
 }
 
+/* Breaks lines between words; the terminal would break them within words. */
+static void print_wrapped(const char *text)
+{
+    size_t column = 0;
+    for (const char *word = text; *word != '\0';) {
+        size_t len = strcspn(word, " ");
+        if (column > 0 && column + 1 + len > LINE_WIDTH) {
+            putchar('\n');
+            column = 0;
+        }
+        column += (size_t)printf("%s%.*s", column == 0 ? "  " : " ", (int)len, word);
+        word += len + strspn(word + len, " ");
+    }
+    putchar('\n');
+}
+
 static void print_sentences(const char *title, const struct stint_quota *quota,
                             void (*label)(struct buf *buf, const struct stint_quota *quota))
 {
     char text[SENTENCES_MAX];
     struct buf buf = buf_of(text, sizeof(text));
     label(&buf, quota);
-    printf("%s\n  %s\n", title, text);
+    printf("%s\n", title);
+    print_wrapped(text);
 }
 
 static void print_text(const struct stint_quota *quota)
@@ -62,8 +80,6 @@ static void print_text(const struct stint_quota *quota)
     print_sentences("When it denies early", quota, label_slack);
     print_sentences("Bytes per key", quota, label_bytes);
     print_sentences("When the table is full", quota, label_policy);
-    if (quota->algorithm == STINT_BUCKETS)
-        printf("Buckets\n  At most %u are alive at once.\n", (unsigned)quota->derived.max_buckets);
 }
 
 static json_t *count_or_null(bool applies, uint64_t count)

@@ -103,8 +103,8 @@ static void count_quota(struct view *view, const struct stint_entry *entry)
 }
 
 /*
- * Keeps the worst in a buffer of twice their number, cut to half when it is full. An entry says what
- * taking one unit would come to; what is shown is how things are without it.
+ * Keeps the worst in a buffer of twice their number, cut to half when it is full. An entry says
+ * what taking one unit would come to; what is shown is how things are without it.
  */
 static bool visit(const struct stint_entry *seen, void *arg)
 {

@@ -55,7 +55,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     }
 }
 
-/* Cuts TIME, if it is wanted, and COST, if it is there, off a line; *cost stays as it is without one. */
+/* Reads TIME, if it is wanted, and COST, if it is there; *cost stays as it is without one. */
 static int parse_line(struct try *try, struct span line, uint64_t *now_ns, uint32_t *cost,
                       struct stint_error *error)
 {

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: MIT
+"""`stint replay`: forms of input, options, and what it prints."""
+import gzip
+import json
+import os
+import pty
+import re
+import subprocess
+import time
+
+import pytest
+
+from program import NS, SAMPLE, STINT, replay_decisions, replay_json, stint
+
+TRACE = "0 a\n0.50 a 2\n# a comment\n\n1.25 b 3\n1.3\tb\n61 a 100\n61 a 101\n"
+
+
+def test_decisions_have_eight_fields_separated_by_tabs():
+    """Time as it was written, key, cost, outcome, granted, remaining and the two waits."""
+    lines = replay_decisions("--quota", "gcra 100/60s burst=100", given=TRACE)
+    assert lines == [
+        ["0", "a", "1", "allow", "1", "99", "0", "600000000"],
+        ["0.50", "a", "2", "allow", "2", "97", "0", "1300000000"],
+        ["1.25", "b", "3", "allow", "3", "97", "0", "1800000000"],
+        ["1.3", "b", "1", "allow", "1", "96", "0", "2350000000"],
+        ["61", "a", "100", "allow", "100", "0", "0", "60000000000"],
+        ["61", "a", "101", "never", "0", "0", "never", "60000000000"],
+    ]
+
+
+def test_verbs():
+    """take is whole or nothing, take_upto gives what is left, peek changes nothing."""
+    trace = "0 a 3\n0 a 3\n0 a 3\n"
+    granted = {verb: [(f[3], f[4]) for f in replay_decisions(
+        "--quota", "log 5/1s", "--verb", verb, given=trace)] for verb in ("take", "take_upto")}
+    assert granted["take"] == [("allow", "3"), ("deny", "0"), ("deny", "0")]
+    assert granted["take_upto"] == [("allow", "3"), ("allow", "2"), ("deny", "0")]
+    peeks = replay_decisions("--quota", "log 5/1s", "--verb", "peek", given=trace)
+    assert [(f[3], f[5]) for f in peeks] == [("allow", "2")] * 3
+    assert replay_json("--quota", "log 5/1s", "--verb", "take_upto", given=trace)[
+        "denied_units"] == 4
+
+
+def test_several_quotas_are_all_or_nothing():
+    """What the second quota refuses is not charged to the first."""
+    trace = "0 a 2\n0 a 2\n0 a 1\n0 a 1\n"
+    lines = replay_decisions("--quota", "log 4/10s", "--quota", "log 3/1m", given=trace)
+    assert [(f[3], f[4]) for f in lines] == [
+        ("allow", "2"), ("deny", "0"), ("allow", "1"), ("deny", "0")]
+    assert lines[1][6] == str(60 * NS)
+    assert lines[3][6] == str(60 * NS)
+
+
+def test_late_lines_are_decided_at_the_latest_time_seen_unless_sorted():
+    trace = "0 a\n10 b\n5 a\n"
+    lines = replay_decisions("--quota", "log 1/8s", given=trace)
+    assert [(f[0], f[3]) for f in lines] == [("0", "allow"), ("10", "allow"), ("5", "allow")]
+    assert replay_json("--quota", "log 1/8s", given=trace)["late"] == 1
+    lines = replay_decisions("--quota", "log 1/8s", "--sort", given=trace)
+    assert [(f[0], f[3]) for f in lines] == [("0", "allow"), ("5", "deny"), ("10", "allow")]
+
+
+def test_malformed_lines_are_counted_and_the_first_few_named():
+    """Not the good lines around them; and an end without a newline is no error."""
+    text = b"1 a\nnonsense\n2\n" + b"x" * 70000 + b"\n3 b\0c\n" + b"?\n" * 7 + b"4 a"
+    out, err = stint("replay", "--quota", "5/1s", "--json", given=text)
+    told = json.loads(out)
+    assert (told["events"], told["malformed"], told["keys"]) == (3, 10, 2)
+    assert "standard input:2: 'nonsense' is no time" in err
+    assert "standard input:3: expected TIME KEY [COST]" in err
+    assert "standard input:4: the line is longer than 65536 bytes" in err
+    assert "standard input:7:" in err and "standard input:8:" not in err
+
+
+def test_strict_stops_at_the_first_malformed_line():
+    out, err = stint("replay", "--quota", "5/1s", "--strict", "--decisions",
+                     given="1 a\nx\n2 a\n", code=1)
+    assert "standard input:2:" in err
+    assert len(out.splitlines()) == 1
+
+
+def test_input_of_another_format_is_bad_input():
+    err = stint("replay", "--quota", "5/1s", SAMPLE, code=1)[1]
+    assert "--format" in err
+
+
+def test_gzip_is_read_like_plain_text(tmp_path):
+    """One member, several, padded; from a file and from a pipe."""
+    text = SAMPLE.read_bytes()
+    args = ("--quota", "60/1h", "--format", "combined")
+    plain = replay_decisions(*args, SAMPLE)
+    half = text.index(b"\n", len(text) // 2) - 10
+    packed = {
+        "one": gzip.compress(text),
+        "two": gzip.compress(text[:half]) + gzip.compress(text[half:]),
+        "padded": gzip.compress(text) + bytes(512),
+    }
+    for name, data in packed.items():
+        path = tmp_path / name
+        path.write_bytes(data)
+        assert replay_decisions(*args, path) == plain
+        assert replay_decisions(*args, "-", given=data) == plain
+
+
+def test_gzip_that_is_damaged_says_so(tmp_path):
+    data = gzip.compress(SAMPLE.read_bytes())
+    args = ("replay", "--quota", "60/1h", "--format", "combined")
+    cut = stint(*args, given=data[:-20], code=1)[1]
+    assert "ends too early" in cut and "standard input" in cut
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 0xff
+    assert "damaged" in stint(*args, given=bytes(flipped), code=1)[1]
+    assert "damaged" in stint(*args, given=data + b"garbage", code=1)[1]
+
+
+def test_keys_of_log_lines():
+    """Addresses by prefix, v4-mapped as IPv4, paths without queries, joined unambiguously."""
+    def line(host, request):
+        return f'{host} - u [17/May/2015:10:05:03 +0000] "{request}" 200 1\n'
+
+    text = (line("2001:db8::1", "GET /a?b=1 HTTP/1.1") + line("2001:db8::2", "GET /a HTTP/1.1") +
+            line("::ffff:192.0.2.1", "GET /a+b HTTP/1.1") + line("192.0.2.1", "GET /a HTTP/1.1"))
+
+    def keys(expr):
+        return [f[1] for f in replay_decisions("--quota", "9/1s", "--format", "combined",
+                                               "--key", expr, given=text)]
+    assert keys("ip/64") == ["2001:db8::", "2001:db8::", "192.0.2.1", "192.0.2.1"]
+    assert keys("ip") == ["2001:db8::1", "2001:db8::2", "192.0.2.1", "192.0.2.1"]
+    assert keys("path") == ["/a", "/a", "/a+b", "/a"]
+    assert keys("ip/64+path") == [
+        "2001:db8::+/a", "2001:db8::+/a", "192.0.2.1+/a\\+b", "192.0.2.1+/a"]
+    assert keys("user+method+status") == ["u+GET+200"] * 4
+
+
+def test_jsonl():
+    """Members of one's choice; times as numbers or RFC 3339; costs."""
+    text = ('{"time": 1700000000.5, "key": "a", "n": 2}\n'
+            '{"time": "2023-11-14T22:13:21Z", "key": "a", "n": 1}\n')
+    lines = replay_decisions("--quota", "log 2/1s", "--format", "jsonl", "--cost", "n", given=text)
+    assert [f[:5] for f in lines] == [["1700000000.5", "a", "2", "allow", "2"],
+                                      ["1700000001", "a", "1", "deny", "0"]]
+    text = '{"t": 1, "user": "x+y", "org": 7}\n'
+    lines = replay_decisions("--quota", "1/1s", "--format", "jsonl", "--time", "t",
+                             "--key", "user+org", given=text)
+    assert lines[0][1] == "x\\+y+7"
+
+
+def test_keys_cannot_steer_a_terminal():
+    """Control bytes of a stranger's key are shown, not sent."""
+    out = stint("replay", "--quota", "1/1s", "--decisions", given=b"1 a\x1b[2Jb\n")[0]
+    assert "\x1b" not in out and "\\x1b" in out
+    out, err = stint("replay", "--quota", "1/1s", given=b"1 a\x1bb\n\x1b[2J\n1 a\x1bb\n")
+    assert "\x1b" not in out + err
+    told = replay_json("--quota", "1/1s", given=b"1 \xff\xc3\xa4\n1 \xff\xc3\xa4\n")
+    assert told["denied_most"][0]["key"] == "\ufffd\u00e4"
+
+
+def test_calendar_windows_follow_the_wall_clock_of_the_log():
+    """A quota per calendar day begins anew at midnight of its offset, not of the log's start."""
+    def line(hour, minute):
+        return f'h - - [17/May/2015:{hour:02}:{minute:02}:00 +0000] "GET / HTTP/1.1" 200 1\n'
+
+    text = line(21, 59) + line(22, 30) + line(22, 31) + line(23, 59)
+    lines = replay_decisions("--quota", "fixed_window 1/1d align=calendar utc_offset=+01:00",
+                             "--format", "combined", given=text)
+    assert [f[3] for f in lines] == ["allow", "deny", "deny", "allow"]
+
+
+@pytest.mark.parametrize("spec", [
+    "100/1h", "log 40/1h", "gcra 60/1h", "buckets 50/1h time_slack=5m", "fixed_window 60/1h",
+    "sliding_counter 60/1h"])
+def test_a_table_in_a_file_goes_on_where_it_was(tmp_path, spec):
+    """Two replays of two halves over one file decide as one replay of the whole."""
+    lines = SAMPLE.read_bytes().splitlines(keepends=True)
+    args = ("--quota", spec, "--format", "combined", "--keys", "1000")
+    whole = replay_decisions(*args, SAMPLE)
+    state = ("--state", tmp_path / "state")
+    parts = [replay_decisions(*args, *state, given=b"".join(part))
+             for part in (lines[:150], lines[150:])]
+    assert parts[0] + parts[1] == whole
+    assert any(f[3] == "deny" for f in parts[1])
+
+
+def test_a_state_file_that_is_none_is_refused(tmp_path):
+    path = tmp_path / "state"
+    path.write_bytes(b"not a table\n" * 1000)
+    err = stint("replay", "--quota", "1/1s", "--state", path, given="0 a\n", code=1)[1]
+    assert str(path) in err
+    assert path.read_bytes() == b"not a table\n" * 1000
+
+
+def test_a_table_that_is_too_small_is_said():
+    """A strict quota stays strict with room for 8 keys; the user is told what happened."""
+    trace = "".join(f"{i // 1000}.{i % 1000:03} k{i % 500} 1\n" for i in range(4000))
+    out, err = stint("replay", "--quota", "log 2/1m", "--keys", "8", "--json", given=trace)
+    told = json.loads(out)
+    assert "--keys" in err
+    assert told["quotas"][0]["most_admitted"] <= 2
+    assert told["denied"] > 0
+
+
+def test_empty_input_is_no_error():
+    told = replay_json("--quota", "1/1s", given=b"")
+    assert (told["events"], told["keys"]) == (0, 0)
+    assert "0 events" in stint("replay", "--quota", "1/1s", given=b"")[0]
+
+
+def test_the_summary_is_for_people():
+    """Names what the issue of a replay is: who, how much, and the exact count beside the limit."""
+    out = stint("replay", "--quota", "100/1h", "--format", "combined", SAMPLE)[0]
+    assert "310 events of 23 keys" in out
+    assert re.search(r"denied +28 units +9\.0 %", out)
+    assert re.search(r"most admitted in any 1 h: 100 of 100, to 192\.0\.2\.44", out)
+    assert re.search(r"28 +100 +192\.0\.2\.44", out)
+    assert "a key" in out and "ns a decision" in out
+
+
+def test_a_progress_bar_on_a_terminal_only(tmp_path):
+    """Long input shows a bar on stderr if that is a terminal, and takes it away at the end."""
+    leader, follower = pty.openpty()
+    with subprocess.Popen([STINT, "replay", "--quota", "9/1s"], stdin=subprocess.PIPE,
+                          stdout=subprocess.DEVNULL, stderr=follower) as running:
+        os.close(follower)
+        for second in range(14):
+            running.stdin.write(b"".join(b"%d a\n" % second for _ in range(300_000)))
+            running.stdin.flush()
+            time.sleep(0.1)
+        running.stdin.close()
+        seen = b""
+        while True:
+            try:
+                seen += os.read(leader, 4096)
+            except OSError:
+                break
+        assert running.wait(60) == 0
+    os.close(leader)
+    assert b"MB" in seen and seen.endswith(b"\r\x1b[K")
+    assert stint("replay", "--quota", "9/1s", given=b"0 a\n")[1] == ""
