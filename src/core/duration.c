@@ -3,6 +3,7 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "core/spec.h"
+#include "core/text.h"
 
 struct unit {
     const char *name;
@@ -78,7 +79,7 @@ static size_t read_unit(struct span text, size_t *at)
         (*at)++;
     struct span name = span_of(text.ptr + begin, *at - begin);
     for (size_t i = 0; i < N_UNITS; i++)
-        if (span_equals(name, units[i].name))
+        if (text_is(name, units[i].name))
             return i;
     return N_UNITS;
 }

@@ -6,7 +6,8 @@
  * T, the interval between units, is rounded up to a tick, so the rate never exceeds limit/period.
  * A unit is allowed while the TAT after it is no further ahead of now than capacity = burst * T;
  * the trial value is compared with that, never with now, and the TAT is pulled up to now, never to
- * now less the capacity: both of these would admit more than `burst` at once. *
+ * now less the capacity: both of these would admit more than `burst` at once.
+ *
  * A refund gives back n*T less the time since the grant, because that much has flowed back by
  * itself. With a >= g the TAT before a grant of n units at g, and C the time charged since, the TAT
  * is a + n*T + C as long as the key has not been idle, and the refund leaves a + C + (now - g):
@@ -15,28 +16,18 @@
  * refund is nothing. So no refund admits what would not have been admitted without the grant. The
  * state gets the time back to the tick; the units reported are whole ones, rounded down.
  *
- * A key that finds the table full takes its victim's death as its TAT, though it then denies only
- * part of the time until then. That is enough: the victim dies first of all, so every TAT there is
- * at least the victim's from then on. If the victim comes back, it inherits a TAT no less than its
- * own, or finds a dead state, and then its own would be dead too. (A refund to another key of the
- * same places lowers a TAT, and can let the victim in early by as much as was refunded.)
+ * No TAT denies everything until an instant and is new then: gcra_fill() keeps debt instead, and lets
+ * through what a key with that TAT may have.
  */
-#include "core/law.h"
+#include "core/gcra.h"
 
 #include <assert.h>
 
-#define TICKS_PER_NS_LOG2 5
-#define TICK_NS_MASK ((UINT64_C(1) << TICKS_PER_NS_LOG2) - 1)
 #define LOSS_MAX_RECIPROCAL 1000 /* a rate may be too low by 0.1 % */
 
 static uint64_t ticks_of_ns(uint64_t ns)
 {
-    return ns <= STINT_NOW_MAX ? ns << TICKS_PER_NS_LOG2 : UINT64_MAX;
-}
-
-static inline uint64_t ns_of_ticks_up(uint64_t ticks)
-{
-    return (ticks >> TICKS_PER_NS_LOG2) + ((ticks & TICK_NS_MASK) != 0);
+    return ns <= STINT_NOW_MAX ? ns << GCRA_TICKS_PER_NS_LOG2 : UINT64_MAX;
 }
 
 static uint64_t ticks_of_units(const struct stint_quota *quota, uint64_t units)
@@ -45,28 +36,12 @@ static uint64_t ticks_of_units(const struct stint_quota *quota, uint64_t units)
     return ticks.hi == 0 ? ticks.lo : UINT64_MAX;
 }
 
-/* The reciprocal is short by less than one part in 2^64: one correction makes the quotient exact. */
-static inline uint64_t whole_units(const struct stint_quota *quota, uint64_t ticks)
+static struct stint_decision answer(const struct stint_quota *quota, uint64_t tat,
+                                    uint64_t now_ticks, uint32_t granted)
 {
-    uint64_t interval = quota->derived.interval_ticks;
-    uint64_t units = mul_hi(ticks, quota->derived.reciprocal);
-    return units + (ticks - units * interval >= interval);
-}
-
-/* Fills in what is free and when all will be: the figures of a state that has just been decided. */
-static inline struct stint_decision answer(const struct stint_quota *quota, uint64_t tat,
-                                           uint64_t now_ticks, uint32_t granted)
-{
-    uint64_t ahead = sub_floor(tat, now_ticks);
-    uint64_t room = sub_floor(quota->derived.capacity_ticks, ahead);
-    uint64_t time_left = UINT64_MAX - max_u64(tat, now_ticks);
-    return (struct stint_decision){
-        .outcome = STINT_ALLOW,
-        .granted = granted,
-        .limit = quota->burst,
-        .remaining = (uint32_t)whole_units(quota, min_u64(room, time_left)),
-        .reset_after_ns = ns_of_ticks_up(ahead),
-    };
+    struct stint_decision decision;
+    gcra_answer(quota, tat, now_ticks, granted, &decision);
+    return decision;
 }
 
 static uint32_t charge(const struct stint_quota *quota, uint64_t *state, uint64_t now_ticks,
@@ -75,7 +50,7 @@ static uint32_t charge(const struct stint_quota *quota, uint64_t *state, uint64_
     uint64_t capacity = quota->derived.capacity_ticks;
     uint64_t base = max_u64(*state, now_ticks);
     uint64_t deepest = add_sat(add_sat(now_ticks, capacity), capacity);
-    uint64_t units = min_u64(cost, whole_units(quota, sub_floor(deepest, base)));
+    uint64_t units = min_u64(cost, gcra_whole_units(quota, sub_floor(deepest, base)));
     if (units > 0)
         *state = base + units * quota->derived.interval_ticks;
     return (uint32_t)units;
@@ -98,7 +73,7 @@ static struct stint_decision refusal(const struct stint_quota *quota, uint64_t s
     uint64_t ahead = tat - now_ticks;
     decision.outcome = STINT_DENY;
     decision.retry_after_ns =
-        ns_of_ticks_up(sub_floor(ahead, quota->derived.capacity_ticks)) - wait_max_ns;
+        gcra_ns_up(sub_floor(ahead, quota->derived.capacity_ticks)) - wait_max_ns;
     return decision;
 }
 
@@ -113,19 +88,13 @@ static struct stint_decision refuse_take(const struct stint_quota *quota, uint64
     return refusal(quota, *state, now_ticks, ask->cost, 0);
 }
 
-static inline struct stint_decision take(const struct stint_quota *quota, uint64_t *state,
-                                         const struct stint_ask *ask)
+static struct stint_decision take(const struct stint_quota *quota, uint64_t *state,
+                                  const struct stint_ask *ask)
 {
-    if (ask->cost > quota->burst)
-        return refuse_take(quota, state, ask);
-    uint64_t now_ticks = ask->now_ns << TICKS_PER_NS_LOG2;
-    uint64_t base = max_u64(*state, now_ticks);
-    uint64_t tat = base + ask->cost * quota->derived.interval_ticks;
-    if (tat < base || tat - now_ticks > quota->derived.capacity_ticks)
-        return refuse_take(quota, state, ask);
-    if (ask->cost > 0)
-        *state = tat;
-    return answer(quota, tat, now_ticks, ask->cost);
+    struct stint_decision decision;
+    if (gcra_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
+        return decision;
+    return refuse_take(quota, state, ask);
 }
 
 static struct stint_decision take_upto(const struct stint_quota *quota, uint64_t *state,
@@ -148,7 +117,7 @@ static struct stint_decision refund(const struct stint_quota *quota, uint64_t *s
     uint64_t back = sub_floor(ticks_of_units(quota, ask->cost), flowed_back);
     back = min_u64(back, sub_floor(*state, now_ticks));
     *state -= back;
-    uint64_t units = min_u64(whole_units(quota, back), ask->cost);
+    uint64_t units = min_u64(gcra_whole_units(quota, back), ask->cost);
     return answer(quota, *state, now_ticks, (uint32_t)units);
 }
 
@@ -204,7 +173,7 @@ struct stint_decision gcra_ask(const struct stint_quota *quota, uint64_t *state,
 uint64_t gcra_dies_at(const struct stint_quota *quota, uint64_t state)
 {
     (void)quota;
-    return ns_of_ticks_up(state);
+    return gcra_ns_up(state);
 }
 
 uint64_t gcra_fill(const struct stint_quota *quota, uint64_t until_ns)
@@ -219,7 +188,7 @@ size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_n
     uint64_t ahead = sub_floor(state, ticks_of_ns(now_ns));
     if (ahead == 0 || quota->limit == 0)
         return 0;
-    uint64_t units = whole_units(quota, ahead);
+    uint64_t units = gcra_whole_units(quota, ahead);
     units += units * quota->derived.interval_ticks < ahead;
     runs[0] = (struct held_run){.at_ns = now_ns, .units = units};
     return 1;
@@ -236,7 +205,7 @@ int gcra_check(struct stint_quota *quota, struct stint_error *error)
     derived->state_size = 8;
     if (quota->limit == 0)
         return STINT_OK;
-    uint64_t period_ticks = quota->period_ns << TICKS_PER_NS_LOG2;
+    uint64_t period_ticks = quota->period_ns << GCRA_TICKS_PER_NS_LOG2;
     uint64_t interval = period_ticks / quota->limit + (period_ticks % quota->limit != 0);
     uint64_t loss_ticks = interval * quota->limit - period_ticks;
     if (loss_ticks > period_ticks / LOSS_MAX_RECIPROCAL)
@@ -253,7 +222,7 @@ int gcra_check(struct stint_quota *quota, struct stint_error *error)
                        "a burst of %u takes longer than %llu days to refill at this rate, so its "
                        "times could overflow within 8 years",
                        (unsigned)quota->burst,
-                       (unsigned long long)((capacity_max >> TICKS_PER_NS_LOG2) / NS_PER_DAY));
+                       (unsigned long long)((capacity_max >> GCRA_TICKS_PER_NS_LOG2) / NS_PER_DAY));
     derived->interval_ticks = interval;
     derived->capacity_ticks = capacity.lo;
     derived->reciprocal = UINT64_MAX / interval;

@@ -71,9 +71,13 @@ static void gcra_law(struct buf *buf, const struct stint_quota *quota)
     uint64_t interval_ticks = quota->derived.interval_ticks;
     buf_add(buf, "A token bucket that refills all the time: ");
     units(buf, quota->burst);
-    buf_add(buf, " at once from idle, then one every %llu.%05llu ns.",
-            (unsigned long long)(interval_ticks / 32),
-            (unsigned long long)(interval_ticks % 32 * 100000 / 32));
+    buf_add(buf, " at once from idle, then one every ");
+    if (interval_ticks % 32 == 0)
+        spec_format_duration(buf, interval_ticks / 32);
+    else
+        buf_add(buf, "%llu.%05llu ns", (unsigned long long)(interval_ticks / 32),
+                (unsigned long long)(interval_ticks % 32 * 100000 / 32));
+    buf_add(buf, ".");
 }
 
 static void fixed_window_law(struct buf *buf, const struct stint_quota *quota)
@@ -87,10 +91,9 @@ static void fixed_window_law(struct buf *buf, const struct stint_quota *quota)
     } else if (quota->align == STINT_ALIGN_FIRST_USE) {
         buf_add(buf, ", in windows that begin with the first use of the key.");
     } else {
-        int minutes = (int)(quota->utc_offset_s / 60);
-        int magnitude = minutes < 0 ? -minutes : minutes;
-        buf_add(buf, " at UTC%c%02d:%02d.", quota->utc_offset_s < 0 ? '-' : '+', magnitude / 60,
-                magnitude % 60);
+        buf_add(buf, " at UTC");
+        spec_format_offset(buf, quota->utc_offset_s);
+        buf_add(buf, ".");
     }
 }
 

@@ -2,6 +2,8 @@
 /* Counts edits: letters inserted, left out or replaced, and neighbours swapped. */
 #include "core/nearest.h"
 
+#include "core/text.h"
+
 #define WORD_MAX 32 /* longer words are not compared: no name is as long */
 
 static size_t least(size_t a, size_t b)
@@ -36,7 +38,7 @@ int nearest_name(struct span word, const char *const *names, size_t n_names)
     if (word.len == 0 || word.len > WORD_MAX)
         return -1;
     for (size_t i = 0; i < n_names; i++) {
-        size_t name_len = strlen(names[i]);
+        size_t name_len = text_span(names[i]).len;
         if (name_len > WORD_MAX)
             continue;
         size_t edits = edits_between(word, names[i], name_len);

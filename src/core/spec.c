@@ -7,6 +7,7 @@
 
 #include "base/ns.h"
 #include "core/nearest.h"
+#include "core/text.h"
 
 #include <string.h>
 
@@ -122,7 +123,7 @@ static bool split(struct span word, char mark, struct span *before, struct span 
 static int index_of(struct span word, const char *const *names, size_t n_names)
 {
     for (size_t i = 0; i < n_names; i++)
-        if (span_equals(word, names[i]))
+        if (text_is(word, names[i]))
             return (int)i;
     return -1;
 }
@@ -141,7 +142,8 @@ static int64_t digits_value(struct span text)
     return text.len == 0 ? -1 : (int64_t)value;
 }
 
-static int read_number(const struct reader *reader, struct span text, uint32_t min, uint32_t *number)
+static int read_number(const struct reader *reader, struct span text, uint32_t min,
+                       uint32_t *number)
 {
     int64_t value = digits_value(text);
     if (value < 0)
@@ -217,7 +219,7 @@ static int two_digits(struct span text, size_t at, int end)
 static int read_utc_offset(struct reader *reader, struct span value)
 {
     static const char what[] = "utc_offset such as +01:00, -05:30 or Z";
-    if (span_equals(value, "Z"))
+    if (text_is(value, "Z"))
         return STINT_OK;
     if ((value.len != 6 && value.len != 9) || (value.ptr[0] != '+' && value.ptr[0] != '-') ||
         value.ptr[3] != ':' || (value.len == 9 && value.ptr[6] != ':'))
@@ -234,11 +236,11 @@ static int read_utc_offset(struct reader *reader, struct span value)
 static int read_initial(struct reader *reader, struct span value)
 {
     reader->quota.initial_set = true;
-    if (span_equals(value, "full")) {
+    if (text_is(value, "full")) {
         reader->quota.initial = STINT_INITIAL_FULL;
         return STINT_OK;
     }
-    if (span_equals(value, "empty")) {
+    if (text_is(value, "empty")) {
         reader->quota.initial = 0;
         return STINT_OK;
     }
@@ -259,8 +261,8 @@ static int read_when_full(struct reader *reader, struct span value)
 
 static int read_count_denied(struct reader *reader, struct span value)
 {
-    reader->quota.count_denied = span_equals(value, "true");
-    if (!reader->quota.count_denied && !span_equals(value, "false"))
+    reader->quota.count_denied = text_is(value, "true");
+    if (!reader->quota.count_denied && !text_is(value, "false"))
         return expected(reader, value, "count_denied=true or false");
     return STINT_OK;
 }
@@ -326,7 +328,7 @@ static int read_calendar_period(struct reader *reader)
 
 static bool ends_with(struct span text, const char *end)
 {
-    size_t len = strlen(end);
+    size_t len = text_span(end).len;
     return text.len >= len && memcmp(text.ptr + text.len - len, end, len) == 0;
 }
 
@@ -373,7 +375,7 @@ static int read_promise(struct reader *reader)
 
 int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_error *error)
 {
-    struct span text = span_of_text(spec);
+    struct span text = text_span(spec);
     struct reader reader = {.error = error, .begin = text.ptr, .rest = text};
     memset(&reader.quota, 0, sizeof(reader.quota)); /* also what lies between the fields */
     int code = read_promise(&reader);
@@ -421,6 +423,15 @@ static void format_options(struct buf *buf, const struct stint_quota *quota)
         buf_add(buf, " count_denied=true");
 }
 
+void spec_format_offset(struct buf *buf, int32_t offset_s)
+{
+    int magnitude_s = offset_s < 0 ? -offset_s : offset_s;
+    buf_add(buf, "%c%02d:%02d", offset_s < 0 ? '-' : '+', magnitude_s / 3600,
+            magnitude_s / 60 % 60);
+    if (magnitude_s % 60 > 0)
+        buf_add(buf, ":%02d", magnitude_s % 60);
+}
+
 static void format_align(struct buf *buf, const struct stint_quota *quota)
 {
     if (quota->align == STINT_ALIGN_FIRST_USE)
@@ -428,12 +439,10 @@ static void format_align(struct buf *buf, const struct stint_quota *quota)
     if (quota->align < STINT_ALIGN_DAY)
         return;
     buf_add(buf, " align=calendar");
-    int32_t offset_s = quota->utc_offset_s < 0 ? -quota->utc_offset_s : quota->utc_offset_s;
-    if (offset_s > 0)
-        buf_add(buf, " utc_offset=%c%02d:%02d", quota->utc_offset_s < 0 ? '-' : '+',
-                (int)(offset_s / 3600), (int)(offset_s / 60 % 60));
-    if (offset_s % 60 > 0)
-        buf_add(buf, ":%02d", (int)(offset_s % 60));
+    if (quota->utc_offset_s != 0) {
+        buf_add(buf, " utc_offset=");
+        spec_format_offset(buf, quota->utc_offset_s);
+    }
 }
 
 size_t stint_quota_format(const struct stint_quota *quota, char *text, size_t text_size)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Calendar windows follow each other without gap or overlap, and are as long as the calendar says. */
+/* Calendar windows follow each other without gap, and are as long as the calendar says. */
 #include "core/calendar.h"
 
 #include "asking.h"

@@ -214,7 +214,7 @@ static void test_charge_goes_one_capacity_into_debt(void **unused)
     assert_int_equal(take(&quota, &state, 16 * S, 1).outcome, STINT_ALLOW);
 }
 
-/* With count_denied a refusal charges, so hammering never gets in; a cost that never fits does not. */
+/* With count_denied a refusal charges, so hammering never gets in; what never fits does not. */
 static void test_count_denied_charges_refusals(void **unused)
 {
     (void)unused;

@@ -2,7 +2,7 @@
 /* sliding_counter: the weighted estimate, exact in integers, and the two forms that are wrong. */
 #include "asking.h"
 
-/* Weighting the last window by the time elapsed admits 2N across an edge; by the rest, it does not. */
+/* Weighting the last window by the time elapsed admits 2N across an edge; by the rest, not. */
 static void test_the_last_window_weighs_what_is_left_of_it(void **unused)
 {
     (void)unused;
@@ -16,7 +16,7 @@ static void test_the_last_window_weighs_what_is_left_of_it(void **unused)
     assert_int_equal(take(&quota, &state, MINUTE + 15 * S, 1).retry_after_ns, S * 6 / 10);
 }
 
-/* A client at exactly twice its limit still gets it; a form that counts before it asks starves it. */
+/* A client at twice its limit still gets the limit; a form that counts before it asks starves it. */
 static void test_refusals_do_not_starve(void **unused)
 {
     (void)unused;

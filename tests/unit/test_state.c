@@ -92,7 +92,7 @@ static void test_filled_states_deny(void **unused)
 
 /*
  * From any algorithm to any other, what is held now stays held, up to the new limit. A window may
- * date its units up to a slot too late, which to a bucket that refills all the time is 2 units more.
+ * date its units up to a slot too late; to a bucket that refills all the time, that is 2 units.
  */
 static void test_what_is_held_is_carried_over(void **unused)
 {
