@@ -19,7 +19,7 @@ int spec_parse_duration(struct span text, uint64_t *ns);
 /* Appends the shortest text that reads back as the same: "1m30s", "250ms", "0s". */
 void spec_format_duration(struct buf *buf, uint64_t ns);
 
-/* Appends an offset from UTC as `utc_offset` has it: "+01:00", with seconds only if there are any. */
+/* Appends an offset from UTC as `utc_offset` has it: "+01:00"; seconds only if there are any. */
 void spec_format_offset(struct buf *buf, int32_t offset_s);
 
 #endif

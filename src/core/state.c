@@ -65,7 +65,7 @@ void stint_state_init(const struct stint_quota *quota, void *state, uint64_t now
     if (!quota->initial_set)
         return;
     uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
-    struct stint_ask ask = {.now_ns = now_ns, .cost = capacity - quota->initial, .verb = STINT_TAKE};
+    struct stint_ask ask = {.now_ns = now_ns, .cost = capacity - quota->initial};
     stint_state_ask(quota, state, &ask);
 }
 

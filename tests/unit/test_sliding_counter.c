@@ -16,7 +16,7 @@ static void test_the_last_window_weighs_what_is_left_of_it(void **unused)
     assert_int_equal(take(&quota, &state, MINUTE + 15 * S, 1).retry_after_ns, S * 6 / 10);
 }
 
-/* A client at twice its limit still gets the limit; a form that counts before it asks starves it. */
+/* A client at twice its limit still gets the limit; counting before asking starves it. */
 static void test_refusals_do_not_starve(void **unused)
 {
     (void)unused;
