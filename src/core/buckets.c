@@ -380,7 +380,8 @@ static int buckets_check_slack(const struct stint_quota *quota, struct stint_err
     uint64_t slack_ns = quota->time_slack_ns;
     if (slack_ns == 0 && quota->count_slack == 0)
         return err_set(error, STINT_E_MISMATCH,
-                       "buckets: neither time_slack nor count_slack is given; expected one or both");
+                       "buckets: neither time_slack nor count_slack is given, expected one or "
+                       "both");
     if (slack_ns > quota->period_ns ||
         (slack_ns > 0 && slack_ns < (quota->period_ns + BUCKETS_SLACK_PARTS - 1) /
                                         BUCKETS_SLACK_PARTS))

@@ -6,8 +6,8 @@
  * A holder is named by a value: its deadline and a small count, deadline_ns << 4 | count. Every
  * value issued is larger than the one before: where 16 holds share a deadline, the next gets a
  * deadline a nanosecond later. So no value is ever issued twice, one that has ended never matches a
- * later holder, and the entries of the state, one per unit, are a sorted ring: the ended ones are at
- * its head, and new ones go to its tail.
+ * later holder, and the entries of the state, one per unit, are a sorted ring: the ended ones are
+ * at its head, and new ones go to its tail.
  */
 #include "core/law.h"
 
@@ -200,7 +200,7 @@ bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint6
     return units > 0;
 }
 
-/* N units whose holder nobody knows. An instant that no now can reach is as good as the last one. */
+/* N units whose holder nobody knows. An instant no now can reach is as good as the last one. */
 void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
     struct concurrency_state *state = state_bytes;
@@ -231,7 +231,8 @@ int concurrency_check(struct stint_quota *quota, struct stint_error *error)
     uint64_t size = sizeof(struct concurrency_state) + UINT64_C(8) * max_u64(quota->limit, 1);
     if (size > HOLDERS_STATE_MAX)
         return err_set(error, STINT_E_RANGE,
-                       "concurrency: %u holders take %llu bytes, expected at most %d: a limit of %u",
+                       "concurrency: %u holders take %llu bytes, expected at most %d: a limit "
+                       "of %u",
                        (unsigned)quota->limit, (unsigned long long)size, HOLDERS_STATE_MAX,
                        (unsigned)((HOLDERS_STATE_MAX - sizeof(struct concurrency_state)) / 8));
     assert(quota->lease_ns > 0 && quota->lease_ns <= PERIOD_MAX_NS);

@@ -280,9 +280,9 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
 }
 
 /*
- * The common case: now is in the newest slot, to which the bunch in use is charged already, and that
- * has enough left. Then only `rest` changes. `past` is how far now is past the start of the newest
- * slot, in M-ths of a nanosecond; a now before it wraps around to more than W.
+ * The common case: now is in the newest slot, to which the bunch in use is charged already, and
+ * that has enough left. Then only `rest` changes. `past` is how far now is past the start of the
+ * newest slot, in M-ths of a nanosecond; a now before it wraps around to more than W.
  */
 static inline uint64_t window_past(const struct stint_quota *quota, const struct window *window,
                                    const struct stint_ask *ask)
@@ -330,8 +330,8 @@ static struct window window_full(const struct stint_quota *quota, uint64_t until
 }
 
 /*
- * A unit may be as late as the last instant of its slot, even where that is later than now: a caller
- * whose clock is ahead may have taken it.
+ * A unit may be as late as the last instant of its slot, even where that is later than now: a
+ * caller whose clock is ahead may have taken it.
  */
 static size_t window_held(const struct stint_quota *quota, struct window *window, uint64_t now_ns,
                           struct held_run *runs)

@@ -16,7 +16,7 @@
 
 #define LIMIT_MAX 6
 #define PERIOD_MAX 6
-#define NODES_MAX (1u << 21)
+#define NODES_MAX (1u << 17)
 #define NOW_NS 1000
 
 struct node {

@@ -45,7 +45,7 @@ struct strict_subject {
     /* Whether the slack of this algorithm explains why a cost is denied. */
     bool (*justified)(const struct strict_model *model, uint64_t cost, uint64_t at_ns);
     bool refund_ages; /* the state's own time comes forward with a refund, not only with a use */
-    bool exact;       /* refunds take exactly the units named, so a denial is justified after them too */
+    bool exact;       /* refunds take the very units named: a denial is justified after them too */
 };
 
 struct strict_options {
