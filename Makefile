@@ -32,8 +32,8 @@ test:
 	@/usr/bin/python3 tools/run_tests.py
 
 bench: release
-	@meson test -C build-release --benchmark --verbose
-	@echo 'the figures as JSON: build-release/bench/*.json'
+	@ninja -C build-release --quiet bench
+	@/usr/bin/python3 bench/run.py build-release
 
 fuzz:
 	@tools/setup.sh test

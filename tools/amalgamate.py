@@ -53,14 +53,11 @@ class Source:
         self.macros = {m for m in self.macros if not FEATURE_MACRO.match(f"#define {m}")}
 
     def rename(self, names):
-        """Gives static names the file's name as a prefix; members (.x, ->x) keep theirs."""
+        """Gives names others (a dict, old to new); members (.x, ->x) keep theirs."""
         if names:
             any_of = "|".join(sorted(names))
             pattern = re.compile(rf"{NOT_CODE}|(?<![.\w])(?<!->)({any_of})\b", re.S | re.M)
-            prefix = self.path.stem
-            self.text = pattern.sub(
-                lambda m: f"{prefix}_{m.group(1)}" if m.group(1) else m.group(), self.text
-            )
+            self.text = pattern.sub(lambda m: names.get(m.group(1), m.group()), self.text)
 
 
 class Amalgamation:
@@ -95,14 +92,16 @@ class Amalgamation:
         words = Counter(w for s in self.all for w in set(re.findall(r"\w+", s.text)))
         refused = []
         for source in self.all:
-            clashing = {name for name in source.static if owners[name] > 1}
-            for name in sorted(clashing):
-                if source.is_header:
+            new_names = {}
+            for name in sorted(name for name in source.static if owners[name] > 1):
+                free = [new for new in (f"{source.path.stem}_{name}", f"{source.path.stem}_own_{name}")
+                        if not words[new]]
+                if source.is_header or not free:
                     refused.append(f"{source.shown}: `{name}` is defined elsewhere too")
-                elif words[f"{source.path.stem}_{name}"]:
-                    refused.append(f"{source.shown}: `{name}` cannot be renamed, both names exist")
-            if not source.is_header:
-                source.rename(clashing)
+                else:
+                    new_names[name] = free[0]
+                    words[free[0]] += 1
+            source.rename(new_names)
         macros = Counter(name for header in self.headers.values() for name in header.macros)
         for source in self.all:
             for name in sorted(source.macros):

@@ -145,7 +145,7 @@ def test_what_is_private_to_a_file_stays_so(case, tmp_path):
     [
         ("static inline int twice(void)\n{\n    return 1;\n}\n", "static int twice(void)\n{\n}\n"),
         ("#define twice 1\n", "#define twice 2\n"),
-        ("int b_twice(void);\nstatic int twice;\n", "static int twice(void)\n{\n}\n"),
+        ("int b_twice(void), b_own_twice(void);\nstatic int twice;\n", "static int twice(void)\n{\n}\n"),
     ],
     ids=["inline", "macro", "no free name"],
 )
