@@ -26,7 +26,7 @@ struct replay_options {
     const char *key, *time, *cost; /* NULL: the format's default */
     const char *state;             /* file that keeps the table; NULL = memory */
     const char *path;              /* NULL = standard input */
-    uint64_t keys;                 /* live keys the table has room for */
+    uint64_t keys;                 /* live keys the table has room for; 0 = the default */
     bool decisions, json, sort, strict;
 };
 

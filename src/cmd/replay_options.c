@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#define KEYS_DEFAULT (UINT64_C(1) << 20)
 #define KEYS_MAX (UINT64_C(1) << 32)
 
 enum {
@@ -54,7 +53,7 @@ static const struct argp_option options_known[] = {
     {"json", OPTION_JSON, NULL, 0,
      "The summary as one JSON object; with --decisions an object for each event", 4},
     {"state", OPTION_STATE, "FILE", 0, "Keep the table in FILE, over several replays", 5},
-    {"keys", OPTION_KEYS, "N", 0, "Room for N live keys (default 1048576)", 5},
+    {"keys", OPTION_KEYS, "N", 0, "Room for N live keys (default 1048576; fewer if states are wide)", 5},
     {0},
 };
 
@@ -142,6 +141,6 @@ void replay_options_parse(struct replay_options *options, int argc, char **argv)
 {
     static const struct argp argp = {
         .options = options_known, .parser = parse_option, .args_doc = "[FILE]", .doc = doc};
-    *options = (struct replay_options){.keys = KEYS_DEFAULT, .verb = STINT_TAKE};
+    *options = (struct replay_options){.verb = STINT_TAKE};
     args_parse(&argp, argc, argv, options);
 }

@@ -92,8 +92,9 @@ static uint64_t ns_per_decision(const struct replay_run *run)
 static void print_units(const char *label, uint64_t events, uint64_t units, uint64_t units_all)
 {
     struct human event_text, unit_text, percent;
-    printf("  %-8s %14s units  %7s   in %s events\n", label, human_count(&unit_text, units),
-           human_percent(&percent, units, units_all), human_count(&event_text, events));
+    printf("  %-8s %14s units  %7s   in %s event%s\n", label, human_count(&unit_text, units),
+           human_percent(&percent, units, units_all), human_count(&event_text, events),
+           events == 1 ? "" : "s");
 }
 
 static void print_most(const struct replay_run *run, size_t i)
@@ -106,15 +107,15 @@ static void print_most(const struct replay_run *run, size_t i)
     printf("  %s\n    most admitted in any %s: %s of %s", spec,
            human_duration(&period, run->exact.periods_ns[i]), human_count(&units, most->units),
            human_count(&limit, quota->limit));
-    if (!stint_is_strict(quota))
+    if (stint_max_in_any_window(quota) != quota->limit)
         printf(" (at most %s by its law)", human_count(&limit, stint_max_in_any_window(quota)));
     if (most->units > 0) {
         fputs(", to ", stdout);
         say_key(stdout, key_set_name(&run->names, most->key));
         if (run->options->format == REPLAY_TRACE)
-            printf(" up to %.9g s", (double)most->at_ns / 1e9);
+            printf(" (until %.9g s)", (double)most->at_ns / 1e9);
         else
-            printf(" up to %s", human_date(&date, run->epoch_ns + most->at_ns));
+            printf(" (until %s)", human_date(&date, run->epoch_ns + most->at_ns));
     }
     putchar('\n');
 }
@@ -155,8 +156,9 @@ void replay_print_text(const struct replay_run *run, const struct replay_source 
 {
     struct human events, keys, from, to, length;
     uint64_t units = run->units.allowed + run->units.denied;
-    printf("%s: %s events of %s keys", source->input.name, human_count(&events, run->events),
-           human_count(&keys, run->names.n_keys));
+    printf("%s: %s event%s of %s key%s", source->input.name, human_count(&events, run->events),
+           run->events == 1 ? "" : "s", human_count(&keys, run->names.n_keys),
+           run->names.n_keys == 1 ? "" : "s");
     if (run->events > 0 && run->options->format == REPLAY_TRACE)
         printf(" in %s\n\n", human_duration(&length, run->last_ns - run->first_ns));
     else if (run->events > 0)
@@ -168,7 +170,7 @@ void replay_print_text(const struct replay_run *run, const struct replay_source 
     print_units("allowed", run->allowed, run->units.allowed, units);
     print_units("denied", run->denied + run->never, run->units.denied, units);
     if (run->never > 0)
-        printf("  %s events cost more than the quota can ever give\n",
+        printf("  %s of these cost more than the quota can ever give\n",
                human_count(&events, run->never));
     putchar('\n');
     for (size_t i = 0; i < run->options->n_quotas; i++)

@@ -10,6 +10,7 @@
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
+#include "base/wide_int.h"
 #include "cmd/replay.h"
 #include "store/clock.h"
 #include "store/table.h"
@@ -18,6 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+
+#define KEYS_DEFAULT (UINT64_C(1) << 20)
+#define WIDE_BYTES_DEFAULT (UINT64_C(1) << 28)
 
 int replay_run_init(struct replay_run *run, const struct replay_options *options,
                     struct stint_error *error)
@@ -45,19 +49,30 @@ void replay_run_deinit(struct replay_run *run)
     free(run->tallies);
 }
 
+/* States of some 10 kB for a million keys would not fit: wide ones get so much memory. */
+static uint64_t keys_of(const struct replay_options *options, size_t state_size)
+{
+    if (options->keys > 0)
+        return options->keys;
+    return state_size <= 16 ? KEYS_DEFAULT : min_u64(KEYS_DEFAULT, WIDE_BYTES_DEFAULT / state_size);
+}
+
 /* Room for every key under every quota, by width of state. */
 static void size_table(struct stint_table_options *table, const struct replay_options *options)
 {
     for (size_t i = 0; i < options->n_quotas; i++) {
         size_t size = stint_state_size(&options->quotas[i]);
-        if (size <= 8)
-            table->keys += options->keys;
-        else if (size <= 16)
-            table->keys16 += options->keys;
-        else
-            table->keys_wide += options->keys;
         if (size > 16 && size > table->wide_size)
             table->wide_size = (uint32_t)size;
+    }
+    for (size_t i = 0; i < options->n_quotas; i++) {
+        size_t size = stint_state_size(&options->quotas[i]);
+        if (size <= 8)
+            table->keys += keys_of(options, size);
+        else if (size <= 16)
+            table->keys16 += keys_of(options, size);
+        else
+            table->keys_wide += keys_of(options, table->wide_size);
     }
     /* 0 would mean the default: a class that no quota uses gets the least instead. */
     table->keys += table->keys == 0;

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* What `stint pace` has read and not released: nothing is lost, doubled or reordered. */
+#include "cmd/held_lines.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void add(struct held_lines *held, const char *bytes, size_t n)
+{
+    char *room = held_lines_room(held, n);
+    assert_non_null(room);
+    memcpy(room, bytes, n);
+    held_lines_added(held, n);
+}
+
+/* A stream cut into pieces of every size, released in batches of every size, stays the same. */
+static void test_lines_come_out_as_they_came_in(void **state)
+{
+    (void)state;
+    static const char text[] = "one\ntwo\n\nfour is longer\nfive\n\n\neight\nlast without newline";
+    size_t len = sizeof(text) - 1;
+    for (size_t piece = 1; piece <= len; piece++)
+        for (size_t batch = 1; batch <= 9; batch++) {
+            struct held_lines held = {0};
+            char out[sizeof(text) + 1];
+            size_t out_len = 0;
+            for (size_t at = 0; at <= len; at += piece) {
+                add(&held, text + at, len - at < piece ? len - at : piece);
+                if (len - at < piece)
+                    assert_true(held_lines_complete(&held));
+                while (held.n_lines >= batch || (len - at < piece && held.n_lines > 0)) {
+                    size_t n_lines = held.n_lines < batch ? held.n_lines : batch;
+                    size_t n = held_lines_length(&held, n_lines);
+                    memcpy(out + out_len, held.bytes + held.begin, n);
+                    out_len += n;
+                    held_lines_drop(&held, n_lines);
+                }
+            }
+            assert_int_equal(out_len, len + 1);
+            assert_memory_equal(out, text, len);
+            assert_int_equal(out[len], '\n');
+            assert_int_equal(held.n_partial, 0);
+            held_lines_deinit(&held);
+        }
+}
+
+/* Memory follows what is held, not what has passed. */
+static void test_memory_does_not_grow_with_the_stream(void **state)
+{
+    (void)state;
+    struct held_lines held = {0};
+    for (int i = 0; i < 100000; i++) {
+        add(&held, "a line of some length\n", 22);
+        held_lines_drop(&held, 1);
+    }
+    assert_true(held.size < 1024);
+    held_lines_deinit(&held);
+}
+
+static void test_complete_adds_nothing_to_whole_lines(void **state)
+{
+    (void)state;
+    struct held_lines held = {0};
+    assert_true(held_lines_complete(&held));
+    assert_int_equal(held.n_lines, 0);
+    add(&held, "a\n", 2);
+    assert_true(held_lines_complete(&held));
+    assert_int_equal(held.n_lines, 1);
+    assert_int_equal(held_lines_length(&held, 1), 2);
+    held_lines_deinit(&held);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines_come_out_as_they_came_in),
+        cmocka_unit_test(test_memory_does_not_grow_with_the_stream),
+        cmocka_unit_test(test_complete_adds_nothing_to_whole_lines),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
