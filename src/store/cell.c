@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* States of 8 and 16 bytes that a caller keeps: the law, in a loop around one swap. */
-#include "core/law.h"
+#include "core/quick.h"
 #include "store/cas16.h"
 
 void stint_cell8_init(const struct stint_quota *quota, struct stint_cell8 *cell, uint64_t now_ns)
@@ -30,8 +30,18 @@ struct stint_decision stint_cell8_ask(const struct stint_quota *quota, struct st
 struct stint_decision stint_cell8_take(const struct stint_quota *quota, struct stint_cell8 *cell,
                                        uint64_t now_ns, uint32_t cost)
 {
-    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-    return stint_cell8_ask(quota, cell, &ask);
+    struct stint_decision decision;
+    uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
+    for (;;) {
+        uint64_t after = before;
+        if (!law8_take_quick(quota, &after, now_ns, cost, &decision)) {
+            struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+            return stint_cell8_ask(quota, cell, &ask);
+        }
+        if (__atomic_compare_exchange_n(&cell->word, &before, after, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+            return decision;
+    }
 }
 
 static struct pair *cell_pair(struct stint_cell16 *cell)

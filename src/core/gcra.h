@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The part of gcra that nearly every decision takes, inline: a take that is allowed. gcra.c has the
+ * law as a whole, and says why it is right.
+ */
+#ifndef STINT_CORE_GCRA_H
+#define STINT_CORE_GCRA_H
+
+#include "core/law.h"
+
+#define GCRA_TICKS_PER_NS_LOG2 5
+
+static inline uint64_t gcra_ns_up(uint64_t ticks)
+{
+    uint64_t mask = (UINT64_C(1) << GCRA_TICKS_PER_NS_LOG2) - 1;
+    return (ticks >> GCRA_TICKS_PER_NS_LOG2) + ((ticks & mask) != 0);
+}
+
+/* The reciprocal is short by less than one part in 2^64: one correction makes the quotient exact. */
+static inline uint64_t gcra_whole_units(const struct stint_quota *quota, uint64_t ticks)
+{
+    uint64_t interval = quota->derived.interval_ticks;
+    uint64_t units = mul_hi(ticks, quota->derived.reciprocal);
+    return units + (ticks - units * interval >= interval);
+}
+
+/* Fills in what is free and when all will be: the figures of a state that has just been decided. */
+static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, uint64_t now_ticks,
+                               uint32_t granted, struct stint_decision *decision)
+{
+    uint64_t ahead = sub_floor(tat, now_ticks);
+    uint64_t room = sub_floor(quota->derived.capacity_ticks, ahead);
+    uint64_t time_left = UINT64_MAX - max_u64(tat, now_ticks);
+    *decision = (struct stint_decision){
+        .outcome = STINT_ALLOW,
+        .stored = 1,
+        .granted = granted,
+        .limit = quota->burst,
+        .remaining = (uint32_t)gcra_whole_units(quota, min_u64(room, time_left)),
+        .reset_after_ns = gcra_ns_up(ahead),
+    };
+}
+
+/* A take of 1 to `burst` units; false, and nothing done, if it is not allowed. */
+static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *state,
+                                   uint64_t now_ns, uint32_t cost,
+                                   struct stint_decision *decision)
+{
+    uint64_t now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
+    uint64_t base = max_u64(*state, now_ticks);
+    uint64_t tat = base + cost * quota->derived.interval_ticks;
+    if (cost - 1 >= quota->burst || tat < base ||
+        tat - now_ticks > quota->derived.capacity_ticks)
+        return false;
+    *state = tat;
+    gcra_answer(quota, tat, now_ticks, cost, decision);
+    return true;
+}
+
+#endif
