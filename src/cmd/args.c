@@ -42,8 +42,7 @@ static const struct argp_option *find_option(const struct argp_option *options, 
     return NULL;
 }
 
-static void unknown_option(const struct argp_option *options, const char *command,
-                           const char *word)
+static void unknown_option(const struct argp_option *options, const char *command, const char *word)
 {
     const char *names[OPTIONS_MAX] = {NULL};
     struct args_hint hint;

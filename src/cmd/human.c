@@ -58,8 +58,9 @@ const char *human_duration(struct human *human, uint64_t ns)
     static const struct {
         uint64_t ns;
         const char *name;
-    } units[] = {{NS_PER_DAY, "d"}, {NS_PER_HOUR, "h"}, {NS_PER_MIN, "min"}, {NS_PER_S, "s"},
-                 {NS_PER_MS, "ms"}, {NS_PER_US, "us"},  {1, "ns"}};
+    } units[] = {{NS_PER_DAY, "d"}, {NS_PER_HOUR, "h"}, {NS_PER_MIN, "min"},
+                 {NS_PER_S, "s"},   {NS_PER_MS, "ms"},  {NS_PER_US, "us"},
+                 {1, "ns"}};
     size_t unit = 0;
     while (unit < 6 && ns < units[unit].ns)
         unit++;

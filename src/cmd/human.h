@@ -10,11 +10,11 @@ struct human {
     char text[48];
 };
 
-const char *human_count(struct human *human, uint64_t number);     /* 1,234,567 */
-const char *human_bytes(struct human *human, uint64_t bytes);      /* 36.5 MB */
+const char *human_count(struct human *human, uint64_t number);                 /* 1,234,567 */
+const char *human_bytes(struct human *human, uint64_t bytes);                  /* 36.5 MB */
 const char *human_percent(struct human *human, uint64_t part, uint64_t whole); /* 12.3 % */
-const char *human_duration(struct human *human, uint64_t ns);      /* 1 h 30 min */
-const char *human_seconds_up(struct human *human, uint64_t ns);    /* 20 s, never too short */
-const char *human_date(struct human *human, uint64_t since_1970_ns);/* 2015-05-17 10:05:03 UTC */
+const char *human_duration(struct human *human, uint64_t ns);                  /* 1 h 30 min */
+const char *human_seconds_up(struct human *human, uint64_t ns);      /* 20 s, never too short */
+const char *human_date(struct human *human, uint64_t since_1970_ns); /* 2015-05-17 10:05:03 UTC */
 
 #endif

@@ -166,8 +166,7 @@ static long fill_inflated(struct input *input, uint8_t *bytes, size_t size,
     }
 }
 
-static long fill_plain(struct input *input, uint8_t *bytes, size_t size,
-                       struct stint_error *error)
+static long fill_plain(struct input *input, uint8_t *bytes, size_t size, struct stint_error *error)
 {
     size_t left = input->packed_end - input->packed_at;
     if (left == 0)

@@ -9,8 +9,12 @@
 static size_t utf8_length(const uint8_t *text, size_t len)
 {
     uint8_t lead = text[0];
-    size_t need = lead < 0x80 ? 1 : lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3
-                : lead < 0xf5 ? 4 : 0;
+    size_t need = lead < 0x80   ? 1
+                  : lead < 0xc2 ? 0
+                  : lead < 0xe0 ? 2
+                  : lead < 0xf0 ? 3
+                  : lead < 0xf5 ? 4
+                                : 0;
     if (need == 0 || need > len)
         return 0;
     for (size_t i = 1; i < need; i++)
@@ -46,8 +50,8 @@ json_t *json_text_ns(uint64_t ns)
 
 int json_text_print(json_t *object, bool pretty)
 {
-    int failed = object == NULL ||
-                 json_dumpf(object, stdout, pretty ? JSON_INDENT(2) : JSON_COMPACT) != 0;
+    int failed =
+        object == NULL || json_dumpf(object, stdout, pretty ? JSON_INDENT(2) : JSON_COMPACT) != 0;
     if (!failed)
         putchar('\n');
     json_decref(object);

@@ -28,7 +28,8 @@ struct pace {
     struct stint_quota quotas[STINT_ITEMS_MAX];
     struct stint_item items[STINT_ITEMS_MAX];
     size_t n_quotas;
-    uint64_t batch, linger_ns;
+    size_t batch; /* lines */
+    uint64_t linger_ns;
     const char *rest;
     struct stint_table *table;
     struct held_lines held;
@@ -61,8 +62,8 @@ static void check_batch(struct argp_state *state, struct pace *pace)
         const struct stint_quota *quota = &pace->quotas[i];
         uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
         if (pace->batch > capacity)
-            argp_error(state, "a batch of %llu lines can never fit a quota that gives %lu at once",
-                       (unsigned long long)pace->batch, (unsigned long)capacity);
+            argp_error(state, "a batch of %zu lines can never fit a quota that gives %lu at once",
+                       pace->batch, (unsigned long)capacity);
         pace->items[i] = (struct stint_item){.quota = quota, .key = ""};
     }
 }
@@ -77,7 +78,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         args_quota(state, &pace->quotas[pace->n_quotas++], value);
         return 0;
     case OPTION_BATCH:
-        pace->batch = args_number(state, "--batch", value, BATCH_MAX);
+        pace->batch = (size_t)args_number(state, "--batch", value, BATCH_MAX);
         return 0;
     case OPTION_LINGER:
         pace->linger_ns = args_duration(state, "--linger", value);
@@ -231,9 +232,8 @@ static bool step(struct pace *pace)
         pace->items[i].cost = (uint32_t)n_lines;
     struct stint_decision decision =
         stint_take_all(pace->table, pace->items, pace->n_quotas, now_ns);
-    return decision.outcome == STINT_ALLOW
-               ? release(pace, n_lines)
-               : wait_ns(pace, decision.retry_after_ns, wants_input);
+    return decision.outcome == STINT_ALLOW ? release(pace, n_lines)
+                                           : wait_ns(pace, decision.retry_after_ns, wants_input);
 }
 
 /* Puts what was read and not released where it is not lost. */
@@ -252,7 +252,7 @@ static void save_rest(struct pace *pace)
     say("%zu lines were read and not released%s", held->n_lines,
         fd == STDERR_FILENO ? "; here they are:" : "");
     size_t len = held_lines_length(held, held->n_lines);
-    signals_seen = 0; /* one more signal, and even this ends */
+    signals_seen = 1; /* one more signal, and even this ends */
     if (write_all(pace, fd, held->bytes + held->begin, len) != len)
         say("and could not all be saved: %s", strerror(errno));
     if (fd != STDERR_FILENO)

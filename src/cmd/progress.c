@@ -17,7 +17,9 @@
 void progress_begin(struct progress *progress, uint64_t total)
 {
     uint64_t now_ns = clock_boot_ns();
-    *progress = (struct progress){.total = total, .begun_ns = now_ns, .next_ns = now_ns + NS_PER_S,
+    *progress = (struct progress){.total = total,
+                                  .begun_ns = now_ns,
+                                  .next_ns = now_ns + NS_PER_S,
                                   .wanted = isatty(STDERR_FILENO) == 1};
 }
 

@@ -70,8 +70,8 @@ struct replay_tally {
 struct replay_run {
     const struct replay_options *options;
     struct stint_table *table;
-    uint64_t epoch_ns;  /* the input's time at the table's 0 */
-    uint64_t latest_ns; /* the table's time */
+    uint64_t epoch_ns;          /* the input's time at the table's 0 */
+    uint64_t latest_ns;         /* the table's time */
     uint64_t first_ns, last_ns; /* earliest and latest of the input's times */
     struct key_set names;
     struct exact exact;
@@ -79,8 +79,8 @@ struct replay_run {
     size_t tallies_size;
     struct replay_tally units;
     uint64_t events, allowed, denied, never; /* events */
-    uint64_t late;      /* events decided at the latest time seen */
-    uint64_t decide_ns; /* spent in the limiter's calls */
+    uint64_t late;                           /* events decided at the latest time seen */
+    uint64_t decide_ns;                      /* spent in the limiter's calls */
     size_t n_pending;
     struct event_entry pending[REPLAY_BATCH];
     uint64_t pending_now_ns[REPLAY_BATCH];

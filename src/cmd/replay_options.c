@@ -53,7 +53,8 @@ static const struct argp_option options_known[] = {
     {"json", OPTION_JSON, NULL, 0,
      "The summary as one JSON object; with --decisions an object for each event", 4},
     {"state", OPTION_STATE, "FILE", 0, "Keep the table in FILE, over several replays", 5},
-    {"keys", OPTION_KEYS, "N", 0, "Room for N live keys (default 1048576; fewer if states are wide)", 5},
+    {"keys", OPTION_KEYS, "N", 0,
+     "Room for N live keys (default 1048576; fewer if states are wide)", 5},
     {0},
 };
 

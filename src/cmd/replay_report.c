@@ -28,14 +28,14 @@ static void format_time(struct human *human, const struct event_entry *entry)
 static void print_decision_json(const char *time, struct span key, const struct event_entry *entry,
                                 const struct stint_decision *decision)
 {
-    (void)json_text_print(
-        json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:o, s:o}", "time", time, "key",
-                  json_text_key(key), "cost", (json_int_t)entry->cost, "outcome",
-                  outcome_names[decision->outcome], "granted", (json_int_t)decision->granted,
-                  "remaining", (json_int_t)decision->remaining, "retry_after_ns",
-                  json_text_ns(decision->retry_after_ns), "reset_after_ns",
-                  json_text_ns(decision->reset_after_ns)),
-        false);
+    (void)json_text_print(json_pack("{s:s, s:o, s:I, s:s, s:I, s:I, s:o, s:o}", "time", time, "key",
+                                    json_text_key(key), "cost", (json_int_t)entry->cost, "outcome",
+                                    outcome_names[decision->outcome], "granted",
+                                    (json_int_t)decision->granted, "remaining",
+                                    (json_int_t)decision->remaining, "retry_after_ns",
+                                    json_text_ns(decision->retry_after_ns), "reset_after_ns",
+                                    json_text_ns(decision->reset_after_ns)),
+                          false);
 }
 
 void replay_print_decision(const struct replay_run *run, const struct event_entry *entry,
@@ -146,8 +146,7 @@ static void print_costs(const struct replay_run *run, const struct replay_source
     printf("\nstate  %s a key, in a table of %s\n", human_bytes(&state, state_bytes(run->options)),
            human_bytes(&bytes, info.bytes));
     printf("speed  %" PRIu64 " ns a decision\n", ns_per_decision(run));
-    printf("lines  %s, %s malformed, %s late%s\n",
-           human_count(&lines, source->reader.line_number),
+    printf("lines  %s, %s malformed, %s late%s\n", human_count(&lines, source->reader.line_number),
            human_count(&malformed, source->malformed), human_count(&late, run->late),
            run->late > 0 ? " (decided at the latest time seen; see --sort)" : "");
 }
@@ -187,15 +186,15 @@ static json_t *quotas_json(const struct replay_run *run)
         const struct exact_most *most = &run->exact.most[i];
         char spec[SPEC_MAX];
         stint_quota_format(quota, spec, sizeof(spec));
-        json_t *key = most->units > 0 ? json_text_key(key_set_name(&run->names, most->key))
-                                      : json_null();
+        json_t *key =
+            most->units > 0 ? json_text_key(key_set_name(&run->names, most->key)) : json_null();
         json_array_append_new(
-            list, json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:I}", "quota", spec, "limit",
-                            (json_int_t)quota->limit, "period_ns",
-                            json_text_ns(run->exact.periods_ns[i]), "max_in_any_window",
-                            json_text_ns(stint_max_in_any_window(quota)), "most_admitted",
-                            json_text_ns(most->units), "most_admitted_key", key, "state_bytes",
-                            (json_int_t)stint_state_size(quota)));
+            list,
+            json_pack("{s:s, s:I, s:o, s:o, s:o, s:o, s:I}", "quota", spec, "limit",
+                      (json_int_t)quota->limit, "period_ns", json_text_ns(run->exact.periods_ns[i]),
+                      "max_in_any_window", json_text_ns(stint_max_in_any_window(quota)),
+                      "most_admitted", json_text_ns(most->units), "most_admitted_key", key,
+                      "state_bytes", (json_int_t)stint_state_size(quota)));
     }
     return list;
 }
@@ -206,12 +205,11 @@ static json_t *denied_most_json(const struct replay_run *run)
     size_t n_keys = find_denied_most(run, keys);
     json_t *list = json_array();
     for (size_t i = 0; i < n_keys; i++)
-        json_array_append_new(list,
-                              json_pack("{s:o, s:I, s:I}", "key",
-                                        json_text_key(key_set_name(&run->names, keys[i])),
-                                        "denied_units", (json_int_t)run->tallies[keys[i]].denied,
-                                        "allowed_units",
-                                        (json_int_t)run->tallies[keys[i]].allowed));
+        json_array_append_new(
+            list,
+            json_pack("{s:o, s:I, s:I}", "key", json_text_key(key_set_name(&run->names, keys[i])),
+                      "denied_units", (json_int_t)run->tallies[keys[i]].denied, "allowed_units",
+                      (json_int_t)run->tallies[keys[i]].allowed));
     return list;
 }
 
@@ -220,11 +218,11 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
     struct stint_table_info info = {0};
     if (run->table != NULL)
         stint_table_info(run->table, run->latest_ns, &info);
-    json_t *object = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "events", (json_int_t)run->events, "keys",
-        (json_int_t)run->names.n_keys, "allowed", (json_int_t)run->allowed, "denied",
-        (json_int_t)run->denied, "never", (json_int_t)run->never, "allowed_units",
-        (json_int_t)run->units.allowed, "denied_units", (json_int_t)run->units.denied);
+    json_t *object =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "events", (json_int_t)run->events, "keys",
+                  (json_int_t)run->names.n_keys, "allowed", (json_int_t)run->allowed, "denied",
+                  (json_int_t)run->denied, "never", (json_int_t)run->never, "allowed_units",
+                  (json_int_t)run->units.allowed, "denied_units", (json_int_t)run->units.denied);
     json_t *rest = json_pack(
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run), "denied_most",
         denied_most_json(run), "state_bytes", (json_int_t)state_bytes(run->options), "table_bytes",
@@ -247,8 +245,8 @@ void replay_warn(const struct replay_run *run, const struct replay_source *sourc
     if (run->table == NULL)
         return;
     stint_table_info(run->table, run->latest_ns, &info);
-    uint64_t pressed = info.evictions_inherit + info.evictions_evict + info.full_denied +
-                       info.full_allowed;
+    uint64_t pressed =
+        info.evictions_inherit + info.evictions_evict + info.full_denied + info.full_allowed;
     if (pressed > 0)
         say("the table was too small: %" PRIu64 " times a new key found no free place, so that "
             "decisions may differ from those of a larger one; see --keys",

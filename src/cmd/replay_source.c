@@ -103,8 +103,7 @@ static int count_malformed(struct replay_source *source, const struct stint_erro
     return 0;
 }
 
-int replay_source_next(struct replay_source *source, struct event *event,
-                       struct stint_error *error)
+int replay_source_next(struct replay_source *source, struct event *event, struct stint_error *error)
 {
     for (;;) {
         struct span line;
@@ -113,8 +112,8 @@ int replay_source_next(struct replay_source *source, struct event *event,
         if (code <= 0)
             return code == READER_END ? EVENT_NONE : code;
         if (code == READER_TOO_LONG)
-            code = err_set(&why, STINT_E_RANGE, "the line is longer than %u bytes",
-                           READER_LINE_MAX);
+            code =
+                err_set(&why, STINT_E_RANGE, "the line is longer than %u bytes", READER_LINE_MAX);
         else
             code = parse(source, event, line, &why);
         if (code == EVENT_FOUND) {

@@ -34,7 +34,7 @@ struct view {
     uint64_t now_ns; /* of the table */
     struct quota_count quotas[QUOTAS_MAX];
     size_t n_quotas;
-    uint64_t others;               /* live states of further quotas */
+    uint64_t others; /* live states of further quotas */
     struct stint_entry *offenders;
     size_t n_offenders, offenders_max;
 };
@@ -223,9 +223,9 @@ static int print_json(const struct view *view)
     return json_text_print(
         json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "bytes",
                   (json_int_t)info->bytes, "clock",
-                  info->clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real", "fill",
-                  fill_json(info), "wide_size", (json_int_t)info->wide_size, "tickets",
-                  (json_int_t)info->tickets, "blocked", (json_int_t)info->blocked, "skew_max_ns",
+                  info->clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real", "fill", fill_json(info),
+                  "wide_size", (json_int_t)info->wide_size, "tickets", (json_int_t)info->tickets,
+                  "blocked", (json_int_t)info->blocked, "skew_max_ns",
                   (json_int_t)info->skew_max_ns, "quotas_max", (json_int_t)info->quotas_max,
                   "other_live", (json_int_t)view->others, "quotas", quotas, "keys", keys,
                   "counters", counters),

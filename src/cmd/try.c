@@ -20,7 +20,8 @@ struct try_options {
     bool times;
 };
 
-struct try {
+struct
+try {
     struct stint_quota quota;
     struct stint_table *table;
     struct reader reader;
@@ -118,9 +119,9 @@ static long fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *err
     do
         n = read(STDIN_FILENO, bytes, size);
     while (n < 0 && errno == EINTR);
-    return n >= 0 ? n
-                  : err_set(error, STINT_E_SYSTEM, "cannot read standard input: %s",
-                            strerror(errno));
+    return n >= 0
+               ? n
+               : err_set(error, STINT_E_SYSTEM, "cannot read standard input: %s", strerror(errno));
 }
 
 static int open_table(struct try *try, struct stint_error *error)

@@ -12,8 +12,8 @@ enum event_line {
 };
 
 struct event {
-    uint64_t at_ns;   /* since 0 in a trace, since 1970 in a log */
-    struct span key;  /* borrowed from the line or the parser, until the next line is parsed */
+    uint64_t at_ns;  /* since 0 in a trace, since 1970 in a log */
+    struct span key; /* borrowed from the line or the parser, until the next line is parsed */
     uint32_t cost;
     uint8_t decimals; /* of the seconds, as the input writes them */
 };

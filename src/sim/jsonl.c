@@ -9,8 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-int jsonl_init(struct jsonl *jsonl, const struct jsonl_options *options,
-               struct stint_error *error)
+int jsonl_init(struct jsonl *jsonl, const struct jsonl_options *options, struct stint_error *error)
 {
     memset(jsonl, 0, sizeof(*jsonl));
     jsonl->time = options->time;
@@ -140,8 +139,8 @@ int jsonl_parse(struct jsonl *jsonl, struct event *event, struct span line,
         return EVENT_NONE;
     json_error_t why;
     json_decref(jsonl->object);
-    jsonl->object = json_loadb((const char *)line.ptr, line.len,
-                               JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    jsonl->object =
+        json_loadb((const char *)line.ptr, line.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
     if (jsonl->object == NULL)
         return err_set(error, STINT_E_SYNTAX, "expected a JSON object: %s at column %d", why.text,
                        why.column);

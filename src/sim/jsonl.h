@@ -21,14 +21,13 @@ struct jsonl {
     const char *time, *cost;
     char *members[JOINED_KEY_PARTS_MAX]; /* of the key */
     size_t n_members;
-    char *names;           /* the memory of `members` */
-    struct json_t *object; /* of the last line: lends the key's bytes */
+    char *names;                            /* the memory of `members` */
+    struct json_t *object;                  /* of the last line: lends the key's bytes */
     char numbers[JOINED_KEY_PARTS_MAX][32]; /* parts of a key that are numbers, in text */
     struct joined_key joined;
 };
 
-int jsonl_init(struct jsonl *jsonl, const struct jsonl_options *options,
-               struct stint_error *error);
+int jsonl_init(struct jsonl *jsonl, const struct jsonl_options *options, struct stint_error *error);
 void jsonl_deinit(struct jsonl *jsonl);
 
 /* Returns an enum event_line, or a negative code for a line that is malformed. */

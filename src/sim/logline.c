@@ -188,8 +188,8 @@ static struct span address_of(struct logline *logline, struct span host)
 {
     if (is_plain_v4(host))
         return host;
-    int len = stint_address_key(logline->address, sizeof(logline->address),
-                                (const char *)host.ptr, host.len, 32, logline->v6_bits);
+    int len = stint_address_key(logline->address, sizeof(logline->address), (const char *)host.ptr,
+                                host.len, 32, logline->v6_bits);
     return len < 0 ? host : span_of(logline->address, (size_t)len);
 }
 

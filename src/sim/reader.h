@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/span.h"
 
-#define READER_LINE_MAX 65536u       /* bytes, without the newline */
+#define READER_LINE_MAX 65536u      /* bytes, without the newline */
 #define READER_BLOCK (256u * 1024u) /* bytes asked for at once; they stay in the cache */
 
 enum reader_line {

@@ -11,8 +11,7 @@
 
 static struct jsonl jsonl;
 
-static int parse(struct event *event, const char *key, const char *line,
-                 struct stint_error *error)
+static int parse(struct event *event, const char *key, const char *line, struct stint_error *error)
 {
     struct jsonl_options options = {.time = "time", .key = key, .cost = "n"};
     *error = (struct stint_error){0};

@@ -41,8 +41,7 @@ static void expect_malformed(const char *line, const char *part_of_sentence)
 static void test_reads_common_and_combined_lines(void **state)
 {
     (void)state;
-    static const char common[] =
-        "203.0.113.9 - ann " DATE " \"GET /a/b?c=d HTTP/1.1\" 200 512";
+    static const char common[] = "203.0.113.9 - ann " DATE " \"GET /a/b?c=d HTTP/1.1\" 200 512";
     static const char combined[] = "203.0.113.9 - ann " DATE " \"GET /a/b?c=d HTTP/1.1\" 200 512 "
                                    "\"http://example.org/\" \"agent [\\\"1\\\"] \\\\\"";
     static const char *const lines[] = {common, combined};
@@ -112,8 +111,8 @@ static void test_malformed_lines_say_what_is_missing(void **state)
 static void test_lines_cut_anywhere(void **state)
 {
     (void)state;
-    static const char line[] = "::ffff:203.0.113.9 - a [b] " DATE
-                               " \"GET /a\\\"b HTTP/1.1\" 200 512 \"ref\" \"agent\"";
+    static const char line[] =
+        "::ffff:203.0.113.9 - a [b] " DATE " \"GET /a\\\"b HTTP/1.1\" 200 512 \"ref\" \"agent\"";
     struct event event;
     size_t n_events = 0;
     assert_int_equal(logline_init(&logline, "ip+user+method+path+status", NULL), 0);
@@ -132,8 +131,18 @@ static void test_key_expressions_that_are_none(void **state)
 {
     (void)state;
     static const char *const wrong[] = {
-        "",     "ip+",     "+ip", "addr", "ip/0",           "ip/129",
-        "ip/x", "user/64", "IP",  "ip ",  "ip/99999999999", "ip/",
+        "",
+        "ip+",
+        "+ip",
+        "addr",
+        "ip/0",
+        "ip/129",
+        "ip/x",
+        "user/64",
+        "IP",
+        "ip ",
+        "ip/99999999999",
+        "ip/",
         "ip+ip+ip+ip+ip+ip+ip+ip+ip",
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
