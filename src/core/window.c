@@ -18,8 +18,7 @@
  * away units of slot r does so if the use was made in r or later. A use older than M slots is no
  * longer recorded, and giving it back would free another's units.
  */
-#include "core/law.h"
-#include "core/window_string.h"
+#include "core/window.h"
 
 #include <assert.h>
 
@@ -28,15 +27,6 @@
 #define WINDOW_SLOTS_COARSE 16
 #define WINDOW_FINE_LIMIT_MAX 393216
 #define WINDOW_FINE_PERIOD_MIN_NS (2 * NS_PER_MS)
-#define WINDOW16_HI_BITS (64 - WORD16_STORE_BITS)
-
-/* A state unpacked. All zero is "never used". */
-struct window {
-    uint64_t string; /* window_string.h */
-    uint64_t slot;   /* the newest slot's number: floor(time * M / W) */
-    uint32_t rest;   /* units left of the bunch in use, which is the newest star */
-    uint32_t place;  /* of the short bunch among the stars, the oldest being 1; 0 = none alive */
-};
 
 /* ---- Time and slots -------------------------------------------------------------------------- */
 
@@ -47,16 +37,6 @@ static inline uint64_t window_slot_of(const struct stint_quota *quota, uint64_t 
     uint64_t slot = mul_hi(scaled, quota->derived.reciprocal); /* exact or one too low */
     return slot + (scaled - slot * quota->period_ns >= quota->period_ns);
 }
-
-#define WINDOW_INVERSE(m) [m] = UINT64_MAX / (m) + 1
-
-/* ceil(2^64 / M): mul_hi with it is floor(n / M) for every n up to 2^64 / M. */
-static const uint64_t window_inverse[WINDOW_SLOTS_MAX + 1] = {
-    WINDOW_INVERSE(10), WINDOW_INVERSE(11), WINDOW_INVERSE(12), WINDOW_INVERSE(13),
-    WINDOW_INVERSE(14), WINDOW_INVERSE(15), WINDOW_INVERSE(16), WINDOW_INVERSE(17),
-    WINDOW_INVERSE(18), WINDOW_INVERSE(19), WINDOW_INVERSE(20), WINDOW_INVERSE(21),
-    WINDOW_INVERSE(22), WINDOW_INVERSE(23), WINDOW_INVERSE(24),
-};
 
 /* The first instant of a slot, ceil(slot * W / M). The slot of any now, and the next, fit. */
 static inline uint64_t window_slot_start(const struct stint_quota *quota, uint64_t slot)
@@ -75,31 +55,6 @@ static inline uint64_t window_slot_end(const struct stint_quota *quota, uint64_t
 }
 
 /* ---- Bunches --------------------------------------------------------------------------------- */
-
-static inline uint32_t window_bars(const struct stint_quota *quota)
-{
-    return quota->resolution + 1;
-}
-
-/* What the short bunch holds; q where all are alike, and then its place is not kept. */
-static inline uint32_t window_short(const struct stint_quota *quota)
-{
-    return quota->limit - quota->derived.bunch * (quota->derived.bunches - 1);
-}
-
-static inline uint32_t window_stars(const struct stint_quota *quota, const struct window *window)
-{
-    return window_string_stars(window->string, window_bars(quota));
-}
-
-/* Units that a caller could take now. */
-static inline uint32_t window_free(const struct stint_quota *quota, const struct window *window)
-{
-    uint64_t used = (uint64_t)window_stars(quota, window) * quota->derived.bunch - window->rest;
-    if (window->place > 0)
-        used -= quota->derived.bunch - window_short(quota);
-    return (uint32_t)(quota->limit - used);
-}
 
 /* Units used of the bunch that is the place-th oldest. */
 static inline uint32_t window_used(const struct stint_quota *quota, const struct window *window,
@@ -280,40 +235,6 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
 }
 
 /*
- * The common case: now is in the newest slot, to which the bunch in use is charged already, and
- * that has enough left. Then only `rest` changes. `past` is how far now is past the start of the
- * newest slot, in M-ths of a nanosecond; a now before it wraps around to more than W.
- */
-static inline uint64_t window_past(const struct stint_quota *quota, const struct window *window,
-                                   const struct stint_ask *ask)
-{
-    return ask->now_ns * quota->resolution - window->slot * quota->period_ns;
-}
-
-static inline bool window_is_quick(const struct stint_quota *quota, const struct window *window,
-                                   const struct stint_ask *ask, uint64_t past)
-{
-    return ask->verb == STINT_TAKE && ask->cost - 1 < window->rest && (window->string & 1) == 0 &&
-           past < quota->period_ns;
-}
-
-/* The slot ends (W - past) / M after now, and what was charged to it W after that. */
-static inline struct stint_decision window_quick(const struct stint_quota *quota,
-                                                 struct window *window, uint32_t cost,
-                                                 uint64_t past)
-{
-    window->rest -= cost;
-    uint64_t left = quota->period_ns - past + quota->resolution - 1;
-    return (struct stint_decision){
-        .outcome = STINT_ALLOW,
-        .granted = cost,
-        .limit = quota->limit,
-        .remaining = window_free(quota, window),
-        .reset_after_ns = quota->period_ns + mul_hi(left, window_inverse[quota->resolution]),
-    };
-}
-
-/*
  * All N units, charged to the first slot that comes back at until_ns or later. An instant that no
  * now can reach is as good as the last one.
  */
@@ -358,30 +279,6 @@ static size_t window_held(const struct stint_quota *quota, struct window *window
 
 /* ---- The two forms --------------------------------------------------------------------------- */
 
-static inline uint32_t window_string_bits(const struct stint_quota *quota)
-{
-    return 2 * quota->resolution + 1;
-}
-
-static inline uint64_t window_mask(unsigned bits)
-{
-    return (UINT64_C(1) << bits) - 1;
-}
-
-/* From bit 0: string, rest, place, slot. */
-static inline struct window window8_unpack(const struct stint_quota *quota, uint64_t state)
-{
-    unsigned rest_at = window_string_bits(quota);
-    unsigned place_at = rest_at + quota->derived.remainder_bits;
-    unsigned slot_at = place_at + quota->derived.place_bits;
-    return (struct window){
-        .string = state & window_mask(rest_at),
-        .rest = (uint32_t)((state >> rest_at) & window_mask(quota->derived.remainder_bits)),
-        .place = (uint32_t)((state >> place_at) & window_mask(quota->derived.place_bits)),
-        .slot = state >> slot_at,
-    };
-}
-
 static inline uint64_t window8_pack(const struct stint_quota *quota, const struct window *window)
 {
     unsigned rest_at = window_string_bits(quota);
@@ -389,20 +286,6 @@ static inline uint64_t window8_pack(const struct stint_quota *quota, const struc
     unsigned slot_at = place_at + quota->derived.place_bits;
     return window->string | (uint64_t)window->rest << rest_at |
            (uint64_t)window->place << place_at | window->slot << slot_at;
-}
-
-/* lo, from bit 0: string, rest, high part of slot. hi: low part of slot, place, the store's 16. */
-static inline struct window window16_unpack(const struct stint_quota *quota, struct word16 state)
-{
-    unsigned rest_at = window_string_bits(quota);
-    unsigned high_at = rest_at + quota->derived.remainder_bits;
-    unsigned place_at = WINDOW16_HI_BITS - quota->derived.place_bits;
-    return (struct window){
-        .string = state.lo & window_mask(rest_at),
-        .rest = (uint32_t)((state.lo >> rest_at) & window_mask(quota->derived.remainder_bits)),
-        .place = (uint32_t)(state.hi >> place_at),
-        .slot = state.lo >> high_at << place_at | (state.hi & window_mask(place_at)),
-    };
 }
 
 static inline struct word16 window16_pack(const struct stint_quota *quota,
@@ -421,35 +304,31 @@ static inline struct word16 window16_pack(const struct stint_quota *quota,
 struct stint_decision window8_ask(const struct stint_quota *quota, uint64_t *state,
                                   const struct stint_ask *ask)
 {
-    struct window window = window8_unpack(quota, *state);
-    uint64_t past = window_past(quota, &window, ask);
-    if (window_is_quick(quota, &window, ask, past)) {
-        *state -= (uint64_t)ask->cost << window_string_bits(quota);
-        return window_quick(quota, &window, ask->cost, past);
-    }
-    struct window slow = window; /* a copy, so that the quick one stays in registers */
+    struct stint_decision decision;
     bool store;
-    struct stint_decision decision = window_ask_slow(quota, &slow, ask, &store);
+    if (ask->verb == STINT_TAKE &&
+        window8_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
+        return decision;
+    struct window window = window8_unpack(quota, *state);
+    decision = window_ask_slow(quota, &window, ask, &store);
     if (store)
-        *state = window8_pack(quota, &slow);
+        *state = window8_pack(quota, &window);
     return decision;
 }
 
 struct stint_decision window16_ask(const struct stint_quota *quota, struct word16 *state,
                                    const struct stint_ask *ask)
 {
-    assert(state->hi >> WINDOW16_HI_BITS == 0);
-    struct window window = window16_unpack(quota, *state);
-    uint64_t past = window_past(quota, &window, ask);
-    if (window_is_quick(quota, &window, ask, past)) {
-        state->lo -= (uint64_t)ask->cost << window_string_bits(quota);
-        return window_quick(quota, &window, ask->cost, past);
-    }
-    struct window slow = window; /* a copy, so that the quick one stays in registers */
+    struct stint_decision decision;
     bool store;
-    struct stint_decision decision = window_ask_slow(quota, &slow, ask, &store);
+    assert(state->hi >> WINDOW16_HI_BITS == 0);
+    if (ask->verb == STINT_TAKE &&
+        window16_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
+        return decision;
+    struct window window = window16_unpack(quota, *state);
+    decision = window_ask_slow(quota, &window, ask, &store);
     if (store)
-        *state = window16_pack(quota, &slow);
+        *state = window16_pack(quota, &window);
     return decision;
 }
 

@@ -81,9 +81,20 @@ CAS16_TARGET struct stint_decision stint_cell16_ask(const struct stint_quota *qu
     }
 }
 
-struct stint_decision stint_cell16_take(const struct stint_quota *quota,
-                                        struct stint_cell16 *cell, uint64_t now_ns, uint32_t cost)
+CAS16_TARGET struct stint_decision stint_cell16_take(const struct stint_quota *quota,
+                                                     struct stint_cell16 *cell, uint64_t now_ns,
+                                                     uint32_t cost)
 {
-    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-    return stint_cell16_ask(quota, cell, &ask);
+    struct stint_decision decision;
+    struct pair *at = cell_pair(cell);
+    for (;;) {
+        struct pair before = cas16_load(at);
+        struct word16 state = {before.first, before.second};
+        if (!law16_take_quick(quota, &state, now_ns, cost, &decision)) {
+            struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+            return stint_cell16_ask(quota, cell, &ask);
+        }
+        if (cas16(at, before, (struct pair){state.lo, state.hi}))
+            return decision;
+    }
 }

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The part of `window` that nearly every decision takes, inline: how a state is unpacked, and a take
+ * from the bunch in use. window.c has the law as a whole, and says why it is right.
+ */
+#ifndef STINT_CORE_WINDOW_H
+#define STINT_CORE_WINDOW_H
+
+#include "core/law.h"
+#include "core/window_string.h"
+
+#define WINDOW16_HI_BITS (64 - WORD16_STORE_BITS)
+
+/* A state unpacked. All zero is "never used". */
+struct window {
+    uint64_t string; /* window_string.h */
+    uint64_t slot;   /* the newest slot's number: floor(time * M / W) */
+    uint32_t rest;   /* units left of the bunch in use, which is the newest star */
+    uint32_t place;  /* of the short bunch among the stars, the oldest being 1; 0 = none alive */
+};
+
+#define WINDOW_INVERSE(m) [m] = UINT64_MAX / (m) + 1
+
+/* ceil(2^64 / M): mul_hi with it is floor(n / M) for every n up to 2^64 / M. */
+static const uint64_t window_inverse[WINDOW_SLOTS_MAX + 1] = {
+    WINDOW_INVERSE(10), WINDOW_INVERSE(11), WINDOW_INVERSE(12), WINDOW_INVERSE(13),
+    WINDOW_INVERSE(14), WINDOW_INVERSE(15), WINDOW_INVERSE(16), WINDOW_INVERSE(17),
+    WINDOW_INVERSE(18), WINDOW_INVERSE(19), WINDOW_INVERSE(20), WINDOW_INVERSE(21),
+    WINDOW_INVERSE(22), WINDOW_INVERSE(23), WINDOW_INVERSE(24),
+};
+
+static inline uint32_t window_bars(const struct stint_quota *quota)
+{
+    return quota->resolution + 1;
+}
+
+/* What the short bunch holds; q where all are alike, and then its place is not kept. */
+static inline uint32_t window_short(const struct stint_quota *quota)
+{
+    return quota->limit - quota->derived.bunch * (quota->derived.bunches - 1);
+}
+
+static inline uint32_t window_stars(const struct stint_quota *quota, const struct window *window)
+{
+    return window_string_stars(window->string, window_bars(quota));
+}
+
+/* Units that a caller could take now. */
+static inline uint32_t window_free(const struct stint_quota *quota, const struct window *window)
+{
+    uint64_t used = (uint64_t)window_stars(quota, window) * quota->derived.bunch - window->rest;
+    if (window->place > 0)
+        used -= quota->derived.bunch - window_short(quota);
+    return (uint32_t)(quota->limit - used);
+}
+
+/* ---- The two forms --------------------------------------------------------------------------- */
+
+static inline uint32_t window_string_bits(const struct stint_quota *quota)
+{
+    return 2 * quota->resolution + 1;
+}
+
+static inline uint64_t window_mask(unsigned bits)
+{
+    return (UINT64_C(1) << bits) - 1;
+}
+
+/* From bit 0: string, rest, place, slot. */
+static inline struct window window8_unpack(const struct stint_quota *quota, uint64_t state)
+{
+    unsigned rest_at = window_string_bits(quota);
+    unsigned place_at = rest_at + quota->derived.remainder_bits;
+    unsigned slot_at = place_at + quota->derived.place_bits;
+    return (struct window){
+        .string = state & window_mask(rest_at),
+        .rest = (uint32_t)((state >> rest_at) & window_mask(quota->derived.remainder_bits)),
+        .place = (uint32_t)((state >> place_at) & window_mask(quota->derived.place_bits)),
+        .slot = state >> slot_at,
+    };
+}
+
+/* lo, from bit 0: string, rest, high part of slot. hi: low part of slot, place, the store's 16. */
+static inline struct window window16_unpack(const struct stint_quota *quota, struct word16 state)
+{
+    unsigned rest_at = window_string_bits(quota);
+    unsigned high_at = rest_at + quota->derived.remainder_bits;
+    unsigned place_at = WINDOW16_HI_BITS - quota->derived.place_bits;
+    return (struct window){
+        .string = state.lo & window_mask(rest_at),
+        .rest = (uint32_t)((state.lo >> rest_at) & window_mask(quota->derived.remainder_bits)),
+        .place = (uint32_t)(state.hi >> place_at),
+        .slot = state.lo >> high_at << place_at | (state.hi & window_mask(place_at)),
+    };
+}
+
+/* ---- The quick take -------------------------------------------------------------------------- */
+
+/*
+ * A take of 1 unit or more where now is in the newest slot, to which the bunch in use is charged
+ * already, and that has enough left. Then only `rest` changes: the state loses `cost` at its place.
+ * False, and nothing done, where it is not as simple as that.
+ *
+ * `past` is how far now is past the start of the newest slot, in M-ths of a nanosecond; a now before
+ * it wraps around to more than W. The slot ends (W - past) / M after now, and what was charged to it
+ * comes back W after that.
+ */
+static inline bool window_take_quick(const struct stint_quota *quota, struct window *window,
+                                     uint64_t now_ns, uint32_t cost,
+                                     struct stint_decision *decision)
+{
+    uint64_t past = now_ns * quota->resolution - window->slot * quota->period_ns;
+    if (cost - 1 >= window->rest || (window->string & 1) != 0 || past >= quota->period_ns)
+        return false;
+    window->rest -= cost;
+    uint64_t left = quota->period_ns - past + quota->resolution - 1;
+    *decision = (struct stint_decision){
+        .outcome = STINT_ALLOW,
+        .stored = 1,
+        .granted = cost,
+        .limit = quota->limit,
+        .remaining = window_free(quota, window),
+        .reset_after_ns = quota->period_ns + mul_hi(left, window_inverse[quota->resolution]),
+    };
+    return true;
+}
+
+static inline bool window8_take_quick(const struct stint_quota *quota, uint64_t *state,
+                                      uint64_t now_ns, uint32_t cost,
+                                      struct stint_decision *decision)
+{
+    struct window window = window8_unpack(quota, *state);
+    if (!window_take_quick(quota, &window, now_ns, cost, decision))
+        return false;
+    *state -= (uint64_t)cost << window_string_bits(quota);
+    return true;
+}
+
+static inline bool window16_take_quick(const struct stint_quota *quota, struct word16 *state,
+                                       uint64_t now_ns, uint32_t cost,
+                                       struct stint_decision *decision)
+{
+    struct window window = window16_unpack(quota, *state);
+    if (!window_take_quick(quota, &window, now_ns, cost, decision))
+        return false;
+    state->lo -= (uint64_t)cost << window_string_bits(quota);
+    return true;
+}
+
+#endif
