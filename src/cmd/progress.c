@@ -45,7 +45,7 @@ void progress_step(struct progress *progress, uint64_t done)
     memset(bar, ' ', BAR_WIDTH);
     memset(bar, '#', filled);
     bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K[%s] %s of %s, %s/s", bar,
+    fprintf(stderr, "\r\033[K[%s] %s, %s, %s/s", bar,
             human_percent(&percent, seen, progress->total), bytes.text, speed.text);
 }
 
