@@ -153,15 +153,14 @@ static void print_text(const struct table_options *options, const struct view *v
     print_fill("8-byte states", info->live[0], info->slots[0]);
     print_fill("16-byte states", info->live[1], info->slots[1]);
     print_fill("wide states", info->live[2], info->slots[2]);
-    printf("  wide states have up to %" PRIu32 " bytes; %" PRIu32 " tickets; %" PRIu64
+    printf("  wide states have up to %" PRIu32 " bytes; room for %" PRIu32 " tickets; %" PRIu64
            " keys are blocked\n",
            info->wide_size, info->tickets, info->blocked);
     printf("  clocks of callers may differ by %s\n", human_duration(&text, info->skew_max_ns));
     printf("  without a free place: %" PRIu64 " inherited, %" PRIu64 " evicted, %" PRIu64
            " denied, %" PRIu64 " allowed\n",
            info->evictions_inherit, info->evictions_evict, info->full_denied, info->full_allowed);
-    printf("\nquotas (%" PRIu32 " of at most %" PRIu32 ")  live  denying\n", info->quotas,
-           info->quotas_max);
+    printf("\nquotas (%" PRIu32 " of at most %" PRIu32 ")\n", info->quotas, info->quotas_max);
     for (size_t i = 0; i < view->n_quotas; i++)
         printf("  %s: %" PRIu64 " live, %" PRIu64 " denying\n", view->quotas[i].spec,
                view->quotas[i].live, view->quotas[i].denying);
