@@ -76,19 +76,19 @@ static void take16(void *arg, unsigned turn)
 struct workload {
     const char *algorithm, *what, *spec;
     uint64_t step_ns;
-    double reach;
+    enum goal goal;
 };
 
 static const struct workload workloads[] = {
-    {"gcra", "gcra, hot" LINKED, "gcra 300000/1s", 4167, 2.5},
-    {"window8", "window 8 B, hot" LINKED, "window 10000/2s resolution=10", 250000, 2.5},
-    {"window16", "window 16 B, hot" LINKED, "window 300000/1s", 4167, 2.5},
-    {"gcra", "gcra, busy" LINKED, "gcra 100/60s", 750000000, 2.5},
-    {"window8", "window 8 B, busy" LINKED, "window 100/60s resolution=12", 750000000, 2.5},
-    {"window16", "window 16 B, busy" LINKED, "window 100/60s", 750000000, 2.5},
-    {"gcra", "gcra, denied" LINKED, "gcra 100/60s", 1, 0},
-    {"window8", "window 8 B, denied" LINKED, "window 100/60s resolution=12", 1, 0},
-    {"window16", "window 16 B, denied" LINKED, "window 100/60s", 1, 0},
+    {"gcra", "gcra, hot" LINKED, "gcra 300000/1s", 4167, GOAL_AT_MOST},
+    {"window8", "window 8 B, hot" LINKED, "window 10000/2s resolution=10", 250000, GOAL_AT_MOST},
+    {"window16", "window 16 B, hot" LINKED, "window 300000/1s", 4167, GOAL_AT_MOST},
+    {"gcra", "gcra, busy" LINKED, "gcra 100/60s", 750000000, GOAL_AT_MOST},
+    {"window8", "window 8 B, busy" LINKED, "window 100/60s resolution=12", 750000000, GOAL_AT_MOST},
+    {"window16", "window 16 B, busy" LINKED, "window 100/60s", 750000000, GOAL_AT_MOST},
+    {"gcra", "gcra, denied" LINKED, "gcra 100/60s", 1, GOAL_NONE},
+    {"window8", "window 8 B, denied" LINKED, "window 100/60s resolution=12", 1, GOAL_NONE},
+    {"window16", "window 16 B, denied" LINKED, "window 100/60s", 1, GOAL_NONE},
 };
 
 static void run(const struct bench_options *options, const struct workload *workload)
@@ -108,7 +108,8 @@ static void run(const struct bench_options *options, const struct workload *work
         .subject = small ? take8 : take16,
         .arg = &hot,
         .ops = hot.ops,
-        .reach = workload->reach,
+        .goal = workload->goal,
+        .reach = 2.5,
     };
     struct row row;
     duel_run(options, &duel, &row);

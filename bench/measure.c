@@ -17,12 +17,12 @@ static uint64_t read_clock(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-uint64_t clock_wall_ns(void)
+uint64_t measure_wall_ns(void)
 {
     return read_clock(CLOCK_MONOTONIC);
 }
 
-uint64_t clock_thread_ns(void)
+uint64_t measure_thread_ns(void)
 {
     return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }
@@ -153,17 +153,25 @@ static double quantile(const double *values, unsigned n, double share)
     return sorted[below] + (sorted[above] - sorted[below]) * (at - below);
 }
 
-double median_of(const double *values, unsigned n)
+static double median_of(const double *values, unsigned n)
 {
     return quantile(values, n, 0.5);
 }
 
 /* ---- Rows ------------------------------------------------------------------------------------ */
 
+void row_add(struct row *row, double baseline, double value)
+{
+    unsigned turn = row->n_turns++;
+    row->baselines[turn] = baseline;
+    row->values[turn] = value;
+    row->ratios[turn] = row->goal == GOAL_AT_LEAST ? baseline / value : value / baseline;
+}
+
 static bool is_met(const struct row *row)
 {
-    double ratio = median_of(row->ratios, row->n_turns);
-    return row->at_least ? ratio >= row->reach : ratio <= row->reach;
+    double figure = median_of(row->baseline != NULL ? row->ratios : row->values, row->n_turns);
+    return row->goal == GOAL_AT_LEAST ? figure >= row->reach : figure <= row->reach;
 }
 
 static void print_values(FILE *file, const char *name, const double *values, unsigned n)
@@ -178,38 +186,48 @@ static void print_values(FILE *file, const char *name, const double *values, uns
 static void write_json(FILE *file, const struct row *row)
 {
     unsigned n = row->n_turns;
-    fprintf(file, "{\"what\": \"%s\", \"baseline\": \"%s\", \"unit\": \"%s\"", row->what,
-            row->baseline, row->unit);
-    fprintf(file, ", \"baseline_median\": %.4g, \"median\": %.4g",
-            median_of(row->baselines, n), median_of(row->values, n));
-    fprintf(file, ", \"ratio\": %.4g, \"ratio_q1\": %.4g, \"ratio_q3\": %.4g",
-            median_of(row->ratios, n), quantile(row->ratios, n, 0.25),
-            quantile(row->ratios, n, 0.75));
-    if (row->reach > 0)
-        fprintf(file, ", \"reach\": \"%s %g\", \"met\": %s", row->at_least ? ">=" : "<=",
-                row->reach, is_met(row) ? "true" : "false");
+    fprintf(file, "{\"what\": \"%s\", \"unit\": \"%s\", \"value\": %.4g", row->what, row->unit,
+            median_of(row->values, n));
+    if (row->baseline != NULL)
+        fprintf(file, ", \"baseline\": \"%s\", \"baseline_value\": %.4g, \"ratio\": %.4g, "
+                      "\"ratio_q1\": %.4g, \"ratio_q3\": %.4g",
+                row->baseline, median_of(row->baselines, n), median_of(row->ratios, n),
+                quantile(row->ratios, n, 0.25), quantile(row->ratios, n, 0.75));
+    if (row->goal != GOAL_NONE)
+        fprintf(file, ", \"reach\": \"%s %g\", \"met\": %s",
+                row->goal == GOAL_AT_LEAST ? ">=" : "<=", row->reach,
+                is_met(row) ? "true" : "false");
     if (row->note != NULL)
         fprintf(file, ", \"note\": \"%s\"", row->note);
-    print_values(file, "baselines", row->baselines, n);
     print_values(file, "values", row->values, n);
-    print_values(file, "ratios", row->ratios, n);
+    if (row->baseline != NULL)
+        print_values(file, "baseline_values", row->baselines, n);
     fprintf(file, "}\n");
     fflush(file);
 }
 
-void row_report(const struct bench_options *options, struct row *row)
+static void print_text(const struct row *row)
 {
     unsigned n = row->n_turns;
-    printf("%-44s %9.4g %9.4g %-5s %6.2f (%.2f to %.2f)", row->what,
-           median_of(row->baselines, n), median_of(row->values, n), row->unit,
-           median_of(row->ratios, n), quantile(row->ratios, n, 0.25),
-           quantile(row->ratios, n, 0.75));
-    if (row->reach > 0)
-        printf("  %s %g: %s", row->at_least ? ">=" : "<=", row->reach, is_met(row) ? "met" : "MISSED");
+    printf("%-44s %8.4g %-4s", row->what, median_of(row->values, n), row->unit);
+    if (row->baseline != NULL)
+        printf("%s %.4g, ratio %.2f (%.2f to %.2f)", row->baseline, median_of(row->baselines, n),
+               median_of(row->ratios, n), quantile(row->ratios, n, 0.25),
+               quantile(row->ratios, n, 0.75));
+    if (row->goal != GOAL_NONE)
+        printf("; to reach %s %g: %s", row->goal == GOAL_AT_LEAST ? ">=" : "<=", row->reach,
+               is_met(row) ? "met" : "MISSED");
     if (row->note != NULL)
-        printf("  [%s]", row->note);
+        printf(" [%s]", row->note);
     printf("\n");
     fflush(stdout);
+}
+
+void row_report(const struct bench_options *options, struct row *row)
+{
+    if (options->quick)
+        row->goal = GOAL_NONE;
+    print_text(row);
     if (options->json != NULL)
         write_json(options->json, row);
 }
@@ -219,9 +237,9 @@ void row_report(const struct bench_options *options, struct row *row)
 static double time_turn(void (*run)(void *arg, unsigned turn), const struct duel *duel,
                         unsigned turn)
 {
-    uint64_t start = clock_thread_ns();
+    uint64_t start = measure_thread_ns();
     run(duel->arg, turn);
-    return (double)(clock_thread_ns() - start) / (double)duel->ops;
+    return (double)(measure_thread_ns() - start) / (double)duel->ops;
 }
 
 void duel_run(const struct bench_options *options, const struct duel *duel, struct row *row)
@@ -230,23 +248,19 @@ void duel_run(const struct bench_options *options, const struct duel *duel, stru
         .what = duel->what,
         .baseline = duel->baseline_name,
         .unit = "ns",
-        .reach = options->side == SIDE_BOTH ? duel->reach : 0,
-        .at_least = duel->at_least,
-        .n_turns = options->turns,
+        .goal = options->side == SIDE_BOTH ? duel->goal : GOAL_NONE,
+        .reach = duel->reach,
     };
     for (unsigned turn = 0; turn <= options->turns; turn++) {
         double baseline = 1, value = 1;
-        /* Whoever comes second finds the other's lines in the cache: each is second in turn. */
+        /* Not the same keys, which the second would find in the cache; and each is first in turn. */
         if (turn % 2 == 0 && options->side != SIDE_SUBJECT)
-            baseline = time_turn(duel->baseline, duel, turn);
+            baseline = time_turn(duel->baseline, duel, 2 * turn);
         if (options->side != SIDE_BASELINE)
-            value = time_turn(duel->subject, duel, turn);
+            value = time_turn(duel->subject, duel, 2 * turn + 1);
         if (turn % 2 == 1 && options->side != SIDE_SUBJECT)
-            baseline = time_turn(duel->baseline, duel, turn);
-        if (turn == 0)
-            continue;
-        row->baselines[turn - 1] = baseline;
-        row->values[turn - 1] = value;
-        row->ratios[turn - 1] = duel->at_least ? baseline / value : value / baseline;
+            baseline = time_turn(duel->baseline, duel, 2 * turn);
+        if (turn > 0)
+            row_add(row, baseline, value);
     }
 }

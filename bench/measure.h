@@ -35,19 +35,27 @@ struct bench_options bench_options(int argc, char **argv);
 /* Whether `name` is what an option asked for; an option that was not given asks for everything. */
 bool bench_wants(const char *option, const char *name);
 
-/* One row of the table. A ratio is made of every turn; 0 for `reach` is a figure without a goal. */
+enum goal { GOAL_NONE, GOAL_AT_MOST, GOAL_AT_LEAST };
+
+/*
+ * One row of the table. Its figure, which the goal speaks of, is the median ratio, or the median
+ * value where there is no baseline. A ratio with GOAL_AT_LEAST is a speed-up.
+ */
 struct row {
     const char *what;     /* the subject */
-    const char *baseline; /* what it is compared with */
+    const char *baseline; /* what it is compared with; NULL: nothing */
     const char *unit;     /* of the two values; "ns" is per operation */
     const char *note;     /* may be NULL */
     double baselines[TURNS_MAX], values[TURNS_MAX], ratios[TURNS_MAX];
     unsigned n_turns;
+    enum goal goal;
     double reach;
-    bool at_least; /* reach is a minimum, and the ratio is a speed-up */
 };
 
-/* Prints the row, and writes it as one line of JSON if asked to. */
+/* Adds a turn; a row without a baseline ignores it. */
+void row_add(struct row *row, double baseline, double value);
+
+/* Prints the row, and writes it as one line of JSON if asked to. A quick run has no goals. */
 void row_report(const struct bench_options *options, struct row *row);
 
 /* Two things that do `ops` operations per turn. */
@@ -57,17 +65,16 @@ struct duel {
     void (*subject)(void *arg, unsigned turn);
     void *arg;
     uint64_t ops;
+    enum goal goal;
     double reach;
-    bool at_least;
 };
 
 /* Lets both take turns. The first pair of turns warms up and is not counted. */
 void duel_run(const struct bench_options *options, const struct duel *duel, struct row *row);
 
 /* The time that passes, and the time that this thread has run: others do not count in it. */
-uint64_t clock_wall_ns(void);
-uint64_t clock_thread_ns(void);
-double median_of(const double *values, unsigned n);
+uint64_t measure_wall_ns(void);
+uint64_t measure_thread_ns(void);
 
 /* Keeps the compiler from leaving out what nobody reads. */
 static inline void keep(uint64_t value)
