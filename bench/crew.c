@@ -25,7 +25,7 @@ static void settle_on(unsigned number)
     if (sched_getaffinity(0, sizeof(ours), &ours) != 0)
         return;
     number %= (unsigned)CPU_COUNT(&ours);
-    int cpu = 0;
+    size_t cpu = 0;
     for (unsigned before = 0; !CPU_ISSET(cpu, &ours) || before++ < number; cpu++) {
     }
     CPU_ZERO(&one);

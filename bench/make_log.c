@@ -63,8 +63,8 @@ static void print_line(uint32_t client, uint32_t path, const char *stamp, uint64
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: make_log MEGABYTES [SEED] >FILE\n");
+    if (argc < 2 || argc > 3 || ftello(stdout) < 0) {
+        fprintf(stderr, "usage: make_log MEGABYTES [SEED] >FILE (a file, not a pipe)\n");
         return 2;
     }
     long long size = strtoll(argv[1], NULL, 10) * 1000000;
