@@ -2,12 +2,12 @@
 """Refunds: truthful ones never let more through than was used, and never lift above capacity."""
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import assume, given, strategies as st
 
 import stint_abi as abi
 from drive import check_remaining
 from oracle import ExactLog, FixedWindow, Gcra, Terms, UseLog, model_of
-from strategies import (AMOUNT, COSTS, GAPS, S, START, TERMS, Times, cost_of, kept,
+from strategies import (AMOUNT, COSTS, GAPS, LIFE, S, START, TERMS, Times, cost_of, kept,
                         log_terms)
 
 FORWARD = GAPS[:-2]
@@ -154,6 +154,20 @@ def test_no_refund_lifts_above_capacity(algorithm, data, start, count, at):
         answer = state.ask(start, "refund", count, at)
         assert answer.granted <= count and answer.remaining <= answer.limit
         check_remaining(state, start, answer)
+
+
+@pytest.mark.parametrize("algorithm", list(TERMS))
+@given(data=st.data(), start=START, count=st.integers(1, 2**32 - 1), late=st.integers(0, 10**9))
+def test_a_dead_state_has_nothing_to_give_back(algorithm, data, start, count, late):
+    """Whenever the units are said to have been granted: they have come back by themselves."""
+    terms, quota = data.draw(kept(TERMS[algorithm]()))
+    state = abi.State(quota)
+    state.take(start, max(1, quota.limit // 2))
+    now = state.dies_at() + late
+    assume(now <= LIFE)
+    for granted_at in (start, abi.NEVER_NS, now, 0):
+        answer = state.ask(now, "refund", count, granted_at)
+        assert (answer.granted, answer.remaining) == (0, answer.limit)
 
 
 @pytest.mark.parametrize("algorithm", list(TERMS))
