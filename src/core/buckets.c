@@ -338,6 +338,52 @@ void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t u
     buckets_pack(state, &buckets);
 }
 
+/*
+ * Whether uses can have filled the buckets like this. All but the newest must be full or timed out,
+ * or more might come to be alive than there is room for. When a bucket was first used is kept of the
+ * newest alone; of the others it is tried as early as can be: after the last use of the one before,
+ * less than time_slack before its own last, and time_slack after the first of one that timed out.
+ */
+static bool buckets_can_be(const struct stint_quota *quota, const struct buckets_state *state,
+                           const struct buckets *buckets)
+{
+    uint64_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
+    uint64_t slack_ns = quota->time_slack_ns, units = 0, earliest_ns = 0;
+    for (uint32_t at = 0; at < buckets->n; at++) {
+        bool newest = at + 1 == buckets->n;
+        uint64_t last_ns = buckets_last_ns(quota, state, buckets, at);
+        uint64_t count = buckets_count(quota, state, at);
+        if (slack_ns > 0)
+            earliest_ns = max_u64(earliest_ns, sub_floor(last_ns + 1, slack_ns));
+        units += count;
+        if (last_ns < earliest_ns || count - 1 >= size || units > quota->limit)
+            return false; /* a count of 0 is one of 2^32 */
+        if (newest && !buckets->closed)
+            return buckets->first_ns >= earliest_ns && buckets->first_ns <= last_ns;
+        if (count < size && slack_ns == 0)
+            return false;
+        /* What comes next was first used then or later. */
+        earliest_ns = max_u64(last_ns, count < size ? earliest_ns + slack_ns : 0);
+    }
+    return buckets->first_ns >= earliest_ns;
+}
+
+bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
+{
+    const struct buckets_state *state = state_bytes;
+    struct buckets buckets = buckets_unpack(state);
+    if (buckets.n > quota->derived.max_buckets || buckets.base_ns > now_ns ||
+        buckets.first_ns > now_ns)
+        return false;
+    if (buckets.n == 0)
+        return !buckets.closed;
+    uint64_t room_ns = min_u64(quota->period_ns - 1, now_ns - buckets.base_ns);
+    for (uint32_t at = 0; at < buckets.n; at++)
+        if (state->entry[at] >> quota->derived.count_bits > (at == 0 ? 0 : room_ns))
+            return false;
+    return buckets_can_be(quota, state, &buckets);
+}
+
 size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                     struct held_run *runs)
 {

@@ -209,6 +209,28 @@ void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64
         concurrency_add(quota, state, min_u64(until_ns, STINT_NOW_MAX + 1), quota->limit);
 }
 
+/*
+ * Holders are sorted, and no later than the latest issued. That is at most a lease ahead of now, or,
+ * where 16 and more shared an instant, a little later: no table lives to see them make up a lease.
+ */
+bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes,
+                          uint64_t now_ns)
+{
+    const struct concurrency_state *state = state_bytes;
+    uint64_t last_ns = min_u64(now_ns + 2 * quota->lease_ns, STINT_NOW_MAX + PERIOD_MAX_NS);
+    uint64_t before = UINT64_C(1) << CONCURRENCY_COUNT_BITS; /* no lease ends when time begins */
+    if (state->head >= quota->limit || state->len > quota->limit ||
+        concurrency_deadline_ns(state->issued) > last_ns)
+        return false;
+    for (uint32_t at = 0; at < state->len; at++) {
+        uint64_t holder = concurrency_get(quota, state, at);
+        if (holder < before || holder > state->issued)
+            return false;
+        before = holder;
+    }
+    return true;
+}
+
 /* A unit counts from when its lease began, so that a lease of the same length ends as before. */
 size_t concurrency_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                         struct held_run *runs)

@@ -260,6 +260,22 @@ uint64_t fixed_window_fill(const struct stint_quota *quota, uint64_t until_ns)
     return min_u64(mark, mark_max(quota)) << quota->derived.count_bits | quota->limit;
 }
 
+/*
+ * A window that is open at now ends within its longest; its mark is at most two grains further, and
+ * one that began with its first use ends no earlier than time began.
+ */
+bool fixed_window_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+{
+    uint64_t grain_ns = quota->derived.grain_ns, mark = state >> quota->derived.count_bits;
+    uint64_t whole_ns = is_first_use(quota) ? grains_up(quota, quota->period_ns) * grain_ns
+                                            : WINDOW_LONGEST_NS(quota->period_ns);
+    uint64_t first_ns = is_first_use(quota) ? whole_ns - quota->period_ns : 0;
+    uint64_t last_ns = now_ns + whole_ns + 2 * grain_ns;
+    uint64_t count = state & ~(UINT64_MAX << quota->derived.count_bits);
+    return count <= 2 * (uint64_t)quota->limit && mark <= last_ns >> (bit_length(grain_ns) - 1) &&
+           mark * grain_ns >= first_ns;
+}
+
 size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                          struct held_run *runs)
 {

@@ -182,6 +182,14 @@ uint64_t gcra_fill(const struct stint_quota *quota, uint64_t until_ns)
     return ticks_of_ns(until_ns);
 }
 
+/* A key may owe two capacities; one, where the last of its places was booked at the latest. */
+bool gcra_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+{
+    uint64_t capacity = quota->derived.capacity_ticks;
+    uint64_t owed = add_sat(capacity, max_u64(capacity, ticks_of_ns(BOOK_WAIT_MAX_NS)));
+    return state <= add_sat(ticks_of_ns(now_ns), owed);
+}
+
 size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                  struct held_run *runs)
 {

@@ -144,6 +144,59 @@ void law_wide_fill(const struct stint_quota *quota, void *state, uint64_t until_
     }
 }
 
+/* Under a limit of 0 nothing is ever charged; and a time past the end of time was never asked at. */
+bool law8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+{
+    now_ns = min_u64(now_ns, STINT_NOW_MAX);
+    if (state == 0 || quota->limit == 0)
+        return state == 0;
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return window8_is_valid(quota, state, now_ns);
+    case STINT_GCRA:
+        return gcra_is_valid(quota, state, now_ns);
+    default:
+        assert(quota->algorithm == STINT_FIXED_WINDOW);
+        return fixed_window_is_valid(quota, state, now_ns);
+    }
+}
+
+bool law16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
+{
+    bool is_new = state.lo == 0 && state.hi == 0;
+    now_ns = min_u64(now_ns, STINT_NOW_MAX);
+    if (is_new || quota->limit == 0 || state.hi >> (64 - WORD16_STORE_BITS) != 0)
+        return is_new;
+    if (quota->algorithm == STINT_WINDOW)
+        return window16_is_valid(quota, state, now_ns);
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
+    return sliding_counter_is_valid(quota, state, now_ns);
+}
+
+static bool is_zero(const unsigned char *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        if (bytes[i] != 0)
+            return false;
+    return true;
+}
+
+bool law_wide_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns)
+{
+    now_ns = min_u64(now_ns, STINT_NOW_MAX);
+    if (quota->limit == 0)
+        return is_zero(state, quota->derived.state_size);
+    switch (quota->algorithm) {
+    case STINT_BUCKETS:
+        return buckets_is_valid(quota, state, now_ns);
+    case STINT_LOG:
+        return log_is_valid(quota, state, now_ns);
+    default:
+        assert(quota->algorithm == STINT_CONCURRENCY);
+        return concurrency_is_valid(quota, state, now_ns);
+    }
+}
+
 size_t law8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                  struct held_run *runs)
 {

@@ -15,6 +15,11 @@
  *   <alg>_fill     the state that denies every cost above 0 until `until_ns`, then dies: exactly
  *                  then where the state can say so, else as soon after as it can. gcra keeps debt,
  *                  not denial: its TAT becomes until_ns (see gcra.c for why that is enough).
+ *   <alg>_is_valid whether any bytes are a state that this law can have left behind for this quota,
+ *                  if nobody asked later than now_ns. Looks at them safely whatever they are; of
+ *                  bytes that are not valid nothing else here may be asked. What is valid dies at
+ *                  most 3 periods and 2 capacities after now_ns, and what was booked through a
+ *                  table at most BOOK_WAIT_MAX_NS after that. Limit 0: all zero alone is valid.
  *   <alg>_held     the units the state still holds at now, as runs at their latest possible time,
  *                  oldest first; returns the number of runs (at most HELD_RUNS_MAX: older runs are
  *                  merged into the time of a younger one, never the other way round).
@@ -55,6 +60,9 @@ uint64_t window8_dies_at(const struct stint_quota *quota, uint64_t state);
 uint64_t gcra_fill(const struct stint_quota *quota, uint64_t until_ns);
 uint64_t fixed_window_fill(const struct stint_quota *quota, uint64_t until_ns);
 uint64_t window8_fill(const struct stint_quota *quota, uint64_t until_ns);
+bool gcra_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns);
+bool fixed_window_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns);
+bool window8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns);
 size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                  struct held_run *runs);
 size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
@@ -71,6 +79,9 @@ uint64_t window16_dies_at(const struct stint_quota *quota, struct word16 state);
 uint64_t sliding_counter_dies_at(const struct stint_quota *quota, struct word16 state);
 struct word16 window16_fill(const struct stint_quota *quota, uint64_t until_ns);
 struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t until_ns);
+bool window16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns);
+bool sliding_counter_is_valid(const struct stint_quota *quota, struct word16 state,
+                              uint64_t now_ns);
 size_t window16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
                      struct held_run *runs);
 size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
@@ -89,6 +100,9 @@ uint64_t concurrency_dies_at(const struct stint_quota *quota, const void *state)
 void buckets_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
 void log_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
 void concurrency_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
+bool buckets_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
+bool log_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
+bool concurrency_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
 size_t buckets_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                     struct held_run *runs);
 size_t log_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
@@ -129,6 +143,9 @@ uint64_t law_wide_dies_at(const struct stint_quota *quota, const void *state);
 uint64_t law8_fill(const struct stint_quota *quota, uint64_t until_ns);
 struct word16 law16_fill(const struct stint_quota *quota, uint64_t until_ns);
 void law_wide_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
+bool law8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns);
+bool law16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns);
+bool law_wide_is_valid(const struct stint_quota *quota, const void *state, uint64_t now_ns);
 size_t law8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                  struct held_run *runs);
 size_t law16_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,

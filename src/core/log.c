@@ -378,6 +378,29 @@ void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until
     state->own_ns = at_ns;
 }
 
+/*
+ * Sorted times, of which those that are later than the latest use were booked, at most a period
+ * ahead; and as many units as they say. What displaced others started a period after them.
+ */
+bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
+{
+    const struct log_state *state = state_bytes;
+    if (state->head >= quota->limit || state->len > quota->limit ||
+        state->units > quota->limit || state->unused != 0 || state->own_ns > now_ns)
+        return false;
+    uint64_t last_ns = min_u64(state->own_ns + quota->period_ns, STINT_NOW_MAX), before_ns = 0;
+    uint64_t units = 0;
+    for (uint32_t at = 0; at < state->len; at++) {
+        struct log_run run = log_get(quota, state, at);
+        if (run.at_ns < before_ns || run.at_ns > last_ns ||
+            (run.displaced && run.at_ns < quota->period_ns))
+            return false;
+        before_ns = run.at_ns;
+        units += run.units;
+    }
+    return units == state->units;
+}
+
 size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                 struct held_run *runs)
 {

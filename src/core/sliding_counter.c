@@ -244,6 +244,17 @@ struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t unt
     return pack(quota, &full);
 }
 
+/* A state that was filled for a period lies in the window after that of now. */
+bool sliding_counter_is_valid(const struct stint_quota *quota, struct word16 state,
+                              uint64_t now_ns)
+{
+    struct sliding sliding = unpack(quota, state);
+    struct word16 packed = pack(quota, &sliding); /* differs where the number has bits too many */
+    uint64_t most = 2 * (uint64_t)quota->limit;
+    return packed.lo == state.lo && packed.hi == state.hi && sliding.previous <= most &&
+           sliding.current <= most && sliding.number <= number_at(quota, now_ns) + 1;
+}
+
 size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
                             struct held_run *runs)
 {
@@ -251,7 +262,8 @@ size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state
     uint64_t start_ns = sliding.number * quota->period_ns;
     size_t n_runs = 0;
     if (sliding.previous > 0)
-        runs[n_runs++] = (struct held_run){.at_ns = start_ns - 1, .units = sliding.previous};
+        runs[n_runs++] =
+            (struct held_run){.at_ns = sub_floor(start_ns, 1), .units = sliding.previous};
     if (sliding.current > 0)
         runs[n_runs++] =
             (struct held_run){.at_ns = max_u64(now_ns, start_ns), .units = sliding.current};

@@ -370,6 +370,46 @@ size_t window16_held(const struct stint_quota *quota, struct word16 state, uint6
     return window_held(quota, &window, now_ns, runs);
 }
 
+/* ---- What is a state ------------------------------------------------------------------------- */
+
+/*
+ * One bar for each slot, none of them before time began but those without stars; no more whole
+ * bunches than there are, and one short one where there is one; and the bunch in use is in use.
+ */
+static bool window_is_valid(const struct stint_quota *quota, const struct window *window,
+                            uint64_t now_ns)
+{
+    uint32_t bars = window_bars(quota), bunch = quota->derived.bunch, size = bunch;
+    uint32_t short_bunch = window_short(quota);
+    if ((uint32_t)__builtin_popcountll(window->string) != bars ||
+        window->slot > window_slot_of(quota, now_ns))
+        return false;
+    uint32_t stars = window_stars(quota, window), whole = stars - (window->place > 0);
+    if (stars == 0)
+        return window->rest == 0 && window->place == 0;
+    uint32_t whole_max = quota->derived.bunches - (short_bunch < bunch);
+    struct window_string_walk oldest = window_string_walk(window->string);
+    window_string_next(&oldest);
+    if (window->place == stars)
+        size = short_bunch;
+    return whole <= whole_max && window->place <= stars && window->rest < size &&
+           window->slot + oldest.bars >= bars;
+}
+
+bool window8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
+{
+    struct window window = window8_unpack(quota, state);
+    return window_is_valid(quota, &window, now_ns);
+}
+
+bool window16_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
+{
+    struct window window = window16_unpack(quota, state);
+    struct word16 packed = window16_pack(quota, &window); /* differs where the slot has no room */
+    return packed.lo == state.lo && packed.hi == state.hi &&
+           window_is_valid(quota, &window, now_ns);
+}
+
 /* ---- What fits ------------------------------------------------------------------------------- */
 
 /* How the bits of a state are shared out for a limit and a resolution. */
