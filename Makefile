@@ -31,9 +31,14 @@ test:
 	@tools/setup.sh test
 	@/usr/bin/python3 tools/run_tests.py
 
-bench: release
-	@ninja -C build-release --quiet bench
-	@/usr/bin/python3 bench/run.py build-release
+# As packages are built: -O2, no assertions. BENCH=--quick only sees whether everything runs.
+bench:
+	@tools/setup.sh run
+	@test -e build-bench/build.ninja || \
+	    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
+	    -Dtests=false >/dev/null
+	@ninja -C build-bench --quiet bench
+	@/usr/bin/python3 bench/run.py build-bench $(BENCH)
 
 fuzz:
 	@tools/setup.sh test
@@ -48,4 +53,4 @@ install: release
 	meson install -C build-release
 
 clean:
-	rm -rf build build-release build-test build-asan build-tsan build-tidy
+	rm -rf build build-release build-bench build-test build-asan build-tsan build-tidy

@@ -54,6 +54,7 @@ static void row_batch(const struct bench_options *options, struct load *load,
         .baseline_name = "single calls",
         .baseline = load_single,
         .subject = load_batched,
+        .speed_up = true,
         .goal = GOAL_AT_LEAST,
         .reach = 2.0,
     };

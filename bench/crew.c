@@ -9,6 +9,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#define UNDISTURBED 0.97 /* of the time on the wall, the threads have run */
+
 struct member {
     pthread_t thread;
     pthread_barrier_t *start;
@@ -71,4 +73,16 @@ struct crew_time crew_run(unsigned n, void (*run)(void *arg, unsigned turn), voi
     pthread_barrier_destroy(&start);
     time.wall_ns = (double)(ended_ns - begun_ns);
     return time;
+}
+
+struct crew_time crew_run_undisturbed(unsigned n, void (*run)(void *arg, unsigned turn),
+                                      void *const *args, unsigned turn)
+{
+    struct crew_time best = {1, 0};
+    for (unsigned i = 0; i < CREW_ATTEMPTS_MAX && best.run_ns < UNDISTURBED * best.wall_ns; i++) {
+        struct crew_time time = crew_run(n, run, args, turn + i);
+        if (time.run_ns / time.wall_ns > best.run_ns / best.wall_ns)
+            best = time;
+    }
+    return best;
 }

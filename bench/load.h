@@ -25,9 +25,12 @@ struct load_form {
 #define LOAD_FORMS 3
 extern const struct load_form load_forms[LOAD_FORMS];
 
-/* A copy is another asker of the same table; `first_op` lets it begin elsewhere in the sequence. */
+/*
+ * A copy is another asker of the same table; `first_op` lets it begin elsewhere in the sequence.
+ * Aligned, so that the counts of two askers do not share a line.
+ */
 struct load {
-    struct stint_quota quota;
+    _Alignas(128) struct stint_quota quota;
     struct stint_table *table;
     struct sequence sequence;
     uint64_t first_op, ops; /* of one turn */

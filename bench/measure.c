@@ -165,7 +165,7 @@ void row_add(struct row *row, double baseline, double value)
     unsigned turn = row->n_turns++;
     row->baselines[turn] = baseline;
     row->values[turn] = value;
-    row->ratios[turn] = row->goal == GOAL_AT_LEAST ? baseline / value : value / baseline;
+    row->ratios[turn] = row->speed_up ? baseline / value : value / baseline;
 }
 
 static bool is_met(const struct row *row)
@@ -248,6 +248,7 @@ void duel_run(const struct bench_options *options, const struct duel *duel, stru
         .what = duel->what,
         .baseline = duel->baseline_name,
         .unit = "ns",
+        .speed_up = duel->speed_up,
         .goal = options->side == SIDE_BOTH ? duel->goal : GOAL_NONE,
         .reach = duel->reach,
     };

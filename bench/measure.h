@@ -39,7 +39,7 @@ enum goal { GOAL_NONE, GOAL_AT_MOST, GOAL_AT_LEAST };
 
 /*
  * One row of the table. Its figure, which the goal speaks of, is the median ratio, or the median
- * value where there is no baseline. A ratio with GOAL_AT_LEAST is a speed-up.
+ * value where there is no baseline.
  */
 struct row {
     const char *what;     /* the subject */
@@ -48,6 +48,7 @@ struct row {
     const char *note;     /* may be NULL */
     double baselines[TURNS_MAX], values[TURNS_MAX], ratios[TURNS_MAX];
     unsigned n_turns;
+    bool speed_up; /* the ratio is baseline to value, not value to baseline */
     enum goal goal;
     double reach;
 };
@@ -65,6 +66,7 @@ struct duel {
     void (*subject)(void *arg, unsigned turn);
     void *arg;
     uint64_t ops;
+    bool speed_up; /* as in struct row */
     enum goal goal;
     double reach;
 };
