@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: MIT
+"""What the documents say is so: their commands run, their programs compile, their figures are those
+of the program, and what they name exists."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from program import SAMPLE, SOURCE, STINT, stint
+
+BUILD = pathlib.Path(os.environ.get("STINT_BUILD", SOURCE / "build"))
+README = SOURCE / "README.md"
+EMBEDDING = SOURCE / "docs/embedding.md"
+ALGORITHMS = SOURCE / "docs/algorithms.md"
+DOCUMENTS = sorted([*SOURCE.glob("*.md"), *SOURCE.glob("docs/*.md"), *SOURCE.glob("docs/decisions/*.md")])
+PAGES = sorted((SOURCE / "docs/man").glob("*.scd"))
+
+STRICT_C = ["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+
+def blocks(path, language):
+    """(line, text, text of the `text` block that follows or None) of each block in a language."""
+    found = []
+    fence = re.compile(r"^```(\w+)\n(.*?)^```\n(?:\n*```text\n(.*?)^```\n)?", re.M | re.S)
+    text = path.read_text()
+    position = 0
+    while match := fence.search(text, position):
+        name, inside, output = match.groups()
+        if name == language:
+            found.append((text.count("\n", 0, match.start()) + 1, inside, output))
+        position = match.end()
+    return found
+
+
+def shell_blocks():
+    return [pytest.param(inside, output, id=f"{path.name}:{line}")
+            for path in (README, EMBEDDING, ALGORITHMS)
+            for line, inside, output in blocks(path, "sh")]
+
+
+def same(told, printed):
+    """Whether a document's output is the program's. A line `...` stands for any lines; the hashes of
+    a table and the sizes of its memory differ from table to table and version to version."""
+    pattern = re.escape(told)
+    pattern = re.sub(r"(?m)^\\\.\\\.\\\.\\\n", r"(?:.*\\n)*", pattern)
+    pattern = re.sub(r"\b0000[0-9a-f]{12}\b", "[0-9a-f]{16}", pattern)
+    pattern = re.sub(r"\d+\\\.\d(\\ [kM]B)", r"[0-9.]+\1", pattern)
+    return re.fullmatch(pattern, printed) is not None
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """Where a reader of the documents stands who has built and installed stint."""
+    stage = tmp_path_factory.mktemp("stage")
+    subprocess.run(["meson", "install", "-C", str(BUILD), "--no-rebuild", "--destdir", str(stage)],
+                   check=True, capture_output=True)
+    (page,) = stage.rglob("stint.pc")
+    libraries = page.parent.parent
+    return dict(os.environ, PATH=f"{pathlib.Path(STINT).parent}:{os.environ['PATH']}",
+                PKG_CONFIG_LIBDIR=str(page.parent), PKG_CONFIG_SYSROOT_DIR=str(stage),
+                LD_LIBRARY_PATH=str(libraries))
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    shutil.copytree(SOURCE / "examples", tmp_path / "examples")
+    (tmp_path / "build-release").symlink_to(BUILD)
+    return tmp_path
+
+
+def make(*arguments):
+    """What `make` would run."""
+    done = subprocess.run(["make", "-n", "-C", str(SOURCE), *arguments], capture_output=True,
+                          text=True, env={"PATH": os.environ["PATH"]}, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+# ---- Commands -----------------------------------------------------------------------------------
+
+
+def test_there_are_commands():
+    assert len(blocks(README, "sh")) >= 6 and len(blocks(ALGORITHMS, "sh")) >= 7
+    for path in DOCUMENTS:
+        fences = re.findall(r"(?m)^```(.*)$", path.read_text())
+        assert len(fences) % 2 == 0, path
+        assert set(fences) <= {"", "sh", "text", "c"}, path
+
+
+@pytest.mark.parametrize("commands,output", shell_blocks())
+def test_a_block_of_commands(commands, output, scratch, environment):
+    """A shell runs it as it stands. Targets of make are looked up: they would run this test."""
+    targets = re.findall(r"(?m)^make (\w+)", commands)
+    for target in targets:
+        assert make(target)
+    commands = re.sub(r"(?m)^make .*\n", "", commands)
+    if targets and not commands.strip():
+        return
+    done = subprocess.run(["sh", "-e", "-c", commands], cwd=scratch, env=environment,
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    if output is not None:
+        assert same(output, done.stdout), done.stdout
+
+
+def test_make_run_prints_what_the_readme_says():
+    (recipe,) = [line for line in make("run").splitlines() if " replay " in line]
+    assert recipe.split()[0] == "build-release/src/cmd/stint"
+    recipe = recipe.replace("build-release/src/cmd/stint", STINT)
+    printed = subprocess.run(["sh", "-c", recipe], cwd=SOURCE, capture_output=True, text=True,
+                             check=True).stdout
+    (told,) = re.findall(r"(?s)`make run`\s+prints:\n\n```text\n(.*?)```", README.read_text())
+    assert SAMPLE.name in told and same(told, printed), printed
+    # With the words of the reader in place of the defaults.
+    (other,) = re.findall(r"`make run QUOTA='(.*?)' LOG=(\S+)`", README.read_text())
+    assert f"--quota '{other[0]}'" in make("run", f"QUOTA={other[0]}", f"LOG={other[1]}")
+
+
+def test_make_test_runs_this():
+    assert "tools/run_tests.py" in make("test")
+    assert (SOURCE / "tools/run_tests.py").exists()
+    assert "'test_readme'" in (SOURCE / "tests/meson.build").read_text()
+
+
+# ---- Programs -----------------------------------------------------------------------------------
+
+
+def compiled(text, folder, environment):
+    (folder / "program.c").write_text(text)
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "stint"], env=environment,
+                           capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run([*STRICT_C, "program.c", *flags, "-o", "program"], cwd=folder,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return subprocess.run(["./program"], cwd=folder, env=environment, capture_output=True,
+                          text=True, check=True).stdout
+
+
+def test_the_example_in_the_readme(tmp_path, environment):
+    ((_, text, _),) = blocks(README, "c")
+    assert text.count("\n") <= 25
+    assert compiled(text, tmp_path, environment) == "200 OK\n" * 3 + "429 Too Many Requests\n"
+
+
+def test_the_program_in_the_page_on_embedding(tmp_path, environment):
+    parts = blocks(EMBEDDING, "c")
+    program = "\n".join(text for _, text, _ in parts)
+    assert compiled(program, tmp_path, environment) == parts[-1][2]
+
+
+# ---- Figures and names --------------------------------------------------------------------------
+
+
+def table_rows():
+    text = README.read_text()
+    table = text[text.index("| quota | most in any window |"):].split("\n\n")[0]
+    return [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in table.splitlines()[2:]]
+
+
+def test_the_table_of_algorithms_is_what_explain_says():
+    header = (SOURCE / "include/stint.h").read_text()
+    names = re.search(r"enum stint_algorithm \{(.*?)\};", header, re.S).group(1)
+    algorithms = {name.lower() for name in re.findall(r"STINT_(\w+)", names)}
+    rows = table_rows()
+    assert {row[0].strip("`").split()[0] for row in rows} == algorithms
+    for spec, most, slack, size in rows:
+        told = json.loads(stint("explain", "--json", spec.strip("`"))[0])
+        assert int(most.split()[0]) == told["max_in_any_window"], spec
+        assert int(size) == told["state_bytes"], spec
+        passed = re.findall(r"more than (\d+)", told["slack"])
+        assert re.findall(r"pass (\d+)", slack) == passed, spec
+        if not passed:
+            assert slack.split(":")[0].split(",")[0] in told["slack"], spec
+
+
+def test_links_lead_somewhere():
+    for path in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)\)", path.read_text()):
+            assert "://" in target or (path.parent / target).exists(), f"{path}: {target}"
+
+
+def test_every_decision_is_in_the_index():
+    folder = SOURCE / "docs/decisions"
+    index = (folder / "README.md").read_text()
+    for path in folder.glob("0*.md"):
+        number, title = re.match(r"# (\d{4})\. (.*)", path.read_text()).groups()
+        assert path.name.startswith(number)
+        assert f"| [{number}]({path.name}) | {title} |" in index
+
+
+@pytest.mark.parametrize("path", [ALGORITHMS, SOURCE / "docs/architecture.md", README, EMBEDDING],
+                         ids=lambda path: path.name)
+def test_names_of_code_and_files_exist(path):
+    """A document that names a function, an option, a test or a file has to follow when it goes."""
+    code = "\n".join(file.read_text() for folder in ("src", "include", "tests", "tools")
+                     for file in sorted((SOURCE / folder).rglob("*"))
+                     if file.suffix in {".c", ".h", ".py", ".sh"} and file.name != "test_readme.py")
+    prose = re.sub(r"(?ms)^```.*?^```$", "", path.read_text())
+    for name in re.findall(r"`([^`\n]+)`", prose):
+        word = re.sub(r"\(\)$", "", name)
+        if re.fullmatch(r"[a-z]\w*_\w+", word):
+            assert re.search(rf"\b{word}\b", code), f"{path.name}: {name}"
+        elif re.fullmatch(r"(src|tests|docs|tools|fuzz|bench|examples|include)/[\w/.]+", name):
+            assert (SOURCE / name).exists(), f"{path.name}: {name}"
+        elif re.fullmatch(r"(base|core|store|limiter|sim|cmd)/\w+\.[ch]", name):
+            assert (SOURCE / "src" / name).exists(), f"{path.name}: {name}"
+
+
+# ---- Man pages ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_a_man_page_names_every_option(path):
+    name, section = path.stem.split(".")
+    text = path.read_text()
+    assert text.startswith(f"{name}({section})\n")
+    if "-" not in name or section != "1":
+        return
+    helped = set(re.findall(r"(?m)^ +(?:-\w, )?--(\w+)", stint("help", name.split("-")[1])[0]))
+    described = set(re.findall(r"\*--(\w+)\*", text[text.index("# OPTIONS"):]))
+    assert described == helped - {"help", "usage"}
+
+
+def test_every_spec_in_the_man_page_is_one():
+    (page,) = [path for path in PAGES if path.stem == "stint-spec.7"]
+    examples = re.search(r"# EXAMPLES\n\n```\n(.*?)```", page.read_text(), re.S).group(1)
+    for spec in examples.splitlines():
+        stint("explain", spec)
+    names = re.search(r"# OPTIONS\n(.*?)# EXAMPLES", page.read_text(), re.S).group(1)
+    options = set(re.findall(r"\*(\w+)=\*", names))
+    known = re.search(r"option_names\[\] = \{(.*?)\};", (SOURCE / "src/core/spec.c").read_text(), re.S)
+    assert options == set(re.findall(r'"(\w+)"', known.group(1)))
+
+
+def test_transcripts_in_man_pages(environment):
+    transcripts = 0
+    for path in PAGES:
+        for command, output in re.findall(r"(?ms)^\$ (.*?)\n(.*?)^```", path.read_text()):
+            done = subprocess.run(["sh", "-c", command.replace("\\\\", "\\")], env=environment,
+                                  capture_output=True, text=True, check=True)
+            assert done.stdout == output, path
+            transcripts += 1
+    assert transcripts
