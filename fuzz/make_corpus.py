@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""
+Writes the corpora that a fuzzer starts from: usage: make_corpus.py [FUZZER…]
+
+Inputs that a finding left behind (fuzz/corpus/NAME/found-…) are not touched.
+"""
+
+import gzip
+import random
+import sys
+from pathlib import Path
+
+CORPUS = Path(__file__).parent / "corpus"
+
+SPECS = """
+100/60s
+window 100/1m resolution=12
+window 1/1us
+window 4294967295/10h
+token_bucket 100/60s burst=20
+gcra 1000003/1s burst=1 count_denied=true
+gcra 1/3650d
+gcra 0/1s
+buckets 500/10m time_slack=1m count_slack=50
+buckets 20/1s count_slack=4
+buckets 20/1s time_slack=50ms
+log 5/1s
+sliding_window_log 8000/1h when_full=deny
+fixed_window 1000/1mo align=calendar utc_offset=+01:00
+fixed_window 7/1w align=calendar utc_offset=-23:59
+fixed_window 10/90s align=first_use
+fixed_window 10/1y align=calendar
+sliding_counter 100/1m
+sliding_window 1/1h30m
+concurrency 10 lease=30s
+window 10/1.5s initial=3
+window 10/1s initial=empty when_full=inherit
+100/m
+windw 100/1s
+window 100/1s burst=3
+window 100/1s resolution=
+buckets 10/1s
+gcra 5000000000/1s
+100/0s
+/
+""".strip().splitlines()
+
+TRACE = """0 a
+0.5 a 2
+1.000000001\tb\t0 # comment
+# nothing
+
+12 key\\x00+\xff 4294967295
+9223372035.999999999 z
+1.0000000001 late
+-1 a
+1 a 4294967296
+1 a 1 1
+1
+"""
+
+COMMON = '203.0.113.9 - - [17/May/2015:10:05:03 +0000] "GET /a?b=c HTTP/1.1" 200 17'
+LOGLINES = [
+    COMMON,
+    COMMON + ' "http://example.org/" "agent \\"x\\""',
+    '2001:db8::1 - bob smith [17/May/2015:23:59:60 +0130] "POST /x HTTP/2" 429 -',
+    '::ffff:192.0.2.1 - - [01/Jan/1970:00:00:00 +0000] "\\x16\\x03" 400 0',
+    'host.example - [x] [31/Dec/2261:00:00:00 -2359] "GET / HTTP/1.0" 304 -',
+    '- - - [29/Feb/2015:10:05:03 +0000] "GET / HTTP/1.1" 200 1',
+    '1.2.3.256 - - [29/Feb/2016:10:05:03 +0000] "-" 200 1',
+    "garbage",
+]
+
+JSONL = [
+    '{"t": 1, "k": "a"}',
+    '{"t": 1.25, "k": "a", "c": 3}',
+    '{"t": "2026-01-31T23:59:59.25+01:00", "k": true}',
+    '{"t": "12.000000001", "k": 17}',
+    '{"t": 1e18, "k": "a"}',
+    '{"t": -1, "k": null}',
+    '{"t": 1, "t": 2, "k": "a"}',
+    '{"t": 1, "k": "\\u0000+\\\\"}',
+    "[1]",
+    '{"t": 1, "k": 1e-7}',
+    "   ",
+    '{"t":1,"k":{"a":[[[[1]]]]}}',
+]
+
+
+def spec():
+    yield from ((spec.encode(), f"{number:02}") for number, spec in enumerate(SPECS))
+
+
+def trace():
+    yield TRACE.encode("latin-1"), "all"
+    for number, line in enumerate(TRACE.splitlines()):
+        yield line.encode("latin-1"), f"line-{number:02}"
+    yield b"1 a\r\n2 b\r\n3 c", "crlf"
+
+
+def logline():
+    for number, line in enumerate(LOGLINES):
+        yield f"ip\n{line}\n{line}".encode(), f"line-{number}"
+    for number, expr in enumerate(["ip/64+path", "user+method+status", "ip+ip/48", "nonsense", "ip/129"]):
+        yield "\n".join([expr, *LOGLINES]).encode(), f"key-{number}"
+
+
+def jsonl():
+    for number, line in enumerate(JSONL):
+        yield f"t k c\n{line}\n{line}".encode(), f"line-{number:02}"
+    yield "\n".join(["t k+k", *JSONL]).encode(), "parts"
+    yield "\n".join(["t k", *JSONL]).encode(), "all"
+
+
+def run(times, text):
+    return (times - 1).to_bytes(2, "little") + bytes([len(text)]) + text
+
+
+def reader():
+    lines = b"one\ntwo\r\n\nfour"
+    yield b"\0" + lines, "plain"
+    yield b"\0" + gzip.compress(lines, mtime=0), "gzip"
+    yield b"\0" + gzip.compress(b"a\n", mtime=0) + b"\0\0" + gzip.compress(b"b", mtime=0), "members"
+    yield b"\0" + gzip.compress(lines, mtime=0)[:-3], "cut"
+    yield b"\0" + gzip.compress(lines, mtime=0) + b"rest", "rest"
+    yield b"\0\x1f", "one-byte"
+    yield b"\1\5\0" + run(1, lines), "packed"
+    yield b"\1\3\0" + run(1, b"a\n") + run(65536, b"x") + run(1, b"\nb\n"), "longest"
+    yield b"\1\3\1" + run(65536, b"x") + run(2, b"y") + run(1, b"\nb\n"), "too-long"
+
+
+def drawn(seed, size):
+    """Bytes that a fuzzer reads as a history: random, but always the same."""
+    return random.Random(seed).randbytes(size)
+
+
+# (limit, period, option) as draw.h reads them: 8 units per second, and what suits the algorithm.
+QUOTA = {
+    "window": b"\0\x08\x05\0",
+    "window8": b"\0\x08\x05\x09",
+    "buckets": b"\1\x10\x05\x0e\x03",
+    "log": b"\2\x06\x05\0",
+    "gcra": b"\3\x05\x05\x14",
+    "fixed": b"\4\x07\x05\0",
+    "fixed_first_use": b"\4\x07\x06\1",
+    "fixed_month": b"\4\x07\x06\4",
+    "sliding": b"\5\x09\x05\0",
+}
+
+
+def law():
+    for number, (name, quota) in enumerate(QUOTA.items()):
+        for length in (40, 400):
+            yield quota + drawn(f"{name} {length}", length), f"{name}-{length}"
+
+
+def holders():
+    for number in range(4):
+        yield bytes([4 + number, 5, 0]) + drawn(f"holders {number}", 60 + 80 * number), f"{number}"
+
+
+def table():
+    for number in range(8):
+        yield drawn(f"table {number}", 200 + 150 * number), f"{number}"
+
+
+def region():
+    yield b"\0", "good"
+    for number in range(12):
+        yield bytes([number]) + drawn(f"region {number}", 12 + 8 * number), f"{number:02}"
+    yield b"\xf8", "half"
+
+
+FUZZERS = [holders, jsonl, law, logline, reader, region, spec, table, trace]
+
+
+def main():
+    wanted = sys.argv[1:]
+    for fuzzer in FUZZERS:
+        name = fuzzer.__name__
+        if wanted and name not in wanted:
+            continue
+        folder = CORPUS / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for old in folder.glob("seed-*"):
+            old.unlink()
+        for data, label in fuzzer():
+            (folder / f"seed-{label}").write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Histories of the table's verbs over few keys on a table so small that they crowd each other out:
+ * lists, tickets, blocks, resets, refunds, changes of quota, and callers with late clocks.
+ *
+ * The oracle is the exact log of each key: no window of a strict quota ever holds more than its
+ * limit, a blocked key gets nothing, and a refused take leaves every state as it was.
+ */
+#include "draw.h"
+#include "model/uses.h"
+
+#include "store/table.h"
+
+#define QUOTAS 6
+#define KEYS 12
+#define TICKETS 16
+#define STEPS_MAX 300
+#define LIST_MAX 6
+#define SHARED_RULE 7 /* the last two quotas are one promise under two sets of parameters */
+
+struct held_ticket {
+    struct stint_ticket name;
+    uint64_t now_ns, effective_ns;
+    uint32_t cost; /* of each item */
+    uint8_t n_items, quota[LIST_MAX], key[LIST_MAX];
+    bool open, books;
+};
+
+struct run {
+    struct stint_table *table;
+    struct span bytes;
+    struct draw_hints hints;
+    struct stint_quota quotas[QUOTAS];
+    uint64_t bounds[QUOTAS];
+    size_t n_quotas, n_tickets;
+    bool counted[QUOTAS];
+    struct uses uses[QUOTAS][KEYS];
+    uint64_t blocked_until_ns[KEYS];
+    struct held_ticket tickets[TICKETS];
+    unsigned char *before;
+    size_t size;
+};
+
+static const char key_names[KEYS][4] = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"};
+
+/* The last two quotas count as one, because they share a rule. */
+static size_t promise_of(const struct run *run, size_t quota)
+{
+    bool is_shared = run->quotas[quota].rule == SHARED_RULE;
+    return is_shared ? QUOTAS - 2 : quota;
+}
+
+static struct uses *uses_of(struct run *run, size_t quota, size_t key)
+{
+    return &run->uses[promise_of(run, quota)][key];
+}
+
+/* The time by which the library counts: late clocks are late by at most the skew. */
+static uint64_t effective(const struct run *run, uint64_t now_ns)
+{
+    const struct region_header *header = run->table->region.header;
+    uint64_t floor_ns = header->mark_ns > header->fixed.skew_max_ns
+                            ? header->mark_ns - header->fixed.skew_max_ns
+                            : 0;
+    return now_ns > floor_ns ? now_ns : floor_ns;
+}
+
+static void count(struct run *run, size_t quota, size_t key, uint64_t now_ns, uint64_t units)
+{
+    size_t promise = promise_of(run, quota);
+    struct uses *uses = &run->uses[promise][key];
+    if (units == 0 || !run->counted[promise])
+        return;
+    if (uses_is_full(uses)) {
+        run->counted[promise] = false;
+        return;
+    }
+    uint64_t at_ns = uses_add(uses, effective(run, now_ns), units);
+    struct uses_length period = {run->quotas[quota].period_ns, 1};
+    uses->use[uses->n - 1].now_ns = now_ns;
+    MUST(uses_within(uses, at_ns, period) <= run->bounds[promise]);
+}
+
+/* Whatever decides is in these bytes; owner words count how often a state was worked on. */
+static void save_states(const struct run *run, unsigned char *to)
+{
+    const struct region_header *header = run->table->region.header;
+    uint64_t offset = header->fixed.classes[CLASS_8].offset;
+    memcpy(to, (const unsigned char *)header + offset, run->size);
+    const struct class_layout *wide = &header->fixed.classes[CLASS_WIDE];
+    for (uint64_t set = 0; set < wide->sets; set++)
+        for (uint64_t way = 0; way < WAYS; way++) {
+            uint64_t at = wide->offset - offset + set * wide->set_size + wide->state_offset +
+                          way * wide->state_stride;
+            memset(to + at, 0, sizeof(uint64_t));
+        }
+}
+
+static void check_unchanged(const struct run *run)
+{
+    static unsigned char *after;
+    static size_t after_size;
+    if (after_size < run->size) {
+        after = realloc(after, run->size);
+        after_size = run->size;
+        MUST(after != NULL);
+    }
+    save_states(run, after);
+    MUST(memcmp(run->before, after, run->size) == 0);
+}
+
+static void check_decision(const struct stint_decision *decision)
+{
+    MUST(decision->outcome <= STINT_NEVER && decision->remaining <= decision->limit);
+    MUST((decision->outcome == STINT_NEVER) == (decision->retry_after_ns == STINT_NEVER_NS));
+    MUST(decision->outcome == STINT_ALLOW || decision->granted == 0);
+}
+
+/* ---- One list and its verbs ------------------------------------------------------------------- */
+
+struct request {
+    size_t n;
+    struct stint_item items[LIST_MAX];
+    uint8_t quota[LIST_MAX], key[LIST_MAX];
+    uint32_t cost;
+    uint64_t now_ns;
+    bool may_write, is_blocked;
+};
+
+static struct request draw_request(struct run *run, bool alone)
+{
+    struct request request = {.n = 1};
+    uint8_t shape = bytes_u8(&run->bytes);
+    if (!alone && shape >= 128)
+        request.n = 1 + shape % LIST_MAX;
+    bool stale;
+    request.now_ns = draw_now(&run->bytes, &run->hints, &stale);
+    if (request.now_ns > TABLE_LIFE_NS)
+        request.now_ns = run->hints.now_ns;
+    if (!stale)
+        run->hints.now_ns = request.now_ns;
+    stint_table_set_now(run->table, run->hints.now_ns);
+    for (size_t i = 0; i < request.n; i++) {
+        uint8_t pick = bytes_u8(&run->bytes);
+        request.quota[i] = (uint8_t)(pick % run->n_quotas);
+        request.key[i] = (uint8_t)(pick / 16 % KEYS);
+        const struct stint_quota *quota = &run->quotas[request.quota[i]];
+        if (i == 0) {
+            run->hints.period_ns = quota->period_ns;
+            run->hints.capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+            request.cost = draw_cost(&run->bytes, &run->hints);
+        }
+        request.items[i] =
+            (struct stint_item){quota, key_names[request.key[i]], 1, request.cost};
+        /* A refusal may count, or carry a state over from under the rule's other quota. */
+        request.may_write |= quota->rule != 0 || quota->count_denied;
+        request.is_blocked |= run->blocked_until_ns[request.key[i]] > request.now_ns;
+    }
+    return request;
+}
+
+static void count_request(struct run *run, const struct request *request, uint32_t units)
+{
+    for (size_t i = 0; i < request->n; i++)
+        count(run, request->quota[i], request->key[i], request->now_ns, units);
+}
+
+static void show(const char *verb, const struct request *request,
+                 const struct stint_decision *decision)
+{
+    struct stint_ask ask = {.now_ns = request->now_ns, .cost = request->cost};
+    if (!draw_is_shown())
+        return;
+    fprintf(stderr, "op %s", verb);
+    for (size_t i = 0; i < request->n; i++)
+        fprintf(stderr, " %u/%s", request->quota[i], key_names[request->key[i]]);
+    draw_show(":", &ask, decision);
+}
+
+static void ask(struct run *run, uint8_t verb)
+{
+    struct request request = draw_request(run, false);
+    struct stint_decision decision;
+    save_states(run, run->before);
+    if (verb == STINT_PEEK)
+        decision = stint_peek(run->table, request.items, request.n, request.now_ns);
+    else if (verb == STINT_TAKE_UPTO)
+        decision = stint_take_upto(run->table, request.items, request.n, request.now_ns);
+    else if (request.n == 1 && request.cost % 2 == 0)
+        decision = stint_take(run->table, request.items[0].quota, request.items[0].key, 1,
+                              request.cost, request.now_ns);
+    else
+        decision = stint_take_all(run->table, request.items, request.n, request.now_ns);
+    show(verb == STINT_PEEK ? "peek" : verb == STINT_TAKE ? "take" : "upto", &request, &decision);
+    check_decision(&decision);
+    bool refused = decision.outcome != STINT_ALLOW || request.cost == 0 || verb == STINT_PEEK;
+    if (refused && !request.may_write)
+        check_unchanged(run);
+    if (request.is_blocked && request.cost > 0)
+        MUST(decision.outcome != STINT_ALLOW);
+    if (verb == STINT_PEEK || decision.outcome != STINT_ALLOW) {
+        run->hints.free_at_ns = request.now_ns + decision.retry_after_ns;
+        return;
+    }
+    /* Equal items of a list are one part of it, and add up. */
+    MUST(decision.granted >= (verb == STINT_TAKE ? request.cost : 0));
+    MUST(decision.granted <= (uint64_t)request.cost * request.n);
+    uint32_t each = verb == STINT_TAKE ? request.cost : decision.granted;
+    count_request(run, &request, each < request.cost ? each : request.cost);
+    run->hints.remaining = decision.remaining;
+}
+
+static void charge(struct run *run)
+{
+    struct request request = draw_request(run, true);
+    struct stint_decision decision =
+        stint_charge(run->table, request.items, 1, request.now_ns);
+    show("charge", &request, &decision);
+    MUST(decision.granted <= request.cost);
+    if (stint_is_strict(request.items[0].quota))
+        count_request(run, &request, decision.granted);
+}
+
+/* Gives back a use that was made; `units` are those that came back. */
+static void refund(struct run *run)
+{
+    struct request request = draw_request(run, true);
+    struct uses *uses = uses_of(run, request.quota[0], request.key[0]);
+    if (uses->n == 0)
+        return;
+    struct use *use = &uses->use[uses->n - 1 - bytes_u8(&run->bytes) % uses->n];
+    uint64_t units = use->units < request.cost ? use->units : request.cost;
+    request.items[0].cost = (uint32_t)units;
+    struct stint_decision decision =
+        stint_refund(run->table, request.items, 1, use->now_ns, request.now_ns);
+    show("refund", &request, &decision);
+    MUST(decision.granted <= units);
+    use->units -= decision.granted;
+}
+
+/* ---- Tickets --------------------------------------------------------------------------------- */
+
+static void reserve(struct run *run, bool books)
+{
+    struct request request = draw_request(run, books);
+    struct held_ticket *ticket = &run->tickets[run->n_tickets++ % TICKETS];
+    uint64_t life_ns = run->hints.period_ns / 16 * bytes_u8(&run->bytes);
+    struct stint_decision decision;
+    struct stint_ticket name;
+    if (books)
+        decision = stint_book(run->table, request.items, request.n, life_ns, request.now_ns, &name);
+    else
+        decision =
+            stint_reserve(run->table, request.items, request.n, life_ns, request.now_ns, &name);
+    show(books ? "book" : "reserve", &request, &decision);
+    ticket->open = decision.outcome == STINT_ALLOW;
+    MUST(ticket->open || decision.granted == 0);
+    MUST(!ticket->open || !request.is_blocked || request.cost == 0);
+    if (!ticket->open)
+        return;
+    ticket->name = name;
+    ticket->now_ns = request.now_ns;
+    ticket->cost = request.cost;
+    ticket->books = books;
+    ticket->n_items = (uint8_t)request.n;
+    memcpy(ticket->quota, request.quota, sizeof(ticket->quota));
+    memcpy(ticket->key, request.key, sizeof(ticket->key));
+    for (size_t i = 0; i < request.n; i++)
+        if (books)
+            run->counted[promise_of(run, request.quota[i])] = false;
+    count_request(run, &request, request.cost);
+}
+
+/* Units that were not used after all were never used, whatever the table can still give back. */
+static void take_off(struct run *run, const struct held_ticket *ticket, uint32_t unused)
+{
+    for (size_t i = 0; i < ticket->n_items; i++) {
+        struct uses *uses = uses_of(run, ticket->quota[i], ticket->key[i]);
+        uint64_t left = unused;
+        for (size_t u = uses->n; u > 0 && left > 0; u--) {
+            struct use *use = &uses->use[u - 1];
+            if (use->now_ns != ticket->now_ns)
+                continue;
+            uint64_t taken = use->units < left ? use->units : left;
+            use->units -= taken;
+            left -= taken;
+        }
+    }
+}
+
+static void settle(struct run *run)
+{
+    uint8_t pick = bytes_u8(&run->bytes);
+    struct held_ticket *ticket = &run->tickets[pick % TICKETS];
+    uint32_t actual = pick / 16 < 8 ? 0 : ticket->cost / 8 * (pick / 16 % 8) + pick % 2;
+    if (run->n_tickets == 0 || ticket->n_items == 0)
+        return;
+    bool cancels = pick / 16 % 2 == 0 || ticket->books;
+    uint64_t now_ns = run->hints.now_ns;
+    struct stint_decision decision = {0};
+    int code = cancels ? stint_cancel(run->table, ticket->name, now_ns, &decision)
+                       : stint_settle(run->table, ticket->name, actual, now_ns, &decision);
+    if (draw_is_shown())
+        fprintf(stderr, "op %s %u of %u x %u now %llu: code %d moved %u\n",
+                cancels ? "cancel" : "settle", actual, ticket->cost, ticket->n_items,
+                (unsigned long long)now_ns, code, decision.granted);
+    MUST(code == 0 || code == STINT_E_GONE);
+    MUST(code != 0 || ticket->open);
+    ticket->open = ticket->open && code != 0;
+    if (code == 0 && (cancels || actual < ticket->cost))
+        take_off(run, ticket, cancels ? ticket->cost : ticket->cost - actual);
+    MUST(stint_settle(run->table, ticket->name, 0, now_ns, NULL) == STINT_E_GONE || code != 0);
+}
+
+/* ---- Whoever runs the table ------------------------------------------------------------------ */
+
+static void block(struct run *run)
+{
+    struct request request = draw_request(run, true);
+    uint64_t until_ns = request.now_ns + run->hints.period_ns / 64 * bytes_u8(&run->bytes);
+    if (until_ns > STINT_NOW_MAX)
+        return;
+    int code = stint_block(run->table, request.items[0].key, 1, until_ns, request.now_ns);
+    MUST(code == 0 || code == STINT_E_FULL);
+    if (code == 0)
+        run->blocked_until_ns[request.key[0]] = until_ns;
+}
+
+static void reset(struct run *run)
+{
+    struct request request = draw_request(run, true);
+    stint_reset(run->table, request.items[0].quota, request.items[0].key, 1, request.now_ns);
+    run->blocked_until_ns[request.key[0]] = 0;
+    uses_of(run, request.quota[0], request.key[0])->n = 0;
+}
+
+static void set_quota(struct run *run)
+{
+    struct request request = draw_request(run, true);
+    size_t from = request.quota[0], to = bytes_u8(&run->bytes) % run->n_quotas;
+    int code = stint_set_quota(run->table, &run->quotas[from], &run->quotas[to],
+                               request.items[0].key, 1, request.now_ns);
+    if (draw_is_shown())
+        fprintf(stderr, "op set_quota %zu to %zu key %s: %d\n", from, to,
+                (const char *)request.items[0].key, code);
+    MUST(code == 0);
+    if (promise_of(run, from) != promise_of(run, to))
+        uses_of(run, from, request.key[0])->n = 0;
+}
+
+static bool visit(const struct stint_entry *entry, void *arg)
+{
+    size_t *n = arg;
+    MUST(entry->quota.derived.checked == 1 && entry->decision.remaining <= entry->decision.limit);
+    return ++*n < 1000;
+}
+
+static void look(struct run *run)
+{
+    struct request request = draw_request(run, true);
+    struct stint_table_info info;
+    struct stint_entry entry;
+    size_t n = 0;
+    save_states(run, run->before);
+    stint_table_info(run->table, request.now_ns, &info);
+    stint_table_each(run->table, request.now_ns, visit, &n);
+    MUST(n == info.live[0] + info.live[1] + info.live[2]);
+    int code = stint_find(run->table, request.items[0].quota, request.items[0].key, 1,
+                          request.now_ns, &entry);
+    MUST(code == 0 || code == STINT_E_GONE);
+    check_unchanged(run);
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static bool open_table(struct run *run)
+{
+    struct stint_table_options options = {
+        .keys = 8,
+        .keys16 = 8,
+        .keys_wide = 8,
+        .wide_size = 512,
+        .tickets = 4,
+        .blocks = 4,
+        .quotas = 16,
+        .skew_max_ns = 1000 + bytes_u32(&run->bytes),
+        .hash_key = {1, bytes_u8(&run->bytes)},
+        .clock = STINT_CLOCK_VIRTUAL,
+    };
+    return stint_table_open(&run->table, &options, NULL) == 0;
+}
+
+static void draw_quotas(struct run *run)
+{
+    run->n_quotas = 0;
+    for (size_t i = 0; i < QUOTAS - 2; i++) {
+        struct stint_quota *quota = &run->quotas[i];
+        uint8_t pick = bytes_u8(&run->bytes);
+        if (!draw_quota(&run->bytes, quota, 1 + pick % STINT_SLIDING_COUNTER) ||
+            quota->derived.state_size > 512)
+            MUST(stint_quota_parse(quota, pick & 1 ? "window 5/1s" : "log 3/1ms", NULL) == 0);
+        quota->when_full = STINT_FULL_INHERIT + pick / 32 % 4;
+        MUST(stint_quota_check(quota, NULL) == 0);
+        bool holds = quota->when_full == STINT_FULL_INHERIT || quota->when_full == STINT_FULL_DENY;
+        run->bounds[i] = quota->limit;
+        run->counted[i] = stint_is_strict(quota) && holds;
+        run->n_quotas++;
+        draw_show_quota(quota);
+    }
+    /* Two limits and two widths of state behind one rule. */
+    struct stint_quota *first = &run->quotas[QUOTAS - 2], *second = &run->quotas[QUOTAS - 1];
+    uint8_t pick = bytes_u8(&run->bytes);
+    if (!draw_quota(&run->bytes, first, STINT_WINDOW) || first->limit > 1000)
+        MUST(stint_quota_parse(first, "window 7/1s", NULL) == 0);
+    first->rule = SHARED_RULE;
+    *second = *first;
+    second->limit = pick % 64;
+    second->resolution = pick >= 128 ? 10 : 24;
+    if (stint_quota_check(second, NULL) != 0)
+        *second = *first;
+    MUST(stint_quota_check(first, NULL) == 0 && stint_quota_check(second, NULL) == 0);
+    run->n_quotas = QUOTAS;
+    run->counted[QUOTAS - 2] = true;
+    run->bounds[QUOTAS - 2] = first->limit > second->limit ? first->limit : second->limit;
+}
+
+static void step(struct run *run)
+{
+    uint8_t verb = bytes_u8(&run->bytes);
+    switch (verb % 32) {
+    case 0:
+        charge(run);
+        break;
+    case 1:
+    case 2:
+        refund(run);
+        break;
+    case 3:
+    case 4:
+        reserve(run, false);
+        break;
+    case 5:
+        reserve(run, true);
+        break;
+    case 6:
+    case 7:
+    case 8:
+        settle(run);
+        break;
+    case 9:
+        block(run);
+        break;
+    case 10:
+        reset(run);
+        break;
+    case 11:
+        set_quota(run);
+        break;
+    case 12:
+        look(run);
+        break;
+    case 13:
+    case 14:
+        ask(run, STINT_PEEK);
+        break;
+    case 15:
+    case 16:
+    case 17:
+        ask(run, STINT_TAKE_UPTO);
+        break;
+    default:
+        ask(run, STINT_TAKE);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct run run;
+    run.bytes = span_of(data, size);
+    MUST(open_table(&run));
+    run.n_tickets = 0;
+    for (size_t i = 0; i < QUOTAS; i++)
+        for (size_t key = 0; key < KEYS; key++)
+            run.uses[i][key].n = run.uses[i][key].clock_ns = 0;
+    memset(run.blocked_until_ns, 0, sizeof(run.blocked_until_ns));
+    memset(run.tickets, 0, sizeof(run.tickets));
+    draw_quotas(&run);
+    const struct region_fixed *fixed = &run.table->region.header->fixed;
+    run.size = fixed->bytes - fixed->classes[CLASS_8].offset;
+    run.before = malloc(run.size);
+    MUST(run.before != NULL);
+    run.hints = (struct draw_hints){.period_ns = NS_PER_MS};
+    run.hints.now_ns = bytes_number(&run.bytes, 7) % TABLE_LIFE_NS;
+    for (int i = 0; i < STEPS_MAX && run.bytes.len > 0; i++)
+        step(&run);
+    stint_table_close(run.table);
+    free(run.before);
+    return 0;
+}
