@@ -3,9 +3,9 @@
  * One hot state of the caller's, now given: a take against a bare loop around a swap of the same
  * width. Built twice: with the static library, and with the shared one, through its call table.
  *
- * "hot" is a high limit, asked for at 80 % of its rate: nearly every take is granted within the slot
- * and bunch of the last. "busy" is 100 a minute at 80 % of that rate: at every second take a new
- * slot or bunch. "denied" asks for more than there is, and so only reads.
+ * "hot" is a high limit, asked for at 80 % of its rate: nearly every take is granted within the
+ * slot and bunch of the last. "busy" is 100 a minute at 80 % of that rate: at every second take a
+ * new slot or bunch. "denied" asks for more than there is, and so only reads.
  */
 #include "measure.h"
 

@@ -28,8 +28,9 @@ static void ask(void *arg, unsigned turn)
     struct key key = key_of(0);
     (void)turn;
     for (uint64_t i = 0; i < load->ops; i++)
-        load->denied += stint_take(load->table, &load->quota, &key, KEY_LEN, 1, load->now_ns + i)
-                            .outcome == STINT_DENY;
+        load->denied +=
+            stint_take(load->table, &load->quota, &key, KEY_LEN, 1, load->now_ns + i).outcome ==
+            STINT_DENY;
     load->asked += load->ops;
     load->now_ns += load->ops;
 }
@@ -51,7 +52,8 @@ static bool only_reads(const struct load *load)
     if (child == 0) {
         struct load trial = *load;
         struct region *region = &trial.table->region;
-        trial.now_ns += NS_PER_MS; /* the mark is written now, and not before the next millisecond */
+        trial.now_ns +=
+            NS_PER_MS; /* the mark is written now, and not before the next millisecond */
         trial.ops = 1;
         ask(&trial, 0);
         trial.ops = TRIAL_OPS;
@@ -82,8 +84,8 @@ static void row_speed(const struct bench_options *options, const struct load_for
     snprintf(what, sizeof(what), "%s, a denied hot key, %s", form->words, against);
     struct duel duel = {
         .what = what,
-        .baseline_name = load_is_small(load) ? "hash, load, swap of 8 bytes"
-                                             : "hash, load, swap of 16 bytes",
+        .baseline_name =
+            load_is_small(load) ? "hash, load, swap of 8 bytes" : "hash, load, swap of 16 bytes",
         .baseline = load_is_small(load) ? load_bare8 : load_bare16,
         .subject = ask,
         .arg = load,
@@ -101,8 +103,10 @@ static void row_speed(const struct bench_options *options, const struct load_for
 static void row_stores(const struct bench_options *options, const struct load_form *form,
                        const struct load *load)
 {
-    struct row row = {.unit = "", .note = "0: the region's pages may be read-only",
-                      .goal = GOAL_AT_MOST, .reach = 0};
+    struct row row = {.unit = "",
+                      .note = "0: the region's pages may be read-only",
+                      .goal = GOAL_AT_MOST,
+                      .reach = 0};
     char what[64];
     snprintf(what, sizeof(what), "%s, denied: writes to shared lines", form->words);
     row.what = what;
@@ -116,8 +120,11 @@ static void row_threads(const struct bench_options *options, const struct load_f
     struct load loads[2] = {*load, *load};
     void *args[2] = {&loads[0], &loads[1]};
     loads[0].ops = loads[1].ops = load->ops / 16; /* short turns have a chance to go undisturbed */
-    struct row row = {.baseline = "1 thread", .unit = "ns", .speed_up = true,
-                      .goal = GOAL_AT_LEAST, .reach = 1.6};
+    struct row row = {.baseline = "1 thread",
+                      .unit = "ns",
+                      .speed_up = true,
+                      .goal = GOAL_AT_LEAST,
+                      .reach = 1.6};
     char what[64], note[64];
     double had = 0;
     snprintf(what, sizeof(what), "%s, a denied hot key, 2 threads", form->words);

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BATCH_KEYS_MIN 16000000 /* smaller tables are in the caches, and have no misses to overlap */
+#define BATCH_KEYS_MIN                                                                             \
+    16000000 /* smaller tables are in the caches, and have no misses to overlap */
 
 static void report(const struct bench_options *options, struct load *load, struct duel *duel)
 {

@@ -26,8 +26,13 @@ static void compare(const struct bench_options *options, const struct pace *pace
     double ops = (double)loads[0].ops, had = 0;
     char by_run[96], note[64];
     snprintf(by_run, sizeof(by_run), "%s, by time run", pace->what);
-    struct row wall = {.what = pace->what, .baseline = "1 thread", .unit = "ns", .note = note,
-                       .speed_up = true, .goal = pace->goal, .reach = 1.6};
+    struct row wall = {.what = pace->what,
+                       .baseline = "1 thread",
+                       .unit = "ns",
+                       .note = note,
+                       .speed_up = true,
+                       .goal = pace->goal,
+                       .reach = 1.6};
     struct row run = {.what = by_run, .baseline = "1 thread", .unit = "ns", .speed_up = true};
     for (unsigned turn = 0; turn <= options->turns; turn++) {
         unsigned first = 2 * turn * CREW_ATTEMPTS_MAX, second = first + CREW_ATTEMPTS_MAX;

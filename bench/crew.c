@@ -56,8 +56,8 @@ struct crew_time crew_run(unsigned n, void (*run)(void *arg, unsigned turn), voi
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, n);
     for (unsigned i = 0; i < n; i++) {
-        crew[i] = (struct member){.start = &start, .run = run, .arg = args[i], .turn = turn,
-                                   .number = i};
+        crew[i] =
+            (struct member){.start = &start, .run = run, .arg = args[i], .turn = turn, .number = i};
         if (pthread_create(&crew[i].thread, NULL, work, &crew[i]) != 0) {
             fprintf(stderr, "bench: cannot start a thread\n");
             exit(1);

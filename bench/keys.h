@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Which key is asked for next, and what its 16 bytes are: the same for a subject and its baseline. */
+/* Which key is asked for next, and what its 16 bytes are: the same for a subject and its baseline.
+ */
 #ifndef STINT_BENCH_KEYS_H
 #define STINT_BENCH_KEYS_H
 
@@ -24,7 +25,8 @@ struct rng {
 
 uint64_t rng_next(struct rng *rng);
 
-/* The indices asked for, one after the other; read front to back, so they come from the prefetcher. */
+/* The indices asked for, one after the other; read front to back, so they come from the prefetcher.
+ */
 struct sequence {
     uint32_t *index;
     size_t len; /* a power of two: reading on from the end begins anew */

@@ -73,8 +73,9 @@ void load_single(void *arg, unsigned turn)
     uint64_t at = load->first_op + turn * load->ops;
     for (uint64_t i = 0; i < load->ops; i++) {
         struct key key = sequence_key(&load->sequence, at + i);
-        load->denied += stint_take(load->table, &load->quota, &key, KEY_LEN, 1, now_at(load, i))
-                            .outcome != STINT_ALLOW;
+        load->denied +=
+            stint_take(load->table, &load->quota, &key, KEY_LEN, 1, now_at(load, i)).outcome !=
+            STINT_ALLOW;
     }
     load->asked += load->ops;
     load->now_ns = now_at(load, load->ops);
@@ -156,8 +157,8 @@ static void open_table(struct load *load, uint32_t n_keys, bool huge)
     }
 }
 
-void load_open(struct load *load, const struct bench_options *options,
-               const struct load_form *form, uint32_t n_keys)
+void load_open(struct load *load, const struct bench_options *options, const struct load_form *form,
+               uint32_t n_keys)
 {
     struct stint_table_info info;
     struct stint_error error;

@@ -42,8 +42,8 @@ struct load {
 };
 
 /* Leaves with 1 and a sentence if there is no memory. The caller makes the sequence. */
-void load_open(struct load *load, const struct bench_options *options,
-               const struct load_form *form, uint32_t n_keys);
+void load_open(struct load *load, const struct bench_options *options, const struct load_form *form,
+               uint32_t n_keys);
 void load_close(struct load *load);
 
 /* One turn of each; `arg` is a struct load. */

@@ -2,8 +2,8 @@
 /*
  * usage: make_log MEGABYTES [SEED] >FILE
  * An access log in the combined format such as a busy site writes: some hundred requests a second,
- * clients by Zipf's law (one in ten on IPv6), a few thousand paths with queries, agents and referers
- * of everyday lengths, times in whole seconds and now and then a line a second late.
+ * clients by Zipf's law (one in ten on IPv6), a few thousand paths with queries, agents and
+ * referers of everyday lengths, times in whole seconds and now and then a line a second late.
  */
 #include "keys.h"
 
@@ -27,8 +27,8 @@ static const char *const agents[] = {
     "python-requests/2.31.0",
     "Mozilla/5.0 (compatible; crawler/2.1; +https://example.org/bot.html)",
 };
-static const char *const folders[] = {"products", "api/v2/items", "static/js", "blog", "account",
-                                      "search"};
+static const char *const folders[] = {"products", "api/v2/items", "static/js",
+                                      "blog",     "account",      "search"};
 static const char *const methods[] = {"GET", "GET", "GET", "GET", "GET", "POST", "HEAD", "PUT"};
 static const int statuses[] = {200, 200, 200, 200, 200, 200, 304, 301, 404, 403, 500, 200};
 
@@ -81,8 +81,8 @@ int main(int argc, char **argv)
         /* Beyond the draws, the same ranks are other clients for some: the tail goes on. */
         uint64_t shift = line / DRAWS * (line % 3);
         uint32_t client = (uint32_t)((clients.index[line % DRAWS] + shift) % CLIENTS);
-        print_line(client, paths.index[(line * 7 + line / DRAWS) % DRAWS],
-                   stamp[bits >> 57 == 0], bits);
+        print_line(client, paths.index[(line * 7 + line / DRAWS) % DRAWS], stamp[bits >> 57 == 0],
+                   bits);
     }
     return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
 }

@@ -189,8 +189,9 @@ static void write_json(FILE *file, const struct row *row)
     fprintf(file, "{\"what\": \"%s\", \"unit\": \"%s\", \"value\": %.4g", row->what, row->unit,
             median_of(row->values, n));
     if (row->baseline != NULL)
-        fprintf(file, ", \"baseline\": \"%s\", \"baseline_value\": %.4g, \"ratio\": %.4g, "
-                      "\"ratio_q1\": %.4g, \"ratio_q3\": %.4g",
+        fprintf(file,
+                ", \"baseline\": \"%s\", \"baseline_value\": %.4g, \"ratio\": %.4g, "
+                "\"ratio_q1\": %.4g, \"ratio_q3\": %.4g",
                 row->baseline, median_of(row->baselines, n), median_of(row->ratios, n),
                 quantile(row->ratios, n, 0.25), quantile(row->ratios, n, 0.75));
     if (row->goal != GOAL_NONE)
@@ -254,7 +255,8 @@ void duel_run(const struct bench_options *options, const struct duel *duel, stru
     };
     for (unsigned turn = 0; turn <= options->turns; turn++) {
         double baseline = 1, value = 1;
-        /* Not the same keys, which the second would find in the cache; and each is first in turn. */
+        /* Not the same keys, which the second would find in the cache; and each is first in turn.
+         */
         if (turn % 2 == 0 && options->side != SIDE_SUBJECT)
             baseline = time_turn(duel->baseline, duel, 2 * turn);
         if (options->side != SIDE_BASELINE)
