@@ -19,14 +19,16 @@ static inline uint32_t draw_limit(struct span *bytes)
 static inline uint64_t draw_period_ns(struct span *bytes)
 {
     static const uint64_t usual[] = {
-        1000, 1001, NS_PER_MS, 1999999, 2000000, NS_PER_S, 60 * NS_PER_S, NS_PER_HOUR, NS_PER_DAY,
-        31 * NS_PER_DAY, PERIOD_MAX_NS, 1000003, 1 << 20, 48000, 24 * NS_PER_MS, 4096};
+        1000,          1001,          NS_PER_MS,   1999999,    2000000,
+        NS_PER_S,      60 * NS_PER_S, NS_PER_HOUR, NS_PER_DAY, 31 * NS_PER_DAY,
+        PERIOD_MAX_NS, 1000003,       1 << 20,     48000,      24 * NS_PER_MS,
+        4096};
     uint8_t kind = bytes_u8(bytes);
     if (kind < 128)
         return usual[kind % 16];
-    return kind < 192 ? 1000 + bytes_u16(bytes)
-                      : kind < 224 ? 1000 + bytes_u32(bytes)
-                                   : 1000 + bytes_number(bytes, 7) % PERIOD_MAX_NS;
+    return kind < 192   ? 1000 + bytes_u16(bytes)
+           : kind < 224 ? 1000 + bytes_u32(bytes)
+                        : 1000 + bytes_number(bytes, 7) % PERIOD_MAX_NS;
 }
 
 /* Fills in what belongs to the algorithm, and now and then what does not. */
@@ -80,7 +82,8 @@ static inline bool draw_quota(struct span *bytes, struct stint_quota *quota, int
     return stint_quota_check(quota, NULL) == STINT_OK;
 }
 
-/* With FUZZ_SHOW in the environment a fuzzer tells the story of its input: for reading a finding. */
+/* With FUZZ_SHOW in the environment a fuzzer tells the story of its input: for reading a finding.
+ */
 static inline bool draw_is_shown(void)
 {
     static int shown = -1;
@@ -101,15 +104,16 @@ static inline void draw_show_quota(const struct stint_quota *quota)
 static inline void draw_show(const char *what, const struct stint_ask *ask,
                              const struct stint_decision *decision)
 {
-    static const char *const verbs[] = {"take", "upto", "peek", "charge", "refund", "book",
-                                        "unbook"};
+    static const char *const verbs[] = {"take",   "upto", "peek",  "charge",
+                                        "refund", "book", "unbook"};
     static const char *const outcomes[] = {"ALLOW", "DENY", "NEVER"};
     if (draw_is_shown())
-        fprintf(stderr, "%s %s %u now %llu at %llu: %s granted %u remaining %u/%u retry %lld "
-                        "reset %llu\n", what, verbs[ask->verb], ask->cost,
-                (unsigned long long)ask->now_ns, (unsigned long long)ask->at_ns,
-                outcomes[decision->outcome], decision->granted, decision->remaining,
-                decision->limit, (long long)decision->retry_after_ns,
+        fprintf(stderr,
+                "%s %s %u now %llu at %llu: %s granted %u remaining %u/%u retry %lld "
+                "reset %llu\n",
+                what, verbs[ask->verb], ask->cost, (unsigned long long)ask->now_ns,
+                (unsigned long long)ask->at_ns, outcomes[decision->outcome], decision->granted,
+                decision->remaining, decision->limit, (long long)decision->retry_after_ns,
                 (unsigned long long)decision->reset_after_ns);
 }
 

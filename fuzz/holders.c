@@ -72,8 +72,7 @@ static void hold(struct run *run, uint64_t now_ns, uint32_t cost)
 {
     uint64_t name, used = held(run, now_ns), free = run->quota.limit - used;
     memcpy(run->before, run->state, run->size);
-    struct stint_decision decision =
-        stint_state_hold(&run->quota, run->state, now_ns, cost, &name);
+    struct stint_decision decision = stint_state_hold(&run->quota, run->state, now_ns, cost, &name);
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost};
     draw_show("ask", &ask, &decision);
     MUST(decision.limit == run->quota.limit);
@@ -135,9 +134,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(run.state, 0, run.size);
     run.n_places = 0;
     run.latest_name = 0;
-    run.hints = (struct draw_hints){.period_ns = run.quota.lease_ns,
-                                    .capacity = run.quota.limit,
-                                    .remaining = run.quota.limit};
+    run.hints = (struct draw_hints){
+        .period_ns = run.quota.lease_ns, .capacity = run.quota.limit, .remaining = run.quota.limit};
     run.hints.now_ns = bytes_number(&run.bytes, 7) % TABLE_LIFE_NS;
     for (int i = 0; i < STEPS_MAX && run.bytes.len > 0 && run.n_places < HOLDERS_MAX; i++) {
         uint8_t verb = bytes_u8(&run.bytes);

@@ -99,8 +99,8 @@ static bool is_justified(const struct run *run, uint64_t now_ns, uint64_t cost)
         return uses_within(&run->uses, at_ns, longer) + cost > limit - bunch + 1;
     }
     struct uses_length longer = {quota->period_ns + quota->time_slack_ns, 1};
-    bool by_time = quota->time_slack_ns == 0 ||
-                   uses_within(&run->uses, at_ns, longer) + cost > limit;
+    bool by_time =
+        quota->time_slack_ns == 0 || uses_within(&run->uses, at_ns, longer) + cost > limit;
     bool by_count = quota->count_slack == 0 || in_period + cost > limit - quota->count_slack + 1;
     return by_time && by_count;
 }
@@ -131,7 +131,8 @@ static void count_admitted(struct run *run, uint64_t now_ns, uint64_t units)
 {
     if (units == 0 || !run->counted)
         return;
-    /* A change carries units, and no clock where there are none: who is late by more is not held. */
+    /* A change carries units, and no clock where there are none: who is late by more is not held.
+     */
     if (uses_is_full(&run->uses) || now_ns < run->changed_ns) {
         run->counted = run->exact = false;
         return;
@@ -149,8 +150,8 @@ static void count_admitted(struct run *run, uint64_t now_ns, uint64_t units)
 static bool is_past_the_end(const struct run *run, const struct stint_ask *ask,
                             const struct stint_decision *decision)
 {
-    uint64_t refill_ns = (uint64_t)((unsigned __int128)ask->cost * run->quota.period_ns /
-                                    run->quota.limit);
+    uint64_t refill_ns =
+        (uint64_t)((unsigned __int128)ask->cost * run->quota.period_ns / run->quota.limit);
     return run->quota.algorithm == STINT_GCRA && decision->outcome == STINT_NEVER &&
            ask->now_ns + decision->reset_after_ns + refill_ns > TABLE_LIFE_NS;
 }
@@ -203,8 +204,7 @@ static bool leaves_state(const struct run *run, const struct stint_ask *ask,
 }
 
 static void check_take(struct run *run, const struct stint_ask *ask,
-                       const struct stint_decision *decision,
-                       const struct stint_decision *foretold)
+                       const struct stint_decision *decision, const struct stint_decision *foretold)
 {
     if (ask->verb == STINT_TAKE && !run->quota.count_denied)
         MUST(same(foretold, decision));
@@ -345,8 +345,7 @@ static void set_bounds(struct run *run)
 {
     run->bound = model_bound(&run->quota);
     run->hints.period_ns = run->quota.period_ns;
-    run->hints.capacity =
-        run->quota.algorithm == STINT_GCRA ? run->quota.burst : run->quota.limit;
+    run->hints.capacity = run->quota.algorithm == STINT_GCRA ? run->quota.burst : run->quota.limit;
     run->size = stint_state_size(&run->quota);
     memcpy(&run->cell8, run->state, sizeof(run->cell8));
     memcpy(&run->cell16, run->state, sizeof(run->cell16));

@@ -102,7 +102,8 @@ def trace():
 def logline():
     for number, line in enumerate(LOGLINES):
         yield f"ip\n{line}\n{line}".encode(), f"line-{number}"
-    for number, expr in enumerate(["ip/64+path", "user+method+status", "ip+ip/48", "nonsense", "ip/129"]):
+    exprs = ["ip/64+path", "user+method+status", "ip+ip/48", "nonsense", "ip/129"]
+    for number, expr in enumerate(exprs):
         yield "\n".join([expr, *LOGLINES]).encode(), f"key-{number}"
 
 

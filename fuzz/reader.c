@@ -68,7 +68,8 @@ static int check_file(const char *path, size_t size, uint64_t *n_lines)
     do {
         kind = reader_next(&readers[0], &lines[0], &errors[0]);
         int other = reader_next(&readers[1], &lines[1], &errors[1]);
-        /* Of damaged data, a bigger bite may meet the damage before it gives out the line before. */
+        /* Of damaged data, a bigger bite may meet the damage before it gives out the line before.
+         */
         if (kind < 0 && other >= 0)
             while (other > READER_END)
                 other = reader_next(&readers[1], &lines[1], &errors[1]);

@@ -20,9 +20,14 @@
 #define PATCHES_MAX 64
 
 static const char *const specs[] = {
-    "gcra 5/1s burst=3",   "window 9/1s resolution=12",      "window 40/1s",
-    "log 6/1s",            "buckets 20/1s time_slack=100ms count_slack=4",
-    "fixed_window 7/1s",   "sliding_counter 8/1s",           "concurrency 4 lease=1s",
+    "gcra 5/1s burst=3",
+    "window 9/1s resolution=12",
+    "window 40/1s",
+    "log 6/1s",
+    "buckets 20/1s time_slack=100ms count_slack=4",
+    "fixed_window 7/1s",
+    "sliding_counter 8/1s",
+    "concurrency 4 lease=1s",
 };
 #define SPECS (sizeof(specs) / sizeof(*specs))
 

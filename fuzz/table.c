@@ -36,6 +36,9 @@ struct run {
     bool counted[QUOTAS];
     struct uses uses[QUOTAS][KEYS];
     uint64_t blocked_until_ns[KEYS];
+    /* The shared rule: which of its quotas asked last, and how often that changed. One change keeps
+     * the larger bound; a second one too soon may not, since units that no longer fit are gone. */
+    uint8_t shared_quota[KEYS], changes[KEYS];
     struct held_ticket tickets[TICKETS];
     unsigned char *before;
     size_t size;
@@ -71,6 +74,8 @@ static void count(struct run *run, size_t quota, size_t key, uint64_t now_ns, ui
     struct uses *uses = &run->uses[promise][key];
     if (units == 0 || !run->counted[promise])
         return;
+    if (run->quotas[quota].rule == SHARED_RULE && run->changes[key] > 1)
+        return;
     if (uses_is_full(uses)) {
         run->counted[promise] = false;
         return;
@@ -78,6 +83,10 @@ static void count(struct run *run, size_t quota, size_t key, uint64_t now_ns, ui
     uint64_t at_ns = uses_add(uses, effective(run, now_ns), units);
     struct uses_length period = {run->quotas[quota].period_ns, 1};
     uses->use[uses->n - 1].now_ns = now_ns;
+    if (draw_is_shown() && uses_within(uses, at_ns, period) > run->bounds[promise])
+        for (size_t i = 0; i < uses->n; i++)
+            fprintf(stderr, "op use %llu units at %llu\n", (unsigned long long)uses->use[i].units,
+                    (unsigned long long)uses->use[i].at_ns);
     MUST(uses_within(uses, at_ns, period) <= run->bounds[promise]);
 }
 
@@ -116,7 +125,8 @@ static void check_decision(const struct stint_decision *decision)
     MUST(decision->outcome == STINT_ALLOW || decision->granted == 0);
 }
 
-/* ---- One list and its verbs ------------------------------------------------------------------- */
+/* ---- One list and its verbs -------------------------------------------------------------------
+ */
 
 struct request {
     size_t n;
@@ -145,16 +155,21 @@ static struct request draw_request(struct run *run, bool alone)
         request.quota[i] = (uint8_t)(pick % run->n_quotas);
         request.key[i] = (uint8_t)(pick / 16 % KEYS);
         const struct stint_quota *quota = &run->quotas[request.quota[i]];
+        if (quota->rule == SHARED_RULE && run->shared_quota[request.key[i]] != request.quota[i]) {
+            uint8_t *changes = &run->changes[request.key[i]];
+            *changes += *changes < 2 && run->shared_quota[request.key[i]] != 0;
+            run->shared_quota[request.key[i]] = request.quota[i];
+        }
         if (i == 0) {
             run->hints.period_ns = quota->period_ns;
             run->hints.capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
             request.cost = draw_cost(&run->bytes, &run->hints);
         }
-        request.items[i] =
-            (struct stint_item){quota, key_names[request.key[i]], 1, request.cost};
+        request.items[i] = (struct stint_item){quota, key_names[request.key[i]], 1, request.cost};
         /* A refusal may count, or carry a state over from under the rule's other quota. */
         request.may_write |= quota->rule != 0 || quota->count_denied;
-        request.is_blocked |= run->blocked_until_ns[request.key[i]] > request.now_ns;
+        request.is_blocked |=
+            run->blocked_until_ns[request.key[i]] > effective(run, request.now_ns);
     }
     return request;
 }
@@ -177,10 +192,18 @@ static void show(const char *verb, const struct request *request,
     draw_show(":", &ask, decision);
 }
 
+/* How often a newcomer found no place. */
+static uint64_t places_missed(const struct run *run)
+{
+    const struct region_counters *counters = table_counters(run->table);
+    return counters->full_denied + counters->full_allowed + counters->evictions_inherit;
+}
+
 static void ask(struct run *run, uint8_t verb)
 {
     struct request request = draw_request(run, false);
     struct stint_decision decision;
+    uint64_t missed = places_missed(run);
     save_states(run, run->before);
     if (verb == STINT_PEEK)
         decision = stint_peek(run->table, request.items, request.n, request.now_ns);
@@ -194,7 +217,9 @@ static void ask(struct run *run, uint8_t verb)
     show(verb == STINT_PEEK ? "peek" : verb == STINT_TAKE ? "take" : "upto", &request, &decision);
     check_decision(&decision);
     bool refused = decision.outcome != STINT_ALLOW || request.cost == 0 || verb == STINT_PEEK;
-    if (refused && !request.may_write)
+    /* Where only the last of a list found no place, the others have had theirs, empty as it is. */
+    bool had_places = request.n > 1 && places_missed(run) > missed;
+    if (refused && !request.may_write && !had_places)
         check_unchanged(run);
     if (request.is_blocked && request.cost > 0)
         MUST(decision.outcome != STINT_ALLOW);
@@ -213,8 +238,7 @@ static void ask(struct run *run, uint8_t verb)
 static void charge(struct run *run)
 {
     struct request request = draw_request(run, true);
-    struct stint_decision decision =
-        stint_charge(run->table, request.items, 1, request.now_ns);
+    struct stint_decision decision = stint_charge(run->table, request.items, 1, request.now_ns);
     show("charge", &request, &decision);
     MUST(decision.granted <= request.cost);
     if (stint_is_strict(request.items[0].quota))
@@ -321,6 +345,9 @@ static void block(struct run *run)
     if (until_ns > STINT_NOW_MAX)
         return;
     int code = stint_block(run->table, request.items[0].key, 1, until_ns, request.now_ns);
+    if (draw_is_shown())
+        fprintf(stderr, "op block %s until %llu now %llu: %d\n", key_names[request.key[0]],
+                (unsigned long long)until_ns, (unsigned long long)request.now_ns, code);
     MUST(code == 0 || code == STINT_E_FULL);
     if (code == 0)
         run->blocked_until_ns[request.key[0]] = until_ns;
@@ -329,6 +356,8 @@ static void block(struct run *run)
 static void reset(struct run *run)
 {
     struct request request = draw_request(run, true);
+    if (draw_is_shown())
+        fprintf(stderr, "op reset %u/%s\n", request.quota[0], key_names[request.key[0]]);
     stint_reset(run->table, request.items[0].quota, request.items[0].key, 1, request.now_ns);
     run->blocked_until_ns[request.key[0]] = 0;
     uses_of(run, request.quota[0], request.key[0])->n = 0;
@@ -337,14 +366,15 @@ static void reset(struct run *run)
 static void set_quota(struct run *run)
 {
     struct request request = draw_request(run, true);
+    run->changes[request.key[0]] = 2;
     size_t from = request.quota[0], to = bytes_u8(&run->bytes) % run->n_quotas;
     int code = stint_set_quota(run->table, &run->quotas[from], &run->quotas[to],
                                request.items[0].key, 1, request.now_ns);
     if (draw_is_shown())
         fprintf(stderr, "op set_quota %zu to %zu key %s: %d\n", from, to,
                 (const char *)request.items[0].key, code);
-    MUST(code == 0);
-    if (promise_of(run, from) != promise_of(run, to))
+    MUST(code == 0 || code == STINT_E_FULL);
+    if (code == 0 && promise_of(run, from) != promise_of(run, to))
         uses_of(run, from, request.key[0])->n = 0;
 }
 
@@ -484,6 +514,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             run.uses[i][key].n = run.uses[i][key].clock_ns = 0;
     memset(run.blocked_until_ns, 0, sizeof(run.blocked_until_ns));
     memset(run.tickets, 0, sizeof(run.tickets));
+    memset(run.shared_quota, 0, sizeof(run.shared_quota));
+    memset(run.changes, 0, sizeof(run.changes));
     draw_quotas(&run);
     const struct region_fixed *fixed = &run.table->region.header->fixed;
     run.size = fixed->bytes - fixed->classes[CLASS_8].offset;

@@ -17,8 +17,9 @@ static void check_event(const struct event *event, struct span line)
     size_t size = event->key.len + 64;
     char *text = malloc(size);
     MUST(text != NULL);
-    int before = snprintf(text, size, "%llu.%09llu\t", (unsigned long long)(event->at_ns / NS_PER_S),
-                          (unsigned long long)(event->at_ns % NS_PER_S));
+    int before =
+        snprintf(text, size, "%llu.%09llu\t", (unsigned long long)(event->at_ns / NS_PER_S),
+                 (unsigned long long)(event->at_ns % NS_PER_S));
     memcpy(text + before, event->key.ptr, event->key.len);
     size_t len = (size_t)before + event->key.len;
     len += (size_t)snprintf(text + len, size - len, " %u # again", (unsigned)event->cost);

@@ -148,9 +148,8 @@ static uint64_t units_below(const struct model *model, uint64_t now_ns, uint64_t
     unsigned __int128 period_ns = model->quota->period_ns;
     unsigned __int128 estimate =
         view.previous * (period_ns - view.elapsed_ns) + view.current * period_ns;
-    return ceiling * period_ns > estimate
-               ? (uint64_t)((ceiling * period_ns - estimate) / period_ns)
-               : 0;
+    return ceiling * period_ns > estimate ? (uint64_t)((ceiling * period_ns - estimate) / period_ns)
+                                          : 0;
 }
 
 static uint64_t sliding_room(const struct model *model, uint64_t now_ns)

@@ -24,8 +24,8 @@ static uint64_t room(const struct model *model, uint64_t now_ns)
 
 static uint64_t wait(const struct model *model, uint64_t now_ns, uint64_t cost)
 {
-    ticks missing = ahead(model, now_ns) + cost * interval(model) -
-                    model->capacity * interval(model);
+    ticks missing =
+        ahead(model, now_ns) + cost * interval(model) - model->capacity * interval(model);
     return (uint64_t)((missing + 31) / 32);
 }
 

@@ -141,8 +141,8 @@ static void buckets_spend(struct model *model, uint64_t now_ns, uint64_t units)
             model->n_groups > 0 ? &model->groups[model->n_groups - 1] : NULL;
         bool timed_out = newest != NULL && quota->time_slack_ns > 0 &&
                          at_ns >= newest->first_ns + quota->time_slack_ns;
-        bool is_full = newest != NULL && quota->count_slack > 0 &&
-                       newest->units >= quota->count_slack;
+        bool is_full =
+            newest != NULL && quota->count_slack > 0 && newest->units >= quota->count_slack;
         if (newest == NULL || timed_out || is_full)
             newest = open_group(model, (struct model_group){.first_ns = at_ns});
         newest->last_ns = at_ns;

@@ -20,7 +20,7 @@ struct use {
 
 struct uses {
     size_t n;
-    uint64_t clock_ns; /* the latest effective time */
+    uint64_t clock_ns;        /* the latest effective time */
     struct use use[USES_MAX]; /* by time */
 };
 
