@@ -395,7 +395,8 @@ STINT_API int stint_renew(struct stint_table *table, struct stint_ticket ticket,
 
 /*
  * Charges a place in the future, for pacing: on ALLOW, retry_after_ns is the wait until it starts
- * (0 = now), at most max_wait_ns. Cancellable until it starts. gcra and log; NEVER for others.
+ * (0 = now), at most max_wait_ns and 365 days. Cancellable until it starts. gcra and log; NEVER for
+ * others.
  */
 STINT_API struct stint_decision stint_book(struct stint_table *table,
                                            const struct stint_item *items, size_t n_items,
@@ -438,6 +439,7 @@ struct stint_table_info {
     uint64_t undo_kept_units; /* charged by a list that was refused, could not be given back */
     uint64_t tickets_dropped; /* unsettled when the ring was full */
     uint64_t owners_displaced;
+    uint64_t states_damaged; /* at openings: made full for one period, or forgotten */
     uint8_t memory, clock;
     bool huge_pages;
     bool restored;        /* an existing file was opened */

@@ -5,12 +5,12 @@
  */
 #include "core/law.h"
 
+#include "base/limits.h"
 #include "base/siphash.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define EPOCH_MAX_NS (INT64_C(1) << 62) /* 146 years either side: now and a year can be added */
 #define UTC_OFFSET_MAX_S 86399
 
 static const char *const algorithm_names[] = {

@@ -110,7 +110,8 @@ int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
     struct hash128 new = table_hash(table, to, key, key_len);
     /* The same state under another law: the next decision carries it over in one step. */
     bool same_place = old.lo == new.lo && old.hi == new.hi && table_class(from) == table_class(to);
-    if (!same_place)
-        table_carry(table, table_class(from), old, to, new, table_effective_now(table, now_ns));
+    if (!same_place && table_carry(table, table_class(from), old, to, new,
+                                   table_effective_now(table, now_ns)) == CARRY_REFUSED)
+        return STINT_E_FULL;
     return 0;
 }

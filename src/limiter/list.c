@@ -163,16 +163,19 @@ struct stint_decision list_take(struct list *list)
     return list_sum(list);
 }
 
+/* How often one unit of each of its equal items fits a part: what a peek leaves, and itself. */
+static uint32_t room_in(struct list *list, struct list_part *part)
+{
+    struct stint_decision peek = ask_part(list, part, STINT_PEEK, part->times, 0);
+    return peek.outcome == STINT_ALLOW ? peek.remaining / part->times + 1 : 0;
+}
+
 struct stint_decision list_take_upto(struct list *list, uint32_t most)
 {
     for (;;) {
         uint32_t each = most;
-        for (size_t i = 0; i < list->n_parts; i++) {
-            struct list_part *part = &list->parts[i];
-            struct stint_decision peek = ask_part(list, part, STINT_PEEK, part->times, 0);
-            if (peek.remaining / part->times < each)
-                each = peek.remaining / part->times;
-        }
+        for (size_t i = 0; i < list->n_parts; i++)
+            each = (uint32_t)min_u64(each, room_in(list, &list->parts[i]));
         if (each == 0)
             return list_sum(list);
         if (!charge_all(list, each))

@@ -5,8 +5,9 @@
  *
  * A ticket over a list takes as many slots in a row as it has quotas, all with one nonce. The nonce
  * of the first is what makes it good once: whoever swaps it for 0 may act on the ticket. A writer
- * zeroes the nonce before it writes and sets it last, so that a reader who finds the nonce unchanged
- * after reading has read one ticket, whole.
+ * zeroes the nonce before it writes and sets it last. A writer who is stopped there for a whole turn
+ * of the ring writes into a ticket of somebody else, so a reader also checks a sum of what it has
+ * read: a ticket that is not whole is gone, and stays charged as estimated.
  */
 #include "limiter/list.h"
 
@@ -14,6 +15,7 @@
 
 #define TICKET_TWEAK UINT64_C(0x74656b636974)
 #define TICKET_WORDS (TICKET_SIZE / 8)
+#define READS_MAX 1000 /* of a ticket that is being renewed meanwhile */
 
 enum ticket_kind { KIND_CHARGE, KIND_BOOKING, KIND_HOLD };
 
@@ -27,10 +29,11 @@ struct ticket_part {
     uint8_t kind;    /* enum ticket_kind */
     uint8_t n_parts; /* of the whole ticket */
     uint32_t times;  /* equal items that were merged into this part */
-    uint32_t unused[3];
+    uint32_t number; /* of this part within the ticket */
+    uint64_t check;  /* over all the rest: see is_whole() */
 };
 
-enum { WORD_HELD = 3, WORD_DEADLINE = 4 };
+enum { WORD_HELD = 3, WORD_DEADLINE = 4, WORD_CHECK = 7 };
 
 _Static_assert(sizeof(struct ticket_part) == TICKET_SIZE, "the region counts on it");
 
@@ -46,6 +49,13 @@ union ticket_words {
     uint64_t words[TICKET_WORDS];
 };
 
+static uint64_t sum_of(const struct stint_table *table, const struct ticket_part *part)
+{
+    struct ticket_part copy = *part;
+    copy.check = 0;
+    return siphash13_128(table->region.header->fixed.hash_key, TICKET_TWEAK, &copy, sizeof(copy)).lo;
+}
+
 static void write_part(uint64_t *slot, const struct ticket_part *part)
 {
     union ticket_words from = {.part = *part};
@@ -55,17 +65,24 @@ static void write_part(uint64_t *slot, const struct ticket_part *part)
     __atomic_store_n(&slot[0], from.words[0], __ATOMIC_RELEASE);
 }
 
-/* False if the slot does not hold this nonce, or held it no more when it had been read. */
-static bool read_part(uint64_t *slot, uint64_t nonce, struct ticket_part *part)
+/* Part `number` of a ticket. False if the slot does not hold it, whole. */
+static bool read_part(const struct stint_table *table, struct stint_ticket ticket, uint32_t number,
+                      struct ticket_part *part)
 {
+    uint64_t *slot = ticket_slot(table, ticket.slot + number);
     union ticket_words to;
-    /* acquire: the words read next are those written before this nonce. */
-    to.words[0] = __atomic_load_n(&slot[0], __ATOMIC_ACQUIRE);
-    for (int i = 1; i < TICKET_WORDS; i++)
-        to.words[i] = __atomic_load_n(&slot[i], __ATOMIC_ACQUIRE);
-    *part = to.part;
-    return nonce != 0 && to.words[0] == nonce &&
-           __atomic_load_n(&slot[0], __ATOMIC_RELAXED) == nonce;
+    for (int tries = 0; tries < READS_MAX; tries++) {
+        /* acquire: the words read next are those written before this nonce. */
+        to.words[0] = __atomic_load_n(&slot[0], __ATOMIC_ACQUIRE);
+        if (ticket.nonce == 0 || to.words[0] != ticket.nonce)
+            return false;
+        for (int i = 1; i < TICKET_WORDS; i++)
+            to.words[i] = __atomic_load_n(&slot[i], __ATOMIC_ACQUIRE);
+        *part = to.part;
+        if (part->number == number && part->check == sum_of(table, part))
+            return true;
+    }
+    return false;
 }
 
 /* Empties n slots for a new ticket; a ticket that still stood there is closed as estimated. */
@@ -109,10 +126,18 @@ static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint6
             .kind = (uint8_t)(holds ? KIND_HOLD : kind),
             .n_parts = (uint8_t)n,
             .times = part->times,
+            .number = (uint32_t)i,
         };
+        made.check = sum_of(table, &made);
         write_part(ticket_slot(table, first + i), &made);
     }
     return (struct stint_ticket){first, nonce};
+}
+
+/* A ticket over a list takes as many slots as the list has quotas: all the ring may have too few. */
+static bool can_issue(const struct list *list)
+{
+    return list->n_parts <= list->table->region.header->fixed.tickets_max;
 }
 
 struct stint_decision stint_reserve(struct stint_table *table, const struct stint_item *items,
@@ -121,7 +146,7 @@ struct stint_decision stint_reserve(struct stint_table *table, const struct stin
 {
     struct list list;
     *ticket = (struct stint_ticket){0, 0};
-    if (!list_init(&list, table, items, n_items, now_ns))
+    if (!list_init(&list, table, items, n_items, now_ns) || !can_issue(&list))
         return law_never(0);
     struct stint_decision decision = list_take(&list);
     if (decision.outcome == STINT_ALLOW)
@@ -150,9 +175,11 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
 {
     struct list list;
     *ticket = (struct stint_ticket){0, 0};
-    if (!list_init(&list, table, items, n_items, now_ns) || !can_book(&list))
+    if (!list_init(&list, table, items, n_items, now_ns) || !can_issue(&list) ||
+        !can_book(&list))
         return law_never(0);
     uint64_t wait_ns = 0;
+    max_wait_ns = min_u64(max_wait_ns, BOOK_WAIT_MAX_NS);
     for (size_t i = 0; i < list.n_parts; i++) {
         struct stint_decision decision = list_ask_part(&list, i, STINT_BOOK, max_wait_ns);
         if (decision.outcome != STINT_ALLOW) {
@@ -171,12 +198,12 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
 static int read_ticket(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
                        struct ticket_part *parts)
 {
-    if (!read_part(ticket_slot(table, ticket.slot), ticket.nonce, &parts[0]) ||
+    if (!read_part(table, ticket, 0, &parts[0]) ||
         parts[0].n_parts == 0 || parts[0].n_parts > STINT_ITEMS_MAX ||
         parts[0].deadline_ns < now_ns)
         return STINT_E_GONE;
-    for (uint64_t i = 1; i < parts[0].n_parts; i++)
-        if (!read_part(ticket_slot(table, ticket.slot + i), ticket.nonce, &parts[i]))
+    for (uint32_t i = 1; i < parts[0].n_parts; i++)
+        if (!read_part(table, ticket, i, &parts[i]))
             return STINT_E_GONE;
     return parts[0].n_parts;
 }
@@ -261,16 +288,29 @@ int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t
     return 0;
 }
 
-/* Two words of a ticket in the ring; a swap, since the slot may have gone to another ticket. */
+/* One word of a ticket in the ring; a swap, since the slot may have gone to another ticket. */
 static void set_word(uint64_t *slot, int word, uint64_t old, uint64_t new)
 {
     __atomic_compare_exchange_n(&slot[word], &old, new, false, __ATOMIC_RELEASE, __ATOMIC_RELAXED);
 }
 
+/* Moves the end of one part; whoever reads the ticket meanwhile finds its sum wrong, and waits. */
+static void rewrite_part(struct stint_table *table, uint64_t *slot, const struct ticket_part *old,
+                         uint64_t holder, uint64_t deadline_ns)
+{
+    struct ticket_part new = *old;
+    new.granted_at_ns = holder;
+    new.deadline_ns = deadline_ns;
+    new.check = sum_of(table, &new);
+    set_word(slot, WORD_HELD, old->granted_at_ns, holder);
+    set_word(slot, WORD_DEADLINE, old->deadline_ns, deadline_ns);
+    set_word(slot, WORD_CHECK, old->check, new.check);
+}
+
 int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns)
 {
     struct ticket_part parts[STINT_ITEMS_MAX];
-    uint64_t deadline_ns = 0;
+    uint64_t deadline_ns = 0, holders[STINT_ITEMS_MAX];
     int n = read_ticket(table, ticket, now_ns, parts);
     if (n < 0)
         return n;
@@ -278,19 +318,17 @@ int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t 
         const struct ticket_part *part = &parts[i];
         const struct stint_quota *quota = intern_quota(&table->intern, part->quota_id);
         struct hash128 hash = {part->hash_lo, part->hash_hi};
-        uint64_t holder = part->granted_at_ns;
+        holders[i] = part->granted_at_ns;
         if (part->kind != KIND_HOLD || quota == NULL)
             continue;
-        if (!table_renew(table, quota, hash, now_ns, &holder))
+        if (!table_renew(table, quota, hash, now_ns, &holders[i]))
             return STINT_E_GONE;
-        uint64_t *slot = ticket_slot(table, ticket.slot + (uint64_t)i);
-        set_word(slot, WORD_HELD, part->granted_at_ns, holder);
         deadline_ns = max_u64(deadline_ns, add_sat(now_ns, quota->lease_ns));
     }
     if (deadline_ns == 0)
         return STINT_E_MISMATCH;
-    if (deadline_ns > parts[0].deadline_ns)
-        set_word(ticket_slot(table, ticket.slot), WORD_DEADLINE, parts[0].deadline_ns,
-                 deadline_ns);
+    for (int i = 0; i < n; i++)
+        rewrite_part(table, ticket_slot(table, ticket.slot + (uint64_t)i), &parts[i], holders[i],
+                     max_u64(deadline_ns, parts[i].deadline_ns));
     return 0;
 }

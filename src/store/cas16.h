@@ -27,7 +27,12 @@ struct pair {
 #define CAS16_LOCK_FREE 0
 #elif defined(__x86_64__)
 #define CAS16_LOCK_FREE 1
+#if defined(__clang__)
+/* clang 14 inlines such functions into callers without the target, and calls a library then. */
+#define CAS16_TARGET __attribute__((target("cx16"), noinline))
+#else
 #define CAS16_TARGET __attribute__((target("cx16")))
+#endif
 #elif defined(__aarch64__)
 #define CAS16_LOCK_FREE 1
 #define CAS16_TARGET
@@ -48,12 +53,17 @@ CAS16_TARGET static inline bool cas16(struct pair *at, struct pair expected, str
     return __sync_bool_compare_and_swap((unsigned __int128 *)(void *)at, from, to);
 }
 
-/* seq_cst, so that a scan after a publishing swap sees every swap before it; free on x86-64. */
+/*
+ * seq_cst, so that a scan after a publishing swap sees every swap before it; free on x86-64. The
+ * second half first: where it is a generation, a torn read then joins a generation with the tag of
+ * the same or a later one, whose state no longer bears that generation's mark. The other way round,
+ * an old tag with a new generation would charge one key, or one law, in the state of another.
+ */
 static inline struct pair cas16_load(const struct pair *at)
 {
     struct pair seen;
-    seen.first = __atomic_load_n(&at->first, __ATOMIC_SEQ_CST);
     seen.second = __atomic_load_n(&at->second, __ATOMIC_SEQ_CST);
+    seen.first = __atomic_load_n(&at->first, __ATOMIC_SEQ_CST);
     return seen;
 }
 

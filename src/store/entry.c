@@ -2,30 +2,61 @@
 /* Reading whole states, one slot at a time, while others decide. */
 #include "store/entry.h"
 
-#include <string.h>
+#include "base/wide_int.h"
 
-bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
+const struct stint_quota *entry_quota(const struct asking *asking, uint64_t tag_word)
 {
-    uint64_t tag_word = seen->pair.first;
-    state->class = asking->slots->class;
-    if (tag_word == 0 || (tag_word & TAG_PENDING) != 0)
-        return false;
-    state->quota = intern_quota(&asking->table->intern, (uint32_t)(tag_word & TAG_ID_MASK));
-    if (state->quota == NULL || table_class(state->quota) != state->class)
-        return false;
+    const struct stint_quota *quota =
+        intern_quota(&asking->table->intern, (uint32_t)(tag_word & TAG_ID_MASK));
+    bool fits = quota != NULL && table_class(quota) == asking->slots->class &&
+                quota->derived.state_size <= asking->slots->state_size;
+    return fits ? quota : NULL;
+}
+
+uint64_t entry_asked_max_ns(const struct stint_table *table, uint64_t now_ns)
+{
+    const struct region_fixed *fixed = &table->region.header->fixed;
+    uint64_t latest_ns = add_sat(table_latest_ns(table, now_ns), fixed->skew_max_ns);
+    return min_u64(add_sat(latest_ns, table->ahead_ns), STINT_NOW_MAX);
+}
+
+static bool read_whole(struct asking *asking, const struct seen *seen, struct entry_state *state)
+{
     if (state->class == CLASS_8) {
         state->as.word8 = seen->pair.second;
         return pair_equals(cas16_load(seen->at), seen->pair);
     }
     if (state->class == CLASS_WIDE)
         return wide_copy(asking, seen, state->as.bytes);
-    struct pair held = cas16_load_stable(seen->state);
+    struct pair held = state->held = cas16_load_stable(seen->state);
     if (state_leaves(held, seen->pair.second)) {
         state->as.word16 = law16_fill(state->quota, held.first);
         return held.first != 0;
     }
     state->as.word16 = (struct word16){held.first, held.second & STATE_MASK};
     return (held.second & ~STATE_MASK) == state_mark(seen->pair.second);
+}
+
+static bool is_valid(const struct asking *asking, const struct entry_state *state)
+{
+    uint64_t asked_max_ns = entry_asked_max_ns(asking->table, asking->ask.now_ns);
+    if (state->class == CLASS_8)
+        return law8_is_valid(state->quota, state->as.word8, asked_max_ns);
+    if (state->class == CLASS_16)
+        return law16_is_valid(state->quota, state->as.word16, asked_max_ns);
+    return law_wide_is_valid(state->quota, state->as.bytes, asked_max_ns);
+}
+
+/* What opening mends in a table is left as it is in one that may only be read, and passed over. */
+bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
+{
+    uint64_t tag_word = seen->pair.first;
+    if (tag_word == 0 || (tag_word & TAG_PENDING) != 0)
+        return false;
+    state->class = asking->slots->class;
+    state->quota = entry_quota(asking, tag_word);
+    return state->quota != NULL && read_whole(asking, seen, state) &&
+           (!asking->table->region.read_only || is_valid(asking, state));
 }
 
 struct stint_decision entry_peek(struct entry_state *state, uint64_t now_ns)
@@ -47,35 +78,46 @@ uint64_t entry_dies_at(const struct entry_state *state)
     return law_wide_dies_at(state->quota, state->as.bytes);
 }
 
-bool entry_runs(struct asking *asking, const struct seen *seen, uint64_t now_ns,
-                struct held_run *runs, size_t *n_runs)
+size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
 {
-    struct entry_state state;
-    if (!entry_read(asking, seen, &state))
-        return false;
-    if (state.class == CLASS_8)
-        *n_runs = law8_held(state.quota, state.as.word8, now_ns, runs);
-    else if (state.class == CLASS_16)
-        *n_runs = law16_held(state.quota, state.as.word16, now_ns, runs);
-    else
-        *n_runs = law_wide_held(state.quota, state.as.bytes, now_ns, runs);
-    return true;
+    if (state->class == CLASS_8)
+        return law8_held(state->quota, state->as.word8, now_ns, runs);
+    if (state->class == CLASS_16)
+        return law16_held(state->quota, state->as.word16, now_ns, runs);
+    return law_wide_held(state->quota, state->as.bytes, now_ns, runs);
 }
 
-void entry_fill(struct asking *asking, const struct seen *seen, struct entry_state *state,
+CAS16_TARGET bool entry_forget(struct asking *asking, const struct seen *seen,
+                               const struct entry_state *state)
+{
+    if (state->class == CLASS_WIDE)
+        return wide_forget_same(asking, seen, state->as.bytes);
+    if (state->class == CLASS_16) {
+        /* Given away to nobody: a charge that is under way fails, and is decided anew. */
+        uint64_t next = seen->pair.second + 1;
+        struct pair gone = {0, state_mark(next) | STATE_FROZEN};
+        if (!cas16(seen->state, state->held, gone))
+            return false;
+        slots_withdraw(asking->slots, seen);
+        return true;
+    }
+    return slots_withdraw(asking->slots, seen);
+}
+
+void entry_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                 uint64_t until_ns)
 {
-    struct held_run full = {asking->ask.now_ns, state->quota->burst};
+    struct held_run full = {asking->ask.now_ns, quota->burst};
     struct pair *word = seen->state;
-    if (state->class == CLASS_8) {
+    if (asking->slots->class == CLASS_8) {
         /* gcra says "full" with a debt of one capacity; the others with a fill. */
-        seen->at->second = state->quota->algorithm == STINT_GCRA
-                               ? law8_carry(state->quota, &full, 1, asking->ask.now_ns)
-                               : law8_fill(state->quota, until_ns);
-    } else if (state->class == CLASS_16) {
-        struct word16 filled = law16_fill(state->quota, until_ns);
+        seen->at->second = quota->algorithm == STINT_GCRA
+                               ? law8_carry(quota, &full, 1, asking->ask.now_ns)
+                               : law8_fill(quota, until_ns);
+    } else if (asking->slots->class == CLASS_16) {
+        struct word16 filled = law16_fill(quota, until_ns);
         *word = (struct pair){filled.lo, filled.hi | state_mark(seen->pair.second)};
     } else {
-        wide_fill(asking, seen, state->quota, until_ns);
+        wide_fill(asking, seen, quota, until_ns);
     }
 }

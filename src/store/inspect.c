@@ -69,6 +69,7 @@ void stint_table_info(const struct stint_table *table, uint64_t now_ns,
         .undo_kept_units = __atomic_load_n(&counters->undo_kept_units, __ATOMIC_RELAXED),
         .tickets_dropped = __atomic_load_n(&counters->tickets_dropped, __ATOMIC_RELAXED),
         .owners_displaced = __atomic_load_n(&counters->owners_displaced, __ATOMIC_RELAXED),
+        .states_damaged = __atomic_load_n(&counters->states_damaged, __ATOMIC_RELAXED),
         .memory = region->memory,
         .clock = header->fixed.clock,
         .huge_pages = region->huge_pages,
@@ -134,11 +135,12 @@ static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
     memset(to, 0, asking->slots->set_size);
     for (unsigned way = 0; way < WAYS; way++) {
         struct seen seen = slots_see(asking->slots, from, way);
+        seen.pair = cas16_load_stable(seen.at);
         bool is_block = asking->slots->class == CLASS_BLOCKS &&
                         (seen.pair.first & TAG_PENDING) == 0 && seen.pair.first != 0;
         if (!is_block && !entry_read(asking, &seen, &state))
             continue;
-        *slots_pair(to, way) = seen.pair;
+        *slots_pair(asking->slots, to, way) = seen.pair;
         if (asking->slots->class == CLASS_16)
             *(struct pair *)slots_state(asking->slots, to, way) =
                 (struct pair){state.as.word16.lo,
@@ -163,26 +165,72 @@ static int write_class(const struct stint_table *table, enum slot_class class, u
     return code;
 }
 
+/* Words that others write meanwhile, each whole. */
+static void copy_words(void *to, const void *from, size_t size)
+{
+    uint64_t *target = to;
+    const uint64_t *source = from;
+    for (size_t i = 0; i < size / sizeof(*target); i++)
+        /* relaxed: what must not be older than what, the order of the copying says. */
+        target[i] = __atomic_load_n(&source[i], __ATOMIC_RELAXED);
+}
+
+static int write_tickets(const struct stint_table *table, FILE *file)
+{
+    const struct region_fixed *fixed = &table->region.header->fixed;
+    uint64_t ticket[TICKET_SIZE / 8];
+    int code = fseeko(file, (off_t)fixed->tickets_offset, SEEK_SET);
+    for (uint64_t i = 0; code == 0 && i < fixed->tickets_max; i++) {
+        copy_words(ticket, region_at(&table->region, fixed->tickets_offset + i * TICKET_SIZE),
+                   sizeof(ticket));
+        code = fwrite(ticket, sizeof(ticket), 1, file) == 1 ? 0 : -1;
+    }
+    return code;
+}
+
+static int write_quotas(const struct stint_table *table, FILE *file)
+{
+    const struct region_fixed *fixed = &table->region.header->fixed;
+    int code = fseeko(file, (off_t)fixed->quotas_offset, SEEK_SET);
+    for (uint32_t i = 0; code == 0 && i < fixed->quotas_max; i++) {
+        const struct quota_slot *from = &table->intern.slots[i];
+        struct quota_slot slot;
+        memset(&slot, 0, sizeof(slot));
+        /* acquire: the quota was written before the slot was called ready. */
+        if (__atomic_load_n(&from->state, __ATOMIC_ACQUIRE) == QUOTA_SLOT_READY) {
+            slot.state = QUOTA_SLOT_READY;
+            memcpy(&slot.quota, &from->quota, sizeof(slot.quota));
+        }
+        code = fwrite(&slot, sizeof(slot), 1, file) == 1 ? 0 : -1;
+    }
+    return code;
+}
+
+/* Its numbers, marks and ends may be later than anything in the copy, never earlier. */
+static int write_header(const struct stint_table *table, FILE *file)
+{
+    struct region_header header;
+    copy_words(&header, table->region.header, sizeof(header));
+    header.clean = 1;
+    header.heartbeat_ns = region_now(&table->region);
+    header.heartbeat_wall_ns = clock_wall_ns();
+    return fseeko(file, 0, SEEK_SET) == 0 && fwrite(&header, sizeof(header), 1, file) == 1 ? 0 : -1;
+}
+
+/*
+ * Others decide meanwhile. Each ticket in the copy has its charge there, since it was issued after
+ * it; each state has its quota, and no time, block or number is later than the header says.
+ */
 static int write_table(const struct stint_table *table, FILE *file)
 {
-    struct region_header header = *table->region.header;
     uint64_t now_ns = region_now(&table->region);
-    header.clean = 1;
-    header.heartbeat_ns = now_ns;
-    header.heartbeat_wall_ns = clock_wall_ns();
-    const struct region_fixed *fixed = &header.fixed;
-    if (fwrite(&header, sizeof(header), 1, file) != 1 ||
-        fseeko(file, (off_t)fixed->quotas_offset, SEEK_SET) != 0 ||
-        fwrite(region_at(&table->region, fixed->quotas_offset), sizeof(struct quota_slot),
-               fixed->quotas_max, file) != fixed->quotas_max ||
-        fseeko(file, (off_t)fixed->tickets_offset, SEEK_SET) != 0 ||
-        fwrite(region_at(&table->region, fixed->tickets_offset), TICKET_SIZE, fixed->tickets_max,
-               file) != fixed->tickets_max)
+    if (write_tickets(table, file) != 0)
         return -1;
     for (int class = 0; class < CLASSES; class++)
         if (write_class(table, (enum slot_class)class, now_ns, file) != 0)
             return -1;
-    if (fflush(file) != 0 || ftruncate(fileno(file), (off_t)fixed->bytes) != 0)
+    if (write_quotas(table, file) != 0 || write_header(table, file) != 0 || fflush(file) != 0 ||
+        ftruncate(fileno(file), (off_t)table->region.header->fixed.bytes) != 0)
         return -1;
     return fsync(fileno(file));
 }

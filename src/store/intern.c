@@ -22,23 +22,26 @@ void intern_close(struct intern *intern)
     free(intern->copies);
 }
 
+/* Whether the flags are such: reading any other byte as one is not defined. */
+static bool has_flags(const struct stint_quota *quota)
+{
+    unsigned char count_denied, initial_set;
+    memcpy(&count_denied, &quota->count_denied, 1);
+    memcpy(&initial_set, &quota->initial_set, 1);
+    return count_denied <= 1 && initial_set <= 1;
+}
+
 /* A checked copy of what slot i holds, with this table's epoch; false for what is no quota. */
 static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quota *copy)
 {
     /* acquire: the quota was written before the slot was called ready. */
     if (__atomic_load_n(&intern->slots[i].state, __ATOMIC_ACQUIRE) != QUOTA_SLOT_READY)
         return false;
-    *copy = intern->slots[i].quota;
-    if (stint_quota_check(copy, NULL) != 0)
+    memcpy(copy, &intern->slots[i].quota, sizeof(*copy));
+    if (!has_flags(copy) || stint_quota_check(copy, NULL) != 0)
         return false;
     copy->epoch_ns = intern->region->header->epoch_ns;
     return true;
-}
-
-static bool same_params(const struct stint_quota *a, const struct stint_quota *b)
-{
-    return a->derived.params_hash[0] == b->derived.params_hash[0] &&
-           a->derived.params_hash[1] == b->derived.params_hash[1];
 }
 
 const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id)
@@ -69,7 +72,7 @@ static uint32_t find_id(struct intern *intern, const struct stint_quota *quota, 
 {
     for (uint32_t id = 1; id <= used; id++) {
         const struct stint_quota *known = intern_quota(intern, id);
-        if (known != NULL && same_params(known, quota))
+        if (known != NULL && intern_same_params(known, quota))
             return id;
     }
     return 0;
@@ -114,4 +117,32 @@ uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota)
     __atomic_store_n(&cached->hash_second_and_id, (hash[1] & ~QUOTA_ID_MASK) | id,
                      __ATOMIC_RELAXED);
     return id;
+}
+
+void intern_mend(struct intern *intern)
+{
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < intern->max; i++) {
+        struct quota_slot *slot = &intern->slots[i];
+        if (slot->state == QUOTA_SLOT_EMPTY)
+            continue;
+        if (intern_quota(intern, i + 1) != NULL)
+            used = i + 1;
+        else
+            slot->state = QUOTA_SLOT_EMPTY; /* damaged, or its writer died */
+    }
+    if (intern->region->header->quotas != used)
+        intern->region->header->quotas = used;
+}
+
+uint64_t intern_period_max(struct intern *intern)
+{
+    uint64_t used = __atomic_load_n(&intern->region->header->quotas, __ATOMIC_RELAXED);
+    uint64_t longest_ns = 0;
+    for (uint32_t id = 1; id <= used && id <= intern->max; id++) {
+        const struct stint_quota *quota = intern_quota(intern, id);
+        if (quota != NULL && quota->period_ns > longest_ns)
+            longest_ns = quota->period_ns;
+    }
+    return longest_ns;
 }

@@ -46,6 +46,18 @@ uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota);
 /* The quota of an id; NULL for an id that no quota has (a damaged slot). */
 const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id);
 
+/* Forgets entries that are no quotas, and how many are in use is counted anew. Nobody else has it. */
+void intern_mend(struct intern *intern);
+
+/* The longest period of all quotas; 0 without any. */
+uint64_t intern_period_max(struct intern *intern);
+
+static inline bool intern_same_params(const struct stint_quota *a, const struct stint_quota *b)
+{
+    return a->derived.params_hash[0] == b->derived.params_hash[0] &&
+           a->derived.params_hash[1] == b->derived.params_hash[1];
+}
+
 static inline uint32_t intern_id(struct intern *intern, const struct stint_quota *quota)
 {
     const uint64_t *hash = quota->derived.params_hash;

@@ -15,7 +15,7 @@ static void appraise_live(const struct asking *asking, const struct stint_quota 
                           const struct stint_decision *peek, uint64_t dies_at_ns,
                           struct place *place)
 {
-    place->dies_at_ns = add_sat(dies_at_ns, asking->table->region.header->fixed.skew_max_ns);
+    place->dies_at_ns = add_sat(dies_at_ns, table_grace_ns(asking->table));
     place->worth = WORTH_KEEP;
     if (dies_at_ns == 0 || place->dies_at_ns <= asking->ask.now_ns) {
         place->worth = WORTH_EMPTY;
@@ -39,7 +39,9 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
 {
     uint64_t generation = place->seen.pair.second;
     struct stint_ask ask = {.now_ns = asking->ask.now_ns, .cost = 1, .verb = STINT_PEEK};
-    if (state_leaves(place->state, generation)) {
+    bool arrives = (place->seen.pair.first & TAG_PENDING) != 0 &&
+                   (place->state.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
+    if (arrives || state_leaves(place->state, generation)) {
         struct stint_decision full = {.limit = 1};
         appraise_live(asking, quota, &full, place->state.first, place);
         return;
@@ -83,7 +85,7 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
         place.dies_at_ns = asking->ask.now_ns + NS_PER_S;
         return place;
     }
-    if ((tag_word & TAG_PENDING) != 0) {
+    if ((tag_word & TAG_PENDING) != 0 && !slots_is_bound(slots, &place.seen)) {
         place.worth = WORTH_PENDING;
         return place;
     }

@@ -18,8 +18,24 @@ bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units);
 bool wide_renew(struct asking *asking, uint64_t *holder);
 void wide_forget(struct asking *asking);
 
+/* Forgets the state in a slot if it is still the same as `bytes`. */
+bool wide_forget_same(struct asking *asking, const struct seen *seen, const void *bytes);
+
+/*
+ * For a slot that wide_copy() could not read: if its owner is stuck, its key is displaced as by any
+ * other asker. asking->quota is that of the slot.
+ */
+void wide_displace(struct asking *asking, const struct seen *seen);
+
 /* A copy of what stands in a wide slot; false if its owner is stuck or it has changed. */
 bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes);
+
+/* For a table that nobody else has open: what stands in a wide slot. */
+const void *wide_bytes(const struct seen *seen);
+bool wide_is_valid(const struct seen *seen, const struct stint_quota *quota, uint64_t now_ns);
+bool wide_is_at_work(const struct seen *seen);
+/* Its owner word is free, and when it dies is known to those who look for a place. */
+void wide_free(const struct seen *seen, uint64_t dies_at_ns);
 
 /* Makes a wide state full, and its owner word free. For a table that nobody else has open. */
 void wide_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
@@ -41,7 +57,7 @@ struct place {
     uint64_t dies_at_ns;/* WORTH_KEEP: when the first of all that are kept dies */
 };
 
-/* Looks at both sets of the key. A dead state counts as free skew_max after its death. */
+/* Looks at both sets of the key. A dead state counts as free table_grace_ns() after its death. */
 struct place place_choose(const struct asking *asking);
 
 /* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be. */

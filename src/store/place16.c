@@ -82,11 +82,28 @@ static bool changer_is_slow(const struct seen *seen, struct pair held)
     return true;
 }
 
+/* Steps 3 and 4 for a changer who may be dead: full until all that it was carrying is over. */
+static void finish_for_changer(const struct asking *asking, const struct seen *pending,
+                               struct pair frozen)
+{
+    struct asking changer = *asking;
+    changer.undo = NULL;
+    changer.quota =
+        intern_quota(&asking->table->intern, (uint32_t)(pending->pair.first & TAG_ID_MASK));
+    if (changer.quota == NULL || table_class(changer.quota) != CLASS_16) {
+        slots_withdraw(asking->slots, pending); /* damaged */
+        return;
+    }
+    struct word16 full = law16_fill(changer.quota, frozen.first);
+    finish(&changer, pending, frozen, full, full);
+}
+
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
     struct region_counters *counters = table_counters(asking->table);
-    if (table_adopt(asking))
-        return false;
+    enum carry adopted = table_adopt(asking, decision);
+    if (adopted != CARRY_NONE)
+        return adopted == CARRY_REFUSED;
     for (;;) {
         struct word16 state = {0, 0};
         *decision = law16_ask(asking->quota, &state, &asking->ask);
@@ -119,26 +136,27 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
     if (!frozen) {
         /* Step 3 is done: only step 4 is left. Anything else is stale or damaged: withdraw it. */
         struct pair valid = {seen->pair.first & ~TAG_PENDING, generation};
-        if ((held.second & ~STATE_MASK) == state_mark(generation)) {
-            if (slots_settle(asking->slots, &asking->home, seen) == SETTLE_MINE)
-                cas16(seen->at, seen->pair, valid);
-        } else {
+        if ((held.second & ~STATE_MASK) == state_mark(generation))
+            cas16(seen->at, seen->pair, valid);
+        else
             slots_withdraw(asking->slots, seen);
-        }
         return false;
     }
-    struct word16 before = {0, 0};
-    if (held.first > asking->ask.now_ns) {
-        if (!changer_is_slow(seen, held))
-            return false;
-        before = law16_fill(asking->quota, held.first);
+    if (held.first != 0) {
+        if (changer_is_slow(seen, held))
+            finish_for_changer(asking, seen, held);
+        return false;
     }
-    struct word16 after = before;
+    struct word16 before = {0, 0}, after = before;
     *decision = law16_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
-    if (word_equals(after, before) && held.first <= asking->ask.now_ns)
+    if (word_equals(after, before))
         return true; /* nothing to charge: the slot stays as it was found */
-    if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
+    if (!table_same_law(asking, seen->pair.first)) {
+        publish(asking, seen, held, 0); /* under our own law, lest the tag name another's */
+        return false;
+    }
+    if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || table_catch_up(asking))
         return false;
     return finish(asking, seen, held, before, after);
 }
@@ -190,7 +208,7 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
             slots_withdraw(asking->slots, seen);
         return false;
     }
-    if ((seen->pair.first & TAG_ID_MASK) != asking->id)
+    if (!table_same_law(asking, seen->pair.first))
         return convert(asking, seen, held, decision);
     struct word16 before = unpack(held), after = before;
     *decision = law16_ask(asking->quota, &after, &asking->ask);

@@ -8,10 +8,12 @@
 /* The state under the asking quota's law, also where a quota with other parameters wrote it. */
 static uint64_t read_state(const struct asking *asking, struct pair pair)
 {
-    uint32_t id = (uint32_t)(pair.first & TAG_ID_MASK);
-    if (id == asking->id || (pair.first & TAG_PENDING) != 0)
-        return (pair.first & TAG_PENDING) != 0 ? 0 : pair.second;
-    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
+    if ((pair.first & TAG_PENDING) != 0)
+        return 0;
+    if (table_same_law(asking, pair.first))
+        return pair.second;
+    const struct stint_quota *writer =
+        intern_quota(&asking->table->intern, (uint32_t)(pair.first & TAG_ID_MASK));
     if (writer == NULL || table_class(writer) != CLASS_8)
         return 0;
     struct held_run runs[HELD_RUNS_MAX];
@@ -52,8 +54,9 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct place
 /* True if *decision is made; false if the newcomer has published and is to be looked for again. */
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
-    if (table_adopt(asking))
-        return false;
+    enum carry adopted = table_adopt(asking, decision);
+    if (adopted != CARRY_NONE)
+        return adopted == CARRY_REFUSED;
     for (;;) {
         uint64_t state = 0;
         *decision = law8_ask(asking->quota, &state, &asking->ask);
@@ -91,7 +94,8 @@ struct stint_decision place8_ask(struct asking *asking)
             continue;
         }
         if ((seen.pair.first & TAG_PENDING) != 0 &&
-            slots_settle(asking->slots, &asking->home, &seen) != SETTLE_MINE)
+            (slots_settle(asking->slots, &asking->home, &seen) != SETTLE_MINE ||
+             table_catch_up(asking)))
             continue;
         if (swap(asking, &seen, state))
             return decision;

@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "store/region.h"
 
-#include "base/ns.h"
+#include "base/limits.h"
 #include "base/siphash.h"
 #include "base/wide_int.h"
 #include "store/clock.h"
@@ -184,6 +184,9 @@ static int check_file(int fd, const struct stint_table_options *options, uint64_
                        "%s was made under a %s clock, and is not opened under a %s one", path,
                        header.fixed.clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real",
                        options->clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real");
+    if (header.mark_ns > STINT_NOW_MAX || header.epoch_ns < -EPOCH_MAX_NS ||
+        header.epoch_ns > EPOCH_MAX_NS)
+        return err_set(error, STINT_E_CORRUPT, "%s is damaged: its times cannot be", path);
     *bytes = header.fixed.bytes;
     return 0;
 }
@@ -218,15 +221,19 @@ static int enter(struct region *region, const char *path, struct stint_error *er
 {
     struct region_header *header = region->header;
     if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
+        region->alone = true;
         header->pid_space = pid_space();
         if (header->fixed.clock == STINT_CLOCK_REAL) {
             bool rebooted = header->boot_id != clock_boot_id();
             region->after_crash = rebooted && header->clean == 0;
             if (rebooted)
                 carry_time(region);
-            if (header->mark_ns > add_sat(region_now(region), header->fixed.skew_max_ns))
+            uint64_t now_ns = region_now(region);
+            if (now_ns > STINT_NOW_MAX ||
+                header->mark_ns > add_sat(now_ns, header->fixed.skew_max_ns))
                 return err_set(error, STINT_E_CORRUPT,
-                               "%s is damaged: its states are from the future", path);
+                               "%s is damaged: its states are from the future, or its time is over",
+                               path);
         }
         header->clean = 0;
     } else if (header->pid_space != pid_space()) {

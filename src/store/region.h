@@ -15,6 +15,7 @@
 #include "store/cas16.h"
 
 #define WAYS 8
+#define HALF_WAYS (WAYS / 2) /* the pairs of one cache line */
 #define REGION_MAGIC UINT64_C(0x314e4f4954535453)
 #define REGION_VERSION 1
 #define REGION_PAGE 4096
@@ -32,8 +33,10 @@ struct class_layout {
     uint64_t offset;       /* of the first set, from the header */
     uint64_t sets;         /* below 2^32; 0: the table has none of this class */
     uint32_t set_size;     /* bytes */
+    uint32_t half_size;    /* from the first HALF_WAYS pairs of a set to the others */
     uint32_t state_offset; /* of the first state within a set; 0 where the pair holds it */
-    uint32_t state_stride;
+    uint32_t state_stride; /* from one state to the next in the same half */
+    uint32_t state_half;   /* from the first HALF_WAYS states to the others */
     uint32_t state_size;   /* bytes a state may have */
 };
 
@@ -56,7 +59,7 @@ struct region_fixed {
 struct region_counters {
     uint64_t evictions_lossless, evictions_inherit, evictions_evict;
     uint64_t full_denied, full_allowed;
-    uint64_t undo_kept_units, tickets_dropped, owners_displaced;
+    uint64_t undo_kept_units, tickets_dropped, owners_displaced, states_damaged;
 };
 
 struct region_header {
@@ -87,6 +90,7 @@ struct region {
     size_t map_size;
     int fd; /* -1 for memory without a file */
     bool huge_pages, made, read_only;
+    bool alone;       /* nobody else had it open */
     bool after_crash; /* a reboot passed without a clean close */
     uint8_t memory;
 };

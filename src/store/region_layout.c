@@ -11,6 +11,7 @@
 #define QUOTAS_DEFAULT 1024
 #define SETS_MAX (UINT64_C(1) << 31)
 #define PAIRS_SIZE (WAYS * sizeof(struct pair))
+#define LINE_SIZE (HALF_WAYS * sizeof(struct pair))
 #define LOCK_SIZE 16 /* a wide state's lock word; keeps the bytes after it aligned to 16 */
 
 static uint64_t round_up(uint64_t n, uint64_t to)
@@ -25,15 +26,21 @@ static uint64_t sets_for(uint64_t keys)
     return sets > 0 ? sets : 1;
 }
 
-/* state_stride 0: the pair itself holds the state. */
+/*
+ * A set begins with its pairs, followed by its states. In class 16 each half of the pairs, one line,
+ * is followed by its own states, the line beside it, which the processor fetches along with it.
+ */
 static uint64_t place_class(struct class_layout *layout, uint64_t offset, uint64_t keys,
                             uint32_t state_size, uint32_t state_stride)
 {
+    bool interleaved = state_stride == sizeof(struct pair);
     layout->offset = offset;
     layout->sets = keys > 0 ? sets_for(keys) : 0;
     layout->state_size = state_size;
-    layout->state_offset = state_stride > 0 ? PAIRS_SIZE : 0;
+    layout->half_size = interleaved ? 2 * LINE_SIZE : LINE_SIZE;
+    layout->state_offset = interleaved ? LINE_SIZE : PAIRS_SIZE;
     layout->state_stride = state_stride;
+    layout->state_half = interleaved ? layout->half_size : HALF_WAYS * state_stride;
     layout->set_size = PAIRS_SIZE + WAYS * state_stride;
     return round_up(offset + layout->sets * layout->set_size, REGION_PAGE);
 }
@@ -55,6 +62,8 @@ static int check_options(const struct stint_table_options *options, struct stint
                        (unsigned)QUOTA_ID_MASK);
     if (options->tickets > 1u << 26 || options->blocks > 1u << 26)
         return err_set(error, STINT_E_RANGE, "at most %u tickets and as many blocks", 1u << 26);
+    if (options->epoch_ns < -EPOCH_MAX_NS || options->epoch_ns > EPOCH_MAX_NS)
+        return err_set(error, STINT_E_RANGE, "epoch is more than 146 years away from 1970");
     if (options->clock > STINT_CLOCK_VIRTUAL || options->memory > STINT_MEMORY_FILE)
         return err_set(error, STINT_E_RANGE, "clock or memory is not one of its enum's values");
     return 0;
@@ -98,6 +107,9 @@ static bool class_fits(const struct class_layout *layout, uint64_t bytes)
 {
     return layout->sets <= SETS_MAX && layout->offset <= bytes && layout->offset % 64 == 0 &&
            layout->set_size >= PAIRS_SIZE && layout->set_size <= WAYS * (WIDE_STATE_MAX + 256) &&
+           layout->half_size <= layout->set_size / 2 && layout->state_offset <= layout->set_size &&
+           layout->state_half + (HALF_WAYS - 1) * (uint64_t)layout->state_stride <=
+               layout->set_size - layout->state_offset &&
            layout->sets * layout->set_size <= bytes - layout->offset;
 }
 

@@ -9,8 +9,10 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
         .base = region_at(region, layout->offset),
         .sets = layout->sets,
         .set_size = layout->set_size,
+        .half_size = layout->half_size,
         .state_offset = layout->state_offset,
         .state_stride = layout->state_stride,
+        .state_half = layout->state_half,
         .state_size = layout->state_size,
         .class = (uint8_t)class,
     };
@@ -21,13 +23,33 @@ static bool is_tag(uint64_t tag_word, uint64_t tag)
     return ((tag_word ^ tag) & TAG_HASH_MASK) == 0 && tag_word != 0;
 }
 
-/* A slot of class 16 whose state is given away already: its tag names nobody any more. */
-static bool is_given_away(const struct slots *slots, const struct seen *seen)
+bool slots_is_given_away(const struct slots *slots, const struct seen *seen)
 {
     if (slots->class != CLASS_16 || (seen->pair.first & TAG_PENDING) != 0)
         return false;
     struct pair state = cas16_load(seen->state);
     return state_leaves(state, seen->pair.second) && state.first == 0;
+}
+
+bool slots_is_bound(const struct slots *slots, const struct seen *pending)
+{
+    if (slots->class != CLASS_16)
+        return false;
+    struct pair state = cas16_load_stable(pending->state);
+    uint64_t mark = state.second & ~STATE_MASK;
+    uint64_t generation = pending->pair.second;
+    return mark == state_mark(generation) ||
+           (mark == (state_mark(generation) | STATE_FROZEN) && state.first != 0);
+}
+
+bool slots_is_whole(const struct slots *slots, const struct seen *valid)
+{
+    if (slots->class != CLASS_16)
+        return true;
+    struct pair state = cas16_load_stable(valid->state);
+    return state_leaves(state, valid->pair.second) ||
+           (state.second & ~STATE_MASK) == state_mark(valid->pair.second) ||
+           !pair_equals(cas16_load_stable(valid->at), valid->pair);
 }
 
 struct seen slots_find(const struct slots *slots, const struct home *home)
@@ -37,13 +59,13 @@ struct seen slots_find(const struct slots *slots, const struct home *home)
     for (int s = 0; s < 2; s++) {
         for (unsigned i = 0; i < WAYS; i++) {
             unsigned way = i ^ first;
-            struct pair *at = slots_pair(home->set[s], way);
+            struct pair *at = slots_pair(slots, home->set[s], way);
             /* acquire: the second word, read next, is not older than the tag. */
             uint64_t tag_word = __atomic_load_n(&at->first, __ATOMIC_ACQUIRE);
             if (!is_tag(tag_word, home->tag))
                 continue;
             struct seen seen = slots_see(slots, home->set[s], way);
-            if (!is_tag(seen.pair.first, home->tag) || is_given_away(slots, &seen))
+            if (!is_tag(seen.pair.first, home->tag) || slots_is_given_away(slots, &seen))
                 continue;
             if ((seen.pair.first & TAG_PENDING) == 0)
                 return seen;
@@ -70,10 +92,10 @@ enum settle slots_settle(const struct slots *slots, const struct home *home,
         for (unsigned way = 0; way < WAYS; way++) {
             struct seen other = slots_see(slots, home->set[s], way);
             if (other.at == mine->at || !is_tag(other.pair.first, home->tag) ||
-                is_given_away(slots, &other))
+                slots_is_given_away(slots, &other))
                 continue;
             bool pending = (other.pair.first & TAG_PENDING) != 0;
-            if (pending && other.at > mine->at) {
+            if (pending && other.at > mine->at && !slots_is_bound(slots, &other)) {
                 if (slots_withdraw(slots, &other))
                     continue;
                 other = slots_see(slots, home->set[s], way);

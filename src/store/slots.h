@@ -33,7 +33,7 @@
 struct slots {
     uint8_t *base;
     uint64_t sets;
-    uint32_t set_size, state_offset, state_stride, state_size;
+    uint32_t set_size, half_size, state_offset, state_stride, state_half, state_size;
     uint8_t class; /* enum slot_class */
 };
 
@@ -68,30 +68,77 @@ static inline struct home slots_home(const struct slots *slots, struct hash128 h
     return home;
 }
 
-static inline struct pair *slots_pair(uint8_t *set, unsigned way)
+static inline struct pair *slots_pair(const struct slots *slots, uint8_t *set, unsigned way)
 {
-    return (struct pair *)(void *)set + way;
+    uint8_t *half = set + way / HALF_WAYS * slots->half_size;
+    return (struct pair *)(void *)half + way % HALF_WAYS;
 }
 
 static inline void *slots_state(const struct slots *slots, uint8_t *set, unsigned way)
 {
-    return set + slots->state_offset + (size_t)way * slots->state_stride;
+    return set + slots->state_offset + way / HALF_WAYS * (size_t)slots->state_half +
+           way % HALF_WAYS * (size_t)slots->state_stride;
 }
 
 static inline struct seen slots_see(const struct slots *slots, uint8_t *set, unsigned way)
 {
-    struct seen seen = {.at = slots_pair(set, way), .state = slots_state(slots, set, way)};
+    struct seen seen = {.at = slots_pair(slots, set, way), .state = slots_state(slots, set, way)};
     seen.pair = cas16_load(seen.at);
     return seen;
 }
 
-/*
- * The two halves of a set are a cache line each in class 8, and the hash says in which a key is
- * looked for, and put, first.
- */
+/* The hash says in which half of a set a key is looked for, and put, first. */
 static inline unsigned slots_first_way(uint64_t tag)
 {
-    return (unsigned)(tag >> 16) & (WAYS / 2);
+    return (unsigned)(tag >> 16) & HALF_WAYS;
+}
+
+/* Fetches the lines in which a key most likely is, all at once: one wait instead of up to four. */
+static inline void slots_prefetch(const struct slots *slots, const struct home *home)
+{
+    unsigned first = slots_first_way(home->tag);
+    for (int s = 0; s < 2; s++) {
+        struct pair *pairs = slots_pair(slots, home->set[s], first);
+        __builtin_prefetch(pairs, 1);
+        if (slots->class == CLASS_16)
+            __builtin_prefetch(pairs + HALF_WAYS, 1);
+    }
+}
+
+/* Which of the pairs of one line have this tag word, as bits. Without branches: they would be
+ * guessed wrong as often as not. */
+static inline unsigned slots_match_line(const struct pair *pairs, uint64_t tag_word)
+{
+    /* acquire: what is read of the slot next is not older than the tag. */
+    unsigned a = __atomic_load_n(&pairs[0].first, __ATOMIC_ACQUIRE) == tag_word;
+    unsigned b = __atomic_load_n(&pairs[1].first, __ATOMIC_ACQUIRE) == tag_word;
+    unsigned c = __atomic_load_n(&pairs[2].first, __ATOMIC_ACQUIRE) == tag_word;
+    unsigned d = __atomic_load_n(&pairs[3].first, __ATOMIC_ACQUIRE) == tag_word;
+    _Static_assert(HALF_WAYS == 4, "four are compared");
+    return a | b << 1 | c << 2 | d << 3;
+}
+
+/*
+ * The slot in which this very tag word stands: first in the lines in which the key most likely is,
+ * one of each set, then in the others.
+ */
+static inline struct seen slots_find_exact(const struct slots *slots, const struct home *home,
+                                           uint64_t tag_word)
+{
+    unsigned first = slots_first_way(home->tag);
+    for (unsigned turn = 0; turn < 2; turn++, first ^= HALF_WAYS) {
+        unsigned match = slots_match_line(slots_pair(slots, home->set[0], first), tag_word) |
+                         slots_match_line(slots_pair(slots, home->set[1], first), tag_word)
+                             << HALF_WAYS;
+        if (match == 0)
+            continue;
+        unsigned at = (unsigned)__builtin_ctz(match);
+        uint8_t *set = home->set[at / HALF_WAYS];
+        unsigned way = first + at % HALF_WAYS;
+        return (struct seen){.at = slots_pair(slots, set, way),
+                             .state = slots_state(slots, set, way)};
+    }
+    return (struct seen){.at = NULL};
 }
 
 /*
@@ -114,8 +161,21 @@ static inline bool state_leaves(struct pair state, uint64_t generation)
     return (state.second & ~STATE_MASK) == (state_mark(generation + 1) | STATE_FROZEN);
 }
 
+/*
+ * Whether a pending slot of class 16 holds what must not be lost: the first charge of a newcomer who
+ * had settled, or the units of a key that is being handed from itself to itself. It is as good as
+ * valid: it gives way to nobody, and is made valid without another look.
+ */
+bool slots_is_bound(const struct slots *slots, const struct seen *pending);
+
+/* Whether the state of a valid slot of class 16 can be one that belongs to it. */
+bool slots_is_whole(const struct slots *slots, const struct seen *valid);
+
 /* The key's valid slot, or, if it has none, a pending one of its own (.pair.first says which). */
 struct seen slots_find(const struct slots *slots, const struct home *home);
+
+/* A slot of class 16 whose state is given away already: its tag names nobody any more. */
+bool slots_is_given_away(const struct slots *slots, const struct seen *seen);
 
 enum settle {
     SETTLE_MINE,  /* nobody else has the key: make it valid now, with this pending pair */

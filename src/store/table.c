@@ -6,37 +6,33 @@
 #include "store/entry.h"
 #include "store/place.h"
 
-#define MARK_STEP_NS NS_PER_MS
 #define NONCES_AT_ONCE UINT64_C(65536)
 
-enum slot_class table_class(const struct stint_quota *quota)
+void table_raise_mark(struct stint_table *table, uint64_t now_ns)
 {
-    switch (quota->algorithm) {
-    case STINT_GCRA:
-    case STINT_FIXED_WINDOW:
-        return CLASS_8;
-    case STINT_WINDOW:
-        return quota->derived.state_size == 8 ? CLASS_8 : CLASS_16;
-    case STINT_SLIDING_COUNTER:
-        return CLASS_16;
-    default:
-        return CLASS_WIDE;
+    uint64_t *mark = &table->region.header->mark_ns;
+    uint64_t seen = __atomic_load_n(mark, __ATOMIC_RELAXED);
+    /* relaxed: a mark that is seen late is one that bounds a little less. */
+    while (seen < now_ns && !table->region.read_only &&
+           !__atomic_compare_exchange_n(mark, &seen, now_ns, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED)) {
     }
 }
 
-uint64_t table_effective_now(struct stint_table *table, uint64_t now_ns)
+bool table_catch_up(struct asking *asking)
 {
-    struct region_header *header = table->region.header;
-    /* relaxed: the mark bounds how stale a time may be; a mark a moment old bounds it as well. */
-    uint64_t mark_ns = __atomic_load_n(&header->mark_ns, __ATOMIC_RELAXED);
-    if (now_ns > mark_ns) {
-        while (now_ns >= mark_ns + MARK_STEP_NS && !table->region.read_only &&
-               !__atomic_compare_exchange_n(&header->mark_ns, &mark_ns, now_ns, true,
-                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
-        }
-        return now_ns;
-    }
-    return max_u64(now_ns, sub_floor(mark_ns, header->fixed.skew_max_ns));
+    uint64_t now_ns = table_effective_now(asking->table, asking->ask.now_ns);
+    uint64_t gone_on_ns = now_ns - asking->ask.now_ns;
+    asking->ask.now_ns = now_ns;
+    if (asking->ask.verb == STINT_BOOK)
+        asking->ask.at_ns = sub_floor(asking->ask.at_ns, gone_on_ns);
+    return gone_on_ns > 0;
+}
+
+uint64_t table_latest_ns(const struct stint_table *table, uint64_t now_ns)
+{
+    uint64_t mark_ns = __atomic_load_n(&table->region.header->mark_ns, __ATOMIC_RELAXED);
+    return max_u64(now_ns, add_sat(mark_ns, MARK_STEP_NS));
 }
 
 uint64_t table_nonce(struct stint_table *table)
@@ -112,6 +108,7 @@ static struct stint_decision decide(struct asking *asking, const struct stint_as
         decision = place16_ask(asking);
     else
         decision = wide_ask(asking);
+    ahead_ns = asking->ask.now_ns - ask->now_ns;
     if (ahead_ns > 0) {
         if (decision.retry_after_ns != 0)
             decision.retry_after_ns = add_sat(decision.retry_after_ns, ahead_ns);
@@ -119,6 +116,11 @@ static struct stint_decision decide(struct asking *asking, const struct stint_as
             decision.reset_after_ns = add_sat(decision.reset_after_ns, ahead_ns);
     }
     return decision;
+}
+
+static uint32_t capacity_of(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
 }
 
 static bool ends_at(uint64_t until_ns, const struct stint_quota *quota,
@@ -129,7 +131,7 @@ static bool ends_at(uint64_t until_ns, const struct stint_quota *quota,
     if (until_ns <= ask->now_ns || !asks || ask->cost == 0)
         return false;
     uint64_t wait_ns = until_ns - ask->now_ns;
-    uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+    uint32_t capacity = capacity_of(quota);
     if (ask->cost > capacity && ask->verb != STINT_TAKE_UPTO)
         *decision = law_never(capacity);
     else
@@ -152,8 +154,7 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
     if (ask->now_ns > STINT_NOW_MAX || !start(&asking, table, quota, hash))
         return law_never(0);
     uint64_t effective_ns = table_effective_now(table, ask->now_ns);
-    /* acquire: with the latest end of all blocks, the block that raised it is seen. */
-    if (__atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE) > ask->now_ns &&
+    if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision))
         return decision;
     return decide(&asking, ask, effective_ns);
@@ -169,7 +170,7 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
             undo->at = NULL;
         return law_never(0);
     }
-    if (__atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE) > ask->now_ns &&
+    if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, table_block_hash(table, key, key_len)), quota, ask,
                 &decision)) {
         if (undo != NULL)
@@ -186,11 +187,7 @@ void table_prefetch(const struct stint_table *table, const struct stint_quota *q
     if (slots->sets == 0)
         return;
     struct home home = slots_home(slots, hash);
-    unsigned first = slots_first_way(home.tag);
-    for (int s = 0; s < 2; s++) {
-        __builtin_prefetch(slots_pair(home.set[s], first), 1);
-        __builtin_prefetch(slots_pair(home.set[s], first ^ (WAYS / 2)), 1);
-    }
+    slots_prefetch(slots, &home);
 }
 
 CAS16_TARGET bool table_undo(const struct undo *undo)
@@ -201,7 +198,8 @@ CAS16_TARGET bool table_undo(const struct undo *undo)
 static bool start_holder(struct asking *asking, struct stint_table *table,
                          const struct stint_quota *quota, struct hash128 hash, uint64_t now_ns)
 {
-    if (quota->algorithm != STINT_CONCURRENCY || !start(asking, table, quota, hash))
+    if (quota->algorithm != STINT_CONCURRENCY || now_ns > STINT_NOW_MAX ||
+        !start(asking, table, quota, hash))
         return false;
     asking->ask.now_ns = table_effective_now(table, now_ns);
     return true;
@@ -255,36 +253,79 @@ CAS16_TARGET void table_forget(struct stint_table *table, enum slot_class class,
     }
 }
 
-bool table_carry(struct stint_table *table, enum slot_class from_class, struct hash128 from_hash,
-                 const struct stint_quota *to, struct hash128 to_hash, uint64_t now_ns)
+/* Charges runs to the key's state under `to`, past any block. False if it has no place. */
+static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
+                        struct hash128 hash, const struct held_run *runs, size_t n_runs)
 {
-    struct asking asking = {.ask = {.now_ns = now_ns}};
-    struct held_run runs[HELD_RUNS_MAX];
     struct stint_quota ruleless = *to; /* nothing else is to be adopted on the way */
-    struct seen seen;
-    size_t n_runs;
     ruleless.rule = 0;
-    do {
-        seen = find_valid(table, from_class, from_hash, &asking);
-        if (seen.at == NULL)
-            return false;
-    } while (!entry_runs(&asking, &seen, now_ns, runs, &n_runs));
     for (size_t i = 0; i < n_runs; i++) {
+        struct asking asking = {.undo = NULL};
         struct stint_ask ask = law_carry_ask(to, &runs[i]);
-        table_ask_hash(table, &ruleless, to_hash, &ask, NULL, NULL);
+        if (!start(&asking, table, &ruleless, hash))
+            return false;
+        uint64_t effective_ns = table_effective_now(table, ask.now_ns);
+        if (decide(&asking, &ask, effective_ns).stored == 0)
+            return false;
     }
-    table_forget(table, from_class, from_hash);
     return true;
 }
 
-bool table_adopt(struct asking *asking)
+/* A state that could not be read has changed meanwhile, or its owner is stuck, or it is damaged. */
+static void get_past(struct asking *asking, const struct seen *seen)
 {
-    bool found = false;
+    asking->quota =
+        intern_quota(&asking->table->intern, (uint32_t)(seen->pair.first & TAG_ID_MASK));
+    bool is_damaged = asking->quota == NULL || table_class(asking->quota) != asking->slots->class;
+    if (asking->slots->class == CLASS_WIDE && !is_damaged)
+        wide_displace(asking, seen);
+    else if (is_damaged || !slots_is_whole(asking->slots, seen))
+        slots_withdraw(asking->slots, seen);
+}
+
+enum carry table_carry(struct stint_table *table, enum slot_class from_class,
+                       struct hash128 from_hash, const struct stint_quota *to,
+                       struct hash128 to_hash, uint64_t now_ns)
+{
+    struct asking asking = {.ask = {.now_ns = now_ns}};
+    struct held_run runs[HELD_RUNS_MAX];
+    struct entry_state state;
+    for (;;) {
+        struct seen seen = find_valid(table, from_class, from_hash, &asking);
+        if (seen.at == NULL)
+            return from_class == CLASS_WIDE && table_blocked_until(table, from_hash) > now_ns
+                       ? CARRY_REFUSED /* it was left to a stuck owner */
+                       : CARRY_NONE;
+        if (!entry_read(&asking, &seen, &state)) {
+            get_past(&asking, &seen);
+            continue;
+        }
+        size_t n_runs = entry_runs(&state, now_ns, runs);
+        if (!charge_runs(table, to, to_hash, runs, n_runs))
+            return CARRY_REFUSED;
+        if (entry_forget(&asking, &seen, &state))
+            return CARRY_DONE;
+    }
+}
+
+enum carry table_adopt(struct asking *asking, struct stint_decision *decision)
+{
+    enum carry worst = CARRY_NONE;
     if (asking->rule == 0)
-        return false;
-    for (int class = CLASS_8; class <= CLASS_WIDE; class++)
-        if (class != asking->slots->class)
-            found |= table_carry(asking->table, (enum slot_class)class, asking->hash,
-                                 asking->quota, asking->hash, asking->ask.now_ns);
-    return found;
+        return CARRY_NONE;
+    for (int class = CLASS_8; class <= CLASS_WIDE; class++) {
+        if (class == asking->slots->class)
+            continue;
+        enum carry carried =
+            table_carry(asking->table, (enum slot_class)class, asking->hash, asking->quota,
+                        asking->hash, asking->ask.now_ns);
+        worst = carried > worst ? carried : worst;
+    }
+    /* Its units stay where they are, so it must be full here: they are over within one period. */
+    if (worst == CARRY_REFUSED)
+        *decision = (struct stint_decision){.outcome = STINT_DENY,
+                                            .limit = capacity_of(asking->quota),
+                                            .retry_after_ns = asking->quota->period_ns,
+                                            .reset_after_ns = asking->quota->period_ns};
+    return worst;
 }

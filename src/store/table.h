@@ -21,6 +21,7 @@ struct stint_table {
     struct intern intern;
     struct slots slots[CLASSES];
     struct process_page *process;
+    uint64_t ahead_ns; /* the longest period of all its quotas when it was opened; see entry.h */
     bool filled;
 };
 
@@ -44,7 +45,20 @@ struct asking {
     uint64_t *holder;     /* concurrency: what take wrote; may be NULL */
 };
 
-enum slot_class table_class(const struct stint_quota *quota);
+static inline enum slot_class table_class(const struct stint_quota *quota)
+{
+    switch (quota->algorithm) {
+    case STINT_GCRA:
+    case STINT_FIXED_WINDOW:
+        return CLASS_8;
+    case STINT_WINDOW:
+        return quota->derived.state_size == 8 ? CLASS_8 : CLASS_16;
+    case STINT_SLIDING_COUNTER:
+        return CLASS_16;
+    default:
+        return CLASS_WIDE;
+    }
+}
 
 /* The hash of a key under a quota's rule. */
 static inline struct hash128 table_hash(const struct stint_table *table,
@@ -80,8 +94,57 @@ void table_prefetch(const struct stint_table *table, const struct stint_quota *q
 /* Swaps the bits of before back, if the state is still as that charge left it. */
 bool table_undo(const struct undo *undo);
 
+/* The mark is written at most this often, so that its line stays with everybody who reads it. */
+#define MARK_STEP_NS NS_PER_MS
+void table_raise_mark(struct stint_table *table, uint64_t now_ns);
+
 /* The time that counts: never more than skew_max behind the latest that anybody came with. */
-uint64_t table_effective_now(struct stint_table *table, uint64_t now_ns);
+static inline uint64_t table_effective_now(struct stint_table *table, uint64_t now_ns)
+{
+    const struct region_header *header = table->region.header;
+    /* relaxed: the mark bounds how stale a time may be; a mark a moment old bounds it as well. */
+    uint64_t mark_ns = __atomic_load_n(&header->mark_ns, __ATOMIC_RELAXED);
+    if (now_ns >= mark_ns) {
+        if (now_ns - mark_ns >= MARK_STEP_NS)
+            table_raise_mark(table, now_ns);
+        return now_ns;
+    }
+    return max_u64(now_ns, sub_floor(mark_ns, header->fixed.skew_max_ns));
+}
+
+/* Whether any block of the table may hold at this time. */
+static inline bool table_has_blocks(const struct stint_table *table, uint64_t now_ns)
+{
+    /* acquire: with the latest end of all blocks, the block that raised it is seen. */
+    return __atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE) > now_ns;
+}
+
+/* How long after its death a state may still be asked for by somebody whose clock is behind. */
+static inline uint64_t table_grace_ns(const struct stint_table *table)
+{
+    return add_sat(table->region.header->fixed.skew_max_ns, MARK_STEP_NS);
+}
+
+/*
+ * Between the moment at which a newcomer's time was worked out and that at which its key turns out
+ * to have no state, it may have been stopped for long, and the state it once had may have died and
+ * been reused. So the time is looked at again then: true if it has gone on, and all is to be decided
+ * anew.
+ */
+bool table_catch_up(struct asking *asking);
+
+/* Whether a state with this id obeys the asking quota's law: equal parameters may have two ids. */
+static inline bool table_same_law(const struct asking *asking, uint64_t tag_word)
+{
+    uint32_t id = (uint32_t)(tag_word & TAG_ID_MASK);
+    if (id == asking->id)
+        return true;
+    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
+    return writer != NULL && intern_same_params(writer, asking->quota);
+}
+
+/* No decision anywhere in the table was made at a later time than this. */
+uint64_t table_latest_ns(const struct stint_table *table, uint64_t now_ns);
 
 /* concurrency, by the value that take wrote. */
 bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
@@ -92,15 +155,24 @@ bool table_renew(struct stint_table *table, const struct stint_quota *quota, str
 /* Makes the key's state one that was never used. */
 void table_forget(struct stint_table *table, enum slot_class class, struct hash128 hash);
 
+enum carry {
+    CARRY_NONE,    /* there is no such state */
+    CARRY_DONE,
+    CARRY_REFUSED, /* there is, and it stays: no place for the other, or its owner is stuck */
+};
+
 /*
  * Charges what a key's state still holds to its state under `to`, then forgets it: in that order,
- * so that others may see units twice for a moment, never missing. False if there is no such state.
+ * so that others may see units twice for a moment, never missing.
  */
-bool table_carry(struct stint_table *table, enum slot_class from_class, struct hash128 from_hash,
+enum carry table_carry(struct stint_table *table, enum slot_class from_class, struct hash128 from_hash,
                  const struct stint_quota *to, struct hash128 to_hash, uint64_t now_ns);
 
-/* The same for a newcomer whose rule had a law with states of another size before. */
-bool table_adopt(struct asking *asking);
+/*
+ * The same for a newcomer whose rule had a law with states of another size before. REFUSED comes
+ * with a decision.
+ */
+enum carry table_adopt(struct asking *asking, struct stint_decision *decision);
 
 /* Blocks: SEMANTICS of stint_block(). Each key, or one key under one rule, by its hash. */
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns);

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* Opening and closing tables, their clock, and what an unclean boot makes of their states. */
+/* Opening and closing tables, and their clock. */
 #define _GNU_SOURCE
-#include "store/entry.h"
-
-#include "base/wide_int.h"
+#include "store/mend.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -23,43 +21,6 @@ static struct process_page *map_process_page(struct stint_error *error)
     return at;
 }
 
-/*
- * Nobody knows what was taken between the last page that reached the disk and the end: every live
- * state is full for one period. Tickets are over, owners are dead.
- */
-static void fill_class(struct stint_table *table, enum slot_class class, uint64_t now_ns)
-{
-    struct entry_state state;
-    struct asking asking = {.table = table, .slots = &table->slots[class]};
-    asking.ask.now_ns = now_ns;
-    for (uint64_t set = 0; set < asking.slots->sets; set++) {
-        for (unsigned way = 0; way < WAYS; way++) {
-            uint8_t *at = asking.slots->base + set * asking.slots->set_size;
-            struct seen seen = slots_see(asking.slots, at, way);
-            if (!entry_read(&asking, &seen, &state)) {
-                *seen.at = (struct pair){0, seen.pair.second + 1};
-                continue;
-            }
-            if (entry_dies_at(&state) > now_ns)
-                entry_fill(&asking, &seen, &state, add_sat(now_ns, state.quota->period_ns));
-        }
-    }
-}
-
-static void fill_after_crash(struct stint_table *table)
-{
-    struct region *region = &table->region;
-    struct region_header *header = region->header;
-    uint64_t now_ns = region_now(region);
-    fill_class(table, CLASS_8, now_ns);
-    fill_class(table, CLASS_16, now_ns);
-    fill_class(table, CLASS_WIDE, now_ns);
-    memset(region_at(region, header->fixed.tickets_offset), 0,
-           (size_t)header->fixed.tickets_max * TICKET_SIZE);
-    header->filled++;
-    table->filled = true;
-}
-
 static int start_table(struct stint_table *table, const struct stint_table_options *options,
                        struct stint_error *error)
 {
@@ -73,8 +34,9 @@ static int start_table(struct stint_table *table, const struct stint_table_optio
     }
     for (int class = 0; class < CLASSES; class++)
         slots_open(&table->slots[class], &table->region, (enum slot_class)class);
-    if (table->region.after_crash && !options->trust_after_crash)
-        fill_after_crash(table);
+    table->ahead_ns = intern_period_max(&table->intern);
+    if (table->region.alone && !table->region.made)
+        mend_table(table, table->region.after_crash && !options->trust_after_crash);
     return 0;
 }
 

@@ -1,46 +1,160 @@
 /* SPDX-License-Identifier: MIT */
-/* The two calls that are made most: one take on one key, and many of them with their memory fetched
- * ahead. */
+/*
+ * The two calls that are made most: one take on one key, and many of them with their memory fetched
+ * ahead. A key that has a valid slot under the same quota, in a table without blocks, is decided
+ * here in a few lines; all else goes the long way through table.c.
+ */
+#include "core/quick.h"
 #include "store/table.h"
 
 #define BATCH 32 /* hashes kept ahead; more than a core has misses under way */
 
-struct stint_decision stint_take(struct stint_table *table, const struct stint_quota *quota,
-                                 const void *key, size_t key_len, uint32_t cost, uint64_t now_ns)
+/* A key on its way: who it is, and where it is sought. */
+struct taking {
+    const struct stint_quota *quota; /* the caller's */
+    const struct stint_quota *copy;  /* this table's own */
+    const struct slots *slots;
+    struct hash128 hash;
+    struct home home;
+    uint64_t tag_word; /* of a valid slot under this very quota */
+};
+
+static bool is_plain(const struct stint_quota *quota, size_t key_len)
+{
+    return key_len <= STINT_KEY_MAX && quota->derived.checked == 1 && !quota->initial_set;
+}
+
+/* Hashes the key and fetches its lines. False where only the long way leads on. */
+static inline bool set_out(struct taking *taking, struct stint_table *table,
+                           const struct stint_quota *quota, const void *key, size_t key_len)
+{
+    if (!is_plain(quota, key_len))
+        return false;
+    taking->quota = quota;
+    taking->hash = table_hash(table, quota, key, key_len);
+    taking->slots = &table->slots[table_class(quota)];
+    if (taking->slots->class == CLASS_WIDE)
+        return false;
+    taking->home = slots_home(taking->slots, taking->hash);
+    slots_prefetch(taking->slots, &taking->home);
+    uint32_t id = intern_id(&table->intern, quota);
+    taking->tag_word = taking->home.tag | id;
+    taking->copy = intern_quota(&table->intern, id);
+    return taking->copy != NULL;
+}
+
+/* False if the slot is not, or no longer, the key's. */
+CAS16_TARGET static inline bool hit8(const struct taking *taking, const struct seen *seen,
+                                     uint64_t now_ns, uint32_t cost,
+                                     struct stint_decision *decision)
+{
+    for (;;) {
+        struct pair before = cas16_load(seen->at);
+        uint64_t after = before.second;
+        if (before.first != taking->tag_word)
+            return false;
+        if (!law8_take_quick(taking->copy, &after, now_ns, cost, decision)) {
+            struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+            *decision = law8_ask(taking->copy, &after, &ask);
+            decision->stored = 1;
+        }
+        if (after == before.second) {
+            /* Nothing to swap, and so nothing that confirms the two halves: look again. */
+            if (pair_equals(cas16_load(seen->at), before))
+                return true;
+        } else if (cas16(seen->at, before, (struct pair){before.first, after})) {
+            return true;
+        }
+    }
+}
+
+/* The generation in the state's mark must be that of the pair; place16.c explains. */
+CAS16_TARGET static inline bool hit16(const struct taking *taking, const struct seen *seen,
+                                      uint64_t now_ns, uint32_t cost,
+                                      struct stint_decision *decision)
+{
+    for (;;) {
+        struct pair pair = cas16_load(seen->at);
+        struct pair before = cas16_load(seen->state);
+        uint64_t mark = state_mark(pair.second);
+        if (pair.first != taking->tag_word || (before.second & ~STATE_MASK) != mark)
+            return false;
+        struct word16 after = {before.first, before.second & STATE_MASK};
+        if (!law16_take_quick(taking->copy, &after, now_ns, cost, decision)) {
+            struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+            *decision = law16_ask(taking->copy, &after, &ask);
+            decision->stored = 1;
+        }
+        struct pair packed = {after.lo, after.hi | mark};
+        if (pair_equals(packed, before)) {
+            if (pair_equals(cas16_load(seen->state), before))
+                return true;
+        } else if (cas16(seen->state, before, packed)) {
+            return true;
+        }
+    }
+}
+
+static struct stint_decision ask_table(const struct taking *taking, struct stint_table *table,
+                                       uint32_t cost, uint64_t now_ns)
+{
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+    return table_ask_hash(table, taking->quota, taking->hash, &ask, NULL, NULL);
+}
+
+CAS16_TARGET static struct stint_decision arrive(const struct taking *taking,
+                                                 struct stint_table *table, uint32_t cost,
+                                                 uint64_t now_ns)
+{
+    struct stint_decision decision;
+    if (now_ns <= STINT_NOW_MAX && !table_has_blocks(table, now_ns) &&
+        table_effective_now(table, now_ns) == now_ns) {
+        struct seen seen = slots_find_exact(taking->slots, &taking->home, taking->tag_word);
+        if (seen.at == NULL)
+            return ask_table(taking, table, cost, now_ns);
+        if (taking->slots->class == CLASS_8 ? hit8(taking, &seen, now_ns, cost, &decision)
+                                            : hit16(taking, &seen, now_ns, cost, &decision))
+            return decision;
+    }
+    return ask_table(taking, table, cost, now_ns);
+}
+
+static struct stint_decision take_long_way(struct stint_table *table,
+                                           const struct stint_quota *quota, const void *key,
+                                           size_t key_len, uint32_t cost, uint64_t now_ns)
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
     return table_ask(table, quota, key, key_len, &ask, NULL, NULL);
 }
 
-static bool is_plain(const struct stint_item *item)
+struct stint_decision stint_take(struct stint_table *table, const struct stint_quota *quota,
+                                 const void *key, size_t key_len, uint32_t cost, uint64_t now_ns)
 {
-    return item->key_len <= STINT_KEY_MAX && item->quota->derived.checked == 1 &&
-           !item->quota->initial_set;
+    struct taking taking;
+    if (table_has_blocks(table, now_ns) || !set_out(&taking, table, quota, key, key_len))
+        return take_long_way(table, quota, key, key_len, cost, now_ns);
+    return arrive(&taking, table, cost, now_ns);
 }
 
 void stint_take_batch(struct stint_table *table, const struct stint_item *items,
                       struct stint_decision *decisions, size_t n_items, uint64_t now_ns)
 {
-    struct hash128 hashes[BATCH];
-    /* acquire: with the latest end of all blocks, the block that raised it is seen. */
-    uint64_t blocked_ns =
-        __atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE);
+    struct taking takings[BATCH];
+    bool on_the_way[BATCH];
     for (size_t at = 0; at < n_items; at += BATCH) {
         size_t n = n_items - at < BATCH ? n_items - at : BATCH;
+        bool has_blocks = table_has_blocks(table, now_ns);
         for (size_t i = 0; i < n; i++) {
             const struct stint_item *item = &items[at + i];
-            if (!is_plain(item))
-                continue;
-            hashes[i] = table_hash(table, item->quota, item->key, item->key_len);
-            table_prefetch(table, item->quota, hashes[i]);
+            on_the_way[i] = !has_blocks && set_out(&takings[i], table, item->quota, item->key,
+                                                   item->key_len);
         }
         for (size_t i = 0; i < n; i++) {
             const struct stint_item *item = &items[at + i];
-            struct stint_ask ask = {.now_ns = now_ns, .cost = item->cost, .verb = STINT_TAKE};
             decisions[at + i] =
-                is_plain(item) && blocked_ns <= now_ns
-                    ? table_ask_hash(table, item->quota, hashes[i], &ask, NULL, NULL)
-                    : table_ask(table, item->quota, item->key, item->key_len, &ask, NULL, NULL);
+                on_the_way[i] ? arrive(&takings[i], table, item->cost, now_ns)
+                              : take_long_way(table, item->quota, item->key, item->key_len,
+                                              item->cost, now_ns);
         }
     }
 }

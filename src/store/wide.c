@@ -64,35 +64,49 @@ CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
     struct pair now = cas16_load_stable(seen->at);
     struct pair empty = {0, now.second + 1};
     set_dies_at(wide, 0);
-    cas16(seen->at, now, empty);
+    /* The word first: a slot that looks empty under a word that is held would be tried for ever. */
     owner_give_back(&wide->owner, mine | OWNER_ABANDONED);
+    cas16(seen->at, now, empty);
     return false;
 }
 
-/* Leaves the slot to its stuck owner. False if the owner came back just now. */
-CAS16_TARGET static bool abandon(const struct seen *seen, uint64_t stuck)
+/* Whoever abandoned the slot may have been stopped before this. */
+CAS16_TARGET static void mark_left(const struct seen *seen)
+{
+    struct pair left = {TAG_ABANDONED, seen->pair.second + 1};
+    if (seen->pair.first != TAG_ABANDONED)
+        cas16(seen->at, seen->pair, left);
+}
+
+/* Leaves the slot to its stuck owner, if the owner does not come back just now. */
+CAS16_TARGET static void abandon(const struct seen *seen, uint64_t stuck)
 {
     struct wide_state *wide = seen->state;
     uint64_t word = stuck;
     /* acq_rel: the block that stands in for the state comes before, the lost tag after. */
     if (!__atomic_compare_exchange_n(&wide->owner, &word, stuck | OWNER_ABANDONED, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        return false;
-    struct pair left = {TAG_ABANDONED, seen->pair.second + 1};
-    cas16(seen->at, seen->pair, left);
-    return true;
+        return;
+    mark_left(seen);
 }
 
-/* The key's owner is stuck: full for one period, elsewhere. */
+/* When the last unit that anybody can have charged until now is over. */
+static uint64_t full_until(const struct asking *asking, const struct stint_quota *quota)
+{
+    return add_sat(table_latest_ns(asking->table, asking->ask.now_ns), quota->period_ns);
+}
+
+/*
+ * The key's owner is stuck: full for one period, elsewhere. The block stays where the owner came
+ * back in this moment: another waiter may have abandoned it, and counts on the block.
+ */
 static bool displace(struct asking *asking, const struct seen *seen, uint64_t stuck)
 {
-    uint64_t until_ns = add_sat(asking->ask.now_ns, asking->quota->period_ns);
+    uint64_t until_ns = full_until(asking, asking->quota);
     if (table_block(asking->table, asking->hash, until_ns, asking->ask.now_ns) != 0)
         return false;
-    if (abandon(seen, stuck))
-        table_count(&table_counters(asking->table)->owners_displaced, 1);
-    else
-        table_unblock(asking->table, asking->hash);
+    table_count(&table_counters(asking->table)->owners_displaced, 1);
+    abandon(seen, stuck);
     return true;
 }
 
@@ -108,9 +122,21 @@ static void repair(const struct asking *asking, const struct seen *seen)
     const struct stint_quota *quota = intern_quota(&asking->table->intern, id);
     if (quota == NULL || table_class(quota) != CLASS_WIDE)
         return;
-    uint64_t until_ns = add_sat(asking->ask.now_ns, quota->period_ns);
-    law_wide_fill(quota, wide->bytes, until_ns);
+    law_wide_fill(quota, wide->bytes, full_until(asking, quota));
     set_dies_at(wide, law_wide_dies_at(quota, wide->bytes));
+}
+
+/*
+ * Whether nothing is lost with what a place holds; to be asked when its owner word is ours, or that
+ * of an owner who is stuck: no other can change the answer then.
+ */
+static bool is_free(const struct asking *asking, const struct place *place)
+{
+    uint64_t dies_at_ns = wide_dies_at(&place->seen);
+    if (!pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
+        return false;
+    return place->seen.pair.first == 0 || place->worth == WORTH_PENDING || dies_at_ns == 0 ||
+           add_sat(dies_at_ns, table_grace_ns(asking->table)) <= asking->ask.now_ns;
 }
 
 /* Takes a free place for the asking key, and publishes it as pending. */
@@ -119,18 +145,16 @@ CAS16_TARGET static void publish(struct asking *asking, const struct place *plac
     struct wide_state *wide = place->seen.state;
     uint64_t mine;
     enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
-    if (taken == OWNER_STUCK)
-        abandon(&place->seen, mine); /* nothing is lost: what it works on was dead or not begun */
+    if (taken == OWNER_STUCK && is_free(asking, place))
+        abandon(&place->seen, mine);
+    if (taken == OWNER_LEFT)
+        mark_left(&place->seen);
     if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
         return;
     struct pair now = cas16_load_stable(place->seen.at);
     if (taken == OWNER_ROBBED)
         repair(asking, &(struct seen){place->seen.at, wide, now});
-    uint64_t dies_at_ns = add_sat(wide_dies_at(&place->seen),
-                                  asking->table->region.header->fixed.skew_max_ns);
-    bool is_free = place->worth == WORTH_PENDING || now.first == 0 ||
-                   wide_dies_at(&place->seen) == 0 || dies_at_ns <= asking->ask.now_ns;
-    if (pair_equals(now, place->seen.pair) && is_free) {
+    if (is_free(asking, place)) {
         memset(wide->bytes, 0, asking->slots->state_size);
         set_dies_at(wide, 0);
         struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, now.second + 1};
@@ -148,19 +172,29 @@ static struct stint_decision deny_for(const struct asking *asking, uint64_t wait
                                    .reset_after_ns = wait_ns};
 }
 
+/*
+ * Whether a key without a state had one that was left to a stuck owner. To be asked after the state
+ * was looked for: the block was made before the slot lost its tag.
+ */
+static bool is_displaced(const struct asking *asking, struct stint_decision *decision)
+{
+    uint64_t until_ns = table_blocked_until(asking->table, asking->hash);
+    if (until_ns <= asking->ask.now_ns)
+        return false;
+    *decision = deny_for(asking, until_ns - asking->ask.now_ns);
+    return true;
+}
+
 /* True if *decision is made without a place. */
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
-    if (table_adopt(asking))
-        return false;
+    enum carry adopted = table_adopt(asking, decision);
+    if (adopted != CARRY_NONE)
+        return adopted == CARRY_REFUSED;
     struct stint_ask peek = asking->ask;
     peek.verb = STINT_PEEK;
-    /* Displaced since the blocks were looked at: the block was made before the slot lost its tag. */
-    uint64_t until_ns = table_blocked_until(asking->table, asking->hash);
-    if (until_ns > asking->ask.now_ns) {
-        *decision = deny_for(asking, until_ns - asking->ask.now_ns);
+    if (is_displaced(asking, decision))
         return true;
-    }
     /* A peek writes nothing, so it may read the page that is never used. */
     *decision = law_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
     if (decision->outcome == STINT_NEVER || asking->ask.cost == 0)
@@ -181,22 +215,41 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
     return false;
 }
 
-/* Parameters changed: what the state holds is carried over in place. */
-CAS16_TARGET static void convert(struct asking *asking, struct seen *seen)
+static struct stint_decision law_of(struct asking *asking, void *bytes)
+{
+    struct stint_decision decision =
+        asking->holder != NULL && asking->ask.verb == STINT_TAKE
+            ? concurrency_hold(asking->quota, bytes, &asking->ask, asking->holder)
+            : law_wide_ask(asking->quota, bytes, &asking->ask);
+    decision.stored = 1;
+    return decision;
+}
+
+/*
+ * Parameters changed: decides on what the state holds under the new ones, and lets it stand if units
+ * were moved. A refusal leaves the old state: it may hold more than the new law can say.
+ */
+CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct seen *seen)
 {
     struct wide_state *wide = seen->state;
     uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
     const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
     struct held_run runs[HELD_RUNS_MAX];
+    _Alignas(16) unsigned char carried[WIDE_STATE_MAX];
     size_t n_runs = 0;
     if (writer != NULL && table_class(writer) == CLASS_WIDE)
         n_runs = law_wide_held(writer, wide->bytes, asking->ask.now_ns, runs);
+    law_wide_carry(asking->quota, carried, runs, n_runs, asking->ask.now_ns);
+    struct stint_decision decision = law_of(asking, carried);
+    if (decision.granted == 0)
+        return decision;
     memset(wide->bytes, 0, asking->slots->state_size);
-    law_wide_carry(asking->quota, wide->bytes, runs, n_runs, asking->ask.now_ns);
+    memcpy(wide->bytes, carried, asking->quota->derived.state_size);
     set_dies_at(wide, law_wide_dies_at(asking->quota, wide->bytes));
     struct pair renamed = {asking->home.tag | asking->id, seen->pair.second};
     if (cas16(seen->at, seen->pair, renamed))
         seen->pair = renamed;
+    return decision;
 }
 
 /* At work on the key's slot, valid or pending. False: begin again. */
@@ -205,14 +258,16 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
 {
     struct wide_state *wide = seen->state;
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
-    if (pending && slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
+    if (pending && (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE ||
+                    table_catch_up(asking)))
         return false;
-    if (!pending && (seen->pair.first & TAG_ID_MASK) != asking->id)
-        convert(asking, seen);
-    *decision = asking->holder != NULL && asking->ask.verb == STINT_TAKE
-                    ? concurrency_hold(asking->quota, wide->bytes, &asking->ask, asking->holder)
-                    : law_wide_ask(asking->quota, wide->bytes, &asking->ask);
-    decision->stored = 1;
+    if (pending && is_displaced(asking, decision))
+        return true;
+    if (!pending && !table_same_law(asking, seen->pair.first)) {
+        *decision = convert(asking, seen);
+        return true;
+    }
+    *decision = law_of(asking, wide->bytes);
     uint64_t dies_at_ns = law_wide_dies_at(asking->quota, wide->bytes);
     set_dies_at(wide, dies_at_ns);
     if (!pending || dies_at_ns == 0)
@@ -225,25 +280,26 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
 static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *refused)
 {
     struct wide_state *wide = seen->state;
-    switch (owner_take(&wide->owner, self(asking), mine)) {
+    enum owner_result taken = owner_take(&wide->owner, self(asking), mine);
+    /* Given away while we waited: then whoever is stuck there has nothing of this key's. */
+    bool is_ours = pair_equals(cas16_load_stable(seen->at), seen->pair);
+    switch (taken) {
     case OWNER_STUCK:
-        *refused = !displace(asking, seen, *mine) ||
-                   table_blocked_until(asking->table, asking->hash) > asking->ask.now_ns;
+        *refused = is_ours && (!displace(asking, seen, *mine) ||
+                               table_blocked_until(asking->table, asking->hash) >
+                                   asking->ask.now_ns);
         return false;
-    case OWNER_LEFT: {
-        struct pair left = {TAG_ABANDONED, seen->pair.second + 1};
-        if (seen->pair.first != TAG_ABANDONED)
-            cas16(seen->at, seen->pair, left);
-        *refused = true;
+    case OWNER_LEFT:
+        mark_left(seen);
+        *refused = is_ours;
         return false;
-    }
     case OWNER_ROBBED:
         repair(asking, &(struct seen){seen->at, wide, cas16_load_stable(seen->at)});
         break;
     case OWNER_TAKEN:
         break;
     }
-    if (pair_equals(cas16_load_stable(seen->at), seen->pair))
+    if (is_ours)
         return true;
     give_back(seen, *mine);
     return false;
@@ -323,6 +379,34 @@ void wide_forget(struct asking *asking)
     give_back(&seen, mine);
 }
 
+bool wide_forget_same(struct asking *asking, const struct seen *seen, const void *bytes)
+{
+    struct wide_state *wide = seen->state;
+    uint64_t mine;
+    enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
+    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+        return false;
+    struct pair now = cas16_load_stable(seen->at);
+    if (taken == OWNER_ROBBED)
+        repair(asking, &(struct seen){seen->at, wide, now});
+    bool same = pair_equals(now, seen->pair) &&
+                memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
+    if (same) {
+        memset(wide->bytes, 0, asking->slots->state_size);
+        set_dies_at(wide, 0);
+    }
+    return give_back(seen, mine) && same;
+}
+
+void wide_displace(struct asking *asking, const struct seen *seen)
+{
+    struct seen again = *seen;
+    uint64_t mine;
+    bool refused = false;
+    if (own(asking, &again, &mine, &refused))
+        give_back(seen, mine);
+}
+
 bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes)
 {
     struct wide_state *wide = seen->state;
@@ -340,6 +424,33 @@ bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes)
         repair(asking, &(struct seen){seen->at, wide, now});
     memcpy(bytes, wide->bytes, asking->slots->state_size);
     return give_back(seen, mine) && pair_equals(now, seen->pair);
+}
+
+const void *wide_bytes(const struct seen *seen)
+{
+    const struct wide_state *wide = seen->state;
+    return wide->bytes;
+}
+
+bool wide_is_valid(const struct seen *seen, const struct stint_quota *quota, uint64_t now_ns)
+{
+    return law_wide_is_valid(quota, wide_bytes(seen), now_ns);
+}
+
+bool wide_is_at_work(const struct seen *seen)
+{
+    const struct wide_state *wide = seen->state;
+    return (wide->owner & OWNER_HELD) != 0;
+}
+
+void wide_free(const struct seen *seen, uint64_t dies_at_ns)
+{
+    struct wide_state *wide = seen->state;
+    /* Pages are only written to where something is to be changed: a clean file stays clean. */
+    if ((wide->owner & ~OWNER_SEQUENCE_MASK) != 0)
+        wide->owner = 0;
+    if (wide->dies_at_ns != dies_at_ns)
+        wide->dies_at_ns = dies_at_ns;
 }
 
 void wide_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,

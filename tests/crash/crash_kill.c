@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Processes that share a table are killed, or stopped and let go on, at random instants. The table
+ * stays valid, nobody waits for the dead, and no key ever admits more than its limit: a worker
+ * counts a unit only after it was allowed, so a death can lose a count, never add one. FIELD B26.
+ *
+ * crash_kill [KILLS]: per law and kind of memory; default 40, and thousands for the long run.
+ */
+#define _GNU_SOURCE
+#include "race/crew.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WORKERS 4
+#define KEYS_MAX 65536u
+#define ASKS_PER_KEY 250u
+#define KEYS_PER_PERIOD 64u
+#define LIMIT 100u
+#define HOUR_NS (UINT64_C(3600) * 1000000000)
+#define STUCK_MS 10000 /* a worker that has not asked for so long hangs */
+
+struct shared {
+    uint64_t asks;                /* by all; says which key is asked for, and when it is */
+    uint64_t alive[WORKERS];      /* asks of each */
+    uint32_t admitted[KEYS_MAX];  /* each key is used in one stretch, all at one time */
+    uint64_t odd;
+};
+
+static struct shared *shared;
+static struct stint_table *table;
+static struct stint_quota quotas[2];
+
+static uint64_t now_of(uint64_t key)
+{
+    return (10 + key / KEYS_PER_PERIOD * 3) * HOUR_NS;
+}
+
+static void work(unsigned worker)
+{
+    for (uint64_t turn = 0;; turn++) {
+        uint64_t key = __atomic_fetch_add(&shared->asks, 1, __ATOMIC_RELAXED) / ASKS_PER_KEY;
+        if (key >= KEYS_MAX)
+            _exit(0);
+        /* Some ask for two keys at once, and some only look. */
+        uint64_t other = key > 0 && key % KEYS_PER_PERIOD > 0 ? key - 1 : key;
+        struct stint_item items[2] = {{&quotas[0], &key, sizeof(key), 1},
+                                      {&quotas[0], &other, sizeof(other), 1}};
+        size_t n = turn % 8 == 0 && other != key ? 2 : 1;
+        struct stint_decision decision = stint_take_all(table, items, n, now_of(key));
+        uint64_t latest = __atomic_load_n(&shared->asks, __ATOMIC_RELAXED) / ASKS_PER_KEY;
+        /* Who was stopped until the time of later keys has come was rightly given new units. */
+        if (decision.outcome == STINT_ALLOW && now_of(latest) == now_of(key)) {
+            __atomic_fetch_add(&shared->admitted[key], 1, __ATOMIC_RELAXED);
+            if (n == 2)
+                __atomic_fetch_add(&shared->admitted[other], 1, __ATOMIC_RELAXED);
+        } else if (decision.outcome == STINT_NEVER) {
+            __atomic_fetch_add(&shared->odd, 1, __ATOMIC_RELAXED);
+        }
+        __atomic_fetch_add(&shared->alive[worker], 1, __ATOMIC_RELAXED);
+    }
+}
+
+static pid_t start_worker(unsigned worker)
+{
+    pid_t supervisor = getpid(), child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == supervisor)
+            work(worker);
+        _exit(0);
+    }
+    return child;
+}
+
+static void sleep_us(unsigned us)
+{
+    struct timespec time = {.tv_sec = 0, .tv_nsec = (long)us * 1000};
+    nanosleep(&time, NULL);
+}
+
+/* Everybody who is not stopped gets on. */
+static bool all_get_on(const char *spec)
+{
+    for (unsigned worker = 0; worker < WORKERS; worker++) {
+        uint64_t before = __atomic_load_n(&shared->alive[worker], __ATOMIC_RELAXED);
+        for (unsigned ms = 0; __atomic_load_n(&shared->alive[worker], __ATOMIC_RELAXED) == before;
+             ms++) {
+            if (__atomic_load_n(&shared->asks, __ATOMIC_RELAXED) / ASKS_PER_KEY >= KEYS_MAX)
+                return true;
+            if (ms > STUCK_MS) {
+                crew_check(false, "%s: worker %u hangs", spec, worker);
+                return false;
+            }
+            sleep_us(1000);
+        }
+    }
+    return true;
+}
+
+static void harass(const char *spec, unsigned kills)
+{
+    pid_t workers[WORKERS];
+    uint64_t random = 42;
+    for (unsigned i = 0; i < WORKERS; i++)
+        workers[i] = start_worker(i);
+    for (unsigned i = 0; i < kills; i++) {
+        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+        unsigned worker = (unsigned)(random >> 40) % WORKERS;
+        sleep_us((unsigned)(random >> 20) % 1500);
+        if (i % 4 == 3) {
+            kill(workers[worker], SIGSTOP);
+            sleep_us(12000);
+            kill(workers[worker], SIGCONT);
+        } else {
+            kill(workers[worker], SIGKILL);
+            /* Some are reaped late: a zombie is as dead as any. */
+            if (i % 8 == 0)
+                sleep_us(1000);
+            waitpid(workers[worker], NULL, 0);
+            workers[worker] = start_worker(worker);
+        }
+        if (i % 32 == 31 && !all_get_on(spec))
+            break;
+    }
+    all_get_on(spec);
+    for (unsigned i = 0; i < WORKERS; i++) {
+        kill(workers[i], SIGKILL);
+        waitpid(workers[i], NULL, 0);
+    }
+}
+
+/* Nobody is left: the table decides as ever, on new keys and on those that were in use. */
+static void check_what_is_left(const char *spec, uint64_t fresh)
+{
+    uint64_t last = shared->asks / ASKS_PER_KEY, admitted = 0;
+    uint64_t now_ns = now_of(last < KEYS_MAX ? last : KEYS_MAX) + 3 * HOUR_NS;
+    struct stint_table_info info;
+    stint_table_info(table, now_ns, &info);
+    for (uint64_t key = 0; key < KEYS_MAX; key++)
+        crew_check(shared->admitted[key] <= LIMIT, "%s: key %llu admitted %u of %u", spec,
+                   (unsigned long long)key, shared->admitted[key], LIMIT);
+    for (unsigned i = 0; i < 2 * LIMIT; i++)
+        admitted += stint_take(table, &quotas[0], &fresh, sizeof(fresh), 1, now_ns).outcome ==
+                    STINT_ALLOW;
+    crew_check(admitted == LIMIT, "%s: a new key admitted %llu afterwards", spec,
+               (unsigned long long)admitted);
+    crew_check(shared->odd == 0, "%s: %llu odd answers", spec, (unsigned long long)shared->odd);
+    crew_check(shared->asks > 1000, "%s: only %llu asks", spec, (unsigned long long)shared->asks);
+    if (getenv("STINT_TEST_VERBOSE") != NULL)
+        fprintf(stderr, "%s: %llu asks, %llu keys, %llu displaced\n", spec,
+                (unsigned long long)shared->asks, (unsigned long long)last,
+                (unsigned long long)info.owners_displaced);
+}
+
+static void survive(const char *spec, const char *path, unsigned kills)
+{
+    struct stint_table_options options = {.keys = 4 * KEYS_PER_PERIOD,
+                                          .keys16 = 4 * KEYS_PER_PERIOD,
+                                          .keys_wide = 4 * KEYS_PER_PERIOD,
+                                          .wide_size = 4096,
+                                          .memory = STINT_MEMORY_SHARED,
+                                          .path = path,
+                                          .clock = STINT_CLOCK_VIRTUAL};
+    memset(shared, 0, sizeof(*shared));
+    crew_parse(&quotas[0], spec);
+    table = crew_open(&options);
+    harass(spec, kills);
+    check_what_is_left(spec, KEYS_MAX);
+    stint_table_close(table);
+    if (path == NULL)
+        return;
+    /* And it can be opened again. */
+    options.must_exist = true;
+    table = crew_open(&options);
+    check_what_is_left(spec, KEYS_MAX + 1);
+    stint_table_close(table);
+    unlink(path);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const specs[] = {
+        "gcra 100/1h",       "window 100/1h resolution=12", "window 100/1h",
+        "log 100/1h",        "buckets 100/1h time_slack=6m", "concurrency 100 lease=1h",
+        "sliding_counter 100/1h",
+    };
+    unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 40;
+    char path[64];
+    snprintf(path, sizeof(path), "/dev/shm/stint-crash-%ld", (long)getpid());
+    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (shared == MAP_FAILED)
+        return 1;
+    for (unsigned i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        survive(specs[i], NULL, kills);
+        survive(specs[i], path, kills);
+    }
+    return crew_report();
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Put before every file of src/store when race_schedules is compiled: each access to shared memory
+ * first asks the scheduler whose turn it is, and processes, deaths and waits are the scheduler's.
+ */
+#ifndef STINT_TESTS_RACE_SCHEDULE_HOOK_H
+#define STINT_TESTS_RACE_SCHEDULE_HOOK_H
+
+#define _GNU_SOURCE
+
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <unistd.h>
+
+void schedule_step(void);
+pid_t schedule_pid(void);
+int schedule_signal(pid_t pid, int signal);
+
+#define __atomic_load_n(...) (schedule_step(), __atomic_load_n(__VA_ARGS__))
+#define __atomic_store_n(...) (schedule_step(), __atomic_store_n(__VA_ARGS__))
+#define __atomic_exchange_n(...) (schedule_step(), __atomic_exchange_n(__VA_ARGS__))
+#define __atomic_compare_exchange_n(...)                                                           \
+    (schedule_step(), __atomic_compare_exchange_n(__VA_ARGS__))
+
+#include "store/cas16.h"
+
+#define cas16(...) (schedule_step(), cas16(__VA_ARGS__))
+
+/* No process of a schedule has a start time, and no table a file. */
+static inline int schedule_open(const char *path, int flags, ...)
+{
+    (void)path;
+    (void)flags;
+    return -1;
+}
+
+#define sched_yield() schedule_step()
+#define getpid() schedule_pid()
+#define kill(pid, signal) schedule_signal(pid, signal)
+#define open(path, ...) schedule_open(path, __VA_ARGS__)
+
+#endif
