@@ -37,6 +37,8 @@ struct stint_decision stint_take_upto(struct stint_table *table, const struct st
             most = items[i].cost;
     if (most > 0)
         return list_take_upto(&list, most);
+    for (size_t i = 0; i < list.n_parts; i++)
+        list.parts[i].cost = 0; /* the least is granted: nothing from any */
     list_ask(&list, STINT_PEEK, 0);
     return list_sum(&list);
 }

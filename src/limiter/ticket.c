@@ -200,7 +200,7 @@ static int read_ticket(struct stint_table *table, struct stint_ticket ticket, ui
 {
     if (!read_part(table, ticket, 0, &parts[0]) ||
         parts[0].n_parts == 0 || parts[0].n_parts > STINT_ITEMS_MAX ||
-        parts[0].deadline_ns < now_ns)
+        parts[0].deadline_ns <= now_ns)
         return STINT_E_GONE;
     for (uint32_t i = 1; i < parts[0].n_parts; i++)
         if (!read_part(table, ticket, i, &parts[i]))

@@ -94,8 +94,9 @@ static inline bool cas16(struct pair *at, struct pair expected, struct pair desi
     uint32_t *lock = cas16_lock(at);
     bool equal = at->first == expected.first && at->second == expected.second;
     if (equal) {
-        at->first = desired.first;
-        at->second = desired.second;
+        /* release: some look at one half alone, without the lock. */
+        __atomic_store_n(&at->second, desired.second, __ATOMIC_RELEASE);
+        __atomic_store_n(&at->first, desired.first, __ATOMIC_RELEASE);
     }
     cas16_unlock(lock);
     return equal;

@@ -60,6 +60,12 @@ struct place {
 /* Looks at both sets of the key. A dead state counts as free table_grace_ns() after its death. */
 struct place place_choose(const struct asking *asking);
 
+/* Whether a verb may need a place for a key that has none: nothing comes back to such a key. */
+static inline bool place_moves_in(uint8_t verb)
+{
+    return verb != STINT_REFUND && verb != STINT_UNBOOK;
+}
+
 /* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be. */
 struct stint_decision place_full(const struct asking *asking, const struct place *place,
                                  struct stint_decision fresh);

@@ -107,7 +107,8 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
     for (;;) {
         struct word16 state = {0, 0};
         *decision = law16_ask(asking->quota, &state, &asking->ask);
-        if (decision->outcome == STINT_NEVER || asking->ask.cost == 0)
+        if (decision->outcome == STINT_NEVER || asking->ask.cost == 0 ||
+            !place_moves_in(asking->ask.verb))
             return true;
         struct place place = place_choose(asking);
         if (place.seen.at == NULL) {

@@ -105,8 +105,10 @@ static inline void slots_prefetch(const struct slots *slots, const struct home *
     }
 }
 
-/* Which of the pairs of one line have this tag word, as bits. Without branches: they would be
- * guessed wrong as often as not. */
+/*
+ * Which of the pairs of one line have this tag word, as bits. Without branches: they would be guessed
+ * wrong as often as not.
+ */
 static inline unsigned slots_match_line(const struct pair *pairs, uint64_t tag_word)
 {
     /* acquire: what is read of the slot next is not older than the tag. */

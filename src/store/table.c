@@ -157,6 +157,12 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
     if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision))
         return decision;
+    /*
+     * What has flowed back since a grant comes back no more. A caller whose clock is behind would
+     * take too little of it off, and get for a unit what others have used since.
+     */
+    if (ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK)
+        effective_ns = min_u64(max_u64(effective_ns, table_mark(table)), STINT_NOW_MAX);
     return decide(&asking, ask, effective_ns);
 }
 

@@ -98,6 +98,13 @@ bool table_undo(const struct undo *undo);
 #define MARK_STEP_NS NS_PER_MS
 void table_raise_mark(struct stint_table *table, uint64_t now_ns);
 
+/* The latest time that anybody came with, less MARK_STEP_NS at most. */
+static inline uint64_t table_mark(const struct stint_table *table)
+{
+    /* relaxed: see table_effective_now. */
+    return __atomic_load_n(&table->region.header->mark_ns, __ATOMIC_RELAXED);
+}
+
 /* The time that counts: never more than skew_max behind the latest that anybody came with. */
 static inline uint64_t table_effective_now(struct stint_table *table, uint64_t now_ns)
 {

@@ -192,25 +192,25 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
     if (adopted != CARRY_NONE)
         return adopted == CARRY_REFUSED;
     struct stint_ask peek = asking->ask;
+    uint8_t verb = asking->ask.verb;
     peek.verb = STINT_PEEK;
+    if (verb == STINT_TAKE_UPTO || verb == STINT_CHARGE)
+        peek.cost = (uint32_t)min_u64(peek.cost, asking->quota->limit); /* more is no NEVER */
+    if (!place_moves_in(verb))
+        peek.cost = 0;
     if (is_displaced(asking, decision))
         return true;
     /* A peek writes nothing, so it may read the page that is never used. */
     *decision = law_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
-    if (decision->outcome == STINT_NEVER || asking->ask.cost == 0)
+    if (decision->outcome == STINT_NEVER || asking->ask.cost == 0 || !place_moves_in(verb))
         return true;
     struct place place = place_choose(asking);
     if (place.seen.at == NULL) {
         *decision = place_full(asking, &place, *decision);
         return true;
     }
-    uint8_t verb = asking->ask.verb;
     if (verb == STINT_PEEK)
         return true;
-    if (verb == STINT_REFUND || verb == STINT_UNBOOK) {
-        decision->granted = 0;
-        return true;
-    }
     publish(asking, &place);
     return false;
 }

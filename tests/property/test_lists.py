@@ -58,7 +58,6 @@ class Mirror:
         return granted
 
 
-@pytest.mark.xfail(strict=True, reason="take_upto over a list grants one unit too few")
 @settings(max_examples=2 * settings().max_examples)
 @given(lists=LISTS)
 def test_a_list_is_charged_whole_or_not_at_all(lists):
@@ -107,7 +106,6 @@ def check_take_all(mirror, now, items, answer):
         assert (answer.remaining, answer.reset_after) == (bound.remaining, bound.reset_after)
 
 
-@pytest.mark.xfail(strict=True, reason="take_upto over a list grants one unit too few")
 def test_best_effort_over_a_list_grants_all_that_every_quota_has():
     """Five are free under both, so five are granted; and what is granted is charged."""
     quota, other = abi.parse("window 5/10s"), abi.parse("gcra 8/10s")

@@ -51,7 +51,6 @@ def test_tickets_settle_once_and_never_lift_above_capacity(spec, acts):
             assert table.peek((quota, b"k", 0)).remaining == max(0, 20 - used)
 
 
-@pytest.mark.xfail(strict=True, reason="a ticket is good at its deadline")
 def test_a_ticket_ends_at_its_deadline_and_stays_charged_as_estimated():
     quota = abi.parse("log 10/1h")
     with Table(keys_wide=64, wide_size=512) as table:
@@ -116,7 +115,6 @@ def test_booked_places_follow_the_law_of_gcra(asks):
             assert table.peek((quota, b"k", 0)).reset_after == model.reset_after(now)
 
 
-@pytest.mark.xfail(strict=True, reason="a ticket is good at its deadline")
 def test_a_place_that_has_started_is_not_cancelled():
     quota = abi.parse("gcra 1/10s")
     with Table() as table:
