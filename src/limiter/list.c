@@ -170,18 +170,32 @@ static uint32_t room_in(struct list *list, struct list_part *part)
     return peek.outcome == STINT_ALLOW ? peek.remaining / part->times + 1 : 0;
 }
 
+/*
+ * When a charge is refused that a peek had found room for, somebody else took units meanwhile, and
+ * the next look shows less; or the list stands in its own way: two of its keys in the last free
+ * place, two of its quotas on one state. Then half is tried, and in the end nothing is granted.
+ */
 struct stint_decision list_take_upto(struct list *list, uint32_t most)
 {
+    struct stint_decision refused = {.outcome = STINT_DENY};
+    uint32_t failed = 0;
     for (;;) {
         uint32_t each = most;
         for (size_t i = 0; i < list->n_parts; i++)
             each = (uint32_t)min_u64(each, room_in(list, &list->parts[i]));
         if (each == 0)
             return list_sum(list);
-        if (!charge_all(list, each))
-            continue; /* somebody else took units meanwhile, so somebody got on */
+        if (failed > 0 && each >= failed)
+            each = failed / 2;
+        if (each == 0)
+            return refused;
+        bool charged = charge_all(list, each);
         struct stint_decision sum = list_sum(list);
-        sum.granted = each;
-        return sum;
+        if (charged) {
+            sum.granted = each;
+            return sum;
+        }
+        refused = sum;
+        failed = each;
     }
 }
