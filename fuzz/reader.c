@@ -68,11 +68,11 @@ static int check_file(const char *path, size_t size, uint64_t *n_lines)
     do {
         kind = reader_next(&readers[0], &lines[0], &errors[0]);
         int other = reader_next(&readers[1], &lines[1], &errors[1]);
-        /* Of damaged data, a bigger bite may meet the damage before it gives out the line before.
-         */
-        if (kind < 0 && other >= 0)
-            while (other > READER_END)
-                other = reader_next(&readers[1], &lines[1], &errors[1]);
+        /* How many lines come out of damaged data before the damage depends on the bites. */
+        while (kind < 0 && other > READER_END)
+            other = reader_next(&readers[1], &lines[1], &errors[1]);
+        while (other < 0 && kind > READER_END)
+            kind = reader_next(&readers[0], &lines[0], &errors[0]);
         if (sources[0].left == 0 || sources[1].left == 0)
             break;
         MUST(other == kind);

@@ -73,12 +73,10 @@ static void use_keys(struct stint_table *table, uint64_t now_ns)
     stint_reset(table, &quotas[3], "b", 1, now_ns);
 }
 
-static void make_good(void)
+static void make_good(const char *path)
 {
-    char path[] = "/dev/shm/stint-fuzz-XXXXXX";
-    int fd = mkstemp(path);
     struct stint_table *table;
-    MUST(fd >= 0 && unlink(path) == 0);
+    unlink(path);
     struct stint_table_options options = options_for(path);
     for (size_t i = 0; i < SPECS; i++)
         MUST(stint_quota_parse(&quotas[i], specs[i], NULL) == 0);
@@ -86,7 +84,6 @@ static void make_good(void)
     stint_table_set_now(table, made_ns);
     use_keys(table, made_ns);
     stint_table_close(table);
-    close(fd);
     FILE *file = fopen(path, "rb");
     MUST(file != NULL && fseek(file, 0, SEEK_END) == 0);
     good_size = (size_t)ftell(file);
@@ -197,9 +194,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static char path[64], copy_path[64];
     if (good == NULL) {
-        make_good();
         snprintf(path, sizeof(path), "/dev/shm/stint-fuzz-%ld", (long)getpid());
         snprintf(copy_path, sizeof(copy_path), "/dev/shm/stint-fuzz-%ld-copy", (long)getpid());
+        make_good(path);
     }
     uint8_t *bytes = bytes_copy(span_of(good, good_size));
     size_t file_size = damage(bytes, span_of(data, size));
