@@ -208,6 +208,12 @@ static void take_two(struct task *task, const struct stint_quota *quota, uint32_
     }
 }
 
+static bool see_entry(const struct stint_entry *entry, void *arg)
+{
+    (void)arg;
+    return entry->quota.limit > 0;
+}
+
 static void task_main(unsigned number)
 {
     struct task *task = &world.tasks[number];
@@ -221,10 +227,9 @@ static void task_main(unsigned number)
         unsigned began = world.cluster;
         uint64_t now_ns = NOW_NS(began) + (scenario->time_passes ? (dice >> 8) % 1000 : 0);
         if (scenario->looks && (dice >> 20) % 8 == 0) {
-            struct stint_ask ask = {.now_ns = now_ns, .cost = 0, .verb = STINT_PEEK};
+            struct stint_ask ask = {.now_ns = now_ns, .cost = 1, .verb = STINT_PEEK};
             table_ask(&task->table, quota, &key, sizeof(key), &ask, NULL, NULL);
-            struct stint_table_info info;
-            stint_table_info(&task->table, now_ns, &info);
+            stint_table_each(&task->table, 0, see_entry, NULL);
         } else if (scenario->lists > 0 && (dice >> 24) % scenario->lists == 0) {
             take_two(task, quota, key, now_ns);
         } else if (take(task, quota, key, 1, now_ns).outcome == STINT_ALLOW) {
@@ -371,6 +376,10 @@ static const struct scenario scenarios[] = {
      .time_passes = true, .stops = true, .kills = true},
     {.name = "log, parameters change", .specs = {"log 3/1h", "log 2/1h"}, .keys = 2, .tasks = 4,
      .asks = 10, .time_passes = true, .stops = true, .kills = true},
+    {.name = "log, seen by others at a time long past", .specs = {"log 3/1h"}, .keys = 2,
+     .tasks = 4, .asks = 10, .looks = true, .stops = true, .kills = true},
+    {.name = "window16, lists and looks", .specs = {"window 3/1h"}, .keys = 2, .tasks = 5,
+     .asks = 10, .lists = 2, .looks = true, .time_passes = true, .stops = true, .kills = true},
     {.name = "buckets under stops", .specs = {"buckets 3/1h time_slack=10m"}, .keys = 3,
      .tasks = 4, .asks = 10, .time_passes = true, .stops = true, .kills = true},
 };
