@@ -94,6 +94,10 @@ static void empty(const struct mending *mending, const struct seen *seen)
 static void fill(struct mending *mending, struct seen *seen, const struct stint_quota *quota)
 {
     uint64_t until_ns = add_sat(mending->asking.ask.now_ns, quota->period_ns);
+    if (quota->limit == 0) { /* of which nothing can be full */
+        empty(mending, seen);
+        return;
+    }
     seen->pair.first &= ~TAG_PENDING;
     seen->at->first = seen->pair.first;
     entry_fill(&mending->asking, seen, quota, until_ns);
