@@ -45,6 +45,23 @@ static void row_against_lines(const struct bench_options *options, struct load *
     report(options, load, &duel);
 }
 
+/* Each take as long as it lasts, not how many are begun before the first is done. No goal. */
+static void row_against_waiting(const struct bench_options *options, struct load *load,
+                                const struct load_form *form, uint32_t n_keys)
+{
+    bool small = load_is_small(load);
+    char what[64];
+    snprintf(what, sizeof(what), "%s, %u k keys, uniform, in turn", form->words, n_keys / 1000);
+    struct duel duel = {
+        .what = what,
+        .baseline_name =
+            small ? "the same with 8 bytes, each awaited" : "the same with 16 bytes, each awaited",
+        .baseline = small ? load_waiting8 : load_waiting16,
+        .subject = load_single,
+    };
+    report(options, load, &duel);
+}
+
 static void row_batch(const struct bench_options *options, struct load *load,
                       const struct load_form *form, uint32_t n_keys)
 {
@@ -70,6 +87,8 @@ static void run(const struct bench_options *options, const struct load_form *for
     load.sequence = sequence_uniform(n_keys, sequence_len, 1);
     if (bench_wants(options->spread, "uniform"))
         row_against_lines(options, &load, form, n_keys, "uniform");
+    if (bench_wants(options->spread, "uniform"))
+        row_against_waiting(options, &load, form, n_keys);
     bool batch_counts = n_keys >= BATCH_KEYS_MIN || options->quick || options->spread != NULL;
     if (batch_counts && bench_wants(options->spread, "batch"))
         row_batch(options, &load, form, n_keys);

@@ -33,12 +33,23 @@ static inline uint64_t *line_of(const struct load *load, uint64_t hash)
 
 /* ---- Baselines ------------------------------------------------------------------------------- */
 
-void load_bare8(void *arg, unsigned turn)
+/*
+ * Makes the next key wait for what was loaded, as the caller of a limiter waits who acts upon its
+ * decision. Without it the processor begins the next keys' loads while this one's is under way.
+ */
+static inline void wait_for(struct key *key, uint64_t loaded)
 {
-    struct load *load = arg;
+    __asm__ volatile("and $0, %0" : "+r"(loaded));
+    key->word[0] += loaded;
+}
+
+static inline void bare8(struct load *load, unsigned turn, bool waits)
+{
     uint64_t sum = 0, at = load->first_op + turn * load->ops;
     for (uint64_t i = 0; i < load->ops; i++) {
         struct key key = sequence_key(&load->sequence, at + i);
+        if (waits)
+            wait_for(&key, sum);
         struct hash128 hash = siphash13_128(load->secret, 1, &key, KEY_LEN);
         sum += __atomic_load_n(line_of(load, hash.hi), __ATOMIC_RELAXED);
         uint64_t *word = line_of(load, hash.lo), seen = __atomic_load_n(word, __ATOMIC_RELAXED);
@@ -49,12 +60,13 @@ void load_bare8(void *arg, unsigned turn)
     keep(sum);
 }
 
-CAS16_TARGET void load_bare16(void *arg, unsigned turn)
+CAS16_TARGET static inline void bare16(struct load *load, unsigned turn, bool waits)
 {
-    struct load *load = arg;
     uint64_t sum = 0, at = load->first_op + turn * load->ops;
     for (uint64_t i = 0; i < load->ops; i++) {
         struct key key = sequence_key(&load->sequence, at + i);
+        if (waits)
+            wait_for(&key, sum);
         struct hash128 hash = siphash13_128(load->secret, 1, &key, KEY_LEN);
         sum += __atomic_load_n(line_of(load, hash.hi), __ATOMIC_RELAXED);
         struct pair *pair = (struct pair *)(void *)line_of(load, hash.lo), seen;
@@ -63,6 +75,26 @@ CAS16_TARGET void load_bare16(void *arg, unsigned turn)
         } while (!cas16(pair, seen, (struct pair){seen.first + 1, seen.second}));
     }
     keep(sum);
+}
+
+void load_bare8(void *arg, unsigned turn)
+{
+    bare8(arg, turn, false);
+}
+
+CAS16_TARGET void load_bare16(void *arg, unsigned turn)
+{
+    bare16(arg, turn, false);
+}
+
+void load_waiting8(void *arg, unsigned turn)
+{
+    bare8(arg, turn, true);
+}
+
+CAS16_TARGET void load_waiting16(void *arg, unsigned turn)
+{
+    bare16(arg, turn, true);
 }
 
 /* ---- Subjects -------------------------------------------------------------------------------- */

@@ -51,6 +51,9 @@ void load_single(void *arg, unsigned turn);
 void load_batched(void *arg, unsigned turn);
 void load_bare8(void *arg, unsigned turn);
 void load_bare16(void *arg, unsigned turn);
+/* The baseline when each key waits for the load of the one before. */
+void load_waiting8(void *arg, unsigned turn);
+void load_waiting16(void *arg, unsigned turn);
 
 static inline bool load_is_small(const struct load *load)
 {
