@@ -339,10 +339,11 @@ void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t u
 }
 
 /*
- * Whether uses can have filled the buckets like this. All but the newest must be full or timed out,
- * or more might come to be alive than there is room for. When a bucket was first used is kept of the
- * newest alone; of the others it is tried as early as can be: after the last use of the one before,
- * less than time_slack before its own last, and time_slack after the first of one that timed out.
+ * Whether uses can have filled the buckets like this. All but the newest must be full or timed
+ * out, or more might come to be alive than there is room for. When a bucket was first used is kept
+ * of the newest alone; of the others it is tried as early as can be: after the last use of the one
+ * before, less than time_slack before its own last, and time_slack after the first of one that
+ * timed out.
  */
 static bool buckets_can_be(const struct stint_quota *quota, const struct buckets_state *state,
                            const struct buckets *buckets)

@@ -210,8 +210,9 @@ void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64
 }
 
 /*
- * Holders are sorted, and no later than the latest issued. That is at most a lease ahead of now, or,
- * where 16 and more shared an instant, a little later: no table lives to see them make up a lease.
+ * Holders are sorted, and no later than the latest issued. That is at most a lease ahead of now,
+ * or, where 16 and more shared an instant, a little later: by less than a lease, since it takes
+ * millions of them to make up a millisecond.
  */
 bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes,
                           uint64_t now_ns)

@@ -144,7 +144,7 @@ void law_wide_fill(const struct stint_quota *quota, void *state, uint64_t until_
     }
 }
 
-/* Under a limit of 0 nothing is ever charged; and a time past the end of time was never asked at. */
+/* Under a limit of 0 nothing is ever charged; and nobody asks past the end of time. */
 bool law8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
 {
     now_ns = min_u64(now_ns, STINT_NOW_MAX);

@@ -5,8 +5,8 @@
  *
  * A file may come back with flipped bits, and the laws count on what stands in a state. So every
  * state is looked at once: one that no use can have left behind is full for one period, as nobody
- * knows what was in it. After a boot that nobody closed the table for, that is true of all that live.
- * A slot whose quota nobody knows is empty: nobody can ask for it.
+ * knows what was in it. After a boot before which nobody closed the table, that is true of all that
+ * live. A slot whose quota nobody knows is empty: nobody can ask for it.
  */
 #include "store/mend.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A table file comes back with flipped bits. Opening it and going on never crashes, hangs or reads
- * past anything (the sanitizers look on), and no key stays locked for years. And what is not damaged
- * is never taken to be.
+ * past anything (the sanitizers look on), and no state is from a time that never was. What is not
+ * damaged is never taken to be.
  */
 #define _GNU_SOURCE
 #include "store/region.h"
@@ -156,7 +156,7 @@ static void use(struct user *user, int times)
     stint_table_set_now(user->table, user->now_ns);
 }
 
-/* Nothing is left from a later time than the table knows, were it in the name of any other quota. */
+/* Nothing is left from a later time than the table knows of, or than a quota may reach ahead. */
 struct seen_states {
     uint64_t latest_ns, live;
 };

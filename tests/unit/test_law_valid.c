@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What passes for a state: all that a law leaves behind, and of all else only what the law can go on
- * with, whatever is asked of it. Run under the sanitizers this is what keeps damaged files harmless.
+ * What passes for a state: all that a law leaves behind, and of all else only what the law can go
+ * on with, whatever is asked of it. Run under the sanitizers this is what keeps damaged files
+ * harmless.
  */
 #include "core/law.h"
 
