@@ -62,7 +62,8 @@ def flags():
     found = {}
     for entry in json.loads((BUILD / "compile_commands.json").read_text()):
         parts = Path(os.path.normpath(Path(entry["directory"], entry["file"])))
-        if SOURCE / "src" not in parts.parents:
+        # Tests compile some sources once more, on their own terms.
+        if SOURCE / "src" not in parts.parents or entry["output"].startswith("tests/"):
             continue
         folder = parts.relative_to(SOURCE / "src").parts[0]
         words = shlex.split(entry["command"])
