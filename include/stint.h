@@ -417,8 +417,9 @@ STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *
  * Carries a key's state from one quota to another. Period unchanged: use in any window stays
  * within the larger of the two bounds (between two gcra: within their sum), and within the new one
  * after one period. Else the units still held are carried at their latest possible time. Quotas
- * with the same `rule` do this by themselves at the next decision. STINT_E_FULL if the key finds
- * no place under the new quota: the old state stands.
+ * with the same `rule` do this by themselves at the next decision; where their states differ in
+ * size, only if no two callers use both at the same time. STINT_E_FULL if the key finds no place
+ * under the new quota: the old state stands.
  */
 STINT_API int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
                               const struct stint_quota *to, const void *key, size_t key_len,

@@ -109,10 +109,28 @@ static struct stint_decision take_upto(const struct stint_quota *quota, uint64_t
     return take(quota, state, &less);
 }
 
+/*
+ * While a booked place has not begun, the TAT is more than the capacity ahead, and pulling it back
+ * would promise to others the time that whoever has booked will use. Only the place that was booked
+ * last can be given back then: nobody comes after it. A debt looks alike, and there a refund does no
+ * harm: so it is refused only to whoever says that there may be bookings.
+ */
+static bool can_give_back(const struct stint_quota *quota, uint64_t state,
+                          const struct stint_ask *ask)
+{
+    uint64_t now_ticks = ticks_of_ns(ask->now_ns);
+    uint64_t start_ticks = sub_floor(state, quota->derived.capacity_ticks);
+    if (start_ticks <= now_ticks || ask->verb == STINT_REFUND)
+        return true;
+    return ask->verb == STINT_UNBOOK && ask->at_ns == gcra_ns_up(start_ticks);
+}
+
 static struct stint_decision refund(const struct stint_quota *quota, uint64_t *state,
                                     const struct stint_ask *ask)
 {
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
+    if (!can_give_back(quota, *state, ask))
+        return answer(quota, *state, now_ticks, 0);
     uint64_t flowed_back = ticks_of_ns(sub_floor(ask->now_ns, ask->at_ns));
     uint64_t back = sub_floor(ticks_of_units(quota, ask->cost), flowed_back);
     back = min_u64(back, sub_floor(*state, now_ticks));
@@ -153,6 +171,7 @@ static struct stint_decision ask_slow(const struct stint_quota *quota, uint64_t 
         return answer(quota, *state, now_ticks, charged);
     }
     case STINT_REFUND:
+    case LAW_REFUND_BOOKED:
     case STINT_UNBOOK: /* a place that has not begun was granted later than now: all comes back */
         return refund(quota, state, ask);
     default:

@@ -38,6 +38,9 @@
 #define WORD16_STORE_BITS 16
 #define HELD_RUNS_MAX 64
 
+/* A refund to a gcra state in which places may be booked that have not begun; see gcra.c. */
+#define LAW_REFUND_BOOKED 7
+
 struct word16 {
     uint64_t lo, hi;
 };

@@ -190,6 +190,7 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
     }
     struct stint_decision sum = list_sum(&list);
     sum.retry_after_ns = wait_ns;
+    table_raise_booked(table, add_sat(now_ns, wait_ns));
     *ticket = issue(&list, KIND_BOOKING, wait_ns, add_sat(now_ns, wait_ns));
     return sum;
 }

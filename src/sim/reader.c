@@ -24,7 +24,8 @@ static int refill(struct reader *reader, struct stint_error *error)
 {
     size_t left = reader->end - reader->begin;
     assert(left < READER_BLOCK);
-    memmove(reader->block, reader->block + reader->begin, left);
+    if (reader->begin > 0)
+        memmove(reader->block, reader->block + reader->begin, left);
     reader->begin = 0;
     reader->end = left;
     long n = reader->fill(reader->arg, reader->block + left, READER_BLOCK - left, error);

@@ -4,6 +4,15 @@
 
 #include "base/wide_int.h"
 
+struct asking entry_looking(const struct stint_table *table, enum slot_class class,
+                            uint64_t now_ns)
+{
+    /* Reading a wide state takes its owner word, which is no change of the table's meaning. */
+    struct stint_table *mutable_table = (struct stint_table *)(uintptr_t)table;
+    return (struct asking){
+        .table = mutable_table, .slots = &table->slots[class], .ask = {.now_ns = now_ns}};
+}
+
 const struct stint_quota *entry_quota(const struct asking *asking, uint64_t tag_word)
 {
     const struct stint_quota *quota =

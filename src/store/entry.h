@@ -26,6 +26,10 @@ const struct stint_quota *entry_quota(const struct asking *asking, uint64_t tag_
  */
 uint64_t entry_asked_max_ns(const struct stint_table *table, uint64_t now_ns);
 
+/* For looking at the slots of a class at a time, in a table that others go on using. */
+struct asking entry_looking(const struct stint_table *table, enum slot_class class,
+                            uint64_t now_ns);
+
 /* False if the slot holds no valid state, or changed while it was read. */
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state);
 

@@ -51,6 +51,11 @@ uint64_t owner_self(void)
     return name_of(getpid());
 }
 
+void owner_pause(void)
+{
+    sched_yield();
+}
+
 bool owner_is_dead(uint64_t word)
 {
     pid_t pid = (pid_t)(word & ((1u << PID_BITS) - 1));
@@ -98,7 +103,7 @@ enum owner_result owner_take(uint64_t *word, uint64_t self, uint64_t *mine)
             *mine = seen;
             return OWNER_STUCK;
         }
-        sched_yield();
+        owner_pause();
     }
 }
 

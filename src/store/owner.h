@@ -24,6 +24,9 @@
 /* This process's name in owner words. */
 uint64_t owner_self(void);
 
+/* Lets others run, for whoever waits for them. */
+void owner_pause(void);
+
 /* Whether the process of an owner word is gone. */
 bool owner_is_dead(uint64_t word);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which slot a newcomer takes. Two hashed sets, and the one with more free slots wins: at three
- * quarters full one key in a hundred thousand then finds all its places taken.
+ * Which slot a newcomer takes. Two hashed sets: the first while half of it is free, then the one with
+ * more free slots. At three quarters full 82 % of the keys are in their first set, where one line is
+ * read to find them, and one key in 14,000 finds all its places taken.
  *
  * A live state under `inherit` or `deny` never leaves its slot. The newcomer is denied until the
  * first of the live states in its places dies, and is new then: what SEMANTICS calls inheriting a
@@ -141,7 +142,7 @@ struct place place_choose(const struct asking *asking)
     struct place second = choose_in_set(asking, asking->home.set[1], &free_slots[1]);
     uint64_t first_death_ns = min_u64(first.dies_at_ns, second.dies_at_ns);
     bool take_second = first.worth == WORTH_EMPTY && second.worth == WORTH_EMPTY
-                           ? free_slots[1] > free_slots[0]
+                           ? free_slots[0] < HALF_WAYS && free_slots[1] > free_slots[0]
                            : second.seen.at != NULL && is_better(&second, &first);
     struct place best = take_second ? second : first;
     best.dies_at_ns = first_death_ns;

@@ -14,9 +14,8 @@
  * key to itself, and the frozen state says until when the old units lived: were the changer to die
  * there, the key would be full until then, not new.
  */
+#include "store/owner.h"
 #include "store/place.h"
-
-#include <sched.h>
 
 #define CHANGER_PATIENCE 200 /* times to let others run before going on for one */
 
@@ -77,7 +76,7 @@ static bool changer_is_slow(const struct seen *seen, struct pair held)
         if (!pair_equals(cas16_load(seen->at), seen->pair) ||
             !pair_equals(cas16_load(seen->state), held))
             return false;
-        sched_yield();
+        owner_pause();
     }
     return true;
 }

@@ -109,6 +109,23 @@ static int open_memory(struct region *region, const struct stint_table_options *
     return code;
 }
 
+void *region_map_private(struct stint_error *error)
+{
+    void *at = mmap(NULL, REGION_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || madvise(at, REGION_PAGE, MADV_WIPEONFORK) != 0) {
+        err_set(error, STINT_E_SYSTEM, "cannot map a page that fork wipes: %s", strerror(errno));
+        if (at != MAP_FAILED)
+            munmap(at, REGION_PAGE);
+        return NULL;
+    }
+    return at;
+}
+
+void region_unmap_private(void *page)
+{
+    munmap(page, REGION_PAGE);
+}
+
 /* ---- Files ----------------------------------------------------------------------------------- */
 
 /* The whole file under another name, then linked to its own: nobody ever sees half of one. */

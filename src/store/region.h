@@ -69,6 +69,7 @@ struct region_header {
      * its own, together with what is as good as constant. */
     _Alignas(128) uint64_t mark_ns;
     uint64_t blocks_until_ns; /* no block ends later: most tables never look for one */
+    uint64_t booked_until_ns; /* no booked place begins later */
     int64_t epoch_ns;         /* wall clock at region time 0 */
     /* How region time goes on: written at open, once a second, and at close. */
     _Alignas(128) int64_t clock_offset_ns; /* region time - CLOCK_BOOTTIME */
@@ -106,6 +107,13 @@ void region_close(struct region *region);
 
 /* Region time now by the real clock, and the heartbeat that lets it go on after a reboot. */
 uint64_t region_now(const struct region *region);
+
+/*
+ * A page of this process's own that a child gets empty, so that it never passes for its parent. NULL
+ * if the system refuses.
+ */
+void *region_map_private(struct stint_error *error);
+void region_unmap_private(void *page);
 
 /* Checksum of what is written once. */
 uint64_t region_checksum(const struct region_fixed *fixed);

@@ -8,15 +8,24 @@
 
 #define NONCES_AT_ONCE UINT64_C(65536)
 
+/* relaxed: a time that is seen late bounds a little less. */
+static void raise_time(uint64_t *time, uint64_t to_ns)
+{
+    uint64_t seen = __atomic_load_n(time, __ATOMIC_RELAXED);
+    while (seen < to_ns && !__atomic_compare_exchange_n(time, &seen, to_ns, true, __ATOMIC_RELAXED,
+                                                        __ATOMIC_RELAXED)) {
+    }
+}
+
 void table_raise_mark(struct stint_table *table, uint64_t now_ns)
 {
-    uint64_t *mark = &table->region.header->mark_ns;
-    uint64_t seen = __atomic_load_n(mark, __ATOMIC_RELAXED);
-    /* relaxed: a mark that is seen late is one that bounds a little less. */
-    while (seen < now_ns && !table->region.read_only &&
-           !__atomic_compare_exchange_n(mark, &seen, now_ns, true, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED)) {
-    }
+    if (!table->region.read_only)
+        raise_time(&table->region.header->mark_ns, now_ns);
+}
+
+void table_raise_booked(struct stint_table *table, uint64_t start_ns)
+{
+    raise_time(&table->region.header->booked_until_ns, start_ns);
 }
 
 bool table_catch_up(struct asking *asking)
@@ -163,7 +172,11 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
      */
     if (ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK)
         effective_ns = min_u64(max_u64(effective_ns, table_mark(table)), STINT_NOW_MAX);
-    return decide(&asking, ask, effective_ns);
+    struct stint_ask careful = *ask;
+    if (ask->verb == STINT_REFUND && quota->algorithm == STINT_GCRA &&
+        table_booked_until(table) > effective_ns)
+        careful.verb = LAW_REFUND_BOOKED;
+    return decide(&asking, &careful, effective_ns);
 }
 
 struct stint_decision table_ask(struct stint_table *table, const struct stint_quota *quota,
@@ -184,16 +197,6 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
         return decision;
     }
     return table_ask_hash(table, quota, table_hash(table, quota, key, key_len), ask, undo, holder);
-}
-
-void table_prefetch(const struct stint_table *table, const struct stint_quota *quota,
-                    struct hash128 hash)
-{
-    const struct slots *slots = &table->slots[table_class(quota)];
-    if (slots->sets == 0)
-        return;
-    struct home home = slots_home(slots, hash);
-    slots_prefetch(slots, &home);
 }
 
 CAS16_TARGET bool table_undo(const struct undo *undo)
@@ -259,10 +262,18 @@ CAS16_TARGET void table_forget(struct stint_table *table, enum slot_class class,
     }
 }
 
-/* Charges runs to the key's state under `to`, past any block. False if it has no place. */
+/*
+ * Charges runs to the key's state under `to`, past any block. False if it has no place. A run may be
+ * dated later than anybody has come with yet (the end of its slot): it is charged at the latest time
+ * known then, and the mark stays where it is. Whoever could move it to the future could make states
+ * of others die.
+ */
 static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
-                        struct hash128 hash, const struct held_run *runs, size_t n_runs)
+                        struct hash128 hash, const struct held_run *runs, size_t n_runs,
+                        uint64_t now_ns)
 {
+    uint64_t mark_ns = table_mark(table), latest_ns = max_u64(now_ns, mark_ns);
+    uint64_t earliest_ns = sub_floor(mark_ns, table->region.header->fixed.skew_max_ns);
     struct stint_quota ruleless = *to; /* nothing else is to be adopted on the way */
     ruleless.rule = 0;
     for (size_t i = 0; i < n_runs; i++) {
@@ -270,8 +281,8 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
         struct stint_ask ask = law_carry_ask(to, &runs[i]);
         if (!start(&asking, table, &ruleless, hash))
             return false;
-        uint64_t effective_ns = table_effective_now(table, ask.now_ns);
-        if (decide(&asking, &ask, effective_ns).stored == 0)
+        ask.now_ns = min_u64(ask.now_ns, latest_ns);
+        if (decide(&asking, &ask, max_u64(ask.now_ns, earliest_ns)).stored == 0)
             return false;
     }
     return true;
@@ -307,7 +318,7 @@ enum carry table_carry(struct stint_table *table, enum slot_class from_class,
             continue;
         }
         size_t n_runs = entry_runs(&state, now_ns, runs);
-        if (!charge_runs(table, to, to_hash, runs, n_runs))
+        if (!charge_runs(table, to, to_hash, runs, n_runs, now_ns))
             return CARRY_REFUSED;
         if (entry_forget(&asking, &seen, &state))
             return CARRY_DONE;

@@ -87,10 +87,6 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
 struct stint_decision table_ask_hash(struct stint_table *table, const struct stint_quota *quota,
                                      struct hash128 hash, const struct stint_ask *ask,
                                      struct undo *undo, uint64_t *holder);
-/* Fetches the lines that table_ask_hash() will read. */
-void table_prefetch(const struct stint_table *table, const struct stint_quota *quota,
-                    struct hash128 hash);
-
 /* Swaps the bits of before back, if the state is still as that charge left it. */
 bool table_undo(const struct undo *undo);
 
@@ -118,6 +114,14 @@ static inline uint64_t table_effective_now(struct stint_table *table, uint64_t n
     }
     return max_u64(now_ns, sub_floor(mark_ns, header->fixed.skew_max_ns));
 }
+
+/* No place that was booked in the table begins later. */
+static inline uint64_t table_booked_until(const struct stint_table *table)
+{
+    /* relaxed: whoever refunds what the same caller has booked comes after the booking. */
+    return __atomic_load_n(&table->region.header->booked_until_ns, __ATOMIC_RELAXED);
+}
+void table_raise_booked(struct stint_table *table, uint64_t start_ns);
 
 /* Whether any block of the table may hold at this time. */
 static inline bool table_has_blocks(const struct stint_table *table, uint64_t now_ns)

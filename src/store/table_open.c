@@ -1,35 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing tables, and their clock. */
-#define _GNU_SOURCE
 #include "store/mend.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-
-/* A page that a child gets empty, so that it never passes for its parent. */
-static struct process_page *map_process_page(struct stint_error *error)
-{
-    void *at = mmap(NULL, REGION_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED || madvise(at, REGION_PAGE, MADV_WIPEONFORK) != 0) {
-        err_set(error, STINT_E_SYSTEM, "cannot map a page that fork wipes: %s", strerror(errno));
-        if (at != MAP_FAILED)
-            munmap(at, REGION_PAGE);
-        return NULL;
-    }
-    return at;
-}
 
 static int start_table(struct stint_table *table, const struct stint_table_options *options,
                        struct stint_error *error)
 {
-    table->process = map_process_page(error);
+    table->process = region_map_private(error);
     if (table->process == NULL)
         return STINT_E_SYSTEM;
     int code = intern_open(&table->intern, &table->region, error);
     if (code != 0) {
-        munmap(table->process, REGION_PAGE);
+        region_unmap_private(table->process);
         return code;
     }
     for (int class = 0; class < CLASSES; class++)
@@ -69,7 +52,7 @@ void stint_table_close(struct stint_table *table)
 {
     if (table == NULL)
         return;
-    munmap(table->process, REGION_PAGE);
+    region_unmap_private(table->process);
     intern_close(&table->intern);
     region_close(&table->region);
     free(table);

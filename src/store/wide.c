@@ -195,7 +195,8 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
     uint8_t verb = asking->ask.verb;
     peek.verb = STINT_PEEK;
     if (verb == STINT_TAKE_UPTO || verb == STINT_CHARGE)
-        peek.cost = (uint32_t)min_u64(peek.cost, asking->quota->limit); /* more is no NEVER */
+        /* More than the limit is no NEVER to these; anything is, under a limit of 0. */
+        peek.cost = (uint32_t)min_u64(peek.cost, max_u64(asking->quota->limit, 1));
     if (!place_moves_in(verb))
         peek.cost = 0;
     if (is_displaced(asking, decision))

@@ -36,6 +36,7 @@ SYSTEM = {
     "src/store/region": {
         "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
     },
+    "src/store/snapshot": {"fcntl.h", "stdio.h", "unistd.h"},
     "src/store/clock": {"time.h", "fcntl.h", "unistd.h"},
     # Whether the owner of a wide state still lives, and a pause while it does.
     "src/store/owner": {"fcntl.h", "sched.h", "signal.h", "stdio.h", "sys/types.h", "unistd.h"},
