@@ -51,20 +51,20 @@ extern "C" {
 /* Every code that a function of this library returns; stint_code_name() gives its name. */
 enum stint_code {
     STINT_OK = 0,
-    STINT_E_SYNTAX = -1,  /* a SPEC or an address that cannot be read */
-    STINT_E_RANGE = -2,   /* a value outside its range, or a quota that cannot be kept exactly */
-    STINT_E_MISMATCH = -3,/* options that contradict each other, or the table they are used with */
-    STINT_E_FULL = -4,    /* no room: quotas, blocks, tickets or waiters */
-    STINT_E_GONE = -5,    /* the ticket was used, has ended, or never was */
-    STINT_E_SYSTEM = -6,  /* the operating system refused; the sentence holds its reason */
-    STINT_E_CORRUPT = -7, /* a table file that is not one, or is damaged */
-    STINT_E_VERSION = -8, /* a table file of another version or machine */
-    STINT_E_BUSY = -9,    /* the table is in use by somebody it cannot be shared with */
+    STINT_E_SYNTAX = -1,   /* a SPEC or an address that cannot be read */
+    STINT_E_RANGE = -2,    /* a value outside its range, or a quota that cannot be kept exactly */
+    STINT_E_MISMATCH = -3, /* options that contradict each other, or the table they are used with */
+    STINT_E_FULL = -4,     /* no room: quotas, blocks, tickets or waiters */
+    STINT_E_GONE = -5,     /* the ticket was used, has ended, or never was */
+    STINT_E_SYSTEM = -6,   /* the operating system refused; the sentence holds its reason */
+    STINT_E_CORRUPT = -7,  /* a table file that is not one, or is damaged */
+    STINT_E_VERSION = -8,  /* a table file of another version or machine */
+    STINT_E_BUSY = -9,     /* the table is in use by somebody it cannot be shared with */
 };
 
 struct stint_error {
-    int code;                      /* enum stint_code */
-    char sentence[STINT_ERROR_MAX];/* what was wrong, where, and what was expected */
+    int code;                       /* enum stint_code */
+    char sentence[STINT_ERROR_MAX]; /* what was wrong, where, and what was expected */
 };
 
 STINT_API const char *stint_code_name(int code);
@@ -105,7 +105,7 @@ enum stint_when_full {
 
 /* What stint_quota_check() works out once, so that no decision divides. Do not touch. */
 struct stint_derived {
-    uint64_t params_hash[2];  /* names these parameters; `rule` and `epoch_ns` are not among them */
+    uint64_t params_hash[2]; /* names these parameters; `rule` and `epoch_ns` are not among them */
     uint64_t interval_ticks, capacity_ticks; /* gcra: T and b*T in 1/32 ns */
     uint64_t reciprocal;                     /* floor((2^64 - 1) / period_ns) */
     uint64_t grain_ns;                       /* fixed_window: resolution of the stored start */
@@ -185,9 +185,9 @@ enum stint_outcome {
 };
 
 struct stint_decision {
-    uint8_t outcome;         /* enum stint_outcome */
-    uint8_t binding;         /* over a list: index of the quota with the least left */
-    uint8_t stored;          /* 0: the table had no place, when_full decided */
+    uint8_t outcome; /* enum stint_outcome */
+    uint8_t binding; /* over a list: index of the quota with the least left */
+    uint8_t stored;  /* 0: the table had no place, when_full decided */
     uint8_t pad;
     uint32_t granted;        /* units taken; by refund, charge and cancel: units moved */
     uint32_t limit;          /* the most `remaining` can be: burst for gcra, else limit */
@@ -292,24 +292,24 @@ enum stint_clock {
 
 /* Zero every field for the defaults. An existing file keeps the sizes it was made with. */
 struct stint_table_options {
-    const char *path;        /* for STINT_MEMORY_FILE; made if absent */
-    uint64_t keys;           /* live keys with 8-byte states at 3/4 fill. Default 65,536 */
-    uint64_t keys16;         /* the same with 16-byte states. Default 65,536 */
-    uint64_t keys_wide;      /* the same with wider ones. Default 0 */
-    uint32_t wide_size;      /* bytes of the widest state. Default 0 */
-    uint32_t tickets;        /* open reservations. Default 65,536 */
-    uint32_t blocks;         /* blocked keys. Default 4,096 */
-    uint32_t quotas;         /* different quotas. Default 1,024, at most 32,767 */
-    uint64_t skew_max_ns;    /* how far the clocks of callers may differ. Default 1 s */
-    uint64_t hash_key[2];    /* secret that spreads keys. Default 0, 0 = random */
-    int64_t epoch_ns;        /* virtual clock: wall clock at now = 0 */
-    uint8_t memory;          /* enum stint_memory; FILE if path is set */
-    uint8_t clock;           /* enum stint_clock */
-    bool huge_pages;         /* ask for huge pages; stint_table_info says what came of it */
-    bool trust_after_crash;  /* keep states as they are after an unclean boot, not full for one
-                                period */
-    bool must_exist;         /* do not make the file */
-    bool read_only;          /* for inspection: no decisions */
+    const char *path;       /* for STINT_MEMORY_FILE; made if absent */
+    uint64_t keys;          /* live keys with 8-byte states at 3/4 fill. Default 65,536 */
+    uint64_t keys16;        /* the same with 16-byte states. Default 65,536 */
+    uint64_t keys_wide;     /* the same with wider ones. Default 0 */
+    uint32_t wide_size;     /* bytes of the widest state. Default 0 */
+    uint32_t tickets;       /* open reservations. Default 65,536 */
+    uint32_t blocks;        /* blocked keys. Default 4,096 */
+    uint32_t quotas;        /* different quotas. Default 1,024, at most 32,767 */
+    uint64_t skew_max_ns;   /* how far the clocks of callers may differ. Default 1 s */
+    uint64_t hash_key[2];   /* secret that spreads keys. Default 0, 0 = random */
+    int64_t epoch_ns;       /* virtual clock: wall clock at now = 0 */
+    uint8_t memory;         /* enum stint_memory; FILE if path is set */
+    uint8_t clock;          /* enum stint_clock */
+    bool huge_pages;        /* ask for huge pages; stint_table_info says what came of it */
+    bool trust_after_crash; /* keep states as they are after an unclean boot, not full for one
+                               period */
+    bool must_exist;        /* do not make the file */
+    bool read_only;         /* for inspection: no decisions */
 };
 
 /* NULL options are the defaults. *table is set only on success. */
@@ -428,14 +428,14 @@ STINT_API int stint_set_quota(struct stint_table *table, const struct stint_quot
 /* ---- Looking inside -------------------------------------------------------------------------- */
 
 struct stint_table_info {
-    uint64_t bytes;       /* of the whole region */
-    uint64_t slots[3];    /* places for 8-byte, 16-byte and wide states */
-    uint64_t live[3];     /* states that are not dead now */
-    uint64_t blocked;     /* keys */
+    uint64_t bytes;    /* of the whole region */
+    uint64_t slots[3]; /* places for 8-byte, 16-byte and wide states */
+    uint64_t live[3];  /* states that are not dead now */
+    uint64_t blocked;  /* keys */
     uint32_t quotas, quotas_max;
     uint32_t tickets, wide_size;
     uint64_t skew_max_ns, mark_ns;
-    uint64_t evictions_lossless; /* dead states reused */
+    uint64_t evictions_lossless;                 /* dead states reused */
     uint64_t evictions_inherit, evictions_evict; /* live states given away, by policy */
     uint64_t full_denied, full_allowed;          /* newcomers without a place, by policy */
     uint64_t undo_kept_units; /* charged by a list that was refused, could not be given back */
@@ -444,8 +444,8 @@ struct stint_table_info {
     uint64_t states_damaged; /* at openings: made full for one period, or forgotten */
     uint8_t memory, clock;
     bool huge_pages;
-    bool restored;        /* an existing file was opened */
-    bool filled;          /* after an unclean boot: live states were made full for one period */
+    bool restored; /* an existing file was opened */
+    bool filled;   /* after an unclean boot: live states were made full for one period */
 };
 
 STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns,
@@ -453,7 +453,7 @@ STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns
 
 struct stint_entry {
     struct stint_quota quota;
-    uint64_t key_hash;  /* keyed: names the key within this table only */
+    uint64_t key_hash; /* keyed: names the key within this table only */
     uint64_t dies_at_ns;
     struct stint_decision decision; /* peek for 1 unit */
 };
@@ -485,8 +485,8 @@ struct stint_waiters;
 STINT_API struct stint_waiters *stint_waiters_new(size_t waiters_max);
 STINT_API void stint_waiters_free(struct stint_waiters *waiters);
 /* Appends a waiter; *id names it. STINT_E_FULL when waiters_max wait already. */
-STINT_API int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost,
-                                uint64_t deadline_ns, uint64_t *id);
+STINT_API int stint_waiters_add(struct stint_waiters *waiters, uint32_t cost, uint64_t deadline_ns,
+                                uint64_t *id);
 /* STINT_E_GONE if it is no longer waiting. */
 STINT_API int stint_waiters_cancel(struct stint_waiters *waiters, uint64_t id);
 

@@ -29,7 +29,7 @@
 #define BUCKETS_HEADER_SIZE 16
 #define BUCKETS_MAX ((BUCKETS_STATE_MAX - BUCKETS_HEADER_SIZE) / 8)
 #define BUCKETS_SLACK_PARTS 1000 /* time_slack is at least this part of the period */
-#define BUCKETS_SPARE_BITS 5 /* of a word that holds a time */
+#define BUCKETS_SPARE_BITS 5     /* of a word that holds a time */
 #define BUCKETS_SPARE_MASK ((1u << BUCKETS_SPARE_BITS) - 1)
 #define BUCKETS_N_BITS 9
 
@@ -62,9 +62,9 @@ struct buckets {
 
 static struct buckets buckets_unpack(const struct buckets_state *state)
 {
-    uint32_t spare = (uint32_t)((state->base_and_spare & BUCKETS_SPARE_MASK) |
-                                (state->first_and_spare & BUCKETS_SPARE_MASK)
-                                    << BUCKETS_SPARE_BITS);
+    uint32_t spare =
+        (uint32_t)((state->base_and_spare & BUCKETS_SPARE_MASK) |
+                   (state->first_and_spare & BUCKETS_SPARE_MASK) << BUCKETS_SPARE_BITS);
     return (struct buckets){
         .base_ns = state->base_and_spare >> BUCKETS_SPARE_BITS,
         .first_ns = state->first_and_spare >> BUCKETS_SPARE_BITS,
@@ -76,8 +76,7 @@ static struct buckets buckets_unpack(const struct buckets_state *state)
 static void buckets_pack(struct buckets_state *state, const struct buckets *buckets)
 {
     uint32_t spare = buckets->n | (uint32_t)buckets->closed << BUCKETS_N_BITS;
-    state->base_and_spare =
-        buckets->base_ns << BUCKETS_SPARE_BITS | (spare & BUCKETS_SPARE_MASK);
+    state->base_and_spare = buckets->base_ns << BUCKETS_SPARE_BITS | (spare & BUCKETS_SPARE_MASK);
     state->first_and_spare = buckets->first_ns << BUCKETS_SPARE_BITS | spare >> BUCKETS_SPARE_BITS;
 }
 
@@ -99,8 +98,8 @@ static void buckets_set(const struct stint_quota *quota, struct buckets_state *s
 {
     assert(run.units > 0 && run.at_ns >= buckets->base_ns);
     assert(run.at_ns - buckets->base_ns < quota->period_ns);
-    state->entry[at] = (run.at_ns - buckets->base_ns) << quota->derived.count_bits |
-                       (run.units - 1);
+    state->entry[at] =
+        (run.at_ns - buckets->base_ns) << quota->derived.count_bits | (run.units - 1);
 }
 
 /* The state's own time: its latest use. */
@@ -112,8 +111,8 @@ static uint64_t buckets_own_ns(const struct stint_quota *quota, const struct buc
     return buckets_last_ns(quota, state, buckets, buckets->n - 1);
 }
 
-static uint64_t buckets_death_ns(const struct stint_quota *quota,
-                                 const struct buckets_state *state, const struct buckets *buckets)
+static uint64_t buckets_death_ns(const struct stint_quota *quota, const struct buckets_state *state,
+                                 const struct buckets *buckets)
 {
     if (buckets->n == 0)
         return buckets->first_ns;
@@ -124,8 +123,7 @@ static uint32_t buckets_dead(const struct stint_quota *quota, const struct bucke
                              const struct buckets *buckets, uint64_t at_ns)
 {
     uint32_t n = 0;
-    while (n < buckets->n &&
-           buckets_last_ns(quota, state, buckets, n) + quota->period_ns <= at_ns)
+    while (n < buckets->n && buckets_last_ns(quota, state, buckets, n) + quota->period_ns <= at_ns)
         n++;
     return n;
 }
@@ -219,11 +217,9 @@ static void buckets_empty(const struct stint_quota *quota, struct buckets_state 
 }
 
 static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_state *state,
-                               struct buckets *buckets, const struct stint_ask *ask,
-                               uint64_t at_ns)
+                               struct buckets *buckets, const struct stint_ask *ask, uint64_t at_ns)
 {
-    uint64_t granted_ns =
-        ask->at_ns == STINT_NEVER_NS ? at_ns : min_u64(ask->at_ns, ask->now_ns);
+    uint64_t granted_ns = ask->at_ns == STINT_NEVER_NS ? at_ns : min_u64(ask->at_ns, ask->now_ns);
     if (granted_ns + quota->period_ns <= at_ns)
         return 0;
     uint32_t oldest = buckets_dead(quota, state, buckets, at_ns), end = oldest, left = ask->cost;
@@ -430,8 +426,8 @@ static int buckets_check_slack(const struct stint_quota *quota, struct stint_err
                        "buckets: neither time_slack nor count_slack is given, expected one or "
                        "both");
     if (slack_ns > quota->period_ns ||
-        (slack_ns > 0 && slack_ns < (quota->period_ns + BUCKETS_SLACK_PARTS - 1) /
-                                        BUCKETS_SLACK_PARTS))
+        (slack_ns > 0 &&
+         slack_ns < (quota->period_ns + BUCKETS_SLACK_PARTS - 1) / BUCKETS_SLACK_PARTS))
         return err_set(error, STINT_E_RANGE,
                        "buckets: time_slack is %llu ns, expected 1/%d of the period to all of it: "
                        "%llu to %llu ns",
@@ -465,8 +461,8 @@ int buckets_check(struct stint_quota *quota, struct stint_error *error)
         return err_set(error, STINT_E_RANGE,
                        "buckets: a count up to %u and a time within %llu ns take %u bits, expected "
                        "at most 64; a count_slack of at most %llu fits",
-                       (unsigned)size, (unsigned long long)quota->period_ns,
-                       count_bits + time_bits, 1ull << (64 - time_bits));
+                       (unsigned)size, (unsigned long long)quota->period_ns, count_bits + time_bits,
+                       1ull << (64 - time_bits));
     quota->derived.count_bits = (uint8_t)count_bits;
     quota->derived.max_buckets = (uint32_t)n;
     quota->derived.state_size = (uint32_t)(BUCKETS_HEADER_SIZE + 8 * n);

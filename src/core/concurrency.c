@@ -214,8 +214,7 @@ void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64
  * or, where 16 and more shared an instant, a little later: by less than a lease, since it takes
  * millions of them to make up a millisecond.
  */
-bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes,
-                          uint64_t now_ns)
+bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
     const struct concurrency_state *state = state_bytes;
     uint64_t last_ns = min_u64(now_ns + 2 * quota->lease_ns, STINT_NOW_MAX + PERIOD_MAX_NS);

@@ -24,7 +24,7 @@
 
 #define GRAINS_PER_PERIOD_MIN 1000
 #define WINDOW_LONGEST_NS(period_ns) ((period_ns) + 3 * NS_PER_DAY) /* a month, a leap year */
-#define FILL_LAST_NS (STINT_NOW_MAX + 1) /* no now comes later */
+#define FILL_LAST_NS (STINT_NOW_MAX + 1)                            /* no now comes later */
 
 /* A state unpacked and looked at from an instant: not `live` means never used. */
 struct fixed {

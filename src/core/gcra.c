@@ -16,8 +16,8 @@
  * refund is nothing. So no refund admits what would not have been admitted without the grant. The
  * state gets the time back to the tick; the units reported are whole ones, rounded down.
  *
- * No TAT denies everything until an instant and is new then: gcra_fill() keeps debt instead, and lets
- * through what a key with that TAT may have.
+ * No TAT denies everything until an instant and is new then: gcra_fill() keeps debt instead, and
+ * lets through what a key with that TAT may have.
  */
 #include "core/gcra.h"
 
@@ -112,8 +112,8 @@ static struct stint_decision take_upto(const struct stint_quota *quota, uint64_t
 /*
  * While a booked place has not begun, the TAT is more than the capacity ahead, and pulling it back
  * would promise to others the time that whoever has booked will use. Only the place that was booked
- * last can be given back then: nobody comes after it. A debt looks alike, and there a refund does no
- * harm: so it is refused only to whoever says that there may be bookings.
+ * last can be given back then: nobody comes after it. A debt looks alike, and there a refund does
+ * no harm: so it is refused only to whoever says that there may be bookings.
  */
 static bool can_give_back(const struct stint_quota *quota, uint64_t state,
                           const struct stint_ask *ask)

@@ -16,7 +16,8 @@ static inline uint64_t gcra_ns_up(uint64_t ticks)
     return (ticks >> GCRA_TICKS_PER_NS_LOG2) + ((ticks & mask) != 0);
 }
 
-/* The reciprocal is short by less than one part in 2^64: one correction makes the quotient exact. */
+/* The reciprocal is short by less than one part in 2^64: one correction makes the quotient exact.
+ */
 static inline uint64_t gcra_whole_units(const struct stint_quota *quota, uint64_t ticks)
 {
     uint64_t interval = quota->derived.interval_ticks;
@@ -43,14 +44,12 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
 
 /* A take of 1 to `burst` units; false, and nothing done, if it is not allowed. */
 static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *state,
-                                   uint64_t now_ns, uint32_t cost,
-                                   struct stint_decision *decision)
+                                   uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
     uint64_t now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
     uint64_t base = max_u64(*state, now_ticks);
     uint64_t tat = base + cost * quota->derived.interval_ticks;
-    if (cost - 1 >= quota->burst || tat < base ||
-        tat - now_ticks > quota->derived.capacity_ticks)
+    if (cost - 1 >= quota->burst || tat < base || tat - now_ticks > quota->derived.capacity_ticks)
         return false;
     *state = tat;
     gcra_answer(quota, tat, now_ticks, cost, decision);

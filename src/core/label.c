@@ -224,8 +224,9 @@ void label_policy(struct buf *buf, const struct stint_quota *quota)
     bool is_strict = stint_is_strict(quota);
     switch (quota->when_full) {
     case STINT_FULL_INHERIT:
-        buf_add(buf, "inherit: in a full table a new key takes the place that is free first, and "
-                     "waits out its time%s.",
+        buf_add(buf,
+                "inherit: in a full table a new key takes the place that is free first, and "
+                "waits out its time%s.",
                 is_strict ? "; the limit holds" : "");
         break;
     case STINT_FULL_DENY:

@@ -158,7 +158,8 @@ size_t law_wide_held(const struct stint_quota *quota, const void *state, uint64_
 
 /*
  * The state of a new key under `quota` that carries runs of units from another state: each is
- * charged at its time, in order, and what does not fit saturates at full. set_quota is made of this.
+ * charged at its time, in order, and what does not fit saturates at full. set_quota is made of
+ * this.
  */
 struct stint_ask law_carry_ask(const struct stint_quota *quota, const struct held_run *run);
 uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs, size_t n_runs,

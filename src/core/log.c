@@ -63,9 +63,8 @@ static void log_set(const struct stint_quota *quota, struct log_state *state, ui
                     struct log_run run)
 {
     assert(run.units > 0 && run.units <= LOG_COUNT_MAX && run.at_ns <= STINT_NOW_MAX);
-    state->entry[log_index(quota, state, at)] = run.at_ns << LOG_TIME_SHIFT |
-                                                (uint64_t)run.displaced << LOG_COUNT_BITS |
-                                                (run.units - 1);
+    state->entry[log_index(quota, state, at)] =
+        run.at_ns << LOG_TIME_SHIFT | (uint64_t)run.displaced << LOG_COUNT_BITS | (run.units - 1);
 }
 
 /* The first entry later than at_ns; len if none is. */
@@ -111,8 +110,7 @@ static void log_close_gap(const struct stint_quota *quota, struct log_state *sta
     state->head = log_index(quota, state, 1);
 }
 
-static void log_insert(const struct stint_quota *quota, struct log_state *state,
-                       struct log_run run)
+static void log_insert(const struct stint_quota *quota, struct log_state *state, struct log_run run)
 {
     uint32_t at = log_after(quota, state, run.at_ns);
     state->units += run.units;
@@ -351,8 +349,7 @@ struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes
         return log_answer(quota, state, ask->now_ns, granted);
     }
     struct stint_decision decision = log_answer(quota, state, ask->now_ns, granted);
-    uint64_t dies_at_ns =
-        max_u64(log_dies_at(quota, state), view.at_ns + quota->period_ns);
+    uint64_t dies_at_ns = max_u64(log_dies_at(quota, state), view.at_ns + quota->period_ns);
     decision.remaining = view.free - granted;
     decision.reset_after_ns = dies_at_ns - ask->now_ns;
     return decision;
@@ -385,8 +382,8 @@ void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until
 bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
     const struct log_state *state = state_bytes;
-    if (state->head >= quota->limit || state->len > quota->limit ||
-        state->units > quota->limit || state->unused != 0 || state->own_ns > now_ns)
+    if (state->head >= quota->limit || state->len > quota->limit || state->units > quota->limit ||
+        state->unused != 0 || state->own_ns > now_ns)
         return false;
     uint64_t last_ns = min_u64(state->own_ns + quota->period_ns, STINT_NOW_MAX), before_ns = 0;
     uint64_t units = 0;

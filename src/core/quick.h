@@ -10,8 +10,7 @@
 #include "core/window.h"
 
 static inline bool law8_take_quick(const struct stint_quota *quota, uint64_t *state,
-                                   uint64_t now_ns, uint32_t cost,
-                                   struct stint_decision *decision)
+                                   uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
     if (now_ns > STINT_NOW_MAX)
         return false;
@@ -23,8 +22,7 @@ static inline bool law8_take_quick(const struct stint_quota *quota, uint64_t *st
 }
 
 static inline bool law16_take_quick(const struct stint_quota *quota, struct word16 *state,
-                                    uint64_t now_ns, uint32_t cost,
-                                    struct stint_decision *decision)
+                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
     return now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_WINDOW &&
            window16_take_quick(quota, state, now_ns, cost, decision);

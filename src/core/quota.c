@@ -30,8 +30,8 @@ const char *stint_algorithm_name(int algorithm)
     return algorithm_names[algorithm];
 }
 
-static int option_is_foreign(const struct stint_quota *quota, const char *option,
-                             const char *home, struct stint_error *error)
+static int option_is_foreign(const struct stint_quota *quota, const char *option, const char *home,
+                             struct stint_error *error)
 {
     return err_set(error, STINT_E_MISMATCH, "%s is an option of %s, not of %s", option, home,
                    stint_algorithm_name(quota->algorithm));

@@ -245,8 +245,7 @@ struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t unt
 }
 
 /* A state that was filled for a period lies in the window after that of now. */
-bool sliding_counter_is_valid(const struct stint_quota *quota, struct word16 state,
-                              uint64_t now_ns)
+bool sliding_counter_is_valid(const struct stint_quota *quota, struct word16 state, uint64_t now_ns)
 {
     struct sliding sliding = unpack(quota, state);
     struct word16 packed = pack(quota, &sliding); /* differs where the number has bits too many */

@@ -18,14 +18,23 @@
 #define IN_COUNTING (IN(STINT_GCRA) | IN(STINT_FIXED_WINDOW) | IN(STINT_SLIDING_COUNTER))
 
 static const char *const algorithm_names[] = {
-    "window",        "buckets",       "log",         "gcra",
-    "fixed_window",  "sliding_counter", "concurrency", "token_bucket",
-    "leaky_bucket",  "sliding_window_log", "sliding_window_counter", "sliding_window",
+    "window",
+    "buckets",
+    "log",
+    "gcra",
+    "fixed_window",
+    "sliding_counter",
+    "concurrency",
+    "token_bucket",
+    "leaky_bucket",
+    "sliding_window_log",
+    "sliding_window_counter",
+    "sliding_window",
 };
 static const uint8_t algorithm_values[] = {
-    STINT_WINDOW,       STINT_BUCKETS,         STINT_LOG,             STINT_GCRA,
-    STINT_FIXED_WINDOW, STINT_SLIDING_COUNTER, STINT_CONCURRENCY,     STINT_GCRA,
-    STINT_GCRA,         STINT_LOG,             STINT_SLIDING_COUNTER, STINT_SLIDING_COUNTER,
+    STINT_WINDOW,          STINT_BUCKETS,         STINT_LOG,  STINT_GCRA, STINT_FIXED_WINDOW,
+    STINT_SLIDING_COUNTER, STINT_CONCURRENCY,     STINT_GCRA, STINT_GCRA, STINT_LOG,
+    STINT_SLIDING_COUNTER, STINT_SLIDING_COUNTER,
 };
 #define N_ALGORITHMS (sizeof(algorithm_names) / sizeof(algorithm_names[0]))
 
@@ -84,10 +93,10 @@ static int unknown(const struct reader *reader, struct span word, const char *wh
                    const char *const *names, size_t n_names)
 {
     int nearest = nearest_name(word, names, n_names);
-    return err_set(reader->error, STINT_E_SYNTAX,
-                   "column %u: expected %s, found \"%s\"%s%s%s", column_of(reader, word), what,
-                   show(word).text, nearest < 0 ? "" : "; did you mean \"",
-                   nearest < 0 ? "" : names[nearest], nearest < 0 ? "" : "\"?");
+    return err_set(reader->error, STINT_E_SYNTAX, "column %u: expected %s, found \"%s\"%s%s%s",
+                   column_of(reader, word), what, show(word).text,
+                   nearest < 0 ? "" : "; did you mean \"", nearest < 0 ? "" : names[nearest],
+                   nearest < 0 ? "" : "\"?");
 }
 
 /* ---- Words and values ------------------------------------------------------------------------ */
@@ -268,8 +277,8 @@ static int read_count_denied(struct reader *reader, struct span value)
 }
 
 static const char *const option_names[] = {
-    "burst",      "resolution", "time_slack", "count_slack", "lease",       "align",
-    "utc_offset", "initial",    "when_full",  "count_denied",
+    "burst", "resolution", "time_slack", "count_slack", "lease",
+    "align", "utc_offset", "initial",    "when_full",   "count_denied",
 };
 #define N_OPTIONS (sizeof(option_names) / sizeof(option_names[0]))
 

@@ -194,8 +194,7 @@ static struct stint_decision window_refuse(const struct stint_quota *quota,
     struct stint_decision decision = window_answer(quota, window, now_ns, 0);
     bool never = cost > quota->limit;
     decision.outcome = never ? STINT_NEVER : STINT_DENY;
-    decision.retry_after_ns =
-        never ? STINT_NEVER_NS : window_free_at(quota, window, cost) - now_ns;
+    decision.retry_after_ns = never ? STINT_NEVER_NS : window_free_at(quota, window, cost) - now_ns;
     return decision;
 }
 

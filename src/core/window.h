@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The part of `window` that nearly every decision takes, inline: how a state is unpacked, and a take
- * from the bunch in use. window.c has the law as a whole, and says why it is right.
+ * The part of `window` that nearly every decision takes, inline: how a state is unpacked, and a
+ * take from the bunch in use. window.c has the law as a whole, and says why it is right.
  */
 #ifndef STINT_CORE_WINDOW_H
 #define STINT_CORE_WINDOW_H
@@ -101,9 +101,9 @@ static inline struct window window16_unpack(const struct stint_quota *quota, str
  * already, and that has enough left. Then only `rest` changes: the state loses `cost` at its place.
  * False, and nothing done, where it is not as simple as that.
  *
- * `past` is how far now is past the start of the newest slot, in M-ths of a nanosecond; a now before
- * it wraps around to more than W. The slot ends (W - past) / M after now, and what was charged to it
- * comes back W after that.
+ * `past` is how far now is past the start of the newest slot, in M-ths of a nanosecond; a now
+ * before it wraps around to more than W. The slot ends (W - past) / M after now, and what was
+ * charged to it comes back W after that.
  */
 static inline bool window_take_quick(const struct stint_quota *quota, struct window *window,
                                      uint64_t now_ns, uint32_t cost,

@@ -7,8 +7,7 @@
 static struct stint_decision ask_one(struct stint_table *table, const struct stint_item *item,
                                      uint8_t verb, uint64_t at_ns, uint64_t now_ns)
 {
-    struct stint_ask ask = {
-        .now_ns = now_ns, .at_ns = at_ns, .cost = item->cost, .verb = verb};
+    struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = item->cost, .verb = verb};
     return table_ask(table, item->quota, item->key, item->key_len, &ask, NULL, NULL);
 }
 
@@ -55,8 +54,7 @@ struct stint_decision stint_peek(struct stint_table *table, const struct stint_i
 
 /* charge and refund move units in every part, and tell the least that any moved. */
 static struct stint_decision move_all(struct stint_table *table, const struct stint_item *items,
-                                      size_t n_items, uint8_t verb, uint64_t at_ns,
-                                      uint64_t now_ns)
+                                      size_t n_items, uint8_t verb, uint64_t at_ns, uint64_t now_ns)
 {
     struct list list;
     if (!list_init(&list, table, items, n_items, now_ns))
@@ -102,8 +100,7 @@ void stint_reset(struct stint_table *table, const struct stint_quota *quota, con
 }
 
 int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
-                    const struct stint_quota *to, const void *key, size_t key_len,
-                    uint64_t now_ns)
+                    const struct stint_quota *to, const void *key, size_t key_len, uint64_t now_ns)
 {
     int code = table_accepts(table, to, key_len, NULL);
     if (code != 0)
@@ -111,7 +108,7 @@ int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
     struct hash128 old = table_hash(table, from, key, key_len);
     struct hash128 new = table_hash(table, to, key, key_len);
     /* The same state under another law: the next decision carries it over in one step. */
-    bool same_place = old.lo == new.lo && old.hi == new.hi && table_class(from) == table_class(to);
+    bool same_place = old.lo == new.lo &&old.hi == new.hi &&table_class(from) == table_class(to);
     if (!same_place && table_carry(table, table_class(from), old, to, new,
                                    table_effective_now(table, now_ns)) == CARRY_REFUSED)
         return STINT_E_FULL;

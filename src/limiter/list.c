@@ -52,11 +52,10 @@ bool list_init(struct list *list, struct stint_table *table, const struct stint_
     return true;
 }
 
-static struct stint_decision ask_part(const struct list *list, struct list_part *part,
-                                      uint8_t verb, uint32_t cost, uint64_t at_ns)
+static struct stint_decision ask_part(const struct list *list, struct list_part *part, uint8_t verb,
+                                      uint32_t cost, uint64_t at_ns)
 {
-    struct stint_ask ask = {
-        .now_ns = list->now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
+    struct stint_ask ask = {.now_ns = list->now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
     bool holds = part->quota->algorithm == STINT_CONCURRENCY && verb == STINT_TAKE;
     part->decision = table_ask(list->table, part->quota, part->key, part->key_len, &ask,
                                &part->undo, holds ? &part->holder : NULL);
@@ -117,12 +116,10 @@ static void take_back(const struct list *list, struct list_part *part, uint32_t 
     else if (table_undo(&part->undo))
         return;
     else {
-        struct stint_ask ask = {.now_ns = list->now_ns,
-                                .at_ns = list->now_ns,
-                                .cost = units,
-                                .verb = STINT_REFUND};
-        returned = table_ask(list->table, part->quota, part->key, part->key_len, &ask, NULL, NULL)
-                       .granted;
+        struct stint_ask ask = {
+            .now_ns = list->now_ns, .at_ns = list->now_ns, .cost = units, .verb = STINT_REFUND};
+        returned =
+            table_ask(list->table, part->quota, part->key, part->key_len, &ask, NULL, NULL).granted;
     }
     if (returned < units)
         table_count(&table_counters(list->table)->undo_kept_units, units - returned);

@@ -5,9 +5,9 @@
  *
  * A ticket over a list takes as many slots in a row as it has quotas, all with one nonce. The nonce
  * of the first is what makes it good once: whoever swaps it for 0 may act on the ticket. A writer
- * zeroes the nonce before it writes and sets it last. A writer who is stopped there for a whole turn
- * of the ring writes into a ticket of somebody else, so a reader also checks a sum of what it has
- * read: a ticket that is not whole is gone, and stays charged as estimated.
+ * zeroes the nonce before it writes and sets it last. A writer who is stopped there for a whole
+ * turn of the ring writes into a ticket of somebody else, so a reader also checks a sum of what it
+ * has read: a ticket that is not whole is gone, and stays charged as estimated.
  */
 #include "limiter/list.h"
 
@@ -53,7 +53,8 @@ static uint64_t sum_of(const struct stint_table *table, const struct ticket_part
 {
     struct ticket_part copy = *part;
     copy.check = 0;
-    return siphash13_128(table->region.header->fixed.hash_key, TICKET_TWEAK, &copy, sizeof(copy)).lo;
+    return siphash13_128(table->region.header->fixed.hash_key, TICKET_TWEAK, &copy, sizeof(copy))
+        .lo;
 }
 
 static void write_part(uint64_t *slot, const struct ticket_part *part)
@@ -134,7 +135,8 @@ static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint6
     return (struct stint_ticket){first, nonce};
 }
 
-/* A ticket over a list takes as many slots as the list has quotas: all the ring may have too few. */
+/* A ticket over a list takes as many slots as the list has quotas: all the ring may have too few.
+ */
 static bool can_issue(const struct list *list)
 {
     return list->n_parts <= list->table->region.header->fixed.tickets_max;
@@ -175,8 +177,7 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
 {
     struct list list;
     *ticket = (struct stint_ticket){0, 0};
-    if (!list_init(&list, table, items, n_items, now_ns) || !can_issue(&list) ||
-        !can_book(&list))
+    if (!list_init(&list, table, items, n_items, now_ns) || !can_issue(&list) || !can_book(&list))
         return law_never(0);
     uint64_t wait_ns = 0;
     max_wait_ns = min_u64(max_wait_ns, BOOK_WAIT_MAX_NS);
@@ -199,9 +200,8 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
 static int read_ticket(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
                        struct ticket_part *parts)
 {
-    if (!read_part(table, ticket, 0, &parts[0]) ||
-        parts[0].n_parts == 0 || parts[0].n_parts > STINT_ITEMS_MAX ||
-        parts[0].deadline_ns <= now_ns)
+    if (!read_part(table, ticket, 0, &parts[0]) || parts[0].n_parts == 0 ||
+        parts[0].n_parts > STINT_ITEMS_MAX || parts[0].deadline_ns <= now_ns)
         return STINT_E_GONE;
     for (uint32_t i = 1; i < parts[0].n_parts; i++)
         if (!read_part(table, ticket, i, &parts[i]))
@@ -242,8 +242,8 @@ static struct stint_decision move_part(struct stint_table *table, const struct t
 static void keep_least(struct stint_decision *sum, const struct stint_decision *decision,
                        bool is_first)
 {
-    uint32_t least = is_first || decision->granted < sum->granted ? decision->granted
-                                                                  : sum->granted;
+    uint32_t least =
+        is_first || decision->granted < sum->granted ? decision->granted : sum->granted;
     *sum = *decision;
     sum->granted = least;
 }

@@ -134,8 +134,7 @@ struct stint_wake stint_waiters_wake(struct stint_waiters *waiters, struct stint
         return wake;
     wake.decision = stint_take(table, quota, key, key_len, waiters->line[head].cost, now_ns);
     if (wake.decision.outcome == STINT_DENY) {
-        wake.next_ns = min_u64(add_sat(now_ns, wake.decision.retry_after_ns),
-                               waiters->earliest_ns);
+        wake.next_ns = min_u64(add_sat(now_ns, wake.decision.retry_after_ns), waiters->earliest_ns);
         return wake;
     }
     /* Granted, or a cost that never fits: in both cases its wait is over. */

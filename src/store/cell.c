@@ -20,9 +20,8 @@ struct stint_decision stint_cell8_ask(const struct stint_quota *quota, struct st
         uint64_t after = before;
         struct stint_decision decision = law8_ask(quota, &after, ask);
         decision.stored = 1;
-        if (after == before ||
-            __atomic_compare_exchange_n(&cell->word, &before, after, true, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED))
+        if (after == before || __atomic_compare_exchange_n(&cell->word, &before, after, true,
+                                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return decision;
     }
 }

@@ -4,8 +4,7 @@
 
 #include "base/wide_int.h"
 
-struct asking entry_looking(const struct stint_table *table, enum slot_class class,
-                            uint64_t now_ns)
+struct asking entry_looking(const struct stint_table *table, enum slot_class class, uint64_t now_ns)
 {
     /* Reading a wide state takes its owner word, which is no change of the table's meaning. */
     struct stint_table *mutable_table = (struct stint_table *)(uintptr_t)table;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A private copy of one slot's state with its quota: for looking inside, carrying over, repairing. */
+/* A private copy of one slot's state with its quota: for looking inside, carrying over, repairing.
+ */
 #ifndef STINT_STORE_ENTRY_H
 #define STINT_STORE_ENTRY_H
 

@@ -57,9 +57,9 @@ void stint_table_info(const struct stint_table *table, uint64_t now_ns,
         .restored = region->memory == STINT_MEMORY_FILE && !region->made,
         .filled = table->filled,
     };
-    for (int class = 0; class < 3; class++) {
+    for (int class = 0; class < 3; class ++) {
         info->slots[class] = table->slots[class].sets * WAYS;
-        info->live[class] = count_live(table, (enum slot_class)class, now_ns);
+        info->live[class] = count_live(table, (enum slot_class) class, now_ns);
     }
 }
 
@@ -77,8 +77,8 @@ void stint_table_each(const struct stint_table *table, uint64_t now_ns,
 {
     struct entry_state state;
     struct stint_entry entry;
-    for (int class = 0; class < 3; class++) {
-        struct asking asking = entry_looking(table, (enum slot_class)class, now_ns);
+    for (int class = 0; class < 3; class ++) {
+        struct asking asking = entry_looking(table, (enum slot_class) class, now_ns);
         for (uint64_t slot = 0; slot < asking.slots->sets * WAYS; slot++) {
             uint8_t *set = asking.slots->base + slot / WAYS * asking.slots->set_size;
             struct seen seen = slots_see(asking.slots, set, (unsigned)(slot % WAYS));

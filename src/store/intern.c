@@ -90,8 +90,8 @@ static uint32_t append(struct intern *intern, const struct stint_quota *quota)
     do {
         if (i >= intern->max)
             return 0;
-    } while (!__atomic_compare_exchange_n(next, &i, i + 1, true, __ATOMIC_RELAXED,
-                                          __ATOMIC_RELAXED));
+    } while (
+        !__atomic_compare_exchange_n(next, &i, i + 1, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
     struct quota_slot *slot = &intern->slots[i];
     __atomic_store_n(&slot->state, QUOTA_SLOT_WRITING, __ATOMIC_RELAXED);
     slot->quota = *quota;

@@ -46,7 +46,8 @@ uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota);
 /* The quota of an id; NULL for an id that no quota has (a damaged slot). */
 const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id);
 
-/* Forgets entries that are no quotas, and how many are in use is counted anew. Nobody else has it. */
+/* Forgets entries that are no quotas, and how many are in use is counted anew. Nobody else has it.
+ */
 void intern_mend(struct intern *intern);
 
 /* The longest period of all quotas; 0 without any. */

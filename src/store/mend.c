@@ -15,7 +15,7 @@
 #include <string.h>
 
 struct mending {
-    struct asking asking; /* ask.now_ns: nobody has asked later */
+    struct asking asking;  /* ask.now_ns: nobody has asked later */
     uint64_t asked_max_ns; /* the latest time that can stand in a state */
     bool after_crash;
 };
@@ -50,15 +50,15 @@ static enum found find16(const struct mending *mending, const struct seen *seen,
 {
     struct pair held = cas16_load(seen->state);
     uint64_t mark = held.second & ~STATE_MASK, generation = seen->pair.second;
-    bool arrives = (seen->pair.first & TAG_PENDING) != 0 &&
-                   mark == (state_mark(generation) | STATE_FROZEN);
+    bool arrives =
+        (seen->pair.first & TAG_PENDING) != 0 && mark == (state_mark(generation) | STATE_FROZEN);
     if (arrives || state_leaves(held, generation)) {
         uint64_t last_ns = add_sat(mending->asked_max_ns, 3 * mending->asking.table->ahead_ns);
         return held.first <= last_ns ? FOUND_WHOLE : FOUND_DAMAGED;
     }
     struct word16 word = {held.first, held.second & STATE_MASK};
-    bool is_whole = mark == state_mark(generation) &&
-                    law16_is_valid(quota, word, mending->asked_max_ns);
+    bool is_whole =
+        mark == state_mark(generation) && law16_is_valid(quota, word, mending->asked_max_ns);
     return is_whole ? FOUND_WHOLE : FOUND_DAMAGED;
 }
 
@@ -191,8 +191,8 @@ void mend_table(struct stint_table *table, bool after_crash)
     mending.asking.ask.now_ns =
         min_u64(table_latest_ns(table, region_now(&table->region)), STINT_NOW_MAX);
     mending.asked_max_ns = entry_asked_max_ns(table, mending.asking.ask.now_ns);
-    for (int class = 0; class < CLASSES; class++)
-        mend_class(&mending, (enum slot_class)class, &blocked_ns);
+    for (int class = 0; class < CLASSES; class ++)
+        mend_class(&mending, (enum slot_class) class, &blocked_ns);
     header->blocks_until_ns = blocked_ns;
     if (after_crash) {
         memset(region_at(&table->region, header->fixed.tickets_offset), 0,

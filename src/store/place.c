@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which slot a newcomer takes. Two hashed sets: the first while half of it is free, then the one with
- * more free slots. At three quarters full 82 % of the keys are in their first set, where one line is
- * read to find them, and one key in 14,000 finds all its places taken.
+ * Which slot a newcomer takes. Two hashed sets: the first while half of it is free, then the one
+ * with more free slots. At three quarters full 82 % of the keys are in their first set, where one
+ * line is read to find them, and one key in 14,000 finds all its places taken.
  *
  * A live state under `inherit` or `deny` never leaves its slot. The newcomer is denied until the
  * first of the live states in its places dies, and is new then: what SEMANTICS calls inheriting a

@@ -50,11 +50,11 @@ enum worth {
 };
 
 struct place {
-    struct seen seen;   /* the slot to take; .at is NULL if there is none */
-    struct pair state;  /* class 16: the state that goes */
+    struct seen seen;  /* the slot to take; .at is NULL if there is none */
+    struct pair state; /* class 16: the state that goes */
     enum worth worth;
-    uint32_t debt;      /* WORTH_EVICT: share of capacity in use, in 1/65536 */
-    uint64_t dies_at_ns;/* WORTH_KEEP: when the first of all that are kept dies */
+    uint32_t debt;       /* WORTH_EVICT: share of capacity in use, in 1/65536 */
+    uint64_t dies_at_ns; /* WORTH_KEEP: when the first of all that are kept dies */
 };
 
 /* Looks at both sets of the key. A dead state counts as free table_grace_ns() after its death. */
@@ -66,7 +66,8 @@ static inline bool place_moves_in(uint8_t verb)
     return verb != STINT_REFUND && verb != STINT_UNBOOK;
 }
 
-/* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be. */
+/* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be.
+ */
 struct stint_decision place_full(const struct asking *asking, const struct place *place,
                                  struct stint_decision fresh);
 

@@ -161,7 +161,8 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
     return finish(asking, seen, held, before, after);
 }
 
-/* The key's state was written under other parameters: carried over by handing the slot to itself. */
+/* The key's state was written under other parameters: carried over by handing the slot to itself.
+ */
 CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen, struct pair held,
                                  struct stint_decision *decision)
 {
@@ -173,8 +174,8 @@ CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen,
     if (writer != NULL && table_class(writer) == CLASS_16) {
         size_t n_runs = law16_held(writer, unpack(held), asking->ask.now_ns, runs);
         carried = law16_carry(asking->quota, runs, n_runs, asking->ask.now_ns);
-        until_ns = max_u64(law16_dies_at(writer, unpack(held)),
-                           law16_dies_at(asking->quota, carried));
+        until_ns =
+            max_u64(law16_dies_at(writer, unpack(held)), law16_dies_at(asking->quota, carried));
     }
     struct word16 after = carried;
     *decision = law16_ask(asking->quota, &after, &asking->ask);

@@ -40,8 +40,7 @@ CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *se
 CAS16_TARGET static bool publish(const struct asking *asking, const struct place *place)
 {
     struct region_counters *counters = table_counters(asking->table);
-    struct pair pending = {asking->home.tag | TAG_PENDING | asking->id,
-                           table_nonce(asking->table)};
+    struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, table_nonce(asking->table)};
     if (!cas16(place->seen.at, place->seen.pair, pending))
         return false;
     if (place->worth == WORTH_EVICT)

@@ -62,8 +62,8 @@ static int format(struct region_header *header, const struct region_fixed *fixed
     header->boot_id = clock_boot_id();
     header->heartbeat_wall_ns = clock_wall_ns();
     header->clock_offset_ns = -(int64_t)clock_boot_ns();
-    header->epoch_ns = fixed->clock == STINT_CLOCK_VIRTUAL ? options->epoch_ns
-                                                           : header->heartbeat_wall_ns;
+    header->epoch_ns =
+        fixed->clock == STINT_CLOCK_VIRTUAL ? options->epoch_ns : header->heartbeat_wall_ns;
     return 0;
 }
 
@@ -222,9 +222,8 @@ static void carry_time(struct region *region)
 {
     struct region_header *header = region->header;
     int64_t wall = clock_wall_ns();
-    uint64_t away = wall > header->heartbeat_wall_ns
-                        ? (uint64_t)wall - (uint64_t)header->heartbeat_wall_ns
-                        : 0;
+    uint64_t away =
+        wall > header->heartbeat_wall_ns ? (uint64_t)wall - (uint64_t)header->heartbeat_wall_ns : 0;
     uint64_t last = max_u64(header->heartbeat_ns, header->mark_ns);
     uint64_t now = min_u64(add_sat(last, away), STINT_NOW_MAX);
     header->clock_offset_ns = (int64_t)now - (int64_t)clock_boot_ns();
@@ -254,9 +253,9 @@ static int enter(struct region *region, const char *path, struct stint_error *er
         }
         header->clean = 0;
     } else if (header->pid_space != pid_space()) {
-        return err_set(error, STINT_E_BUSY,
-                       "%s is in use by another PID namespace; who is dead cannot be told from here",
-                       path);
+        return err_set(
+            error, STINT_E_BUSY,
+            "%s is in use by another PID namespace; who is dead cannot be told from here", path);
     }
     if (lock_byte(region->fd, F_RDLCK, LOCK_USERS, false) != 0)
         return system_error(error, "lock", path);

@@ -77,12 +77,12 @@ struct region_header {
     int64_t heartbeat_wall_ns;
     uint64_t boot_id;
     uint64_t virtual_now_ns;
-    uint64_t clean;      /* 1: closed by its last user */
-    uint64_t pid_space;  /* PID namespace of those who use it */
-    uint64_t filled;     /* times that an unclean boot made all live states full */
+    uint64_t clean;     /* 1: closed by its last user */
+    uint64_t pid_space; /* PID namespace of those who use it */
+    uint64_t filled;    /* times that an unclean boot made all live states full */
     _Alignas(128) uint64_t nonce_next;
     uint64_t ticket_next;
-    uint64_t quotas;     /* entries in use, ready or being written */
+    uint64_t quotas; /* entries in use, ready or being written */
     _Alignas(128) struct region_counters counters;
 };
 
@@ -109,8 +109,8 @@ void region_close(struct region *region);
 uint64_t region_now(const struct region *region);
 
 /*
- * A page of this process's own that a child gets empty, so that it never passes for its parent. NULL
- * if the system refuses.
+ * A page of this process's own that a child gets empty, so that it never passes for its parent.
+ * NULL if the system refuses.
  */
 void *region_map_private(struct stint_error *error);
 void region_unmap_private(void *page);

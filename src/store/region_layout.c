@@ -27,8 +27,9 @@ static uint64_t sets_for(uint64_t keys)
 }
 
 /*
- * A set begins with its pairs, followed by its states. In class 16 each half of the pairs, one line,
- * is followed by its own states, the line beside it, which the processor fetches along with it.
+ * A set begins with its pairs, followed by its states. In class 16 each half of the pairs, one
+ * line, is followed by its own states, the line beside it, which the processor fetches along with
+ * it.
  */
 static uint64_t place_class(struct class_layout *layout, uint64_t offset, uint64_t keys,
                             uint32_t state_size, uint32_t state_stride)

@@ -14,7 +14,7 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
         .state_stride = layout->state_stride,
         .state_half = layout->state_half,
         .state_size = layout->state_size,
-        .class = (uint8_t)class,
+        .class = (uint8_t) class,
     };
 }
 

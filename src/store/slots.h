@@ -27,7 +27,8 @@
 #define TAG_PENDING (UINT64_C(1) << 15)
 #define TAG_ID_MASK (TAG_PENDING - 1)
 #define TAG_HASH_MASK (~UINT64_C(0xffff))
-#define TAG_ABANDONED TAG_PENDING /* no key has tag 0: a wide slot left to an owner who is stuck */
+#define TAG_ABANDONED TAG_PENDING /* no key has tag 0: a wide slot left to an owner who is stuck   \
+                                   */
 
 /* One class of slots, as this process sees it. */
 struct slots {
@@ -146,9 +147,9 @@ static inline bool state_leaves(struct pair state, uint64_t generation)
 }
 
 /*
- * Whether a pending slot of class 16 holds what must not be lost: the first charge of a newcomer who
- * had settled, or the units of a key that is being handed from itself to itself. It is as good as
- * valid: it gives way to nobody, and is made valid without another look.
+ * Whether a pending slot of class 16 holds what must not be lost: the first charge of a newcomer
+ * who had settled, or the units of a key that is being handed from itself to itself. It is as good
+ * as valid: it gives way to nobody, and is made valid without another look.
  */
 bool slots_is_bound(const struct slots *slots, const struct seen *pending);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* A copy of a table in a file that opens as the table does: every slot valid and whole, or empty. */
+/* A copy of a table in a file that opens as the table does: every slot valid and whole, or empty.
+ */
 #define _GNU_SOURCE
 #include "store/entry.h"
 
@@ -26,9 +27,8 @@ static void copy_set(struct asking *asking, uint8_t *from, uint8_t *to)
             continue;
         *slots_pair(asking->slots, to, way) = seen.pair;
         if (asking->slots->class == CLASS_16)
-            *(struct pair *)slots_state(asking->slots, to, way) =
-                (struct pair){state.as.word16.lo,
-                              state.as.word16.hi | state_mark(seen.pair.second)};
+            *(struct pair *)slots_state(asking->slots, to, way) = (struct pair){
+                state.as.word16.lo, state.as.word16.hi | state_mark(seen.pair.second)};
         else if (asking->slots->class == CLASS_WIDE)
             wide_paste(asking, slots_state(asking->slots, to, way), &state);
     }
@@ -39,8 +39,10 @@ static int write_class(const struct stint_table *table, enum slot_class class, u
 {
     struct asking asking = entry_looking(table, class, now_ns);
     uint8_t *copy = aligned_alloc(64, (asking.slots->set_size + 63u) / 64 * 64);
-    int code = copy == NULL ? -1 : fseeko(file, (off_t)(asking.slots->base -
-                                                 (uint8_t *)table->region.header), SEEK_SET);
+    int code =
+        copy == NULL
+            ? -1
+            : fseeko(file, (off_t)(asking.slots->base - (uint8_t *)table->region.header), SEEK_SET);
     for (uint64_t set = 0; code == 0 && set < asking.slots->sets; set++) {
         copy_set(&asking, asking.slots->base + set * asking.slots->set_size, copy);
         code = fwrite(copy, asking.slots->set_size, 1, file) == 1 ? 0 : -1;
@@ -110,8 +112,8 @@ static int write_table(const struct stint_table *table, FILE *file)
     uint64_t now_ns = region_now(&table->region);
     if (write_tickets(table, file) != 0)
         return -1;
-    for (int class = 0; class < CLASSES; class++)
-        if (write_class(table, (enum slot_class)class, now_ns, file) != 0)
+    for (int class = 0; class < CLASSES; class ++)
+        if (write_class(table, (enum slot_class) class, now_ns, file) != 0)
             return -1;
     if (write_quotas(table, file) != 0 || write_header(table, file) != 0 || fflush(file) != 0 ||
         ftruncate(fileno(file), (off_t)table->region.header->fixed.bytes) != 0)

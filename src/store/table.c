@@ -85,8 +85,8 @@ int table_accepts(struct stint_table *table, const struct stint_quota *quota, si
     return 0;
 }
 
-static bool start(struct asking *asking, struct stint_table *table,
-                  const struct stint_quota *quota, struct hash128 hash)
+static bool start(struct asking *asking, struct stint_table *table, const struct stint_quota *quota,
+                  struct hash128 hash)
 {
     enum slot_class class = table_class(quota);
     asking->table = table;
@@ -132,8 +132,8 @@ static uint32_t capacity_of(const struct stint_quota *quota)
     return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
 }
 
-static bool ends_at(uint64_t until_ns, const struct stint_quota *quota,
-                    const struct stint_ask *ask, struct stint_decision *decision)
+static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const struct stint_ask *ask,
+                    struct stint_decision *decision)
 {
     bool asks = ask->verb == STINT_TAKE || ask->verb == STINT_TAKE_UPTO ||
                 ask->verb == STINT_PEEK || ask->verb == STINT_BOOK;
@@ -263,10 +263,10 @@ CAS16_TARGET void table_forget(struct stint_table *table, enum slot_class class,
 }
 
 /*
- * Charges runs to the key's state under `to`, past any block. False if it has no place. A run may be
- * dated later than anybody has come with yet (the end of its slot): it is charged at the latest time
- * known then, and the mark stays where it is. Whoever could move it to the future could make states
- * of others die.
+ * Charges runs to the key's state under `to`, past any block. False if it has no place. A run may
+ * be dated later than anybody has come with yet (the end of its slot): it is charged at the latest
+ * time known then, and the mark stays where it is. Whoever could move it to the future could make
+ * states of others die.
  */
 static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
                         struct hash128 hash, const struct held_run *runs, size_t n_runs,
@@ -330,12 +330,11 @@ enum carry table_adopt(struct asking *asking, struct stint_decision *decision)
     enum carry worst = CARRY_NONE;
     if (asking->rule == 0)
         return CARRY_NONE;
-    for (int class = CLASS_8; class <= CLASS_WIDE; class++) {
+    for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
         if (class == asking->slots->class)
             continue;
-        enum carry carried =
-            table_carry(asking->table, (enum slot_class)class, asking->hash, asking->quota,
-                        asking->hash, asking->ask.now_ns);
+        enum carry carried = table_carry(asking->table, (enum slot_class) class, asking->hash,
+                                         asking->quota, asking->hash, asking->ask.now_ns);
         worst = carried > worst ? carried : worst;
     }
     /* Its units stay where they are, so it must be full here: they are over within one period. */

@@ -39,10 +39,10 @@ struct asking {
     struct hash128 hash;
     struct home home;
     struct stint_ask ask; /* now_ns is the effective time */
-    uint64_t rule; /* of the caller's quota: other laws may have kept this key's state */
+    uint64_t rule;        /* of the caller's quota: other laws may have kept this key's state */
     uint32_t id;
-    struct undo *undo;    /* may be NULL */
-    uint64_t *holder;     /* concurrency: what take wrote; may be NULL */
+    struct undo *undo; /* may be NULL */
+    uint64_t *holder;  /* concurrency: what take wrote; may be NULL */
 };
 
 static inline enum slot_class table_class(const struct stint_quota *quota)
@@ -139,8 +139,8 @@ static inline uint64_t table_grace_ns(const struct stint_table *table)
 /*
  * Between the moment at which a newcomer's time was worked out and that at which its key turns out
  * to have no state, it may have been stopped for long, and the state it once had may have died and
- * been reused. So the time is looked at again then: true if it has gone on, and all is to be decided
- * anew.
+ * been reused. So the time is looked at again then: true if it has gone on, and all is to be
+ * decided anew.
  */
 bool table_catch_up(struct asking *asking);
 
@@ -167,7 +167,7 @@ bool table_renew(struct stint_table *table, const struct stint_quota *quota, str
 void table_forget(struct stint_table *table, enum slot_class class, struct hash128 hash);
 
 enum carry {
-    CARRY_NONE,    /* there is no such state */
+    CARRY_NONE, /* there is no such state */
     CARRY_DONE,
     CARRY_REFUSED, /* there is, and it stays: no place for the other, or its owner is stuck */
 };
@@ -176,8 +176,9 @@ enum carry {
  * Charges what a key's state still holds to its state under `to`, then forgets it: in that order,
  * so that others may see units twice for a moment, never missing.
  */
-enum carry table_carry(struct stint_table *table, enum slot_class from_class, struct hash128 from_hash,
-                 const struct stint_quota *to, struct hash128 to_hash, uint64_t now_ns);
+enum carry table_carry(struct stint_table *table, enum slot_class from_class,
+                       struct hash128 from_hash, const struct stint_quota *to,
+                       struct hash128 to_hash, uint64_t now_ns);
 
 /*
  * The same for a newcomer whose rule had a law with states of another size before. REFUSED comes

@@ -15,8 +15,8 @@ static int start_table(struct stint_table *table, const struct stint_table_optio
         region_unmap_private(table->process);
         return code;
     }
-    for (int class = 0; class < CLASSES; class++)
-        slots_open(&table->slots[class], &table->region, (enum slot_class)class);
+    for (int class = 0; class < CLASSES; class ++)
+        slots_open(&table->slots[class], &table->region, (enum slot_class) class);
     table->ahead_ns = intern_period_max(&table->intern);
     if (table->region.alone && !table->region.made)
         mend_table(table, table->region.after_crash && !options->trust_after_crash);

@@ -103,9 +103,8 @@ static struct stint_decision ask_table(const struct taking *taking, struct stint
     return table_ask_hash(table, taking->quota, taking->hash, &ask, NULL, NULL);
 }
 
-CAS16_TARGET static struct stint_decision arrive(const struct taking *taking,
-                                                 struct stint_table *table, uint32_t cost,
-                                                 uint64_t now_ns)
+CAS16_TARGET static struct stint_decision
+arrive(const struct taking *taking, struct stint_table *table, uint32_t cost, uint64_t now_ns)
 {
     struct stint_decision decision;
     if (now_ns <= STINT_NOW_MAX && !table_has_blocks(table, now_ns) &&
@@ -147,15 +146,14 @@ void stint_take_batch(struct stint_table *table, const struct stint_item *items,
         bool has_blocks = table_has_blocks(table, now_ns);
         for (size_t i = 0; i < n; i++) {
             const struct stint_item *item = &items[at + i];
-            on_the_way[i] = !has_blocks && set_out(&takings[i], table, item->quota, item->key,
-                                                   item->key_len, 2);
+            on_the_way[i] = !has_blocks &&
+                            set_out(&takings[i], table, item->quota, item->key, item->key_len, 2);
         }
         for (size_t i = 0; i < n; i++) {
             const struct stint_item *item = &items[at + i];
-            decisions[at + i] =
-                on_the_way[i] ? arrive(&takings[i], table, item->cost, now_ns)
-                              : take_long_way(table, item->quota, item->key, item->key_len,
-                                              item->cost, now_ns);
+            decisions[at + i] = on_the_way[i] ? arrive(&takings[i], table, item->cost, now_ns)
+                                              : take_long_way(table, item->quota, item->key,
+                                                              item->key_len, item->cost, now_ns);
         }
     }
 }

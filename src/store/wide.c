@@ -6,8 +6,8 @@
  * half written, becomes full for one period.
  * An owner who lives but is stuck (stopped, swapped out) may come back at any time and write on. So
  * its slot is left to it: the key is blocked for one period, the word is marked as abandoned, the
- * slot loses its tag. Coming back, the owner cannot give the word back, and decides anew; only then,
- * or when it is dead, the slot is free again.
+ * slot loses its tag. Coming back, the owner cannot give the word back, and decides anew; only
+ * then, or when it is dead, the slot is free again.
  */
 #include "store/entry.h"
 
@@ -227,8 +227,8 @@ static struct stint_decision law_of(struct asking *asking, void *bytes)
 }
 
 /*
- * Parameters changed: decides on what the state holds under the new ones, and lets it stand if units
- * were moved. A refusal leaves the old state: it may hold more than the new law can say.
+ * Parameters changed: decides on what the state holds under the new ones, and lets it stand if
+ * units were moved. A refusal leaves the old state: it may hold more than the new law can say.
  */
 CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct seen *seen)
 {
@@ -259,8 +259,8 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
 {
     struct wide_state *wide = seen->state;
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
-    if (pending && (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE ||
-                    table_catch_up(asking)))
+    if (pending &&
+        (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || table_catch_up(asking)))
         return false;
     if (pending && is_displaced(asking, decision))
         return true;
@@ -286,9 +286,9 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
     bool is_ours = pair_equals(cas16_load_stable(seen->at), seen->pair);
     switch (taken) {
     case OWNER_STUCK:
-        *refused = is_ours && (!displace(asking, seen, *mine) ||
-                               table_blocked_until(asking->table, asking->hash) >
-                                   asking->ask.now_ns);
+        *refused =
+            is_ours && (!displace(asking, seen, *mine) ||
+                        table_blocked_until(asking->table, asking->hash) > asking->ask.now_ns);
         return false;
     case OWNER_LEFT:
         mark_left(seen);
@@ -390,8 +390,8 @@ bool wide_forget_same(struct asking *asking, const struct seen *seen, const void
     struct pair now = cas16_load_stable(seen->at);
     if (taken == OWNER_ROBBED)
         repair(asking, &(struct seen){seen->at, wide, now});
-    bool same = pair_equals(now, seen->pair) &&
-                memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
+    bool same =
+        pair_equals(now, seen->pair) && memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
     if (same) {
         memset(wide->bytes, 0, asking->slots->state_size);
         set_dies_at(wide, 0);

@@ -26,9 +26,9 @@
 #define STUCK_MS 10000 /* a worker that has not asked for so long hangs */
 
 struct shared {
-    uint64_t asks;                /* by all; says which key is asked for, and when it is */
-    uint64_t alive[WORKERS];      /* asks of each */
-    uint32_t admitted[KEYS_MAX];  /* each key is used in one stretch, all at one time */
+    uint64_t asks;               /* by all; says which key is asked for, and when it is */
+    uint64_t alive[WORKERS];     /* asks of each */
+    uint32_t admitted[KEYS_MAX]; /* each key is used in one stretch, all at one time */
     uint64_t odd;
 };
 
@@ -146,8 +146,8 @@ static void check_what_is_left(const char *spec, uint64_t fresh)
         crew_check(shared->admitted[key] <= LIMIT, "%s: key %llu admitted %u of %u", spec,
                    (unsigned long long)key, shared->admitted[key], LIMIT);
     for (unsigned i = 0; i < 2 * LIMIT; i++)
-        admitted += stint_take(table, &quotas[0], &fresh, sizeof(fresh), 1, now_ns).outcome ==
-                    STINT_ALLOW;
+        admitted +=
+            stint_take(table, &quotas[0], &fresh, sizeof(fresh), 1, now_ns).outcome == STINT_ALLOW;
     crew_check(admitted == LIMIT, "%s: a new key admitted %llu afterwards", spec,
                (unsigned long long)admitted);
     crew_check(shared->odd == 0, "%s: %llu odd answers", spec, (unsigned long long)shared->odd);
@@ -186,8 +186,12 @@ static void survive(const char *spec, const char *path, unsigned kills)
 int main(int argc, char **argv)
 {
     static const char *const specs[] = {
-        "gcra 100/1h",       "window 100/1h resolution=12", "window 100/1h",
-        "log 100/1h",        "buckets 100/1h time_slack=6m", "concurrency 100 lease=1h",
+        "gcra 100/1h",
+        "window 100/1h resolution=12",
+        "window 100/1h",
+        "log 100/1h",
+        "buckets 100/1h time_slack=6m",
+        "concurrency 100 lease=1h",
         "sliding_counter 100/1h",
     };
     unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 40;

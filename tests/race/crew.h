@@ -79,8 +79,7 @@ static inline void crew_run(unsigned n, void (*work)(void *arg, unsigned number)
     pthread_barrier_t start;
     pthread_barrier_init(&start, NULL, n);
     for (unsigned i = 0; i < n; i++) {
-        members[i] = (struct crew_member){
-            .start = &start, .work = work, .arg = arg, .number = i};
+        members[i] = (struct crew_member){.start = &start, .work = work, .arg = arg, .number = i};
         pthread_create(&members[i].thread, NULL, crew_member_run, &members[i]);
     }
     for (unsigned i = 0; i < n; i++)

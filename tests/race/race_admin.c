@@ -82,12 +82,11 @@ static void block_and_reset(void *arg, unsigned number)
         const struct stint_quota *quota = &shared->quotas[0];
         if (number == 0 && key % 2 == 0) {
             /* Even keys belong to this thread: a block it has made holds until it lifts it. */
-            note_odd(shared, stint_block(shared->table, &key, sizeof(key), NOW_NS + HOUR_NS,
-                                         NOW_NS) != 0);
-            struct stint_decision decision = stint_take(shared->table, quota, &key, sizeof(key), 1,
-                                                        NOW_NS);
-            note_odd(shared, decision.outcome != STINT_DENY ||
-                                 decision.retry_after_ns != HOUR_NS);
+            note_odd(shared,
+                     stint_block(shared->table, &key, sizeof(key), NOW_NS + HOUR_NS, NOW_NS) != 0);
+            struct stint_decision decision =
+                stint_take(shared->table, quota, &key, sizeof(key), 1, NOW_NS);
+            note_odd(shared, decision.outcome != STINT_DENY || decision.retry_after_ns != HOUR_NS);
             stint_reset(shared->table, quota, &key, sizeof(key), NOW_NS);
             struct stint_item item = {quota, &key, sizeof(key), 1};
             note_odd(shared, stint_peek(shared->table, &item, 1, NOW_NS).outcome != STINT_ALLOW);
@@ -160,9 +159,8 @@ static void look_or_take(void *arg, unsigned number)
 /* The last snapshot, made when all was quiet, decides as the original. */
 static void snapshot_decides_alike(struct shared *shared, const char *spec)
 {
-    struct stint_table_options options = {.path = shared->path,
-                                          .clock = STINT_CLOCK_VIRTUAL,
-                                          .must_exist = true};
+    struct stint_table_options options = {
+        .path = shared->path, .clock = STINT_CLOCK_VIRTUAL, .must_exist = true};
     struct stint_error error;
     int code = stint_table_snapshot(shared->table, shared->path, &error);
     crew_check(code == 0, "%s: snapshot: %s", spec, error.sentence);

@@ -69,8 +69,8 @@ static void check(const struct shared *shared, const char *spec, const char *whe
     if (shared->table != NULL)
         stint_table_info(shared->table, NOW_NS, &info);
     /* On a busy machine an owner may lose a wide state after 10 ms: the key is then full. */
-    bool exact = shared->admitted == LIMIT ||
-                 (info.owners_displaced > 0 && shared->admitted < LIMIT);
+    bool exact =
+        shared->admitted == LIMIT || (info.owners_displaced > 0 && shared->admitted < LIMIT);
     crew_check(exact, "%s, %s: admitted %llu of %u", spec, where,
                (unsigned long long)shared->admitted, LIMIT);
     crew_check(shared->odd == 0, "%s, %s: %llu odd answers", spec, where,
@@ -112,8 +112,8 @@ static void threads_on_a_cell(const char *spec)
 /* Children that inherit the table, or that open the file anew. */
 static void processes(const char *spec, uint8_t memory, const char *path)
 {
-    struct shared *shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *shared =
+        mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (shared == MAP_FAILED)
         exit(1);
     struct stint_table_options options = options_of(memory, path);
@@ -155,7 +155,8 @@ static void take_with_stale_times(void *arg, unsigned number)
     }
 }
 
-/* 80 s pass: no law may admit more than its bound for as many windows, and one more at the start. */
+/* 80 s pass: no law may admit more than its bound for as many windows, and one more at the start.
+ */
 static void stale_times_mint_nothing(const char *spec, uint64_t bound)
 {
     struct stint_table_options options = options_of(STINT_MEMORY_HEAP, NULL);

@@ -45,9 +45,9 @@ static void ask_lists(void *arg, unsigned number)
             items[i] = (struct stint_item){&shared->quotas[picked[i][0]], &names[picked[i][1]],
                                            sizeof(names[0]), 1 + (uint32_t)(draw(&random) % 3)};
         }
-        struct stint_decision decision =
-            shared->turn == 0 ? stint_take_all(shared->table, items, n, NOW_NS)
-                              : stint_take_upto(shared->table, items, n, NOW_NS);
+        struct stint_decision decision = shared->turn == 0
+                                             ? stint_take_all(shared->table, items, n, NOW_NS)
+                                             : stint_take_upto(shared->table, items, n, NOW_NS);
         if (decision.outcome == STINT_NEVER ||
             (decision.outcome == STINT_DENY && decision.granted > 0) ||
             (shared->turn == 1 && decision.outcome == STINT_ALLOW && decision.granted == 0))
@@ -120,9 +120,8 @@ static void redeem_tickets(void *arg, unsigned number)
     for (unsigned i = 0; i < TICKETS; i++) {
         unsigned at = (i * 7 + number * 131) % TICKETS;
         struct stint_ticket ticket = shared->tickets[at];
-        int code = (at + number) % 2 == 0
-                       ? stint_cancel(shared->table, ticket, NOW_NS, NULL)
-                       : stint_settle(shared->table, ticket, 0, NOW_NS, NULL);
+        int code = (at + number) % 2 == 0 ? stint_cancel(shared->table, ticket, NOW_NS, NULL)
+                                          : stint_settle(shared->table, ticket, 0, NOW_NS, NULL);
         if (code == 0)
             __atomic_fetch_add(&shared->good[at], 1, __ATOMIC_RELAXED);
         else if (code != STINT_E_GONE)
@@ -132,13 +131,14 @@ static void redeem_tickets(void *arg, unsigned number)
 
 static void tickets_are_good_once(void)
 {
-    static const char *const specs[QUOTAS] = {"gcra 512/1h", "log 512/1h", "concurrency 512 lease=1h"};
+    static const char *const specs[QUOTAS] = {"gcra 512/1h", "log 512/1h",
+                                              "concurrency 512 lease=1h"};
     static struct shared shared;
     open_shared(&shared, specs);
     for (unsigned i = 0; i < TICKETS; i++) {
         struct stint_item item = {&shared.quotas[i % QUOTAS], "k", 1, 1};
-        struct stint_decision decision = stint_reserve(shared.table, &item, 1, 1000, NOW_NS,
-                                                       &shared.tickets[i]);
+        struct stint_decision decision =
+            stint_reserve(shared.table, &item, 1, 1000, NOW_NS, &shared.tickets[i]);
         crew_check(decision.outcome == STINT_ALLOW, "ticket %u was not issued", i);
     }
     crew_run(THREADS, redeem_tickets, &shared);
@@ -176,10 +176,8 @@ static void hurry_through_ring(void *arg, unsigned number)
 static void a_small_ring_mints_nothing(void)
 {
     static struct shared shared;
-    struct stint_table_options options = {.keys_wide = 64,
-                                          .wide_size = 16384,
-                                          .tickets = 1,
-                                          .clock = STINT_CLOCK_VIRTUAL};
+    struct stint_table_options options = {
+        .keys_wide = 64, .wide_size = 16384, .tickets = 1, .clock = STINT_CLOCK_VIRTUAL};
     memset(&shared, 0, sizeof(shared));
     crew_parse(&shared.quotas[1], "log 1000/1h");
     shared.table = crew_open(&options);

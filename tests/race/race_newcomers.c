@@ -21,8 +21,8 @@ static void take_every_key(void *arg, unsigned number)
     struct shared *shared = arg;
     for (uint32_t key = 0; key < shared->keys; key++) {
         for (unsigned i = 0; i < LIMIT; i++) {
-            struct stint_decision decision = stint_take(shared->table, &shared->quota, &key,
-                                                        sizeof(key), 1, 1000 + number);
+            struct stint_decision decision =
+                stint_take(shared->table, &shared->quota, &key, sizeof(key), 1, 1000 + number);
             if (decision.outcome == STINT_ALLOW)
                 __atomic_fetch_add(&shared->admitted[key], 1, __ATOMIC_RELAXED);
         }
@@ -44,7 +44,8 @@ static void check_quota(const char *spec, uint32_t keys)
     crew_run(THREADS, take_every_key, &shared);
     struct stint_table_info info;
     stint_table_info(shared.table, 2000, &info);
-    /* On a busy machine a thread may lose its wide state for 10 ms: its key is then full, not new. */
+    /* On a busy machine a thread may lose its wide state for 10 ms: its key is then full, not new.
+     */
     uint64_t displaced = info.owners_displaced;
     for (uint32_t key = 0; key < keys; key++) {
         bool exact = shared.admitted[key] == LIMIT;

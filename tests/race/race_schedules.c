@@ -53,7 +53,7 @@ struct scenario {
     uint32_t lists;       /* 1 in `lists` asks is for two keys at once; 0: none */
     bool time_passes;     /* states die and are reused */
     bool stops, kills;
-    bool looks;           /* tasks also peek and look at the whole table */
+    bool looks; /* tasks also peek and look at the whole table */
 };
 
 static struct {
@@ -166,7 +166,8 @@ void schedule_step(void)
         task->state = TASK_STOPPED;
         task->wakes_at = world.steps + (dice >> 32) % 4096;
         world.stopped++;
-    } else if (world.scenario->kills && dice % 512 == 2 && world.killed + 1 < world.scenario->tasks) {
+    } else if (world.scenario->kills && dice % 512 == 2 &&
+               world.killed + 1 < world.scenario->tasks) {
         task->state = TASK_KILLED;
         world.killed++;
     } else if ((dice >> 16 & world.switch_mask) != 0) {
@@ -179,8 +180,8 @@ void schedule_step(void)
 
 #define NOW_NS(cluster) ((10 * (cluster) + 10) * 3600 * NS_PER_S)
 
-static struct stint_decision take(struct task *task, const struct stint_quota *quota,
-                                  uint32_t key, uint32_t cost, uint64_t now_ns)
+static struct stint_decision take(struct task *task, const struct stint_quota *quota, uint32_t key,
+                                  uint32_t cost, uint64_t now_ns)
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
     return table_ask(&task->table, quota, &key, sizeof(key), &ask, NULL, NULL);
@@ -345,43 +346,128 @@ static void run(const struct scenario *scenario, uint64_t seed)
 
 static const struct scenario scenarios[] = {
     {.name = "gcra, one key", .specs = {"gcra 5/1h burst=5"}, .keys = 1, .tasks = 4, .asks = 4},
-    {.name = "window of 8 bytes, one key", .specs = {"window 5/1h resolution=12"}, .keys = 1,
-     .tasks = 4, .asks = 4},
-    {.name = "window of 16 bytes, one key", .specs = {"window 5/1h"}, .keys = 1, .tasks = 4,
+    {.name = "window of 8 bytes, one key",
+     .specs = {"window 5/1h resolution=12"},
+     .keys = 1,
+     .tasks = 4,
+     .asks = 4},
+    {.name = "window of 16 bytes, one key",
+     .specs = {"window 5/1h"},
+     .keys = 1,
+     .tasks = 4,
      .asks = 4},
     {.name = "log, one key", .specs = {"log 5/1h"}, .keys = 1, .tasks = 4, .asks = 4},
-    {.name = "concurrency, one key", .specs = {"concurrency 5 lease=1h"}, .keys = 1, .tasks = 4,
+    {.name = "concurrency, one key",
+     .specs = {"concurrency 5 lease=1h"},
+     .keys = 1,
+     .tasks = 4,
      .asks = 4},
 
-    {.name = "window8 under stops", .specs = {"window 3/1h resolution=12"}, .keys = 3, .tasks = 4,
-     .asks = 10, .lists = 4, .time_passes = true, .stops = true},
-    {.name = "window8 under kills", .specs = {"window 3/1h resolution=12"}, .keys = 3, .tasks = 5,
-     .asks = 10, .time_passes = true, .stops = true, .kills = true},
-    {.name = "window8, parameters change", .specs = {"window 3/1h resolution=12",
-     "window 2/1h resolution=12"}, .keys = 2, .tasks = 4, .asks = 10, .time_passes = true,
+    {.name = "window8 under stops",
+     .specs = {"window 3/1h resolution=12"},
+     .keys = 3,
+     .tasks = 4,
+     .asks = 10,
+     .lists = 4,
+     .time_passes = true,
+     .stops = true},
+    {.name = "window8 under kills",
+     .specs = {"window 3/1h resolution=12"},
+     .keys = 3,
+     .tasks = 5,
+     .asks = 10,
+     .time_passes = true,
+     .stops = true,
+     .kills = true},
+    {.name = "window8, parameters change",
+     .specs = {"window 3/1h resolution=12", "window 2/1h resolution=12"},
+     .keys = 2,
+     .tasks = 4,
+     .asks = 10,
+     .time_passes = true,
      .stops = true},
 
-    {.name = "window16 under stops", .specs = {"window 3/1h"}, .keys = 3, .tasks = 4, .asks = 10,
-     .lists = 4, .time_passes = true, .stops = true},
-    {.name = "window16 under kills", .specs = {"window 3/1h"}, .keys = 3, .tasks = 5, .asks = 10,
-     .time_passes = true, .stops = true, .kills = true},
-    {.name = "window16, parameters change", .specs = {"window 3/1h", "window 2/1h"}, .keys = 2,
-     .tasks = 4, .asks = 10, .time_passes = true, .stops = true},
-    {.name = "window16, parameters change, kills", .specs = {"window 3/1h", "window 2/1h"},
-     .keys = 1, .tasks = 5, .asks = 10, .stops = true, .kills = true},
+    {.name = "window16 under stops",
+     .specs = {"window 3/1h"},
+     .keys = 3,
+     .tasks = 4,
+     .asks = 10,
+     .lists = 4,
+     .time_passes = true,
+     .stops = true},
+    {.name = "window16 under kills",
+     .specs = {"window 3/1h"},
+     .keys = 3,
+     .tasks = 5,
+     .asks = 10,
+     .time_passes = true,
+     .stops = true,
+     .kills = true},
+    {.name = "window16, parameters change",
+     .specs = {"window 3/1h", "window 2/1h"},
+     .keys = 2,
+     .tasks = 4,
+     .asks = 10,
+     .time_passes = true,
+     .stops = true},
+    {.name = "window16, parameters change, kills",
+     .specs = {"window 3/1h", "window 2/1h"},
+     .keys = 1,
+     .tasks = 5,
+     .asks = 10,
+     .stops = true,
+     .kills = true},
 
-    {.name = "log under stops", .specs = {"log 3/1h"}, .keys = 3, .tasks = 4, .asks = 10,
-     .lists = 4, .time_passes = true, .stops = true},
-    {.name = "log under kills", .specs = {"log 3/1h"}, .keys = 3, .tasks = 5, .asks = 10,
-     .time_passes = true, .stops = true, .kills = true},
-    {.name = "log, parameters change", .specs = {"log 3/1h", "log 2/1h"}, .keys = 2, .tasks = 4,
-     .asks = 10, .time_passes = true, .stops = true, .kills = true},
-    {.name = "log, seen by others at a time long past", .specs = {"log 3/1h"}, .keys = 2,
-     .tasks = 4, .asks = 10, .looks = true, .stops = true, .kills = true},
-    {.name = "window16, lists and looks", .specs = {"window 3/1h"}, .keys = 2, .tasks = 5,
-     .asks = 10, .lists = 2, .looks = true, .time_passes = true, .stops = true, .kills = true},
-    {.name = "buckets under stops", .specs = {"buckets 3/1h time_slack=10m"}, .keys = 3,
-     .tasks = 4, .asks = 10, .time_passes = true, .stops = true, .kills = true},
+    {.name = "log under stops",
+     .specs = {"log 3/1h"},
+     .keys = 3,
+     .tasks = 4,
+     .asks = 10,
+     .lists = 4,
+     .time_passes = true,
+     .stops = true},
+    {.name = "log under kills",
+     .specs = {"log 3/1h"},
+     .keys = 3,
+     .tasks = 5,
+     .asks = 10,
+     .time_passes = true,
+     .stops = true,
+     .kills = true},
+    {.name = "log, parameters change",
+     .specs = {"log 3/1h", "log 2/1h"},
+     .keys = 2,
+     .tasks = 4,
+     .asks = 10,
+     .time_passes = true,
+     .stops = true,
+     .kills = true},
+    {.name = "log, seen by others at a time long past",
+     .specs = {"log 3/1h"},
+     .keys = 2,
+     .tasks = 4,
+     .asks = 10,
+     .looks = true,
+     .stops = true,
+     .kills = true},
+    {.name = "window16, lists and looks",
+     .specs = {"window 3/1h"},
+     .keys = 2,
+     .tasks = 5,
+     .asks = 10,
+     .lists = 2,
+     .looks = true,
+     .time_passes = true,
+     .stops = true,
+     .kills = true},
+    {.name = "buckets under stops",
+     .specs = {"buckets 3/1h time_slack=10m"},
+     .keys = 3,
+     .tasks = 4,
+     .asks = 10,
+     .time_passes = true,
+     .stops = true,
+     .kills = true},
 };
 
 int main(int argc, char **argv)

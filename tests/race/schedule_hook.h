@@ -20,8 +20,7 @@ int schedule_signal(pid_t pid, int signal);
 #define __atomic_load_n(...) (schedule_step(), __atomic_load_n(__VA_ARGS__))
 #define __atomic_store_n(...) (schedule_step(), __atomic_store_n(__VA_ARGS__))
 #define __atomic_exchange_n(...) (schedule_step(), __atomic_exchange_n(__VA_ARGS__))
-#define __atomic_compare_exchange_n(...)                                                           \
-    (schedule_step(), __atomic_compare_exchange_n(__VA_ARGS__))
+#define __atomic_compare_exchange_n(...) (schedule_step(), __atomic_compare_exchange_n(__VA_ARGS__))
 
 #include "store/cas16.h"
 

@@ -9,9 +9,9 @@
 #include "store/region.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
-#include <signal.h>
 #include <unistd.h>
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -19,8 +19,14 @@
 #define START_NS (UINT64_C(1000) * HOUR_NS)
 
 static const char *const specs[] = {
-    "gcra 5/1h",  "window 5/1h resolution=12",  "fixed_window 5/1h", "window 5/1h",
-    "sliding_counter 5/1h", "log 5/1h", "buckets 5/1h time_slack=6m", "concurrency 5 lease=1h",
+    "gcra 5/1h",
+    "window 5/1h resolution=12",
+    "fixed_window 5/1h",
+    "window 5/1h",
+    "sliding_counter 5/1h",
+    "log 5/1h",
+    "buckets 5/1h time_slack=6m",
+    "concurrency 5 lease=1h",
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 #define KEYS 20u
@@ -58,7 +64,8 @@ static void use_some(struct stint_table *table, uint64_t now_ns)
 {
     for (unsigned q = 0; q < SPECS; q++)
         for (uint32_t key = 0; key < KEYS; key++)
-            crew_check(ask(table, q, key, 3, now_ns).outcome == STINT_ALLOW, "%s: denied", specs[q]);
+            crew_check(ask(table, q, key, 3, now_ns).outcome == STINT_ALLOW, "%s: denied",
+                       specs[q]);
     uint32_t blocked = 77;
     stint_block(table, &blocked, sizeof(blocked), now_ns + HOUR_NS, now_ns);
 }
@@ -217,7 +224,8 @@ static void others_are_refused(void)
     }
     options.must_exist = true;
     unlink(path);
-    crew_check(stint_table_open(&table, &options, NULL) == STINT_E_SYSTEM, "made though must_exist");
+    crew_check(stint_table_open(&table, &options, NULL) == STINT_E_SYSTEM,
+               "made though must_exist");
     crew_check(access(path, F_OK) != 0, "a file appeared");
 }
 

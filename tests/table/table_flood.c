@@ -33,10 +33,8 @@ static double seconds(void)
 
 static void flood(const char *spec, uint64_t keys)
 {
-    struct stint_table_options options = {.keys = TABLE_KEYS,
-                                          .keys16 = TABLE_KEYS,
-                                          .skew_max_ns = 1,
-                                          .clock = STINT_CLOCK_VIRTUAL};
+    struct stint_table_options options = {
+        .keys = TABLE_KEYS, .keys16 = TABLE_KEYS, .skew_max_ns = 1, .clock = STINT_CLOCK_VIRTUAL};
     struct stint_quota quota;
     struct stint_table_info info;
     uint64_t before = resident_bytes(), now_ns = UINT64_C(1000000000), allowed = 0;
@@ -49,15 +47,16 @@ static void flood(const char *spec, uint64_t keys)
         for (uint64_t i = 0; i < keys / 10; i++) {
             uint64_t key = part * keys + i;
             now_ns += STEP_NS;
-            allowed += stint_take(table, &quota, &key, sizeof(key), 1, now_ns).outcome ==
-                       STINT_ALLOW;
+            allowed +=
+                stint_take(table, &quota, &key, sizeof(key), 1, now_ns).outcome == STINT_ALLOW;
         }
         tenth[part] = seconds() - began;
     }
     uint64_t grown = resident_bytes() - before;
     crew_check(grown <= info.bytes + (UINT64_C(4) << 20), "%s: grew by %llu bytes, bound %llu",
                spec, (unsigned long long)grown, (unsigned long long)info.bytes);
-    /* The table is warm from the second tenth on; a machine that is shared may be slow for a while. */
+    /* The table is warm from the second tenth on; a machine that is shared may be slow for a while.
+     */
     crew_check(tenth[9] < 4 * tenth[1] + 0.05, "%s: %g s for a tenth, then %g s", spec, tenth[1],
                tenth[9]);
     crew_check(allowed * 1000 >= keys * 999, "%s: allowed %llu of %llu new keys", spec,

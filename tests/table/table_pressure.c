@@ -110,8 +110,8 @@ static void strict_under_pressure(const char *spec, uint64_t keys)
     }
     struct stint_table_info info;
     stint_table_info(table, now_ns, &info);
-    uint64_t refused = quota.when_full == STINT_FULL_DENY ? info.full_denied
-                                                          : info.evictions_inherit;
+    uint64_t refused =
+        quota.when_full == STINT_FULL_DENY ? info.full_denied : info.evictions_inherit;
     crew_check(refused > 0 || keys > 32, "%s: the table was never full", spec);
     crew_check(info.evictions_lossless > 0, "%s: no dead state was reused", spec);
     crew_check(info.evictions_evict == 0, "%s: a live state was given up", spec);
@@ -164,8 +164,7 @@ static void policies_do_what_they_say(void)
         uint32_t admitted_min, admitted_max;
         size_t counter;
     } cases[] = {
-        {"gcra 5/1h when_full=inherit", 8, 8,
-         offsetof(struct stint_table_info, evictions_inherit)},
+        {"gcra 5/1h when_full=inherit", 8, 8, offsetof(struct stint_table_info, evictions_inherit)},
         {"gcra 5/1h when_full=deny", 8, 8, offsetof(struct stint_table_info, full_denied)},
         {"gcra 5/1h when_full=allow", 1000, 1000, offsetof(struct stint_table_info, full_allowed)},
         {"gcra 5/1h when_full=evict", 1000, 1000,
@@ -246,8 +245,12 @@ static void reuse_waits_for_slow_clocks(const char *spec)
 int main(void)
 {
     static const char *const strict[] = {
-        "window 5/2s", "window 5/2s resolution=12", "log 5/2s", "buckets 5/2s time_slack=200ms",
-        "window 5/2s when_full=deny", "log 5/2s when_full=deny",
+        "window 5/2s",
+        "window 5/2s resolution=12",
+        "log 5/2s",
+        "buckets 5/2s time_slack=200ms",
+        "window 5/2s when_full=deny",
+        "log 5/2s when_full=deny",
     };
     for (size_t i = 0; i < sizeof(strict) / sizeof(strict[0]); i++) {
         strict_under_pressure(strict[i], 8);

@@ -43,8 +43,8 @@ static inline struct stint_decision ask_at(const struct stint_quota *quota,
     return stint_state_ask(quota, state, &ask);
 }
 
-static inline struct stint_decision take(const struct stint_quota *quota,
-                                         struct small_state *state, uint64_t now_ns, uint32_t cost)
+static inline struct stint_decision take(const struct stint_quota *quota, struct small_state *state,
+                                         uint64_t now_ns, uint32_t cost)
 {
     return ask_at(quota, state, 0, (struct stint_ask){.now_ns = now_ns, .cost = cost});
 }
@@ -60,9 +60,8 @@ static inline struct stint_decision peek(const struct stint_quota *quota,
     return decision;
 }
 
-static inline struct stint_decision charge(const struct stint_quota *quota,
-                                           struct small_state *state, uint64_t now_ns,
-                                           uint32_t cost)
+static inline struct stint_decision
+charge(const struct stint_quota *quota, struct small_state *state, uint64_t now_ns, uint32_t cost)
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_CHARGE};
     return ask_at(quota, state, 0, ask);

@@ -178,10 +178,8 @@ static uint32_t search(const struct stint_quota *quota, bool with_refunds)
 /* 20 for 500/10m, time_slack 1m, count_slack 50: the formula's bound, reached. */
 static void trace_of_twenty(void)
 {
-    struct stint_quota quota = {.limit = 500,
-                                .period_ns = 10 * NS_PER_MIN,
-                                .time_slack_ns = NS_PER_MIN,
-                                .count_slack = 50};
+    struct stint_quota quota = {
+        .limit = 500, .period_ns = 10 * NS_PER_MIN, .time_slack_ns = NS_PER_MIN, .count_slack = 50};
     uint64_t state[2 + 20] = {0};
     if (buckets_check(&quota, NULL) != STINT_OK || quota.derived.max_buckets != 20)
         complain(&quota, "the formula does not say 20");

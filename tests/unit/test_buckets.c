@@ -123,7 +123,8 @@ static void test_a_full_bucket_comes_back_after_its_last_use(void **unused)
     assert_int_equal(decision.outcome, STINT_ALLOW);
 }
 
-/* Uses at 0 and 59 s, one a minute at 1…9 min and 451 at 10 min fill the 20 buckets of the bound. */
+/* Uses at 0 and 59 s, one a minute at 1…9 min and 451 at 10 min fill the 20 buckets of the bound.
+ */
 static void test_the_trace_that_reaches_twenty(void **unused)
 {
     (void)unused;
@@ -165,8 +166,8 @@ static void test_a_filled_state_denies_until_then(void **unused)
                           buckets_cases[i].time_slack_ns, buckets_cases[i].count_slack);
         uint64_t state[BUCKETS_STATE_MAX / 8];
         for (int turn = 0; turn < 100; turn++) {
-            uint64_t until_ns = 1 + strict_below(&random, turn < 50 ? 4 * quota.period_ns
-                                                                    : STINT_NOW_MAX - 1);
+            uint64_t until_ns =
+                1 + strict_below(&random, turn < 50 ? 4 * quota.period_ns : STINT_NOW_MAX - 1);
             buckets_fill(&quota, state, until_ns);
             uint64_t dies_ns = buckets_dies_at(&quota, state);
             uint64_t expected_ns =

@@ -21,8 +21,8 @@ static void test_windows_follow_each_other(void **unused)
                     calendar_window_of((enum stint_align)align, offsets_s[i], at_ns);
                 assert_true(window.begin_ns <= at_ns && at_ns < window.end_ns);
                 assert_true(at_ns == FIRST_NS || window.begin_ns == at_ns);
-                struct calendar_window last = calendar_window_of(
-                    (enum stint_align)align, offsets_s[i], window.end_ns - 1);
+                struct calendar_window last =
+                    calendar_window_of((enum stint_align)align, offsets_s[i], window.end_ns - 1);
                 assert_true(last.begin_ns == window.begin_ns && last.end_ns == window.end_ns);
                 at_ns = window.end_ns;
             }

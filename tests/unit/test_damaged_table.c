@@ -109,9 +109,9 @@ static void use_once(struct user *user)
     struct stint_item items[2] = {item_of(user, keys[0], sizeof(keys[0])),
                                   item_of(user, keys[1], sizeof(keys[1]))};
     const struct stint_item *one = &items[0];
-    size_t which = (size_t)(one->quota >= wider && one->quota < wider + N_SPECS
-                                ? one->quota - wider
-                                : one->quota - quotas);
+    size_t which =
+        (size_t)(one->quota >= wider && one->quota < wider + N_SPECS ? one->quota - wider
+                                                                     : one->quota - quotas);
     struct stint_table *table = user->table;
     uint64_t now_ns = user->now_ns;
     switch (draw(user, 12)) {
@@ -353,14 +353,14 @@ static void test_a_damaged_state_is_full_for_a_period(void **unused)
     unlink(path);
     assert_int_equal(open_table(&user, false, &error), 0);
     for (size_t i = 0; i < N_STRICT; i++)
-        assert_int_equal(
-            stint_take(user.table, &quotas[strict[i]], "k", 1, 1, START).outcome, STINT_ALLOW);
+        assert_int_equal(stint_take(user.table, &quotas[strict[i]], "k", 1, 1, START).outcome,
+                         STINT_ALLOW);
     stint_table_close(user.table);
 
     size_t size;
     uint8_t *bytes = map_file(&size);
     const struct region_fixed *fixed = (const void *)bytes;
-    for (int class = 0; class <= CLASS_WIDE; class++) {
+    for (int class = 0; class <= CLASS_WIDE; class ++) {
         const struct class_layout *layout = &fixed->classes[class];
         for (uint64_t slot = 0; slot < layout->sets * WAYS; slot++) {
             uint64_t way = slot % WAYS, half = way / HALF_WAYS;

@@ -37,8 +37,7 @@ static void test_windows_lie_on_the_wall_clock(void **unused)
 static void test_months_end_at_the_offsets_midnight(void **unused)
 {
     (void)unused;
-    struct stint_quota quota =
-        quota_of("fixed_window 1000/1mo align=calendar utc_offset=+01:00");
+    struct stint_quota quota = quota_of("fixed_window 1000/1mo align=calendar utc_offset=+01:00");
     struct small_state state = {{0, 0}};
     assert_int_equal(quota.period_ns, 28 * DAY);
     assert_int_equal(take(&quota, &state, 0, 1000).reset_after_ns, 31 * DAY - 3600 * S);
@@ -125,10 +124,9 @@ static void test_a_late_clock_opens_no_window(void **unused)
 /* A filled state denies until its instant, and dies then or within two grains. */
 static void test_fill_denies_until_its_instant(void **unused)
 {
-    static const char *const specs[] = {"fixed_window 10/1s", "fixed_window 10/1s align=first_use",
-                                        "fixed_window 1000000/1s",
-                                        "fixed_window 1000000/1s align=first_use",
-                                        "fixed_window 5/1mo align=calendar"};
+    static const char *const specs[] = {
+        "fixed_window 10/1s", "fixed_window 10/1s align=first_use", "fixed_window 1000000/1s",
+        "fixed_window 1000000/1s align=first_use", "fixed_window 5/1mo align=calendar"};
     (void)unused;
     uint64_t seed = 6;
     for (size_t i = 0; i < 5; i++) {

@@ -9,9 +9,9 @@ static void test_three_a_minute_reads_as_it_should(void **unused)
         uint64_t at_s, reset_s, retry_s;
         int outcome;
     } lines[] = {
-        {0, 20, 0, STINT_ALLOW},  {0, 40, 0, STINT_ALLOW},  {0, 60, 0, STINT_ALLOW},
-        {1, 59, 19, STINT_DENY},  {5, 55, 15, STINT_DENY},  {10, 50, 10, STINT_DENY},
-        {15, 45, 5, STINT_DENY},  {21, 59, 0, STINT_ALLOW}, {22, 58, 18, STINT_DENY},
+        {0, 20, 0, STINT_ALLOW}, {0, 40, 0, STINT_ALLOW},  {0, 60, 0, STINT_ALLOW},
+        {1, 59, 19, STINT_DENY}, {5, 55, 15, STINT_DENY},  {10, 50, 10, STINT_DENY},
+        {15, 45, 5, STINT_DENY}, {21, 59, 0, STINT_ALLOW}, {22, 58, 18, STINT_DENY},
     };
     (void)unused;
     struct stint_quota quota = quota_of("gcra 3/60s");
@@ -60,8 +60,8 @@ static void test_admits_the_burst_and_not_one_more(void **unused)
         uint64_t right = 0, trial = 0, clamped = 0;
         assert_int_equal(drain_flawed(&quota, &right, 10 * S, NO_FLAW), burst);
         assert_int_equal(drain_flawed(&quota, &trial, 10 * S, TRIAL_AGAINST_NOW), burst + 1);
-        assert_int_equal(
-            drain_flawed(&quota, &clamped, 10 * S, CLAMP_TO_NOW_LESS_TOLERANCE), 2 * burst - 1);
+        assert_int_equal(drain_flawed(&quota, &clamped, 10 * S, CLAMP_TO_NOW_LESS_TOLERANCE),
+                         2 * burst - 1);
     }
 }
 
@@ -82,8 +82,7 @@ static void test_no_rate_runs_fast(void **unused)
         assert_int_equal(take(&quota, &state, 0, limits[i]).outcome, STINT_ALLOW);
         uint64_t granted = 0;
         for (uint64_t now_ns = S / 10; now_ns <= 10 * S; now_ns += S / 10) {
-            struct stint_ask ask = {
-                .now_ns = now_ns, .cost = UINT32_MAX, .verb = STINT_TAKE_UPTO};
+            struct stint_ask ask = {.now_ns = now_ns, .cost = UINT32_MAX, .verb = STINT_TAKE_UPTO};
             granted += ask_at(&quota, &state, 0, ask).granted;
         }
         assert_true(granted <= 10 * (uint64_t)limits[i]);
@@ -94,7 +93,7 @@ static void test_no_rate_runs_fast(void **unused)
 /* Remaining is the exact quotient at every distance, though it is found without dividing. */
 static void test_remaining_is_the_exact_quotient(void **unused)
 {
-    static const char *const specs[] = {"gcra 1/1us",      "gcra 7/1s burst=1000000",
+    static const char *const specs[] = {"gcra 1/1us", "gcra 7/1s burst=1000000",
                                         "gcra 4294967295/365d", "gcra 1/1s burst=100000000",
                                         "gcra 1000003/1m"};
     (void)unused;
@@ -169,7 +168,11 @@ static void test_refunds_never_leave_less_than_without_the_grant(void **unused)
     for (int run = 0; run < 20000; run++) {
         struct stint_quota quota = quota_of(run % 2 ? "gcra 5/50us" : "gcra 4/30us burst=9");
         struct small_state state = {{0, 0}};
-        struct { uint64_t at_ns; uint32_t units; bool is_used; } grants[N_GRANTS];
+        struct {
+            uint64_t at_ns;
+            uint32_t units;
+            bool is_used;
+        } grants[N_GRANTS];
         size_t n_grants = 0;
         uint64_t now_ns = 1000;
         while (n_grants < N_GRANTS) {

@@ -208,9 +208,8 @@ static void ask_anything(struct subject *subject)
     static const uint8_t verbs[] = {STINT_TAKE,   STINT_TAKE, STINT_TAKE_UPTO, STINT_CHARGE,
                                     STINT_REFUND, STINT_BOOK, STINT_UNBOOK,    STINT_PEEK};
     uint64_t now_ns = next_time(subject), period_ns = subject->quota.period_ns;
-    struct stint_ask asked = {.now_ns = now_ns,
-                              .cost = next_cost(subject),
-                              .verb = verbs[draw(subject, sizeof(verbs))]};
+    struct stint_ask asked = {
+        .now_ns = now_ns, .cost = next_cost(subject), .verb = verbs[draw(subject, sizeof(verbs))]};
     if (subject->quota.algorithm == STINT_CONCURRENCY && draw(subject, 2) == 0) {
         hold_or_let_go(subject, now_ns);
         return;

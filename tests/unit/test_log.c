@@ -18,8 +18,7 @@ static const struct strict_subject log_subject = {
 
 static struct stint_quota log_quota(uint32_t limit, uint64_t period_ns)
 {
-    struct stint_quota quota = {
-        .limit = limit, .period_ns = period_ns, .algorithm = STINT_LOG};
+    struct stint_quota quota = {.limit = limit, .period_ns = period_ns, .algorithm = STINT_LOG};
     struct stint_error error;
     if (log_check(&quota, &error) != STINT_OK)
         fail_msg("%s", error.sentence);
@@ -30,8 +29,8 @@ static const struct {
     uint32_t limit;
     uint64_t period_ns;
 } log_cases[] = {
-    {1, NS_PER_S},    {2, NS_PER_US},        {5, NS_PER_S},          {15, NS_PER_MIN},
-    {16, NS_PER_US},  {17, NS_PER_DAY},      {100, NS_PER_MIN},      {500, 10 * NS_PER_MIN},
+    {1, NS_PER_S},    {2, NS_PER_US},         {5, NS_PER_S},        {15, NS_PER_MIN},
+    {16, NS_PER_US},  {17, NS_PER_DAY},       {100, NS_PER_MIN},    {500, 10 * NS_PER_MIN},
     {8189, NS_PER_S}, {33, 10 * NS_PER_YEAR}, {500, 3 * NS_PER_US},
 };
 #define LOG_CASES (sizeof(log_cases) / sizeof(log_cases[0]))
@@ -89,8 +88,8 @@ static void test_a_refund_without_a_time_takes_the_newest(void **unused)
     log_ask(&quota, state, &ask);
     ask.now_ns = 500;
     log_ask(&quota, state, &ask);
-    ask = (struct stint_ask){
-        .now_ns = 600, .at_ns = STINT_NEVER_NS, .cost = 2, .verb = STINT_REFUND};
+    ask =
+        (struct stint_ask){.now_ns = 600, .at_ns = STINT_NEVER_NS, .cost = 2, .verb = STINT_REFUND};
     assert_int_equal(log_ask(&quota, state, &ask).granted, 2);
     assert_true(log_dies_at(&quota, state) == 1000);
 }

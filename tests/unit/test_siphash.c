@@ -49,8 +49,8 @@ static void test_alignment(void **state)
     for (size_t shift = 0; shift < 8; shift++) {
         memcpy(bytes + shift, "the same forty bytes, wherever they are!", 40);
         struct hash128 hash = siphash13_128(secret, 1, bytes + shift, 40);
-        struct hash128 first = siphash13_128(secret, 1, "the same forty bytes, wherever they are!",
-                                             40);
+        struct hash128 first =
+            siphash13_128(secret, 1, "the same forty bytes, wherever they are!", 40);
         assert_true(hash.lo == first.lo && hash.hi == first.hi);
     }
 }

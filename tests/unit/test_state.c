@@ -7,8 +7,13 @@
 #define STATE_MAX 65536
 
 static const char *const specs[] = {
-    "window 20/1m resolution=12", "window 20/1m", "buckets 20/1m time_slack=6s count_slack=5",
-    "log 20/1m", "gcra 20/1m", "fixed_window 20/1m", "fixed_window 20/1m align=first_use",
+    "window 20/1m resolution=12",
+    "window 20/1m",
+    "buckets 20/1m time_slack=6s count_slack=5",
+    "log 20/1m",
+    "gcra 20/1m",
+    "fixed_window 20/1m",
+    "fixed_window 20/1m align=first_use",
     "sliding_counter 20/1m",
 };
 #define N_SPECS (sizeof(specs) / sizeof(specs[0]))

@@ -32,8 +32,21 @@
 #undef bit_length
 
 static const uint64_t edges[] = {
-    0, 1, 2, 3, 31, 32, 1000, UINT32_MAX - 1, UINT32_MAX, UINT64_C(1) << 32,
-    (UINT64_C(1) << 32) + 1, UINT64_C(1) << 63, (UINT64_C(1) << 63) - 1, UINT64_MAX - 1, UINT64_MAX,
+    0,
+    1,
+    2,
+    3,
+    31,
+    32,
+    1000,
+    UINT32_MAX - 1,
+    UINT32_MAX,
+    UINT64_C(1) << 32,
+    (UINT64_C(1) << 32) + 1,
+    UINT64_C(1) << 63,
+    (UINT64_C(1) << 63) - 1,
+    UINT64_MAX - 1,
+    UINT64_MAX,
 };
 #define EDGES (sizeof(edges) / sizeof(edges[0]))
 

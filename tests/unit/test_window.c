@@ -206,8 +206,8 @@ static void test_a_filled_state_denies_until_then(void **unused)
                                                 window_cases[i].resolution);
         uint64_t slot_max_ns = quota.period_ns / quota.resolution + 1;
         for (int turn = 0; turn < 200; turn++) {
-            uint64_t until_ns = 1 + strict_below(&random, turn < 100 ? 4 * quota.period_ns
-                                                                     : STINT_NOW_MAX - 1);
+            uint64_t until_ns =
+                1 + strict_below(&random, turn < 100 ? 4 * quota.period_ns : STINT_NOW_MAX - 1);
             uint64_t state[2] = {0};
             if (quota.derived.state_size == 8) {
                 state[0] = window8_fill(&quota, until_ns);
@@ -223,12 +223,11 @@ static void test_a_filled_state_denies_until_then(void **unused)
             uint64_t times_ns[] = {0, until_ns / 2, until_ns - 1, dies_ns - 1};
             for (int t = 0; t < 4; t++)
                 if (times_ns[t] <= STINT_NOW_MAX)
-                    assert_int_equal(
-                        window_do(&quota, state, STINT_TAKE, times_ns[t], 1).outcome, STINT_DENY);
+                    assert_int_equal(window_do(&quota, state, STINT_TAKE, times_ns[t], 1).outcome,
+                                     STINT_DENY);
             if (dies_ns <= STINT_NOW_MAX)
-                assert_int_equal(
-                    window_do(&quota, state, STINT_TAKE, dies_ns, quota.limit).outcome,
-                    STINT_ALLOW);
+                assert_int_equal(window_do(&quota, state, STINT_TAKE, dies_ns, quota.limit).outcome,
+                                 STINT_ALLOW);
         }
     }
 }
@@ -265,8 +264,8 @@ static void test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use(void **un
     (void)unused;
     struct stint_quota quota = window_quota(240, 24 * NS_PER_S, 24);
     uint64_t state[2] = {0};
-    window_do(&quota, state, STINT_TAKE, 0, 14);            /* a whole bunch and 4 of the next */
-    window_do(&quota, state, STINT_TAKE, 2 * NS_PER_S, 3);  /* that one is now in slot 2 */
+    window_do(&quota, state, STINT_TAKE, 0, 14);           /* a whole bunch and 4 of the next */
+    window_do(&quota, state, STINT_TAKE, 2 * NS_PER_S, 3); /* that one is now in slot 2 */
     struct stint_ask ask = {.now_ns = 3 * NS_PER_S, .cost = 4, .verb = STINT_REFUND};
     assert_int_equal(window_ask(&quota, state, &ask).granted, 0);
     ask.at_ns = 2 * NS_PER_S;

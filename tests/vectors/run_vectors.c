@@ -30,11 +30,8 @@ struct reader {
 enum field { OUTCOME, GRANTED, REMAINING, RETRY_AFTER, RESET_AFTER, N_FIELDS };
 
 static const char *const field_names[N_FIELDS] = {
-    [OUTCOME] = "outcome",
-    [GRANTED] = "granted",
-    [REMAINING] = "remaining",
-    [RETRY_AFTER] = "retry_after",
-    [RESET_AFTER] = "reset_after",
+    [OUTCOME] = "outcome",         [GRANTED] = "granted",         [REMAINING] = "remaining",
+    [RETRY_AFTER] = "retry_after", [RESET_AFTER] = "reset_after",
 };
 
 static const char *const outcome_names[] = {
@@ -208,8 +205,7 @@ static bool run_step(const struct reader *reader, const struct sequence *sequenc
 {
     step->ask.now_ns *= sequence->unit_ns;
     step->ask.at_ns *= sequence->unit_ns;
-    struct stint_decision decision =
-        stint_state_ask(&sequence->quota, sequence->state, &step->ask);
+    struct stint_decision decision = stint_state_ask(&sequence->quota, sequence->state, &step->ask);
     const uint64_t got[N_FIELDS] = {
         [OUTCOME] = decision.outcome,
         [GRANTED] = decision.granted,
