@@ -225,8 +225,8 @@ void label_policy(struct buf *buf, const struct stint_quota *quota)
     switch (quota->when_full) {
     case STINT_FULL_INHERIT:
         buf_add(buf,
-                "inherit: in a full table a new key takes the place that is free first, and "
-                "waits out its time%s.",
+                "inherit: in a full table a new key is denied until the first of the keys in its "
+                "places is over, and is new then%s.",
                 is_strict ? "; the limit holds" : "");
         break;
     case STINT_FULL_DENY:

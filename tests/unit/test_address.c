@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* Keys from addresses: one host is one key, however it is written. */
+#include "stint.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+
+static void expect_key(const char *address, unsigned v4_bits, unsigned v6_bits, const char *key)
+{
+    char text[46];
+    int length = stint_address_key(text, sizeof(text), address, strlen(address), v4_bits, v6_bits);
+    assert_string_equal(text, key);
+    assert_int_equal(length, strlen(key));
+}
+
+static void expect_code(const char *address, size_t len, unsigned v4_bits, unsigned v6_bits,
+                        int code)
+{
+    char text[46];
+    assert_int_equal(stint_address_key(text, sizeof(text), address, len, v4_bits, v6_bits), code);
+}
+
+/* B19: brackets, a port and a zone say how to reach a host, not which it is. */
+static void test_notation_does_not_make_a_key(void **state)
+{
+    (void)state;
+    expect_key("192.0.2.7", 32, 128, "192.0.2.7");
+    expect_key("192.0.2.7:8080", 32, 128, "192.0.2.7");
+    expect_key("2001:DB8:0:0::1", 32, 128, "2001:db8::1");
+    expect_key("[2001:db8::1]", 32, 128, "2001:db8::1");
+    expect_key("[2001:db8::1]:443", 32, 128, "2001:db8::1");
+    expect_key("fe80::1%eth0", 32, 128, "fe80::1");
+}
+
+/* B19: an IPv4 address inside IPv6 is that IPv4 address, and cut at the IPv4 prefix. */
+static void test_mapped_addresses_are_ipv4(void **state)
+{
+    (void)state;
+    expect_key("::ffff:192.0.2.7", 32, 64, "192.0.2.7");
+    expect_key("::ffff:c000:0207", 24, 64, "192.0.2.0");
+    expect_key("[::ffff:192.0.2.7]:80", 16, 64, "192.0.0.0");
+}
+
+/* B19: who rotates through a /64 is one host; every prefix length cuts exactly. */
+static void test_a_prefix_is_one_key(void **state)
+{
+    (void)state;
+    expect_key("2001:db8:1:2:3:4:5:6", 32, 64, "2001:db8:1:2::");
+    expect_key("2001:db8:1:2:ffff::", 32, 64, "2001:db8:1:2::");
+    expect_key("2001:db8:ffff::1", 32, 33, "2001:db8:8000::");
+    expect_key("255.255.255.255", 31, 64, "255.255.255.254");
+    expect_key("255.255.255.255", 9, 64, "255.128.0.0");
+    expect_key("255.255.255.255", 0, 64, "0.0.0.0");
+    expect_key("ffff::1", 32, 0, "::");
+}
+
+/* What is no address is an error, never a key that strangers share. */
+static void test_what_is_no_address_is_refused(void **state)
+{
+    (void)state;
+    static const char nul[] = "192.0.2.7\0evil";
+    expect_code("", 0, 32, 64, STINT_E_SYNTAX);
+    expect_code("example.org", 11, 32, 64, STINT_E_SYNTAX);
+    expect_code("192.0.2", 7, 32, 64, STINT_E_SYNTAX);
+    expect_code("[2001:db8::1", 12, 32, 64, STINT_E_SYNTAX);
+    expect_code("[2001:db8::1]x", 14, 32, 64, STINT_E_SYNTAX);
+    expect_code(nul, sizeof(nul) - 1, 32, 64, STINT_E_SYNTAX);
+    expect_code("192.0.2.7", 9, 33, 64, STINT_E_RANGE);
+    expect_code("192.0.2.7", 9, 32, 129, STINT_E_RANGE);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_notation_does_not_make_a_key),
+        cmocka_unit_test(test_mapped_addresses_are_ipv4),
+        cmocka_unit_test(test_a_prefix_is_one_key),
+        cmocka_unit_test(test_what_is_no_address_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Places of keys: hashes that are equal in part or in full, and keys at the edges of length. */
+#include "store/place.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const specs[] = {
+    "gcra 3/1h", "window 3/1h resolution=12", "window 3/1h", "sliding_counter 3/1h", "log 3/1h",
+};
+#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+
+static struct stint_table *open_table(void)
+{
+    const struct stint_table_options options = {
+        .keys = 64, .keys16 = 64, .keys_wide = 64, .wide_size = 64, .clock = STINT_CLOCK_VIRTUAL};
+    struct stint_table *table;
+    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
+    return table;
+}
+
+static struct stint_decision take(struct stint_table *table, const struct stint_quota *quota,
+                                  struct hash128 hash)
+{
+    const struct stint_ask ask = {.now_ns = 1000, .cost = 1, .verb = STINT_TAKE};
+    return table_ask_hash(table, quota, hash, &ask, NULL, NULL);
+}
+
+/* B18: keys whose hashes are wholly equal share one limit: they are denied too much, not too
+ * little. */
+static void test_equal_hashes_share_one_limit(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_SPECS; i++) {
+        struct stint_table *table = open_table();
+        struct stint_quota quota;
+        unsigned admitted = 0;
+        assert_int_equal(stint_quota_parse(&quota, specs[i], NULL), 0);
+        for (int n = 0; n < 8; n++)
+            admitted += take(table, &quota, (struct hash128){7, 9}).outcome == STINT_ALLOW;
+        assert_int_equal(admitted, 3);
+        stint_table_close(table);
+    }
+}
+
+/* B18: equal places with other tags, and equal tags in other places, are other keys. */
+static void test_partly_equal_hashes_are_apart(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_SPECS; i++) {
+        struct stint_table *table = open_table();
+        struct stint_quota quota;
+        assert_int_equal(stint_quota_parse(&quota, specs[i], NULL), 0);
+        const uint64_t far = UINT64_C(0xe000000060000000);
+        const struct hash128 keys[] = {{1 << 16, 0}, {2 << 16, 0}, {3 << 16, 0}, {1 << 16, far}};
+        for (size_t key = 0; key < 4; key++)
+            for (int n = 0; n < 4; n++)
+                assert_int_equal(take(table, &quota, keys[key]).outcome,
+                                 n < 3 ? STINT_ALLOW : STINT_DENY);
+        stint_table_close(table);
+    }
+}
+
+/* A tag of zero bits would look like an empty slot; it has a place like any other. */
+static void test_a_tag_of_zero_is_a_key(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_SPECS; i++) {
+        struct stint_table *table = open_table();
+        struct stint_quota quota;
+        assert_int_equal(stint_quota_parse(&quota, specs[i], NULL), 0);
+        for (int n = 0; n < 5; n++)
+            assert_int_equal(take(table, &quota, (struct hash128){0, 0}).outcome,
+                             n < 3 ? STINT_ALLOW : STINT_DENY);
+        stint_table_close(table);
+    }
+}
+
+/* B18: bytes are bytes: NUL, a common prefix of 64 KiB, the empty key; longer ones are refused. */
+static void test_keys_of_every_length(void **state)
+{
+    (void)state;
+    struct stint_table *table = open_table();
+    struct stint_quota quota;
+    char *key = calloc(1, STINT_KEY_MAX + 1);
+    assert_non_null(key);
+    assert_int_equal(stint_quota_parse(&quota, "window 1/1h", NULL), 0);
+    const size_t lengths[] = {0, 1, 2, 7, 8, 9, STINT_KEY_MAX - 1, STINT_KEY_MAX};
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        assert_int_equal(stint_take(table, &quota, key, lengths[i], 1, 5).outcome, STINT_ALLOW);
+        assert_int_equal(stint_take(table, &quota, key, lengths[i], 1, 5).outcome, STINT_DENY);
+    }
+    key[STINT_KEY_MAX - 1] = 1;
+    assert_int_equal(stint_take(table, &quota, key, STINT_KEY_MAX, 1, 5).outcome, STINT_ALLOW);
+    assert_int_equal(stint_take(table, &quota, key, STINT_KEY_MAX + 1, 1, 5).outcome, STINT_NEVER);
+    struct stint_error error;
+    assert_int_equal(table_accepts(table, &quota, STINT_KEY_MAX + 1, &error), STINT_E_RANGE);
+    free(key);
+    stint_table_close(table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_equal_hashes_share_one_limit),
+        cmocka_unit_test(test_partly_equal_hashes_are_apart),
+        cmocka_unit_test(test_a_tag_of_zero_is_a_key),
+        cmocka_unit_test(test_keys_of_every_length),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
