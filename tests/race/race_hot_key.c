@@ -110,6 +110,13 @@ static void threads_on_a_cell(const char *spec)
 }
 
 /* Children that inherit the table, or that open the file anew. */
+/* ThreadSanitizer puts a lock of the process's own in place of a 16-byte swap: none between two. */
+#if defined(__SANITIZE_THREAD__)
+#define SWAPS_BETWEEN_PROCESSES 0
+#else
+#define SWAPS_BETWEEN_PROCESSES 1
+#endif
+
 static void processes(const char *spec, uint8_t memory, const char *path)
 {
     struct shared *shared =
@@ -177,6 +184,8 @@ int main(void)
     for (unsigned i = 0; i < SPECS; i++) {
         threads_on_a_table(specs[i]);
         threads_on_a_cell(specs[i]);
+        if (!SWAPS_BETWEEN_PROCESSES)
+            continue;
         processes(specs[i], STINT_MEMORY_SHARED, NULL);
         unlink(path);
         processes(specs[i], STINT_MEMORY_FILE, path);
