@@ -27,8 +27,9 @@
 #define TAG_PENDING (UINT64_C(1) << 15)
 #define TAG_ID_MASK (TAG_PENDING - 1)
 #define TAG_HASH_MASK (~UINT64_C(0xffff))
-#define TAG_ABANDONED TAG_PENDING /* no key has tag 0: a wide slot left to an owner who is stuck   \
-                                   */
+#define TAG_ABANDONED                                                                              \
+    TAG_PENDING /* no key has tag 0: a wide slot left to an owner who is stuck                     \
+                 */
 
 /* One class of slots, as this process sees it. */
 struct slots {
@@ -94,11 +95,15 @@ static inline unsigned slots_first_way(uint64_t tag)
     return (unsigned)(tag >> 16) & HALF_WAYS;
 }
 
-/* Fetches the lines of one set, or of both, in which a key most likely is. */
-static inline void slots_prefetch(const struct slots *slots, const struct home *home, int n_sets)
+/*
+ * Fetches the lines in which a key most likely is, of both sets at once. Always inline: gcc takes a
+ * function that only prefetches for one without effect, and drops the call.
+ */
+__attribute__((always_inline)) static inline void slots_prefetch(const struct slots *slots,
+                                                                 const struct home *home)
 {
     unsigned first = slots_first_way(home->tag);
-    for (int s = 0; s < n_sets; s++) {
+    for (int s = 0; s < 2; s++) {
         struct pair *pairs = slots_pair(slots, home->set[s], first);
         __builtin_prefetch(pairs);
         if (slots->class == CLASS_16)

@@ -26,8 +26,7 @@ static bool is_plain(const struct stint_quota *quota, size_t key_len)
 
 /* Hashes the key and fetches its lines. False where only the long way leads on. */
 static inline bool set_out(struct taking *taking, struct stint_table *table,
-                           const struct stint_quota *quota, const void *key, size_t key_len,
-                           int n_sets)
+                           const struct stint_quota *quota, const void *key, size_t key_len)
 {
     if (!is_plain(quota, key_len))
         return false;
@@ -37,7 +36,7 @@ static inline bool set_out(struct taking *taking, struct stint_table *table,
     if (taking->slots->class == CLASS_WIDE)
         return false;
     taking->home = slots_home(taking->slots, taking->hash);
-    slots_prefetch(taking->slots, &taking->home, n_sets);
+    slots_prefetch(taking->slots, &taking->home);
     uint32_t id = intern_id(&table->intern, quota);
     taking->tag_word = taking->home.tag | id;
     taking->copy = intern_quota(&table->intern, id);
@@ -131,7 +130,7 @@ struct stint_decision stint_take(struct stint_table *table, const struct stint_q
                                  const void *key, size_t key_len, uint32_t cost, uint64_t now_ns)
 {
     struct taking taking;
-    if (table_has_blocks(table, now_ns) || !set_out(&taking, table, quota, key, key_len, 1))
+    if (table_has_blocks(table, now_ns) || !set_out(&taking, table, quota, key, key_len))
         return take_long_way(table, quota, key, key_len, cost, now_ns);
     return arrive(&taking, table, cost, now_ns);
 }
@@ -146,8 +145,8 @@ void stint_take_batch(struct stint_table *table, const struct stint_item *items,
         bool has_blocks = table_has_blocks(table, now_ns);
         for (size_t i = 0; i < n; i++) {
             const struct stint_item *item = &items[at + i];
-            on_the_way[i] = !has_blocks &&
-                            set_out(&takings[i], table, item->quota, item->key, item->key_len, 2);
+            on_the_way[i] =
+                !has_blocks && set_out(&takings[i], table, item->quota, item->key, item->key_len);
         }
         for (size_t i = 0; i < n; i++) {
             const struct stint_item *item = &items[at + i];
