@@ -280,8 +280,11 @@ static void reserve(struct run *run, bool books)
     ticket->open = decision.outcome == STINT_ALLOW;
     MUST(ticket->open || decision.granted == 0);
     MUST(!ticket->open || !request.is_blocked || request.cost == 0);
-    if (!ticket->open)
+    if (!ticket->open) {
+        MUST(name.slot == 0 && name.nonce == 0);
+        ticket->n_items = 0; /* what stood here before is nobody's any more */
         return;
+    }
     ticket->name = name;
     ticket->now_ns = request.now_ns;
     ticket->cost = request.cost;

@@ -8,7 +8,8 @@
 #define PERIOD_MIN_NS NS_PER_US
 #define PERIOD_MAX_NS (10 * NS_PER_YEAR)
 #define TABLE_LIFE_NS (8 * NS_PER_YEAR) /* times of a quota must not overflow within it */
-#define SLOT_LIFE_NS (20 * NS_PER_YEAR) /* slot numbers must not pass half their range within it   \
+#define SLOT_LIFE_NS                                                                               \
+    (20 * NS_PER_YEAR)                  /* slot numbers must not pass half their range within it   \
                                          */
 #define EPOCH_MAX_NS (INT64_C(1) << 62) /* 146 years either side: now and a year can be added */
 #define BOOK_WAIT_MAX_NS NS_PER_YEAR    /* how far ahead a table books a place */

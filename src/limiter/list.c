@@ -82,28 +82,24 @@ static bool has_less(const struct stint_decision *a, const struct stint_decision
 
 struct stint_decision list_sum(const struct list *list)
 {
-    uint8_t worst = STINT_ALLOW, stored = 1;
+    const struct list_part *binding = &list->parts[0];
     uint64_t retry_after_ns = 0;
-    const struct list_part *binding = NULL;
-    for (size_t i = 0; i < list->n_parts; i++)
-        if (list->parts[i].decision.outcome > worst)
-            worst = list->parts[i].decision.outcome;
+    uint8_t stored = 1;
     for (size_t i = 0; i < list->n_parts; i++) {
         const struct list_part *part = &list->parts[i];
-        if (worst != STINT_ALLOW)
-            retry_after_ns = max_u64(retry_after_ns, part->decision.retry_after_ns);
-        stored &= part->decision.stored;
-        if (part->decision.outcome != worst)
-            continue;
-        if (binding == NULL || has_less(&part->decision, &binding->decision))
+        bool is_worse = part->decision.outcome > binding->decision.outcome;
+        bool is_alike = part->decision.outcome == binding->decision.outcome;
+        if (is_worse || (is_alike && has_less(&part->decision, &binding->decision)))
             binding = part;
+        retry_after_ns = max_u64(retry_after_ns, part->decision.retry_after_ns);
+        stored &= part->decision.stored;
     }
     struct stint_decision sum = binding->decision;
+    bool is_allowed = sum.outcome == STINT_ALLOW;
     sum.binding = binding->index;
     sum.stored = stored;
-    sum.retry_after_ns = retry_after_ns;
-    if (worst != STINT_ALLOW)
-        sum.granted = 0;
+    sum.retry_after_ns = is_allowed ? 0 : retry_after_ns;
+    sum.granted = is_allowed ? sum.granted : 0;
     return sum;
 }
 
