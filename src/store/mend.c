@@ -108,13 +108,15 @@ static void fill_live(struct mending *mending, struct seen *seen, const struct s
 {
     struct entry_state state;
     uint64_t now_ns = mending->asking.ask.now_ns;
-    struct pair *frozen = seen->state;
-    if (mending->asking.slots->class == CLASS_16 && (frozen->second & STATE_FROZEN) != 0)
-        frozen->first = max_u64(frozen->first, add_sat(now_ns, quota->period_ns));
-    else if ((seen->pair.first & TAG_PENDING) != 0)
-        fill(mending, seen, quota);
-    else if (entry_read(&mending->asking, seen, &state) &&
-             add_sat(entry_dies_at(&state), table_grace_ns(mending->asking.table)) > now_ns)
+    struct pair *state_word = seen->state;
+    if (mending->asking.slots->class == CLASS_16 && (state_word->second & STATE_FROZEN) != 0) {
+        state_word->first = max_u64(state_word->first, add_sat(now_ns, quota->period_ns));
+        return;
+    }
+    bool lives = (seen->pair.first & TAG_PENDING) != 0 ||
+                 (entry_read(&mending->asking, seen, &state) &&
+                  add_sat(entry_dies_at(&state), table_grace_ns(mending->asking.table)) > now_ns);
+    if (lives)
         fill(mending, seen, quota);
 }
 
