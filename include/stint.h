@@ -258,7 +258,8 @@ STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota,
 
 /*
  * The instant from which the state is the same as never used (0 for a new one), and a state that
- * denies everything until an instant and is then new. Both for the caller's own bookkeeping.
+ * denies everything until an instant and is then new; gcra, which cannot say so, owes all the time
+ * until then instead, and lets through what such a debt leaves. Both for the caller's bookkeeping.
  */
 STINT_API uint64_t stint_state_dies_at(const struct stint_quota *quota, const void *state);
 STINT_API void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
@@ -455,7 +456,7 @@ struct stint_entry {
     struct stint_quota quota;
     uint64_t key_hash; /* keyed: names the key within this table only */
     uint64_t dies_at_ns;
-    struct stint_decision decision; /* peek for 1 unit */
+    struct stint_decision decision; /* as if one unit had just been taken, which it was not */
 };
 
 /*

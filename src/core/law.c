@@ -8,11 +8,6 @@
 #include <assert.h>
 #include <string.h>
 
-static uint32_t capacity_of(const struct stint_quota *quota)
-{
-    return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
-}
-
 static inline bool is_closed(const struct stint_quota *quota, const struct stint_ask *ask)
 {
     return ask->now_ns > STINT_NOW_MAX || quota->limit == 0;
@@ -24,7 +19,7 @@ static struct stint_decision closed_answer(const struct stint_quota *quota,
 {
     bool gives_back = ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK;
     if (ask->now_ns > STINT_NOW_MAX || (ask->cost > 0 && !gives_back))
-        return law_never(capacity_of(quota));
+        return law_never(law_capacity(quota));
     return (struct stint_decision){.outcome = STINT_ALLOW};
 }
 
@@ -249,10 +244,8 @@ struct stint_ask law_carry_ask(const struct stint_quota *quota, const struct hel
     };
 }
 
-uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs, size_t n_runs,
-                    uint64_t now_ns)
+uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs, size_t n_runs)
 {
-    (void)now_ns;
     assert(n_runs <= HELD_RUNS_MAX);
     uint64_t state = 0;
     for (size_t i = 0; i < n_runs; i++) {
@@ -263,9 +256,8 @@ uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs
 }
 
 struct word16 law16_carry(const struct stint_quota *quota, const struct held_run *runs,
-                          size_t n_runs, uint64_t now_ns)
+                          size_t n_runs)
 {
-    (void)now_ns;
     assert(n_runs <= HELD_RUNS_MAX);
     struct word16 state = {0, 0};
     for (size_t i = 0; i < n_runs; i++) {
@@ -276,9 +268,8 @@ struct word16 law16_carry(const struct stint_quota *quota, const struct held_run
 }
 
 void law_wide_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
-                    size_t n_runs, uint64_t now_ns)
+                    size_t n_runs)
 {
-    (void)now_ns;
     assert(n_runs <= HELD_RUNS_MAX);
     memset(state, 0, quota->derived.state_size);
     for (size_t i = 0; i < n_runs; i++) {

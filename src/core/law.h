@@ -14,7 +14,7 @@
  *   <alg>_dies_at  the instant from which the state equals "never used"; 0 for all zero.
  *   <alg>_fill     the state that denies every cost above 0 until `until_ns`, then dies: exactly
  *                  then where the state can say so, else as soon after as it can. gcra keeps debt,
- *                  not denial: its TAT becomes until_ns (see gcra.c for why that is enough).
+ *                  not denial: its TAT becomes until_ns.
  *   <alg>_is_valid whether any bytes are a state that this law can have left behind for this quota,
  *                  if nobody asked later than now_ns. Looks at them safely whatever they are; of
  *                  bytes that are not valid nothing else here may be asked. What is valid dies at
@@ -162,12 +162,17 @@ size_t law_wide_held(const struct stint_quota *quota, const void *state, uint64_
  * this.
  */
 struct stint_ask law_carry_ask(const struct stint_quota *quota, const struct held_run *run);
-uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs, size_t n_runs,
-                    uint64_t now_ns);
+uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs, size_t n_runs);
 struct word16 law16_carry(const struct stint_quota *quota, const struct held_run *runs,
-                          size_t n_runs, uint64_t now_ns);
+                          size_t n_runs);
 void law_wide_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
-                    size_t n_runs, uint64_t now_ns);
+                    size_t n_runs);
+
+/* The most that can be left: what decisions call their limit. */
+static inline uint32_t law_capacity(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+}
 
 /* Decisions that every algorithm makes alike. */
 static inline struct stint_decision law_never(uint32_t capacity)

@@ -122,7 +122,7 @@ static int period_check(struct stint_quota *quota, struct stint_error *error)
 /* After the algorithm's own check, which settles the burst. */
 static int initial_check(struct stint_quota *quota, struct stint_error *error)
 {
-    uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+    uint32_t capacity = law_capacity(quota);
     if (quota->initial_set && quota->initial != STINT_INITIAL_FULL && quota->initial > capacity)
         return err_set(error, STINT_E_RANGE, "initial %u is more than the %u units there are",
                        (unsigned)quota->initial, (unsigned)capacity);

@@ -134,17 +134,17 @@ void stint_state_convert(const struct stint_quota *from, const void *from_state,
     size_t n_runs = held(from, from_state, now_ns, runs);
     switch (form_of(to)) {
     case FORM_8: {
-        uint64_t word = law8_carry(to, runs, n_runs, now_ns);
+        uint64_t word = law8_carry(to, runs, n_runs);
         memcpy(to_state, &word, sizeof(word));
         break;
     }
     case FORM_16: {
-        struct word16 words = law16_carry(to, runs, n_runs, now_ns);
+        struct word16 words = law16_carry(to, runs, n_runs);
         memcpy(to_state, &words, sizeof(words));
         break;
     }
     default:
-        law_wide_carry(to, to_state, runs, n_runs, now_ns);
+        law_wide_carry(to, to_state, runs, n_runs);
     }
 }
 

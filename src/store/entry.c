@@ -119,9 +119,8 @@ void entry_fill(struct asking *asking, const struct seen *seen, const struct sti
     struct pair *word = seen->state;
     if (asking->slots->class == CLASS_8) {
         /* gcra says "full" with a debt of one capacity; the others with a fill. */
-        seen->at->second = quota->algorithm == STINT_GCRA
-                               ? law8_carry(quota, &full, 1, asking->ask.now_ns)
-                               : law8_fill(quota, until_ns);
+        seen->at->second = quota->algorithm == STINT_GCRA ? law8_carry(quota, &full, 1)
+                                                          : law8_fill(quota, until_ns);
     } else if (asking->slots->class == CLASS_16) {
         struct word16 filled = law16_fill(quota, until_ns);
         *word = (struct pair){filled.lo, filled.hi | state_mark(seen->pair.second)};

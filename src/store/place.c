@@ -149,6 +149,15 @@ struct place place_choose(const struct asking *asking)
     return best;
 }
 
+void place_count(const struct asking *asking, const struct place *place)
+{
+    struct region_counters *counters = table_counters(asking->table);
+    if (place->worth == WORTH_EVICT)
+        table_count(&counters->evictions_evict, 1);
+    else if (place->seen.pair.first != 0)
+        table_count(&counters->evictions_lossless, 1);
+}
+
 struct stint_decision place_full(const struct asking *asking, const struct place *place,
                                  struct stint_decision fresh)
 {

@@ -60,6 +60,9 @@ struct place {
 /* Looks at both sets of the key. A dead state counts as free table_grace_ns() after its death. */
 struct place place_choose(const struct asking *asking);
 
+/* Counts what stood in a place that a newcomer has taken. */
+void place_count(const struct asking *asking, const struct place *place);
+
 /* Whether a verb may need a place for a key that has none: nothing comes back to such a key. */
 static inline bool place_moves_in(uint8_t verb)
 {

@@ -99,7 +99,6 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
 
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
-    struct region_counters *counters = table_counters(asking->table);
     enum carry adopted = table_adopt(asking, decision);
     if (adopted != CARRY_NONE)
         return adopted == CARRY_REFUSED;
@@ -117,10 +116,7 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
         if (word_equals(state, (struct word16){0, 0}))
             return true;
         if (publish(asking, &place.seen, place.state, 0)) {
-            if (place.worth == WORTH_EVICT)
-                table_count(&counters->evictions_evict, 1);
-            else if (place.seen.pair.first != 0)
-                table_count(&counters->evictions_lossless, 1);
+            place_count(asking, &place);
             return false;
         }
     }
@@ -173,7 +169,7 @@ CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen,
     uint64_t until_ns = 0;
     if (writer != NULL && table_class(writer) == CLASS_16) {
         size_t n_runs = law16_held(writer, unpack(held), asking->ask.now_ns, runs);
-        carried = law16_carry(asking->quota, runs, n_runs, asking->ask.now_ns);
+        carried = law16_carry(asking->quota, runs, n_runs);
         until_ns =
             max_u64(law16_dies_at(writer, unpack(held)), law16_dies_at(asking->quota, carried));
     }

@@ -20,7 +20,7 @@ static uint64_t read_state(const struct asking *asking, struct pair pair)
     if (writer->algorithm == asking->quota->algorithm && writer->algorithm == STINT_GCRA)
         return pair.second; /* a TAT means the same under any rate */
     size_t n_runs = law8_held(writer, pair.second, asking->ask.now_ns, runs);
-    return law8_carry(asking->quota, runs, n_runs, asking->ask.now_ns);
+    return law8_carry(asking->quota, runs, n_runs);
 }
 
 CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *seen, uint64_t state)
@@ -39,14 +39,10 @@ CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *se
 /* A newcomer publishes its pending slot; what it decides, it decides once it is found there. */
 CAS16_TARGET static bool publish(const struct asking *asking, const struct place *place)
 {
-    struct region_counters *counters = table_counters(asking->table);
     struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, table_nonce(asking->table)};
     if (!cas16(place->seen.at, place->seen.pair, pending))
         return false;
-    if (place->worth == WORTH_EVICT)
-        table_count(&counters->evictions_evict, 1);
-    else if (place->seen.pair.first != 0)
-        table_count(&counters->evictions_lossless, 1);
+    place_count(asking, place);
     return true;
 }
 

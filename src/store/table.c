@@ -127,11 +127,6 @@ static struct stint_decision decide(struct asking *asking, const struct stint_as
     return decision;
 }
 
-static uint32_t capacity_of(const struct stint_quota *quota)
-{
-    return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
-}
-
 static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const struct stint_ask *ask,
                     struct stint_decision *decision)
 {
@@ -140,7 +135,7 @@ static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const st
     if (until_ns <= ask->now_ns || !asks || ask->cost == 0)
         return false;
     uint64_t wait_ns = until_ns - ask->now_ns;
-    uint32_t capacity = capacity_of(quota);
+    uint32_t capacity = law_capacity(quota);
     if (ask->cost > capacity && ask->verb != STINT_TAKE_UPTO)
         *decision = law_never(capacity);
     else
@@ -340,7 +335,7 @@ enum carry table_adopt(struct asking *asking, struct stint_decision *decision)
     /* Its units stay where they are, so it must be full here: they are over within one period. */
     if (worst == CARRY_REFUSED)
         *decision = (struct stint_decision){.outcome = STINT_DENY,
-                                            .limit = capacity_of(asking->quota),
+                                            .limit = law_capacity(asking->quota),
                                             .retry_after_ns = asking->quota->period_ns,
                                             .reset_after_ns = asking->quota->period_ns};
     return worst;

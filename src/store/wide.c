@@ -158,8 +158,8 @@ CAS16_TARGET static void publish(struct asking *asking, const struct place *plac
         memset(wide->bytes, 0, asking->slots->state_size);
         set_dies_at(wide, 0);
         struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, now.second + 1};
-        if (cas16(place->seen.at, now, pending) && now.first != 0)
-            table_count(&table_counters(asking->table)->evictions_lossless, 1);
+        if (cas16(place->seen.at, now, pending))
+            place_count(asking, place);
     }
     give_back(&place->seen, mine);
 }
@@ -240,7 +240,7 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
     size_t n_runs = 0;
     if (writer != NULL && table_class(writer) == CLASS_WIDE)
         n_runs = law_wide_held(writer, wide->bytes, asking->ask.now_ns, runs);
-    law_wide_carry(asking->quota, carried, runs, n_runs, asking->ask.now_ns);
+    law_wide_carry(asking->quota, carried, runs, n_runs);
     struct stint_decision decision = law_of(asking, carried);
     if (decision.granted == 0)
         return decision;

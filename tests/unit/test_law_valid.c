@@ -125,11 +125,11 @@ static void carry(struct subject *subject, const struct held_run *runs, size_t n
 {
     const struct stint_quota *quota = &subject->quota;
     if (subject->size == 8)
-        subject->words[0] = law8_carry(quota, runs, n_runs, subject->now_ns);
+        subject->words[0] = law8_carry(quota, runs, n_runs);
     else if (subject->size == 16)
-        set_words(subject, law16_carry(quota, runs, n_runs, subject->now_ns));
+        set_words(subject, law16_carry(quota, runs, n_runs));
     else
-        law_wide_carry(quota, subject->words, runs, n_runs, subject->now_ns);
+        law_wide_carry(quota, subject->words, runs, n_runs);
 }
 
 static struct subject subject_of(const char *spec)
