@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include <zlib.h>
 
 #define PACKED_SIZE (256u * 1024u)
+#define GZIP_FIRST 0x1f            /* the byte that every member begins with */
 #define GZIP_WINDOW_BITS (15 + 16) /* zlib's way of saying: gzip members, not raw zlib */
 
 static int failed(const struct input *input, const char *what, struct stint_error *error)
@@ -55,7 +57,7 @@ static int look_at_first_bytes(struct input *input, struct stint_error *error)
             return 0;
         input->packed_end += (size_t)n;
     }
-    bool is_gzip = input->packed[0] == 0x1f && input->packed[1] == 0x8b;
+    bool is_gzip = input->packed[0] == GZIP_FIRST && input->packed[1] == 0x8b;
     return is_gzip ? begin_inflate(input, error) : 0;
 }
 
@@ -112,13 +114,19 @@ static int more_packed(struct input *input, struct stint_error *error)
     return n > 0;
 }
 
+/* The offset is that of the first byte that was not taken in. */
 static int damaged(const struct input *input, const char *how, struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYNTAX, "%s is damaged: %s (after %llu inflated bytes)",
-                   input->name, how, (unsigned long long)input->bytes_given);
+    uint64_t offset = input->bytes_read - (input->packed_end - input->packed_at);
+    return err_set(error, STINT_E_SYNTAX,
+                   "%s is damaged at byte %" PRIu64 ": %s (after %" PRIu64 " inflated bytes)",
+                   input->name, offset, how, input->bytes_given);
 }
 
-/* One call of inflate() on what is there; returns how many bytes came out of it. */
+/*
+ * One call of inflate() on what is there; returns how many bytes came out of it. What came out
+ * before damage is given first: the next call meets the damage again.
+ */
 static long inflate_some(struct input *input, uint8_t *bytes, size_t size,
                          struct stint_error *error)
 {
@@ -129,40 +137,51 @@ static long inflate_some(struct input *input, uint8_t *bytes, size_t size,
     stream->avail_out = (uInt)size;
     int result = inflate(stream, Z_NO_FLUSH);
     input->packed_at = input->packed_end - stream->avail_in;
-    input->in_member = true;
-    if (result == Z_STREAM_END) {
-        /* Logs are appended to and rotated: a file may hold several members. */
-        input->in_member = false;
+    long n = (long)(size - stream->avail_out);
+    input->in_member = result != Z_STREAM_END;
+    /* Logs are appended to and rotated: a file may hold several members. */
+    if (result == Z_STREAM_END)
         inflateReset(stream);
-    } else if (result != Z_OK && result != Z_BUF_ERROR) {
-        return damaged(input, stream->msg != NULL ? stream->msg : "its gzip data is wrong", error);
-    }
-    return (long)(size - stream->avail_out);
+    if (n > 0 || result == Z_STREAM_END || result == Z_OK || result == Z_BUF_ERROR)
+        return n;
+    if (result == Z_MEM_ERROR)
+        return err_set(error, STINT_E_SYSTEM, "out of memory for inflating %s", input->name);
+    return damaged(input, stream->msg != NULL ? stream->msg : "its gzip data is wrong", error);
 }
 
-/* Between two members some writers pad with zeros; those mean nothing. */
-static void skip_padding(struct input *input)
+/*
+ * Between two members some writers pad with zeros; those mean nothing. 1 if a member begins, 0 if
+ * no bytes are left here, or a negative code.
+ */
+static int find_member(struct input *input, struct stint_error *error)
 {
-    while (!input->in_member && input->packed_at < input->packed_end &&
-           input->packed[input->packed_at] == 0)
+    while (input->packed_at < input->packed_end && input->packed[input->packed_at] == 0)
         input->packed_at++;
+    if (input->packed_at == input->packed_end)
+        return 0;
+    return input->packed[input->packed_at] == GZIP_FIRST
+               ? 1
+               : damaged(input, "what follows its gzip data is none", error);
 }
 
+/* At the end of the file inflate() is asked once more: it holds back what did not fit before. */
 static long fill_inflated(struct input *input, uint8_t *bytes, size_t size,
                           struct stint_error *error)
 {
     for (;;) {
         int more = more_packed(input, error);
-        if (more < 0)
+        if (more < 0 || (more == 0 && !input->in_member))
             return more;
-        if (more == 0)
-            return input->in_member ? damaged(input, "its gzip data ends too early", error) : 0;
-        skip_padding(input);
-        if (input->packed_at == input->packed_end)
+        int found = input->in_member ? 1 : find_member(input, error);
+        if (found < 0)
+            return found;
+        if (found == 0)
             continue;
         long n = inflate_some(input, bytes, size, error);
         if (n != 0)
             return n;
+        if (more == 0 && input->in_member)
+            return damaged(input, "its gzip data ends too early", error);
     }
 }
 

@@ -103,14 +103,27 @@ static int count_malformed(struct replay_source *source, const struct stint_erro
     return 0;
 }
 
+/* The beginning of a line in which the input breaks off may read like a whole one: it is left out.
+ */
+static void name_broken_line(const struct replay_source *source)
+{
+    if (source->reader.end > source->reader.begin)
+        say("%s:%" PRIu64 ": the input breaks off in this line, which is left out",
+            source->input.name, source->reader.line_number + 1);
+}
+
 int replay_source_next(struct replay_source *source, struct event *event, struct stint_error *error)
 {
     for (;;) {
         struct span line;
         struct stint_error why;
         int code = reader_next(&source->reader, &line, error);
-        if (code <= 0)
-            return code == READER_END ? EVENT_NONE : code;
+        if (code == READER_END)
+            return EVENT_NONE;
+        if (code < 0) {
+            name_broken_line(source);
+            return code;
+        }
         if (code == READER_TOO_LONG)
             code =
                 err_set(&why, STINT_E_RANGE, "the line is longer than %u bytes", READER_LINE_MAX);

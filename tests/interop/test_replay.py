@@ -7,6 +7,7 @@ import pty
 import re
 import subprocess
 import time
+import zlib
 
 import pytest
 
@@ -102,15 +103,71 @@ def test_gzip_is_read_like_plain_text(tmp_path):
         assert replay_decisions(*args, "-", given=data) == plain
 
 
-def test_gzip_that_is_damaged_says_so(tmp_path):
-    data = gzip.compress(SAMPLE.read_bytes())
-    args = ("replay", "--quota", "60/1h", "--format", "combined")
-    cut = stint(*args, given=data[:-20], code=1)[1]
-    assert "ends too early" in cut and "standard input" in cut
-    flipped = bytearray(data)
-    flipped[len(data) // 2] ^= 0xff
-    assert "damaged" in stint(*args, given=bytes(flipped), code=1)[1]
-    assert "damaged" in stint(*args, given=data + b"garbage", code=1)[1]
+def decided(data, tmp_path):
+    """The lines that were decided before the input broke off, and what was said; always exits 1."""
+    path = tmp_path / "damaged.gz"
+    path.write_bytes(data)
+    out, err = stint("replay", "--quota", "9/1h", "--decisions", path, code=1)
+    assert stint("replay", "--quota", "9/1h", "--decisions", "-", given=data, code=1) == (
+        out, err.replace(str(path), "standard input"))
+    assert str(path) in err
+    return ["\t".join(line.split("\t")[:2]) for line in out.splitlines()], err
+
+
+def inflated(data):
+    """What zlib itself gets out of the bytes there are."""
+    return zlib.decompressobj(wbits=31).decompress(data)
+
+
+@pytest.mark.parametrize("name", ["many bytes from few", "text"])
+def test_gzip_that_is_cut_gives_all_that_is_before_the_cut(name, tmp_path):
+    """Every whole line is decided, wherever the cut is; the last one, if it is cut, is named."""
+    lines = {"many bytes from few": [b"%d k" % (i // 5000) + b"x" * 99 for i in range(50_000)],
+             "text": [b"%d %x" % (i, i * 2654435761 % 2**32) for i in range(4000)]}[name]
+    data = gzip.compress(b"".join(line + b"\n" for line in lines))
+    for length in [19, *range(len(data) // 7, len(data), len(data) // 7),
+                   *range(len(data) - 14, len(data))]:
+        there = inflated(data[:length])
+        whole, rest = there.count(b"\n"), there.rpartition(b"\n")[2]
+        got, err = decided(data[:length], tmp_path)
+        assert got == [line.decode().replace(" ", "\t") for line in lines[:whole]], length
+        assert f"at byte {length}: its gzip data ends too early (after {len(there)} inflated" in err
+        assert (f":{whole + 1}: the input breaks off in this line" in err) == (rest != b""), length
+
+
+def test_gzip_that_is_damaged_gives_all_that_is_before_the_damage(tmp_path):
+    """A wrong checksum or length, wrong data, and whatever follows a member that is none."""
+    text = b"".join(b"%d k\n" % i for i in range(1000))
+    whole = [f"{i}\tk" for i in range(1000)]
+    data = gzip.compress(text)
+    for at, why in ((-5, "incorrect data check"), (-1, "incorrect length check")):
+        flipped = bytearray(data)
+        flipped[at] ^= 1
+        got, err = decided(bytes(flipped), tmp_path)
+        assert got == whole and why in err and "breaks off" not in err
+    for garbage in (b"g", b"garbage", b"\0\0garbage"):
+        got, err = decided(data + garbage, tmp_path)
+        at = len(data) + garbage.index(b"g")
+        assert got == whole and f"at byte {at}: what follows its gzip data is none" in err
+    got, err = decided(data + data[:5], tmp_path)
+    assert got == whole and "ends too early" in err
+    got, err = decided(data + b"\x1f\x8b\x08\xff" + data[4:], tmp_path)
+    assert got == whole and "unknown header flags" in err
+    # A block of a kind that does not exist, after one that is whole.
+    packer = zlib.compressobj(wbits=31)
+    data = packer.compress(text) + packer.flush(zlib.Z_FULL_FLUSH) + b"\x07"
+    got, err = decided(data, tmp_path)
+    assert got == whole and "invalid block type" in err
+
+
+def test_gzip_without_text_is_empty_input(tmp_path):
+    """No bytes at all, one empty member, several."""
+    for data in (b"", gzip.compress(b""), gzip.compress(b"") * 3 + bytes(7)):
+        path = tmp_path / "empty.gz"
+        path.write_bytes(data)
+        assert replay_json("--quota", "1/1s", path)["lines"] == 0
+    joined = gzip.compress(b"0 a\n1") + gzip.compress(b"") + gzip.compress(b" b\n")
+    assert [f[1] for f in replay_decisions("--quota", "1/1s", given=joined)] == ["a", "b"]
 
 
 def test_keys_of_log_lines():
