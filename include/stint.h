@@ -324,6 +324,17 @@ STINT_API void stint_table_close(struct stint_table *table);
 STINT_API uint64_t stint_now(const struct stint_table *table);
 /* For STINT_CLOCK_VIRTUAL. */
 STINT_API void stint_table_set_now(struct stint_table *table, uint64_t now_ns);
+/* Which wall-clock time (ns since 1970) the table's time 0 is: from this its calendars are told. */
+STINT_API int64_t stint_epoch_ns(const struct stint_table *table);
+
+/*
+ * 0 if the table can hold states of this quota, which then has its place among the table's quotas;
+ * else why not: STINT_E_MISMATCH for a quota that was not checked, has `initial`, or whose states
+ * are wider than the table's, or a table opened read-only; STINT_E_FULL for one quota too many.
+ * Verbs answer what is not accepted with STINT_NEVER, without a reason.
+ */
+STINT_API int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
+                                  struct stint_error *error);
 
 /*
  * take: the whole cost or nothing. A refused take leaves the state bit-identical. Cost 0 asks
@@ -436,6 +447,7 @@ struct stint_table_info {
     uint32_t quotas, quotas_max;
     uint32_t tickets, wide_size;
     uint64_t skew_max_ns, mark_ns;
+    int64_t epoch_ns;                            /* wall clock at now = 0 */
     uint64_t evictions_lossless;                 /* dead states reused */
     uint64_t evictions_inherit, evictions_evict; /* live states given away, by policy */
     uint64_t full_denied, full_allowed;          /* newcomers without a place, by policy */
@@ -456,7 +468,12 @@ struct stint_entry {
     struct stint_quota quota;
     uint64_t key_hash; /* keyed: names the key within this table only */
     uint64_t dies_at_ns;
-    struct stint_decision decision; /* as if one unit had just been taken, which it was not */
+    /*
+     * How things stand, nothing taken: `remaining` units are left, all is as never used after
+     * `reset_after_ns`; `outcome` and `retry_after_ns` are what a take of one unit would be told.
+     * A block of the key is not looked at.
+     */
+    struct stint_decision decision;
 };
 
 /*

@@ -12,7 +12,6 @@
 #include "cmd/cmd.h"
 #include "cmd/held_lines.h"
 #include "cmd/say.h"
-#include "store/table.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -281,7 +280,7 @@ static int open_table(struct pace *pace, struct stint_error *error)
     table.keys_wide = table.wide_size > 0 ? 2 * STINT_ITEMS_MAX : 0;
     int code = stint_table_open(&pace->table, &table, error);
     for (size_t i = 0; code == 0 && i < pace->n_quotas; i++)
-        code = table_accepts(pace->table, &pace->quotas[i], 0, error);
+        code = stint_table_accepts(pace->table, &pace->quotas[i], error);
     return code;
 }
 

@@ -13,7 +13,6 @@
 #include "base/wide_int.h"
 #include "cmd/replay.h"
 #include "store/clock.h"
-#include "store/table.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -94,10 +93,10 @@ int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
     size_table(&table, options);
     int code = stint_table_open(&run->table, &table, error);
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
-        code = table_accepts(run->table, &options->quotas[i], 0, error);
+        code = stint_table_accepts(run->table, &options->quotas[i], error);
     if (code != 0)
         return code;
-    run->epoch_ns = (uint64_t)run->table->region.header->epoch_ns;
+    run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
     run->latest_ns = stint_now(run->table);
     run->first_ns = first_ns;
     return 0;

@@ -31,7 +31,6 @@ struct quota_count {
 
 struct view {
     struct stint_table_info info;
-    uint64_t now_ns; /* of the table */
     struct quota_count quotas[QUOTAS_MAX];
     size_t n_quotas;
     uint64_t others; /* live states of further quotas */
@@ -102,22 +101,16 @@ static void count_quota(struct view *view, const struct stint_entry *entry)
     view->quotas[i].denying += entry->decision.outcome != STINT_ALLOW;
 }
 
-/*
- * Keeps the worst in a buffer of twice their number, cut to half when it is full. An entry says
- * what taking one unit would come to; what is shown is how things are without it.
- */
-static bool visit(const struct stint_entry *seen, void *arg)
+/* Keeps the worst in a buffer of twice their number, cut to half when it is full. */
+static bool visit(const struct stint_entry *entry, void *arg)
 {
     struct view *view = arg;
-    struct stint_entry entry = *seen;
-    count_quota(view, &entry);
-    entry.decision.remaining += entry.decision.outcome == STINT_ALLOW;
-    entry.decision.reset_after_ns = seen->dies_at_ns - view->now_ns;
+    count_quota(view, entry);
     if (view->n_offenders == 2 * view->offenders_max) {
         qsort(view->offenders, view->n_offenders, sizeof(*view->offenders), by_offence);
         view->n_offenders = view->offenders_max;
     }
-    view->offenders[view->n_offenders++] = entry;
+    view->offenders[view->n_offenders++] = *entry;
     return true;
 }
 
@@ -127,9 +120,9 @@ static int look(struct view *view, const struct stint_table *table, uint64_t key
     view->offenders = calloc(2 * view->offenders_max, sizeof(*view->offenders));
     if (view->offenders == NULL)
         return -1;
-    view->now_ns = stint_now(table);
-    stint_table_info(table, view->now_ns, &view->info);
-    stint_table_each(table, view->now_ns, visit, view);
+    uint64_t now_ns = stint_now(table);
+    stint_table_info(table, now_ns, &view->info);
+    stint_table_each(table, now_ns, visit, view);
     qsort(view->offenders, view->n_offenders, sizeof(*view->offenders), by_offence);
     if (view->n_offenders > view->offenders_max)
         view->n_offenders = view->offenders_max;

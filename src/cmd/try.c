@@ -8,7 +8,6 @@
 #include "sim/moment.h"
 #include "sim/reader.h"
 #include "sim/trace.h"
-#include "store/table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -138,7 +137,7 @@ static int open_table(struct try *try, struct stint_error *error)
         .blocks = 1,
     };
     int code = stint_table_open(&try->table, &table, error);
-    return code != 0 ? code : table_accepts(try->table, &try->quota, 0, error);
+    return code != 0 ? code : stint_table_accepts(try->table, &try->quota, error);
 }
 
 static int run(struct try *try)

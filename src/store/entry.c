@@ -67,14 +67,23 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
            (!asking->table->region.read_only || is_valid(asking, state));
 }
 
-struct stint_decision entry_peek(struct entry_state *state, uint64_t now_ns)
+static struct stint_decision peek(struct entry_state *state, uint64_t now_ns, uint32_t cost)
 {
-    struct stint_ask ask = {.now_ns = now_ns, .cost = 1, .verb = STINT_PEEK};
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
     if (state->class == CLASS_8)
         return law8_ask(state->quota, &state->as.word8, &ask);
     if (state->class == CLASS_16)
         return law16_ask(state->quota, &state->as.word16, &ask);
     return law_wide_ask(state->quota, state->as.bytes, &ask);
+}
+
+struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
+{
+    struct stint_decision stands = peek(state, now_ns, 0), one = peek(state, now_ns, 1);
+    stands.outcome = one.outcome;
+    stands.retry_after_ns = one.retry_after_ns;
+    stands.stored = 1;
+    return stands;
 }
 
 uint64_t entry_dies_at(const struct entry_state *state)

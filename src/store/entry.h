@@ -34,7 +34,8 @@ struct asking entry_looking(const struct stint_table *table, enum slot_class cla
 /* False if the slot holds no valid state, or changed while it was read. */
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state);
 
-struct stint_decision entry_peek(struct entry_state *state, uint64_t now_ns);
+/* How things stand, as struct stint_entry tells it. */
+struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns);
 uint64_t entry_dies_at(const struct entry_state *state);
 
 /* What a state holds at now; returns the number of runs. */

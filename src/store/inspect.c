@@ -41,6 +41,7 @@ void stint_table_info(const struct stint_table *table, uint64_t now_ns,
         .tickets = header->fixed.tickets_max,
         .wide_size = header->fixed.classes[CLASS_WIDE].state_size,
         .skew_max_ns = header->fixed.skew_max_ns,
+        .epoch_ns = header->epoch_ns,
         .mark_ns = __atomic_load_n(&header->mark_ns, __ATOMIC_RELAXED),
         .evictions_lossless = __atomic_load_n(&counters->evictions_lossless, __ATOMIC_RELAXED),
         .evictions_inherit = __atomic_load_n(&counters->evictions_inherit, __ATOMIC_RELAXED),
@@ -69,7 +70,7 @@ static void describe(const struct seen *seen, struct entry_state *state, uint64_
     entry->quota = *state->quota;
     entry->key_hash = seen->pair.first >> 16;
     entry->dies_at_ns = entry_dies_at(state);
-    entry->decision = entry_peek(state, now_ns);
+    entry->decision = entry_stands(state, now_ns);
 }
 
 void stint_table_each(const struct stint_table *table, uint64_t now_ns,

@@ -60,16 +60,15 @@ uint64_t table_nonce(struct stint_table *table)
     }
 }
 
-int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
-                  struct stint_error *error)
+int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
+                        struct stint_error *error)
 {
-    enum slot_class class = table_class(quota);
-    const struct slots *slots = &table->slots[class];
     if (quota->derived.checked != 1)
         return err_set(error, STINT_E_MISMATCH, "the quota was not checked: stint_quota_check()");
-    if (key_len > STINT_KEY_MAX)
-        return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
-                       key_len, STINT_KEY_MAX);
+    enum slot_class class = table_class(quota);
+    const struct slots *slots = &table->slots[class];
+    if (table->region.read_only)
+        return err_set(error, STINT_E_MISMATCH, "the table was opened read-only: no decisions");
     if (quota->initial_set)
         return err_set(error, STINT_E_MISMATCH,
                        "`initial` is for caller-owned states: a table cannot tell a new key from "
@@ -83,6 +82,15 @@ int table_accepts(struct stint_table *table, const struct stint_quota *quota, si
         return err_set(error, STINT_E_FULL, "the table holds %u different quotas already",
                        table->intern.max);
     return 0;
+}
+
+int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
+                  struct stint_error *error)
+{
+    if (key_len > STINT_KEY_MAX)
+        return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
+                       key_len, STINT_KEY_MAX);
+    return stint_table_accepts(table, quota, error);
 }
 
 static bool start(struct asking *asking, struct stint_table *table, const struct stint_quota *quota,

@@ -69,10 +69,7 @@ static inline struct hash128 table_hash(const struct stint_table *table,
     return siphash13_128(table->region.header->fixed.hash_key, rule, key, key_len);
 }
 
-/*
- * Why a quota cannot be used with this table: STINT_E_RANGE for a key that is too long, FULL when
- * no more quotas fit, MISMATCH when its states are wider than the table's, or `initial` is set.
- */
+/* stint_table_accepts(), and STINT_E_RANGE for a key that is too long. */
 int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
                   struct stint_error *error);
 

@@ -63,6 +63,11 @@ uint64_t stint_now(const struct stint_table *table)
     return region_now(&table->region);
 }
 
+int64_t stint_epoch_ns(const struct stint_table *table)
+{
+    return table->region.header->epoch_ns;
+}
+
 void stint_table_set_now(struct stint_table *table, uint64_t now_ns)
 {
     uint64_t *virtual_now = &table->region.header->virtual_now_ns;

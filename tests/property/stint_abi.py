@@ -112,7 +112,7 @@ def _find_library():
 def _load():
     lib = c.CDLL(_find_library(), use_errno=True)
     returns = {"int": c.c_int, "size_t": c.c_size_t, "bool": c.c_bool, "uint64_t": c.c_uint64,
-               "uint32_t": c.c_uint32, "void": None}
+               "uint32_t": c.c_uint32, "int64_t": c.c_int64, "void": None}
     declarations = re.findall(r"STINT_API (.*?)\(((?:[^()]|\([^()]*\))*)\);", _TEXT, flags=re.S)
     for head, args in declarations:
         head = " ".join(head.split())

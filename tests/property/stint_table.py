@@ -121,6 +121,12 @@ class Table:
         return lib.stint_set_quota(self.handle, c.byref(old), c.byref(new),
                                    c.create_string_buffer(key, len(key) + 1), len(key), self.now)
 
+    def accepts(self, quota):
+        """(0, None), or the code and the sentence."""
+        error = abi.Error()
+        code = lib.stint_table_accepts(self.handle, c.byref(quota), c.byref(error))
+        return code, error.sentence.decode() if code != K.STINT_OK else None
+
     def info(self):
         info = S["stint_table_info"]()
         lib.stint_table_info(self.handle, self.now, c.byref(info))

@@ -287,9 +287,64 @@ def test_inspection_changes_nothing_and_finds_every_live_key():
         seen = table.each()
         assert len(seen) == 30 and seen == table.each()
         entry = table.find(quotas[0], b"0")
-        assert entry is not None and entry.decision.remaining == 2
+        assert entry is not None and entry.decision.remaining == 3
         assert table.find(quotas[0], b"none") is None
         assert table.at(DAY).each() == []
+
+
+@pytest.mark.parametrize("spec", [*SPECS.values(), "concurrency 5 lease=10s"])
+@FEW
+@given(walk=st.lists(st.tuples(st.integers(0, 4 * S), st.integers(1, 6)), max_size=12))
+def test_a_listed_key_stands_as_a_peek_says(spec, walk):
+    """Nothing is taken in what is told: what cost 0 leaves, and what cost 1 would have to wait."""
+    quota, now = abi.parse(spec), 0
+    with Table(keys_wide=4, wide_size=4096) as table:
+        for gap, cost in walk:
+            now += gap
+            table.at(now).take_upto((quota, b"key", cost))
+            zero, one = (table.peek((quota, b"key", cost)) for cost in (0, 1))
+            expected = abi.Decision(*zero[:6])._replace(
+                outcome=one.outcome, retry_after=one.retry_after)
+            entry = table.find(quota, b"key")
+            assert abi.from_c(entry.decision) == expected and entry.decision.granted == 0
+            assert entry.dies_at_ns - now == expected.reset_after > 0
+            assert [seen[3] for seen in table.each()] == [expected]
+        if walk:
+            ended = now + abi.from_c(table.find(quota, b"key").decision).reset_after
+            assert table.at(ended).find(quota, b"key") is None
+
+
+def test_a_table_says_why_it_cannot_hold_a_quota():
+    with Table(quotas=2, keys_wide=4, wide_size=64) as table:
+        first = abi.parse("window 5/10s")
+        unchecked = abi.Quota(limit=5, period_ns=10 * S)
+        for quota, code, why in (
+                (unchecked, K.STINT_E_MISMATCH, "not checked"),
+                (quota_with("gcra 5/10s", initial=1, initial_set=True), K.STINT_E_MISMATCH, "initial"),
+                (abi.parse("log 50/10s"), K.STINT_E_MISMATCH, "at most 64")):
+            refused, sentence = table.accepts(quota)
+            assert refused == code and why in sentence
+        assert table.accepts(first) == table.accepts(abi.parse("gcra 5/10s")) == (K.STINT_OK, None)
+        refused, sentence = table.accepts(abi.parse("gcra 6/10s"))
+        assert refused == K.STINT_E_FULL and "2 different quotas" in sentence
+        assert table.accepts(first) == (K.STINT_OK, None), "one it has is accepted for ever"
+        assert table.take(first, b"key").stored
+
+
+def test_a_table_that_is_only_read_accepts_no_quota(tmp_path):
+    path, quota = str(tmp_path / "table").encode(), abi.parse("window 5/10s")
+    with Table(path=path) as table:
+        table.take(quota, b"key")
+        with Table(path=path, read_only=True) as reader:
+            code, sentence = reader.accepts(quota)
+            assert code == K.STINT_E_MISMATCH and "read-only" in sentence
+
+
+def test_a_table_knows_the_wall_clock_of_its_time_0(tmp_path):
+    path = str(tmp_path / "table").encode()
+    for epoch in (-5 * DAY, 7):  # the second: an existing file keeps its own
+        with Table(path=path, epoch_ns=epoch) as table:
+            assert abi.lib.stint_epoch_ns(table.handle) == table.info().epoch_ns == -5 * DAY
 
 
 def test_the_clock_of_a_table_is_what_was_set():

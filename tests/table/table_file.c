@@ -302,7 +302,7 @@ static void read_only_only_looks(void)
                "live: %llu, %llu, %llu", (unsigned long long)info.live[0],
                (unsigned long long)info.live[1], (unsigned long long)info.live[2]);
     crew_check(stint_find(reader, &quotas[0], &key, sizeof(key), START_NS, &entry) == 0 &&
-                   entry.decision.remaining == 1,
+                   entry.decision.remaining == 2,
                "not found by a reader");
     stint_table_close(reader);
     stint_table_close(table);
