@@ -58,10 +58,19 @@ static int list_commands(void)
     return CMD_DONE;
 }
 
+/* Says which word is one too many. */
+static int too_many(const char *name, const char *expected, const char *word)
+{
+    say("%s takes %s, found '%s'", name, expected, word);
+    return CMD_BAD_USAGE;
+}
+
 int help_main(int argc, char **argv)
 {
-    if (argc < 2)
+    if (argc < 2 || strcmp(argv[1], "--help") == 0)
         return list_commands();
+    if (argc > 2)
+        return too_many("help", "one COMMAND", argv[2]);
     const struct cmd *cmd = cmd_find(argv[1]);
     if (cmd == NULL)
         return cmd_unknown(argv[1]);
@@ -74,10 +83,10 @@ int help_main(int argc, char **argv)
 
 int version_main(int argc, char **argv)
 {
-    if (argc > 1) {
-        say("version takes no arguments, found '%s'", argv[1]);
-        return CMD_BAD_USAGE;
-    }
+    if (argc > 1 && strcmp(argv[1], "--help") == 0)
+        return list_commands();
+    if (argc > 1)
+        return too_many("version", "no arguments", argv[1]);
     printf("stint %s\n", stint_version());
     return CMD_DONE;
 }

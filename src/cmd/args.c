@@ -42,7 +42,9 @@ static const struct argp_option *find_option(const struct argp_option *options, 
     return NULL;
 }
 
-static void unknown_option(const struct argp_option *options, const char *command, const char *word)
+/* `arg` is the word as it was given, `name` what follows its dashes. */
+static void unknown_option(const struct argp_option *options, const char *command, const char *arg,
+                           const char *name)
 {
     const char *names[OPTIONS_MAX] = {NULL};
     struct args_hint hint;
@@ -50,7 +52,10 @@ static void unknown_option(const struct argp_option *options, const char *comman
     for (; options[n_names].name != NULL && n_names + 2 < OPTIONS_MAX; n_names++)
         names[n_names] = options[n_names].name;
     names[n_names] = "help";
-    say("%s has no option '--%s'; %s", command, word, args_hint(&hint, "--", word, names));
+    /* There are no letters for options: one is meant to be the first of a name. */
+    const struct argp_option *begun = strlen(name) == 1 ? find_option(options, name, 1) : NULL;
+    say("%s has no option '%s'; %s", command, arg,
+        args_hint(&hint, "--", begun != NULL ? begun->name : name, names));
     exit(CMD_BAD_USAGE);
 }
 
@@ -59,16 +64,18 @@ static void check_options(const struct argp_option *options, char **argv)
     static const struct argp_option always[] = {
         {.name = "help"}, {.name = "usage"}, {.name = NULL}};
     for (char **arg = argv + 1; *arg != NULL && strcmp(*arg, "--") != 0; arg++) {
-        if (strncmp(*arg, "--", 2) != 0)
+        if ((*arg)[0] != '-' || strcmp(*arg, "-") == 0 || strcmp(*arg, "-?") == 0)
             continue;
-        size_t len = strcspn(*arg + 2, "=");
-        const struct argp_option *option = find_option(options, *arg + 2, len);
-        if (option == NULL && find_option(always, *arg + 2, len) == NULL) {
-            (*arg)[2 + len] = '\0';
-            unknown_option(options, argv[0], *arg + 2);
+        bool is_long = (*arg)[1] == '-';
+        char *name = *arg + (is_long ? 2 : 1);
+        size_t len = strcspn(name, "=");
+        const struct argp_option *option = is_long ? find_option(options, name, len) : NULL;
+        if (option == NULL && !(is_long && find_option(always, name, len) != NULL)) {
+            name[len] = '\0';
+            unknown_option(options, argv[0], *arg, name);
         }
         /* The next word is this option's value, whatever it looks like. */
-        if (option != NULL && option->arg != NULL && (*arg)[2 + len] == '\0' && arg[1] != NULL)
+        if (option != NULL && option->arg != NULL && name[len] == '\0' && arg[1] != NULL)
             arg++;
     }
 }
@@ -92,11 +99,28 @@ int args_choice(struct argp_state *state, const char *option, const char *word,
     return 0;
 }
 
-void args_quota(struct argp_state *state, struct stint_quota *quota, const char *spec)
+static void read_quota(struct argp_state *state, struct stint_quota *quota, const char *spec)
 {
     struct stint_error error;
     if (stint_quota_parse(quota, spec, &error) != 0)
         argp_error(state, "'%s' is no quota: %s", spec, error.sentence);
+}
+
+void args_add_quota(struct argp_state *state, struct stint_quota *quotas, size_t *n_quotas,
+                    const char *spec)
+{
+    if (*n_quotas == STINT_ITEMS_MAX)
+        argp_error(state, "more than %d quotas", STINT_ITEMS_MAX);
+    read_quota(state, &quotas[(*n_quotas)++], spec);
+}
+
+void args_file(struct argp_state *state, const char **path, const char *word)
+{
+    if (*path != NULL)
+        argp_error(state, "expected one FILE, found '%s' too", word);
+    if (word[0] == '\0')
+        argp_error(state, "the name of the FILE is empty");
+    *path = word;
 }
 
 uint64_t args_duration(struct argp_state *state, const char *option, const char *text)
@@ -120,7 +144,7 @@ uint64_t args_number(struct argp_state *state, const char *option, const char *t
     return number;
 }
 
-void args_join(struct argp_state *state, char *spec, size_t spec_size, const char *word)
+static void join(struct argp_state *state, char *spec, size_t spec_size, const char *word)
 {
     size_t len = strlen(spec), word_len = strlen(word);
     if (len + 1 + word_len >= spec_size)
@@ -128,4 +152,20 @@ void args_join(struct argp_state *state, char *spec, size_t spec_size, const cha
     if (len > 0)
         spec[len++] = ' ';
     memcpy(spec + len, word, word_len + 1);
+}
+
+error_t args_spec(struct args_spec *spec, struct argp_state *state, int key, const char *word)
+{
+    switch (key) {
+    case ARGP_KEY_ARG:
+        join(state, spec->text, sizeof(spec->text), word);
+        return 0;
+    case ARGP_KEY_END:
+        if (spec->text[0] == '\0')
+            argp_error(state, "expected a SPEC, for example '100/60s'");
+        read_quota(state, &spec->quota, spec->text);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
 }

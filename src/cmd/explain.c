@@ -4,7 +4,6 @@
 #include "cmd/args.h"
 #include "cmd/cmd.h"
 #include "cmd/json_text.h"
-#include "cmd/say.h"
 #include "core/label.h"
 
 #include <stdio.h>
@@ -14,7 +13,7 @@
 #define LINE_WIDTH 78
 
 struct explain_options {
-    char spec[512];
+    struct args_spec spec;
     bool json;
 };
 
@@ -28,20 +27,10 @@ static const struct argp_option options_known[] = {
 static error_t parse_option(int option, char *value, struct argp_state *state)
 {
     struct explain_options *options = state->input;
-    switch (option) {
-    case OPTION_JSON:
-        options->json = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        args_join(state, options->spec, sizeof(options->spec), value);
-        return 0;
-    case ARGP_KEY_END:
-        if (options->spec[0] == '\0')
-            argp_error(state, "expected a SPEC, for example '100/60s'");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    if (option != OPTION_JSON)
+        return args_spec(&options->spec, state, option, value);
+    options->json = true;
+    return 0;
 }
 
 /* Breaks lines between words; the terminal would break them within words. */
@@ -117,16 +106,9 @@ int explain_main(int argc, char **argv)
                "For example: stint explain window 100/60s\n\nSee stint-spec(7) for SPEC.",
     };
     struct explain_options options = {0};
-    struct stint_quota quota;
-    struct stint_error error;
     args_parse(&argp, argc, argv, &options);
-    if (stint_quota_parse(&quota, options.spec, &error) != 0) {
-        say("'%s' is no quota: %s", options.spec, error.sentence);
-        return CMD_BAD_USAGE;
-    }
-    if (!options.json)
-        print_text(&quota);
-    else if (print_json(&quota) != 0)
-        return CMD_BAD_INPUT;
-    return fflush(stdout) == 0 ? CMD_DONE : CMD_BAD_INPUT;
+    if (options.json)
+        return print_json(&options.spec.quota) == 0 ? CMD_DONE : CMD_BAD_INPUT;
+    print_text(&options.spec.quota);
+    return CMD_DONE;
 }

@@ -72,9 +72,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     struct pace *pace = state->input;
     switch (option) {
     case OPTION_QUOTA:
-        if (pace->n_quotas == STINT_ITEMS_MAX)
-            argp_error(state, "more than %d quotas", STINT_ITEMS_MAX);
-        args_quota(state, &pace->quotas[pace->n_quotas++], value);
+        args_add_quota(state, pace->quotas, &pace->n_quotas, value);
         return 0;
     case OPTION_BATCH:
         pace->batch = (size_t)args_number(state, "--batch", value, BATCH_MAX);
@@ -83,7 +81,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         pace->linger_ns = args_duration(state, "--linger", value);
         return 0;
     case OPTION_REST:
-        pace->rest = value;
+        args_file(state, &pace->rest, value);
         return 0;
     case ARGP_KEY_ARG:
         argp_error(state, "lines come from standard input; found '%s'", value);
@@ -248,7 +246,7 @@ static void save_rest(struct pace *pace)
         say("cannot open %s: %s", pace->rest, strerror(errno));
         fd = STDERR_FILENO;
     }
-    say("%zu lines were read and not released%s", held->n_lines,
+    say("%zu line%s read and not released%s", held->n_lines, held->n_lines == 1 ? " was" : "s were",
         fd == STDERR_FILENO ? "; here they are:" : "");
     size_t len = held_lines_length(held, held->n_lines);
     signals_seen = 1; /* one more signal, and even this ends */

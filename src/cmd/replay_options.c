@@ -62,13 +62,6 @@ static const char *const formats[] = {"trace", "combined", "jsonl", NULL};
 /* By enum stint_verb. */
 static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
 
-static void add_quota(struct argp_state *state, struct replay_options *options, const char *spec)
-{
-    if (options->n_quotas == STINT_ITEMS_MAX)
-        argp_error(state, "more than %d quotas", STINT_ITEMS_MAX);
-    args_quota(state, &options->quotas[options->n_quotas++], spec);
-}
-
 /* Options that another format would silently ignore are a mistake of the caller's. */
 static void check_together(struct argp_state *state, const struct replay_options *options)
 {
@@ -90,7 +83,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     struct replay_options *options = state->input;
     switch (option) {
     case OPTION_QUOTA:
-        add_quota(state, options, value);
+        args_add_quota(state, options->quotas, &options->n_quotas, value);
         return 0;
     case OPTION_FORMAT:
         options->format = (enum replay_format)args_choice(state, "--format", value, formats);
@@ -120,15 +113,13 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         options->json = true;
         return 0;
     case OPTION_STATE:
-        options->state = value;
+        args_file(state, &options->state, value);
         return 0;
     case OPTION_KEYS:
         options->keys = args_number(state, "--keys", value, KEYS_MAX);
         return 0;
     case ARGP_KEY_ARG:
-        if (state->arg_num > 0)
-            argp_error(state, "expected one FILE, found '%s' too", value);
-        options->path = value;
+        args_file(state, &options->path, value);
         return 0;
     case ARGP_KEY_END:
         check_together(state, options);

@@ -57,9 +57,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         options->json = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (options->path != NULL)
-            argp_error(state, "expected one FILE, found '%s' too", value);
-        options->path = value;
+        args_file(state, &options->path, value);
         return 0;
     case ARGP_KEY_END:
         if (options->path == NULL)
@@ -227,18 +225,6 @@ static int print_json(const struct view *view)
         true);
 }
 
-/* The file knows its clock; opening it says so, by refusing the other one. */
-static int open_either(struct stint_table **table, const char *path, struct stint_error *error)
-{
-    struct stint_table_options options = {
-        .path = path, .must_exist = true, .read_only = true, .clock = STINT_CLOCK_REAL};
-    int code = stint_table_open(table, &options, error);
-    if (code != STINT_E_MISMATCH)
-        return code;
-    options.clock = STINT_CLOCK_VIRTUAL;
-    return stint_table_open(table, &options, error);
-}
-
 int table_main(int argc, char **argv)
 {
     static const struct argp argp = {
@@ -248,11 +234,13 @@ int table_main(int argc, char **argv)
         .doc = "Says what is in the table FILE: its size and fill, its quotas, and the keys with "
                "the least left. A table keeps no names of keys, only hashes that are its own."};
     struct table_options options = {.keys_shown = KEYS_SHOWN};
+    struct stint_table_options opening = {.must_exist = true, .read_only = true};
     static struct view view;
     struct stint_error error;
     struct stint_table *table;
     args_parse(&argp, argc, argv, &options);
-    if (open_either(&table, options.path, &error) != 0) {
+    opening.path = options.path;
+    if (stint_table_open(&table, &opening, &error) != 0) {
         say("%s", error.sentence);
         return CMD_BAD_INPUT;
     }
@@ -265,5 +253,5 @@ int table_main(int argc, char **argv)
         print_text(&options, &view);
     free(view.offenders);
     stint_table_close(table);
-    return failed != 0 || fflush(stdout) != 0 ? CMD_BAD_INPUT : CMD_DONE;
+    return failed != 0 ? CMD_BAD_INPUT : CMD_DONE;
 }

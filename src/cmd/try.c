@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 struct try_options {
-    char spec[512];
+    struct args_spec spec;
     bool times;
 };
 
@@ -39,29 +39,35 @@ static const struct argp_option options_known[] = {
 static error_t parse_option(int option, char *value, struct argp_state *state)
 {
     struct try_options *options = state->input;
-    switch (option) {
-    case OPTION_TIMES:
-        options->times = true;
-        return 0;
-    case ARGP_KEY_ARG:
-        args_join(state, options->spec, sizeof(options->spec), value);
-        return 0;
-    case ARGP_KEY_END:
-        if (options->spec[0] == '\0')
-            argp_error(state, "expected a SPEC, for example '3/60s'");
-        return 0;
-    default:
-        return ARGP_ERR_UNKNOWN;
-    }
+    if (option != OPTION_TIMES)
+        return args_spec(&options->spec, state, option, value);
+    options->times = true;
+    return 0;
+}
+
+static bool is_blank(uint8_t c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct span trim(struct span line)
+{
+    while (line.len > 0 && is_blank(line.ptr[0]))
+        line = span_of(line.ptr + 1, line.len - 1);
+    while (line.len > 0 && is_blank(line.ptr[line.len - 1]))
+        line.len--;
+    return line;
 }
 
 /* Reads TIME, if it is wanted, and COST, if it is there; *cost stays as it is without one. */
 static int parse_line(struct try *try, struct span line, uint64_t *now_ns, uint32_t *cost,
                       struct stint_error *error)
 {
+    line = trim(line);
     if (try->times) {
-        const uint8_t *blank = memchr(line.ptr, ' ', line.len);
-        size_t time_len = blank != NULL ? (size_t)(blank - line.ptr) : line.len;
+        size_t time_len = 0;
+        while (time_len < line.len && !is_blank(line.ptr[time_len]))
+            time_len++;
         struct moment moment;
         int code = moment_parse_seconds(&moment, span_of(line.ptr, time_len), error);
         if (code != 0)
@@ -69,12 +75,10 @@ static int parse_line(struct try *try, struct span line, uint64_t *now_ns, uint3
         if (moment.ns > STINT_NOW_MAX)
             return err_set(error, STINT_E_RANGE, "times begin at 0 and end after 18 years");
         *now_ns = moment.ns > try->latest_ns ? moment.ns : try->latest_ns;
-        line = span_of(line.ptr + time_len, line.len - time_len);
+        line = trim(span_of(line.ptr + time_len, line.len - time_len));
     } else {
         *now_ns = stint_now(try->table);
     }
-    while (line.len > 0 && line.ptr[0] == ' ')
-        line = span_of(line.ptr + 1, line.len - 1);
     return line.len == 0 ? 0 : trace_parse_cost(cost, line, error);
 }
 
@@ -93,8 +97,8 @@ static void answer(struct try *try, uint64_t now_ns, uint32_t cost)
 static int answer_all(struct try *try, struct stint_error *error)
 {
     struct span line;
-    int kind;
-    while ((kind = reader_next(&try->reader, &line, error)) > 0) {
+    int kind = READER_END;
+    while (!ferror(stdout) && (kind = reader_next(&try->reader, &line, error)) > 0) {
         struct stint_error why;
         uint64_t now_ns = 0;
         uint32_t cost = 1;
@@ -107,7 +111,7 @@ static int answer_all(struct try *try, struct stint_error *error)
         try->latest_ns = now_ns;
         answer(try, now_ns, cost);
     }
-    return kind;
+    return kind < 0 ? kind : 0;
 }
 
 /* A reader_fill: gives every line as soon as it is typed. */
@@ -169,12 +173,8 @@ int try_main(int argc, char **argv)
     };
     struct try_options options = {0};
     struct try try = {0};
-    struct stint_error error;
     args_parse(&argp, argc, argv, &options);
-    if (stint_quota_parse(&try.quota, options.spec, &error) != 0) {
-        say("'%s' is no quota: %s", options.spec, error.sentence);
-        return CMD_BAD_USAGE;
-    }
+    try.quota = options.spec.quota;
     try.times = options.times;
     if (!try.times && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Each Enter is a request; ^D ends.\n", stderr);
