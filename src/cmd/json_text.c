@@ -2,6 +2,8 @@
 /* Keys are any bytes, JSON strings are UTF-8. */
 #include "cmd/json_text.h"
 
+#include "cmd/say.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -54,6 +56,8 @@ int json_text_print(json_t *object, bool pretty)
         object == NULL || json_dumpf(object, stdout, pretty ? JSON_INDENT(2) : JSON_COMPACT) != 0;
     if (!failed)
         putchar('\n');
+    else if (!ferror(stdout))
+        say("out of memory");
     json_decref(object);
     return failed ? -1 : 0;
 }

@@ -14,7 +14,10 @@ json_t *json_text_key(struct span key);
 /* A number; null for STINT_NEVER_NS and whatever else JSON's integers cannot hold. */
 json_t *json_text_ns(uint64_t ns);
 
-/* Prints the object on a line of its own (pretty: over several) and frees it. 0, or -1. */
+/*
+ * Prints the object on a line of its own (pretty: over several) and frees it. 0, or -1 where it is
+ * NULL or memory does not suffice, which is said, or where standard output takes no more.
+ */
 int json_text_print(json_t *object, bool pretty);
 
 #endif

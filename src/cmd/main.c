@@ -1,12 +1,43 @@
 /* SPDX-License-Identifier: MIT */
-/* Chooses the subcommand; about.c has the table of them. */
+/* Keeps the standard streams in order and chooses the subcommand; about.c has the table of them. */
+#define _GNU_SOURCE
 #include "cmd/cmd.h"
 #include "cmd/say.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/*
+ * Where a standard stream is closed, the next file to be opened would take its place: results would
+ * be written into a table. So what cannot be used takes it: an error for whoever reads or writes.
+ */
+static bool fill_closed_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            return false;
+    return true;
+}
+
+/* At the exit, whichever way it was reached: argp prints its help by itself. */
+static void check_output(void)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && ferror(stdout) == 0)
+        return;
+    say("cannot write to standard output%s%s", errno != 0 ? ": " : "",
+        errno != 0 ? strerror(errno) : "");
+    _exit(CMD_BAD_INPUT);
+}
 
 int main(int argc, char **argv)
 {
+    if (!fill_closed_streams() || atexit(check_output) != 0)
+        return CMD_BAD_INPUT;
     if (argc < 2) {
         say("expected a command; `stint help` lists them all");
         return CMD_BAD_USAGE;

@@ -6,10 +6,9 @@
 #include "cmd/cmd.h"
 #include "cmd/say.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
+#include <unistd.h>
 
 #define STDOUT_BUFFER (1u << 20)
 
@@ -50,8 +49,11 @@ static int read_all(struct replay *replay, struct stint_error *error)
                                         : decide(replay, entry, error);
         if (code != 0)
             return code;
-        if (n % REPLAY_BATCH == 0)
-            progress_step(&replay->progress, replay->source.input.bytes_read);
+        if (n % REPLAY_BATCH != 0)
+            continue;
+        progress_step(&replay->progress, replay->source.input.bytes_read);
+        if (ferror(stdout))
+            return 0; /* nobody would see what follows; main.c says so */
     }
     return code;
 }
@@ -59,7 +61,7 @@ static int read_all(struct replay *replay, struct stint_error *error)
 static int decide_sorted(struct replay *replay, struct stint_error *error)
 {
     int code = event_list_sort(&replay->sorted, error);
-    for (size_t i = 0; code == 0 && i < replay->sorted.n_entries; i++)
+    for (size_t i = 0; code == 0 && i < replay->sorted.n_entries && !ferror(stdout); i++)
         code = decide(replay, replay->sorted.entries[i], error);
     return code;
 }
@@ -81,11 +83,7 @@ static int report(struct replay *replay)
     if (!replay->options.decisions && !replay->options.json)
         replay_print_text(&replay->run, &replay->source);
     else if (!replay->options.decisions && replay_print_json(&replay->run, &replay->source) != 0)
-        say("out of memory");
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        say("cannot write the result: %s", strerror(errno));
         return CMD_BAD_INPUT;
-    }
     replay_warn(&replay->run, &replay->source);
     bool nothing_read = replay->run.events == 0 && replay->source.malformed > 0;
     return nothing_read ? CMD_BAD_INPUT : CMD_DONE;
@@ -94,6 +92,8 @@ static int report(struct replay *replay)
 static int run(struct replay *replay)
 {
     struct stint_error error;
+    if (replay->options.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+        fputs("Reading events from standard input; ^D ends.\n", stderr);
     if (replay_source_open(&replay->source, &replay->options, &error) != 0) {
         say("%s", error.sentence);
         return CMD_BAD_INPUT;
@@ -102,7 +102,6 @@ static int run(struct replay *replay)
     progress_begin(&replay->progress, replay->source.input.size);
     if (replay_run_init(&replay->run, &replay->options, &error) != 0 ||
         replay_all(replay, &error) != 0) {
-        fflush(stdout);
         say("%s", error.sentence);
     } else {
         result = report(replay);

@@ -80,6 +80,16 @@ static void size_table(struct stint_table_options *table, const struct replay_op
     table->blocks = 1;
 }
 
+/* The library speaks of options that this program's user does not have. */
+static int refused(const struct replay_options *options, int code, struct stint_error *error)
+{
+    struct stint_error why = *error;
+    if (code != STINT_E_MISMATCH || options->state == NULL)
+        return code;
+    return err_set(error, code, "%s; --state goes on with what a replay under such quotas has made",
+                   why.sentence);
+}
+
 int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error)
 {
     const struct replay_options *options = run->options;
@@ -95,7 +105,7 @@ int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
         code = stint_table_accepts(run->table, &options->quotas[i], error);
     if (code != 0)
-        return code;
+        return refused(options, code, error);
     run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
     run->latest_ns = stint_now(run->table);
     run->first_ns = first_ns;

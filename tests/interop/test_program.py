@@ -71,6 +71,16 @@ def test_try_in_real_time():
     assert "is no cost" in stint("try", "2/1h", given="x\n", code=1)[1]
 
 
+def test_try_reads_lines_as_replay_reads_a_trace():
+    """Blanks are spaces or tabs, before, between and behind."""
+    out = stint("try", "--times", "log 3/60s", given=" 0 \n\t1\t 2 \n2\n")[0]
+    assert [line.split()[0] for line in out.splitlines()] == ["ALLOW", "ALLOW", "DENY"]
+    assert stint("try", "log 3/60s", given="  \n 2\t\n1\n")[0].split()[::7] == [
+        "ALLOW", "ALLOW", "DENY"]
+    out, err = stint("try", "--times", "3/60s", given="0 1 2\n1 4294967296\n", code=1)
+    assert out == "" and "line 1: '1 2' is no cost" in err and "line 2: '4294967296'" in err
+
+
 # ---- pace ---------------------------------------------------------------------------------------
 
 def test_pace_releases_every_line_at_the_quota():
@@ -206,7 +216,9 @@ def test_table_says_why_a_file_is_none(tmp_path):
     (["replay", "--quota", "gcar 1/1s"], "gcra"),
     (["explain", "gcra 1/1s brust=3"], "burst"), (["explain", "--jason", "1/1s"], "--json"),
     (["pace", "--quota", "1/1s", "--bach", "3"], "--batch"), (["help", "tabel"], "table"),
-    (["frobnicate"], "replay"),
+    (["frobnicate"], "replay"), (["replay", "-q", "1/1s"], "'--quota'"),
+    (["replay", "-quota=1/1s"], "'--quota'"), (["explain", "-j", "1/1s"], "'--json'"),
+    (["pace", "-x"], "--linger"), (["--verion"], "version"), (["explain", "-5/1s"], "--json"),
 ])
 def test_wrong_words_are_answered_with_the_nearest_right_one(args, hint):
     out, err = stint(*args, code=2)
@@ -221,7 +233,11 @@ def test_wrong_words_are_answered_with_the_nearest_right_one(args, hint):
     ["replay", "--quota", "1/1s", "--keys", "1e6"], ["replay", "--quota", "1/1s", "--key", "ip"],
     ["replay", "--quota", "1/1s", "--format", "combined", "--key", "ip/129"],
     ["replay", "--quota", "1/1s", "--time", "t"], ["replay", "-x"],
-    ["replay"] + ["--quota", "1/1s"] * 33, ["pace", "--quota", "1/1s", "--linger", "soon"],
+    ["help", "replay", "x"], ["replay", "--quota", "1/1s", ""], ["explain", " "],
+    ["replay", "--quota", "1/1s", "--state", ""], ["replay", "--quota", "1/1s", "-", "-"],
+    ["explain", "9" * 600], ["explain", "--", "-5/1s"], ["try", "3/60s", "4"],
+    ["pace", "--quota", "1/1s", "-"], ["table", "a", "b"], ["table", "--keys", "-1", "a"],
+    ["pace"] + ["--quota", "1/1s"] * 33, ["replay"] + ["--quota", "1/1s"] * 33, ["pace", "--quota", "1/1s", "--linger", "soon"],
 ])
 def test_bad_usage_exits_with_2_and_says_why(args):
     out, err = stint(*args, code=2)
@@ -242,10 +258,77 @@ def test_help_and_version():
     assert stint("--help")[0] == stint("help")[0]
     assert re.fullmatch(r"stint \d+\.\d+\.\d+\n", stint("version")[0])
     assert stint("--version")[0] == stint("version")[0]
+    for word in ("help", "version"):
+        assert stint("help", word)[0] == stint(word, "--help")[0] == stint("help")[0]
 
 
-def test_an_output_that_cannot_be_written_is_told():
+WRITING = [
+    ["help"], ["version"], ["replay", "--help"], ["explain", "1/1s"], ["explain", "--json", "1/1s"],
+    ["try", "--times", "1/1s"], ["pace", "--quota", "1/1s"], ["table", "TABLE"],
+    ["table", "--json", "TABLE"], ["replay", "--quota", "1/1s"],
+    ["replay", "--quota", "1/1s", "--json"], ["replay", "--quota", "1/1s", "--decisions"],
+    ["replay", "--quota", "1/1s", "--decisions", "--json", "--sort"],
+]
+
+
+@pytest.fixture(scope="module")
+def table_file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("table") / "state"
+    stint("replay", "--quota", "3/1m", "--state", path, "--keys", "9", given="0 a\n")
+    return path
+
+
+@pytest.mark.parametrize("args", WRITING, ids=" ".join)
+def test_an_output_that_cannot_be_written_is_told(args, table_file):
+    """A full disk, and an output that is closed."""
+    args = [STINT] + [str(table_file) if arg == "TABLE" else arg for arg in args]
     with open("/dev/full", "wb") as full:
-        done = subprocess.run([STINT, "replay", "--quota", "1/1s"], input=b"0 a\n", stdout=full,
-                              stderr=subprocess.PIPE, timeout=60)
-    assert done.returncode == 1 and b"cannot write" in done.stderr
+        done = subprocess.run(args, input=b"0\n" if "try" in args else b"0 a\n", stdout=full,
+                              stderr=subprocess.PIPE, timeout=60, check=False)
+    assert done.returncode == 1 and b"cannot write to standard output" in done.stderr
+    assert b"No space" in done.stderr or "try" in args
+    done = subprocess.run(["sh", "-c", '"$0" "$@" >&-', *args], capture_output=True, timeout=60,
+                          input=b"0\n" if "try" in args else b"0 a\n", check=False)
+    assert done.returncode == 1 and b"cannot write to standard output" in done.stderr
+
+
+def test_a_full_disk_ends_a_long_replay_early():
+    """Not after hours: what follows could not be seen by anyone."""
+    with open("/dev/full", "wb") as full, subprocess.Popen(
+            [STINT, "replay", "--quota", "1/1s", "--decisions"], stdin=subprocess.PIPE,
+            stdout=full, stderr=subprocess.PIPE) as running:
+        with pytest.raises(BrokenPipeError):
+            for _ in range(1000):
+                running.stdin.write(b"0 a\n" * 10_000)
+        assert running.wait(60) == 1
+        assert b"cannot write" in running.stderr.read()
+
+
+def test_a_reader_that_has_seen_enough_ends_the_program():
+    """As in `| head -1`: by SIGPIPE, without a word."""
+    with subprocess.Popen(["yes", "0 a"], stdout=subprocess.PIPE) as events, subprocess.Popen(
+            [STINT, "replay", "--quota", "1/1s", "--decisions"], stdin=events.stdout,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        events.stdout.close()
+        assert running.stdout.readline().startswith(b"0\ta\t1\tallow")
+        running.stdout.close()
+        assert running.wait(60) == -signal.SIGPIPE
+        assert running.stderr.read() == b""
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_not_taken_for_a_file(closed, tmp_path):
+    """The next file to be opened has the number of the closed stream: results would go into it."""
+    trace, path = tmp_path / "trace", tmp_path / "state"
+    trace.write_text("".join(f"0 k{i % 7}\n" for i in range(9000)))
+    args = ["replay", "--quota", "log 3/1m", "--keys", "9", "--decisions", "--state", str(path)]
+    source = "-" if closed.startswith(">") else str(trace)
+    with trace.open("rb") as given:
+        done = subprocess.run(["sh", "-c", f'"$0" "$@" {closed}', STINT, *args, source],
+                              stdin=given, capture_output=True, timeout=60, check=False)
+    assert done.returncode == (1 if ">&- " in closed or closed == ">&-" else 0)
+    assert json.loads(stint("table", "--json", path)[0])["fill"]["wide"]["live"] == 7
+    assert trace.read_text().startswith("0 k0\n0 k1\n")
+    done = subprocess.run(["sh", "-c", '"$0" replay --quota 1/1s <&-', STINT], capture_output=True,
+                          timeout=60, check=False)
+    assert done.returncode == 1 and b"cannot read standard input" in done.stderr
