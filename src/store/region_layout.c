@@ -5,11 +5,15 @@
 #include "base/limits.h"
 #include "store/intern.h"
 
+#include <string.h>
+
 #define KEYS_DEFAULT 65536
 #define TICKETS_DEFAULT 65536
 #define BLOCKS_DEFAULT 4096
 #define QUOTAS_DEFAULT 1024
 #define SETS_MAX (UINT64_C(1) << 31)
+#define TICKETS_MAX (1u << 26)
+#define BLOCKS_MAX (1u << 26)
 #define PAIRS_SIZE (WAYS * sizeof(struct pair))
 #define LINE_SIZE (HALF_WAYS * sizeof(struct pair))
 #define LOCK_SIZE 16 /* a wide state's lock word; keeps the bytes after it aligned to 16 */
@@ -29,21 +33,36 @@ static uint64_t sets_for(uint64_t keys)
 /*
  * A set begins with its pairs, followed by its states. In class 16 each half of the pairs, one
  * line, is followed by its own states, the line beside it, which the processor fetches along with
- * it.
+ * it. The number of sets and the size of a state are given; returns where the class ends.
  */
-static uint64_t place_class(struct class_layout *layout, uint64_t offset, uint64_t keys,
-                            uint32_t state_size, uint32_t state_stride)
+static uint64_t place_class(struct class_layout *layout, enum slot_class class, uint64_t offset)
 {
-    bool interleaved = state_stride == sizeof(struct pair);
+    bool interleaved = class == CLASS_16;
+    uint32_t stride = 0; /* the pair holds the state */
+    if (interleaved)
+        stride = sizeof(struct pair);
+    else if (class == CLASS_WIDE)
+        stride = (uint32_t)round_up(LOCK_SIZE + layout->state_size, 64);
     layout->offset = offset;
-    layout->sets = keys > 0 ? sets_for(keys) : 0;
-    layout->state_size = state_size;
     layout->half_size = interleaved ? 2 * LINE_SIZE : LINE_SIZE;
     layout->state_offset = interleaved ? LINE_SIZE : PAIRS_SIZE;
-    layout->state_stride = state_stride;
-    layout->state_half = interleaved ? layout->half_size : HALF_WAYS * state_stride;
-    layout->set_size = PAIRS_SIZE + WAYS * state_stride;
+    layout->state_stride = stride;
+    layout->state_half = interleaved ? layout->half_size : HALF_WAYS * stride;
+    layout->set_size = PAIRS_SIZE + WAYS * stride;
     return round_up(offset + layout->sets * layout->set_size, REGION_PAGE);
+}
+
+/* Where everything lies follows from how much there is of it. */
+static void place_parts(struct region_fixed *fixed)
+{
+    uint64_t at = round_up(sizeof(struct region_header), REGION_PAGE);
+    fixed->quotas_offset = at;
+    at = round_up(at + fixed->quotas_max * sizeof(struct quota_slot), REGION_PAGE);
+    fixed->tickets_offset = at;
+    at = round_up(at + (uint64_t)fixed->tickets_max * TICKET_SIZE, REGION_PAGE);
+    for (int class = 0; class < CLASSES; class ++)
+        at = place_class(&fixed->classes[class], (enum slot_class) class, at);
+    fixed->bytes = at;
 }
 
 static int check_options(const struct stint_table_options *options, struct stint_error *error)
@@ -61,8 +80,9 @@ static int check_options(const struct stint_table_options *options, struct stint
     if (options->quotas > QUOTA_ID_MASK)
         return err_set(error, STINT_E_RANGE, "a table holds at most %u different quotas",
                        (unsigned)QUOTA_ID_MASK);
-    if (options->tickets > 1u << 26 || options->blocks > 1u << 26)
-        return err_set(error, STINT_E_RANGE, "at most %u tickets and as many blocks", 1u << 26);
+    if (options->tickets > TICKETS_MAX || options->blocks > BLOCKS_MAX)
+        return err_set(error, STINT_E_RANGE, "at most %u tickets and %u blocks", TICKETS_MAX,
+                       BLOCKS_MAX);
     if (options->epoch_ns < -EPOCH_MAX_NS || options->epoch_ns > EPOCH_MAX_NS)
         return err_set(error, STINT_E_RANGE, "epoch is more than 146 years away from 1970");
     if (options->clock > STINT_CLOCK_VIRTUAL || options->memory > STINT_MEMORY_FILE)
@@ -85,33 +105,47 @@ int region_layout(struct region_fixed *fixed, const struct stint_table_options *
         .skew_max_ns = options->skew_max_ns > 0 ? options->skew_max_ns : NS_PER_S,
         .clock = options->clock,
     };
-    uint64_t at = round_up(sizeof(struct region_header), REGION_PAGE);
-    fixed->quotas_offset = at;
-    at = round_up(at + fixed->quotas_max * sizeof(struct quota_slot), REGION_PAGE);
-    fixed->tickets_offset = at;
-    at = round_up(at + (uint64_t)fixed->tickets_max * TICKET_SIZE, REGION_PAGE);
-
-    struct class_layout *classes = fixed->classes;
     uint64_t keys8 = options->keys > 0 ? options->keys : KEYS_DEFAULT;
     uint64_t keys16 = options->keys16 > 0 ? options->keys16 : KEYS_DEFAULT;
+    uint64_t wide_sets = options->keys_wide > 0 ? sets_for(options->keys_wide) : 0;
     uint32_t blocks = options->blocks > 0 ? options->blocks : BLOCKS_DEFAULT;
-    uint32_t wide_stride = (uint32_t)round_up(LOCK_SIZE + options->wide_size, 64);
-    at = place_class(&classes[CLASS_8], at, keys8, 8, 0);
-    at = place_class(&classes[CLASS_16], at, keys16, 16, 16);
-    at = place_class(&classes[CLASS_WIDE], at, options->keys_wide, options->wide_size, wide_stride);
-    at = place_class(&classes[CLASS_BLOCKS], at, blocks, 8, 0);
-    fixed->bytes = at;
+    struct class_layout *classes = fixed->classes;
+    classes[CLASS_8] = (struct class_layout){.sets = sets_for(keys8), .state_size = 8};
+    classes[CLASS_16] = (struct class_layout){.sets = sets_for(keys16), .state_size = 16};
+    classes[CLASS_WIDE] =
+        (struct class_layout){.sets = wide_sets, .state_size = options->wide_size};
+    classes[CLASS_BLOCKS] = (struct class_layout){.sets = sets_for(blocks), .state_size = 8};
+    place_parts(fixed);
     return 0;
 }
 
-static bool class_fits(const struct class_layout *layout, uint64_t bytes)
+/* Whether there can be so much of everything. */
+static bool counts_fit(const struct region_fixed *fixed)
 {
-    return layout->sets <= SETS_MAX && layout->offset <= bytes && layout->offset % 64 == 0 &&
-           layout->set_size >= PAIRS_SIZE && layout->set_size <= WAYS * (WIDE_STATE_MAX + 256) &&
-           layout->half_size <= layout->set_size / 2 && layout->state_offset <= layout->set_size &&
-           layout->state_half + (HALF_WAYS - 1) * (uint64_t)layout->state_stride <=
-               layout->set_size - layout->state_offset &&
-           layout->sets * layout->set_size <= bytes - layout->offset;
+    static const uint32_t state_sizes[CLASSES] = {
+        [CLASS_8] = 8, [CLASS_16] = 16, [CLASS_BLOCKS] = 8};
+    for (int class = 0; class < CLASSES; class ++) {
+        const struct class_layout *layout = &fixed->classes[class];
+        bool fits = class == CLASS_WIDE
+                        ? layout->state_size <= WIDE_STATE_MAX
+                        : layout->sets > 0 && layout->state_size == state_sizes[class];
+        if (!fits || layout->sets > SETS_MAX)
+            return false;
+    }
+    return fixed->quotas_max > 0 && fixed->quotas_max <= QUOTA_ID_MASK && fixed->tickets_max > 0 &&
+           fixed->tickets_max <= TICKETS_MAX;
+}
+
+/*
+ * A checksum without a secret proves nothing about who wrote it, and every access to the region
+ * follows these numbers: they are believed where they are what would have been worked out here.
+ */
+static bool parts_fit(const struct region_fixed *fixed)
+{
+    struct region_fixed made;
+    memcpy(&made, fixed, sizeof(made));
+    place_parts(&made);
+    return memcmp(&made, fixed, sizeof(made)) == 0;
 }
 
 int region_layout_check(const struct region_fixed *fixed, uint64_t file_size, const char *path,
@@ -127,15 +161,7 @@ int region_layout_check(const struct region_fixed *fixed, uint64_t file_size, co
     if (fixed->bytes != file_size)
         return err_set(error, STINT_E_CORRUPT, "%s is cut: %llu bytes of %llu", path,
                        (unsigned long long)file_size, (unsigned long long)fixed->bytes);
-    for (int i = 0; i < CLASSES; i++)
-        if (!class_fits(&fixed->classes[i], fixed->bytes))
-            return err_set(error, STINT_E_CORRUPT, "%s is damaged: its layout does not fit", path);
-    uint64_t quotas_size = fixed->quotas_max * sizeof(struct quota_slot);
-    uint64_t tickets_size = (uint64_t)fixed->tickets_max * TICKET_SIZE;
-    if (fixed->quotas_max == 0 || fixed->tickets_max == 0 || fixed->quotas_max > QUOTA_ID_MASK ||
-        fixed->quotas_offset > fixed->bytes || fixed->tickets_offset > fixed->bytes ||
-        quotas_size > fixed->bytes - fixed->quotas_offset ||
-        tickets_size > fixed->bytes - fixed->tickets_offset)
+    if (!counts_fit(fixed) || !parts_fit(fixed))
         return err_set(error, STINT_E_CORRUPT, "%s is damaged: its layout does not fit", path);
     return 0;
 }
