@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define HUGE_PAGE (UINT64_C(2) << 20)
-#define PATH_ROOM 4096
+#define MAKING_MAX 1000 /* at once, by one process, under one name */
 
 enum { LOCK_USERS = 0, LOCK_DOOR = 1 };
 
@@ -128,11 +128,31 @@ void region_unmap_private(void *page)
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-/* The whole file under another name, then linked to its own: nobody ever sees half of one. */
-static int make_file(const char *path, const struct stint_table_options *options,
+int region_create_beside(const char *path, char making[REGION_PATH_ROOM], struct stint_error *error)
+{
+    for (unsigned number = 0; number < MAKING_MAX; number++) {
+        int length =
+            snprintf(making, REGION_PATH_ROOM, "%s.%ld.%u.making", path, (long)getpid(), number);
+        if (length < 0 || length >= REGION_PATH_ROOM)
+            return err_set(error, STINT_E_SYNTAX, "the path is longer than %d bytes",
+                           REGION_PATH_ROOM - 32);
+        int fd = open(making, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST)
+            break;
+    }
+    return system_error(error, "make", making);
+}
+
+/*
+ * The whole file under another name, then linked to its own: nobody ever sees half of one. *made
+ * stays false where somebody else was faster.
+ */
+static int make_file(const char *path, const struct stint_table_options *options, bool *made,
                      struct stint_error *error)
 {
-    char making[PATH_ROOM];
+    char making[REGION_PATH_ROOM];
     struct region_fixed fixed;
     struct region_header header;
     memset(&header, 0, sizeof(header));
@@ -142,19 +162,18 @@ static int make_file(const char *path, const struct stint_table_options *options
     code = format(&header, &fixed, options, error);
     if (code != 0)
         return code;
-    int length = snprintf(making, sizeof(making), "%s.%ld.making", path, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof(making))
-        return err_set(error, STINT_E_SYNTAX, "the path is longer than %d bytes", PATH_ROOM - 32);
-    int fd = open(making, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = region_create_beside(path, making, error);
     if (fd < 0)
-        return system_error(error, "make", making);
+        return fd;
     int refused = posix_fallocate(fd, 0, (off_t)fixed.bytes);
     if (refused != 0)
         code = err_set(error, STINT_E_SYSTEM, "no room for %llu bytes at %s: %s",
                        (unsigned long long)fixed.bytes, path, strerror(refused));
     else if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) || fsync(fd) != 0)
         code = system_error(error, "write", making);
-    else if (link(making, path) != 0 && errno != EEXIST)
+    else if (link(making, path) == 0)
+        *made = true;
+    else if (errno != EEXIST)
         code = system_error(error, "make", path);
     close(fd);
     unlink(making);
@@ -167,10 +186,9 @@ static int open_or_make(struct region *region, const struct stint_table_options 
     int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
     region->fd = open(options->path, flags);
     if (region->fd < 0 && errno == ENOENT && !options->must_exist && !options->read_only) {
-        int code = make_file(options->path, options, error);
+        int code = make_file(options->path, options, &region->made, error);
         if (code != 0)
             return code;
-        region->made = true;
         region->fd = open(options->path, flags);
     }
     return region->fd < 0 ? system_error(error, "open", options->path) : 0;

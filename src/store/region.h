@@ -105,6 +105,15 @@ int region_open(struct region *region, const struct stint_table_options *options
 void region_settle(struct region *region);
 void region_close(struct region *region);
 
+/*
+ * A new file beside the one it is to become, under a name that nobody else has: what others of the
+ * same process are making, or left behind when they were killed, is in nobody's way. Its
+ * descriptor, or a negative code.
+ */
+#define REGION_PATH_ROOM 4096
+int region_create_beside(const char *path, char making[REGION_PATH_ROOM],
+                         struct stint_error *error);
+
 /* Region time now by the real clock, and the heartbeat that lets it go on after a reboot. */
 uint64_t region_now(const struct region *region);
 

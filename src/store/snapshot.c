@@ -124,12 +124,11 @@ static int write_table(const struct stint_table *table, FILE *file)
 int stint_table_snapshot(const struct stint_table *table, const char *path,
                          struct stint_error *error)
 {
-    char making[4096];
-    int length = snprintf(making, sizeof(making), "%s.%ld.making", path, (long)getpid());
-    if (length < 0 || (size_t)length >= sizeof(making))
-        return err_set(error, STINT_E_SYNTAX, "the path is too long");
-    int fd = open(making, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    char making[REGION_PATH_ROOM];
+    int fd = region_create_beside(path, making, error);
+    if (fd < 0)
+        return fd;
+    FILE *file = fdopen(fd, "w");
     int code = file != NULL ? write_table(table, file) : -1;
     if (code == 0)
         code = rename(making, path);
@@ -139,7 +138,7 @@ int stint_table_snapshot(const struct stint_table *table, const char *path,
     }
     if (file != NULL)
         fclose(file);
-    else if (fd >= 0)
+    else
         close(fd);
     return code;
 }
