@@ -86,7 +86,20 @@ static bool read_part(const struct stint_table *table, struct stint_ticket ticke
     return false;
 }
 
-/* Empties n slots for a new ticket; a ticket that still stood there is closed as estimated. */
+/* Whether a slot holds the head of a ticket that is not over; its nonce says if it was settled. */
+static bool holds_head(const uint64_t *slot, uint64_t now_ns)
+{
+    union ticket_words seen;
+    /* relaxed: it only counts, and nothing is done to what was read. */
+    for (int i = 0; i < TICKET_WORDS; i++)
+        seen.words[i] = __atomic_load_n(&slot[i], __ATOMIC_RELAXED);
+    return seen.part.number == 0 && seen.part.deadline_ns > now_ns;
+}
+
+/*
+ * Empties n slots for a new ticket; a ticket that still stood there is closed as estimated, and
+ * counted where its first part stood: the others keep their nonces when it is settled.
+ */
 static uint64_t clear_slots(struct stint_table *table, size_t n, uint64_t now_ns)
 {
     uint64_t *next = &table->region.header->ticket_next;
@@ -94,12 +107,22 @@ static uint64_t clear_slots(struct stint_table *table, size_t n, uint64_t now_ns
     uint64_t first = __atomic_fetch_add(next, n, __ATOMIC_RELAXED);
     for (size_t i = 0; i < n; i++) {
         uint64_t *slot = ticket_slot(table, first + i);
-        uint64_t deadline_ns = __atomic_load_n(&slot[WORD_DEADLINE], __ATOMIC_RELAXED);
+        bool had_head = holds_head(slot, now_ns);
         /* acq_rel: the old ticket is over before a word of the new one is written. */
-        if (__atomic_exchange_n(&slot[0], 0, __ATOMIC_ACQ_REL) != 0 && deadline_ns > now_ns)
+        if (__atomic_exchange_n(&slot[0], 0, __ATOMIC_ACQ_REL) != 0 && had_head)
             table_count(&table_counters(table)->tickets_dropped, 1);
     }
     return first;
+}
+
+/* A ticket has one end: where no lifetime is given, that of the longest lease among its holds. */
+static uint64_t life_of(const struct list *list, uint64_t lifetime_ns)
+{
+    uint64_t life_ns = lifetime_ns;
+    for (size_t i = 0; lifetime_ns == 0 && i < list->n_parts; i++)
+        if (list->parts[i].quota->algorithm == STINT_CONCURRENCY)
+            life_ns = max_u64(life_ns, list->parts[i].quota->lease_ns);
+    return life_ns;
 }
 
 static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint64_t lifetime_ns,
@@ -111,17 +134,17 @@ static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint6
     uint64_t nonce =
         siphash13_128(table->region.header->fixed.hash_key, TICKET_TWEAK, &first, sizeof(first)).lo;
     nonce |= nonce == 0;
+    uint64_t deadline_ns = add_sat(list->now_ns, life_of(list, lifetime_ns));
     for (size_t i = n; i-- > 0;) {
         const struct list_part *part = &list->parts[i];
         bool holds = part->quota->algorithm == STINT_CONCURRENCY;
         uint64_t at_ns = holds ? part->holder : start_ns;
-        uint64_t life_ns = holds && lifetime_ns == 0 ? part->quota->lease_ns : lifetime_ns;
         struct ticket_part made = {
             .nonce = nonce,
             .hash_lo = part->hash.lo,
             .hash_hi = part->hash.hi,
             .granted_at_ns = at_ns,
-            .deadline_ns = add_sat(list->now_ns, life_ns),
+            .deadline_ns = deadline_ns,
             .units = part->cost,
             .quota_id = (uint16_t)intern_id(&table->intern, part->quota),
             .kind = (uint8_t)(holds ? KIND_HOLD : kind),
