@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Who is in a region's file: one who makes it, one at a time in the door, and everybody gone whose
+ * process is.
+ */
+#define _GNU_SOURCE
+#include "unit/asking.h"
+
+#include "store/region.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { USERS_BYTE, DOOR_BYTE };
+
+static char path[64];
+
+static struct stint_table_options small(void)
+{
+    return (struct stint_table_options){.path = path,
+                                        .keys = 12,
+                                        .keys16 = 12,
+                                        .tickets = 4,
+                                        .blocks = 4,
+                                        .quotas = 4,
+                                        .clock = STINT_CLOCK_VIRTUAL};
+}
+
+static struct region must_open(const struct stint_table_options *options)
+{
+    struct region region;
+    struct stint_error error;
+    if (region_open(&region, options, &error) != 0)
+        fail_msg("%s", error.sentence);
+    return region;
+}
+
+static struct region open_file(void)
+{
+    struct stint_table_options options = small();
+    struct region region = must_open(&options);
+    region_settle(&region);
+    return region;
+}
+
+/* Whether somebody who comes now could lock this byte of the file for himself. */
+static bool is_free(off_t byte)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    int refused = fcntl(fd, F_OFD_SETLK, &lock);
+    close(fd);
+    return refused == 0;
+}
+
+static int exit_code_of(pid_t child)
+{
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/stint-region-locks-%ld", (long)getpid());
+    unlink(path);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(path);
+    return 0;
+}
+
+#define THREADS 4u
+
+struct opener {
+    pthread_barrier_t *start;
+    struct region region;
+    int code;
+};
+
+static void *open_at_once(void *arg)
+{
+    struct stint_table_options options = small();
+    struct opener *opener = arg;
+    pthread_barrier_wait(opener->start);
+    opener->code = region_open(&opener->region, &options, NULL);
+    if (opener->code == 0)
+        region_settle(&opener->region);
+    return NULL;
+}
+
+/* Threads of one process that open at once what does not exist all get the one that is made. */
+static void test_threads_that_open_at_once_share_one_file(void **state)
+{
+    struct opener openers[THREADS];
+    pthread_t threads[THREADS];
+    pthread_barrier_t start;
+    (void)state;
+    for (unsigned round = 0; round < 20; round++) {
+        unsigned alone = 0;
+        unlink(path);
+        assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
+        for (size_t i = 0; i < THREADS; i++) {
+            openers[i].start = &start;
+            assert_int_equal(pthread_create(&threads[i], NULL, open_at_once, &openers[i]), 0);
+        }
+        for (size_t i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        pthread_barrier_destroy(&start);
+        for (size_t i = 0; i < THREADS; i++) {
+            assert_int_equal(openers[i].code, 0);
+            assert_memory_equal(&openers[i].region.header->fixed, &openers[0].region.header->fixed,
+                                sizeof(struct region_fixed));
+            alone += openers[i].region.alone;
+        }
+        assert_int_equal(alone, 1);
+        for (size_t i = 0; i < THREADS; i++)
+            region_close(&openers[i].region);
+    }
+}
+
+/* The door is shut from opening until region_settle(), and the users' byte held until the close. */
+static void test_the_door_is_shut_until_it_is_settled(void **state)
+{
+    struct stint_table_options options = small();
+    (void)state;
+    struct region region = must_open(&options);
+    assert_false(is_free(DOOR_BYTE));
+    assert_false(is_free(USERS_BYTE));
+    region_settle(&region);
+    assert_true(is_free(DOOR_BYTE));
+    assert_false(is_free(USERS_BYTE));
+    region_close(&region);
+    assert_true(is_free(DOOR_BYTE) && is_free(USERS_BYTE));
+}
+
+/* Who finds the door shut waits, and is no error. That he comes at all is what takes real time. */
+static void test_who_finds_the_door_shut_waits(void **state)
+{
+    struct stint_table_options options = small();
+    struct region region = must_open(&options), late;
+    char said = 0;
+    int pipes[2];
+    (void)state;
+    assert_int_equal(pipe2(pipes, O_NONBLOCK), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int code = region_open(&late, &options, NULL);
+        said = code == 0 && !late.alone ? 'y' : 'n';
+        _exit(write(pipes[1], &said, 1) == 1 ? 0 : 1);
+    }
+    usleep(30000);
+    assert_int_equal(read(pipes[0], &said, 1), -1);
+    region_settle(&region);
+    assert_int_equal(exit_code_of(child), 0);
+    assert_int_equal(read(pipes[0], &said, 1), 1);
+    assert_int_equal(said, 'y');
+    close(pipes[0]);
+    close(pipes[1]);
+    region_close(&region);
+}
+
+/* A user's locks end with him, also by kill -9: in the door, and inside. */
+static void test_locks_end_with_their_holder(void **state)
+{
+    struct stint_table_options options = small();
+    (void)state;
+    for (int settled = 0; settled < 2; settled++) {
+        int pipes[2];
+        char byte = 0;
+        assert_int_equal(pipe(pipes), 0);
+        pid_t child = fork();
+        if (child == 0) {
+            struct region region = must_open(&options);
+            if (settled)
+                region_settle(&region);
+            if (write(pipes[1], &byte, 1) == 1)
+                pause();
+            _exit(1);
+        }
+        assert_int_equal(read(pipes[0], &byte, 1), 1);
+        assert_int_equal(is_free(DOOR_BYTE), settled);
+        assert_false(is_free(USERS_BYTE));
+        kill(child, SIGKILL);
+        exit_code_of(child);
+        close(pipes[0]);
+        close(pipes[1]);
+        struct region region = open_file();
+        assert_true(region.alone);
+        region_close(&region);
+    }
+}
+
+/* Whose process ids mean something else is kept out while others are in, and let in alone. */
+static void test_another_pid_namespace_is_kept_out(void **state)
+{
+    const struct stint_table_options options = small();
+    (void)state;
+    struct region first = open_file();
+    uint64_t ours = first.header->pid_space;
+    first.header->pid_space ^= 1;
+    struct region second;
+    struct stint_error error;
+    assert_int_equal(region_open(&second, &options, &error), STINT_E_BUSY);
+    assert_non_null(strstr(error.sentence, "PID namespace"));
+    region_close(&first);
+    first = open_file();
+    assert_true(first.alone);
+    assert_int_equal(first.header->pid_space, ours);
+    region_close(&first);
+}
+
+#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORY(test_threads_that_open_at_once_share_one_file),
+        STORY(test_the_door_is_shut_until_it_is_settled),
+        STORY(test_who_finds_the_door_shut_waits),
+        STORY(test_locks_end_with_their_holder),
+        STORY(test_another_pid_namespace_is_kept_out),
+    };
+    alarm(120); /* a lock that never opens is a failure, too */
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,577 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Tickets: good once and until their deadline, gone for good afterwards, and never mistaken for
+ * one another, however often the ring has turned and whatever has become of its bytes.
+ */
+#define _GNU_SOURCE
+#include "unit/asking.h"
+
+#include "store/table.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#define NOW (1000 * MINUTE)
+#define RING 4u
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+
+static char path[64];
+
+struct fixture {
+    struct stint_table *table;
+    struct stint_quota gcra, fixed, log, places;
+};
+
+static struct stint_table *open_table(uint32_t tickets)
+{
+    const struct stint_table_options options = {.path = path,
+                                                .keys = 64,
+                                                .keys16 = 64,
+                                                .keys_wide = 64,
+                                                .wide_size = 256,
+                                                .tickets = tickets,
+                                                .blocks = 4,
+                                                .quotas = 8,
+                                                .clock = STINT_CLOCK_VIRTUAL};
+    struct stint_table *table;
+    struct stint_error error;
+    if (stint_table_open(&table, &options, &error) != 0)
+        fail_msg("%s", error.sentence);
+    return table;
+}
+
+static int set_up(void **state)
+{
+    static struct fixture fixture;
+    snprintf(path, sizeof(path), "/tmp/stint-ticket-%ld", (long)getpid());
+    unlink(path);
+    fixture.table = open_table(RING);
+    fixture.gcra = quota_of("gcra 20/20h"); /* slow: what flows back does not count here */
+    fixture.fixed = quota_of("fixed_window 20/20h");
+    fixture.log = quota_of("log 20/20h");
+    fixture.places = quota_of("concurrency 20 lease=1m");
+    *state = &fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    stint_table_close(fixture->table);
+    unlink(path);
+    return 0;
+}
+
+static struct stint_item item(const struct stint_quota *quota, const char *key, uint32_t cost)
+{
+    return (struct stint_item){quota, key, strlen(key), cost};
+}
+
+static uint32_t used(struct fixture *fixture, const struct stint_quota *quota, const char *key,
+                     uint64_t now_ns)
+{
+    const struct stint_item asked = item(quota, key, 0);
+    return 20 - stint_peek(fixture->table, &asked, 1, now_ns).remaining;
+}
+
+/* A reservation of five units that lives for a minute. */
+static struct stint_ticket reserve(struct fixture *fixture, const struct stint_quota *quota,
+                                   const char *key, uint64_t now_ns)
+{
+    const struct stint_item asked = item(quota, key, 5);
+    struct stint_ticket ticket;
+    struct stint_decision decision =
+        stint_reserve(fixture->table, &asked, 1, MINUTE, now_ns, &ticket);
+    assert_int_equal(decision.outcome, STINT_ALLOW);
+    assert_int_equal(decision.granted, 5);
+    assert_true(ticket.nonce != 0);
+    return ticket;
+}
+
+/* Every verb answers GONE, and nothing is charged or given back. */
+static void assert_gone(struct fixture *fixture, struct stint_ticket ticket, uint64_t now_ns)
+{
+    struct stint_decision untouched = {.granted = 12345}, decision = untouched;
+    assert_int_equal(stint_settle(fixture->table, ticket, 0, now_ns, &decision), STINT_E_GONE);
+    assert_int_equal(stint_settle(fixture->table, ticket, 9, now_ns, &decision), STINT_E_GONE);
+    assert_int_equal(stint_cancel(fixture->table, ticket, now_ns, &decision), STINT_E_GONE);
+    assert_int_equal(stint_renew(fixture->table, ticket, now_ns), STINT_E_GONE);
+    assert_memory_equal(&decision, &untouched, sizeof(decision));
+}
+
+static uint64_t dropped(struct fixture *fixture)
+{
+    struct stint_table_info info;
+    stint_table_info(fixture->table, NOW, &info);
+    return info.tickets_dropped;
+}
+
+static uint8_t *ring_slot(struct fixture *fixture, uint64_t slot)
+{
+    const struct region_fixed *fixed = &fixture->table->region.header->fixed;
+    return region_at(&fixture->table->region,
+                     fixed->tickets_offset + slot % fixed->tickets_max * TICKET_SIZE);
+}
+
+/* ---- One ticket ------------------------------------------------------------------------------ */
+
+/* A ticket is good once: whatever was done with it, the next verb finds it gone. */
+static void test_a_ticket_is_good_once(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+    assert_int_equal(stint_settle(fixture->table, ticket, 3, NOW, NULL), 0);
+    assert_gone(fixture, ticket, NOW);
+    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 3);
+    ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+    assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
+    assert_gone(fixture, ticket, NOW);
+    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 3);
+}
+
+/* Settling gives back what was not used, charges what was used beyond, and says how much. */
+static void test_settling_corrects_the_estimate(void **state)
+{
+    static const struct {
+        uint32_t actual, moved, used;
+    } cases[] = {{0, 5, 0}, {2, 3, 2}, {5, 0, 5}, {6, 1, 6}, {11, 6, 11}};
+    struct fixture *fixture = *state;
+    const struct stint_quota *quotas[] = {&fixture->gcra, &fixture->fixed, &fixture->log};
+    for (size_t q = 0; q < N(quotas); q++) {
+        for (size_t i = 0; i < N(cases); i++) {
+            const char key[] = {(char)('a' + i), '\0'};
+            struct stint_ticket ticket = reserve(fixture, quotas[q], key, NOW);
+            struct stint_decision decision;
+            assert_int_equal(stint_settle(fixture->table, ticket, cases[i].actual, NOW, &decision),
+                             0);
+            assert_int_equal(decision.granted, cases[i].moved);
+            assert_int_equal(used(fixture, quotas[q], key, NOW), cases[i].used);
+        }
+    }
+}
+
+/* What was used beyond a strict quota's limit is charged as far as it can hold it, and told. */
+static void test_what_cannot_be_charged_is_told(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket ticket = reserve(fixture, &fixture->log, "key", NOW);
+    struct stint_decision decision;
+    assert_int_equal(stint_settle(fixture->table, ticket, UINT32_MAX, NOW, &decision), 0);
+    assert_int_equal(decision.granted, 15);
+    assert_int_equal(used(fixture, &fixture->log, "key", NOW), 20);
+}
+
+/* A ticket is good until its deadline, not at it; never settled, it stays charged as estimated. */
+static void test_a_ticket_ends_at_its_deadline(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "a", NOW);
+    assert_gone(fixture, ticket, NOW + MINUTE);
+    assert_gone(fixture, ticket, NOW + DAY);
+    assert_int_equal(used(fixture, &fixture->fixed, "a", NOW), 5);
+    ticket = reserve(fixture, &fixture->fixed, "b", NOW);
+    assert_int_equal(stint_settle(fixture->table, ticket, 1, NOW + MINUTE - 1, NULL), 0);
+    assert_int_equal(used(fixture, &fixture->fixed, "b", NOW), 1);
+    const struct stint_item asked = item(&fixture->fixed, "c", 5);
+    stint_reserve(fixture->table, &asked, 1, 0, NOW, &ticket); /* no life at all */
+    assert_gone(fixture, ticket, NOW);
+    stint_reserve(fixture->table, &asked, 1, UINT64_MAX, NOW, &ticket); /* and all there is */
+    assert_int_equal(stint_cancel(fixture->table, ticket, STINT_NOW_MAX, NULL), 0);
+}
+
+/* A refused reservation gives no ticket, takes no place in the ring, and charges nothing. */
+static void test_a_refused_reservation_gives_no_ticket(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket first = reserve(fixture, &fixture->fixed, "key", NOW), none;
+    const struct stint_item items[] = {item(&fixture->fixed, "other", 1),
+                                       item(&fixture->fixed, "key", 16)};
+    for (unsigned i = 0; i < 2 * RING; i++) {
+        none = (struct stint_ticket){9, 9};
+        struct stint_decision decision =
+            stint_reserve(fixture->table, items, 2, MINUTE, NOW, &none);
+        assert_int_equal(decision.outcome, STINT_DENY);
+        assert_int_equal(none.slot + none.nonce, 0);
+        assert_gone(fixture, none, NOW);
+    }
+    assert_int_equal(dropped(fixture), 0);
+    assert_int_equal(used(fixture, &fixture->fixed, "other", NOW), 0);
+    assert_int_equal(stint_cancel(fixture->table, first, NOW, NULL), 0);
+}
+
+/* ---- The ring -------------------------------------------------------------------------------- */
+
+/* When the ring has turned, the oldest unsettled ticket is closed as estimated, and counted; one
+ * that was settled or is over is not. */
+static void test_a_full_ring_closes_the_oldest(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket tickets[RING + 1];
+    for (size_t i = 0; i < RING + 1; i++)
+        tickets[i] = reserve(fixture, &fixture->fixed, (char[]){(char)('a' + i), '\0'}, NOW);
+    assert_int_equal(dropped(fixture), 1);
+    assert_gone(fixture, tickets[0], NOW);
+    assert_int_equal(used(fixture, &fixture->fixed, "a", NOW), 5);
+    for (size_t i = 1; i < RING + 1; i++)
+        assert_int_equal(stint_settle(fixture->table, tickets[i], 1, NOW, NULL), 0);
+    for (size_t i = 0; i < RING; i++) { /* over those that were settled */
+        reserve(fixture, &fixture->fixed, (char[]){(char)('h' + i), '\0'}, NOW);
+        assert_int_equal(dropped(fixture), 1);
+    }
+    for (size_t i = 0; i < RING; i++) { /* over those that have ended */
+        reserve(fixture, &fixture->fixed, (char[]){(char)('n' + i), '\0'}, NOW + MINUTE);
+        assert_int_equal(dropped(fixture), 1);
+    }
+}
+
+/* A slot that is used again has another nonce: the old ticket cannot touch the new one. */
+static void test_the_nonce_protects_a_slot_used_again(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "old", NOW), old = ticket;
+    for (unsigned turn = 0; turn < 50; turn++) {
+        stint_cancel(fixture->table, ticket, NOW, NULL);
+        ticket = reserve(fixture, &fixture->fixed, "new", NOW);
+        assert_true(ticket.nonce != old.nonce);
+        assert_gone(fixture, old, NOW);
+        assert_gone(fixture, (struct stint_ticket){ticket.slot, old.nonce}, NOW);
+        assert_int_equal(used(fixture, &fixture->fixed, "new", NOW), 5);
+    }
+}
+
+/* A ticket that never was is gone: another nonce, an empty slot with none, a slot of nobody. */
+static void test_a_ticket_that_never_was_is_gone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+    for (unsigned bit = 0; bit < 64; bit++)
+        assert_gone(fixture, (struct stint_ticket){ticket.slot, ticket.nonce ^ UINT64_C(1) << bit},
+                    NOW);
+    for (uint64_t slot = 0; slot <= RING; slot++) {
+        assert_gone(fixture, (struct stint_ticket){slot, 0}, NOW);
+        assert_gone(fixture, (struct stint_ticket){UINT64_MAX - slot, 1}, NOW);
+    }
+    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 5);
+    assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
+}
+
+/* A record of which any bit is another is gone, and so harms nobody; whole again, it is good. */
+static void test_a_damaged_record_is_gone(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+    uint8_t *record = ring_slot(fixture, ticket.slot);
+    for (unsigned bit = 0; bit < 8 * TICKET_SIZE; bit++) {
+        record[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(stint_settle(fixture->table, ticket, 0, NOW, NULL), STINT_E_GONE);
+        record[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 5);
+    assert_int_equal(stint_settle(fixture->table, ticket, 1, NOW, NULL), 0);
+    assert_int_equal(used(fixture, &fixture->fixed, "key", NOW), 1);
+}
+
+/* Tickets outlive a reopening of the file, each good once as before. */
+static void test_tickets_outlive_a_reopening(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket open = reserve(fixture, &fixture->fixed, "a", NOW);
+    struct stint_ticket over = reserve(fixture, &fixture->fixed, "b", NOW);
+    assert_int_equal(stint_settle(fixture->table, over, 2, NOW, NULL), 0);
+    stint_table_close(fixture->table);
+    fixture->table = open_table(RING);
+    assert_gone(fixture, over, NOW);
+    assert_int_equal(stint_cancel(fixture->table, open, NOW, NULL), 0);
+    assert_gone(fixture, open, NOW);
+    assert_int_equal(used(fixture, &fixture->fixed, "a", NOW), 0);
+}
+
+/* ---- Lists ----------------------------------------------------------------------------------- */
+
+/* A reservation over a list gives one ticket, which settles every quota; equal items count double.
+ */
+static void test_one_ticket_settles_a_list(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct stint_item items[] = {item(&fixture->fixed, "k", 5), item(&fixture->log, "k", 4),
+                                       item(&fixture->fixed, "k", 5)};
+    static const struct {
+        uint32_t actual, moved, fixed, log;
+    } cases[] = {{0, 4, 0, 0}, {3, 1, 6, 3}, {7, 3, 14, 7}};
+    for (size_t i = 0; i < N(cases); i++) {
+        struct stint_ticket ticket;
+        struct stint_decision decision;
+        stint_reserve(fixture->table, items, 3, MINUTE, NOW, &ticket);
+        assert_int_equal(used(fixture, &fixture->fixed, "k", NOW), 10);
+        assert_int_equal(used(fixture, &fixture->log, "k", NOW), 4);
+        assert_int_equal(stint_settle(fixture->table, ticket, cases[i].actual, NOW, &decision), 0);
+        assert_int_equal(decision.granted, cases[i].moved); /* the least that any moved */
+        assert_int_equal(used(fixture, &fixture->fixed, "k", NOW), cases[i].fixed);
+        assert_int_equal(used(fixture, &fixture->log, "k", NOW), cases[i].log);
+        assert_gone(fixture, ticket, NOW);
+        stint_reset(fixture->table, &fixture->fixed, "k", 1, NOW);
+        stint_reset(fixture->table, &fixture->log, "k", 1, NOW);
+    }
+}
+
+/* A list's ticket is whole or gone: with any one of its records lost, none of it is given back. */
+static void test_a_list_ticket_is_whole_or_gone(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct stint_item items[] = {item(&fixture->fixed, "a", 5), item(&fixture->fixed, "b", 5),
+                                       item(&fixture->fixed, "c", 5)};
+    struct stint_ticket ticket;
+    stint_reserve(fixture->table, items, 3, MINUTE, NOW, &ticket);
+    for (uint64_t part = 0; part < 3; part++) {
+        ring_slot(fixture, ticket.slot + part)[40] ^= 1;
+        assert_gone(fixture, ticket, NOW);
+        ring_slot(fixture, ticket.slot + part)[40] ^= 1;
+        /* Its records are not tickets of their own, and do not stand in for one another. */
+        if (part > 0)
+            assert_gone(fixture, (struct stint_ticket){ticket.slot + part, ticket.nonce}, NOW);
+    }
+    uint8_t kept[TICKET_SIZE];
+    memcpy(kept, ring_slot(fixture, ticket.slot + 1), TICKET_SIZE);
+    memcpy(ring_slot(fixture, ticket.slot + 1), ring_slot(fixture, ticket.slot + 2), TICKET_SIZE);
+    assert_gone(fixture, ticket, NOW);
+    memcpy(ring_slot(fixture, ticket.slot + 1), kept, TICKET_SIZE);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(used(fixture, &fixture->fixed, items[i].key, NOW), 5);
+    assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(used(fixture, &fixture->fixed, items[i].key, NOW), 0);
+}
+
+/* A list's ticket that stands across the end of the ring is as good as another; one that is longer
+ * than the ring is refused before anything is charged. */
+static void test_a_list_ticket_fits_the_ring_or_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_item items[RING + 1];
+    char keys[RING + 1][2];
+    struct stint_ticket ticket;
+    for (size_t i = 0; i < N(items); i++) {
+        memcpy(keys[i], (char[]){(char)('a' + i), '\0'}, 2);
+        items[i] = item(&fixture->gcra, keys[i], 5);
+    }
+    assert_int_equal(stint_reserve(fixture->table, items, RING + 1, MINUTE, NOW, &ticket).outcome,
+                     STINT_NEVER);
+    assert_int_equal(stint_book(fixture->table, items, RING + 1, DAY, NOW, &ticket).outcome,
+                     STINT_NEVER);
+    for (size_t i = 0; i < N(items); i++)
+        assert_int_equal(used(fixture, &fixture->gcra, keys[i], NOW), 0);
+    for (unsigned turn = 0; turn < RING; turn++) {
+        stint_cancel(fixture->table, reserve(fixture, &fixture->fixed, "x", NOW), NOW, NULL);
+        assert_int_equal(stint_reserve(fixture->table, items, RING, MINUTE, NOW, &ticket).outcome,
+                         STINT_ALLOW);
+        assert_int_equal(stint_cancel(fixture->table, ticket, NOW, NULL), 0);
+        for (size_t i = 0; i < RING; i++)
+            assert_int_equal(used(fixture, &fixture->gcra, keys[i], NOW), 0);
+    }
+    assert_int_equal(dropped(fixture), 0);
+}
+
+/* A list's ticket that the ring closes counts as the one ticket that it was, and one that was
+ * settled, or is over, does not count. */
+static void test_a_closed_list_ticket_counts_once(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct stint_item items[] = {item(&fixture->fixed, "a", 1), item(&fixture->fixed, "b", 1),
+                                       item(&fixture->fixed, "c", 1),
+                                       item(&fixture->fixed, "d", 1)};
+    struct stint_ticket ticket;
+    stint_reserve(fixture->table, items, RING, MINUTE, NOW, &ticket);
+    for (size_t i = 0; i < RING; i++) {
+        struct stint_ticket single =
+            reserve(fixture, &fixture->fixed, (char[]){(char)('h' + i), '\0'}, NOW);
+        assert_int_equal(dropped(fixture), 1);
+        assert_gone(fixture, ticket, NOW);
+        assert_int_equal(stint_settle(fixture->table, single, 0, NOW, NULL), 0);
+    }
+    for (int settled = 0; settled < 2; settled++) {
+        stint_reserve(fixture->table, items, RING, settled ? MINUTE : 0, NOW, &ticket);
+        if (settled)
+            assert_int_equal(stint_settle(fixture->table, ticket, 0, NOW, NULL), 0);
+        stint_reserve(fixture->table, items, RING, 0, NOW, &ticket);
+        assert_int_equal(dropped(fixture), 1);
+    }
+}
+
+/* ---- Bookings and holds ---------------------------------------------------------------------- */
+
+static struct stint_decision book(struct fixture *fixture, const struct stint_quota *quota,
+                                  uint64_t now_ns, struct stint_ticket *ticket)
+{
+    const struct stint_item asked = item(quota, "job", 20);
+    return stint_book(fixture->table, &asked, 1, DAY, now_ns, ticket);
+}
+
+/* A booked place can be cancelled until it starts, and is then free for the next who books. */
+static void test_a_booking_is_cancelled_until_it_starts(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct stint_quota *quotas[] = {&fixture->gcra, &fixture->log};
+    for (size_t q = 0; q < N(quotas); q++) {
+        const uint64_t now_ns = NOW + q * 10 * DAY, wait_ns = 20 * 60 * MINUTE;
+        struct stint_ticket now, later, again;
+        assert_int_equal(book(fixture, quotas[q], now_ns, &now).retry_after_ns, 0);
+        assert_gone(fixture, now, now_ns); /* it has started */
+        assert_int_equal(book(fixture, quotas[q], now_ns, &later).retry_after_ns, wait_ns);
+        assert_gone(fixture, later, now_ns + wait_ns);
+        assert_int_equal(stint_cancel(fixture->table, later, now_ns, NULL), 0);
+        assert_gone(fixture, later, now_ns);
+        assert_int_equal(book(fixture, quotas[q], now_ns, &again).retry_after_ns, wait_ns);
+        assert_int_equal(stint_cancel(fixture->table, again, now_ns + wait_ns - 1, NULL), 0);
+    }
+}
+
+/* Too long a wait is refused for all of a list: no ticket, and no place kept in the others. */
+static void test_a_refused_booking_keeps_no_place(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_quota slower = quota_of("gcra 20/40h");
+    const struct stint_item items[] = {item(&fixture->gcra, "job", 20), item(&slower, "job", 20)};
+    struct stint_ticket ticket;
+    assert_int_equal(stint_book(fixture->table, items, 2, 0, NOW, &ticket).outcome, STINT_ALLOW);
+    struct stint_decision decision = stint_book(fixture->table, items, 2, DAY, NOW, &ticket);
+    assert_int_equal(decision.outcome, STINT_DENY);
+    assert_int_equal(ticket.nonce, 0);
+    decision = stint_book(fixture->table, items, 1, DAY, NOW, &ticket);
+    assert_int_equal(decision.outcome, STINT_ALLOW); /* the first had its place given back */
+    decision = stint_book(fixture->table, items + 1, 1, 2 * DAY, NOW, &ticket);
+    assert_int_equal(decision.outcome, STINT_ALLOW);
+    const struct stint_item never[] = {item(&fixture->fixed, "k", 1), item(&fixture->gcra, "k", 1),
+                                       item(&fixture->log, "k", 1)};
+    assert_int_equal(stint_book(fixture->table, never, 1, DAY, NOW, &ticket).outcome, STINT_NEVER);
+    assert_int_equal(stint_book(fixture->table, never + 1, 2, DAY, NOW, &ticket).outcome,
+                     STINT_NEVER);
+    assert_int_equal(used(fixture, &fixture->gcra, "k", NOW), 0);
+}
+
+/* The ticket of a hold lives as long as its lease; renewing moves that end, cancelling frees. */
+static void test_a_hold_lives_by_its_lease(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct stint_item asked = item(&fixture->places, "k", 5);
+    struct stint_ticket ticket, plain = reserve(fixture, &fixture->fixed, "k", NOW);
+    assert_int_equal(stint_renew(fixture->table, plain, NOW), STINT_E_MISMATCH);
+    for (int renewed = 0; renewed < 2; renewed++) {
+        uint64_t now_ns = NOW + (uint64_t)renewed * 10 * MINUTE, end_ns = now_ns + MINUTE;
+        stint_reserve(fixture->table, &asked, 1, 0, now_ns, &ticket);
+        assert_int_equal(used(fixture, &fixture->places, "k", now_ns), 5);
+        if (renewed) {
+            assert_int_equal(stint_renew(fixture->table, ticket, now_ns + MINUTE - 1), 0);
+            end_ns = now_ns + 2 * MINUTE - 1;
+            assert_int_equal(used(fixture, &fixture->places, "k", now_ns + MINUTE), 5);
+        }
+        assert_gone(fixture, ticket, end_ns);
+        assert_int_equal(used(fixture, &fixture->places, "k", end_ns), 0);
+        stint_reserve(fixture->table, &asked, 1, 0, end_ns, &ticket);
+        assert_int_equal(stint_cancel(fixture->table, ticket, end_ns + MINUTE - 1, NULL), 0);
+        assert_int_equal(used(fixture, &fixture->places, "k", end_ns + MINUTE - 1), 0);
+        assert_gone(fixture, ticket, end_ns + MINUTE - 1);
+    }
+}
+
+/* A list that holds places has one end, that of the longest lease or the lifetime that was given,
+ * wherever in the list the places stand. */
+static void test_a_list_with_a_hold_has_one_end(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_quota longer = quota_of("concurrency 20 lease=2m");
+    const struct stint_item items[] = {item(&fixture->places, "k", 5),
+                                       item(&fixture->fixed, "k", 5), item(&longer, "k", 5)};
+    for (size_t first = 0; first < 3; first++) {
+        for (int given = 0; given < 2; given++) {
+            const uint64_t now_ns = NOW + (2 * first + (uint64_t)given) * 10 * MINUTE;
+            const uint64_t life_ns = given ? 90 * S : 2 * MINUTE;
+            struct stint_item turned[3];
+            struct stint_ticket ticket;
+            for (size_t i = 0; i < 3; i++)
+                turned[i] = items[(first + i) % 3];
+            stint_reserve(fixture->table, turned, 3, given ? life_ns : 0, now_ns, &ticket);
+            assert_gone(fixture, ticket, now_ns + life_ns);
+            assert_int_equal(stint_cancel(fixture->table, ticket, now_ns + life_ns - 1, NULL), 0);
+            assert_int_equal(used(fixture, &longer, "k", now_ns + life_ns - 1), 0);
+            assert_int_equal(used(fixture, &fixture->fixed, "k", now_ns + life_ns - 1), 0);
+        }
+    }
+}
+
+/* ---- Together -------------------------------------------------------------------------------- */
+
+#define RACES 500u
+
+struct racer {
+    struct stint_table *table;
+    pthread_barrier_t *start;
+    const struct stint_ticket *ticket;
+    unsigned won;
+};
+
+static void *race(void *arg)
+{
+    struct racer *racer = arg;
+    for (unsigned i = 0; i < RACES; i++) {
+        pthread_barrier_wait(racer->start);
+        racer->won += stint_cancel(racer->table, *racer->ticket, NOW, NULL) == 0;
+        pthread_barrier_wait(racer->start);
+    }
+    return NULL;
+}
+
+/* Of two who cancel one ticket at once, one does, and its units come back once. */
+static void test_one_of_two_gets_a_ticket(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_ticket ticket, keep = reserve(fixture, &fixture->fixed, "key", NOW);
+    struct racer racers[2];
+    pthread_barrier_t start;
+    pthread_t threads[2];
+    assert_int_equal(pthread_barrier_init(&start, NULL, 3), 0);
+    for (size_t i = 0; i < 2; i++) {
+        racers[i] = (struct racer){fixture->table, &start, &ticket, 0};
+        assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
+    }
+    for (unsigned i = 0; i < RACES; i++) {
+        ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+        pthread_barrier_wait(&start);
+        pthread_barrier_wait(&start);
+        if (used(fixture, &fixture->fixed, "key", NOW) != 5)
+            racers[0].won += RACES; /* told below: the threads are still at work */
+    }
+    for (size_t i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    pthread_barrier_destroy(&start);
+    assert_int_equal(racers[0].won + racers[1].won, RACES);
+    assert_gone(fixture, keep, NOW); /* long closed: the ring has turned */
+}
+
+#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORY(test_a_ticket_is_good_once),
+        STORY(test_settling_corrects_the_estimate),
+        STORY(test_what_cannot_be_charged_is_told),
+        STORY(test_a_ticket_ends_at_its_deadline),
+        STORY(test_a_refused_reservation_gives_no_ticket),
+        STORY(test_a_full_ring_closes_the_oldest),
+        STORY(test_the_nonce_protects_a_slot_used_again),
+        STORY(test_a_ticket_that_never_was_is_gone),
+        STORY(test_a_damaged_record_is_gone),
+        STORY(test_tickets_outlive_a_reopening),
+        STORY(test_one_ticket_settles_a_list),
+        STORY(test_a_list_ticket_is_whole_or_gone),
+        STORY(test_a_list_ticket_fits_the_ring_or_is_refused),
+        STORY(test_a_closed_list_ticket_counts_once),
+        STORY(test_a_booking_is_cancelled_until_it_starts),
+        STORY(test_a_refused_booking_keeps_no_place),
+        STORY(test_a_hold_lives_by_its_lease),
+        STORY(test_a_list_with_a_hold_has_one_end),
+        STORY(test_one_of_two_gets_a_ticket),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
