@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 """Runs every benchmark of a build folder: one table for people, one JSON file with the machine.
 
-A benchmark program writes its rows as lines of JSON (measure.h says what stands in them); the row of
-`stint replay` is measured here. Missed goals are shown and do not fail the run; a program that does
-does.
+A benchmark program writes its rows as lines of JSON (measure.h says what stands in them); the row
+of `stint replay` is measured here. Missed goals are shown and do not fail the run; a program that
+does does.
 """
 
 import argparse

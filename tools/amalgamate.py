@@ -29,7 +29,8 @@ NAMED = re.compile(
 )
 TAG_ALONE = re.compile(r"(struct|union|enum)\s+\w+\s*;")
 # Where an identifier is no function or object: comments, literals, names of headers, members.
-NOT_CODE = r"""^(?:struct|union) \w+ \{.*?^\}|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|^\s*\#\s*include[^\n]*"""
+NOT_CODE = (r"""^(?:struct|union) \w+ \{.*?^\}|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+            r"""|^\s*\#\s*include[^\n]*""")
 
 
 class Refused(Exception):
@@ -94,8 +95,8 @@ class Amalgamation:
         for source in self.all:
             new_names = {}
             for name in sorted(name for name in source.static if owners[name] > 1):
-                free = [new for new in (f"{source.path.stem}_{name}", f"{source.path.stem}_own_{name}")
-                        if not words[new]]
+                stem = source.path.stem
+                free = [new for new in (f"{stem}_{name}", f"{stem}_own_{name}") if not words[new]]
                 if source.is_header or not free:
                     refused.append(f"{source.shown}: `{name}` is defined elsewhere too")
                 else:

@@ -25,7 +25,8 @@ QEMU = ["qemu-aarch64", "-L", "/usr/aarch64-linux-gnu"]
 NATIVE = {
     "gcc": (["gcc"], []),
     "clang": (["clang"], []),
-    "undefined behaviour traps": (["gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover"], []),
+    "undefined behaviour traps": (["gcc", "-O1", "-fsanitize=undefined", "-fno-sanitize-recover"],
+                                  []),
     "no 16-byte swap": (["gcc", "-DSTINT_NO_CAS16"], []),
     "no 128-bit integers": (["gcc", "-DSTINT_NO_INT128"], []),
     "neither": (["clang", "-DSTINT_NO_CAS16", "-DSTINT_NO_INT128"], []),
@@ -110,8 +111,10 @@ def amalgamate(root, *sources):
 
 
 TWICE = {
-    "functions": ("static int twice(void)\n{\n    return 1;\n}\nint a(void)\n{\n    return twice();\n}\n",
-                  "static int twice(void)\n{\n    return 2;\n}\nint b(void)\n{\n    return twice();\n}\n"),
+    "functions": ("static int twice(void)\n{\n    return 1;\n}\n"
+                  "int a(void)\n{\n    return twice();\n}\n",
+                  "static int twice(void)\n{\n    return 2;\n}\n"
+                  "int b(void)\n{\n    return twice();\n}\n"),
     # Two tentative definitions are one object to the compiler, without a word.
     "tentative objects": ("static int twice;\nint a(void)\n{\n    return ++twice;\n}\n",
                           "static int twice;\nint b(void)\n{\n    return ++twice + 1;\n}\n"),
@@ -119,11 +122,15 @@ TWICE = {
                "#define TWICE 2\nint b(void)\n{\n    return TWICE;\n}\n"),
     "a macro and a name": ("#define twice 1\nint a(void)\n{\n    return twice;\n}\n",
                            "int b(void)\n{\n    int twice = 2;\n    return twice;\n}\n"),
-    "static and external": ("static int twice(void)\n{\n    return 1;\n}\nint a(void)\n{\n    return twice();\n}\n",
-                            "int twice(void)\n{\n    return 2;\n}\nint b(void)\n{\n    return twice();\n}\n"),
-    "a member": ('#include "base/x.h"\nstatic int twice(void)\n{\n    return 1;\n}\nint a(void)\n{\n'
+    "static and external": ("static int twice(void)\n{\n    return 1;\n}\n"
+                            "int a(void)\n{\n    return twice();\n}\n",
+                            "int twice(void)\n{\n    return 2;\n}\n"
+                            "int b(void)\n{\n    return twice();\n}\n"),
+    "a member": ('#include "base/x.h"\nstatic int twice(void)\n{\n    return 1;\n}\n'
+                 'int a(void)\n{\n'
                  '    struct x x = {.twice = twice()};\n    return x.twice;\n}\n',
-                 'struct y {\n    int twice;\n};\nstatic int twice(void)\n{\n    return 2;\n}\nint b(void)\n{\n'
+                 'struct y {\n    int twice;\n};\nstatic int twice(void)\n{\n    return 2;\n}\n'
+                 'int b(void)\n{\n'
                  '    struct y x = {.twice = twice()}, *p = &x;\n    return p->twice;\n}\n'),
 }
 
@@ -145,7 +152,8 @@ def test_what_is_private_to_a_file_stays_so(case, tmp_path):
     [
         ("static inline int twice(void)\n{\n    return 1;\n}\n", "static int twice(void)\n{\n}\n"),
         ("#define twice 1\n", "#define twice 2\n"),
-        ("int b_twice(void), b_own_twice(void);\nstatic int twice;\n", "static int twice(void)\n{\n}\n"),
+        ("int b_twice(void), b_own_twice(void);\nstatic int twice;\n",
+         "static int twice(void)\n{\n}\n"),
     ],
     ids=["inline", "macro", "no free name"],
 )

@@ -17,7 +17,8 @@ BUILD = pathlib.Path(os.environ.get("STINT_BUILD", SOURCE / "build"))
 README = SOURCE / "README.md"
 EMBEDDING = SOURCE / "docs/embedding.md"
 ALGORITHMS = SOURCE / "docs/algorithms.md"
-DOCUMENTS = sorted([*SOURCE.glob("*.md"), *SOURCE.glob("docs/*.md"), *SOURCE.glob("docs/decisions/*.md")])
+DOCUMENTS = sorted(path for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md")
+                   for path in SOURCE.glob(pattern))
 PAGES = sorted((SOURCE / "docs/man").glob("*.scd"))
 
 STRICT_C = ["cc", "-std=c17", "-Wall", "-Wextra", "-Werror", "-pedantic"]
@@ -44,8 +45,8 @@ def shell_blocks():
 
 
 def same(told, printed):
-    """Whether a document's output is the program's. A line `...` stands for any lines; the hashes of
-    a table and the sizes of its memory differ from table to table and version to version."""
+    """Whether a document's output is the program's. A line `...` stands for any lines; the hashes
+    of a table and the sizes of its memory differ from table to table and version to version."""
     pattern = re.escape(told)
     pattern = re.sub(r"(?m)^\\\.\\\.\\\.\\\n", r"(?:.*\\n)*", pattern)
     pattern = re.sub(r"\b0000[0-9a-f]{12}\b", "[0-9a-f]{16}", pattern)
@@ -235,7 +236,8 @@ def test_every_spec_in_the_man_page_is_one():
         stint("explain", spec)
     names = re.search(r"# OPTIONS\n(.*?)# EXAMPLES", page.read_text(), re.S).group(1)
     options = set(re.findall(r"\*(\w+)=\*", names))
-    known = re.search(r"option_names\[\] = \{(.*?)\};", (SOURCE / "src/core/spec.c").read_text(), re.S)
+    reader = (SOURCE / "src/core/spec.c").read_text()
+    known = re.search(r"option_names\[\] = \{(.*?)\};", reader, re.S)
     assert options == set(re.findall(r'"(\w+)"', known.group(1)))
 
 

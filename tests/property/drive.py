@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Walks a state through drawn steps and checks what must hold after each, whatever the algorithm."""
+"""Walks a state through drawn steps and checks what must hold after each, by any algorithm."""
 
 import stint_abi as abi
 from strategies import LIFE, Times, cost_of

@@ -25,7 +25,8 @@ def _header_text():
     with open(HEADER, encoding="utf-8") as header:
         text = re.sub(r"/\*.*?\*/", " ", header.read(), flags=re.S)
     # A header for C and C++ says some things twice; the C half is the one that is loaded here.
-    text = re.sub(r"#ifdef __cplusplus\n(?:(?!#e)[^\n]*\n)*#else\n(.*?)#endif", r"\1", text, flags=re.S)
+    text = re.sub(r"#ifdef __cplusplus\n(?:(?!#e)[^\n]*\n)*#else\n(.*?)#endif", r"\1", text,
+                  flags=re.S)
     return text
 
 

@@ -147,6 +147,7 @@ class Table:
 
     def find(self, quota, key):
         entry = S["stint_entry"]()
-        code = lib.stint_find(self.handle, c.byref(quota), c.create_string_buffer(key, len(key) + 1),
-                              len(key), self.now, c.byref(entry))
+        text = c.create_string_buffer(key, len(key) + 1)
+        code = lib.stint_find(self.handle, c.byref(quota), text, len(key), self.now,
+                              c.byref(entry))
         return entry if code == K.STINT_OK else None

@@ -29,7 +29,8 @@ def periods(least=US, most=10 * YEAR):
 
 
 def limits(most=abi.U32_MAX):
-    return st.one_of(magnitude(1, most), st.just(most), st.sampled_from([1, 2, 15, 24, 25, 100, 500]))
+    return st.one_of(magnitude(1, most), st.just(most),
+                     st.sampled_from([1, 2, 15, 24, 25, 100, 500]))
 
 
 @st.composite

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""concurrency: at most N held at once, each until its deadline; a crashed holder frees its place."""
+"""concurrency: at most N held at once, each until its deadline; a crashed holder frees a place."""
 
 from hypothesis import given, strategies as st
 
@@ -85,7 +85,8 @@ def test_a_lease_ends_exactly_at_its_deadline(terms, start):
     assert state.release(start + terms.lease_ns, holder) == abi.K.STINT_E_GONE
 
 
-@given(places=st.integers(1, 60), acts=st.lists(st.integers(0, 2**32 - 1), min_size=100, max_size=200))
+@given(places=st.integers(1, 60),
+       acts=st.lists(st.integers(0, 2**32 - 1), min_size=100, max_size=200))
 def test_never_more_than_n_are_held_however_many_ask_at_once(places, acts):
     """Hundreds of holds in the same few nanoseconds: no name twice, no place twice."""
     state = Places(abi.quota_from_terms(Terms("concurrency", places, 0, lease_ns=S)))

@@ -33,7 +33,7 @@ def test_fixed_window_is_its_law_and_within_twice_the_limit(drawn, start, walk):
 
 
 def model_or_law(terms):
-    """With the first use the start is stored in grains, which the law does not fix: only the law."""
+    """From the first use, the start is stored in grains, which the law does not fix: no model."""
     return None if terms.align == ALIGN["first_use"] else FixedWindow(terms)
 
 
@@ -46,7 +46,8 @@ def test_fixed_window_that_counts_denied_requests(drawn, start, walk):
 
 
 @given(drawn=kept(st.builds(lambda n, p: Terms("fixed_window", n, p, align=1),
-                            st.integers(1, 10**6), st.sampled_from([MINUTE, 3600 * S, DAY, 30 * DAY]))),
+                            st.integers(1, 10**6),
+                            st.sampled_from([MINUTE, 3600 * S, DAY, 30 * DAY]))),
        start=START, walk=steps())
 def test_a_window_of_the_first_use_lasts_its_period(drawn, start, walk):
     """From the first use for W, and at most the stored grain longer: never shorter."""

@@ -180,7 +180,8 @@ def test_refunding_the_newest_record_admits_more_than_the_limit():
 def test_refunding_what_has_flowed_back_admits_two_bursts_at_once():
     """Take 10, wait for all to refill, take 10, refund the first 10: nothing more to be had."""
     terms = Terms("gcra", 10, S)
-    for limiter, again in ((flawed.RefundsWhatHasFlowedBack(terms), 10), (LibraryWithRefund(terms), 0)):
+    for limiter, again in ((flawed.RefundsWhatHasFlowedBack(terms), 10),
+                           (LibraryWithRefund(terms), 0)):
         assert limiter.take(0, 10).granted == 10
         assert limiter.take(S, 10).granted == 10
         limiter.refund(S, 10, 0)

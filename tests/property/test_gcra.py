@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""gcra: equal to the rational law within its stated rounding; its worst case reached, not passed."""
+"""gcra: equal to the rational law within its stated rounding; its worst case reached, no more."""
 
 from fractions import Fraction
 
@@ -71,7 +71,8 @@ def test_gcra_stays_within_its_worst_case(drawn, start, walk):
 
 
 @pytest.mark.parametrize("limit, period, burst", [
-    (100, MINUTE, 20), (5, S, 5), (7, S, 3), (3, MINUTE, 3), (1, S, 1), (1000, S, 1), (60, MINUTE, 60),
+    (100, MINUTE, 20), (5, S, 5), (7, S, 3), (3, MINUTE, 3), (1, S, 1), (1000, S, 1),
+    (60, MINUTE, 60),
 ])
 def test_gcra_worst_case_is_reached(limit, period, burst):
     """The whole burst, then each unit at the first instant it is allowed."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""B18, B19: keys are bytes, all of them; addresses are brought into one form before they are keys."""
+"""B18, B19: keys are bytes, all of them; addresses are brought into one form to be keys."""
 
 import ctypes as c
 import ipaddress
@@ -56,8 +56,9 @@ def test_the_quota_is_part_of_the_key():
 
 def test_a_blocked_key_is_denied_under_every_quota_until_its_time():
     """B15: whatever its state, through a flood of other keys; reset lifts it."""
-    quotas = [abi.parse(spec) for spec in ("window 5/10s", "gcra 5/10s", "log 5/10s", "sliding_counter 5/10s",
-                                           "fixed_window 5/10s", "window 20/10s resolution=12")]
+    quotas = [abi.parse(spec) for spec in (
+        "window 5/10s", "gcra 5/10s", "log 5/10s", "sliding_counter 5/10s", "fixed_window 5/10s",
+        "window 20/10s resolution=12")]
     with Table(keys=16, keys16=16, keys_wide=16, wide_size=256) as table:
         assert table.at(S).block(b"bad", MINUTE) == K.STINT_OK
         for n in range(3000):
@@ -91,8 +92,8 @@ def test_blocks_have_a_maximum_that_is_told():
 
 def address_key(text, v4_bits=32, v6_bits=128):
     raw, room = text.encode() if isinstance(text, str) else text, c.create_string_buffer(46)
-    length = abi.lib.stint_address_key(room, 46, c.create_string_buffer(raw, len(raw) + 1), len(raw),
-                                       v4_bits, v6_bits)
+    given_ = c.create_string_buffer(raw, len(raw) + 1)
+    length = abi.lib.stint_address_key(room, 46, given_, len(raw), v4_bits, v6_bits)
     return room.value.decode() if length >= 0 else length
 
 
@@ -104,8 +105,10 @@ def address_key(text, v4_bits=32, v6_bits=128):
     ("2001:db8::1", 32, 128, "2001:db8::1"), ("2001:0DB8:0:0:0:0:0:1", 32, 128, "2001:db8::1"),
     ("[2001:db8::1]:443", 32, 128, "2001:db8::1"), ("[2001:db8::1]", 32, 64, "2001:db8::"),
     ("fe80::1%eth0", 32, 128, "fe80::1"), ("[fe80::1%25eth0]:80", 32, 128, "fe80::1"),
-    ("2001:db8:1:2:3:4:5:6", 32, 64, "2001:db8:1:2::"), ("2001:db8:1:2:3:4:5:6", 32, 56, "2001:db8:1::"),
-    ("2001:db8:1:2:3:4:5:6", 32, 61, "2001:db8:1::"), ("::", 32, 128, "::"), ("::1", 32, 128, "::1"),
+    ("2001:db8:1:2:3:4:5:6", 32, 64, "2001:db8:1:2::"),
+    ("2001:db8:1:2:3:4:5:6", 32, 56, "2001:db8:1::"),
+    ("2001:db8:1:2:3:4:5:6", 32, 61, "2001:db8:1::"),
+    ("::", 32, 128, "::"), ("::1", 32, 128, "::1"),
     ("::1", 32, 0, "::"), ("1::", 32, 128, "1::"), ("1:0:0:2:0:0:0:3", 32, 128, "1:0:0:2::3"),
 ])
 def test_addresses_become_one_key_per_prefix(text, v4_bits, v6_bits, key):
@@ -113,7 +116,8 @@ def test_addresses_become_one_key_per_prefix(text, v4_bits, v6_bits, key):
 
 
 @pytest.mark.parametrize("text", ["", "1.2.3", "1.2.3.4.5", "256.1.1.1", "x", "1:2:3", ":::",
-                                  "1::2::3", "[::1", "::1]", "12345::", "1.2.3.4\0", "203.0.113.9 "])
+                                  "1::2::3", "[::1", "::1]", "12345::", "1.2.3.4\0",
+                                  "203.0.113.9 "])
 def test_what_is_no_address_is_refused(text):
     assert address_key(text) == K.STINT_E_SYNTAX
 

@@ -12,7 +12,8 @@ K = abi.K
 NEVER = abi.NEVER_NS
 SPECS = ["window 5/10s", "window 20/10s resolution=12", "gcra 7/10s burst=4", "log 6/10s",
          "buckets 8/10s time_slack=1s count_slack=2", "fixed_window 5/10s", "sliding_counter 9/10s"]
-ITEM = st.tuples(st.integers(0, len(SPECS) - 1), st.integers(0, 2), st.sampled_from([0, 1, 1, 2, 3, 5, 9]))
+ITEM = st.tuples(st.integers(0, len(SPECS) - 1), st.integers(0, 2),
+                 st.sampled_from([0, 1, 1, 2, 3, 5, 9]))
 LISTS = st.lists(st.tuples(st.sampled_from(["take_all", "take_all", "take_upto", "peek", "charge"]),
                            st.lists(ITEM, min_size=1, max_size=6), st.integers(0, 3 * S)),
                  min_size=1, max_size=25)
@@ -67,7 +68,7 @@ def test_a_list_is_charged_whole_or_not_at_all(lists):
         now, touched = 0, set()
         for verb, items, pause in lists:
             now += pause
-            if verb in ("take_upto", "charge"):  # one item for each state: what adds up is told above
+            if verb in ("take_upto", "charge"):  # one item a state: what adds up is told above
                 merged = {(index, key): cost for index, key, cost in items}
                 items = [(index, key, max(1, cost)) for (index, key), cost in merged.items()]
             wanted = [(mirror.quotas[index], b"key %d" % key, cost) for index, key, cost in items]
@@ -79,7 +80,8 @@ def test_a_list_is_charged_whole_or_not_at_all(lists):
                 assert answer.granted == granted
                 assert answer.outcome == ("allow" if granted else "deny")
             elif verb == "charge":
-                moved = [mirror.state(i, k).ask(now, "charge", cost).granted for i, k, cost in items]
+                moved = [mirror.state(i, k).ask(now, "charge", cost).granted
+                         for i, k, cost in items]
                 assert answer.granted == min(moved)
             touched |= {item[:2] for item in items}
             for index, key in touched:
@@ -124,7 +126,8 @@ def test_duplicates_add_up():
     quota = abi.parse("window 5/10s")
     with Table() as table:
         assert table.take_all((quota, b"a", 3), (quota, b"a", 3)).outcome == "never"
-        assert table.take_all((quota, b"a", 2), (quota, b"b", 1), (quota, b"a", 2)).outcome == "allow"
+        assert table.take_all(
+            (quota, b"a", 2), (quota, b"b", 1), (quota, b"a", 2)).outcome == "allow"
         assert table.peek((quota, b"a", 0)).remaining == 1
         assert table.take_all((quota, b"a", 1), (quota, b"a", 1)).outcome == "deny"
         assert table.peek((quota, b"a", 0)).remaining == 1
@@ -154,7 +157,8 @@ def test_a_refused_list_leaves_the_table_bit_identical(spec):
             assert [entry for entry in table.each() if entry[2] > 0] == before
 
 
-@given(costs=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, S)), max_size=40))
+@given(costs=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, S)),
+                      max_size=40))
 def test_units_are_conserved_over_a_pair(costs):
     """Two quotas on one key charged together: both have used the same, whichever refused."""
     minute, second = abi.parse("log 30/1h"), abi.parse("window 5/10s")

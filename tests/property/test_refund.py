@@ -64,7 +64,8 @@ class RefundWalk:
         self.uses.take_back(granted_at, came_back)
 
 
-@pytest.mark.parametrize("algorithm", ["window", "buckets", "log", "fixed_window", "sliding_counter"])
+@pytest.mark.parametrize("algorithm", ["window", "buckets", "log", "fixed_window",
+                                       "sliding_counter"])
 @given(data=st.data(), start=START, moves=MOVES)
 def test_truthful_refunds_keep_the_bound(algorithm, data, start, moves):
     terms, quota = data.draw(kept(TERMS[algorithm]()))

@@ -19,7 +19,7 @@ def bound_of(quota):
 
 
 class Uses:
-    """Every use of a key, and those since the change, judged by the clock of the uses themselves."""
+    """Every use of a key, and those since the change, judged by the clock of the uses."""
 
     def __init__(self, quota, start, terms):
         self.state, self.log, self.since = abi.State(quota), UseLog(), None
@@ -109,7 +109,8 @@ def test_a_change_to_the_same_quota_frees_nothing(algorithm, data, start, before
     now = uses.times.now
     same = uses.state.converted(quota, now)
     period = terms.period_ns
-    for later in (now, now + 1, now + period // 3, now + period - 1, now + period, now + 2 * period):
+    for wait in (0, 1, period // 3, period - 1, period, 2 * period):
+        later = now + wait
         if later <= LIFE:
             assert same.peek(later, 0).remaining <= uses.state.peek(later, 0).remaining
     assert same.peek(now, 0).remaining == uses.state.peek(now, 0).remaining

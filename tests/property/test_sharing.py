@@ -13,8 +13,9 @@ from stint_table import Table
 from strategies import MINUTE, S
 
 K = abi.K
-SPECS = ["window 500/1m", "window 500/1m resolution=12", "gcra 500/1m", "log 500/1m", "fixed_window 500/1m",
-         "sliding_counter 500/1m", "buckets 500/1m time_slack=6s count_slack=50"]
+SPECS = ["window 500/1m", "window 500/1m resolution=12", "gcra 500/1m", "log 500/1m",
+         "fixed_window 500/1m", "sliding_counter 500/1m",
+         "buckets 500/1m time_slack=6s count_slack=50"]
 
 
 def run_threads(count, work):
@@ -55,7 +56,8 @@ def test_threads_over_lists_in_any_order_conserve_units():
                 granted[number] += table.take_all(*items).outcome == "allow"
 
         run_threads(4, work)
-        total, left = sum(granted), [table.peek((quota, k, 0)).remaining for k in (b"a", b"b", b"c")]
+        total = sum(granted)
+        left = [table.peek((quota, k, 0)).remaining for k in (b"a", b"b", b"c")]
         kept = table.info().undo_kept_units
     for remaining, uses in zip(left, (1, 1, 1)):
         assert 300 - 2 * total - kept <= remaining <= 300 - uses * total
@@ -87,14 +89,15 @@ def test_forked_processes_share_one_limit(spec):
     quota = abi.parse(spec)
     with Table(memory=K.STINT_MEMORY_SHARED, keys_wide=16, wide_size=8192) as table:
         table.at(S)
-        granted = in_children(4, lambda _: sum(table.take(quota, b"hot").granted for _ in range(300)))
+        granted = in_children(
+            4, lambda _: sum(table.take(quota, b"hot").granted for _ in range(300)))
         assert granted == 500
         assert table.take(quota, b"hot").outcome == "deny"
 
 
 @pytest.mark.parametrize("spec", SPECS)
 def test_a_killed_process_leaves_a_valid_table(spec, tmp_path):
-    """B26: kill -9 in the middle of its work; others go on, and no window ever holds more than N."""
+    """B26: kill -9 in the middle of its work; others go on, and no window holds more than N."""
     quota = abi.parse(spec)
     bound = abi.lib.stint_max_in_any_window(abi.c.byref(quota))
     with Table(path=str(tmp_path / "table").encode(), keys_wide=16, wide_size=8192) as table:

@@ -57,7 +57,8 @@ def test_strict_under_a_greedy_caller_for_many_windows(spec, terms):
     for turn in range(1500):
         cost = (cost * 7 + turn) % max(2, terms.limit // 3) + 1
         answer = run.ask(now, "take", cost)
-        now += answer.retry_after if answer.outcome == "deny" else (turn % 5) * terms.period_ns // 97
+        denied = answer.outcome == "deny"
+        now += answer.retry_after if denied else (turn % 5) * terms.period_ns // 97
     assert run.uses.most_in_any(terms.period_ns) <= terms.limit
     assert run.uses.most_in_any(terms.period_ns) >= terms.limit // 2
 

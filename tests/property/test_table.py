@@ -83,8 +83,9 @@ def test_strict_stays_strict_in_a_tiny_table(policy, spec, seed):
     uses, now, granted = {}, 0, 0
     with Table(keys=8, keys16=8, keys_wide=4, wide_size=256, skew_max_ns=1 + seed * S) as table:
         for _ in range(4000):
-            now += random_.choice([0, 1, S // 20, S // 3, S, 11 * S if random_.random() < 0.02 else 0])
-            key = b"%d" % (random_.randrange(6) if random_.random() < 0.4 else random_.randrange(400))
+            rarely = 11 * S if random_.random() < 0.02 else 0
+            now += random_.choice([0, 1, S // 20, S // 3, S, rarely])
+            key = b"%d" % random_.randrange(6 if random_.random() < 0.4 else 400)
             answer = table.at(now).take(quota, key, random_.choice([1, 1, 2, 3]))
             log = uses.setdefault(key, UseLog())
             log.add(now, answer.granted)
@@ -210,7 +211,8 @@ def test_two_rules_with_equal_parameters_do_not_share_a_key():
         assert table.take(first, b"key").outcome == "deny"
 
 
-@pytest.mark.parametrize("spec, raised", [("window 5/10s", "window 8/10s"), ("log 5/10s", "log 8/10s")])
+@pytest.mark.parametrize("spec, raised", [("window 5/10s", "window 8/10s"),
+                                          ("log 5/10s", "log 8/10s")])
 def test_a_rule_whose_limit_changes_keeps_what_was_used(spec, raised):
     """B23: the same rule with other parameters carries the state over, up and down."""
     old, new = quota_with(spec, rule=7), quota_with(raised, rule=7)
@@ -224,7 +226,8 @@ def test_a_rule_whose_limit_changes_keeps_what_was_used(spec, raised):
 def test_a_gcra_rule_that_changes_stays_within_the_sum_of_the_bounds():
     """B23: 1000 units used under 1000/1000s, then 10/1000s with burst 2000. No TAT can keep the
     larger of the two bounds: docs/decisions/0010."""
-    old, new = (quota_with(spec, rule=7) for spec in ("gcra 1000/1000s", "gcra 10/1000s burst=2000"))
+    old, new = (quota_with(spec, rule=7)
+                for spec in ("gcra 1000/1000s", "gcra 10/1000s burst=2000"))
     bound = sum(abi.lib.stint_max_in_any_window(abi.c.byref(quota)) for quota in (old, new))
     with Table() as table:
         granted = table.at(0).take(old, b"key", 1000).granted
@@ -247,7 +250,7 @@ def test_verbs_on_a_key_without_a_state(spec):
 
 
 def test_a_refund_by_a_caller_whose_clock_is_behind_gives_no_more_than_is_left():
-    """What flowed back since the grant is taken off by the latest time seen, not by the caller's."""
+    """What flowed back since the grant is taken off by the latest time seen, not the caller's."""
     quota = abi.parse("gcra 10/10s")
     with Table() as table:
         table.at(0).take(quota, b"key", 10)
@@ -320,7 +323,8 @@ def test_a_table_says_why_it_cannot_hold_a_quota():
         unchecked = abi.Quota(limit=5, period_ns=10 * S)
         for quota, code, why in (
                 (unchecked, K.STINT_E_MISMATCH, "not checked"),
-                (quota_with("gcra 5/10s", initial=1, initial_set=True), K.STINT_E_MISMATCH, "initial"),
+                (quota_with("gcra 5/10s", initial=1, initial_set=True), K.STINT_E_MISMATCH,
+                 "initial"),
                 (abi.parse("log 50/10s"), K.STINT_E_MISMATCH, "at most 64")):
             refused, sentence = table.accepts(quota)
             assert refused == code and why in sentence

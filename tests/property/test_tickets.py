@@ -11,8 +11,8 @@ from strategies import MINUTE, S
 
 K = abi.K
 OK, GONE = K.STINT_OK, K.STINT_E_GONE
-SPECS = ["window 20/10s", "gcra 20/10s", "log 20/10s", "fixed_window 20/10s", "sliding_counter 20/10s",
-         "buckets 20/10s count_slack=1"]
+SPECS = ["window 20/10s", "gcra 20/10s", "log 20/10s", "fixed_window 20/10s",
+         "sliding_counter 20/10s", "buckets 20/10s count_slack=1"]
 
 
 @pytest.mark.parametrize("spec", SPECS)

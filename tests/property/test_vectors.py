@@ -31,7 +31,8 @@ def test_there_are_several_hundred_over_all_algorithms():
 def test_the_library_decides_as_the_vectors_expect(path):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         sequence = json.loads(line)
-        state, unit = abi.State(abi.parse(sequence["quota"])), {"ns": 1, "us": 1000}[sequence["unit"]]
+        state = abi.State(abi.parse(sequence["quota"]))
+        unit = {"ns": 1, "us": 1000}[sequence["unit"]]
         for step in sequence["steps"]:
             at = step.get("granted_at", step.get("max_wait", 0))
             answer = state.ask(step["now"] * unit, step["verb"], step["cost"], at * unit)._asdict()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""B22: a FIFO of waiters: one wake for each place, no big request starved, no leak by cancelling."""
+"""B22: a FIFO of waiters: one wake a place, no big request starved, no leak by cancelling."""
 
 import ctypes as c
 
@@ -37,8 +37,8 @@ class Waiters:
         """[(name, expired)] of all who are to be woken now, and when to call again."""
         woken = []
         while True:
-            wake = lib.stint_waiters_wake(self.handle, self.table.handle, c.byref(self.quota), b"key",
-                                          3, self.table.now)
+            wake = lib.stint_waiters_wake(self.handle, self.table.handle, c.byref(self.quota),
+                                          b"key", 3, self.table.now)
             if wake.id == 0:
                 return woken, wake.next_ns
             woken.append((wake.id, wake.expired))
@@ -103,7 +103,8 @@ def test_a_cost_that_can_never_fit_does_not_hold_up_the_queue():
 @given(costs=st.lists(st.integers(1, 4), min_size=1, max_size=30),
        cancels=st.sets(st.integers(0, 29)), patience=st.integers(1, 60))
 @pytest.mark.parametrize("spec", ["window 5/10s", "log 4/10s"])
-def test_whoever_is_woken_has_its_units_in_order_and_within_the_limit(spec, costs, cancels, patience):
+def test_whoever_is_woken_has_its_units_in_order_and_within_the_limit(
+        spec, costs, cancels, patience):
     quota, uses = abi.parse(spec), UseLog()
     with Table(keys_wide=16, wide_size=256) as table, Waiters(table, quota) as waiters:
         deadline = patience * S

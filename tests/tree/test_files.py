@@ -9,6 +9,7 @@ from pathlib import Path
 SOURCE = Path(os.environ["STINT_SOURCE"])
 
 LINES_MAX = 600
+COLUMNS_MAX = 100
 # Files that are longer, with the reason.
 LONG = {}
 
@@ -55,6 +56,15 @@ def test_no_file_is_long():
     assert not wrong, wrong
 
 
+def test_no_line_is_wide():
+    wrong = []
+    for path in code():
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if len(line) > COLUMNS_MAX:
+                wrong.append(f"{shown(path)}:{number}: {len(line)}")
+    assert not wrong, wrong
+
+
 def test_c_comments_are_block_comments():
     """A C89 or C++ reader of the header is served, and the sources keep one style."""
     literal = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'')
@@ -83,7 +93,8 @@ def test_every_header_guards_itself():
     for path in tracked("src/*.h"):
         name = path.relative_to(SOURCE / "src").as_posix()
         guard = "STINT_" + re.sub(r"[/.]", "_", name).upper()
-        assert re.search(rf"^#ifndef {guard}\n#define {guard}$", path.read_text(), re.M), shown(path)
+        guarded = re.search(rf"^#ifndef {guard}\n#define {guard}$", path.read_text(), re.M)
+        assert guarded, shown(path)
 
 
 def test_every_file_is_built():
@@ -107,7 +118,8 @@ def test_every_file_is_built():
 
 
 def test_every_fuzzer_has_a_corpus():
-    names = re.search(r"^fuzzers = \[(.*?)\]", (SOURCE / "fuzz/meson.build").read_text(), re.S | re.M)
+    build = (SOURCE / "fuzz/meson.build").read_text()
+    names = re.search(r"^fuzzers = \[(.*?)\]", build, re.S | re.M)
     for name in re.findall(r"'(\w+)'", names.group(1)):
         assert list((SOURCE / "fuzz/corpus" / name).glob("*")), f"fuzz/corpus/{name} is empty"
 

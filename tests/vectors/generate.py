@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Writes the vectors beside it from the exact models of tests/property/oracle. Same text every time.
+"""Writes the vectors beside it from the exact models of tests/property/oracle, the same every time.
 
 No library is loaded: what a vector expects is what the law says. With --check nothing is written,
 and the exit code says whether the files are what would be.
@@ -83,8 +83,9 @@ class Writer:
             answer = self.model.book(now, cost, extra["max_wait"])
         else:
             answer = self.model.ask(now, verb, cost)
-        expect = {"outcome": answer.outcome, "granted": answer.granted, "remaining": answer.remaining,
-                  "retry_after": answer.retry_after, "reset_after": answer.reset_after}
+        expect = {"outcome": answer.outcome, "granted": answer.granted,
+                  "remaining": answer.remaining, "retry_after": answer.retry_after,
+                  "reset_after": answer.reset_after}
         for name in ("outcome", "retry_after"):
             if expect[name] is None:
                 del expect[name]  # the law does not fix it
@@ -101,7 +102,7 @@ class Writer:
 
 
 def walk(random_, terms, unit, verbs):
-    """A caller who comes at the edges, at the promised instants, after long idling, and at random."""
+    """A caller who comes at the edges, at the promised instants, after long idling, at random."""
     writer, unit_ns = Writer(terms, unit), {"ns": 1, "us": US}[unit]
     period = terms.period_ns or terms.lease_ns
     grain = max(unit_ns, terms.time_slack_ns or period // max(1, min(24, terms.limit)))
@@ -150,13 +151,15 @@ def window_file():
         (100, MINUTE, 0, "ns"), (15, MINUTE, 0, "ns"), (100, MINUTE, 12, "ns"),
         (1, S, 0, "ns"), (24, S, 24, "us"), (25, S, 24, "ns"), (1000, 3 * HOUR, 10, "ns"),
         (7, HOUR, 11, "ns"), (393_217, DAY, 0, "ns"), (2**32 - 1, 30 * DAY, 0, "ns"),
-        (10, 1_000_003, 0, "ns"), (500, 24 * MS, 24, "us"), (5, 2 * US, 0, "ns"), (61, 60 * S, 24, "us")]]
+        (10, 1_000_003, 0, "ns"), (500, 24 * MS, 24, "us"), (5, 2 * US, 0, "ns"),
+        (61, 60 * S, 24, "us")]]
     yield from random_sequences("window", quotas, ("take", "take", "take", "take_upto", "peek",
                                                    "charge"), 70)
 
 
 def buckets_file():
-    quotas = [(Terms("buckets", n, w, time_slack_ns=o, count_slack=k), unit) for n, w, o, k, unit in [
+    quotas = [(Terms("buckets", n, w, time_slack_ns=o, count_slack=k), unit)
+              for n, w, o, k, unit in [
         (500, 10 * MINUTE, MINUTE, 50, "us"), (20, 10 * S, S, 0, "ns"), (20, 10 * S, 0, 3, "ns"),
         (5, 7 * US, 3 * US, 2, "ns"), (1, S, S, 1, "us"), (100_000, DAY, HOUR, 2_000, "ns"),
         (30, 1_000_003, 99_991, 4, "ns"),
@@ -191,14 +194,14 @@ def fixed_window_file():
         (100, "day", 0), (100, "day", 3600), (50, "week", -12 * 3600), (1000, "month", 3600),
         (31, "month", 0), (12, "year", 0), (12, "year", 19800), (7, "week", 0)]]
     quotas.append((Terms("fixed_window", 6, MINUTE, count_denied=True), "us"))
-    yield from random_sequences("fixed_window", quotas, ("take", "take", "take", "take_upto", "peek",
-                                                         "charge"), 70)
+    yield from random_sequences(
+        "fixed_window", quotas, ("take", "take", "take", "take_upto", "peek", "charge"), 70)
 
 
 def sliding_counter_file():
     quotas = [(Terms("sliding_counter", n, w), unit) for n, w, unit in [
-        (100, MINUTE, "us"), (1, S, "ns"), (7, 1_000_003, "ns"), (1000, HOUR, "ns"), (3, 2 * US, "ns"),
-        (2**32 - 1, DAY, "ns")]]
+        (100, MINUTE, "us"), (1, S, "ns"), (7, 1_000_003, "ns"), (1000, HOUR, "ns"),
+        (3, 2 * US, "ns"), (2**32 - 1, DAY, "ns")]]
     quotas.append((Terms("sliding_counter", 6, MINUTE, count_denied=True), "us"))
     yield from random_sequences("sliding_counter", quotas, ("take", "take", "take", "take_upto",
                                                             "peek", "charge"), 50)
@@ -228,11 +231,13 @@ def flawed_forms_file():
     yield story(Terms("gcra", 1_000_003, S, burst=1), "T truncated to whole nanoseconds: too fast",
                 (0, "take", 1), (999, "take", 1), (1000, "take", 1))
     yield story(Terms("gcra", 100, S, burst=10), "32-bit seconds: what is owed is forgotten",
-                (0, "take", 10), (20 * MS, "take", 10), (20 * MS, "take", 2), (2**32 * US, "take", 10))
+                (0, "take", 10), (20 * MS, "take", 10), (20 * MS, "take", 2),
+                (2**32 * US, "take", 10))
     yield story(Terms("gcra", 10, S, burst=10), "a refund of what has flowed back",
                 (0, "take", 10), (S, "take", 10), (S, "refund", 10, 0), (S, "take", 1))
     yield story(Terms("buckets", 100, 10 * S, time_slack_ns=S), "released at creation: 199 for 100",
-                (0, "take", 1), (S - 1, "take", 99), (10 * S, "take", 100), (11 * S - 1, "take", 100))
+                (0, "take", 1), (S - 1, "take", 99), (10 * S, "take", 100),
+                (11 * S - 1, "take", 100))
     cooldown = Terms("buckets", 500, 10 * MINUTE, time_slack_ns=MINUTE, count_slack=50)
     yield story(cooldown, "close time of a bucket that was filled early: denies O too long",
                 (0, "take", 500), (10 * MINUTE - 1, "take", 1), (10 * MINUTE, "take", 500))

@@ -34,7 +34,7 @@ class Concurrency:
         raise AssertionError("a cost within capacity fits once all leases have ended")
 
     def _answer(self, outcome, granted, now, retry_after):
-        latest = max((deadline for deadline, _ in self.holders.values() if deadline > now), default=now)
+        latest = max((now, *(deadline for deadline, _ in self.holders.values())))
         return Answer(outcome, granted, self.capacity, self.capacity - self.held(now), retry_after,
                       latest - now)
 

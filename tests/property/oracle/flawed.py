@@ -44,7 +44,7 @@ class KeepsSecondsIn32Bits(Gcra):
 
 
 class RefundsWhatHasFlowedBack(Gcra):
-    """Gives back n*T whenever it is asked, also after the same units have refilled by themselves."""
+    """Gives back n*T whenever it is asked, also once the same units have refilled by themselves."""
 
     def refund(self, now, count, granted_at):
         self.tat -= count * self.interval
@@ -69,7 +69,7 @@ class KeepsTheCloseTimeOfAFilledBucket(Buckets):
 
 
 class InvertsTheWeight(SlidingCounter):
-    """previous * elapsed/W: the last window counts for nothing just when it should count in full."""
+    """previous * elapsed/W: the last window counts for nothing when it should count in full."""
 
     def weight(self, elapsed):
         return elapsed
@@ -117,7 +117,7 @@ class WrapsTheSlotNumber(Window):
 
 
 class LeavesTheBunchWhereItWasOpened(Window):
-    """A bunch used over many slots stays charged to its first: released before its last use is W old."""
+    """A bunch used over many slots stays charged to its first: free too early for its last use."""
 
     def spend(self, now, count):
         slots = [bunch[0] for bunch in self._at(now)[1]]

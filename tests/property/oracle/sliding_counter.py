@@ -20,7 +20,8 @@ class SlidingCounter(Model):
         else:
             elapsed = now % period
         ahead = number - self.number
-        previous, current = {0: (self.previous, self.current), 1: (self.current, 0)}.get(ahead, (0, 0))
+        previous, current = {0: (self.previous, self.current),
+                             1: (self.current, 0)}.get(ahead, (0, 0))
         return number, previous, current, elapsed
 
     def weight(self, elapsed):
@@ -45,7 +46,7 @@ class SlidingCounter(Model):
         return max(0, min(count, self._room(now, 2 * self.capacity)))
 
     def wait(self, now, cost):
-        """The estimate never rises by itself, so the first instant that fits is found by halving."""
+        """The estimate never rises by itself: the first instant that fits is found by halving."""
         low = now
         high = (self.number + 3) * self.terms.period_ns
         while high - low > 1:

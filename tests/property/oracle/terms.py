@@ -104,7 +104,8 @@ class Model:
     def ask(self, now, verb, cost, at=0):
         if verb == "peek":
             return self.copy().take(now, cost)
-        return {"take": self.take, "take_upto": self.take_upto, "charge": self.charge}[verb](now, cost)
+        verbs = {"take": self.take, "take_upto": self.take_upto, "charge": self.charge}
+        return verbs[verb](now, cost)
 
     def copy(self):
         raise NotImplementedError
