@@ -5,11 +5,12 @@
  * Each decision must be the model's, figure by figure; no window of the exact log may hold more
  * than the bound; every denial of a strict algorithm must have the cause that it states; waits are
  * right to the nanosecond; and what refuses or only looks leaves the bytes alone. Where the model
- * cannot follow (after a refund to groups, a booking, a change of quota) the rest still holds.
+ * cannot follow (after a refund to groups, a booking, a change of quota) the rest still holds: a
+ * window may hold what promise.h says, and no more.
  */
 #include "draw.h"
 #include "model/model.h"
-#include "model/uses.h"
+#include "model/promise.h"
 
 #define STEPS_MAX 400
 
@@ -23,9 +24,10 @@ struct run {
     bool counted;  /* the exact log tells all that was admitted */
     bool exact;    /* a denial may still be held to the slack */
     bool booked;
-    uint64_t bound, bound_before, bound_from_ns; /* bound_before: for windows ending earlier */
-    uint64_t changed_ns;                         /* of the quota */
-    unsigned __int128 level;                     /* gcra: of the rational bucket, times period */
+    struct promise promise;
+    struct uses former;      /* granted before the last change to something unlike */
+    uint64_t latest_ns;      /* any now with which units were charged */
+    unsigned __int128 level; /* gcra: of the rational bucket, times period */
     uint64_t level_ns;
     bool levelled;
     struct stint_cell8 cell8;
@@ -131,17 +133,13 @@ static void count_admitted(struct run *run, uint64_t now_ns, uint64_t units)
 {
     if (units == 0 || !run->counted)
         return;
-    /* A change carries units, and no clock where there are none: who is late by more is not held.
-     */
-    if (uses_is_full(&run->uses) || now_ns < run->changed_ns) {
+    if (uses_is_full(&run->uses)) {
         run->counted = run->exact = false;
         return;
     }
-    uint64_t at_ns = uses_add(&run->uses, now_ns, units), period_ns = run->quota.period_ns;
-    uint64_t in_window = uses_within(&run->uses, at_ns, (struct uses_length){period_ns, 1});
-    MUST(in_window <= (at_ns >= run->bound_from_ns ? run->bound : run->bound_before));
-    if (run->booked && run->bound_from_ns == 0)
-        MUST(uses_most(&run->uses, 0, period_ns) <= run->bound);
+    uint64_t at_ns = uses_add(&run->uses, now_ns, units);
+    /* No use is later than this one, but a place that was booked. */
+    MUST(promise_is_kept(&run->promise, &run->uses, at_ns, run->quota.period_ns));
     if (run->quota.algorithm == STINT_GCRA && run->levelled)
         check_level(run, at_ns, units);
 }
@@ -221,6 +219,15 @@ static void check_take(struct run *run, const struct stint_ask *ask,
     }
 }
 
+/* A counter's own time moves with whatever it counts, also what the log of uses does not hold. */
+static void follow_charge(struct run *run, uint64_t now_ns)
+{
+    uint8_t algorithm = run->quota.algorithm;
+    run->latest_ns = now_ns > run->latest_ns ? now_ns : run->latest_ns;
+    if (algorithm == STINT_FIXED_WINDOW || algorithm == STINT_SLIDING_COUNTER)
+        run->uses.clock_ns = uses_effective(&run->uses, now_ns);
+}
+
 /* One ask of any verb, and all that must hold after it. */
 static struct stint_decision ask_and_check(struct run *run, const struct stint_ask *ask)
 {
@@ -235,6 +242,10 @@ static struct stint_decision ask_and_check(struct run *run, const struct stint_a
     check_model(run, ask, &decision);
     if (ask->verb <= STINT_PEEK)
         check_take(run, ask, &decision, &foretold);
+    bool is_charged = ask->verb != STINT_REFUND && ask->verb != STINT_UNBOOK &&
+                      memcmp(run->before, run->state, run->size) != 0;
+    if (is_charged)
+        follow_charge(run, ask->now_ns);
     if (ask->verb <= STINT_TAKE_UPTO || (ask->verb == STINT_CHARGE && stint_is_strict(&run->quota)))
         count_admitted(run, ask->now_ns, decision.granted);
     if (ask->verb != STINT_PEEK && decision.outcome != STINT_NEVER)
@@ -242,32 +253,62 @@ static struct stint_decision ask_and_check(struct run *run, const struct stint_a
     return decision;
 }
 
-/* Gives back a use that was made under this quota, in part or whole. */
+/* Units of gcra that a time is worth, at most a burst. */
+static uint64_t units_of(const struct stint_quota *quota, uint64_t time_ns)
+{
+    unsigned __int128 period = (unsigned __int128)quota->period_ns * 32;
+    unsigned __int128 interval = (period + quota->limit - 1) / quota->limit;
+    unsigned __int128 units = ((unsigned __int128)time_ns * 32 + interval - 1) / interval;
+    return units < quota->burst ? (uint64_t)units : quota->burst;
+}
+
+/*
+ * What the header concedes. No state knows under which quota a unit was granted, nor when another
+ * one was in force; and one TAT does not know when it was last used.
+ */
+static void concede(struct run *run, const struct stint_ask *ask, uint32_t granted, bool is_former)
+{
+    const struct stint_quota *quota = &run->quota;
+    uint64_t units = is_former ? granted : 0, burst_ns = 0;
+    if (quota->algorithm == STINT_GCRA) {
+        burst_ns = (uint64_t)((unsigned __int128)quota->period_ns * quota->burst / quota->limit);
+        if (is_former && granted < ask->cost)
+            units++; /* part of one */
+        if (ask->now_ns < run->latest_ns)
+            units += units_of(quota, run->latest_ns - ask->now_ns);
+    }
+    if (units == 0)
+        return;
+    uint64_t at_ns = uses_effective(&run->uses, ask->now_ns);
+    uint64_t until_ns = at_ns + 3 * quota->period_ns + 2 * burst_ns;
+    promise_gain(&run->promise, (struct promise_gain){run->uses.clock_ns, until_ns, units});
+}
+
+/* Gives back, in part or whole, a use that was made under this quota or one before. */
 static void refund(struct run *run, uint64_t now_ns)
 {
-    struct uses *uses = &run->uses;
-    if (uses->n == 0 || !run->counted)
+    struct uses *uses = &run->uses, *former = &run->former;
+    if (uses->n + former->n == 0 || !run->counted)
         return;
     uint8_t pick = bytes_u8(&run->bytes), part = bytes_u8(&run->bytes);
-    struct use *use = &uses->use[uses->n - 1 - pick % uses->n];
-    uint64_t units = use->units - (part < 128 ? 0 : use->units * (part % 128) / 128);
-    if (units == 0 || use->at_ns > uses->clock_ns || use->now_ns <= run->changed_ns)
+    size_t back = pick % (uses->n + former->n);
+    struct use *use = back < uses->n ? &uses->use[uses->n - 1 - back]
+                                     : &former->use[former->n - 1 - (back - uses->n)];
+    bool is_log = run->quota.algorithm == STINT_LOG, is_former = use->era != uses->era;
+    bool is_to_come = use->booked && use->at_ns > uses->clock_ns;
+    uint64_t units = use->units - (part < 128 || is_to_come ? 0 : use->units * (part % 128) / 128);
+    if (units == 0)
         return;
-    /* One TAT does not say when it was last used: what flowed back is told by the clock alone. */
-    if (run->quota.algorithm == STINT_GCRA && now_ns < uses->clock_ns)
-        return;
-    bool is_log = run->quota.algorithm == STINT_LOG;
     struct stint_ask ask = {.now_ns = now_ns,
                             .at_ns = is_log ? use->at_ns : use->now_ns,
                             .cost = (uint32_t)units,
-                            .verb = STINT_REFUND};
+                            .verb = is_to_come ? STINT_UNBOOK : STINT_REFUND};
     struct stint_decision decision = ask_and_check(run, &ask);
     MUST(decision.outcome == STINT_ALLOW);
+    concede(run, &ask, decision.granted, is_former);
     use->units -= run->quota.algorithm == STINT_GCRA ? units : decision.granted;
     run->exact = run->exact && is_log;
     run->levelled = false;
-    if (run->booked && !is_log)
-        run->counted = false; /* one TAT cannot tell the places that were booked upon this use */
     /* Giving back, some have also moved on to the slot, or the window, of now. */
     if (decision.granted > 0 && run->quota.algorithm == STINT_WINDOW)
         uses->clock_ns = uses_effective(uses, now_ns);
@@ -312,8 +353,7 @@ static void book(struct run *run, uint64_t now_ns, uint32_t cost)
     } else {
         uses_add_booked(&run->uses, start_ns, cost);
     }
-    if (run->bound_from_ns == 0)
-        MUST(uses_most(&run->uses, 0, run->quota.period_ns) <= run->bound);
+    MUST(promise_is_kept(&run->promise, &run->uses, 0, run->quota.period_ns));
 }
 
 /* A state that denies until an instant, and is then new. */
@@ -341,14 +381,34 @@ static void check_fill(struct run *run, uint64_t now_ns)
     memcpy(run->state, run->before, run->size);
 }
 
-static void set_bounds(struct run *run)
+static void use_quota(struct run *run)
 {
-    run->bound = model_bound(&run->quota);
     run->hints.period_ns = run->quota.period_ns;
     run->hints.capacity = run->quota.algorithm == STINT_GCRA ? run->quota.burst : run->quota.limit;
     run->size = stint_state_size(&run->quota);
     memcpy(&run->cell8, run->state, sizeof(run->cell8));
     memcpy(&run->cell16, run->state, sizeof(run->cell16));
+}
+
+/* A quota unlike the one before promises something of windows that begin now. */
+static void follow_change(struct run *run, const struct stint_quota *from, uint64_t at_ns)
+{
+    const struct stint_quota *to = &run->quota;
+    struct uses *uses = &run->uses;
+    uses->era++;
+    if (uses->n > 0 && from->algorithm == to->algorithm && from->period_ns == to->period_ns &&
+        from->align == to->align && from->utc_offset_s == to->utc_offset_s &&
+        from->epoch_ns == to->epoch_ns) {
+        at_ns = uses_effective(uses, at_ns);
+        uses->clock_ns = at_ns;
+        promise_change(&run->promise, at_ns, model_bound(to), to->algorithm == STINT_GCRA);
+        return;
+    }
+    uses->clock_ns = uses->n > 0 ? at_ns : 0;
+    if (uses->n > 0)
+        run->former = *uses;
+    uses->n = 0;
+    promise_init(&run->promise, model_bound(to));
 }
 
 /* Goes on under another quota. */
@@ -371,26 +431,25 @@ static void convert(struct run *run, uint64_t now_ns)
     }
     if (to.limit == 0)
         return;
-    uint64_t at_ns = uses_effective(&run->uses, now_ns);
+    /* Who changes is as late as anybody; but for a state that knows the time exactly. */
+    bool knows_time = from.algorithm == STINT_LOG || from.algorithm == STINT_BUCKETS;
+    uint64_t at_ns = knows_time ? now_ns : uses_effective(&run->uses, now_ns);
+    if (from.algorithm == STINT_GCRA && at_ns < run->latest_ns)
+        at_ns = run->latest_ns;
     memset(run->scratch, 0xa5, sizeof(run->scratch));
     stint_state_convert(&from, run->state, &to, run->scratch, at_ns);
+    if (memcmp(&from, &to, sizeof(to)) == 0) { /* no change at all */
+        MUST(memcmp(run->scratch, run->state, run->size) == 0);
+        return;
+    }
     memcpy(run->state, run->scratch, stint_state_size(&to));
     run->quota = to;
-    /* The bound over a change speaks of one change; of the next, once a period has passed. */
-    bool was_settled = at_ns >= run->bound_from_ns;
-    uint64_t before = run->bound;
-    set_bounds(run);
+    use_quota(run);
     draw_show_quota(&run->quota);
-    bool alike = from.algorithm == to.algorithm && from.period_ns == to.period_ns &&
-                 from.align == to.align && from.utc_offset_s == to.utc_offset_s &&
-                 from.epoch_ns == to.epoch_ns;
     run->modelled = run->exact = run->levelled = false;
-    run->counted = run->counted && !run->booked && (was_settled || !alike);
-    if (!alike)
-        run->uses.n = run->uses.clock_ns = 0;
-    run->bound_before = before > run->bound ? before : run->bound;
-    run->bound_from_ns = alike ? at_ns + to.period_ns : 0;
-    run->changed_ns = at_ns;
+    run->counted = run->counted && !run->booked;
+    run->latest_ns = at_ns > run->latest_ns ? at_ns : run->latest_ns;
+    follow_change(run, &from, at_ns);
 }
 
 static void step(struct run *run)
@@ -447,13 +506,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     MUST(stint_max_in_any_window(&run.quota) == model_bound(&run.quota));
     memset(run.state, 0, stint_state_size(&run.quota));
-    run.uses.n = 0;
-    run.uses.clock_ns = run.level_ns = 0;
+    run.uses.n = run.former.n = 0;
+    run.uses.era = 0;
+    run.uses.clock_ns = run.level_ns = run.latest_ns = 0;
     run.level = 0;
     run.modelled = run.counted = run.exact = run.levelled = true;
     run.booked = false;
-    run.bound_before = run.bound_from_ns = run.changed_ns = 0;
-    set_bounds(&run);
+    promise_init(&run.promise, model_bound(&run.quota));
+    use_quota(&run);
     draw_show_quota(&run.quota);
     model_init(&run.model, &run.quota);
     run.hints.now_ns = bytes_number(&run.bytes, 7) % TABLE_LIFE_NS;

@@ -50,12 +50,15 @@ static uint64_t dies_at(const struct model *model, uint64_t now_ns)
     return (uint64_t)((model->tat + 31) / 32);
 }
 
+/* What is in debt gives nothing back: it may be a place that was booked and has not begun. */
 static uint64_t refund(struct model *model, const struct stint_ask *ask)
 {
     ticks back = ask->cost * interval(model), debt = ahead(model, ask->now_ns);
     ticks flowed = ask->now_ns > ask->at_ns ? (ticks)(ask->now_ns - ask->at_ns) * 32 : 0;
     back = back > flowed ? back - flowed : 0;
     back = back < debt ? back : debt;
+    if (debt > model->capacity * interval(model))
+        back = 0;
     model->tat -= back;
     uint64_t units = (uint64_t)(back / interval(model));
     return units < ask->cost ? units : ask->cost;

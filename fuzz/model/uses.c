@@ -21,13 +21,13 @@ static void insert(struct uses *uses, struct use use)
 uint64_t uses_add(struct uses *uses, uint64_t now_ns, uint64_t units)
 {
     uses->clock_ns = uses_effective(uses, now_ns);
-    insert(uses, (struct use){uses->clock_ns, now_ns, units});
+    insert(uses, (struct use){uses->clock_ns, now_ns, units, uses->era, false});
     return uses->clock_ns;
 }
 
 void uses_add_booked(struct uses *uses, uint64_t start_ns, uint64_t units)
 {
-    insert(uses, (struct use){start_ns, start_ns, units});
+    insert(uses, (struct use){start_ns, start_ns, units, uses->era, true});
 }
 
 uint64_t uses_within(const struct uses *uses, uint64_t at_ns, struct uses_length length)
@@ -40,18 +40,4 @@ uint64_t uses_within(const struct uses *uses, uint64_t at_ns, struct uses_length
             units += use->units;
     }
     return units;
-}
-
-uint64_t uses_most(const struct uses *uses, uint64_t from_ns, uint64_t length_ns)
-{
-    uint64_t most = 0, units = 0;
-    size_t first = 0;
-    for (size_t last = 0; last < uses->n; last++) {
-        units += uses->use[last].units;
-        while (uses->use[last].at_ns - uses->use[first].at_ns >= length_ns)
-            units -= uses->use[first++].units;
-        if (uses->use[last].at_ns >= from_ns && units > most)
-            most = units;
-    }
-    return most;
 }

@@ -16,11 +16,14 @@ struct use {
     uint64_t at_ns;  /* the effective time: never before that of an earlier use */
     uint64_t now_ns; /* as the caller gave it */
     uint64_t units;  /* not given back */
+    uint32_t era;    /* how many changes of quota came before it */
+    bool booked;     /* a place that was in the future when it was granted */
 };
 
 struct uses {
     size_t n;
     uint64_t clock_ns;        /* the latest effective time */
+    uint32_t era;             /* changes of quota until now */
     struct use use[USES_MAX]; /* by time */
 };
 
@@ -42,7 +45,5 @@ void uses_add_booked(struct uses *uses, uint64_t start_ns, uint64_t units);
 
 /* Units in (at - length, at]. */
 uint64_t uses_within(const struct uses *uses, uint64_t at_ns, struct uses_length length);
-/* The most in any such window that ends at a use not before from_ns. */
-uint64_t uses_most(const struct uses *uses, uint64_t from_ns, uint64_t length_ns);
 
 #endif

@@ -103,8 +103,8 @@ static void buckets_set(const struct stint_quota *quota, struct buckets_state *s
 }
 
 /* The state's own time: its latest use. */
-static uint64_t buckets_own_ns(const struct stint_quota *quota, const struct buckets_state *state,
-                               const struct buckets *buckets)
+static uint64_t buckets_latest_ns(const struct stint_quota *quota,
+                                  const struct buckets_state *state, const struct buckets *buckets)
 {
     if (buckets->n == 0 || buckets->closed)
         return buckets->first_ns;
@@ -145,7 +145,7 @@ static void buckets_drop(const struct stint_quota *quota, struct buckets_state *
     if (n == 0)
         return;
     if (n == buckets->n) {
-        buckets->first_ns = buckets_own_ns(quota, state, buckets);
+        buckets->first_ns = buckets_latest_ns(quota, state, buckets);
         buckets->closed = false;
         buckets->n = 0;
         return;
@@ -210,7 +210,7 @@ static void buckets_empty(const struct stint_quota *quota, struct buckets_state 
         memmove(&state->entry[from], &state->entry[to], 8 * (buckets->n - to));
         buckets->n -= to - from;
     } else if (from < to) {
-        buckets->first_ns = buckets_own_ns(quota, state, buckets);
+        buckets->first_ns = buckets_latest_ns(quota, state, buckets);
         buckets->closed = true;
         buckets->n = from;
     }
@@ -226,7 +226,7 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
     while (end < buckets->n && buckets_count(quota, state, end) <= left)
         left -= buckets_count(quota, state, end++);
 
-    uint64_t own_ns = buckets_own_ns(quota, state, buckets);
+    uint64_t own_ns = buckets_latest_ns(quota, state, buckets);
     uint32_t kept = buckets->n - end;
     bool in_newest = kept == 1 || granted_ns > buckets->first_ns || granted_ns >= own_ns;
     bool partly = left > 0 && kept > 0 && !buckets->closed && in_newest;
@@ -282,7 +282,7 @@ struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_b
 {
     struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(state);
-    uint64_t at_ns = max_u64(ask->now_ns, buckets_own_ns(quota, state, &buckets));
+    uint64_t at_ns = max_u64(ask->now_ns, buckets_latest_ns(quota, state, &buckets));
     if (ask->verb == STINT_REFUND)
         return buckets_give_back(quota, state, ask, at_ns);
     if (ask->verb == STINT_BOOK || ask->verb == STINT_UNBOOK)
@@ -386,7 +386,7 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
 {
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(state);
-    uint64_t at_ns = max_u64(now_ns, buckets_own_ns(quota, state, &buckets));
+    uint64_t at_ns = max_u64(now_ns, buckets_latest_ns(quota, state, &buckets));
     uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns), n_alive = buckets.n - n_dead;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
     size_t n_runs = 0;
@@ -400,6 +400,38 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
         units = 0;
     }
     return n_runs;
+}
+
+uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes)
+{
+    const struct buckets_state *state = state_bytes;
+    struct buckets buckets = buckets_unpack(state);
+    return buckets_latest_ns(quota, state, &buckets);
+}
+
+/*
+ * A newest bucket that takes nothing more is closed, and a closed one knows the own time. One that
+ * is still open counts as used then: its units come back later, and the bound on how many buckets
+ * are alive stays what it is.
+ */
+void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
+{
+    struct buckets_state *state = state_bytes;
+    struct buckets buckets = buckets_unpack(state);
+    if (at_ns <= buckets_latest_ns(quota, state, &buckets))
+        return;
+    buckets_drop(quota, state, &buckets, buckets_dead(quota, state, &buckets, at_ns));
+    if (buckets.n == 0 || buckets_room(quota, state, &buckets, at_ns) == 0) {
+        buckets.closed = buckets.n > 0;
+        buckets.first_ns = at_ns;
+    } else {
+        uint32_t newest = buckets.n - 1;
+        struct held_run run = {at_ns, buckets_count(quota, state, newest)};
+        if (newest == 0)
+            buckets.base_ns = at_ns;
+        buckets_set(quota, state, &buckets, newest, run);
+    }
+    buckets_pack(state, &buckets);
 }
 
 /* The most buckets that are ever alive; the banner has the reason. At least 1, for limit 0. */

@@ -187,6 +187,15 @@ static uint64_t chargeable(const struct stint_quota *quota, const struct fixed *
     return min_u64(cost, sub_floor(2 * (uint64_t)quota->limit, fixed->count));
 }
 
+/* A first use may be rounded up to a grain; a window may have begun before now = 0. */
+static uint64_t begin_of(const struct stint_quota *quota, const struct fixed *fixed)
+{
+    if (is_first_use(quota))
+        return sub_floor(fixed->end_ns - quota->period_ns + 1, quota->derived.grain_ns);
+    uint64_t last_ns = fixed->end_ns - 1;
+    return sub_floor(last_ns, span_around(quota, last_ns).since_ns);
+}
+
 /* Units come back only to the window in which they were granted: the others' are forgotten. */
 static struct stint_decision refund(const struct stint_quota *quota, uint64_t *state,
                                     struct fixed *fixed, const struct stint_ask *ask)
@@ -194,14 +203,7 @@ static struct stint_decision refund(const struct stint_quota *quota, uint64_t *s
     uint64_t units = fixed->live ? min_u64(ask->cost, fixed->count) : 0;
     if (units == 0)
         return answer(quota, fixed, ask->now_ns, 0);
-    uint64_t begin_ns;
-    if (is_first_use(quota)) {
-        begin_ns = sub_floor(fixed->end_ns - quota->period_ns + 1, quota->derived.grain_ns);
-    } else {
-        uint64_t last_ns = fixed->end_ns - 1;
-        begin_ns = sub_floor(last_ns, span_around(quota, last_ns).since_ns);
-    }
-    if (ask->at_ns < begin_ns)
+    if (ask->at_ns < begin_of(quota, fixed))
         return answer(quota, fixed, ask->now_ns, 0);
     fixed->count -= units;
     *state -= units;
@@ -284,6 +286,25 @@ size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64
         return 0;
     runs[0] = (struct held_run){.at_ns = now_ns, .units = fixed.count};
     return 1;
+}
+
+uint64_t fixed_window_own_ns(const struct stint_quota *quota, uint64_t state)
+{
+    if (state == 0)
+        return 0;
+    struct fixed fixed = unpack(quota, state, 0);
+    return fixed.end_ns == 0 ? 0 : begin_of(quota, &fixed);
+}
+
+/* The window of then is open, and empty. */
+void fixed_window_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
+{
+    struct fixed fixed = unpack(quota, *state, at_ns);
+    if (fixed.live)
+        return;
+    struct fixed fresh = opened(quota, &fixed, at_ns);
+    if (fresh.mark <= mark_max(quota))
+        *state = fresh.mark << quota->derived.count_bits;
 }
 
 int fixed_window_check(struct stint_quota *quota, struct stint_error *error)

@@ -16,6 +16,10 @@
  * refund is nothing. So no refund admits what would not have been admitted without the grant. The
  * state gets the time back to the tick; the units reported are whole ones, rounded down.
  *
+ * That needs a now no earlier than any charge since the grant, and a grant under this very quota. A
+ * TAT knows of neither: a refund that comes d late gains up to d, and one of units that another
+ * quota granted up to all of them. What is more than the capacity ahead is left alone (below).
+ *
  * No TAT denies everything until an instant and is new then: gcra_fill() keeps debt instead, and
  * lets through what a key with that TAT may have.
  */
@@ -113,7 +117,8 @@ static struct stint_decision take_upto(const struct stint_quota *quota, uint64_t
  * While a booked place has not begun, the TAT is more than the capacity ahead, and pulling it back
  * would promise to others the time that whoever has booked will use. Only the place that was booked
  * last can be given back then: nobody comes after it. A debt looks alike, and there a refund does
- * no harm: so it is refused only to whoever says that there may be bookings.
+ * no harm: a table knows whether any place is booked in it, and says so by the verb. Of a state
+ * that its caller keeps nobody knows, so there what is in debt gives nothing back.
  */
 static bool can_give_back(const struct stint_quota *quota, uint64_t state,
                           const struct stint_ask *ask)
@@ -219,6 +224,12 @@ size_t gcra_held(const struct stint_quota *quota, uint64_t state, uint64_t now_n
     units += units * quota->derived.interval_ticks < ahead;
     runs[0] = (struct held_run){.at_ns = now_ns, .units = units};
     return 1;
+}
+
+void gcra_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
+{
+    (void)quota;
+    *state = max_u64(*state, ticks_of_ns(at_ns));
 }
 
 int gcra_check(struct stint_quota *quota, struct stint_error *error)

@@ -17,7 +17,8 @@ static inline bool is_closed(const struct stint_quota *quota, const struct stint
 static struct stint_decision closed_answer(const struct stint_quota *quota,
                                            const struct stint_ask *ask)
 {
-    bool gives_back = ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK;
+    bool gives_back =
+        ask->verb == STINT_REFUND || ask->verb == LAW_REFUND_BOOKED || ask->verb == STINT_UNBOOK;
     if (ask->now_ns > STINT_NOW_MAX || (ask->cost > 0 && !gives_back))
         return law_never(law_capacity(quota));
     return (struct stint_decision){.outcome = STINT_ALLOW};
@@ -227,6 +228,76 @@ size_t law_wide_held(const struct stint_quota *quota, const void *state, uint64_
         assert(quota->algorithm == STINT_CONCURRENCY);
         return concurrency_held(quota, state, now_ns, runs);
     }
+}
+
+uint64_t law8_own_ns(const struct stint_quota *quota, uint64_t state)
+{
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return window8_own_ns(quota, state);
+    case STINT_GCRA:
+        return 0;
+    default:
+        assert(quota->algorithm == STINT_FIXED_WINDOW);
+        return fixed_window_own_ns(quota, state);
+    }
+}
+
+uint64_t law16_own_ns(const struct stint_quota *quota, struct word16 state)
+{
+    if (quota->algorithm == STINT_WINDOW)
+        return window16_own_ns(quota, state);
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
+    return sliding_counter_own_ns(quota, state);
+}
+
+uint64_t law_wide_own_ns(const struct stint_quota *quota, const void *state)
+{
+    switch (quota->algorithm) {
+    case STINT_BUCKETS:
+        return buckets_own_ns(quota, state);
+    case STINT_LOG:
+        return log_own_ns(quota, state);
+    default:
+        assert(quota->algorithm == STINT_CONCURRENCY);
+        return 0;
+    }
+}
+
+void law8_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
+{
+    assert(at_ns <= STINT_NOW_MAX && quota->limit > 0);
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        window8_pass(quota, state, at_ns);
+        break;
+    case STINT_GCRA:
+        gcra_pass(quota, state, at_ns);
+        break;
+    default:
+        assert(quota->algorithm == STINT_FIXED_WINDOW);
+        fixed_window_pass(quota, state, at_ns);
+    }
+}
+
+void law16_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns)
+{
+    assert(at_ns <= STINT_NOW_MAX && quota->limit > 0);
+    if (quota->algorithm == STINT_WINDOW) {
+        window16_pass(quota, state, at_ns);
+        return;
+    }
+    assert(quota->algorithm == STINT_SLIDING_COUNTER);
+    sliding_counter_pass(quota, state, at_ns);
+}
+
+void law_wide_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
+{
+    assert(at_ns <= STINT_NOW_MAX && quota->limit > 0);
+    if (quota->algorithm == STINT_BUCKETS)
+        buckets_pass(quota, state, at_ns);
+    else if (quota->algorithm == STINT_LOG)
+        log_pass(quota, state, at_ns);
 }
 
 /*

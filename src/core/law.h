@@ -23,6 +23,10 @@
  *   <alg>_held     the units the state still holds at now, as runs at their latest possible time,
  *                  oldest first; returns the number of runs (at most HELD_RUNS_MAX: older runs are
  *                  merged into the time of a younger one, never the other way round).
+ *   <alg>_own_ns   the state's own time: what it was asked at earlier is decided at it. 0 where it
+ *                  has none.
+ *   <alg>_pass     the state once at_ns has come: from then on that is its own time, at the least.
+ *                  gcra, which has none, owes until then. What is held is held no shorter.
  *
  * States of 8 and 16 bytes are 64-bit words in registers: a word8 is one, a word16 is two. The top
  * 16 bits of word16.hi belong to the store and are zero here, on the way in and on the way out.
@@ -40,6 +44,12 @@
 
 /* A refund to a gcra state in which places may be booked that have not begun; see gcra.c. */
 #define LAW_REFUND_BOOKED 7
+
+/* The verb of whoever keeps a state alone: there is nobody who knows what is booked in it. */
+static inline uint8_t law_own_verb(const struct stint_quota *quota, uint8_t verb)
+{
+    return verb == STINT_REFUND && quota->algorithm == STINT_GCRA ? LAW_REFUND_BOOKED : verb;
+}
 
 struct word16 {
     uint64_t lo, hi;
@@ -72,6 +82,11 @@ size_t fixed_window_held(const struct stint_quota *quota, uint64_t state, uint64
                          struct held_run *runs);
 size_t window8_held(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
                     struct held_run *runs);
+uint64_t fixed_window_own_ns(const struct stint_quota *quota, uint64_t state);
+uint64_t window8_own_ns(const struct stint_quota *quota, uint64_t state);
+void gcra_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns);
+void fixed_window_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns);
+void window8_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns);
 
 /* 16-byte states. */
 struct stint_decision window16_ask(const struct stint_quota *quota, struct word16 *state,
@@ -89,6 +104,10 @@ size_t window16_held(const struct stint_quota *quota, struct word16 state, uint6
                      struct held_run *runs);
 size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state, uint64_t now_ns,
                             struct held_run *runs);
+uint64_t window16_own_ns(const struct stint_quota *quota, struct word16 state);
+uint64_t sliding_counter_own_ns(const struct stint_quota *quota, struct word16 state);
+void window16_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns);
+void sliding_counter_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns);
 
 /* Wider states: state_size bytes, aligned to 8. */
 struct stint_decision buckets_ask(const struct stint_quota *quota, void *state,
@@ -112,6 +131,10 @@ size_t log_held(const struct stint_quota *quota, const void *state, uint64_t now
                 struct held_run *runs);
 size_t concurrency_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                         struct held_run *runs);
+uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state);
+uint64_t log_own_ns(const struct stint_quota *quota, const void *state);
+void buckets_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
+void log_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
 
 /*
  * concurrency: a hold writes one value per unit into free entries of the state and returns it; the
@@ -155,6 +178,13 @@ size_t law16_held(const struct stint_quota *quota, struct word16 state, uint64_t
                   struct held_run *runs);
 size_t law_wide_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                      struct held_run *runs);
+/* gcra and concurrency have no own time; a concurrency state holds places, whenever it is asked. */
+uint64_t law8_own_ns(const struct stint_quota *quota, uint64_t state);
+uint64_t law16_own_ns(const struct stint_quota *quota, struct word16 state);
+uint64_t law_wide_own_ns(const struct stint_quota *quota, const void *state);
+void law8_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns);
+void law16_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns);
+void law_wide_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
 
 /*
  * The state of a new key under `quota` that carries runs of units from another state: each is

@@ -421,6 +421,20 @@ size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64
     return n_runs;
 }
 
+uint64_t log_own_ns(const struct stint_quota *quota, const void *state_bytes)
+{
+    const struct log_state *state = state_bytes;
+    (void)quota;
+    return state->own_ns;
+}
+
+void log_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
+{
+    struct log_state *state = state_bytes;
+    (void)quota;
+    state->own_ns = max_u64(state->own_ns, at_ns);
+}
+
 int log_check(struct stint_quota *quota, struct stint_error *error)
 {
     uint64_t size = sizeof(struct log_state) + UINT64_C(8) * max_u64(quota->limit, 1);

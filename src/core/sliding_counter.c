@@ -269,6 +269,18 @@ size_t sliding_counter_held(const struct stint_quota *quota, struct word16 state
     return n_runs;
 }
 
+uint64_t sliding_counter_own_ns(const struct stint_quota *quota, struct word16 state)
+{
+    return unpack(quota, state).number * quota->period_ns;
+}
+
+void sliding_counter_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns)
+{
+    struct sliding sliding = at(quota, *state, at_ns);
+    if (sliding.number <= number_max(quota))
+        *state = pack(quota, &sliding);
+}
+
 int sliding_counter_check(struct stint_quota *quota, struct stint_error *error)
 {
     unsigned count_bits = bit_length(2 * (uint64_t)quota->limit | 1);

@@ -44,7 +44,9 @@ struct stint_decision stint_state_ask(const struct stint_quota *quota, void *sta
     switch (form_of(quota)) {
     case FORM_8: {
         uint64_t word = load8(state);
-        decision = law8_ask(quota, &word, ask);
+        struct stint_ask own = *ask;
+        own.verb = law_own_verb(quota, ask->verb);
+        decision = law8_ask(quota, &word, &own);
         memcpy(state, &word, sizeof(word));
         return decision;
     }
@@ -112,6 +114,27 @@ static size_t held(const struct stint_quota *quota, const void *state, uint64_t 
     }
 }
 
+static uint64_t own_ns(const struct stint_quota *quota, const void *state)
+{
+    switch (form_of(quota)) {
+    case FORM_8:
+        return law8_own_ns(quota, load8(state));
+    case FORM_16:
+        return law16_own_ns(quota, load16(state));
+    default:
+        return law_wide_own_ns(quota, state);
+    }
+}
+
+static bool is_never_used(const struct stint_quota *quota, const void *state)
+{
+    const unsigned char *bytes = state;
+    for (uint32_t i = 0; i < quota->derived.state_size; i++)
+        if (bytes[i] != 0)
+            return false;
+    return true;
+}
+
 /* What a state means does not depend on where it is kept, nor on what new ones begin with. */
 static bool states_mean_the_same(const struct stint_quota *a, const struct stint_quota *b)
 {
@@ -130,21 +153,33 @@ void stint_state_convert(const struct stint_quota *from, const void *from_state,
         memmove(to_state, from_state, to->derived.state_size);
         return;
     }
+    /*
+     * Units that are over by now are not carried, so the new state is not to be asked for earlier:
+     * a caller whose clock is behind would find them neither here nor there.
+     */
+    uint64_t at_ns = min_u64(max_u64(now_ns, own_ns(from, from_state)), STINT_NOW_MAX);
+    bool keeps_time = to->limit > 0 && !is_never_used(from, from_state);
     struct held_run runs[HELD_RUNS_MAX];
-    size_t n_runs = held(from, from_state, now_ns, runs);
+    size_t n_runs = held(from, from_state, at_ns, runs);
     switch (form_of(to)) {
     case FORM_8: {
         uint64_t word = law8_carry(to, runs, n_runs);
+        if (keeps_time)
+            law8_pass(to, &word, at_ns);
         memcpy(to_state, &word, sizeof(word));
         break;
     }
     case FORM_16: {
         struct word16 words = law16_carry(to, runs, n_runs);
+        if (keeps_time)
+            law16_pass(to, &words, at_ns);
         memcpy(to_state, &words, sizeof(words));
         break;
     }
     default:
         law_wide_carry(to, to_state, runs, n_runs);
+        if (keeps_time)
+            law_wide_pass(to, to_state, at_ns);
     }
 }
 

@@ -369,6 +369,31 @@ size_t window16_held(const struct stint_quota *quota, struct word16 state, uint6
     return window_held(quota, &window, now_ns, runs);
 }
 
+uint64_t window8_own_ns(const struct stint_quota *quota, uint64_t state)
+{
+    return state == 0 ? 0 : window_slot_start(quota, window8_unpack(quota, state).slot);
+}
+
+uint64_t window16_own_ns(const struct stint_quota *quota, struct word16 state)
+{
+    struct window window = window16_unpack(quota, state);
+    return window.string == 0 ? 0 : window_slot_start(quota, window.slot);
+}
+
+void window8_pass(const struct stint_quota *quota, uint64_t *state, uint64_t at_ns)
+{
+    struct window window = window8_unpack(quota, *state);
+    window_age(quota, &window, window_slot_of(quota, at_ns));
+    *state = window8_pack(quota, &window);
+}
+
+void window16_pass(const struct stint_quota *quota, struct word16 *state, uint64_t at_ns)
+{
+    struct window window = window16_unpack(quota, *state);
+    window_age(quota, &window, window_slot_of(quota, at_ns));
+    *state = window16_pack(quota, &window);
+}
+
 /* ---- What is a state ------------------------------------------------------------------------- */
 
 /*

@@ -15,10 +15,12 @@ struct stint_decision stint_cell8_ask(const struct stint_quota *quota, struct st
                                       const struct stint_ask *ask)
 {
     /* relaxed throughout: the word is all there is, and the swap confirms what was read. */
+    struct stint_ask own = *ask;
+    own.verb = law_own_verb(quota, ask->verb);
     uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
     for (;;) {
         uint64_t after = before;
-        struct stint_decision decision = law8_ask(quota, &after, ask);
+        struct stint_decision decision = law8_ask(quota, &after, &own);
         decision.stored = 1;
         if (after == before || __atomic_compare_exchange_n(&cell->word, &before, after, true,
                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))

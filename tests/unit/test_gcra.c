@@ -156,6 +156,64 @@ static void test_a_refund_does_not_return_what_has_flowed_back(void **unused)
     assert_int_equal(all.remaining, 10);
 }
 
+/* A place that has not begun is its booker's: no other refund frees the time that it stands on. */
+static void test_a_refund_leaves_booked_places_alone(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota = quota_of("gcra 2/2s burst=1");
+    struct stint_ask book = {.cost = 1, .verb = STINT_BOOK};
+    struct small_state state = {{0, 0}};
+    struct stint_cell8 cell = {0};
+    assert_int_equal(take(&quota, &state, 0, 1).granted, 1);
+    assert_int_equal(ask_at(&quota, &state, 10 * S, book).retry_after_ns, S);
+    cell.word = state.word[0];
+    assert_int_equal(refund(&quota, &state, 0, 1, 0).granted, 0);
+    struct stint_ask back = {.cost = 1, .verb = STINT_REFUND};
+    assert_int_equal(stint_cell8_ask(&quota, &cell, &back).granted, 0);
+    assert_int_equal(cell.word, state.word[0]);
+    assert_int_equal(take(&quota, &state, S, 1).outcome, STINT_DENY); /* it is the place's */
+    assert_int_equal(take(&quota, &state, 2 * S, 1).outcome, STINT_ALLOW);
+}
+
+/*
+ * One TAT cannot tell when it was last used: the very same state may have to give a unit back to
+ * whoever comes at once, and nothing to whoever comes a second late and says the same.
+ */
+static void test_a_late_refund_gains_what_it_is_late(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota = quota_of("gcra 2/2s");
+    struct small_state at_once = {{0, 0}}, late = {{0, 0}};
+    take(&quota, &at_once, 0, 2);
+    take(&quota, &late, 0, 1);
+    take(&quota, &late, S, 1); /* the first has flowed back by now */
+    assert_memory_equal(&at_once, &late, sizeof(late));
+    assert_int_equal(refund(&quota, &at_once, 0, 1, 0).granted, 1);
+    assert_int_equal(take(&quota, &at_once, 0, 2).outcome, STINT_DENY);
+    struct small_state in_time = late;
+    assert_int_equal(refund(&quota, &in_time, S, 1, 0).granted, 0);
+    assert_int_equal(refund(&quota, &late, 0, 1, 0).granted, 1);
+    /* One second is one unit, and that is all. */
+    assert_int_equal(drain(&quota, &in_time, S), 1);
+    assert_int_equal(drain(&quota, &late, S), 2);
+}
+
+/* Nor does it tell under which quota a unit was granted: one that refilled faster, long since. */
+static void test_a_refund_over_a_change_gains_what_came_back(void **unused)
+{
+    (void)unused;
+    struct stint_quota fast = quota_of("gcra 10/10s"), slow = quota_of("gcra 1/10s burst=10");
+    struct small_state before = {{0, 0}}, state = {{0, 0}}, same = {{0, 0}};
+    take(&fast, &before, 0, 10);
+    stint_state_convert(&fast, &before, &slow, &state, 10 * S);
+    assert_int_equal(take(&slow, &state, 10 * S, 9).granted, 9);
+    take(&slow, &same, 0, 10); /* under the new quota all along, where nine are still out */
+    assert_memory_equal(&same, &state, sizeof(state));
+    assert_int_equal(refund(&slow, &same, 10 * S, 10, 0).granted, 9);
+    assert_int_equal(refund(&slow, &state, 10 * S, 10, 0).granted, 9);
+    assert_int_equal(drain(&slow, &state, 10 * S), 10); /* 19 in all: 10, and the 9 */
+}
+
 /*
  * Whatever is taken and given back, honestly dated, the state is never better than if what was
  * given back had not been taken.
@@ -330,6 +388,9 @@ int main(void)
         cmocka_unit_test(test_remaining_is_the_exact_quotient),
         cmocka_unit_test(test_waits_are_exact),
         cmocka_unit_test(test_a_refund_does_not_return_what_has_flowed_back),
+        cmocka_unit_test(test_a_refund_leaves_booked_places_alone),
+        cmocka_unit_test(test_a_late_refund_gains_what_it_is_late),
+        cmocka_unit_test(test_a_refund_over_a_change_gains_what_came_back),
         cmocka_unit_test(test_refunds_never_leave_less_than_without_the_grant),
         cmocka_unit_test(test_charge_goes_one_capacity_into_debt),
         cmocka_unit_test(test_count_denied_charges_refusals),

@@ -145,6 +145,66 @@ static void test_limits_change_at_once(void **unused)
     }
 }
 
+/*
+ * What is over at a change is not carried, so whoever comes late after it is decided as at the
+ * change: else the units of before and his would be one period's, and only his were counted.
+ */
+static void test_a_change_keeps_the_time(void **unused)
+{
+    static const char *const tens[] = {"window 10/10s",
+                                       "window 10/10s resolution=10",
+                                       "log 10/10s",
+                                       "buckets 10/10s count_slack=3",
+                                       "gcra 10/10s",
+                                       "buckets 10/10s time_slack=1s",
+                                       "fixed_window 10/10s",
+                                       "fixed_window 10/10s align=first_use",
+                                       "sliding_counter 10/10s"};
+    static const size_t n = sizeof(tens) / sizeof(tens[0]);
+    static struct state from_state, to_state;
+    (void)unused;
+    for (size_t i = 0; i < n * n; i++) {
+        struct stint_quota from = quota_of(tens[i / n]), to = quota_of(tens[i % n]);
+        if (i / n == i % n)
+            continue; /* no change */
+        stint_state_init(&from, from_state.bytes, 0);
+        stint_state_init(&to, to_state.bytes, 0);
+        ask(&from, &from_state, STINT_TAKE, S, 10);
+        stint_state_convert(&from, from_state.bytes, &to, to_state.bytes, 20 * S);
+        uint32_t granted = ask(&to, &to_state, STINT_TAKE_UPTO, 19 * S, 10).granted;
+        if (to.algorithm == STINT_GCRA) { /* the second that he is late has not flowed yet */
+            assert_int_equal(granted, 9);
+            continue;
+        }
+        assert_int_equal(granted, 10);
+        assert_int_equal(ask(&to, &to_state, STINT_PEEK, 29500 * MS, 0).remaining, 0);
+    }
+}
+
+/* A state holds no more than its limit: what a lower one cut off is free once it is raised again.
+ */
+static void test_changes_add_what_they_raise(void **unused)
+{
+    static const char *const names[] = {"window", "log", "fixed_window", "sliding_counter"};
+    static struct state one, other;
+    (void)unused;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        char spec[64];
+        struct stint_quota quotas[2];
+        for (size_t j = 0; j < 2; j++) {
+            struct buf buf = buf_of(spec, sizeof(spec));
+            buf_add(&buf, "%s %u/1m", names[i], j == 0 ? 10 : 4);
+            quotas[j] = quota_of(spec);
+        }
+        stint_state_init(&quotas[0], one.bytes, 0);
+        ask(&quotas[0], &one, STINT_TAKE, 60 * S, 10);
+        stint_state_convert(&quotas[0], one.bytes, &quotas[1], other.bytes, 60 * S);
+        assert_int_equal(ask(&quotas[1], &other, STINT_PEEK, 60 * S, 0).remaining, 0);
+        stint_state_convert(&quotas[1], other.bytes, &quotas[0], one.bytes, 60 * S);
+        assert_int_equal(ask(&quotas[0], &one, STINT_PEEK, 60 * S, 0).remaining, 10 - 4);
+    }
+}
+
 /* The same quota under another name or policy keeps the very bits. */
 static void test_a_change_of_name_changes_no_state(void **unused)
 {
@@ -194,6 +254,8 @@ int main(void)
         cmocka_unit_test(test_filled_states_deny),
         cmocka_unit_test(test_what_is_held_is_carried_over),
         cmocka_unit_test(test_limits_change_at_once),
+        cmocka_unit_test(test_a_change_keeps_the_time),
+        cmocka_unit_test(test_changes_add_what_they_raise),
         cmocka_unit_test(test_a_change_of_name_changes_no_state),
         cmocka_unit_test(test_places_are_held_and_given_back),
     };

@@ -48,7 +48,13 @@ class Gcra(Model):
         return -(-self._ahead(now) // TICKS)
 
     def refund(self, now, count, granted_at):
-        """n*T less the time since the grant; the whole units in it are what came back."""
+        """n*T less the time since the grant; the whole units in it are what came back.
+
+        Nothing from a state in debt: a place that has not begun looks like that, and has been
+        promised to whoever booked it.
+        """
+        if self._ahead(now) > self.capacity * self.interval:
+            return 0
         back = max(0, count * self.interval - TICKS * (now - granted_at))
         back = min(back, self._ahead(now))
         self.tat -= back
