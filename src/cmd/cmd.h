@@ -5,7 +5,7 @@
 
 enum cmd_exit {
     CMD_DONE = 0,
-    CMD_BAD_INPUT = 1, /* a file, a line or a stream that cannot be used */
+    CMD_BAD_INPUT = 1, /* a file, a line or a stream that cannot be used or written */
     CMD_BAD_USAGE = 2, /* options or a SPEC that cannot be meant */
 };
 

@@ -337,6 +337,21 @@ def test_the_summary_is_for_people():
     assert "a key" in out and "ns a decision" in out
 
 
+def test_who_types_is_told_that_lines_are_awaited():
+    """Without FILE on a terminal; never in a pipe, and not for those who say `-`."""
+    for args, told in (((), True), (("-",), False)):
+        leader, follower = pty.openpty()
+        with subprocess.Popen([STINT, "replay", "--quota", "9/1s", *args], stdin=follower,
+                              stdout=subprocess.PIPE, stderr=follower) as running:
+            os.write(leader, b"0 a\n\x04")
+            assert b"1 event of 1 key" in running.stdout.read()
+            assert running.wait(60) == 0
+            os.set_blocking(leader, False)
+            assert (b"^D ends" in os.read(leader, 4096)) == told
+        os.close(leader)
+        os.close(follower)
+
+
 def test_a_progress_bar_on_a_terminal_only(tmp_path):
     """Long input shows a bar on stderr if that is a terminal, and takes it away at the end."""
     leader, follower = pty.openpty()
