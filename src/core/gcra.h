@@ -32,14 +32,10 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
     uint64_t ahead = sub_floor(tat, now_ticks);
     uint64_t room = sub_floor(quota->derived.capacity_ticks, ahead);
     uint64_t time_left = UINT64_MAX - max_u64(tat, now_ticks);
-    *decision = (struct stint_decision){
-        .outcome = STINT_ALLOW,
-        .stored = 1,
-        .granted = granted,
-        .limit = quota->burst,
-        .remaining = (uint32_t)gcra_whole_units(quota, min_u64(room, time_left)),
-        .reset_after_ns = gcra_ns_up(ahead),
-    };
+    uint32_t remaining = (uint32_t)gcra_whole_units(quota, min_u64(room, time_left));
+    law_answer(decision, STINT_ALLOW, granted, quota->burst, remaining);
+    decision->retry_after_ns = 0;
+    decision->reset_after_ns = gcra_ns_up(ahead);
 }
 
 /* A take of 1 to `burst` units; false, and nothing done, if it is not allowed. */
@@ -53,6 +49,22 @@ static inline bool gcra_take_quick(const struct stint_quota *quota, uint64_t *st
         return false;
     *state = tat;
     gcra_answer(quota, tat, now_ticks, cost, decision);
+    return true;
+}
+
+/* A denial of 1 to `burst` units that is not counted; false, and nothing said, if it is none. */
+static inline bool gcra_deny_quick(const struct stint_quota *quota, uint64_t state, uint64_t now_ns,
+                                   uint32_t cost, struct stint_decision *decision)
+{
+    uint64_t now_ticks = now_ns << GCRA_TICKS_PER_NS_LOG2;
+    uint64_t base = max_u64(state, now_ticks);
+    uint64_t tat = base + cost * quota->derived.interval_ticks;
+    if (cost - 1 >= quota->burst || tat < base || tat == UINT64_MAX || quota->count_denied ||
+        tat - now_ticks <= quota->derived.capacity_ticks)
+        return false;
+    gcra_answer(quota, state, now_ticks, 0, decision);
+    decision->outcome = STINT_DENY;
+    decision->retry_after_ns = gcra_ns_up(tat - now_ticks - quota->derived.capacity_ticks);
     return true;
 }
 

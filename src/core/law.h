@@ -211,4 +211,20 @@ static inline struct stint_decision law_never(uint32_t capacity)
         .outcome = STINT_NEVER, .limit = capacity, .retry_after_ns = STINT_NEVER_NS};
 }
 
+/*
+ * The two answers that are given most, written field by field into their place: one that is made
+ * elsewhere and copied in wider words has the reader wait for the narrower writes.
+ */
+static inline void law_answer(struct stint_decision *decision, enum stint_outcome outcome,
+                              uint32_t granted, uint32_t capacity, uint32_t remaining)
+{
+    decision->outcome = (uint8_t)outcome;
+    decision->binding = 0;
+    decision->stored = 1;
+    decision->pad = 0;
+    decision->granted = granted;
+    decision->limit = capacity;
+    decision->remaining = remaining;
+}
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The takes that are made most, inline: allowed, and the state is of the simplest kind. False means
- * "ask the law": nothing was decided and nothing changed.
+ * A take as most callers ask for it, decided where it is called: the cases that are met most stand
+ * inline, the rest goes to the law. `decision->stored` is set.
  */
 #ifndef STINT_CORE_QUICK_H
 #define STINT_CORE_QUICK_H
@@ -9,23 +9,34 @@
 #include "core/gcra.h"
 #include "core/window.h"
 
-static inline bool law8_take_quick(const struct stint_quota *quota, uint64_t *state,
-                                   uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
+static inline void law8_take(const struct stint_quota *quota, uint64_t *state, uint64_t now_ns,
+                             uint32_t cost, struct stint_decision *decision)
 {
-    if (now_ns > STINT_NOW_MAX)
-        return false;
-    if (quota->algorithm == STINT_GCRA)
-        return gcra_take_quick(quota, state, now_ns, cost, decision);
-    if (quota->algorithm == STINT_WINDOW)
-        return window8_take_quick(quota, state, now_ns, cost, decision);
-    return false;
+    if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA &&
+        (gcra_take_quick(quota, state, now_ns, cost, decision) ||
+         gcra_deny_quick(quota, *state, now_ns, cost, decision)))
+        return;
+    if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_WINDOW) {
+        if (!window8_take_quick(quota, state, now_ns, cost, decision))
+            window8_take(quota, state, now_ns, cost, decision);
+        return;
+    }
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+    *decision = law8_ask(quota, state, &ask);
+    decision->stored = 1;
 }
 
-static inline bool law16_take_quick(const struct stint_quota *quota, struct word16 *state,
-                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
+static inline void law16_take(const struct stint_quota *quota, struct word16 *state,
+                              uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
-    return now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_WINDOW &&
-           window16_take_quick(quota, state, now_ns, cost, decision);
+    if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_WINDOW) {
+        if (!window16_take_quick(quota, state, now_ns, cost, decision))
+            window16_take(quota, state, now_ns, cost, decision);
+        return;
+    }
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+    *decision = law16_ask(quota, state, &ask);
+    decision->stored = 1;
 }
 
 #endif

@@ -300,6 +300,73 @@ static inline struct word16 window16_pack(const struct stint_quota *quota,
     };
 }
 
+/*
+ * The denial that is given most: no bunch has come back since the state was written, and the next
+ * one to come back is enough. Then the state need not be brought to the slot of now to be read.
+ * False, and nothing said, where it is not as simple as that.
+ */
+static inline bool window_deny_quick(const struct stint_quota *quota, const struct window *window,
+                                     uint64_t now_ns, uint32_t cost,
+                                     struct stint_decision *decision)
+{
+    uint32_t free = window_free(quota, window);
+    if (window->string == 0 || cost <= free || cost > quota->limit)
+        return false;
+    struct window_string_walk oldest = window_string_walk(window->string);
+    window_string_next(&oldest);
+    /* A now before the newest slot wraps around. */
+    uint64_t slots_gone = window_slot_of(quota, now_ns) - window->slot;
+    if (slots_gone >= oldest.bars || window_used(quota, window, 1) < cost - free)
+        return false;
+    uint64_t oldest_slot = window->slot - window_bars(quota) + oldest.bars;
+    uint64_t newest_slot = window->slot - window_string_newest_age(window->string);
+    law_answer(decision, STINT_DENY, 0, quota->limit, free);
+    decision->retry_after_ns = window_slot_end(quota, oldest_slot) - now_ns;
+    decision->reset_after_ns = window_slot_end(quota, newest_slot) - now_ns;
+    return true;
+}
+
+/* True if the change is to be kept. */
+__attribute__((always_inline)) static inline bool window_take_whole(const struct stint_quota *quota,
+                                                                    struct window *window,
+                                                                    uint64_t now_ns, uint32_t cost,
+                                                                    struct stint_decision *decision)
+{
+    if (window_deny_quick(quota, window, now_ns, cost, decision))
+        return false;
+    window_age(quota, window, window_slot_of(quota, now_ns));
+    if (cost > window_free(quota, window)) {
+        *decision = window_refuse(quota, window, now_ns, cost);
+        decision->stored = 1;
+        return false;
+    }
+    uint64_t dies_ns = window_dies_at(quota, window);
+    if (cost > 0) {
+        window_take(quota, window, cost);
+        dies_ns = window_slot_end(quota, window->slot);
+    }
+    law_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
+    decision->retry_after_ns = 0;
+    decision->reset_after_ns = sub_floor(dies_ns, now_ns);
+    return cost > 0;
+}
+
+void window8_take(const struct stint_quota *quota, uint64_t *state, uint64_t now_ns, uint32_t cost,
+                  struct stint_decision *decision)
+{
+    struct window window = window8_unpack(quota, *state);
+    if (window_take_whole(quota, &window, now_ns, cost, decision))
+        *state = window8_pack(quota, &window);
+}
+
+void window16_take(const struct stint_quota *quota, struct word16 *state, uint64_t now_ns,
+                   uint32_t cost, struct stint_decision *decision)
+{
+    struct window window = window16_unpack(quota, *state);
+    if (window_take_whole(quota, &window, now_ns, cost, decision))
+        *state = window16_pack(quota, &window);
+}
+
 struct stint_decision window8_ask(const struct stint_quota *quota, uint64_t *state,
                                   const struct stint_ask *ask)
 {

@@ -114,14 +114,9 @@ static inline bool window_take_quick(const struct stint_quota *quota, struct win
         return false;
     window->rest -= cost;
     uint64_t left = quota->period_ns - past + quota->resolution - 1;
-    *decision = (struct stint_decision){
-        .outcome = STINT_ALLOW,
-        .stored = 1,
-        .granted = cost,
-        .limit = quota->limit,
-        .remaining = window_free(quota, window),
-        .reset_after_ns = quota->period_ns + mul_hi(left, window_inverse[quota->resolution]),
-    };
+    law_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
+    decision->retry_after_ns = 0;
+    decision->reset_after_ns = quota->period_ns + mul_hi(left, window_inverse[quota->resolution]);
     return true;
 }
 
@@ -146,5 +141,11 @@ static inline bool window16_take_quick(const struct stint_quota *quota, struct w
     state->lo -= (uint64_t)cost << window_string_bits(quota);
     return true;
 }
+
+/* A take as a whole, decided in one piece. */
+void window8_take(const struct stint_quota *quota, uint64_t *state, uint64_t now_ns, uint32_t cost,
+                  struct stint_decision *decision);
+void window16_take(const struct stint_quota *quota, struct word16 *state, uint64_t now_ns,
+                   uint32_t cost, struct stint_decision *decision);
 
 #endif

@@ -35,12 +35,9 @@ struct stint_decision stint_cell8_take(const struct stint_quota *quota, struct s
     uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
     for (;;) {
         uint64_t after = before;
-        if (!law8_take_quick(quota, &after, now_ns, cost, &decision)) {
-            struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-            return stint_cell8_ask(quota, cell, &ask);
-        }
-        if (__atomic_compare_exchange_n(&cell->word, &before, after, true, __ATOMIC_RELAXED,
-                                        __ATOMIC_RELAXED))
+        law8_take(quota, &after, now_ns, cost, &decision);
+        if (after == before || __atomic_compare_exchange_n(&cell->word, &before, after, true,
+                                                           __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return decision;
     }
 }
@@ -91,11 +88,10 @@ CAS16_TARGET struct stint_decision stint_cell16_take(const struct stint_quota *q
     for (;;) {
         struct pair before = cas16_load(at);
         struct word16 state = {before.first, before.second};
-        if (!law16_take_quick(quota, &state, now_ns, cost, &decision)) {
-            struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-            return stint_cell16_ask(quota, cell, &ask);
-        }
-        if (cas16(at, before, (struct pair){state.lo, state.hi}))
+        law16_take(quota, &state, now_ns, cost, &decision);
+        struct pair after = {state.lo, state.hi};
+        if (!pair_equals(after, before) ? cas16(at, before, after)
+                                        : pair_equals(cas16_load(at), before))
             return decision;
     }
 }

@@ -7,6 +7,8 @@
 #include "core/quick.h"
 #include "store/table.h"
 
+/* What a key on its way carries stays in registers only if all of its way is one function. */
+#define INLINE __attribute__((always_inline))
 #define BATCH 32 /* hashes kept ahead; more than a core has misses under way */
 
 /* A key on its way: who it is, and where it is sought. */
@@ -25,8 +27,8 @@ static bool is_plain(const struct stint_quota *quota, size_t key_len)
 }
 
 /* Hashes the key and fetches its lines. False where only the long way leads on. */
-static inline bool set_out(struct taking *taking, struct stint_table *table,
-                           const struct stint_quota *quota, const void *key, size_t key_len)
+INLINE static inline bool set_out(struct taking *taking, struct stint_table *table,
+                                  const struct stint_quota *quota, const void *key, size_t key_len)
 {
     if (!is_plain(quota, key_len))
         return false;
@@ -44,20 +46,16 @@ static inline bool set_out(struct taking *taking, struct stint_table *table,
 }
 
 /* False if the slot is not, or no longer, the key's. */
-CAS16_TARGET static inline bool hit8(const struct taking *taking, const struct seen *seen,
-                                     uint64_t now_ns, uint32_t cost,
-                                     struct stint_decision *decision)
+CAS16_TARGET INLINE static inline bool hit8(const struct taking *taking, const struct seen *seen,
+                                            uint64_t now_ns, uint32_t cost,
+                                            struct stint_decision *decision)
 {
     for (;;) {
         struct pair before = cas16_load(seen->at);
         uint64_t after = before.second;
         if (before.first != taking->tag_word)
             return false;
-        if (!law8_take_quick(taking->copy, &after, now_ns, cost, decision)) {
-            struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-            *decision = law8_ask(taking->copy, &after, &ask);
-            decision->stored = 1;
-        }
+        law8_take(taking->copy, &after, now_ns, cost, decision);
         if (after == before.second) {
             /* Nothing to swap, and so nothing that confirms the two halves: look again. */
             if (pair_equals(cas16_load(seen->at), before))
@@ -69,9 +67,9 @@ CAS16_TARGET static inline bool hit8(const struct taking *taking, const struct s
 }
 
 /* The generation in the state's mark must be that of the pair; place16.c explains. */
-CAS16_TARGET static inline bool hit16(const struct taking *taking, const struct seen *seen,
-                                      uint64_t now_ns, uint32_t cost,
-                                      struct stint_decision *decision)
+CAS16_TARGET INLINE static inline bool hit16(const struct taking *taking, const struct seen *seen,
+                                             uint64_t now_ns, uint32_t cost,
+                                             struct stint_decision *decision)
 {
     for (;;) {
         struct pair pair = cas16_load(seen->at);
@@ -80,11 +78,7 @@ CAS16_TARGET static inline bool hit16(const struct taking *taking, const struct 
         if (pair.first != taking->tag_word || (before.second & ~STATE_MASK) != mark)
             return false;
         struct word16 after = {before.first, before.second & STATE_MASK};
-        if (!law16_take_quick(taking->copy, &after, now_ns, cost, decision)) {
-            struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-            *decision = law16_ask(taking->copy, &after, &ask);
-            decision->stored = 1;
-        }
+        law16_take(taking->copy, &after, now_ns, cost, decision);
         struct pair packed = {after.lo, after.hi | mark};
         if (pair_equals(packed, before)) {
             if (pair_equals(cas16_load(seen->state), before))
@@ -95,14 +89,14 @@ CAS16_TARGET static inline bool hit16(const struct taking *taking, const struct 
     }
 }
 
-static struct stint_decision ask_table(const struct taking *taking, struct stint_table *table,
-                                       uint32_t cost, uint64_t now_ns)
+__attribute__((noinline)) static struct stint_decision
+ask_table(const struct taking *taking, struct stint_table *table, uint32_t cost, uint64_t now_ns)
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
     return table_ask_hash(table, taking->quota, taking->hash, &ask, NULL, NULL);
 }
 
-CAS16_TARGET static struct stint_decision
+CAS16_TARGET INLINE static inline struct stint_decision
 arrive(const struct taking *taking, struct stint_table *table, uint32_t cost, uint64_t now_ns)
 {
     struct stint_decision decision;
@@ -126,8 +120,9 @@ static struct stint_decision take_long_way(struct stint_table *table,
     return table_ask(table, quota, key, key_len, &ask, NULL, NULL);
 }
 
-struct stint_decision stint_take(struct stint_table *table, const struct stint_quota *quota,
-                                 const void *key, size_t key_len, uint32_t cost, uint64_t now_ns)
+CAS16_TARGET struct stint_decision stint_take(struct stint_table *table,
+                                              const struct stint_quota *quota, const void *key,
+                                              size_t key_len, uint32_t cost, uint64_t now_ns)
 {
     struct taking taking;
     if (table_has_blocks(table, now_ns) || !set_out(&taking, table, quota, key, key_len))
@@ -135,8 +130,9 @@ struct stint_decision stint_take(struct stint_table *table, const struct stint_q
     return arrive(&taking, table, cost, now_ns);
 }
 
-void stint_take_batch(struct stint_table *table, const struct stint_item *items,
-                      struct stint_decision *decisions, size_t n_items, uint64_t now_ns)
+CAS16_TARGET void stint_take_batch(struct stint_table *table, const struct stint_item *items,
+                                   struct stint_decision *decisions, size_t n_items,
+                                   uint64_t now_ns)
 {
     struct taking takings[BATCH];
     bool on_the_way[BATCH];
