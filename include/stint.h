@@ -264,7 +264,10 @@ STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota,
 STINT_API uint64_t stint_state_dies_at(const struct stint_quota *quota, const void *state);
 STINT_API void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
 
-/* Moves a caller-owned state to another quota: SEMANTICS of stint_set_quota(). */
+/*
+ * Moves a caller-owned state to another quota, as stint_set_quota() does. now_ns is to be as late
+ * as any with which the state was charged: from then on it is the least that decisions go by.
+ */
 STINT_API void stint_state_convert(const struct stint_quota *from, const void *from_state,
                                    const struct stint_quota *to, void *to_state, uint64_t now_ns);
 
@@ -379,6 +382,13 @@ STINT_API struct stint_decision stint_charge(struct stint_table *table,
  * Gives back `cost` units that were granted at granted_at_ns and not used; `granted` says how many
  * came back, the rest stays charged until its time. STINT_NEVER_NS counts as granted just now: the
  * one way in which a caller can void a bound.
+ *
+ * Units granted before a change of quota are to be given back before it: a refund that comes after
+ * it may let as many more through as came back (gcra: and part of a unit), since no state knows
+ * under which quota a unit was granted. gcra keeps no time: a refund whose now is behind the latest
+ * charge may gain the units of that time, at most a burst (a table goes by the latest now it has
+ * seen, known to 1 ms); and a caller-owned state gives nothing back while it owes more than a
+ * burst, for so it would if a place were booked in it.
  */
 STINT_API struct stint_decision stint_refund(struct stint_table *table,
                                              const struct stint_item *items, size_t n_items,
@@ -428,10 +438,12 @@ STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *
 /*
  * Carries a key's state from one quota to another. Period unchanged: use in any window stays
  * within the larger of the two bounds (between two gcra: within their sum), and within the new one
- * after one period. Else the units still held are carried at their latest possible time. Quotas
- * with the same `rule` do this by themselves at the next decision; where their states differ in
- * size, only if no two callers use both at the same time. STINT_E_FULL if the key finds no place
- * under the new quota: the old state stands.
+ * after one period; several changes within a period add up what they raise. Else the units still
+ * held are carried at their latest possible time. Quotas with the same `rule` do this by themselves
+ * at the next decision; where their states differ in size, only if no two callers use both at the
+ * same time. STINT_E_FULL if the key finds no place under the new quota: the old state stands.
+ *
+ * A caller who is late after the change, by skew_max at most, may gain units that were over by then.
  */
 STINT_API int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
                               const struct stint_quota *to, const void *key, size_t key_len,
