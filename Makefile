@@ -3,9 +3,10 @@
 QUOTA ?= 100/1h
 LOG ?= examples/sample.log
 FUZZ_SECONDS ?= 600
+FUZZERS ?=
 PREFIX ?= /usr/local
 
-.PHONY: help release run test bench fuzz check install clean
+.PHONY: help release run test bench fuzz fuzz-afl check install clean
 .DEFAULT_GOAL := help
 
 help:
@@ -13,6 +14,7 @@ help:
 	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
+	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="law spec": only these)'
 	@echo 'make check    formatting and static analysis'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
 	@echo 'make clean    remove what was built'
@@ -44,6 +46,10 @@ fuzz:
 	@tools/setup.sh test
 	@/usr/bin/python3 tools/run_tests.py --fuzz '$(FUZZ_SECONDS)'
 
+fuzz-afl:
+	@tools/setup.sh fuzz-afl
+	@/usr/bin/python3 tools/run_afl.py '$(FUZZ_SECONDS)' $(FUZZERS)
+
 check:
 	@tools/setup.sh check
 	@tools/check.sh
@@ -53,4 +59,4 @@ install: release
 	meson install -C build-release
 
 clean:
-	rm -rf build build-release build-bench build-test build-asan build-tsan build-tidy
+	rm -rf build build-release build-bench build-test build-asan build-tsan build-afl build-tidy

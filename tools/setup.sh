@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|test|check
+# usage: setup.sh run|test|check|fuzz-afl
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 set -eu
 
@@ -10,6 +10,7 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev"
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-pytest python3-hypothesis procps"
 check="$test clang-format clang-tidy cppcheck"
+fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
 # The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
 # compiler; the versioned package does not.
 foreign="gcc-12-multilib libc6-dev-i386 gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user"
@@ -18,8 +19,9 @@ case ${1:-} in
 run) packages=$run ;;
 test) packages=$test ;;
 check) packages=$check ;;
+fuzz-afl) packages=$fuzz_afl ;;
 *)
-    echo "usage: $0 run|test|check" >&2
+    echo "usage: $0 run|test|check|fuzz-afl" >&2
     exit 2
     ;;
 esac
@@ -28,7 +30,7 @@ if ! command -v dpkg-query >/dev/null; then
     echo "setup: not a Debian system; needed are the equivalents of:" $packages >&2
     exit 0
 fi
-if [ "$1" != run ] && [ "$(dpkg --print-architecture)" = amd64 ]; then
+if [ "$1" != run ] && [ "$1" != fuzz-afl ] && [ "$(dpkg --print-architecture)" = amd64 ]; then
     packages="$packages $foreign"
 fi
 
