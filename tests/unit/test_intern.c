@@ -350,54 +350,67 @@ static void test_the_longest_period_is_found(void **state)
 }
 
 #define THREADS 4u
-#define RACED 200u
+#define RACED 64u
+#define ROUNDS 100u
 
 struct racer {
     struct fixture *fixture;
     pthread_barrier_t *start;
+    const struct stint_quota *quotas;
+    uint32_t first;
     uint32_t ids[RACED];
 };
 
+/* Each begins with another quota, so that most of the time no two ask for the same. */
 static void *race(void *arg)
 {
     struct racer *racer = arg;
-    struct stint_quota quotas[RACED];
-    for (uint32_t i = 0; i < RACED; i++)
-        quotas[i] = nth_quota(i);
     pthread_barrier_wait(racer->start);
-    for (uint32_t i = 0; i < RACED; i++)
-        racer->ids[i] = intern_id(&racer->fixture->intern, &quotas[i]);
+    for (uint32_t i = 0; i < RACED; i++) {
+        uint32_t which = (racer->first + i) % RACED;
+        racer->ids[which] = intern_id(&racer->fixture->intern, &racer->quotas[which]);
+    }
     return NULL;
 }
 
-/* Threads that intern the same quotas at once each get a number that names the quota they asked
- * for, and once it is quiet everybody gets the same one. */
-static void test_threads_get_numbers_of_what_they_asked_for(void **state)
+static void race_once(struct fixture *fixture, const struct stint_quota *quotas)
 {
-    struct fixture fixture;
-    pthread_t threads[THREADS];
     static struct racer racers[THREADS];
+    pthread_t threads[THREADS];
     pthread_barrier_t start;
-    (void)state;
-    open_intern(&fixture, RACED * THREADS, false, false);
     assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
-    for (size_t t = 0; t < THREADS; t++) {
-        racers[t] = (struct racer){.fixture = &fixture, .start = &start};
+    for (uint32_t t = 0; t < THREADS; t++) {
+        racers[t] = (struct racer){fixture, &start, quotas, t * RACED / THREADS, {0}};
         assert_int_equal(pthread_create(&threads[t], NULL, race, &racers[t]), 0);
     }
-    for (size_t t = 0; t < THREADS; t++)
+    for (uint32_t t = 0; t < THREADS; t++)
         pthread_join(threads[t], NULL);
     pthread_barrier_destroy(&start);
     for (uint32_t i = 0; i < RACED; i++) {
-        uint32_t quiet = nth_id(&fixture, i);
-        assert_int_equal(nth_id(&fixture, i), quiet);
+        uint32_t quiet = nth_id(fixture, i);
+        assert_int_equal(nth_id(fixture, i), quiet);
         for (size_t t = 0; t < THREADS; t++)
-            assert_int_equal(intern_quota(&fixture.intern, racers[t].ids[i])->limit, i + 1);
+            assert_int_equal(intern_quota(&fixture->intern, racers[t].ids[i])->limit, i + 1);
     }
-    assert_true(used(&fixture) >= RACED && used(&fixture) <= RACED * THREADS);
-    for (uint32_t id = 1; id <= used(&fixture); id++)
-        assert_non_null(intern_quota(&fixture.intern, id)); /* no place was given twice, or lost */
-    close_intern(&fixture);
+    assert_true(used(fixture) >= RACED && used(fixture) <= RACED * THREADS);
+    for (uint32_t id = 1; id <= used(fixture); id++)
+        assert_non_null(intern_quota(&fixture->intern, id)); /* none was given twice, or lost */
+}
+
+/* Threads that intern at once each get a number that names the quota they asked for, and once it is
+ * quiet everybody gets the same one. */
+static void test_threads_get_numbers_of_what_they_asked_for(void **state)
+{
+    struct stint_quota quotas[RACED];
+    (void)state;
+    for (uint32_t i = 0; i < RACED; i++)
+        quotas[i] = nth_quota(i);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        struct fixture fixture;
+        open_intern(&fixture, RACED * THREADS, false, false);
+        race_once(&fixture, quotas);
+        close_intern(&fixture);
+    }
 }
 
 /* Where a race has given one quota two numbers, a key still has one state. */

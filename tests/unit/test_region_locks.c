@@ -224,11 +224,11 @@ static void test_another_pid_namespace_is_kept_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        STORY(test_threads_that_open_at_once_share_one_file),
         STORY(test_the_door_is_shut_until_it_is_settled),
-        STORY(test_who_finds_the_door_shut_waits),
         STORY(test_locks_end_with_their_holder),
         STORY(test_another_pid_namespace_is_kept_out),
+        STORY(test_who_finds_the_door_shut_waits),
+        STORY(test_threads_that_open_at_once_share_one_file),
     };
     alarm(120); /* a lock that never opens is a failure, too */
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -114,8 +114,6 @@ static uint8_t *ring_slot(struct fixture *fixture, uint64_t slot)
                      fixed->tickets_offset + slot % fixed->tickets_max * TICKET_SIZE);
 }
 
-/* ---- One ticket ------------------------------------------------------------------------------ */
-
 /* A ticket is good once: whatever was done with it, the next verb finds it gone. */
 static void test_a_ticket_is_good_once(void **state)
 {
@@ -160,6 +158,11 @@ static void test_what_cannot_be_charged_is_told(void **state)
     assert_int_equal(stint_settle(fixture->table, ticket, UINT32_MAX, NOW, &decision), 0);
     assert_int_equal(decision.granted, 15);
     assert_int_equal(used(fixture, &fixture->log, "key", NOW), 20);
+    /* Twice as many for two equal items: more than there are numbers. */
+    const struct stint_item twice[] = {item(&fixture->log, "k", 5), item(&fixture->log, "k", 5)};
+    stint_reserve(fixture->table, twice, 2, MINUTE, NOW, &ticket);
+    assert_int_equal(stint_settle(fixture->table, ticket, UINT32_MAX / 2 + 2, NOW, NULL), 0);
+    assert_int_equal(used(fixture, &fixture->log, "k", NOW), 20);
 }
 
 /* A ticket is good until its deadline, not at it; never settled, it stays charged as estimated. */
@@ -199,8 +202,6 @@ static void test_a_refused_reservation_gives_no_ticket(void **state)
     assert_int_equal(used(fixture, &fixture->fixed, "other", NOW), 0);
     assert_int_equal(stint_cancel(fixture->table, first, NOW, NULL), 0);
 }
-
-/* ---- The ring -------------------------------------------------------------------------------- */
 
 /* When the ring has turned, the oldest unsettled ticket is closed as estimated, and counted; one
  * that was settled or is over is not. */
@@ -286,8 +287,6 @@ static void test_tickets_outlive_a_reopening(void **state)
     assert_gone(fixture, open, NOW);
     assert_int_equal(used(fixture, &fixture->fixed, "a", NOW), 0);
 }
-
-/* ---- Lists ----------------------------------------------------------------------------------- */
 
 /* A reservation over a list gives one ticket, which settles every quota; equal items count double.
  */
@@ -398,8 +397,6 @@ static void test_a_closed_list_ticket_counts_once(void **state)
     }
 }
 
-/* ---- Bookings and holds ---------------------------------------------------------------------- */
-
 static struct stint_decision book(struct fixture *fixture, const struct stint_quota *quota,
                                   uint64_t now_ns, struct stint_ticket *ticket)
 {
@@ -449,28 +446,47 @@ static void test_a_refused_booking_keeps_no_place(void **state)
     assert_int_equal(used(fixture, &fixture->gcra, "k", NOW), 0);
 }
 
-/* The ticket of a hold lives as long as its lease; renewing moves that end, cancelling frees. */
+/* The ticket of a hold lives as long as its lease, and then its places are free; until then
+ * cancelling frees them, once. */
 static void test_a_hold_lives_by_its_lease(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct stint_item asked = item(&fixture->places, "k", 5);
+    struct stint_ticket ticket;
+    stint_reserve(fixture->table, &asked, 1, 0, NOW, &ticket);
+    assert_int_equal(used(fixture, &fixture->places, "k", NOW + MINUTE - 1), 5);
+    assert_gone(fixture, ticket, NOW + MINUTE);
+    assert_int_equal(used(fixture, &fixture->places, "k", NOW + MINUTE), 0);
+    stint_reserve(fixture->table, &asked, 1, 0, NOW + MINUTE, &ticket);
+    assert_int_equal(stint_cancel(fixture->table, ticket, NOW + 2 * MINUTE - 1, NULL), 0);
+    assert_int_equal(used(fixture, &fixture->places, "k", NOW + 2 * MINUTE - 1), 0);
+    assert_gone(fixture, ticket, NOW + 2 * MINUTE - 1);
+}
+
+/* Renewing moves the end of a hold, again and again; a renewed ticket is as good as it was. */
+static void test_renewing_moves_the_end_of_a_hold(void **state)
 {
     struct fixture *fixture = *state;
     const struct stint_item asked = item(&fixture->places, "k", 5);
     struct stint_ticket ticket, plain = reserve(fixture, &fixture->fixed, "k", NOW);
     assert_int_equal(stint_renew(fixture->table, plain, NOW), STINT_E_MISMATCH);
-    for (int renewed = 0; renewed < 2; renewed++) {
-        uint64_t now_ns = NOW + (uint64_t)renewed * 10 * MINUTE, end_ns = now_ns + MINUTE;
+    assert_int_equal(stint_cancel(fixture->table, plain, NOW, NULL), 0);
+    for (uint64_t times = 1; times < 4; times++) {
+        uint64_t now_ns = NOW + times * 10 * MINUTE;
         stint_reserve(fixture->table, &asked, 1, 0, now_ns, &ticket);
-        assert_int_equal(used(fixture, &fixture->places, "k", now_ns), 5);
-        if (renewed) {
-            assert_int_equal(stint_renew(fixture->table, ticket, now_ns + MINUTE - 1), 0);
-            end_ns = now_ns + 2 * MINUTE - 1;
-            assert_int_equal(used(fixture, &fixture->places, "k", now_ns + MINUTE), 5);
+        for (uint64_t i = 0; i < times; i++) {
+            now_ns += MINUTE - 1;
+            assert_int_equal(stint_renew(fixture->table, ticket, now_ns), 0);
         }
-        assert_gone(fixture, ticket, end_ns);
-        assert_int_equal(used(fixture, &fixture->places, "k", end_ns), 0);
-        stint_reserve(fixture->table, &asked, 1, 0, end_ns, &ticket);
-        assert_int_equal(stint_cancel(fixture->table, ticket, end_ns + MINUTE - 1, NULL), 0);
-        assert_int_equal(used(fixture, &fixture->places, "k", end_ns + MINUTE - 1), 0);
-        assert_gone(fixture, ticket, end_ns + MINUTE - 1);
+        now_ns += MINUTE - 1;
+        assert_int_equal(used(fixture, &fixture->places, "k", now_ns), 5);
+        if (times == 1) {
+            assert_gone(fixture, ticket, now_ns + 1);
+        } else {
+            assert_int_equal(stint_cancel(fixture->table, ticket, now_ns, NULL), 0);
+            assert_gone(fixture, ticket, now_ns);
+        }
+        assert_int_equal(used(fixture, &fixture->places, "k", now_ns + (times == 1)), 0);
     }
 }
 
@@ -499,53 +515,55 @@ static void test_a_list_with_a_hold_has_one_end(void **state)
     }
 }
 
-/* ---- Together -------------------------------------------------------------------------------- */
-
-#define RACES 500u
+#define RACED 64u
+#define ROUNDS 100u
 
 struct racer {
     struct stint_table *table;
     pthread_barrier_t *start;
-    const struct stint_ticket *ticket;
+    const struct stint_ticket *tickets;
     unsigned won;
 };
 
 static void *race(void *arg)
 {
     struct racer *racer = arg;
-    for (unsigned i = 0; i < RACES; i++) {
+    for (unsigned round = 0; round < ROUNDS; round++) {
         pthread_barrier_wait(racer->start);
-        racer->won += stint_cancel(racer->table, *racer->ticket, NOW, NULL) == 0;
+        for (unsigned i = 0; i < RACED; i++)
+            racer->won += stint_cancel(racer->table, racer->tickets[i], NOW, NULL) == 0;
         pthread_barrier_wait(racer->start);
     }
     return NULL;
 }
 
-/* Of two who cancel one ticket at once, one does, and its units come back once. */
+/* Of two who cancel one ticket at once, one does. */
 static void test_one_of_two_gets_a_ticket(void **state)
 {
     struct fixture *fixture = *state;
-    struct stint_ticket ticket, keep = reserve(fixture, &fixture->fixed, "key", NOW);
+    const struct stint_item asked = item(&fixture->fixed, "key", 0);
+    struct stint_ticket tickets[RACED];
     struct racer racers[2];
     pthread_barrier_t start;
     pthread_t threads[2];
+    unlink(path);
+    stint_table_close(fixture->table);
+    fixture->table = open_table(RACED);
     assert_int_equal(pthread_barrier_init(&start, NULL, 3), 0);
     for (size_t i = 0; i < 2; i++) {
-        racers[i] = (struct racer){fixture->table, &start, &ticket, 0};
+        racers[i] = (struct racer){fixture->table, &start, tickets, 0};
         assert_int_equal(pthread_create(&threads[i], NULL, race, &racers[i]), 0);
     }
-    for (unsigned i = 0; i < RACES; i++) {
-        ticket = reserve(fixture, &fixture->fixed, "key", NOW);
+    for (unsigned round = 0; round < ROUNDS; round++) {
+        for (unsigned i = 0; i < RACED; i++)
+            stint_reserve(fixture->table, &asked, 1, MINUTE, NOW, &tickets[i]);
         pthread_barrier_wait(&start);
         pthread_barrier_wait(&start);
-        if (used(fixture, &fixture->fixed, "key", NOW) != 5)
-            racers[0].won += RACES; /* told below: the threads are still at work */
     }
     for (size_t i = 0; i < 2; i++)
         pthread_join(threads[i], NULL);
     pthread_barrier_destroy(&start);
-    assert_int_equal(racers[0].won + racers[1].won, RACES);
-    assert_gone(fixture, keep, NOW); /* long closed: the ring has turned */
+    assert_int_equal(racers[0].won + racers[1].won, ROUNDS * RACED);
 }
 
 #define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -570,6 +588,7 @@ int main(void)
         STORY(test_a_booking_is_cancelled_until_it_starts),
         STORY(test_a_refused_booking_keeps_no_place),
         STORY(test_a_hold_lives_by_its_lease),
+        STORY(test_renewing_moves_the_end_of_a_hold),
         STORY(test_a_list_with_a_hold_has_one_end),
         STORY(test_one_of_two_gets_a_ticket),
     };
