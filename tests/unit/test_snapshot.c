@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+/* Snapshots: a copy that opens as the table was, put in place whole or not at all. */
+#define _GNU_SOURCE
+#include "unit/asking.h"
+
+#include "store/region.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define NOW (1000 * MINUTE)
+
+static const char *const specs[] = {"gcra 20/1h", "window 20/1h resolution=12", "window 20/1h",
+                                    "log 20/1h"};
+#define N_SPECS (sizeof(specs) / sizeof(specs[0]))
+
+static char path[64];
+
+static struct stint_table *open_table(const char *where)
+{
+    const struct stint_table_options options = {.path = where,
+                                                .keys = 64,
+                                                .keys16 = 64,
+                                                .keys_wide = 64,
+                                                .wide_size = 256,
+                                                .tickets = 8,
+                                                .blocks = 8,
+                                                .quotas = 8,
+                                                .clock = STINT_CLOCK_VIRTUAL,
+                                                .must_exist = where != NULL};
+    struct stint_table *table;
+    struct stint_error error;
+    if (stint_table_open(&table, &options, &error) != 0)
+        fail_msg("%s", error.sentence);
+    stint_table_set_now(table, NOW);
+    return table;
+}
+
+static void must_snapshot(const struct stint_table *table)
+{
+    struct stint_error error;
+    if (stint_table_snapshot(table, path, &error) != 0)
+        fail_msg("%s", error.sentence);
+}
+
+static uint32_t remaining(struct stint_table *table, const struct stint_quota *quota)
+{
+    const struct stint_item asked = {quota, "key", 3, 0};
+    return stint_peek(table, &asked, 1, NOW).remaining;
+}
+
+/* Whether a boot would find the copy closed, though the table it was made of is in use. */
+static bool is_clean(void)
+{
+    struct region_header header;
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(&header, sizeof(header), 1, file), 1);
+    fclose(file);
+    return header.clean == 1;
+}
+
+/* Files in /tmp whose name begins with the snapshot's. */
+static unsigned count_names(void)
+{
+    const char *prefix = path + strlen("/tmp/");
+    unsigned n = 0;
+    DIR *names = opendir("/tmp");
+    assert_non_null(names);
+    for (struct dirent *name = readdir(names); name != NULL; name = readdir(names))
+        n += strncmp(name->d_name, prefix, strlen(prefix)) == 0;
+    closedir(names);
+    return n;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/stint-snapshot-%ld-", (long)getpid());
+    unlink(path);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    unlink(path);
+    return 0;
+}
+
+/* A copy opens as the table was, with its states, blocks, tickets, quotas and time; what happens to
+ * the table afterwards is not in it, and it needs no mending. */
+static void test_a_copy_opens_as_the_table_was(void **state)
+{
+    struct stint_quota quotas[N_SPECS];
+    struct stint_table *table = open_table(NULL), *copy;
+    struct stint_table_info info;
+    struct stint_ticket ticket;
+    (void)state;
+    for (uint32_t i = 0; i < N_SPECS; i++) {
+        quotas[i] = quota_of(specs[i]);
+        stint_take(table, &quotas[i], "key", 3, i + 1, NOW);
+    }
+    const struct stint_item asked = {&quotas[0], "ticket", 6, 20};
+    stint_reserve(table, &asked, 1, MINUTE, NOW, &ticket);
+    assert_int_equal(stint_block(table, "blocked", 7, NOW + MINUTE, NOW), 0);
+    must_snapshot(table);
+    assert_true(is_clean());
+    for (size_t i = 0; i < N_SPECS; i++)
+        stint_take(table, &quotas[i], "key", 3, 1, NOW);
+    stint_table_close(table);
+
+    copy = open_table(path);
+    assert_int_equal(stint_now(copy), NOW);
+    for (uint32_t i = 0; i < N_SPECS; i++)
+        assert_int_equal(remaining(copy, &quotas[i]), 20 - (i + 1));
+    assert_int_equal(stint_take(copy, &quotas[0], "blocked", 7, 1, NOW).outcome, STINT_DENY);
+    assert_int_equal(stint_take(copy, &quotas[0], "ticket", 6, 1, NOW).outcome, STINT_DENY);
+    assert_int_equal(stint_cancel(copy, ticket, NOW, NULL), 0);
+    assert_int_equal(stint_take(copy, &quotas[0], "ticket", 6, 1, NOW).outcome, STINT_ALLOW);
+    stint_table_info(copy, NOW, &info);
+    assert_true(info.restored && !info.filled);
+    assert_int_equal(info.states_damaged, 0);
+    assert_int_equal(info.quotas, N_SPECS);
+    assert_int_equal(info.blocked, 1);
+    stint_table_close(copy);
+}
+
+/* A newer copy replaces an older one; one that cannot be written leaves it as it was, and nothing
+ * beside it. */
+static void test_a_copy_is_put_in_place_whole(void **state)
+{
+    struct stint_quota quota = quota_of(specs[2]);
+    struct stint_table *table = open_table(NULL), *copy;
+    struct stint_error error;
+    char nowhere[80];
+    (void)state;
+    for (uint32_t turn = 1; turn <= 2; turn++) {
+        stint_take(table, &quota, "key", 3, 1, NOW);
+        must_snapshot(table);
+        assert_int_equal(count_names(), 1);
+        copy = open_table(path);
+        assert_int_equal(remaining(copy, &quota), 20 - turn);
+        stint_table_close(copy);
+    }
+    snprintf(nowhere, sizeof(nowhere), "%s/below-a-file", path);
+    assert_int_equal(stint_table_snapshot(table, nowhere, &error), STINT_E_SYSTEM);
+    assert_non_null(strstr(error.sentence, nowhere));
+    snprintf(nowhere, sizeof(nowhere), "%s-folder", path);
+    assert_int_equal(mkdir(nowhere, 0700), 0);
+    int code = stint_table_snapshot(table, nowhere, &error);
+    assert_int_equal(rmdir(nowhere), 0);
+    assert_int_equal(code, STINT_E_SYSTEM);
+    assert_int_equal(count_names(), 1);
+    stint_table_close(table);
+}
+
+#define THREADS 4u
+
+struct copier {
+    const struct stint_table *table;
+    pthread_barrier_t *start;
+    int code;
+};
+
+static void *copy_at_once(void *arg)
+{
+    struct copier *copier = arg;
+    pthread_barrier_wait(copier->start);
+    copier->code = stint_table_snapshot(copier->table, path, NULL);
+    return NULL;
+}
+
+/* Threads that copy one table to one file at once are not in each other's way: one copy stands. */
+static void test_threads_that_copy_at_once_leave_one_copy(void **state)
+{
+    struct stint_quota quota = quota_of(specs[2]);
+    struct stint_table *table = open_table(NULL);
+    struct copier copiers[THREADS];
+    pthread_t threads[THREADS];
+    pthread_barrier_t start;
+    (void)state;
+    stint_take(table, &quota, "key", 3, 7, NOW);
+    for (unsigned round = 0; round < 10; round++) {
+        assert_int_equal(pthread_barrier_init(&start, NULL, THREADS), 0);
+        for (size_t i = 0; i < THREADS; i++) {
+            copiers[i] = (struct copier){table, &start, 0};
+            assert_int_equal(pthread_create(&threads[i], NULL, copy_at_once, &copiers[i]), 0);
+        }
+        for (size_t i = 0; i < THREADS; i++)
+            pthread_join(threads[i], NULL);
+        pthread_barrier_destroy(&start);
+        for (size_t i = 0; i < THREADS; i++)
+            assert_int_equal(copiers[i].code, 0);
+        assert_int_equal(count_names(), 1);
+        struct stint_table *copy = open_table(path);
+        assert_int_equal(remaining(copy, &quota), 13);
+        stint_table_close(copy);
+    }
+    stint_table_close(table);
+}
+
+#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORY(test_a_copy_opens_as_the_table_was),
+        STORY(test_a_copy_is_put_in_place_whole),
+        STORY(test_threads_that_copy_at_once_leave_one_copy),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
