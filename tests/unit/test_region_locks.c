@@ -183,6 +183,7 @@ static void test_locks_end_with_their_holder(void **state)
             struct region region = must_open(&options);
             if (settled)
                 region_settle(&region);
+            alarm(60); /* should nobody be left to kill it */
             if (write(pipes[1], &byte, 1) == 1)
                 pause();
             _exit(1);
