@@ -443,7 +443,7 @@ STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *
  * at the next decision; where their states differ in size, only if no two callers use both at the
  * same time. STINT_E_FULL if the key finds no place under the new quota: the old state stands.
  *
- * A caller who is late after the change, by skew_max at most, may gain units that were over by then.
+ * A caller who is late after the change, by skew_max at most, may gain units that were over then.
  */
 STINT_API int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
                               const struct stint_quota *to, const void *key, size_t key_len,

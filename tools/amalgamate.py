@@ -22,7 +22,7 @@ DEFINE = re.compile(r"^\s*#\s*define\s+(\w+)", re.M)
 UNDEF = re.compile(r"^\s*#\s*undef\s+(\w+)", re.M)
 CONDITION = re.compile(r"\s*#\s*(if|ifdef|ifndef)\b")
 CONDITION_END = re.compile(r"\s*#\s*endif\b")
-COMMENT = re.compile(r"/\*.*?\*/", re.S)
+NO_NAMES = re.compile(r"/\*.*?\*/|__attribute__\(\(.*?\)\)\s*", re.S)
 # A definition or declaration at the left margin: `… name(`, `… name =`, `… name;`, `… name[`.
 NAMED = re.compile(
     r"^(?!typedef\b|extern\b|_Static_assert\b)[A-Za-z_]\w*\b[^;{}()=#]*?\b(\w+)\s*[(=;\[]", re.M
@@ -46,7 +46,7 @@ class Source:
         self.is_header = path.suffix == ".h"
         self.text = path.read_text()
         self.static, self.shared = set(), set()
-        for match in NAMED.finditer(COMMENT.sub("", self.text)):
+        for match in NAMED.finditer(NO_NAMES.sub("", self.text)):
             if not TAG_ALONE.match(match.group()):
                 kind = self.static if re.search(r"\bstatic\b", match.group()) else self.shared
                 kind.add(match.group(1))

@@ -111,6 +111,11 @@ def amalgamate(root, *sources):
 
 
 TWICE = {
+    "functions with attributes": (
+        "static __attribute__((noinline)) int twice(void)\n{\n    return 1;\n}\n"
+        "int a(void)\n{\n    return twice();\n}\n",
+        "__attribute__((noinline)) static int twice(void)\n{\n    return 2;\n}\n"
+        "int b(void)\n{\n    return twice();\n}\n"),
     "functions": ("static int twice(void)\n{\n    return 1;\n}\n"
                   "int a(void)\n{\n    return twice();\n}\n",
                   "static int twice(void)\n{\n    return 2;\n}\n"
