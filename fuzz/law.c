@@ -148,8 +148,8 @@ static void count_admitted(struct run *run, uint64_t now_ns, uint64_t units)
 static bool is_past_the_end(const struct run *run, const struct stint_ask *ask,
                             const struct stint_decision *decision)
 {
-    uint64_t refill_ns =
-        (uint64_t)((unsigned __int128)ask->cost * run->quota.period_ns / run->quota.limit);
+    uint32_t cost = ask->verb == STINT_TAKE_UPTO ? 1 : ask->cost;
+    unsigned __int128 refill_ns = (unsigned __int128)cost * run->quota.period_ns / run->quota.limit;
     return run->quota.algorithm == STINT_GCRA && decision->outcome == STINT_NEVER &&
            ask->now_ns + decision->reset_after_ns + refill_ns > TABLE_LIFE_NS;
 }
