@@ -15,7 +15,8 @@
  *
  * Time is always an argument, in nanoseconds since a moment of the caller's choice, from 0 to
  * STINT_NOW_MAX; a later one is answered with STINT_NEVER. stint_now() gives the time of a table.
- * Nothing here allocates, except stint_table_open(), stint_table_close() and stint_waiters_new().
+ * Nothing here allocates, except stint_table_open(), stint_table_close(), stint_waiters_new(), and
+ * opening, adding to and removing from a pool.
  *
  * Functions that can fail return 0 or a negative enum stint_code, and explain it in *error (which
  * may be NULL). Decisions cannot fail: "denied" is an answer, not an error.
@@ -304,6 +305,7 @@ struct stint_table_options {
     uint32_t tickets;       /* open reservations. Default 65,536 */
     uint32_t blocks;        /* blocked keys. Default 4,096 */
     uint32_t quotas;        /* different quotas. Default 1,024, at most 32,767 */
+    uint32_t pools;         /* key pools, by name. Default 16, at most 65,536 */
     uint64_t skew_max_ns;   /* how far the clocks of callers may differ. Default 1 s */
     uint64_t hash_key[2];   /* secret that spreads keys. Default 0, 0 = random */
     int64_t epoch_ns;       /* virtual clock: wall clock at now = 0 */
@@ -458,6 +460,7 @@ struct stint_table_info {
     uint64_t blocked;  /* keys */
     uint32_t quotas, quotas_max;
     uint32_t tickets, wide_size;
+    uint32_t pools, pools_max; /* names that were ever opened, and how many may be */
     uint64_t skew_max_ns, mark_ns;
     int64_t epoch_ns;                            /* wall clock at now = 0 */
     uint64_t evictions_lossless;                 /* dead states reused */
@@ -531,6 +534,135 @@ STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
                                                struct stint_table *table,
                                                const struct stint_quota *quota, const void *key,
                                                size_t key_len, uint64_t now_ns);
+
+/* ---- Key pools ------------------------------------------------------------------------------- */
+
+/*
+ * Several keys (API keys, accounts, egress addresses), each good for its own quotas: which may be
+ * used now, or when? A pool is this process's list of keys; how far each is used, and which are
+ * benched, stands in the table, under the pool's name and the key's. So processes that share a
+ * table share the pool, also over restarts. No key ever passes its quotas.
+ *
+ * Any number of threads may use a pool, also while one adds or removes keys; stint_pool_close()
+ * must be the last call. The table must outlive it. Names are all that is kept of a key: its
+ * secret stays with you.
+ */
+struct stint_pool;
+
+#define STINT_POOL_NAME_MAX 255 /* bytes in the name of a pool or of a key */
+#define STINT_POOL_QUOTAS_MAX 4
+#define STINT_POOL_KEYS_MAX 65536
+#define STINT_POOL_WEIGHT_MAX 1000
+
+enum stint_pool_order {
+    STINT_ROUND_ROBIN = 0, /* by turns, in the order of their names */
+    STINT_FILL_FIRST,      /* the first that was added and has room */
+    STINT_LEAST_USED,      /* the one of which the least share is used */
+};
+
+struct stint_pool_options {
+    const char *name; /* pools of one name in a table share their states. NULL = "" */
+    size_t keys_max;  /* default 1,024, at most STINT_POOL_KEYS_MAX */
+    uint8_t order;    /* enum stint_pool_order */
+};
+
+/* Borrowed during the call: the pool keeps copies. */
+struct stint_pool_key {
+    const char *name;                 /* printable, without blanks */
+    const struct stint_quota *quotas; /* all or nothing; not concurrency. Where the table is full a
+                                         key is denied, whatever their when_full says */
+    size_t n_quotas;                  /* 1 … STINT_POOL_QUOTAS_MAX */
+    uint32_t weight; /* 0 = 1, at most STINT_POOL_WEIGHT_MAX. round_robin: turns in a round;
+                        least_used: a key of weight 2 counts as half as much used */
+};
+
+/*
+ * STINT_E_FULL where the table knows `pools` names already, STINT_E_MISMATCH for a table opened
+ * read-only. NULL options are the defaults; closing NULL is fine.
+ */
+STINT_API int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
+                              const struct stint_pool_options *options, struct stint_error *error);
+STINT_API void stint_pool_close(struct stint_pool *pool);
+
+/*
+ * add refuses a name that is there already (STINT_E_MISMATCH), and quotas that stint_table_accepts
+ * refuses. What the key used before, and a bench, it finds again. remove takes a key from this
+ * process's list (STINT_E_GONE if it is not there) and lifts STINT_POOL_OUT; what it used stays.
+ */
+STINT_API int stint_pool_add(struct stint_pool *pool, const struct stint_pool_key *key,
+                             uint64_t now_ns, struct stint_error *error);
+STINT_API int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns,
+                                struct stint_error *error);
+
+struct stint_pool_ask {
+    uint64_t now_ns;
+    uint32_t cost; /* 0 asks without taking */
+    bool probe;    /* if all keys are cooling, try the nearest to recover */
+};
+
+struct stint_pool_answer {
+    const char *name;       /* the key; NULL: none is free. Valid until the key is removed */
+    uint64_t wait_ns;       /* none is free: until the first is; STINT_NEVER_NS if none ever */
+    uint64_t granted_at_ns; /* for give_back */
+    bool probe;             /* it is cooling still: try it, and report what comes of it */
+    struct stint_decision decision; /* of the key; of the first to return if none is free */
+};
+
+/*
+ * Chooses a key and charges all its quotas, in one step: whoever is killed in it leaves a key
+ * charged or not. With nobody else asking, none is free at now + wait - 1 ns, and one is at now +
+ * wait. Asking changes no bench.
+ */
+STINT_API struct stint_pool_answer stint_pool_next(struct stint_pool *pool,
+                                                   const struct stint_pool_ask *ask);
+
+/*
+ * Gives back `cost` units of a grant that was not used, as stint_refund() does; *given_back (may
+ * be NULL) says how many came back. STINT_E_GONE for a name that is not there.
+ */
+STINT_API int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cost,
+                                   uint64_t granted_at_ns, uint64_t now_ns, uint32_t *given_back);
+
+/* What the far side said. */
+enum stint_pool_outcome {
+    STINT_POOL_OK = 0,   /* lifts every bench, and forgets failures */
+    STINT_POOL_COOL,     /* 429 with a time: benched for cooldown_ns, at most 365 days. While it
+                            cools, only a longer cooldown than the one it has moves its end */
+    STINT_POOL_BACK_OFF, /* 429 without one: benched for 1 s, doubled with each failure in turn up
+                            to 1 h; a failure is remembered for as long again. Changes nothing
+                            while the key cools */
+    STINT_POOL_OUT,      /* 401, 403: benched until it is reported OK, or removed */
+};
+
+/*
+ * For all who share the pool. cooldown_ns is for COOL, and 0 else. STINT_E_GONE for a name that is
+ * not there, STINT_E_FULL when `blocks` of the table are in use.
+ */
+STINT_API int stint_pool_report(struct stint_pool *pool, const char *name, int outcome,
+                                uint64_t cooldown_ns, uint64_t now_ns, struct stint_error *error);
+
+enum stint_pool_standing {
+    STINT_POOL_FREE = 0,
+    STINT_POOL_USED_UP, /* its quotas have no unit left */
+    STINT_POOL_COOLING,
+    STINT_POOL_BACKING_OFF,
+    STINT_POOL_IS_OUT,
+};
+
+struct stint_pool_status {
+    const char *name; /* never a secret: there is none here */
+    uint32_t weight;
+    uint8_t standing; /* enum stint_pool_standing */
+    uint8_t failures; /* in turn, without a time and not forgotten */
+    uint8_t pad[2];
+    uint64_t returns_after_ns;      /* until one unit may be taken; STINT_NEVER_NS if never */
+    struct stint_decision decision; /* of its quotas, the bench left aside; nothing taken */
+};
+
+/* Calls `visit` for each key, in the order in which they were added, until it returns false. */
+STINT_API void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
+                               bool (*visit)(const struct stint_pool_status *status, void *arg),
+                               void *arg);
 
 /* ---- Keys from addresses --------------------------------------------------------------------- */
 
