@@ -172,16 +172,20 @@ static void check_model(struct run *run, const struct stint_ask *ask,
     MUST(same(&owed, decision));
 }
 
-/* Cells are the same law on words: they decide alike. */
+/* Cells are the same law on words, and a plain take has a shorter way: all decide alike. */
 static void check_cells(struct run *run, const struct stint_ask *ask,
                         const struct stint_decision *decision)
 {
     struct stint_decision other;
     if (run->size == sizeof(run->cell8)) {
-        other = stint_cell8_ask(&run->quota, &run->cell8, ask);
+        other = ask->verb == STINT_TAKE
+                    ? stint_cell8_take(&run->quota, &run->cell8, ask->now_ns, ask->cost)
+                    : stint_cell8_ask(&run->quota, &run->cell8, ask);
         MUST(memcmp(&run->cell8, run->state, run->size) == 0);
     } else if (run->size == sizeof(run->cell16)) {
-        other = stint_cell16_ask(&run->quota, &run->cell16, ask);
+        other = ask->verb == STINT_TAKE
+                    ? stint_cell16_take(&run->quota, &run->cell16, ask->now_ns, ask->cost)
+                    : stint_cell16_ask(&run->quota, &run->cell16, ask);
         MUST(memcmp(&run->cell16, run->state, run->size) == 0);
     } else {
         return;
