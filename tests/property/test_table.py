@@ -47,7 +47,7 @@ def test_a_key_in_a_table_decides_as_a_state_of_its_own(algorithm, data, start, 
             table.at(now)
             at = max(0, now - amount % 1000)
             if verb == "refund" and algorithm == "gcra" and looked.remaining == 0:
-                # A debt may be a booking in a state of its own; a table knows (docs/decisions/0012).
+                # There a debt may be a booking; a table knows (docs/decisions/0012).
                 if state.copy().ask(now, verb, cost, at).granted == 0:
                     continue
             if verb == "take":
