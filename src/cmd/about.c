@@ -11,6 +11,7 @@
 
 const struct cmd cmd_all[] = {
     {"replay", "decide over yesterday's traffic: who would have been limited?", replay_main},
+    {"sim", "what does a quota really do? Simulated, from a seed", sim_main},
     {"explain", "what a quota promises, in its own numbers", explain_main},
     {"try", "each Enter is a request", try_main},
     {"pace", "release lines at a quota", pace_main},
@@ -69,16 +70,18 @@ int help_main(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0)
         return list_commands();
-    if (argc > 2)
-        return too_many("help", "one COMMAND", argv[2]);
     const struct cmd *cmd = cmd_find(argv[1]);
     if (cmd == NULL)
         return cmd_unknown(argv[1]);
+    bool has_subcommand = argc > 2 && cmd->run == sim_main;
+    if (argc > 2 + has_subcommand)
+        return too_many("help", "one COMMAND", argv[2 + has_subcommand]);
     if (cmd->run == help_main || cmd->run == version_main)
         return list_commands();
     char option[] = "--help";
-    char *asks[] = {argv[1], option, NULL};
-    return cmd_run(cmd, 2, asks);
+    char *asks[] = {argv[1], has_subcommand ? argv[2] : option, option, NULL};
+    asks[2 + has_subcommand] = NULL;
+    return cmd_run(cmd, 2 + has_subcommand, asks);
 }
 
 int version_main(int argc, char **argv)

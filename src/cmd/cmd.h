@@ -22,6 +22,7 @@ int explain_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 int pace_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
+int sim_main(int argc, char **argv);
 int table_main(int argc, char **argv);
 int try_main(int argc, char **argv);
 int version_main(int argc, char **argv);

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a workload hand each other, and nobody else. */
+#ifndef STINT_SIM_WORKLOAD_PARTS_H
+#define STINT_SIM_WORKLOAD_PARTS_H
+
+#include "sim/workload.h"
+
+/* ---- workload.c: who asks, and requests that wait for their time ---- */
+
+uint32_t workload_draw_cost(struct workload *workload, struct random *random);
+uint64_t workload_draw_key(struct workload *workload, uint64_t at_ns);
+/* A place that clients share by their number. */
+uint64_t workload_client_key(const struct workload *workload, uint32_t client);
+/* The request will be made at its time; one that is too late for the run is forgotten. */
+void workload_wait(struct workload *workload, const struct sim_event *event);
+
+/* ---- workload_stream.c: requests that react to nothing ---- */
+
+void workload_stream_begin(struct workload *workload);
+/* The request at arrival_ns; then looks for the next one. */
+void workload_stream_take(struct workload *workload, struct sim_event *event);
+
+/* ---- workload_plan.c: adversaries ---- */
+
+void workload_plan_begin(struct workload *workload, int64_t epoch_ns);
+bool workload_plan_next(struct workload *workload, struct sim_event *event);
+void workload_plan_tell(struct workload *workload, const struct sim_event *event,
+                        const struct stint_decision *decision);
+
+#endif
