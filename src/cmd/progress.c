@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Input that is read within a second never sees the bar. */
+/* Work that is done within a second never sees the bar. */
 #define _GNU_SOURCE
 #include "cmd/progress.h"
 
@@ -23,6 +23,20 @@ void progress_begin(struct progress *progress, uint64_t total)
                                   .wanted = isatty(STDERR_FILENO) == 1};
 }
 
+/* "36.5 MB, 12.1 MB/s", or "36,500 rounds, 121 rounds/s". */
+static void describe(const struct progress *progress, uint64_t done, uint64_t since_ns, char *words,
+                     size_t words_size)
+{
+    struct human all, speed;
+    uint64_t a_second = (uint64_t)((double)done * 1e9 / (double)since_ns);
+    if (progress->what == NULL)
+        snprintf(words, words_size, "%s, %s/s", human_bytes(&all, done),
+                 human_bytes(&speed, a_second));
+    else
+        snprintf(words, words_size, "%s %s, %s %s/s", human_count(&all, done), progress->what,
+                 human_count(&speed, a_second), progress->what);
+}
+
 void progress_step(struct progress *progress, uint64_t done)
 {
     if (!progress->wanted)
@@ -32,11 +46,11 @@ void progress_step(struct progress *progress, uint64_t done)
         return;
     progress->next_ns = now_ns + STEP_NS;
     progress->shown = true;
-    struct human bytes, speed, percent;
-    human_bytes(&bytes, done);
-    human_bytes(&speed, (uint64_t)((double)done * 1e9 / (double)(now_ns - progress->begun_ns)));
+    struct human percent;
+    char words[96];
+    describe(progress, done, now_ns - progress->begun_ns, words, sizeof(words));
     if (progress->total == 0) {
-        fprintf(stderr, "\r\033[K%s, %s/s", bytes.text, speed.text);
+        fprintf(stderr, "\r\033[K%s", words);
         return;
     }
     uint64_t seen = done < progress->total ? done : progress->total;
@@ -45,8 +59,8 @@ void progress_step(struct progress *progress, uint64_t done)
     memset(bar, ' ', BAR_WIDTH);
     memset(bar, '#', filled);
     bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K[%s] %s, %s, %s/s", bar,
-            human_percent(&percent, seen, progress->total), bytes.text, speed.text);
+    fprintf(stderr, "\r\033[K[%s] %s, %s", bar, human_percent(&percent, seen, progress->total),
+            words);
 }
 
 void progress_end(struct progress *progress)

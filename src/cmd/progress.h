@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* A bar on standard error while long input is read; nothing where that is no terminal. */
+/* A bar on standard error while long work is done; nothing where that is no terminal. */
 #ifndef STINT_CMD_PROGRESS_H
 #define STINT_CMD_PROGRESS_H
 
@@ -7,7 +7,8 @@
 #include <stdint.h>
 
 struct progress {
-    uint64_t total; /* bytes; 0 = unknown */
+    uint64_t total;   /* bytes, or what `what` names; 0 = unknown */
+    const char *what; /* may be set after the beginning; NULL: bytes */
     uint64_t begun_ns, next_ns;
     bool shown, wanted;
 };

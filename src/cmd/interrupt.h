@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT */
+/* ^C in a long run: the first ends the work, and what there is so far is printed. */
+#ifndef STINT_CMD_INTERRUPT_H
+#define STINT_CMD_INTERRUPT_H
+
+#include <stdbool.h>
+
+/* From here on SIGINT is remembered; a second one ends the program as it always did. */
+void interrupt_catch(void);
+bool interrupt_seen(void);
+
+#endif
