@@ -402,6 +402,13 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
     return n_runs;
 }
 
+uint32_t buckets_living(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
+{
+    const struct buckets_state *state = state_bytes;
+    struct buckets buckets = buckets_unpack(state);
+    return buckets.n - buckets_dead(quota, state, &buckets, now_ns);
+}
+
 uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
     const struct buckets_state *state = state_bytes;
