@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A search for the worst that a law lets happen: the sequence of requests of one key that is
+ * admitted the most units in any half-open window of the period.
+ *
+ * The law is asked, never looked into: a state is bytes that can be copied, and what the law says
+ * of itself (remaining, retry_after, reset_after) only tells where it may be worth asking. The
+ * score is the exact count of what was admitted. So a law that errs, or that lies, is found out all
+ * the same.
+ *
+ * A sequence is a short list of moves; a move waits for an instant that may matter and takes some
+ * of what is there. Moves are drawn by chance, the better sequences are kept, changed and crossed,
+ * and where nothing gets better for long all begins anew with another draw. The same seed gives the
+ * same search.
+ */
+#ifndef STINT_SIM_SEARCH_H
+#define STINT_SIM_SEARCH_H
+
+#include "base/err.h"
+
+#define SEARCH_ASKS_MAX (1u << 20) /* requests in one sequence */
+
+/* A law with its parameters. Of all zero bytes a state is one that was never used. */
+struct search_subject {
+    size_t state_size;
+    uint64_t period_ns; /* the length of the window in which admitted units are counted */
+    uint64_t bound;     /* the most in any window, as the law claims */
+    uint32_t cost_max;  /* the greatest cost that can ever fit */
+    /* Cost 0 asks without taking. States are aligned to 16. */
+    void (*decide)(void *arg, void *state, uint64_t now_ns, uint32_t cost,
+                   struct stint_decision *decision);
+    void *arg;
+};
+
+/* A request. Its time may be earlier than that of the one before: a clock that stepped back. */
+struct search_ask {
+    uint64_t now_ns;
+    uint32_t cost;
+    bool granted;
+};
+
+/* The best sequence so far. */
+struct search_best {
+    const struct search_ask *asks; /* valid until the next search_…() */
+    size_t n_asks;
+    uint64_t units; /* the most that was admitted in any window */
+    uint64_t at_ns; /* the last instant of that window */
+    bool cut;       /* there would have been more to ask, but for SEARCH_ASKS_MAX */
+};
+
+struct search_options {
+    uint64_t seed;
+    bool clock_steps; /* callers' clocks may step back, too */
+};
+
+struct search;
+
+/* The laws of the library: subject->arg borrows the quota, which must have been checked. */
+void search_subject_of(struct search_subject *subject, struct stint_quota *quota);
+
+/* The subject is borrowed. *search is set only on success. */
+int search_new(struct search **search, const struct search_subject *subject,
+               const struct search_options *options, struct stint_error *error);
+void search_free(struct search *search);
+
+/* Tries one more sequence. 0 or a negative code (memory). */
+int search_try(struct search *search, struct stint_error *error);
+
+/*
+ * Shortens the best sequence without loss: leaves out what does not help, joins neighbours into one
+ * request of a higher cost, straightens a clock that stepped back for nothing.
+ */
+int search_tidy(struct search *search, struct stint_error *error);
+
+struct search_best search_best(const struct search *search);
+uint64_t search_tries(const struct search *search);
+uint64_t search_decisions(const struct search *search);
+
+#endif

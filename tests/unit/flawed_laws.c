@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT */
+/* Small and slow on purpose: a law is a few lines here, and its flaw one of them. */
+#include "flawed_laws.h"
+
+#include <assert.h>
+#include <string.h>
+
+#define ENTRIES_MAX 256
+
+typedef __int128 wide_time;
+
+static uint64_t max_of(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t up(wide_time n, uint64_t d)
+{
+    return n <= 0 ? 0 : (uint64_t)((n + d - 1) / d);
+}
+
+static struct stint_decision answer(const struct flawed_law *law, bool fits, uint64_t room,
+                                    uint64_t cost)
+{
+    uint64_t left = fits ? room - (cost < room ? cost : room) : room;
+    return (struct stint_decision){
+        .outcome = fits ? STINT_ALLOW : STINT_DENY,
+        .granted = fits ? (uint32_t)cost : 0,
+        .limit = (uint32_t)max_of(law->burst, law->limit),
+        .remaining = (uint32_t)left,
+    };
+}
+
+/* ---- gcra: times are scaled by the limit, so that T is the period and exact ---- */
+
+struct gcra_model {
+    wide_time tat;
+};
+
+static wide_time interval_of(const struct flawed_law *law)
+{
+    if (law->flaw == FLAW_TRUNCATED)
+        return (wide_time)(law->period_ns / law->limit) * law->limit;
+    return law->period_ns;
+}
+
+static void gcra_decide(const struct flawed_law *law, struct gcra_model *state, uint64_t now_ns,
+                        uint64_t cost, struct stint_decision *decision)
+{
+    wide_time now = (wide_time)now_ns * law->limit, interval = interval_of(law);
+    wide_time capacity = interval * law->burst;
+    wide_time earliest = law->flaw == FLAW_CLAMP ? now - capacity : now;
+    wide_time base = state->tat > earliest ? state->tat : earliest;
+    wide_time trial = base + interval * cost;
+    bool fits = (law->flaw == FLAW_TRIAL_VALUE ? base : trial) <= now + capacity;
+    wide_time room = base < now + capacity ? (now + capacity - base) / interval : 0;
+    *decision = answer(law, fits || cost == 0, (uint64_t)room, cost);
+    if (decision->outcome == STINT_ALLOW && cost > 0)
+        state->tat = trial;
+    decision->reset_after_ns = up(state->tat - now, law->limit);
+    if (decision->outcome == STINT_DENY)
+        decision->retry_after_ns = up(trial - capacity - now, law->limit);
+}
+
+/* ---- Token bucket: tokens are scaled by the period ---- */
+
+struct tokens_model {
+    wide_time used;
+    uint64_t last_ns;
+};
+
+static void tokens_decide(const struct flawed_law *law, struct tokens_model *state, uint64_t now_ns,
+                          uint64_t cost, struct stint_decision *decision)
+{
+    wide_time used = state->used, capacity = (wide_time)law->burst * law->period_ns;
+    if (now_ns > state->last_ns)
+        used -= (wide_time)(now_ns - state->last_ns) * law->limit;
+    used = used > 0 ? used : 0;
+    wide_time after = used + (wide_time)cost * law->period_ns;
+    bool fits = after <= capacity || cost == 0;
+    *decision = answer(law, fits, (uint64_t)((capacity - used) / law->period_ns), cost);
+    if (fits && cost > 0) {
+        state->used = after;
+        state->last_ns = law->flaw == FLAW_REWIND ? now_ns : max_of(now_ns, state->last_ns);
+    }
+    decision->reset_after_ns = up(used, law->limit);
+    if (!fits)
+        decision->retry_after_ns = up(after - capacity, law->limit);
+}
+
+/* ---- buckets and log: a list of (first use, last use, count) ---- */
+
+struct list_model {
+    uint64_t n_entries;
+    struct {
+        uint64_t first_ns, last_ns, count;
+    } entries[ENTRIES_MAX];
+};
+
+static uint64_t dies_at(const struct flawed_law *law, const struct list_model *list, uint64_t i)
+{
+    uint64_t from_ns =
+        law->flaw == FLAW_CREATION ? list->entries[i].first_ns : list->entries[i].last_ns;
+    return from_ns + law->period_ns;
+}
+
+static uint64_t forget_dead(const struct flawed_law *law, struct list_model *list, uint64_t now_ns)
+{
+    uint64_t n_dead = 0, used = 0;
+    while (n_dead < list->n_entries && dies_at(law, list, n_dead) <= now_ns)
+        n_dead++;
+    list->n_entries -= n_dead;
+    memmove(list->entries, list->entries + n_dead, list->n_entries * sizeof(*list->entries));
+    for (uint64_t i = 0; i < list->n_entries; i++)
+        used += list->entries[i].count;
+    return used;
+}
+
+static bool joins_newest(const struct flawed_law *law, const struct list_model *list,
+                         uint64_t now_ns)
+{
+    if (list->n_entries == 0)
+        return false;
+    uint64_t first_ns = list->entries[list->n_entries - 1].first_ns;
+    return law->model == FLAWED_BUCKETS ? now_ns - first_ns < law->slack_ns : now_ns == first_ns;
+}
+
+static void list_decide(const struct flawed_law *law, struct list_model *list, uint64_t now_ns,
+                        uint64_t cost, struct stint_decision *decision)
+{
+    if (list->n_entries > 0)
+        now_ns = max_of(now_ns, list->entries[list->n_entries - 1].last_ns);
+    uint64_t used = forget_dead(law, list, now_ns);
+    bool fits = used + cost <= law->limit;
+    *decision = answer(law, fits, law->limit - used, cost);
+    if (fits && cost > 0) {
+        bool joins = joins_newest(law, list, now_ns);
+        uint64_t at = list->n_entries - (joins ? 1 : 0);
+        assert(at < ENTRIES_MAX);
+        list->n_entries = at + 1;
+        if (!joins)
+            list->entries[at].count = 0, list->entries[at].first_ns = now_ns;
+        list->entries[at].last_ns = now_ns;
+        list->entries[at].count = law->flaw == FLAW_SET ? 1 : list->entries[at].count + cost;
+    }
+    if (list->n_entries > 0)
+        decision->reset_after_ns = dies_at(law, list, list->n_entries - 1) - now_ns;
+    for (uint64_t i = 0; !fits && i < list->n_entries && used + cost > law->limit; i++) {
+        decision->retry_after_ns = dies_at(law, list, i) - now_ns;
+        used -= list->entries[i].count;
+    }
+}
+
+/* ---- Two counters ---- */
+
+struct counter_model {
+    uint64_t window, last, current;
+};
+
+static void counter_decide(const struct flawed_law *law, struct counter_model *state,
+                           uint64_t now_ns, uint64_t cost, struct stint_decision *decision)
+{
+    struct counter_model now = *state;
+    uint64_t period_ns = law->period_ns;
+    if (now_ns / period_ns > now.window) {
+        now.last = now_ns / period_ns == now.window + 1 ? now.current : 0;
+        now.current = 0;
+        now.window = now_ns / period_ns;
+    }
+    uint64_t elapsed_ns = now_ns > now.window * period_ns ? now_ns - now.window * period_ns : 0;
+    uint64_t weight = law->flaw == FLAW_INVERTED ? elapsed_ns : period_ns - elapsed_ns;
+    wide_time used = (wide_time)now.last * weight + (wide_time)now.current * period_ns;
+    wide_time room = (wide_time)law->limit * period_ns - used;
+    bool fits = (wide_time)cost * period_ns <= room || cost == 0;
+    *decision = answer(law, fits, room > 0 ? (uint64_t)(room / period_ns) : 0, cost);
+    decision->reset_after_ns = (now.window + 2) * period_ns - now_ns;
+    if (!fits)
+        decision->retry_after_ns = period_ns - elapsed_ns;
+    if (fits && cost > 0) {
+        now.current += cost;
+        *state = now;
+    }
+}
+
+/* ---- The subject ---- */
+
+static void decide(void *arg, void *state, uint64_t now_ns, uint32_t cost,
+                   struct stint_decision *decision)
+{
+    const struct flawed_law *law = arg;
+    uint64_t capacity =
+        law->model == FLAWED_GCRA || law->model == FLAWED_TOKENS ? law->burst : law->limit;
+    if (cost > capacity) {
+        *decision =
+            (struct stint_decision){.outcome = STINT_NEVER, .retry_after_ns = STINT_NEVER_NS};
+        return;
+    }
+    if (law->model == FLAWED_GCRA)
+        gcra_decide(law, state, now_ns, cost, decision);
+    else if (law->model == FLAWED_TOKENS)
+        tokens_decide(law, state, now_ns, cost, decision);
+    else if (law->model == FLAWED_COUNTER)
+        counter_decide(law, state, now_ns, cost, decision);
+    else
+        list_decide(law, state, now_ns, cost, decision);
+}
+
+struct search_subject flawed_law_subject(struct flawed_law *law)
+{
+    static const size_t sizes[] = {
+        [FLAWED_GCRA] = sizeof(struct gcra_model),
+        [FLAWED_BUCKETS] = sizeof(struct list_model),
+        [FLAWED_COUNTER] = sizeof(struct counter_model),
+        [FLAWED_LOG] = sizeof(struct list_model),
+        [FLAWED_TOKENS] = sizeof(struct tokens_model),
+    };
+    bool refills = law->model == FLAWED_GCRA || law->model == FLAWED_TOKENS;
+    return (struct search_subject){
+        .state_size = sizes[law->model],
+        .period_ns = law->period_ns,
+        /* With T = W/N, W/T is N. */
+        .bound = refills                        ? law->burst + law->limit - 1
+                 : law->model == FLAWED_COUNTER ? 2 * law->limit - 1
+                                                : law->limit,
+        .cost_max = (uint32_t)(refills ? law->burst : law->limit),
+        .decide = decide,
+        .arg = law,
+    };
+}

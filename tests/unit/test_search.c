@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The search against laws whose worst case is known, and against laws that break what they claim.
+ * It is told of no law more than its figures; budgets are decisions, so that a slow machine finds
+ * as much as a fast one.
+ */
+#include "sim/search.h"
+
+#include "flawed_laws.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { SEEDS = 3 };
+
+static struct search *new_search(const struct search_subject *subject, uint64_t seed,
+                                 bool clock_steps)
+{
+    struct search *search;
+    struct stint_error error;
+    struct search_options options = {.seed = seed, .clock_steps = clock_steps};
+    if (search_new(&search, subject, &options, &error) != 0)
+        fail_msg("%s", error.sentence);
+    return search;
+}
+
+/* Until the bound is broken, or so many decisions were made; true if it is broken. */
+static bool runs_past_the_bound(struct search *search, const struct search_subject *subject,
+                                uint64_t decisions_max)
+{
+    while (search_best(search).units <= subject->bound && search_decisions(search) < decisions_max)
+        assert_int_equal(search_try(search, NULL), 0);
+    return search_best(search).units > subject->bound;
+}
+
+/* The most in any window, by asking the law once more and looking at every pair of grants. */
+static uint64_t count_again(const struct search_subject *subject, const struct search_best *best)
+{
+    void *state = aligned_alloc(16, (subject->state_size + 15) / 16 * 16);
+    uint64_t *at_ns = malloc((best->n_asks + 1) * sizeof(*at_ns)), most = 0;
+    assert_true(state != NULL && at_ns != NULL);
+    memset(state, 0, subject->state_size);
+    for (size_t i = 0; i < best->n_asks; i++) {
+        struct stint_decision decision;
+        subject->decide(subject->arg, state, best->asks[i].now_ns, best->asks[i].cost, &decision);
+        assert_int_equal(decision.outcome == STINT_ALLOW, best->asks[i].granted);
+        at_ns[i] = best->asks[i].now_ns;
+        if (i > 0 && at_ns[i] < at_ns[i - 1])
+            at_ns[i] = at_ns[i - 1];
+    }
+    for (size_t end = 0; end < best->n_asks; end++) {
+        uint64_t units = 0;
+        for (size_t i = 0; i <= end; i++)
+            if (best->asks[i].granted && at_ns[end] - at_ns[i] < subject->period_ns)
+                units += best->asks[i].cost;
+        most = units > most ? units : most;
+    }
+    free(state);
+    free(at_ns);
+    return most;
+}
+
+static struct flawed_law flawed[] = {
+    {"trial value", FLAWED_GCRA, FLAW_TRIAL_VALUE, 100, 60000000000, 20, 0},
+    {"clamp to now less tolerance", FLAWED_GCRA, FLAW_CLAMP, 100, 60000000000, 20, 0},
+    {"clamp, burst of one", FLAWED_GCRA, FLAW_CLAMP, 100, 60000000000, 1, 0},
+    {"truncated T, 0.1 % fast", FLAWED_GCRA, FLAW_TRUNCATED, 1000003, 1000000000, 1000, 0},
+    {"truncated T, 67 % fast", FLAWED_GCRA, FLAW_TRUNCATED, 600000000, 1000000000, 1000000, 0},
+    {"release at creation", FLAWED_BUCKETS, FLAW_CREATION, 100, 10000000000, 0, 1000000000},
+    {"release at creation, one minute", FLAWED_BUCKETS, FLAW_CREATION, 500, 600000000000, 0,
+     60000000000},
+    {"inverted weight", FLAWED_COUNTER, FLAW_INVERTED, 100, 60000000000, 0, 0},
+    {"set of times", FLAWED_LOG, FLAW_SET, 5, 1000000000, 0, 0},
+    {"set of times, a hundred", FLAWED_LOG, FLAW_SET, 100, 60000000000, 0, 0},
+    {"rewound clock", FLAWED_TOKENS, FLAW_REWIND, 100, 60000000000, 100, 0},
+};
+
+enum { FLAWED = sizeof(flawed) / sizeof(*flawed) };
+
+static void test_each_planted_flaw_is_found(void **state)
+{
+    (void)state;
+    uint64_t slowest = 0;
+    for (size_t i = 0; i < FLAWED; i++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            struct search_subject subject = flawed_law_subject(&flawed[i]);
+            struct search *search = new_search(&subject, seed, true);
+            if (!runs_past_the_bound(search, &subject, 5000000))
+                fail_msg("%s: not found with seed %d", flawed[i].name, (int)seed);
+            slowest = search_decisions(search) > slowest ? search_decisions(search) : slowest;
+            assert_int_equal(search_tidy(search, NULL), 0);
+            struct search_best best = search_best(search);
+            assert_true(best.units > subject.bound);
+            assert_int_equal(count_again(&subject, &best), best.units);
+            search_free(search);
+        }
+    print_message("slowest: %llu decisions\n", (unsigned long long)slowest);
+}
+
+/* What was found above is the flaw, and not the model, its figures, or the search. */
+static void test_the_same_models_without_a_flaw_keep_their_bounds(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FLAWED; i++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            struct flawed_law law = flawed[i];
+            law.flaw = FLAW_NONE;
+            struct search_subject subject = flawed_law_subject(&law);
+            struct search *search = new_search(&subject, seed, true);
+            if (runs_past_the_bound(search, &subject, 200000))
+                fail_msg("%s: past its bound without the flaw", law.name);
+            search_free(search);
+        }
+}
+
+/* The flaw of a clock that is set back needs a caller whose clock is. */
+static void test_without_clock_steps_times_never_go_back(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        struct search_subject subject = flawed_law_subject(&flawed[FLAWED - 1]);
+        struct search *search = new_search(&subject, seed, false);
+        assert_false(runs_past_the_bound(search, &subject, 200000));
+        struct search_best best = search_best(search);
+        assert_true(best.n_asks > 1);
+        for (size_t i = 1; i < best.n_asks; i++)
+            assert_true(best.asks[i - 1].now_ns <= best.asks[i].now_ns);
+        search_free(search);
+    }
+}
+
+struct known {
+    const char *spec;
+    uint64_t worst; /* that some sequence of whole nanoseconds reaches, and none passes */
+    uint64_t decisions_max;
+};
+
+static const struct known known[] = {
+    {"window 100/60s", 100, 100000},
+    {"window 100/60s resolution=12", 100, 100000},
+    {"window 1000000/1s", 1000000, 100000},
+    {"window 15/1ms", 15, 100000},
+    {"buckets 500/10m time_slack=1m", 500, 100000},
+    {"buckets 500/10m count_slack=50", 500, 100000},
+    {"buckets 500/10m time_slack=1m count_slack=50", 500, 100000},
+    {"log 5/1s", 5, 100000},
+    {"log 8000/1s", 8000, 2000},
+    {"gcra 100/60s", 199, 100000},
+    {"gcra 100/60s burst=20", 119, 200000},
+    {"gcra 100/60s burst=1", 100, 300000},
+    {"gcra 7/1s burst=3", 9, 100000},
+    {"gcra 1000000/1s", 1999999, 100000},
+    {"gcra 1000000/1s burst=10000", 1009999, 1000000},
+    {"gcra 10/1s count_denied=true", 19, 100000},
+    {"fixed_window 100/60s", 200, 100000},
+    {"fixed_window 1000000/1s", 2000000, 100000},
+    /* A window has to be opened by a unit, which is a period old when the next one begins. */
+    {"fixed_window 100/60s align=first_use", 199, 100000},
+    {"fixed_window 1000/1mo align=calendar utc_offset=+01:00", 2000, 100000},
+    {"fixed_window 7/1s count_denied=true", 14, 100000},
+    {"sliding_counter 100/60s", 199, 300000},
+    {"sliding_counter 1000000/1s", 1999999, 1000000},
+    /* The last instant at which the older half counts, its 4 units per ns are not all faded. */
+    {"sliding_counter 4000000000/1s", 7999999992, 1000000},
+    {"concurrency 10 lease=30s", 10, 100000},
+    {"gcra 100000/60s burst=4294967295", 4295067294, 100000},
+};
+
+static void test_the_worst_case_of_each_law_is_reached_and_not_passed(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            struct stint_quota quota;
+            struct stint_error error;
+            struct search_subject subject;
+            if (stint_quota_parse(&quota, known[i].spec, &error) != 0)
+                fail_msg("%s: %s", known[i].spec, error.sentence);
+            search_subject_of(&subject, &quota);
+            assert_int_equal(subject.bound, stint_max_in_any_window(&quota));
+            struct search *search = new_search(&subject, seed, true);
+            assert_false(runs_past_the_bound(search, &subject, known[i].decisions_max));
+            assert_int_equal(search_tidy(search, NULL), 0);
+            struct search_best best = search_best(search);
+            if (best.units != known[i].worst)
+                fail_msg("%s: %llu with seed %d", known[i].spec, (unsigned long long)best.units,
+                         (int)seed);
+            assert_int_equal(count_again(&subject, &best), best.units);
+            search_free(search);
+        }
+}
+
+static void test_tidying_up_shortens_and_loses_nothing(void **state)
+{
+    (void)state;
+    struct stint_quota quota;
+    struct search_subject subject;
+    assert_int_equal(stint_quota_parse(&quota, "gcra 100/60s burst=20", NULL), 0);
+    search_subject_of(&subject, &quota);
+    struct search *search = new_search(&subject, 1, true);
+    assert_false(runs_past_the_bound(search, &subject, 5000));
+    struct search_best before = search_best(search);
+    size_t before_asks = before.n_asks;
+    assert_int_equal(search_tidy(search, NULL), 0);
+    struct search_best after = search_best(search);
+    assert_int_equal(after.units, before.units);
+    assert_true(after.n_asks * 4 <= before_asks);
+    for (size_t i = 0; i < after.n_asks; i++)
+        assert_true(after.asks[i].granted);
+    for (size_t i = 1; i < after.n_asks; i++)
+        assert_true(after.asks[i - 1].now_ns <= after.asks[i].now_ns);
+    search_free(search);
+}
+
+static void test_the_same_seed_gives_the_same_search(void **state)
+{
+    (void)state;
+    struct search_subject subject = flawed_law_subject(&flawed[0]);
+    struct search *a = new_search(&subject, 7, true), *b = new_search(&subject, 7, true);
+    struct search *other = new_search(&subject, 8, true);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(search_try(a, NULL), 0);
+        assert_int_equal(search_try(b, NULL), 0);
+        assert_int_equal(search_try(other, NULL), 0);
+    }
+    assert_int_equal(search_tries(a), 200);
+    assert_int_equal(search_decisions(a), search_decisions(b));
+    assert_int_not_equal(search_decisions(a), search_decisions(other));
+    struct search_best from_a = search_best(a), from_b = search_best(b);
+    assert_int_equal(from_a.n_asks, from_b.n_asks);
+    for (size_t i = 0; i < from_a.n_asks; i++) {
+        assert_int_equal(from_a.asks[i].now_ns, from_b.asks[i].now_ns);
+        assert_int_equal(from_a.asks[i].cost, from_b.asks[i].cost);
+    }
+    search_free(a);
+    search_free(b);
+    search_free(other);
+}
+
+/* A limit of 0 has no sequence; the search still ends, and so does tidying up. */
+static void test_nothing_is_found_where_nothing_is_allowed(void **state)
+{
+    (void)state;
+    struct stint_quota quota;
+    struct search_subject subject;
+    assert_int_equal(stint_quota_parse(&quota, "window 0/1s", NULL), 0);
+    search_subject_of(&subject, &quota);
+    struct search *search = new_search(&subject, 1, true);
+    assert_false(runs_past_the_bound(search, &subject, 20000));
+    assert_int_equal(search_tidy(search, NULL), 0);
+    assert_int_equal(search_best(search).units, 0);
+    search_free(search);
+}
+
+/* One unit at a time, a hundred thousand times: what is short first is let grow. */
+static void test_long_sequences_are_found_where_they_are_needed(void **state)
+{
+    (void)state;
+    struct stint_quota quota;
+    struct search_subject subject;
+    assert_int_equal(stint_quota_parse(&quota, "gcra 10000/1s burst=1", NULL), 0);
+    search_subject_of(&subject, &quota);
+    struct search *search = new_search(&subject, 1, true);
+    while (search_best(search).units < 10000 && search_decisions(search) < 20000000)
+        assert_int_equal(search_try(search, NULL), 0);
+    struct search_best best = search_best(search);
+    assert_int_equal(best.units, 10000);
+    assert_false(best.cut);
+    assert_int_equal(count_again(&subject, &best), 10000);
+    search_free(search);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_each_planted_flaw_is_found),
+        cmocka_unit_test(test_the_same_models_without_a_flaw_keep_their_bounds),
+        cmocka_unit_test(test_without_clock_steps_times_never_go_back),
+        cmocka_unit_test(test_the_worst_case_of_each_law_is_reached_and_not_passed),
+        cmocka_unit_test(test_tidying_up_shortens_and_loses_nothing),
+        cmocka_unit_test(test_the_same_seed_gives_the_same_search),
+        cmocka_unit_test(test_nothing_is_found_where_nothing_is_allowed),
+        cmocka_unit_test(test_long_sequences_are_found_where_they_are_needed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
