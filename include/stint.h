@@ -441,9 +441,12 @@ STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *
  * Carries a key's state from one quota to another. Period unchanged: use in any window stays
  * within the larger of the two bounds (between two gcra: within their sum), and within the new one
  * after one period; several changes within a period add up what they raise. Else the units still
- * held are carried at their latest possible time. Quotas with the same `rule` do this by themselves
- * at the next decision; where their states differ in size, only if no two callers use both at the
- * same time. STINT_E_FULL if the key finds no place under the new quota: the old state stands.
+ * held are carried at their latest possible time. STINT_E_FULL if the key finds no place under the
+ * new quota: the old state stands.
+ *
+ * Quotas with the same `rule` need no call: the next grant carries the state, also while callers use
+ * both at once. Where their states differ in size, a caller may be denied while another carries the
+ * key; should that one be killed in the act, the key is full until its old units are over.
  *
  * A caller who is late after the change, by skew_max at most, may gain units that were over then.
  */

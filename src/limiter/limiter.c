@@ -96,7 +96,7 @@ void stint_reset(struct stint_table *table, const struct stint_quota *quota, con
     struct hash128 hash = table_hash(table, quota, key, key_len);
     table_unblock(table, table_block_hash(table, key, key_len));
     table_unblock(table, hash);
-    table_forget(table, table_class(quota), hash);
+    table_forget(table, quota, hash);
 }
 
 int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
@@ -107,10 +107,7 @@ int stint_set_quota(struct stint_table *table, const struct stint_quota *from,
         return code;
     struct hash128 old = table_hash(table, from, key, key_len);
     struct hash128 new = table_hash(table, to, key, key_len);
-    /* The same state under another law: the next decision carries it over in one step. */
-    bool same_place = old.lo == new.lo &&old.hi == new.hi &&table_class(from) == table_class(to);
-    if (!same_place && table_carry(table, table_class(from), old, to, new,
-                                   table_effective_now(table, now_ns)) == CARRY_REFUSED)
+    if (table_carry(table, from, old, to, new, table_effective_now(table, now_ns)) == CARRY_REFUSED)
         return STINT_E_FULL;
     return 0;
 }

@@ -11,6 +11,7 @@
 #include "store/mend.h"
 
 #include "base/wide_int.h"
+#include "store/rule.h"
 
 #include <string.h>
 
@@ -120,6 +121,35 @@ static void fill_live(struct mending *mending, struct seen *seen, const struct s
         fill(mending, seen, quota);
 }
 
+/*
+ * Somebody died while a key was on its way to another class: it may have arrived or not, and the
+ * quota is not known. So it stays as it is; after a crash it is full for the longest period of all.
+ */
+static void mend_frozen(struct mending *mending, struct seen *seen)
+{
+    struct stint_table *table = mending->asking.table;
+    const struct slots *slots = mending->asking.slots;
+    uint64_t now_ns = mending->asking.ask.now_ns, until_ns = rule_frozen_until(slots, seen);
+    uint64_t full_until_ns = add_sat(now_ns, table->ahead_ns);
+    bool lives = add_sat(until_ns, table_grace_ns(table)) > now_ns;
+    if (until_ns > add_sat(mending->asked_max_ns, 3 * table->ahead_ns)) {
+        table_count(&table_counters(table)->states_damaged, 1);
+        until_ns = full_until_ns;
+    } else if (!lives) {
+        empty(mending, seen);
+        return;
+    } else if (mending->after_crash) {
+        until_ns = max_u64(until_ns, full_until_ns);
+    }
+    struct pair *state = seen->state;
+    if (slots->class == CLASS_WIDE)
+        wide_free(seen, until_ns);
+    else if (until_ns != rule_frozen_until(slots, seen) && slots->class == CLASS_8)
+        seen->at->second = frozen8(until_ns, seen->pair.second);
+    else if (until_ns != rule_frozen_until(slots, seen))
+        *state = (struct pair){until_ns, state_mark(seen->pair.second) | STATE_FROZEN};
+}
+
 static void mend_slot(struct mending *mending, struct seen *seen)
 {
     struct stint_table *table = mending->asking.table;
@@ -129,6 +159,10 @@ static void mend_slot(struct mending *mending, struct seen *seen)
         if (mending->asking.slots->class == CLASS_16 && state->first != 0 &&
             state_leaves(*state, seen->pair.second))
             state->first = 0;
+        return;
+    }
+    if (slots_is_frozen(seen->pair.first)) {
+        mend_frozen(mending, seen);
         return;
     }
     if (seen->pair.first == TAG_ABANDONED || is_newcomer(mending, seen) ||

@@ -8,7 +8,7 @@
  * first of the live states in its places dies, and is new then: what SEMANTICS calls inheriting a
  * death, without giving up the state of the one who would have died (docs/decisions).
  */
-#include "store/place.h"
+#include "store/rule.h"
 
 #include <assert.h>
 
@@ -91,6 +91,10 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
         return place;
     }
     struct stint_decision full = {.limit = 1};
+    if (slots_is_frozen(tag_word)) {
+        appraise_live(asking, asking->quota, &full, rule_frozen_until(slots, &place.seen), &place);
+        return place;
+    }
     if (slots->class == CLASS_BLOCKS) {
         appraise_live(asking, asking->quota, &full, place.seen.pair.second, &place);
         return place;
@@ -158,8 +162,10 @@ void place_count(const struct asking *asking, const struct place *place)
         table_count(&counters->evictions_lossless, 1);
 }
 
-struct stint_decision place_full(const struct asking *asking, const struct place *place,
-                                 struct stint_decision fresh)
+/* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be.
+ */
+static struct stint_decision without_place(const struct asking *asking, const struct place *place,
+                                           struct stint_decision fresh)
 {
     struct region_counters *counters = table_counters(asking->table);
     const struct stint_quota *quota = asking->quota;
@@ -182,4 +188,36 @@ struct stint_decision place_full(const struct asking *asking, const struct place
         .retry_after_ns = wait_ns,
         .reset_after_ns = wait_ns,
     };
+}
+
+enum newcomer place_newcomer(struct asking *asking, bool charges, struct place *place,
+                             struct stint_decision *decision)
+{
+    bool asks = decision->outcome != STINT_NEVER && asking->ask.cost > 0 &&
+                place_moves_in(asking->ask.verb);
+    *place = (struct place){.seen = {.at = NULL}};
+    if (asks)
+        *place = place_choose(asking);
+    if (charges && place->seen.at != NULL)
+        return NEWCOMER_PUBLISHES; /* and looks for the key in other classes then */
+    switch (rule_look(asking, decision)) {
+    case RULE_ALONE:
+        if (asks && place->seen.at == NULL)
+            *decision = without_place(asking, place, *decision);
+        return NEWCOMER_DECIDED;
+    case RULE_AGAIN:
+        rule_pause(asking);
+        return NEWCOMER_AGAIN;
+    case RULE_DECIDED:
+        return NEWCOMER_DECIDED;
+    case RULE_OTHER:
+        break;
+    }
+    if (!asks)
+        *place = place_choose(asking);
+    if (place->seen.at != NULL)
+        return NEWCOMER_PUBLISHES;
+    /* Its units stay where they are, so it must be full here: they are over within one period. */
+    rule_refuse(asking, add_sat(asking->ask.now_ns, asking->quota->period_ns), decision);
+    return NEWCOMER_DECIDED;
 }

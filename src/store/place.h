@@ -9,6 +9,19 @@
 
 #include "store/table.h"
 
+/*
+ * For a key that moves to another class (rule.h): its valid slot freezes, and is put back.
+ * The first says so in *seen; false if the slot has changed.
+ */
+bool place16_freeze(struct asking *asking, struct seen *seen, struct pair held, uint64_t until_ns);
+void place16_put_back(struct asking *asking, const struct seen *gone, uint64_t tag_word,
+                      struct pair held);
+/* Brings a bound slot one step on its way, for somebody who may be dead. */
+void place16_help(struct asking *asking, const struct seen *seen);
+bool wide_freeze(struct asking *asking, struct seen *seen, const void *bytes, uint64_t until_ns);
+void wide_put_back(struct asking *asking, const struct seen *gone, struct pair valid,
+                   const void *bytes);
+
 struct stint_decision place8_ask(struct asking *asking);
 struct stint_decision place16_ask(struct asking *asking);
 struct stint_decision wide_ask(struct asking *asking);
@@ -69,10 +82,18 @@ static inline bool place_moves_in(uint8_t verb)
     return verb != STINT_REFUND && verb != STINT_UNBOOK;
 }
 
-/* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be.
+enum newcomer {
+    NEWCOMER_DECIDED,
+    NEWCOMER_PUBLISHES, /* in *place */
+    NEWCOMER_AGAIN,     /* the key is to be looked for once more */
+};
+
+/*
+ * What comes of a key without a slot. *decision is what the law says of a state never used, and
+ * `charges` whether it would write to that; it stands if the newcomer gets by without a place.
  */
-struct stint_decision place_full(const struct asking *asking, const struct place *place,
-                                 struct stint_decision fresh);
+enum newcomer place_newcomer(struct asking *asking, bool charges, struct place *place,
+                             struct stint_decision *decision);
 
 /* When the state in a wide slot dies, and whether a stuck owner may still write to it. */
 uint64_t wide_dies_at(const struct seen *seen);

@@ -15,7 +15,7 @@
  * there, the key would be full until then, not new.
  */
 #include "store/owner.h"
-#include "store/place.h"
+#include "store/rule.h"
 
 #define CHANGER_PATIENCE 200 /* times to let others run before going on for one */
 
@@ -46,21 +46,25 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct seen 
     return cas16(seen->at, seen->pair, pending);
 }
 
+/* Step 4. */
+CAS16_TARGET static void make_valid(const struct seen *pending)
+{
+    struct pair valid = {pending->pair.first & ~TAG_PENDING, pending->pair.second};
+    cas16(pending->at, pending->pair, valid);
+}
+
 /*
  * Steps 3 and 4 for a pending slot of the asking key: its state becomes `after`, which was charged
- * upon `before`. Where another asker has done step 4 for us, the charge stands all the same.
+ * upon `before`. After step 3 the charge stands: where step 4 fails, another asker has done it.
  */
 CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *pending,
                                 struct pair frozen, struct word16 before, struct word16 after)
 {
     uint64_t generation = pending->pair.second;
-    struct pair valid = {pending->pair.first & ~TAG_PENDING, generation};
     struct pair packed = pack(after, generation);
     if (!cas16(pending->state, frozen, packed))
         return false;
-    if (!cas16(pending->at, pending->pair, valid) &&
-        !pair_equals(cas16_load_stable(pending->at), valid))
-        return false;
+    make_valid(pending);
     if (asking->undo != NULL)
         *asking->undo = (struct undo){pending->state, pack(before, generation), packed};
     return true;
@@ -99,27 +103,42 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
 
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
-    enum carry adopted = table_adopt(asking, decision);
-    if (adopted != CARRY_NONE)
-        return adopted == CARRY_REFUSED;
     for (;;) {
         struct word16 state = {0, 0};
+        struct place place;
         *decision = law16_ask(asking->quota, &state, &asking->ask);
-        if (decision->outcome == STINT_NEVER || asking->ask.cost == 0 ||
-            !place_moves_in(asking->ask.verb))
-            return true;
-        struct place place = place_choose(asking);
-        if (place.seen.at == NULL) {
-            *decision = place_full(asking, &place, *decision);
-            return true;
-        }
-        if (word_equals(state, (struct word16){0, 0}))
-            return true;
+        bool charges = !word_equals(state, (struct word16){0, 0});
+        enum newcomer newcomer = place_newcomer(asking, charges, &place, decision);
+        if (newcomer != NEWCOMER_PUBLISHES)
+            return newcomer == NEWCOMER_DECIDED;
         if (publish(asking, &place.seen, place.state, 0)) {
             place_count(asking, &place);
             return false;
         }
     }
+}
+
+/* A pending slot of the key, under a rule: other classes may have the key. False: begin again. */
+static __attribute__((noinline)) bool arrive(struct asking *asking, const struct seen *seen,
+                                             struct pair frozen, struct stint_decision *decision)
+{
+    struct rule_move move;
+    enum rule_found found = rule_arrive(asking, seen, &move, decision);
+    if (found == RULE_AGAIN)
+        rule_pause(asking);
+    if (found == RULE_AGAIN || found == RULE_DECIDED)
+        return found == RULE_DECIDED;
+    struct word16 before = law16_carry(asking->quota, move.runs, move.n_runs), after = before;
+    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    decision->stored = 1;
+    if (found == RULE_ALONE)
+        return word_equals(after, before) || finish(asking, seen, frozen, before, after);
+    if (!finish(asking, seen, frozen, before, after)) {
+        rule_put_back(&move);
+        return false;
+    }
+    rule_arrived(&move);
+    return true;
 }
 
 /* A pending slot of this key, whoever published it: decide, settle, finish. False: begin again. */
@@ -131,9 +150,8 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
     bool frozen = (held.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
     if (!frozen) {
         /* Step 3 is done: only step 4 is left. Anything else is stale or damaged: withdraw it. */
-        struct pair valid = {seen->pair.first & ~TAG_PENDING, generation};
         if ((held.second & ~STATE_MASK) == state_mark(generation))
-            cas16(seen->at, seen->pair, valid);
+            make_valid(seen);
         else
             slots_withdraw(asking->slots, seen);
         return false;
@@ -143,10 +161,12 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
             finish_for_changer(asking, seen, held);
         return false;
     }
+    if (asking->rule != 0 && table_same_law(asking, seen->pair.first))
+        return arrive(asking, seen, held, decision);
     struct word16 before = {0, 0}, after = before;
     *decision = law16_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
-    if (word_equals(after, before))
+    if (word_equals(after, before) && asking->rule == 0)
         return true; /* nothing to charge: the slot stays as it was found */
     if (!table_same_law(asking, seen->pair.first)) {
         publish(asking, seen, held, 0); /* under our own law, lest the tag name another's */
@@ -220,6 +240,44 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
     return true;
 }
 
+void place16_help(struct asking *asking, const struct seen *seen)
+{
+    struct pair held = cas16_load_stable(seen->state);
+    uint64_t generation = seen->pair.second;
+    asking->id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
+    if ((seen->pair.first & TAG_PENDING) == 0) {
+        if (state_leaves(held, generation) && held.first != 0)
+            publish(asking, seen, held, held.first);
+    } else if ((held.second & ~STATE_MASK) == state_mark(generation)) {
+        make_valid(seen);
+    } else if (held.second == (state_mark(generation) | STATE_FROZEN) && held.first != 0) {
+        finish_for_changer(asking, seen, held);
+    }
+}
+
+CAS16_TARGET bool place16_freeze(struct asking *asking, struct seen *seen, struct pair held,
+                                 uint64_t until_ns)
+{
+    uint64_t next = seen->pair.second + 1;
+    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
+    struct pair gone = {asking->home.tag | TAG_PENDING, next};
+    if (!cas16(seen->state, held, frozen) || !cas16(seen->at, seen->pair, gone))
+        return false;
+    seen->pair = gone;
+    return true;
+}
+
+CAS16_TARGET void place16_put_back(struct asking *asking, const struct seen *gone,
+                                   uint64_t tag_word, struct pair held)
+{
+    /* The key's own quota again, as when that hands the slot from the key to itself. */
+    struct seen pending = *gone;
+    struct pair frozen = cas16_load_stable(gone->state);
+    pending.pair.first = tag_word | TAG_PENDING;
+    if (cas16(gone->at, gone->pair, pending.pair))
+        finish(asking, &pending, frozen, unpack(held), unpack(held));
+}
+
 struct stint_decision place16_ask(struct asking *asking)
 {
     struct stint_decision decision;
@@ -228,6 +286,8 @@ struct stint_decision place16_ask(struct asking *asking)
         bool decided;
         if (seen.at == NULL)
             decided = newcomer_ask(asking, &decision);
+        else if (slots_is_frozen(seen.pair.first))
+            decided = rule_meet(asking, &seen, &decision);
         else if ((seen.pair.first & TAG_PENDING) != 0)
             decided = pending_ask(asking, &seen, &decision);
         else

@@ -3,7 +3,7 @@
  * Deciding on states of 8 bytes, which stand in the slot's pair beside the tag: one swap changes
  * both, so no charge can land on a slot that meanwhile belongs to another key.
  */
-#include "store/place.h"
+#include "store/rule.h"
 
 /* The state under the asking quota's law, also where a quota with other parameters wrote it. */
 static uint64_t read_state(const struct asking *asking, struct pair pair)
@@ -23,15 +23,17 @@ static uint64_t read_state(const struct asking *asking, struct pair pair)
     return law8_carry(asking->quota, runs, n_runs);
 }
 
-CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *seen, uint64_t state)
+/* `before` is what the asker would have found in the state if its slot was pending. */
+CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *seen, uint64_t before,
+                              uint64_t state)
 {
     struct pair after = {asking->home.tag | asking->id, state};
     if (!cas16(seen->at, seen->pair, after))
         return false;
     if (asking->undo != NULL) {
         bool fresh = (seen->pair.first & TAG_PENDING) != 0;
-        struct pair never_used = {after.first, 0};
-        *asking->undo = (struct undo){seen->at, fresh ? never_used : seen->pair, after};
+        struct pair uncharged = {after.first, before};
+        *asking->undo = (struct undo){seen->at, fresh ? uncharged : seen->pair, after};
     }
     return true;
 }
@@ -49,25 +51,39 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct place
 /* True if *decision is made; false if the newcomer has published and is to be looked for again. */
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
-    enum carry adopted = table_adopt(asking, decision);
-    if (adopted != CARRY_NONE)
-        return adopted == CARRY_REFUSED;
     for (;;) {
         uint64_t state = 0;
+        struct place place;
         *decision = law8_ask(asking->quota, &state, &asking->ask);
-        if (decision->outcome == STINT_NEVER || asking->ask.cost == 0 ||
-            !place_moves_in(asking->ask.verb))
-            return true;
-        struct place place = place_choose(asking);
-        if (place.seen.at == NULL) {
-            *decision = place_full(asking, &place, *decision);
-            return true;
-        }
-        if (state == 0)
-            return true;
+        enum newcomer newcomer = place_newcomer(asking, state != 0, &place, decision);
+        if (newcomer != NEWCOMER_PUBLISHES)
+            return newcomer == NEWCOMER_DECIDED;
         if (publish(asking, &place))
             return false;
     }
+}
+
+/* A pending slot of the key, under a rule: other classes may have the key. False: begin again. */
+static __attribute__((noinline)) bool arrive(struct asking *asking, const struct seen *seen,
+                                             struct stint_decision *decision)
+{
+    struct rule_move move;
+    enum rule_found found = rule_arrive(asking, seen, &move, decision);
+    if (found == RULE_AGAIN)
+        rule_pause(asking);
+    if (found == RULE_AGAIN || found == RULE_DECIDED)
+        return found == RULE_DECIDED;
+    uint64_t before = law8_carry(asking->quota, move.runs, move.n_runs), state = before;
+    *decision = law8_ask(asking->quota, &state, &asking->ask);
+    decision->stored = 1;
+    if (found == RULE_ALONE)
+        return state == before || swap(asking, seen, before, state);
+    if (!swap(asking, seen, before, state)) {
+        rule_put_back(&move);
+        return false;
+    }
+    rule_arrived(&move);
+    return true;
 }
 
 struct stint_decision place8_ask(struct asking *asking)
@@ -80,6 +96,13 @@ struct stint_decision place8_ask(struct asking *asking)
                 return decision;
             continue;
         }
+        bool pending = (seen.pair.first & TAG_PENDING) != 0;
+        if (pending && asking->rule != 0) {
+            if (slots_is_frozen(seen.pair.first) ? rule_meet(asking, &seen, &decision)
+                                                 : arrive(asking, &seen, &decision))
+                return decision;
+            continue;
+        }
         uint64_t state = read_state(asking, seen.pair), before = state;
         decision = law8_ask(asking->quota, &state, &asking->ask);
         decision.stored = 1;
@@ -89,11 +112,10 @@ struct stint_decision place8_ask(struct asking *asking)
                 return decision;
             continue;
         }
-        if ((seen.pair.first & TAG_PENDING) != 0 &&
-            (slots_settle(asking->slots, &asking->home, &seen) != SETTLE_MINE ||
-             table_catch_up(asking)))
+        if (pending && (slots_settle(asking->slots, &asking->home, &seen) != SETTLE_MINE ||
+                        table_catch_up(asking)))
             continue;
-        if (swap(asking, &seen, state))
+        if (swap(asking, &seen, before, state))
             return decision;
     }
 }

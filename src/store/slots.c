@@ -18,11 +18,6 @@ void slots_open(struct slots *slots, const struct region *region, enum slot_clas
     };
 }
 
-static bool is_tag(uint64_t tag_word, uint64_t tag)
-{
-    return ((tag_word ^ tag) & TAG_HASH_MASK) == 0 && tag_word != 0;
-}
-
 bool slots_is_given_away(const struct slots *slots, const struct seen *seen)
 {
     if (slots->class != CLASS_16 || (seen->pair.first & TAG_PENDING) != 0)
@@ -34,7 +29,7 @@ bool slots_is_given_away(const struct slots *slots, const struct seen *seen)
 bool slots_is_bound(const struct slots *slots, const struct seen *pending)
 {
     if (slots->class != CLASS_16)
-        return false;
+        return slots->class != CLASS_BLOCKS && slots_is_frozen(pending->pair.first);
     struct pair state = cas16_load_stable(pending->state);
     uint64_t mark = state.second & ~STATE_MASK;
     uint64_t generation = pending->pair.second;
@@ -62,10 +57,10 @@ struct seen slots_find(const struct slots *slots, const struct home *home)
             struct pair *at = slots_pair(slots, home->set[s], way);
             /* acquire: the second word, read next, is not older than the tag. */
             uint64_t tag_word = __atomic_load_n(&at->first, __ATOMIC_ACQUIRE);
-            if (!is_tag(tag_word, home->tag))
+            if (!slots_is_tag(tag_word, home->tag))
                 continue;
             struct seen seen = slots_see(slots, home->set[s], way);
-            if (!is_tag(seen.pair.first, home->tag) || slots_is_given_away(slots, &seen))
+            if (!slots_is_tag(seen.pair.first, home->tag) || slots_is_given_away(slots, &seen))
                 continue;
             if ((seen.pair.first & TAG_PENDING) == 0)
                 return seen;
@@ -77,12 +72,27 @@ struct seen slots_find(const struct slots *slots, const struct home *home)
     return pending;
 }
 
-CAS16_TARGET bool slots_withdraw(const struct slots *slots, const struct seen *pending)
+CAS16_TARGET bool slots_withdraw(const struct slots *slots, const struct seen *seen)
 {
     /* Class 8 leaves (0, 0); elsewhere the generation stays, so that the next one is new. */
     bool keeps = slots->class == CLASS_16 || slots->class == CLASS_WIDE;
-    struct pair empty = {0, keeps ? pending->pair.second : 0};
-    return cas16(pending->at, pending->pair, empty);
+    struct pair empty = {0, keeps ? seen->pair.second : 0};
+    return cas16(seen->at, seen->pair, empty);
+}
+
+CAS16_TARGET bool slots_remove(const struct slots *slots, const struct seen *pending)
+{
+    uint64_t generation = pending->pair.second;
+    if (slots->class == CLASS_16) {
+        struct pair state = cas16_load_stable(pending->state);
+        struct pair arriving = {0, state_mark(generation) | STATE_FROZEN};
+        struct pair given_away = {0, state_mark(generation + 1) | STATE_FROZEN};
+        bool arrives = pair_equals(state, arriving);
+        if (slots_is_bound(slots, pending) ||
+            (arrives && !cas16(pending->state, arriving, given_away)))
+            return false;
+    }
+    return slots_withdraw(slots, pending);
 }
 
 enum settle slots_settle(const struct slots *slots, const struct home *home,
@@ -91,18 +101,18 @@ enum settle slots_settle(const struct slots *slots, const struct home *home,
     for (int s = 0; s < 2; s++) {
         for (unsigned way = 0; way < WAYS; way++) {
             struct seen other = slots_see(slots, home->set[s], way);
-            if (other.at == mine->at || !is_tag(other.pair.first, home->tag) ||
+            if (other.at == mine->at || !slots_is_tag(other.pair.first, home->tag) ||
                 slots_is_given_away(slots, &other))
                 continue;
             bool pending = (other.pair.first & TAG_PENDING) != 0;
             if (pending && other.at > mine->at && !slots_is_bound(slots, &other)) {
-                if (slots_withdraw(slots, &other))
+                if (slots_remove(slots, &other))
                     continue;
                 other = slots_see(slots, home->set[s], way);
-                if (!is_tag(other.pair.first, home->tag))
+                if (!slots_is_tag(other.pair.first, home->tag))
                     continue;
             }
-            return slots_withdraw(slots, mine) ? SETTLE_OTHER : SETTLE_LOST;
+            return slots_remove(slots, mine) ? SETTLE_OTHER : SETTLE_LOST;
         }
     }
     return SETTLE_MINE;

@@ -17,6 +17,9 @@
  * valid (then it withdrew), or pending at a lower place (then it withdrew), or pending at a higher
  * place (then it removed it, and the other's last swap failed). A thread that dies leaves at most a
  * pending slot, which anyone may finish or take.
+ *
+ * Under a rule whose quotas have states of different sizes the key must be valid in one class only:
+ * rule.h goes on from here.
  */
 #ifndef STINT_STORE_SLOTS_H
 #define STINT_STORE_SLOTS_H
@@ -30,6 +33,33 @@
 #define TAG_ABANDONED                                                                              \
     TAG_PENDING /* no key has tag 0: a wide slot left to an owner who is stuck                     \
                  */
+
+/*
+ * A slot whose units are on the move to another class (rule.h): pending, without a quota's id.
+ * Class 8 says beside it until when they live, in 41 bits of about a millisecond, rounded up, and a
+ * nonce.
+ */
+#define FROZEN_UNIT_LOG2 20
+#define FROZEN_NONCE_BITS 23
+
+static inline bool slots_is_frozen(uint64_t tag_word)
+{
+    return (tag_word & (TAG_PENDING | TAG_ID_MASK)) == TAG_PENDING &&
+           (tag_word & TAG_HASH_MASK) != 0;
+}
+
+static inline uint64_t frozen8(uint64_t until_ns, uint64_t nonce)
+{
+    uint64_t units = (until_ns >> FROZEN_UNIT_LOG2) + 1;
+    uint64_t units_max = UINT64_MAX >> FROZEN_NONCE_BITS;
+    units = units < units_max ? units : units_max;
+    return units << FROZEN_NONCE_BITS | (nonce & ((UINT64_C(1) << FROZEN_NONCE_BITS) - 1));
+}
+
+static inline uint64_t frozen8_until(uint64_t word)
+{
+    return word >> FROZEN_NONCE_BITS << FROZEN_UNIT_LOG2;
+}
 
 /* One class of slots, as this process sees it. */
 struct slots {
@@ -68,6 +98,12 @@ static inline struct home slots_home(const struct slots *slots, struct hash128 h
     if (home.tag == 0)
         home.tag = TAG_PENDING << 1;
     return home;
+}
+
+/* Whether a tag word bears this tag, in whatever condition its slot is. */
+static inline bool slots_is_tag(uint64_t tag_word, uint64_t tag)
+{
+    return ((tag_word ^ tag) & TAG_HASH_MASK) == 0 && tag_word != 0;
 }
 
 static inline struct pair *slots_pair(const struct slots *slots, uint8_t *set, unsigned way)
@@ -152,9 +188,10 @@ static inline bool state_leaves(struct pair state, uint64_t generation)
 }
 
 /*
- * Whether a pending slot of class 16 holds what must not be lost: the first charge of a newcomer
- * who had settled, or the units of a key that is being handed from itself to itself. It is as good
- * as valid: it gives way to nobody, and is made valid without another look.
+ * Whether a pending slot holds what must not be lost: one that is frozen; in class 16 also the
+ * first charge of a newcomer who had settled, or the units of a key that is being handed from
+ * itself to itself. It is as good as valid: it gives way to nobody. The latter two are made valid
+ * without another look.
  */
 bool slots_is_bound(const struct slots *slots, const struct seen *pending);
 
@@ -177,7 +214,13 @@ enum settle {
 enum settle slots_settle(const struct slots *slots, const struct home *home,
                          const struct seen *mine);
 
-/* Withdraws a pending slot: it is empty then, its generation kept. */
-bool slots_withdraw(const struct slots *slots, const struct seen *pending);
+/* Empties a slot, its generation kept, if it still is what was seen. */
+bool slots_withdraw(const struct slots *slots, const struct seen *seen);
+
+/*
+ * The same for a pending slot that is not bound; false if it became so meanwhile. In class 16 the
+ * state is given away first: so a newcomer who has put its charge there knows that it stands.
+ */
+bool slots_remove(const struct slots *slots, const struct seen *pending);
 
 #endif

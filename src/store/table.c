@@ -3,8 +3,7 @@
 #include "store/table.h"
 
 #include "base/wide_int.h"
-#include "store/entry.h"
-#include "store/place.h"
+#include "store/rule.h"
 
 #define NONCES_AT_ONCE UINT64_C(65536)
 
@@ -232,37 +231,46 @@ bool table_renew(struct stint_table *table, const struct stint_quota *quota, str
     return start_holder(&asking, table, quota, hash, now_ns) && wide_renew(&asking, holder);
 }
 
-/* The key's valid slot in a class. */
-static struct seen find_valid(struct stint_table *table, enum slot_class class, struct hash128 hash,
-                              struct asking *asking)
+/* For looking at a key in a class; false if the table has none of it. */
+static bool look_in_class(struct asking *asking, struct stint_table *table, int class,
+                          struct hash128 hash)
 {
     asking->table = table;
     asking->slots = &table->slots[class];
     asking->hash = hash;
-    if (asking->slots->sets == 0)
-        return (struct seen){.at = NULL};
-    asking->home = slots_home(asking->slots, hash);
-    struct seen seen = slots_find(asking->slots, &asking->home);
-    if (seen.at != NULL && (seen.pair.first & TAG_PENDING) != 0)
-        seen.at = NULL;
-    return seen;
+    if (asking->slots->sets > 0)
+        asking->home = slots_home(asking->slots, hash);
+    return asking->slots->sets > 0;
 }
 
-CAS16_TARGET void table_forget(struct stint_table *table, enum slot_class class,
-                               struct hash128 hash)
+/* Whether a state under this quota, or under its rule, may stand in a class. */
+static bool may_stand_in(const struct stint_quota *quota, int class)
 {
-    struct asking asking = {.undo = NULL};
+    return quota->rule != 0 || class == (int)table_class(quota);
+}
+
+static void forget_in_class(struct asking *asking)
+{
     for (;;) {
-        struct seen seen = find_valid(table, class, hash, &asking);
-        if (seen.at == NULL)
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        bool pending = (seen.pair.first & TAG_PENDING) != 0;
+        if (seen.at == NULL || (pending && !slots_is_frozen(seen.pair.first)))
             return;
-        if (class == CLASS_WIDE) {
-            wide_forget(&asking);
+        if (asking->slots->class == CLASS_WIDE && !pending) {
+            wide_forget(asking);
             return;
         }
-        if (slots_withdraw(asking.slots, &seen))
+        if (slots_withdraw(asking->slots, &seen))
             return;
     }
+}
+
+void table_forget(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash)
+{
+    struct asking asking = {.undo = NULL};
+    for (int class = CLASS_8; class <= CLASS_WIDE; class ++)
+        if (may_stand_in(quota, class) && look_in_class(&asking, table, class, hash))
+            forget_in_class(&asking);
 }
 
 /*
@@ -277,12 +285,10 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
 {
     uint64_t mark_ns = table_mark(table), latest_ns = max_u64(now_ns, mark_ns);
     uint64_t earliest_ns = sub_floor(mark_ns, table->region.header->fixed.skew_max_ns);
-    struct stint_quota ruleless = *to; /* nothing else is to be adopted on the way */
-    ruleless.rule = 0;
     for (size_t i = 0; i < n_runs; i++) {
         struct asking asking = {.undo = NULL};
         struct stint_ask ask = law_carry_ask(to, &runs[i]);
-        if (!start(&asking, table, &ruleless, hash))
+        if (!start(&asking, table, to, hash))
             return false;
         ask.now_ns = min_u64(ask.now_ns, latest_ns);
         if (decide(&asking, &ask, max_u64(ask.now_ns, earliest_ns)).stored == 0)
@@ -291,8 +297,7 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
     return true;
 }
 
-/* A state that could not be read has changed meanwhile, or its owner is stuck, or it is damaged. */
-static void get_past(struct asking *asking, const struct seen *seen)
+void table_get_past(struct asking *asking, const struct seen *seen)
 {
     asking->quota =
         intern_quota(&asking->table->intern, (uint32_t)(seen->pair.first & TAG_ID_MASK));
@@ -303,48 +308,51 @@ static void get_past(struct asking *asking, const struct seen *seen)
         slots_withdraw(asking->slots, seen);
 }
 
-enum carry table_carry(struct stint_table *table, enum slot_class from_class,
-                       struct hash128 from_hash, const struct stint_quota *to,
-                       struct hash128 to_hash, uint64_t now_ns)
+static enum carry carry_from_class(struct asking *asking, const struct stint_quota *to,
+                                   struct hash128 to_hash)
 {
-    struct asking asking = {.ask = {.now_ns = now_ns}};
+    struct stint_table *table = asking->table;
+    uint64_t now_ns = asking->ask.now_ns;
     struct held_run runs[HELD_RUNS_MAX];
     struct entry_state state;
     for (;;) {
-        struct seen seen = find_valid(table, from_class, from_hash, &asking);
-        if (seen.at == NULL)
-            return from_class == CLASS_WIDE && table_blocked_until(table, from_hash) > now_ns
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        bool pending = (seen.pair.first & TAG_PENDING) != 0;
+        if (seen.at != NULL && pending && slots_is_bound(asking->slots, &seen)) {
+            if (!rule_waits(asking, &seen))
+                return CARRY_REFUSED;
+            continue;
+        }
+        if (seen.at == NULL || pending)
+            return asking->slots->class == CLASS_WIDE &&
+                           table_blocked_until(table, asking->hash) > now_ns
                        ? CARRY_REFUSED /* it was left to a stuck owner */
                        : CARRY_NONE;
-        if (!entry_read(&asking, &seen, &state)) {
-            get_past(&asking, &seen);
+        if (!entry_read(asking, &seen, &state)) {
+            table_get_past(asking, &seen);
             continue;
         }
         size_t n_runs = entry_runs(&state, now_ns, runs);
         if (!charge_runs(table, to, to_hash, runs, n_runs, now_ns))
             return CARRY_REFUSED;
-        if (entry_forget(&asking, &seen, &state))
+        if (entry_forget(asking, &seen, &state))
             return CARRY_DONE;
     }
 }
 
-enum carry table_adopt(struct asking *asking, struct stint_decision *decision)
+enum carry table_carry(struct stint_table *table, const struct stint_quota *from,
+                       struct hash128 from_hash, const struct stint_quota *to,
+                       struct hash128 to_hash, uint64_t now_ns)
 {
     enum carry worst = CARRY_NONE;
-    if (asking->rule == 0)
-        return CARRY_NONE;
+    if (from_hash.lo == to_hash.lo && from_hash.hi == to_hash.hi)
+        return CARRY_NONE; /* the next charge does it */
     for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
-        if (class == asking->slots->class)
+        struct asking asking = {.ask = {.now_ns = now_ns}};
+        if (!may_stand_in(from, class) || !look_in_class(&asking, table, class, from_hash))
             continue;
-        enum carry carried = table_carry(asking->table, (enum slot_class) class, asking->hash,
-                                         asking->quota, asking->hash, asking->ask.now_ns);
+        enum carry carried = carry_from_class(&asking, to, to_hash);
         worst = carried > worst ? carried : worst;
     }
-    /* Its units stay where they are, so it must be full here: they are over within one period. */
-    if (worst == CARRY_REFUSED)
-        *decision = (struct stint_decision){.outcome = STINT_DENY,
-                                            .limit = law_capacity(asking->quota),
-                                            .retry_after_ns = asking->quota->period_ns,
-                                            .reset_after_ns = asking->quota->period_ns};
     return worst;
 }

@@ -31,6 +31,13 @@ struct undo {
     struct pair before, after;
 };
 
+/* What stood in somebody's way, and how often it was looked at without having changed. */
+struct waits {
+    const struct pair *at; /* NULL: nothing yet */
+    struct pair pair;
+    unsigned n;
+};
+
 /* One decision under way. */
 struct asking {
     struct stint_table *table;
@@ -43,6 +50,7 @@ struct asking {
     uint32_t id;
     struct undo *undo; /* may be NULL */
     uint64_t *holder;  /* concurrency: what take wrote; may be NULL */
+    struct waits waits;
 };
 
 static inline enum slot_class table_class(const struct stint_quota *quota)
@@ -160,28 +168,27 @@ bool table_release(struct stint_table *table, const struct stint_quota *quota, s
 bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
                  uint64_t now_ns, uint64_t *holder);
 
-/* Makes the key's state one that was never used. */
-void table_forget(struct stint_table *table, enum slot_class class, struct hash128 hash);
+/* Makes the key's state under a quota, or its rule, one that was never used. */
+void table_forget(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash);
 
 enum carry {
     CARRY_NONE, /* there is no such state */
     CARRY_DONE,
-    CARRY_REFUSED, /* there is, and it stays: no place for the other, or its owner is stuck */
+    CARRY_REFUSED, /* there is, and it stays: no place for the other, or somebody is at work on it
+                    */
 };
 
 /*
  * Charges what a key's state still holds to its state under `to`, then forgets it: in that order,
- * so that others may see units twice for a moment, never missing.
+ * so that others may see units twice for a moment, never missing. Within one rule the next charge
+ * does all this by itself.
  */
-enum carry table_carry(struct stint_table *table, enum slot_class from_class,
+enum carry table_carry(struct stint_table *table, const struct stint_quota *from,
                        struct hash128 from_hash, const struct stint_quota *to,
                        struct hash128 to_hash, uint64_t now_ns);
 
-/*
- * The same for a newcomer whose rule had a law with states of another size before. REFUSED comes
- * with a decision.
- */
-enum carry table_adopt(struct asking *asking, struct stint_decision *decision);
+/* For a state that could not be read: it has changed, or its owner is stuck, or it is damaged. */
+void table_get_past(struct asking *asking, const struct seen *seen);
 
 /* Blocks: SEMANTICS of stint_block(). Each key, or one key under one rule, by its hash. */
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns);

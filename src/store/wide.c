@@ -9,7 +9,7 @@
  * slot loses its tag. Coming back, the owner cannot give the word back, and decides anew; only
  * then, or when it is dead, the slot is free again.
  */
-#include "store/entry.h"
+#include "store/rule.h"
 
 #include "base/wide_int.h"
 #include "store/owner.h"
@@ -188,9 +188,6 @@ static bool is_displaced(const struct asking *asking, struct stint_decision *dec
 /* True if *decision is made without a place. */
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
-    enum carry adopted = table_adopt(asking, decision);
-    if (adopted != CARRY_NONE)
-        return adopted == CARRY_REFUSED;
     struct stint_ask peek = asking->ask;
     uint8_t verb = asking->ask.verb;
     peek.verb = STINT_PEEK;
@@ -203,17 +200,12 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
         return true;
     /* A peek writes nothing, so it may read the page that is never used. */
     *decision = law_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
-    if (decision->outcome == STINT_NEVER || asking->ask.cost == 0 || !place_moves_in(verb))
-        return true;
-    struct place place = place_choose(asking);
-    if (place.seen.at == NULL) {
-        *decision = place_full(asking, &place, *decision);
-        return true;
-    }
-    if (verb == STINT_PEEK)
-        return true;
-    publish(asking, &place);
-    return false;
+    bool charges = verb != STINT_PEEK && decision->outcome != STINT_NEVER && peek.cost > 0;
+    struct place place;
+    enum newcomer newcomer = place_newcomer(asking, charges, &place, decision);
+    if (newcomer == NEWCOMER_PUBLISHES)
+        publish(asking, &place);
+    return newcomer == NEWCOMER_DECIDED;
 }
 
 static struct stint_decision law_of(struct asking *asking, void *bytes)
@@ -306,6 +298,56 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
     return false;
 }
 
+/*
+ * At work on a pending slot under a rule: other classes may have the key. False: begin again; else
+ * the slot is valid, if anything was charged or moved.
+ */
+CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *seen,
+                                      struct rule_move *move, enum rule_found *found,
+                                      struct stint_decision *decision)
+{
+    struct wide_state *wide = seen->state;
+    *found = rule_arrive(asking, seen, move, decision);
+    if (*found == RULE_AGAIN || *found == RULE_DECIDED)
+        return *found == RULE_DECIDED;
+    memset(wide->bytes, 0, asking->slots->state_size);
+    law_wide_carry(asking->quota, wide->bytes, move->runs, move->n_runs);
+    *decision = law_of(asking, wide->bytes);
+    uint64_t dies_at_ns = law_wide_dies_at(asking->quota, wide->bytes);
+    set_dies_at(wide, dies_at_ns);
+    if (*found == RULE_ALONE && dies_at_ns == 0)
+        return true;
+    struct pair valid = {asking->home.tag | asking->id, seen->pair.second};
+    return cas16(seen->at, seen->pair, valid);
+}
+
+/*
+ * Where the slot is valid but was left to us as to a stuck owner, it goes, and what was frozen
+ * stays frozen: the key is full until that is over.
+ */
+static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen *seen,
+                                             struct stint_decision *decision)
+{
+    struct rule_move move;
+    enum rule_found found;
+    uint64_t mine;
+    bool refused = false;
+    if (!own(asking, seen, &mine, &refused)) {
+        if (refused)
+            *decision = deny_for(asking, asking->quota->period_ns);
+        return refused;
+    }
+    bool decided = owned_arrive(asking, seen, &move, &found, decision);
+    bool is_ours = give_back(seen, mine);
+    if (found == RULE_AGAIN)
+        rule_pause(asking);
+    if (found == RULE_OTHER && !decided)
+        rule_put_back(&move);
+    if (found == RULE_OTHER && decided && is_ours)
+        rule_arrived(&move);
+    return decided && is_ours;
+}
+
 struct stint_decision wide_ask(struct asking *asking)
 {
     struct stint_decision decision;
@@ -315,6 +357,12 @@ struct stint_decision wide_ask(struct asking *asking)
         bool refused = false;
         if (seen.at == NULL) {
             if (newcomer_ask(asking, &decision))
+                return decision;
+            continue;
+        }
+        if ((seen.pair.first & TAG_PENDING) != 0 && asking->rule != 0) {
+            if (slots_is_frozen(seen.pair.first) ? rule_meet(asking, &seen, &decision)
+                                                 : arrive(asking, &seen, &decision))
                 return decision;
             continue;
         }
@@ -397,6 +445,44 @@ bool wide_forget_same(struct asking *asking, const struct seen *seen, const void
         set_dies_at(wide, 0);
     }
     return give_back(seen, mine) && same;
+}
+
+CAS16_TARGET bool wide_freeze(struct asking *asking, struct seen *seen, const void *bytes,
+                              uint64_t until_ns)
+{
+    struct wide_state *wide = seen->state;
+    struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second};
+    uint64_t mine;
+    enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
+    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+        return false;
+    if (taken == OWNER_ROBBED)
+        repair(asking, &(struct seen){seen->at, wide, cas16_load_stable(seen->at)});
+    bool frozen = pair_equals(cas16_load_stable(seen->at), seen->pair) &&
+                  memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
+    if (frozen) {
+        set_dies_at(wide, until_ns);
+        frozen = cas16(seen->at, seen->pair, gone);
+    }
+    if (frozen)
+        seen->pair = gone;
+    return give_back(seen, mine) && frozen;
+}
+
+/* The bytes, too: whoever died while looking for a place here has left them in doubt. */
+CAS16_TARGET void wide_put_back(struct asking *asking, const struct seen *gone, struct pair valid,
+                                const void *bytes)
+{
+    struct wide_state *wide = gone->state;
+    uint64_t mine;
+    enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
+    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+        return;
+    if (pair_equals(cas16_load_stable(gone->at), gone->pair)) {
+        memcpy(wide->bytes, bytes, asking->slots->state_size);
+        cas16(gone->at, gone->pair, valid);
+    }
+    give_back(gone, mine);
 }
 
 void wide_displace(struct asking *asking, const struct seen *seen)

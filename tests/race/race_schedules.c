@@ -25,6 +25,7 @@
 #define TASKS_MAX 5
 #define KEYS_MAX 6
 #define CLUSTERS 3
+#define SPECS_MAX 3
 #define STACK_SIZE (512 << 10)
 #define PID_FIRST 4000000
 #define STEP_NS 30000 /* so that an owner's patience ends within a few hundred steps */
@@ -47,11 +48,11 @@ struct task {
 
 struct scenario {
     const char *name;
-    const char *specs[2]; /* the second: other parameters under the same rule */
-    uint32_t keys;        /* of them, and of places for their states */
-    uint32_t tasks, asks; /* per task */
-    uint32_t lists;       /* 1 in `lists` asks is for two keys at once; 0: none */
-    bool time_passes;     /* states die and are reused */
+    const char *specs[SPECS_MAX]; /* more than one: other parameters under the same rule */
+    uint32_t keys;                /* of them, and of places for their states */
+    uint32_t tasks, asks;         /* per task */
+    uint32_t lists;               /* 1 in `lists` asks is for two keys at once; 0: none */
+    bool time_passes;             /* states die and are reused */
     bool stops, kills;
     bool looks; /* tasks also peek and look at the whole table */
 };
@@ -65,7 +66,8 @@ static struct {
     uint64_t random, steps, boot_ns, switch_mask;
     unsigned stopped, killed;
     bool hung;
-    struct stint_quota quotas[2];
+    struct stint_quota quotas[SPECS_MAX];
+    unsigned n_quotas;
     struct stint_table *table;
     unsigned cluster;
     uint64_t certain[CLUSTERS][KEYS_MAX], total[KEYS_MAX];
@@ -153,10 +155,10 @@ static void go_on_with(int next)
 
 void schedule_step(void)
 {
-    if (world.scenario == NULL)
-        return; /* the table is being made */
-    struct task *task = &world.tasks[world.current];
     world.boot_ns += STEP_NS;
+    if (world.scenario == NULL)
+        return; /* the table is being made, or looked at in the end */
+    struct task *task = &world.tasks[world.current];
     if (++world.steps > STEPS_MAX) {
         world.hung = true;
         swapcontext(&task->context, &world.main);
@@ -222,7 +224,7 @@ static void task_main(unsigned number)
     for (uint32_t i = 0; i < scenario->asks; i++) {
         uint64_t dice = draw(&task->random);
         uint32_t key = (uint32_t)(dice >> 32) % scenario->keys;
-        const struct stint_quota *quota = &world.quotas[dice % 2];
+        const struct stint_quota *quota = &world.quotas[dice % world.n_quotas];
         if (scenario->time_passes && dice % 16 == 0 && world.cluster + 1 < CLUSTERS)
             world.cluster++;
         unsigned began = world.cluster;
@@ -260,13 +262,14 @@ static void open_table(const struct scenario *scenario)
         fprintf(stderr, "%s\n", error.sentence);
         exit(1);
     }
-    for (unsigned i = 0; i < 2; i++) {
-        const char *spec = scenario->specs[i] != NULL ? scenario->specs[i] : scenario->specs[0];
-        if (stint_quota_parse(&world.quotas[i], spec, &error) != 0) {
+    world.n_quotas = 0;
+    while (world.n_quotas < SPECS_MAX && scenario->specs[world.n_quotas] != NULL) {
+        struct stint_quota *quota = &world.quotas[world.n_quotas];
+        if (stint_quota_parse(quota, scenario->specs[world.n_quotas++], &error) != 0) {
             fprintf(stderr, "%s\n", error.sentence);
             exit(1);
         }
-        world.quotas[i].rule = scenario->specs[1] != NULL ? 77 : 0;
+        quota->rule = scenario->specs[1] != NULL ? 77 : 0;
     }
 }
 
@@ -297,10 +300,54 @@ static void fail(const struct scenario *scenario, uint64_t seed, const char *wha
                 (unsigned long long)seed, key, what, (unsigned long long)units);
 }
 
+static struct stint_decision take_last(uint32_t key, unsigned quota, uint32_t cost, uint64_t now_ns)
+{
+    return stint_take(world.table, &world.quotas[quota], &key, sizeof(key), cost, now_ns);
+}
+
+/* One by one, by the last who is left: until each quota has nothing more to give. */
+static uint64_t drain(uint32_t key, uint64_t now_ns)
+{
+    uint64_t units = 0;
+    for (unsigned i = 0; i < world.n_quotas; i++)
+        while (take_last(key, i, 1, now_ns).outcome == STINT_ALLOW)
+            units++;
+    return units;
+}
+
+/*
+ * What a rule admits in all its classes: no unit is missing once those who were stopped have gone
+ * on, and nothing that a dead one left behind outlasts the units that it had hold of.
+ */
+static void check_rule(const struct scenario *scenario, uint64_t seed, uint32_t limit)
+{
+    struct stint_table_info info;
+    uint64_t now_ns = NOW_NS(world.cluster);
+    stint_table_info(world.table, now_ns, &info);
+    bool exact = !scenario->stops && !scenario->kills && !scenario->time_passes &&
+                 scenario->lists == 0 && info.owners_displaced == 0;
+    for (uint32_t key = 0; exact && key < scenario->keys; key++) {
+        uint64_t units = world.total[key] + drain(key, now_ns);
+        if (units != limit)
+            fail(scenario, seed, "in the end", key, units);
+    }
+    now_ns += 3 * 3600 * NS_PER_S;
+    drain(0, now_ns); /* finds a wide state whose owner died: full for one period from here on */
+    for (unsigned i = 0; i < world.n_quotas; i++) {
+        now_ns += 3 * 3600 * NS_PER_S;
+        if (take_last(0, i, limit, now_ns).outcome != STINT_ALLOW)
+            fail(scenario, seed, "is full for ever", 0, i);
+    }
+}
+
 static void check(const struct scenario *scenario, uint64_t seed)
 {
-    uint32_t limit = world.quotas[0].limit > world.quotas[1].limit ? world.quotas[0].limit
-                                                                   : world.quotas[1].limit;
+    uint32_t limit = 0;
+    bool is_one_limit = true;
+    for (unsigned i = 0; i < world.n_quotas; i++) {
+        limit = world.quotas[i].limit > limit ? world.quotas[i].limit : limit;
+        is_one_limit = is_one_limit && world.quotas[i].limit == world.quotas[0].limit;
+    }
     for (uint32_t key = 0; key < scenario->keys; key++) {
         for (unsigned cluster = 0; cluster < CLUSTERS; cluster++)
             if (world.certain[cluster][key] > limit)
@@ -315,6 +362,8 @@ static void check(const struct scenario *scenario, uint64_t seed)
                  info.owners_displaced == 0;
     if (exact && world.total[0] != limit)
         fail(scenario, seed, "admits too little", 0, world.total[0]);
+    if (scenario->specs[1] != NULL && is_one_limit)
+        check_rule(scenario, seed, limit);
 }
 
 static void run(const struct scenario *scenario, uint64_t seed)
@@ -345,6 +394,49 @@ static void run(const struct scenario *scenario, uint64_t seed)
 }
 
 static const struct scenario scenarios[] = {
+    {.name = "one rule in classes 8 and 16",
+     .specs = {"window 3/1h resolution=12", "window 3/1h"},
+     .keys = 1,
+     .tasks = 4,
+     .asks = 6},
+    {.name = "one rule in class 8 and wide",
+     .specs = {"window 3/1h resolution=12", "log 3/1h"},
+     .keys = 1,
+     .tasks = 4,
+     .asks = 6},
+    {.name = "one rule in class 16 and wide",
+     .specs = {"window 3/1h", "log 3/1h"},
+     .keys = 1,
+     .tasks = 4,
+     .asks = 6},
+    {.name = "one rule in three classes",
+     .specs = {"window 3/1h resolution=12", "window 3/1h", "log 3/1h"},
+     .keys = 1,
+     .tasks = 3,
+     .asks = 6},
+    {.name = "one rule in three classes, stops",
+     .specs = {"window 3/1h resolution=12", "window 3/1h", "log 2/1h"},
+     .keys = 1,
+     .tasks = 5,
+     .asks = 8,
+     .stops = true},
+    {.name = "one rule in three classes, kills",
+     .specs = {"window 3/1h resolution=12", "window 3/1h", "log 3/1h"},
+     .keys = 1,
+     .tasks = 5,
+     .asks = 8,
+     .kills = true},
+    {.name = "one rule in three classes, stops, kills and many keys",
+     .specs = {"window 3/1h resolution=12", "window 2/1h", "buckets 3/1h time_slack=10m"},
+     .keys = 3,
+     .tasks = 5,
+     .asks = 10,
+     .lists = 4,
+     .looks = true,
+     .time_passes = true,
+     .stops = true,
+     .kills = true},
+
     {.name = "gcra, one key", .specs = {"gcra 5/1h burst=5"}, .keys = 1, .tasks = 4, .asks = 4},
     {.name = "window of 8 bytes, one key",
      .specs = {"window 5/1h resolution=12"},
