@@ -23,6 +23,7 @@ int help_main(int argc, char **argv);
 int pace_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
 int sim_main(int argc, char **argv);
+int sim_worst_main(int argc, char **argv);
 int table_main(int argc, char **argv);
 int try_main(int argc, char **argv);
 int version_main(int argc, char **argv);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 static const struct cmd sim_all[] = {
+    {"worst", "the requests that a quota admits the most of, and its bound", sim_worst_main},
     {NULL, NULL, NULL},
 };
 
