@@ -202,18 +202,21 @@ static int child_run(struct child *child, int *status)
     return 0;
 }
 
-/* Its messages, of which it leads some with blank lines and marks the place with a caret. */
+/* Its messages: without the command that it repeats, blank lines, and the mark under its place. */
 static void show_told(struct child *child)
 {
-    char line[512];
+    char *line = NULL;
+    size_t size = 0;
     rewind(child->told);
-    for (unsigned n = 0; n < TOLD_MAX && fgets(line, sizeof(line), child->told) != NULL;) {
-        line[strcspn(line, "\n")] = '\0';
-        if (line[strspn(line, " ^\t\f")] == '\0')
+    for (unsigned n = 0; n < TOLD_MAX && getline(&line, &size, child->told) > 0;) {
+        char *text = line + strspn(line, " \t\f");
+        text[strcspn(text, "\n")] = '\0';
+        if (text[strspn(text, " ^")] == '\0' || strncmp(text, "more>", 5) == 0)
             continue;
-        say("gnuplot: %s", line + strspn(line, " \t"));
+        say("gnuplot: %s", text);
         n++;
     }
+    free(line);
 }
 
 /* ---- Where the drawing goes ------------------------------------------------------------------ */

@@ -34,6 +34,7 @@
 #define BUCKETS_N_BITS 9
 
 _Static_assert(BUCKETS_MAX < 1u << BUCKETS_N_BITS, "the number of buckets");
+_Static_assert(BUCKETS_MAX <= HELD_GROUPS_MAX, "all of them are groups");
 _Static_assert(BUCKETS_N_BITS + 1 <= 2 * BUCKETS_SPARE_BITS, "that number and one flag");
 _Static_assert(STINT_NOW_MAX >> (64 - BUCKETS_SPARE_BITS) == 0, "a time leaves these bits");
 
@@ -407,6 +408,20 @@ uint32_t buckets_living(const struct stint_quota *quota, const void *state_bytes
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(state);
     return buckets.n - buckets_dead(quota, state, &buckets, now_ns);
+}
+
+size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
+                      struct held_group *groups)
+{
+    const struct buckets_state *state = state_bytes;
+    struct buckets buckets = buckets_unpack(state);
+    size_t n_groups = 0;
+    for (uint32_t at = buckets_dead(quota, state, &buckets, now_ns); at < buckets.n; at++)
+        groups[n_groups++] = (struct held_group){
+            buckets_last_ns(quota, state, &buckets, at) + quota->period_ns,
+            buckets_count(quota, state, at),
+        };
+    return n_groups;
 }
 
 uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes)

@@ -60,6 +60,13 @@ struct held_run {
     uint64_t units;
 };
 
+/* Units that come back together; groups.h. */
+#define HELD_GROUPS_MAX 512
+struct held_group {
+    uint64_t returns_ns;
+    uint64_t units;
+};
+
 /* 8-byte states. */
 struct stint_decision gcra_ask(const struct stint_quota *quota, uint64_t *state,
                                const struct stint_ask *ask);
@@ -131,6 +138,8 @@ size_t log_held(const struct stint_quota *quota, const void *state, uint64_t now
                 struct held_run *runs);
 size_t concurrency_held(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                         struct held_run *runs);
+size_t buckets_groups(const struct stint_quota *quota, const void *state, uint64_t now_ns,
+                      struct held_group *groups);
 uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state);
 uint64_t log_own_ns(const struct stint_quota *quota, const void *state);
 void buckets_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The picture of one key under one quota. Above: units as they are used and as they come back,
+ * numbered in the order of use, with the buckets of `buckets` and the bunches of `window` as
+ * rectangles from first use to return. Below: what is free, exactly and by the limiter's belief.
+ * What the limiter holds back for longer than it must is shaded in both.
+ */
+#ifndef STINT_SIM_PICTURE_H
+#define STINT_SIM_PICTURE_H
+
+#include "sim/history.h"
+#include "sim/plot.h"
+
+struct picture {
+    const struct history *history; /* of at least one event */
+    struct span key;               /* named in the title */
+    const char *origin;            /* what time 0 is: "2015-05-17 00:00:00 UTC"; NULL: itself */
+    uint64_t from_ns, until_ns;    /* the part that is shown; both 0: the part that tells most */
+};
+
+/* Fills the plot anew; it is to be freed by plot_deinit(), also where a code comes back. */
+int picture_draw(struct plot *plot, const struct picture *picture, struct stint_error *error);
+
+#endif
