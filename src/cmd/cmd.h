@@ -22,6 +22,8 @@ int explain_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 int pace_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
+int sim_compare_main(int argc, char **argv);
+int sim_run_main(int argc, char **argv);
 int sim_main(int argc, char **argv);
 int sim_worst_main(int argc, char **argv);
 int table_main(int argc, char **argv);

@@ -38,16 +38,29 @@ static int no_memory(struct stint_error *error)
     return err_set(error, STINT_E_SYSTEM, "out of memory for the exact count");
 }
 
+/* Accounts for more memory, if that is allowed. */
+static int claim(struct exact *exact, uint64_t bytes, struct stint_error *error)
+{
+    if (exact->bytes_max > 0 && bytes > exact->bytes_max - exact->bytes)
+        return err_set(error, STINT_E_FULL, "the exact count would need more than %llu bytes",
+                       (unsigned long long)exact->bytes_max);
+    exact->bytes += bytes;
+    return 0;
+}
+
 static int grow_keys(struct exact *exact, uint32_t key, struct stint_error *error)
 {
     size_t old = exact->keys_size, size = old == 0 ? KEYS_FIRST : old;
     while (size <= key)
         size *= 2;
+    size_t window_set = exact->n_periods * sizeof(*exact->windows);
+    int code = claim(exact, (size - old) * (sizeof(struct exact_key) + window_set), error);
+    if (code != 0)
+        return code;
     struct exact_key *keys = realloc(exact->keys, size * sizeof(*keys));
     if (keys == NULL)
         return no_memory(error);
     exact->keys = keys;
-    size_t window_set = exact->n_periods * sizeof(*exact->windows);
     struct exact_window *windows = realloc(exact->windows, size * window_set);
     if (windows == NULL)
         return no_memory(error);
@@ -63,9 +76,12 @@ static struct exact_run *run_at(const struct exact_key *key, uint64_t number)
     return &key->runs[number & (key->size - 1)];
 }
 
-static int grow_runs(struct exact_key *key, struct stint_error *error)
+static int grow_runs(struct exact *exact, struct exact_key *key, struct stint_error *error)
 {
     uint32_t size = key->size == 0 ? RUNS_FIRST : key->size * 2;
+    int code = claim(exact, (uint64_t)(size - key->size) * sizeof(struct exact_run), error);
+    if (code != 0)
+        return code;
     struct exact_run *runs = size == 0 ? NULL : malloc(size * sizeof(*runs));
     if (runs == NULL)
         return no_memory(error);
@@ -77,19 +93,28 @@ static int grow_runs(struct exact_key *key, struct stint_error *error)
     return 0;
 }
 
-static int append(struct exact_key *key, struct exact_run run, struct stint_error *error)
+static int append(struct exact *exact, struct exact_key *key, struct exact_run run,
+                  struct stint_error *error)
 {
     if (key->end > key->first && run_at(key, key->end - 1)->at_ns == run.at_ns) {
         run_at(key, key->end - 1)->units += run.units;
         return 0;
     }
     if (key->end - key->first == key->size) {
-        int code = grow_runs(key, error);
+        int code = grow_runs(exact, key, error);
         if (code != 0)
             return code;
     }
     *run_at(key, key->end++) = run;
     return 0;
+}
+
+/* A unit used at u has left the window (t-W, t] once t >= u + W. */
+static void age(const struct exact_key *key, struct exact_window *window, uint64_t now_ns,
+                uint64_t period_ns)
+{
+    while (window->first < key->end && now_ns - run_at(key, window->first)->at_ns >= period_ns)
+        window->units -= run_at(key, window->first++)->units;
 }
 
 int exact_add(struct exact *exact, uint32_t key_number, struct exact_run run,
@@ -103,14 +128,34 @@ int exact_add(struct exact *exact, uint32_t key_number, struct exact_run run,
     assert(key->end == key->first || run_at(key, key->end - 1)->at_ns <= run.at_ns);
     for (size_t i = 0; i < exact->n_periods; i++) {
         struct exact_window *window = &windows[i];
+        age(key, window, run.at_ns, exact->periods_ns[i]);
         window->units += run.units;
-        /* A unit used at u has left the window (t-W, t] once t >= u + W. */
-        while (window->first < key->end &&
-               run.at_ns - run_at(key, window->first)->at_ns >= exact->periods_ns[i])
-            window->units -= run_at(key, window->first++)->units;
         if (window->units > exact->most[i].units)
             exact->most[i] = (struct exact_most){window->units, run.at_ns, key_number};
     }
     key->first = windows[exact->longest].first;
-    return append(key, run, error);
+    return append(exact, key, run, error);
+}
+
+const struct exact_window *exact_at(struct exact *exact, uint32_t key_number, uint64_t now_ns)
+{
+    if (key_number >= exact->keys_size)
+        return NULL;
+    struct exact_key *key = &exact->keys[key_number];
+    struct exact_window *windows = &exact->windows[(size_t)key_number * exact->n_periods];
+    for (size_t i = 0; i < exact->n_periods; i++)
+        age(key, &windows[i], now_ns, exact->periods_ns[i]);
+    key->first = windows[exact->longest].first;
+    return windows;
+}
+
+void exact_forget(struct exact *exact, uint32_t key_number)
+{
+    if (key_number >= exact->keys_size)
+        return;
+    struct exact_key *key = &exact->keys[key_number];
+    struct exact_window *windows = &exact->windows[(size_t)key_number * exact->n_periods];
+    key->first = key->end;
+    for (size_t i = 0; i < exact->n_periods; i++)
+        windows[i] = (struct exact_window){.first = key->end};
 }

@@ -4,7 +4,8 @@
  * worked out from what was admitted and when, and from nothing that the limiter says of itself.
  *
  * Memory: 16 bytes for each instant within the longest period at which a key was admitted
- * something, and a few words per key and period.
+ * something, up to twice that as rings double, and a few words per key and period. What it may be
+ * in all can be bounded.
  */
 #ifndef STINT_SIM_EXACT_H
 #define STINT_SIM_EXACT_H
@@ -41,12 +42,25 @@ struct exact {
     struct exact_key *keys;
     struct exact_window *windows; /* n_periods for each key */
     uint32_t keys_size;
+    uint64_t bytes, bytes_max; /* in use, and allowed; 0 = no maximum */
 };
 
 void exact_init(struct exact *exact, const uint64_t *periods_ns, size_t n_periods);
 void exact_deinit(struct exact *exact);
 
-/* Times of one key never go back. 0 or a negative code. */
+/*
+ * Times of one key never go back. 0 or a negative code: STINT_E_FULL where bytes_max would be
+ * passed; the count of this key is then not to be relied upon any more.
+ */
 int exact_add(struct exact *exact, uint32_t key, struct exact_run run, struct stint_error *error);
+
+/*
+ * The units in the windows that end now, by period: those that were admitted so far. NULL for a key
+ * that never was. Times of one key never go back here either.
+ */
+const struct exact_window *exact_at(struct exact *exact, uint32_t key, uint64_t now_ns);
+
+/* The number will be another key's. */
+void exact_forget(struct exact *exact, uint32_t key);
 
 #endif

@@ -42,9 +42,10 @@ uint32_t workload_places(const struct workload *workload)
     return workload->spec.keys;
 }
 
-bool workload_renews_keys(const struct workload *workload)
+uint32_t workload_clients(const struct workload *workload)
 {
-    return workload->spec.churn_ns > 0 || workload->spec.kind == WORKLOAD_FLOOD;
+    bool has_clients = is_closed(workload->spec.kind) || workload->spec.kind == WORKLOAD_HERD;
+    return has_clients ? workload->spec.clients : 0;
 }
 
 bool workload_listens(const struct workload *workload)

@@ -73,6 +73,7 @@ struct sim_event {
     uint64_t key; /* low half: its place, 0 … keys-1; high half: which of the place's owners */
     uint32_t cost;
     uint32_t client;
+    uint32_t stamp; /* the teller's own, kept for the next try */
     uint16_t tries; /* how often this request was denied before */
     bool as_told;   /* it comes exactly when the last denial said that it may */
 };
@@ -106,6 +107,7 @@ struct workload_plan {
     size_t n_steps, step;
     uint64_t ask_ns;
     uint32_t admitted; /* in this step */
+    uint32_t stamp;    /* of the event told last */
     bool as_told;
 };
 
@@ -164,8 +166,8 @@ void workload_tell(struct workload *workload, const struct sim_event *event,
 
 /* Places that keys can have: sim_event_place() is below it. */
 uint32_t workload_places(const struct workload *workload);
-/* Whether keys go and others come, so that there are more of them than places. */
-bool workload_renews_keys(const struct workload *workload);
+/* Clients that are more than a key's only asker; 0 where there are none. */
+uint32_t workload_clients(const struct workload *workload);
 bool workload_is_adversary(enum workload_kind kind);
 
 #endif

@@ -165,8 +165,10 @@ bool workload_plan_next(struct workload *workload, struct sim_event *event)
     if (plan->ask_ns >= workload->end_ns)
         return false;
     uint64_t at_ns = plan->ask_ns + clock_error_ns(workload);
-    *event = (struct sim_event){
-        .at_ns = at_ns > STINT_NOW_MAX ? 0 : at_ns, .cost = 1, .as_told = plan->as_told};
+    *event = (struct sim_event){.at_ns = at_ns > STINT_NOW_MAX ? 0 : at_ns,
+                                .cost = 1,
+                                .stamp = plan->stamp,
+                                .as_told = plan->as_told};
     return true;
 }
 
@@ -175,7 +177,7 @@ void workload_plan_tell(struct workload *workload, const struct sim_event *event
 {
     struct workload_plan *plan = &workload->plan;
     const struct workload_step *step = &plan->steps[plan->step];
-    (void)event;
+    plan->stamp = event->stamp;
     plan->as_told = false;
     if (decision->outcome == STINT_ALLOW) {
         if (++plan->admitted == step->units)

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+/* Counts, and sums up a key when it is over. */
+#include "sim/tally.h"
+
+#include "base/wide_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+double tally_fairness(const struct tally_shares *shares)
+{
+    return shares->squares > 0 ? shares->sum * shares->sum / (shares->n * shares->squares) : 1.0;
+}
+
+double tally_utilisation(const struct tally_quota *quota)
+{
+    return quota->usable_units > 0 ? (double)quota->used_units / (double)quota->usable_units : -1;
+}
+
+bool tally_is_broken(const struct tally *tally)
+{
+    for (size_t i = 0; i < tally->n_quotas; i++)
+        if (tally->quotas[i].bound_broken)
+            return true;
+    return tally->unjustified > 0 || tally->waits_too_long > 0 || tally->waits_too_short > 0;
+}
+
+int tally_places_init(struct tally_places *places, const struct workload *workload,
+                      const struct stint_quota *quotas, size_t n_quotas, struct stint_error *error)
+{
+    size_t n = workload_places(workload);
+    uint32_t n_clients = workload_clients(workload);
+    *places = (struct tally_places){
+        .n_places = (uint32_t)n, .n_clients = n_clients, .n_quotas = n_quotas};
+    for (size_t i = 0; i < n_quotas; i++) {
+        places->lengths_ns[i] = quotas[i].period_ns;
+        places->limits[i] = quotas[i].limit;
+    }
+    places->keys = calloc(n, sizeof(*places->keys));
+    places->periods = calloc(n * n_quotas, sizeof(*places->periods));
+    places->client_units = calloc(n_clients > 0 ? n_clients : 1, sizeof(uint64_t));
+    if (places->keys != NULL && places->periods != NULL && places->client_units != NULL)
+        return 0;
+    tally_places_deinit(places);
+    return err_set(error, STINT_E_SYSTEM, "out of memory for the figures of %zu keys", n);
+}
+
+void tally_places_deinit(struct tally_places *places)
+{
+    free(places->keys);
+    free(places->periods);
+    free(places->client_units);
+    *places = (struct tally_places){0};
+}
+
+static void add_share(struct tally_shares *shares, uint64_t units)
+{
+    shares->n += 1;
+    shares->sum += (double)units;
+    shares->squares += (double)units * (double)units;
+}
+
+static void end_period(struct tally_quota *quota, struct tally_period *period, uint64_t limit)
+{
+    quota->usable_units += min_u64(period->asked, limit);
+    quota->used_units += period->used;
+    *period = (struct tally_period){0};
+}
+
+void tally_leave(struct tally *tally, struct tally_places *places, uint32_t place)
+{
+    struct tally_key *key = &places->keys[place];
+    if (!key->asked)
+        return;
+    tally->keys++;
+    add_share(&tally->key_shares, key->units);
+    *key = (struct tally_key){.admitted = key->admitted + 1};
+}
+
+/* Periods of all keys lie alike: multiples of their length. */
+static void count_periods(struct tally *tally, struct tally_places *places,
+                          const struct sim_event *event, uint32_t granted)
+{
+    struct tally_period *periods = &places->periods[sim_event_place(event) * places->n_quotas];
+    for (size_t i = 0; i < places->n_quotas; i++) {
+        uint64_t length_ns = places->lengths_ns[i];
+        if (event->at_ns >= periods[i].ends_ns) {
+            end_period(&tally->quotas[i], &periods[i], places->limits[i]);
+            periods[i].ends_ns = (event->at_ns / length_ns + 1) * length_ns;
+        }
+        periods[i].asked += event->cost;
+        periods[i].used += granted;
+    }
+}
+
+void tally_count(struct tally *tally, struct tally_places *places, const struct sim_event *event,
+                 const struct stint_decision *decision, uint64_t counted_ns)
+{
+    struct tally_key *key = &places->keys[sim_event_place(event)];
+    bool allowed = decision->outcome == STINT_ALLOW;
+    uint32_t granted = allowed ? event->cost : 0;
+    key->asked = true;
+    tally->decisions++;
+    tally->allowed += allowed;
+    tally->denied += decision->outcome == STINT_DENY;
+    tally->never += decision->outcome == STINT_NEVER;
+    tally->unstored += decision->stored == 0 && decision->outcome == STINT_DENY;
+    tally->units_asked += event->cost;
+    tally->units_allowed += granted;
+    tally->last_ns = max_u64(tally->last_ns, event->at_ns);
+    count_periods(tally, places, event, granted);
+    if (!allowed)
+        return;
+    key->admitted++;
+    key->units += granted;
+    key->last_ns = counted_ns;
+    key->false_run = 0;
+    if (event->client < places->n_clients)
+        places->client_units[event->client] += granted;
+}
+
+void tally_judge(struct tally *tally, struct tally_key *key, struct oracle_view view,
+                 const struct oracle_ask *ask)
+{
+    uint64_t at_ns = ask->counted_ns;
+    if (!view.is_justified && tally->unjustified++ == 0)
+        tally->unjustified_at_ns = at_ns;
+    if (!view.has_room) {
+        key->false_run = 0;
+        return;
+    }
+    tally->false_denials++;
+    tally->false_units += ask->cost;
+    if (key->false_run++ == 0)
+        key->false_since_ns = at_ns;
+    if (key->false_run > tally->false_longest)
+        tally->false_longest = key->false_run;
+    tally->false_longest_ns =
+        max_u64(tally->false_longest_ns, sub_floor(at_ns, key->false_since_ns));
+}
+
+void tally_finish(struct tally *tally, struct tally_places *places, uint64_t end_ns)
+{
+    for (uint32_t place = 0; place < places->n_places; place++) {
+        struct tally_period *periods = &places->periods[place * places->n_quotas];
+        for (size_t i = 0; places->keys[place].asked && i < places->n_quotas; i++)
+            if (periods[i].ends_ns <= end_ns)
+                end_period(&tally->quotas[i], &periods[i], places->limits[i]);
+        tally_leave(tally, places, place);
+    }
+    for (uint32_t client = 0; client < places->n_clients; client++)
+        add_share(&tally->client_shares, places->client_units[client]);
+}
