@@ -444,9 +444,9 @@ STINT_API void stint_reset(struct stint_table *table, const struct stint_quota *
  * held are carried at their latest possible time. STINT_E_FULL if the key finds no place under the
  * new quota: the old state stands.
  *
- * Quotas with the same `rule` need no call: the next grant carries the state, also while callers use
- * both at once. Where their states differ in size, a caller may be denied while another carries the
- * key; should that one be killed in the act, the key is full until its old units are over.
+ * Quotas with the same `rule` need no call: the next grant carries the state, also while callers
+ * use both at once. Where their states differ in size, a caller may be denied while another carries
+ * the key; should that one be killed in the act, the key is full until its old units are over.
  *
  * A caller who is late after the change, by skew_max at most, may gain units that were over then.
  */

@@ -340,6 +340,20 @@ static void check_rule(const struct scenario *scenario, uint64_t seed, uint32_t 
     }
 }
 
+/* Whoever froze a slot and was not killed has withdrawn it or put it back. */
+static void check_frozen(const struct scenario *scenario, uint64_t seed)
+{
+    for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
+        const struct slots *slots = &world.table->slots[class];
+        for (uint64_t slot = 0; slot < slots->sets * WAYS; slot++) {
+            uint8_t *set = slots->base + slot / WAYS * slots->set_size;
+            struct seen seen = slots_see(slots, set, (unsigned)(slot % WAYS));
+            if (slots_is_frozen(seen.pair.first))
+                fail(scenario, seed, "is left frozen in class", 0, (uint64_t) class);
+        }
+    }
+}
+
 static void check(const struct scenario *scenario, uint64_t seed)
 {
     uint32_t limit = 0;
@@ -362,6 +376,8 @@ static void check(const struct scenario *scenario, uint64_t seed)
                  info.owners_displaced == 0;
     if (exact && world.total[0] != limit)
         fail(scenario, seed, "admits too little", 0, world.total[0]);
+    if (world.killed == 0 && info.owners_displaced == 0)
+        check_frozen(scenario, seed);
     if (scenario->specs[1] != NULL && is_one_limit)
         check_rule(scenario, seed, limit);
 }
