@@ -10,6 +10,8 @@
 
 #include "base/wide_int.h"
 
+#include <assert.h>
+
 static bool same_state(const struct list_part *a, const struct list_part *b)
 {
     return a->hash.lo == b->hash.lo && a->hash.hi == b->hash.hi &&
@@ -44,6 +46,7 @@ bool list_init(struct list *list, struct stint_table *table, const struct stint_
     list->table = table;
     list->n_parts = 0;
     list->now_ns = now_ns;
+    list->is_hashed = false;
     if (n_items == 0 || n_items > STINT_ITEMS_MAX)
         return false;
     for (size_t i = 0; i < n_items; i++)
@@ -52,13 +55,38 @@ bool list_init(struct list *list, struct stint_table *table, const struct stint_
     return true;
 }
 
+void list_init_hashed(struct list *list, struct stint_table *table, uint64_t now_ns)
+{
+    list->table = table;
+    list->n_parts = 0;
+    list->now_ns = now_ns;
+    list->is_hashed = true;
+}
+
+void list_add_hashed(struct list *list, const struct stint_quota *quota, struct hash128 hash,
+                     uint32_t cost)
+{
+    assert(list->is_hashed && list->n_parts < STINT_ITEMS_MAX);
+    list->parts[list->n_parts] = (struct list_part){
+        .quota = quota, .hash = hash, .cost = cost, .times = 1, .index = (uint8_t)list->n_parts};
+    list->n_parts++;
+}
+
+static struct stint_decision ask_table(const struct list *list, const struct list_part *part,
+                                       const struct stint_ask *ask, struct undo *undo,
+                                       uint64_t *holder)
+{
+    if (list->is_hashed)
+        return table_ask_hash(list->table, part->quota, part->hash, ask, undo, holder);
+    return table_ask(list->table, part->quota, part->key, part->key_len, ask, undo, holder);
+}
+
 static struct stint_decision ask_part(const struct list *list, struct list_part *part, uint8_t verb,
                                       uint32_t cost, uint64_t at_ns)
 {
     struct stint_ask ask = {.now_ns = list->now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
     bool holds = part->quota->algorithm == STINT_CONCURRENCY && verb == STINT_TAKE;
-    part->decision = table_ask(list->table, part->quota, part->key, part->key_len, &ask,
-                               &part->undo, holds ? &part->holder : NULL);
+    part->decision = ask_table(list, part, &ask, &part->undo, holds ? &part->holder : NULL);
     return part->decision;
 }
 
@@ -114,8 +142,7 @@ static void take_back(const struct list *list, struct list_part *part, uint32_t 
     else {
         struct stint_ask ask = {
             .now_ns = list->now_ns, .at_ns = list->now_ns, .cost = units, .verb = STINT_REFUND};
-        returned =
-            table_ask(list->table, part->quota, part->key, part->key_len, &ask, NULL, NULL).granted;
+        returned = ask_table(list, part, &ask, NULL, NULL).granted;
     }
     if (returned < units)
         table_count(&table_counters(list->table)->undo_kept_units, units - returned);

@@ -10,7 +10,7 @@
 /* One quota of a request, equal ones merged. */
 struct list_part {
     const struct stint_quota *quota;
-    const void *key;
+    const void *key; /* NULL where the hash is all there is of it */
     size_t key_len;
     struct hash128 hash;
     uint32_t cost;   /* the sum over equal ones */
@@ -26,11 +26,18 @@ struct list {
     struct list_part parts[STINT_ITEMS_MAX];
     size_t n_parts;
     uint64_t now_ns;
+    bool is_hashed; /* by list_init_hashed() */
 };
 
 /* False for a request that can never be allowed: empty, too long, or a cost that overflows. */
 bool list_init(struct list *list, struct stint_table *table, const struct stint_item *items,
                size_t n_items, uint64_t now_ns);
+
+/* The same for states whose hashes are known, none of them twice; keys are not looked for blocks.
+ */
+void list_init_hashed(struct list *list, struct stint_table *table, uint64_t now_ns);
+void list_add_hashed(struct list *list, const struct stint_quota *quota, struct hash128 hash,
+                     uint32_t cost);
 
 /* Asks every part with its own cost and `verb`, charging nothing back; keeps the decisions. */
 void list_ask(struct list *list, uint8_t verb, uint64_t at_ns);

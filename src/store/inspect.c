@@ -2,6 +2,9 @@
 /* What is in a table: figures, every live state, one key. */
 #include "store/entry.h"
 
+#include "store/bench.h"
+#include "store/turns.h"
+
 /* The live state in a slot; false for an empty, dead or pending one. */
 static bool read_live(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
@@ -18,7 +21,7 @@ static uint64_t count_live(const struct stint_table *table, enum slot_class clas
         struct seen seen = slots_see(asking.slots, set, (unsigned)(slot % WAYS));
         if (class == CLASS_BLOCKS)
             live += seen.pair.first != 0 && (seen.pair.first & TAG_PENDING) == 0 &&
-                    seen.pair.second > now_ns;
+                    (seen.pair.first & TAG_ID_MASK) != BENCH_ID && seen.pair.second > now_ns;
         else if (class == CLASS_WIDE && seen.pair.first != 0)
             live += wide_dies_at(&seen) > now_ns;
         else
@@ -39,6 +42,8 @@ void stint_table_info(const struct stint_table *table, uint64_t now_ns,
         .quotas = (uint32_t)__atomic_load_n(&header->quotas, __ATOMIC_RELAXED),
         .quotas_max = header->fixed.quotas_max,
         .tickets = header->fixed.tickets_max,
+        .pools = turns_pools(table),
+        .pools_max = header->fixed.pools_max,
         .wide_size = header->fixed.classes[CLASS_WIDE].state_size,
         .skew_max_ns = header->fixed.skew_max_ns,
         .epoch_ns = header->epoch_ns,

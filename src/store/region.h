@@ -3,7 +3,7 @@
  * The one piece of memory that a table lives in: its layout, how it is mapped, made, checked and
  * left. It holds no pointers, so that it means the same in every process and after a restart.
  *
- *   header | interned quotas | tickets | sets of class 8 | class 16 | wide | blocks
+ *   header | interned quotas | tickets | pools | sets of class 8 | class 16 | wide | blocks
  *
  * A set is WAYS slots. A slot is a pair of words that is swapped in one step; what stands in the
  * pair, and where the state is, slots.h says.
@@ -17,15 +17,16 @@
 #define WAYS 8
 #define HALF_WAYS (WAYS / 2) /* the pairs of one cache line */
 #define REGION_MAGIC UINT64_C(0x314e4f4954535453)
-#define REGION_VERSION 1
+#define REGION_VERSION 2
 #define REGION_PAGE 4096
 #define TICKET_SIZE 64
+#define POOL_RECORD_SIZE 64
 
 enum slot_class {
     CLASS_8,      /* the pair is (tag, state) */
     CLASS_16,     /* the pair is (tag, generation); 16 bytes of state apart */
     CLASS_WIDE,   /* the pair is (tag, generation); lock word and bytes apart */
-    CLASS_BLOCKS, /* as class 8; the state is the instant until which the key is blocked */
+    CLASS_BLOCKS, /* as class 8; until when a key is blocked, or one of a pool benched */
     CLASSES,
 };
 
@@ -47,8 +48,8 @@ struct region_fixed {
     uint32_t quota_size; /* sizeof(struct stint_quota): another machine or build differs */
     uint64_t bytes;
     struct class_layout classes[CLASSES];
-    uint64_t quotas_offset, tickets_offset;
-    uint32_t quotas_max, tickets_max;
+    uint64_t quotas_offset, tickets_offset, pools_offset;
+    uint32_t quotas_max, tickets_max, pools_max, no_use;
     uint64_t hash_key[2];
     uint64_t skew_max_ns;
     uint8_t clock; /* enum stint_clock */
@@ -68,9 +69,11 @@ struct region_header {
     /* The latest now seen, written at most once a millisecond, read by every decision: a line of
      * its own, together with what is as good as constant. */
     _Alignas(128) uint64_t mark_ns;
-    uint64_t blocks_until_ns; /* no block ends later: most tables never look for one */
-    uint64_t booked_until_ns; /* no booked place begins later */
-    int64_t epoch_ns;         /* wall clock at region time 0 */
+    uint64_t blocks_until_ns;     /* no block ends later: most tables never look for one */
+    uint64_t benches_until_ns;    /* the same for the benches of pools */
+    uint64_t pools_shut_until_ns; /* pools that are new here wait so long: see turns.h */
+    uint64_t booked_until_ns;     /* no booked place begins later */
+    int64_t epoch_ns;             /* wall clock at region time 0 */
     /* How region time goes on: written at open, once a second, and at close. */
     _Alignas(128) int64_t clock_offset_ns; /* region time - CLOCK_BOOTTIME */
     uint64_t heartbeat_ns;

@@ -11,9 +11,11 @@
 #define TICKETS_DEFAULT 65536
 #define BLOCKS_DEFAULT 4096
 #define QUOTAS_DEFAULT 1024
+#define POOLS_DEFAULT 16
 #define SETS_MAX (UINT64_C(1) << 31)
 #define TICKETS_MAX (1u << 26)
 #define BLOCKS_MAX (1u << 26)
+#define POOLS_MAX 65536u
 #define PAIRS_SIZE (WAYS * sizeof(struct pair))
 #define LINE_SIZE (HALF_WAYS * sizeof(struct pair))
 #define LOCK_SIZE 16 /* a wide state's lock word; keeps the bytes after it aligned to 16 */
@@ -60,6 +62,8 @@ static void place_parts(struct region_fixed *fixed)
     at = round_up(at + fixed->quotas_max * sizeof(struct quota_slot), REGION_PAGE);
     fixed->tickets_offset = at;
     at = round_up(at + (uint64_t)fixed->tickets_max * TICKET_SIZE, REGION_PAGE);
+    fixed->pools_offset = at;
+    at = round_up(at + (uint64_t)fixed->pools_max * POOL_RECORD_SIZE, REGION_PAGE);
     for (int class = 0; class < CLASSES; class ++)
         at = place_class(&fixed->classes[class], (enum slot_class) class, at);
     fixed->bytes = at;
@@ -83,6 +87,8 @@ static int check_options(const struct stint_table_options *options, struct stint
     if (options->tickets > TICKETS_MAX || options->blocks > BLOCKS_MAX)
         return err_set(error, STINT_E_RANGE, "at most %u tickets and %u blocks", TICKETS_MAX,
                        BLOCKS_MAX);
+    if (options->pools > POOLS_MAX)
+        return err_set(error, STINT_E_RANGE, "a table holds at most %u pools", POOLS_MAX);
     if (options->epoch_ns < -EPOCH_MAX_NS || options->epoch_ns > EPOCH_MAX_NS)
         return err_set(error, STINT_E_RANGE, "epoch is more than 146 years away from 1970");
     if (options->clock > STINT_CLOCK_VIRTUAL || options->memory > STINT_MEMORY_FILE)
@@ -102,6 +108,7 @@ int region_layout(struct region_fixed *fixed, const struct stint_table_options *
         .quota_size = sizeof(struct stint_quota),
         .quotas_max = options->quotas > 0 ? options->quotas : QUOTAS_DEFAULT,
         .tickets_max = options->tickets > 0 ? options->tickets : TICKETS_DEFAULT,
+        .pools_max = options->pools > 0 ? options->pools : POOLS_DEFAULT,
         .skew_max_ns = options->skew_max_ns > 0 ? options->skew_max_ns : NS_PER_S,
         .clock = options->clock,
     };
@@ -133,7 +140,8 @@ static bool counts_fit(const struct region_fixed *fixed)
             return false;
     }
     return fixed->quotas_max > 0 && fixed->quotas_max <= QUOTA_ID_MASK && fixed->tickets_max > 0 &&
-           fixed->tickets_max <= TICKETS_MAX;
+           fixed->tickets_max <= TICKETS_MAX && fixed->pools_max > 0 &&
+           fixed->pools_max <= POOLS_MAX;
 }
 
 /*

@@ -5,6 +5,7 @@
 #include "store/entry.h"
 
 #include "store/clock.h"
+#include "store/turns.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -74,6 +75,18 @@ static int write_tickets(const struct stint_table *table, FILE *file)
     return code;
 }
 
+static int write_pools(const struct stint_table *table, FILE *file)
+{
+    const struct region_fixed *fixed = &table->region.header->fixed;
+    struct pool_record record;
+    int code = fseeko(file, (off_t)fixed->pools_offset, SEEK_SET);
+    for (uint32_t i = 0; code == 0 && i < fixed->pools_max; i++) {
+        turns_copy(table, i, &record);
+        code = fwrite(&record, sizeof(record), 1, file) == 1 ? 0 : -1;
+    }
+    return code;
+}
+
 static int write_quotas(const struct stint_table *table, FILE *file)
 {
     const struct region_fixed *fixed = &table->region.header->fixed;
@@ -105,12 +118,13 @@ static int write_header(const struct stint_table *table, FILE *file)
 
 /*
  * Others decide meanwhile. Each ticket in the copy has its charge there, since it was issued after
- * it; each state has its quota, and no time, block or number is later than the header says.
+ * it; each state has its quota, and no time, block or number is later than the header says. A pool
+ * that closes meanwhile is copied as it was before: its units stand in its pair.
  */
 static int write_table(const struct stint_table *table, FILE *file)
 {
     uint64_t now_ns = region_now(&table->region);
-    if (write_tickets(table, file) != 0)
+    if (write_tickets(table, file) != 0 || write_pools(table, file) != 0)
         return -1;
     for (int class = 0; class < CLASSES; class ++)
         if (write_class(table, (enum slot_class) class, now_ns, file) != 0)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing tables, and their clock. */
+#include "store/bench.h"
 #include "store/mend.h"
+#include "store/turns.h"
 
 #include <stdlib.h>
 
@@ -18,8 +20,12 @@ static int start_table(struct stint_table *table, const struct stint_table_optio
     for (int class = 0; class < CLASSES; class ++)
         slots_open(&table->slots[class], &table->region, (enum slot_class) class);
     table->ahead_ns = intern_period_max(&table->intern);
-    if (table->region.alone && !table->region.made)
-        mend_table(table, table->region.after_crash && !options->trust_after_crash);
+    if (table->region.alone && !table->region.made) {
+        bool after_crash = table->region.after_crash && !options->trust_after_crash;
+        mend_table(table, after_crash);
+        bench_mend(table);
+        turns_mend(table, after_crash);
+    }
     return 0;
 }
 

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: MIT */
+/* The list of a pool's keys: opening, adding, removing, finding. */
+#include "limiter/pool.h"
+
+#include "base/wide_int.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS_DEFAULT 1024
+#define POOL_TWEAK                                                                                 \
+    UINT64_C(0x6c6f6f70) /* names of pools and keys are hashed apart from all rules */
+#define LOCK_WRITER (UINT32_C(1) << 31)
+
+/* ---- The lock -------------------------------------------------------------------------------- */
+
+/* Who writes goes first: else a pool that is always asked could never be changed. */
+void pool_lock_shared(struct stint_pool *pool)
+{
+    for (;;) {
+        uint32_t seen = __atomic_load_n(&pool->lock, __ATOMIC_RELAXED);
+        /* acquire: the list is seen as the last writer left it. */
+        if ((seen & LOCK_WRITER) == 0 &&
+            __atomic_compare_exchange_n(&pool->lock, &seen, seen + 1, true, __ATOMIC_ACQUIRE,
+                                        __ATOMIC_RELAXED))
+            return;
+        if ((seen & LOCK_WRITER) != 0)
+            sched_yield();
+    }
+}
+
+void pool_unlock_shared(struct stint_pool *pool)
+{
+    /* release: a writer comes after everything that was read. */
+    __atomic_fetch_sub(&pool->lock, 1, __ATOMIC_RELEASE);
+}
+
+static void lock_alone(struct stint_pool *pool)
+{
+    for (;;) {
+        uint32_t seen = __atomic_load_n(&pool->lock, __ATOMIC_RELAXED);
+        if ((seen & LOCK_WRITER) == 0 &&
+            __atomic_compare_exchange_n(&pool->lock, &seen, seen | LOCK_WRITER, true,
+                                        __ATOMIC_ACQUIRE, __ATOMIC_RELAXED))
+            break;
+        sched_yield();
+    }
+    /* acquire: the readers who are gone have read. */
+    while (__atomic_load_n(&pool->lock, __ATOMIC_ACQUIRE) != LOCK_WRITER)
+        sched_yield();
+}
+
+static void unlock_alone(struct stint_pool *pool)
+{
+    __atomic_store_n(&pool->lock, 0, __ATOMIC_RELEASE);
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+/* 0 where a name is none; *len tells how long it is, at most one too long. */
+static int check_name(const char *name, size_t least, size_t *len, const char *whose,
+                      struct stint_error *error)
+{
+    *len = 0;
+    while (name != NULL && *len <= STINT_POOL_NAME_MAX && name[*len] != '\0')
+        ++*len;
+    if (*len < least || *len > STINT_POOL_NAME_MAX)
+        return err_set(error, STINT_E_RANGE, "the name of a %s has %zu to %d bytes", whose, least,
+                       STINT_POOL_NAME_MAX);
+    for (size_t i = 0; i < *len; i++)
+        if ((unsigned char)name[i] <= ' ' || name[i] == 0x7f)
+            return err_set(error, STINT_E_SYNTAX,
+                           "the name of a %s is printable and without blanks: byte %zu is 0x%02x",
+                           whose, i + 1, (unsigned char)name[i]);
+    return 0;
+}
+
+/* Each name behind its length, so that no two lists of names are the same bytes. */
+static struct hash128 hash_names(const struct stint_pool *pool, const char *name, size_t len)
+{
+    unsigned char bytes[2 * (STINT_POOL_NAME_MAX + 1)];
+    size_t n = 0;
+    bytes[n++] = (unsigned char)pool->name_len;
+    memcpy(bytes + n, pool->name, pool->name_len);
+    n += pool->name_len;
+    bytes[n++] = (unsigned char)len;
+    memcpy(bytes + n, name, len);
+    return siphash13_128(pool->table->region.header->fixed.hash_key, POOL_TWEAK, bytes, n + len);
+}
+
+/* Apart from a key of the caller's under the same quota: nobody knows the bytes that are hashed. */
+static struct hash128 hash_state(const struct stint_pool *pool, const struct pool_key *key,
+                                 const struct stint_quota *quota)
+{
+    const uint64_t bytes[2] = {key->hash.lo, key->hash.hi};
+    return table_hash(pool->table, quota, bytes, sizeof(bytes));
+}
+
+/* ---- Sorted arrays --------------------------------------------------------------------------- */
+
+typedef int pool_compare(const struct pool_key *a, const struct pool_key *b);
+
+static int compare_names(const struct pool_key *a, const struct pool_key *b)
+{
+    return strcmp(a->name, b->name);
+}
+
+static int compare_turns(const struct pool_key *a, const struct pool_key *b)
+{
+    if (a->weight != b->weight)
+        return a->weight > b->weight ? -1 : 1;
+    return compare_names(a, b);
+}
+
+static int compare_ages(const struct pool_key *a, const struct pool_key *b)
+{
+    return a->age < b->age ? -1 : a->age > b->age;
+}
+
+/* The first place whose key is not before this one. */
+static size_t place_of(struct pool_key *const *keys, size_t n, const struct pool_key *key,
+                       pool_compare *compare)
+{
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare(keys[middle], key) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void insert(struct pool_key **keys, size_t n, struct pool_key *key, pool_compare *compare)
+{
+    size_t at = place_of(keys, n, key, compare);
+    memmove(&keys[at + 1], &keys[at], (n - at) * sizeof(keys[0]));
+    keys[at] = key;
+}
+
+static void take_out(struct pool_key **keys, size_t n, const struct pool_key *key,
+                     pool_compare *compare)
+{
+    size_t at = place_of(keys, n, key, compare);
+    memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(keys[0]));
+}
+
+static struct pool_key *find_name(const struct stint_pool *pool, const char *name)
+{
+    const struct pool_key wanted = {.name = name};
+    size_t at = place_of(pool->by_name, pool->n_keys, &wanted, compare_names);
+    if (at == pool->n_keys || strcmp(pool->by_name[at]->name, name) != 0)
+        return NULL;
+    return pool->by_name[at];
+}
+
+struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct stint_error *error)
+{
+    struct pool_key *key = name != NULL ? find_name(pool, name) : NULL;
+    if (key == NULL)
+        err_set(error, STINT_E_GONE, "the pool has no key %.*s", STINT_POOL_NAME_MAX,
+                name != NULL ? name : "without a name");
+    return key;
+}
+
+/* `by` is 1 or -1: a key comes or goes. */
+static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
+{
+    for (uint32_t pass = 1; pass <= STINT_POOL_WEIGHT_MAX; pass++)
+        pool->round[pass] += (uint64_t)by * min_u64(pass, key->weight);
+    pool->names_sum.lo += (uint64_t)by * key->hash.lo;
+    pool->names_sum.hi += (uint64_t)by * key->hash.hi;
+    if (by > 0) {
+        insert(pool->by_name, pool->n_keys, key, compare_names);
+        insert(pool->by_turn, pool->n_keys, key, compare_turns);
+        insert(pool->by_age, pool->n_keys, key, compare_ages);
+        pool->n_keys++;
+    } else {
+        take_out(pool->by_name, pool->n_keys, key, compare_names);
+        take_out(pool->by_turn, pool->n_keys, key, compare_turns);
+        take_out(pool->by_age, pool->n_keys, key, compare_ages);
+        pool->n_keys--;
+    }
+    pool_turns_refresh(pool);
+}
+
+/* ---- Opening and closing --------------------------------------------------------------------- */
+
+static int check_options(struct stint_table *table, const struct stint_pool_options *options,
+                         size_t *name_len, struct stint_error *error)
+{
+    int code = check_name(options->name, 0, name_len, "pool", error);
+    if (code != 0)
+        return code;
+    if (options->keys_max > STINT_POOL_KEYS_MAX)
+        return err_set(error, STINT_E_RANGE, "a pool has at most %d keys", STINT_POOL_KEYS_MAX);
+    if (options->order > STINT_LEAST_USED)
+        return err_set(error, STINT_E_RANGE, "order %d of a pool is none", options->order);
+    if (table->region.read_only)
+        return err_set(error, STINT_E_MISMATCH, "the table was opened read-only: no decisions");
+    return 0;
+}
+
+static bool allocate(struct stint_pool *pool)
+{
+    pool->by_name = calloc(pool->keys_max, sizeof(*pool->by_name));
+    pool->by_turn = calloc(pool->keys_max, sizeof(*pool->by_turn));
+    pool->by_age = calloc(pool->keys_max, sizeof(*pool->by_age));
+    pool->round = calloc(STINT_POOL_WEIGHT_MAX + 1, sizeof(*pool->round));
+    return pool->by_name != NULL && pool->by_turn != NULL && pool->by_age != NULL &&
+           pool->round != NULL;
+}
+
+int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
+                    const struct stint_pool_options *options, struct stint_error *error)
+{
+    static const struct stint_pool_options defaults;
+    size_t name_len;
+    if (options == NULL)
+        options = &defaults;
+    int code = check_options(table, options, &name_len, error);
+    if (code != 0)
+        return code;
+    struct stint_pool *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a pool");
+    made->table = table;
+    made->order = options->order;
+    made->keys_max = options->keys_max > 0 ? options->keys_max : KEYS_DEFAULT;
+    made->name_len = name_len;
+    if (name_len > 0)
+        memcpy(made->name, options->name, name_len);
+    if (!allocate(made))
+        code = err_set(error, STINT_E_SYSTEM, "no memory for a pool of %zu keys", made->keys_max);
+    else
+        code = turns_open(table, hash_names(made, "", 0), &made->turns.record, error);
+    if (code != 0) {
+        stint_pool_close(made);
+        return code;
+    }
+    *pool = made;
+    return 0;
+}
+
+void stint_pool_close(struct stint_pool *pool)
+{
+    if (pool == NULL)
+        return;
+    for (size_t i = 0; i < pool->n_keys; i++)
+        free(pool->by_age[i]);
+    free(pool->by_name);
+    free(pool->by_turn);
+    free(pool->by_age);
+    free(pool->round);
+    free(pool);
+}
+
+/* ---- Adding and removing --------------------------------------------------------------------- */
+
+/* A key of a pool is never forgotten for another key's sake: there are few, and they are known. */
+static int own_quota(struct stint_pool *pool, const struct stint_quota *quota,
+                     struct stint_quota *own, struct stint_error *error)
+{
+    if (quota->derived.checked != 1)
+        return err_set(error, STINT_E_MISMATCH, "the quota was not checked: stint_quota_check()");
+    if (quota->algorithm == STINT_CONCURRENCY)
+        return err_set(error, STINT_E_MISMATCH,
+                       "concurrency is not for the keys of a pool: who holds a place needs a "
+                       "ticket, see stint_reserve()");
+    *own = *quota;
+    own->when_full = STINT_FULL_INHERIT;
+    int code = stint_quota_check(own, error);
+    return code != 0 ? code : stint_table_accepts(pool->table, own, error);
+}
+
+static int copy_quotas(struct stint_pool *pool, struct pool_key *key,
+                       const struct stint_pool_key *from, struct stint_error *error)
+{
+    for (uint32_t i = 0; i < key->n_quotas; i++) {
+        int code = own_quota(pool, &from->quotas[i], &key->quotas[i], error);
+        if (code != 0)
+            return code;
+        key->states[i] = hash_state(pool, key, &key->quotas[i]);
+        for (uint32_t j = 0; j < i; j++)
+            if (key->states[j].lo == key->states[i].lo && key->states[j].hi == key->states[i].hi)
+                return err_set(error, STINT_E_MISMATCH,
+                               "quotas %u and %u of key %s are the same, or of the same rule",
+                               j + 1, i + 1, from->name);
+    }
+    return 0;
+}
+
+static int make_key(struct stint_pool *pool, const struct stint_pool_key *from,
+                    struct pool_key **made, struct stint_error *error)
+{
+    size_t len;
+    int code = check_name(from->name, 1, &len, "key", error);
+    if (code != 0)
+        return code;
+    if (from->n_quotas < 1 || from->n_quotas > STINT_POOL_QUOTAS_MAX || from->quotas == NULL)
+        return err_set(error, STINT_E_RANGE, "key %s has %zu quotas; 1 to %d are needed",
+                       from->name, from->n_quotas, STINT_POOL_QUOTAS_MAX);
+    if (from->weight > STINT_POOL_WEIGHT_MAX)
+        return err_set(error, STINT_E_RANGE, "key %s has weight %u; at most %d is allowed",
+                       from->name, from->weight, STINT_POOL_WEIGHT_MAX);
+    size_t quotas_size = from->n_quotas * sizeof(struct stint_quota);
+    struct pool_key *key = calloc(1, sizeof(*key) + quotas_size + len + 1);
+    if (key == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for key %s", from->name);
+    char *name = (char *)&key->quotas[from->n_quotas];
+    memcpy(name, from->name, len);
+    key->name = name;
+    key->weight = from->weight > 0 ? from->weight : 1;
+    key->n_quotas = (uint32_t)from->n_quotas;
+    key->hash = hash_names(pool, name, len);
+    code = copy_quotas(pool, key, from, error);
+    if (code != 0)
+        free(key);
+    else
+        *made = key;
+    return code;
+}
+
+static int check_now(uint64_t now_ns, struct stint_error *error)
+{
+    return now_ns <= STINT_NOW_MAX ? 0
+                                   : err_set(error, STINT_E_RANGE, "now is later than there is");
+}
+
+int stint_pool_add(struct stint_pool *pool, const struct stint_pool_key *key, uint64_t now_ns,
+                   struct stint_error *error)
+{
+    struct pool_key *made = NULL;
+    int code = check_now(now_ns, error);
+    if (code == 0)
+        code = make_key(pool, key, &made, error);
+    if (code != 0)
+        return code;
+    lock_alone(pool);
+    if (find_name(pool, made->name) != NULL)
+        code = err_set(error, STINT_E_MISMATCH, "key %s is in the pool already", made->name);
+    else if (pool->n_keys == pool->keys_max)
+        code = err_set(error, STINT_E_FULL, "the pool was made for %zu keys, and has them",
+                       pool->keys_max);
+    if (code == 0) {
+        pool_turns_leave_own(pool, table_effective_now(pool->table, now_ns));
+        made->age = pool->ages++;
+        change_list(pool, made, 1);
+    }
+    unlock_alone(pool);
+    if (code != 0)
+        free(made);
+    return code;
+}
+
+int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns,
+                      struct stint_error *error)
+{
+    int code = check_now(now_ns, error);
+    if (code != 0)
+        return code;
+    lock_alone(pool);
+    struct pool_key *key = pool_find(pool, name, error);
+    if (key != NULL) {
+        uint64_t effective_ns = table_effective_now(pool->table, now_ns);
+        pool_turns_leave_own(pool, effective_ns);
+        pool_bench_let_in(pool, key, effective_ns);
+        change_list(pool, key, -1);
+    }
+    unlock_alone(pool);
+    free(key);
+    return key != NULL ? 0 : STINT_E_GONE;
+}
+
+/* ---- One key --------------------------------------------------------------------------------- */
+
+struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
+                                   uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns)
+{
+    struct list list;
+    if (key->n_quotas == 1) {
+        struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
+        return table_ask_hash(pool->table, &key->quotas[0], key->states[0], &ask, NULL, NULL);
+    }
+    list_init_hashed(&list, pool->table, now_ns);
+    for (uint32_t i = 0; i < key->n_quotas; i++)
+        list_add_hashed(&list, &key->quotas[i], key->states[i], cost);
+    if (verb == STINT_TAKE)
+        return list_take(&list);
+    list_ask(&list, verb, at_ns);
+    struct stint_decision sum = list_sum(&list);
+    for (size_t i = 0; verb == STINT_REFUND && i < list.n_parts; i++)
+        if (i == 0 || list.parts[i].decision.granted < sum.granted)
+            sum.granted = list.parts[i].decision.granted;
+    return sum;
+}
+
+int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cost,
+                         uint64_t granted_at_ns, uint64_t now_ns, uint32_t *given_back)
+{
+    uint32_t returned = 0;
+    if (now_ns > STINT_NOW_MAX)
+        return STINT_E_RANGE;
+    pool_lock_shared(pool);
+    const struct pool_key *key = pool_find(pool, name, NULL);
+    if (key != NULL && cost > 0) {
+        uint64_t effective_ns = table_effective_now(pool->table, now_ns);
+        pool_turns_step(pool, TURNS_WISH_LEAVE, effective_ns);
+        returned = pool_key_ask(pool, key, STINT_REFUND, cost, granted_at_ns, effective_ns).granted;
+    }
+    pool_unlock_shared(pool);
+    if (given_back != NULL)
+        *given_back = returned;
+    return key != NULL ? 0 : STINT_E_GONE;
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which key may be used now, or when. Choosing is trying: keys are asked in the pool's order, each
+ * once, with one take over all its quotas; the first that is charged is the answer. So there is no
+ * moment at which a key is chosen and not charged.
+ *
+ * Turns of a round: pass 1 has every key, pass 2 those of weight 2 and more, and so on; within a
+ * pass the heaviest come first, then names decide. So a pass is the beginning of `by_turn`, and
+ * `round[w]` says how many turns the first w passes have. Who is passed over for want of units
+ * loses the turn.
+ */
+#include "limiter/pool.h"
+
+#include "base/wide_int.h"
+
+#define CLAIMS_MAX 64 /* after so many others who were faster, one turn is as good as another */
+
+struct choice {
+    struct stint_pool *pool;
+    const struct stint_pool_ask *ask;
+    uint64_t now_ns;            /* the effective time */
+    const struct pool_key *key; /* the answer; NULL: none so far */
+    struct stint_decision decision;
+    uint64_t wait_ns; /* none: the least of all that were tried */
+    bool probe;
+    bool some_serve; /* a key that is not benched could serve this cost, only later */
+    const struct pool_key *nearest; /* the benched key that has room and is back first */
+    uint64_t nearest_ns;
+};
+
+static struct stint_decision key_take(const struct choice *choice, const struct pool_key *key)
+{
+    return pool_key_ask(choice->pool, key, STINT_TAKE, choice->ask->cost, 0, choice->now_ns);
+}
+
+static struct stint_decision key_peek(const struct choice *choice, const struct pool_key *key)
+{
+    return pool_key_ask(choice->pool, key, STINT_PEEK, choice->ask->cost, 0, choice->now_ns);
+}
+
+static void keep_wait(struct choice *choice, uint64_t wait_ns, const struct stint_decision *told)
+{
+    if (wait_ns >= choice->wait_ns)
+        return;
+    choice->wait_ns = wait_ns;
+    choice->decision = *told;
+    choice->decision.outcome = STINT_DENY;
+    choice->decision.granted = 0;
+    choice->decision.retry_after_ns = wait_ns;
+}
+
+/* A benched key is not charged, but it may be the first to be back. */
+static void pass_benched(struct choice *choice, const struct pool_key *key, uint64_t ends_ns)
+{
+    if (ends_ns == STINT_NEVER_NS)
+        return;
+    struct stint_decision peek = key_peek(choice, key);
+    if (peek.outcome == STINT_NEVER)
+        return;
+    keep_wait(choice, max_u64(peek.retry_after_ns, ends_ns - choice->now_ns), &peek);
+    if (peek.outcome == STINT_ALLOW && (choice->nearest == NULL || ends_ns < choice->nearest_ns)) {
+        choice->nearest = key;
+        choice->nearest_ns = ends_ns;
+    }
+}
+
+static bool try_key(struct choice *choice, const struct pool_key *key)
+{
+    uint64_t ends_ns = pool_bench_of(choice->pool, key, choice->now_ns).ends_ns;
+    if (ends_ns > choice->now_ns) {
+        pass_benched(choice, key, ends_ns);
+        return false;
+    }
+    struct stint_decision decision = key_take(choice, key);
+    if (decision.outcome == STINT_ALLOW) {
+        choice->key = key;
+        choice->decision = decision;
+        return true;
+    }
+    if (decision.outcome == STINT_DENY) {
+        choice->some_serve = true;
+        keep_wait(choice, decision.retry_after_ns, &decision);
+    }
+    return false;
+}
+
+/* ---- Orders ---------------------------------------------------------------------------------- */
+
+static bool try_from(struct choice *choice, size_t from, size_t to, size_t *at)
+{
+    for (*at = from; *at < to; ++*at)
+        if (try_key(choice, choice->pool->by_turn[*at]))
+            return true;
+    return false;
+}
+
+/* The pass that turn `turn` of a round is in: the first that ends behind it. */
+static uint32_t pass_of(const struct stint_pool *pool, uint64_t turn)
+{
+    uint32_t low = 1, high = STINT_POOL_WEIGHT_MAX;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        if (pool->round[middle] <= turn)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/*
+ * From the turn that it is on to the end of its pass; then those of the next pass who were not
+ * asked yet; then, as the next round begins with everybody, the rest. Returns the turn after the
+ * one that was taken.
+ */
+static uint64_t try_turns(struct choice *choice, uint64_t turn)
+{
+    const struct stint_pool *pool = choice->pool;
+    uint32_t pass = pass_of(pool, turn);
+    size_t begin = (size_t)(turn - pool->round[pass - 1]), at;
+    size_t end = (size_t)(pool->round[pass] - pool->round[pass - 1]);
+    if (try_from(choice, begin, end, &at))
+        return pool->round[pass - 1] + at + 1;
+    size_t next = 0;
+    if (pass < STINT_POOL_WEIGHT_MAX)
+        next = (size_t)min_u64(begin, pool->round[pass + 1] - pool->round[pass]);
+    if (try_from(choice, 0, next, &at))
+        return pool->round[pass] + at + 1;
+    if (try_from(choice, next, begin, &at) || try_from(choice, end, pool->n_keys, &at))
+        return at + 1;
+    return turn;
+}
+
+/*
+ * A turn is claimed first, so that callers who come at the same time begin at different keys; it is
+ * put back if nobody has a unit. Whoever is overtaken there loses an order of turns, not a unit.
+ */
+static void choose_by_turns(struct choice *choice)
+{
+    const struct stint_pool *pool = choice->pool;
+    uint64_t turns = pool->round[STINT_POOL_WEIGHT_MAX];
+    uint64_t seen, turn, claimed;
+    bool claims = choice->ask->cost > 0;
+    unsigned tries = 0;
+    do {
+        seen = turns_count(&pool->turns);
+        turn = seen % turns;
+        claimed = turn + 1 < turns ? turn + 1 : 0;
+    } while (claims && !turns_count_on(&pool->turns, seen, claimed) && ++tries < CLAIMS_MAX);
+    uint64_t next = try_turns(choice, turn) % turns;
+    if (claims && choice->key == NULL)
+        turns_count_on(&pool->turns, claimed, seen);
+    else if (claims && next != claimed)
+        turns_count_on(&pool->turns, claimed, next);
+}
+
+static void choose_first(struct choice *choice)
+{
+    const struct stint_pool *pool = choice->pool;
+    for (size_t i = 0; i < pool->n_keys; i++)
+        if (try_key(choice, pool->by_age[i]))
+            return;
+}
+
+/* The used share of the quota that has least left, in 1/2^32; the peek speaks of after the take. */
+static uint64_t used_share(const struct stint_decision *peek, uint32_t cost)
+{
+    uint64_t left = min_u64((uint64_t)peek->remaining + cost, peek->limit);
+    return ((peek->limit - left) << 32) / (peek->limit > 0 ? peek->limit : 1);
+}
+
+/* All are looked at, one is charged. If somebody else was faster there, the first that has room. */
+static void choose_least_used(struct choice *choice)
+{
+    const struct stint_pool *pool = choice->pool;
+    const struct pool_key *best = NULL;
+    uint64_t best_share = 0;
+    for (size_t i = 0; i < pool->n_keys; i++) {
+        const struct pool_key *key = pool->by_age[i];
+        struct stint_decision peek = key_peek(choice, key);
+        uint64_t share = used_share(&peek, choice->ask->cost);
+        if (peek.outcome != STINT_ALLOW ||
+            (best != NULL && share * best->weight >= best_share * key->weight) ||
+            pool_bench_of(choice->pool, key, choice->now_ns).ends_ns > choice->now_ns)
+            continue;
+        best = key;
+        best_share = share;
+    }
+    if (best == NULL || !try_key(choice, best))
+        choose_first(choice);
+}
+
+/* ---- The answer ------------------------------------------------------------------------------ */
+
+static void choose_key(struct choice *choice)
+{
+    if (choice->pool->order == STINT_FILL_FIRST)
+        choose_first(choice);
+    else if (choice->pool->order == STINT_LEAST_USED)
+        choose_least_used(choice);
+    else
+        choose_by_turns(choice);
+    if (choice->key != NULL || !choice->ask->probe || choice->some_serve || choice->nearest == NULL)
+        return;
+    struct stint_decision decision = key_take(choice, choice->nearest);
+    if (decision.outcome != STINT_ALLOW)
+        return;
+    choice->key = choice->nearest;
+    choice->decision = decision;
+    choice->probe = true;
+}
+
+static bool could_serve(const struct pool_key *key, uint32_t cost)
+{
+    for (uint32_t i = 0; i < key->n_quotas; i++)
+        if (cost > law_capacity(&key->quotas[i]))
+            return false;
+    return true;
+}
+
+static bool any_could_serve(const struct stint_pool *pool, uint32_t cost)
+{
+    for (size_t i = 0; i < pool->n_keys; i++)
+        if (could_serve(pool->by_age[i], cost))
+            return true;
+    return false;
+}
+
+static void answer_live(struct choice *choice, const struct turns_step *step)
+{
+    choice->decision = pool_turns_decision(choice->pool, &step->decision);
+    if (step->decision.outcome == STINT_ALLOW)
+        choice->key = choice->pool->by_turn[step->turn];
+    else
+        choice->wait_ns = step->decision.retry_after_ns;
+}
+
+static void choose(struct choice *choice)
+{
+    struct stint_pool *pool = choice->pool;
+    static const enum turns_wish wishes[] = {TURNS_WISH_PEEK, TURNS_WISH_TAKE};
+    uint32_t cost = choice->ask->cost;
+    enum turns_wish wish = cost <= 1 ? wishes[cost] : TURNS_WISH_LEAVE;
+    /* A cost that no key can ever serve changes nothing. */
+    if (cost > 1 && !any_could_serve(pool, cost))
+        return;
+    struct turns_step step = pool_turns_step(pool, wish, choice->now_ns);
+    if (step.phase == TURNS_LIVE) {
+        answer_live(choice, &step);
+    } else if (step.phase == TURNS_SHUT) {
+        struct stint_decision shut = {.stored = 1, .limit = law_capacity(pool->by_age[0]->quotas)};
+        if (any_could_serve(pool, cost))
+            keep_wait(choice, step.until_ns - choice->now_ns, &shut);
+    } else {
+        choose_key(choice);
+    }
+}
+
+struct stint_pool_answer stint_pool_next(struct stint_pool *pool, const struct stint_pool_ask *ask)
+{
+    struct choice choice = {
+        .pool = pool, .ask = ask, .wait_ns = STINT_NEVER_NS, .decision = law_never(0)};
+    struct stint_pool_answer answer = {.wait_ns = STINT_NEVER_NS, .decision = law_never(0)};
+    if (ask->now_ns > STINT_NOW_MAX)
+        return answer;
+    pool_lock_shared(pool);
+    choice.now_ns = table_effective_now(pool->table, ask->now_ns);
+    if (pool->n_keys > 0)
+        choose(&choice);
+    answer.name = choice.key != NULL ? choice.key->name : NULL;
+    pool_unlock_shared(pool);
+    uint64_t ahead_ns = choice.now_ns - ask->now_ns;
+    answer.decision = choice.decision;
+    answer.probe = choice.probe;
+    answer.granted_at_ns = choice.now_ns;
+    answer.wait_ns = answer.name != NULL ? 0 : add_sat(choice.wait_ns, ahead_ns);
+    if (answer.decision.retry_after_ns != 0)
+        answer.decision.retry_after_ns = add_sat(answer.decision.retry_after_ns, ahead_ns);
+    if (answer.decision.reset_after_ns != 0)
+        answer.decision.reset_after_ns = add_sat(answer.decision.reset_after_ns, ahead_ns);
+    return answer;
+}

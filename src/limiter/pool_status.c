@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/* How each key of a pool stands; nothing is taken, and nobody is kept waiting by who looks. */
+#include "limiter/pool.h"
+
+#include "base/wide_int.h"
+
+#include <string.h>
+
+static struct stint_decision denied_for(const struct pool_key *key, uint64_t wait_ns)
+{
+    uint32_t capacity = law_capacity(&key->quotas[0]);
+    return (struct stint_decision){.outcome = STINT_DENY,
+                                   .stored = 1,
+                                   .limit = capacity,
+                                   .retry_after_ns = wait_ns,
+                                   .reset_after_ns = wait_ns};
+}
+
+/* In how many turns the key is next. */
+static uint32_t turns_until(const struct stint_pool *pool, const struct pool_key *key,
+                            uint32_t turn)
+{
+    for (uint32_t ahead = 0; ahead < pool->turns.keys; ahead++)
+        if (pool->by_turn[(turn + ahead) % pool->turns.keys] == key)
+            return ahead;
+    return 0;
+}
+
+/* What one unit of the key would be told, with how much it has left. */
+static struct stint_decision stands(struct stint_pool *pool, const struct pool_key *key,
+                                    uint64_t now_ns)
+{
+    struct turns_view view = turns_look(&pool->turns);
+    if (view.phase == TURNS_LIVE)
+        return pool_turns_share(pool, view.state, turns_until(pool, key, view.turn), now_ns);
+    if (view.phase == TURNS_SHUT && view.until_ns > now_ns)
+        return denied_for(key, view.until_ns - now_ns);
+    struct stint_decision one = pool_key_ask(pool, key, STINT_PEEK, 1, 0, now_ns);
+    struct stint_decision none = pool_key_ask(pool, key, STINT_PEEK, 0, 0, now_ns);
+    none.outcome = one.outcome;
+    none.retry_after_ns = one.retry_after_ns;
+    return none;
+}
+
+static void describe(struct stint_pool *pool, const struct pool_key *key, uint64_t now_ns,
+                     struct stint_pool_status *status)
+{
+    uint64_t effective_ns = table_effective_now(pool->table, now_ns);
+    struct pool_bench bench = pool_bench_of(pool, key, effective_ns);
+    uint64_t ahead_ns = effective_ns - now_ns;
+    *status = (struct stint_pool_status){.weight = key->weight,
+                                         .standing = bench.standing,
+                                         .failures = (uint8_t)bench.failures,
+                                         .decision = stands(pool, key, effective_ns)};
+    uint64_t wait_ns = status->decision.retry_after_ns;
+    if (wait_ns > 0 && bench.standing == STINT_POOL_FREE)
+        status->standing = STINT_POOL_USED_UP;
+    if (bench.standing != STINT_POOL_FREE)
+        wait_ns = bench.ends_ns == STINT_NEVER_NS ? STINT_NEVER_NS
+                                                  : max_u64(wait_ns, bench.ends_ns - effective_ns);
+    status->returns_after_ns = wait_ns > 0 ? add_sat(wait_ns, ahead_ns) : 0;
+    if (status->decision.retry_after_ns > 0)
+        status->decision.retry_after_ns = add_sat(status->decision.retry_after_ns, ahead_ns);
+    if (status->decision.reset_after_ns > 0)
+        status->decision.reset_after_ns = add_sat(status->decision.reset_after_ns, ahead_ns);
+}
+
+/* The oldest key that is younger than all before `age`. */
+static const struct pool_key *from_age(const struct stint_pool *pool, uint64_t age)
+{
+    size_t low = 0, high = pool->n_keys;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (pool->by_age[middle]->age < age)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < pool->n_keys ? pool->by_age[low] : NULL;
+}
+
+/* The visitor may ask, add and remove: the list is not held while it is called. */
+void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
+                     bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg)
+{
+    char name[STINT_POOL_NAME_MAX + 1];
+    struct stint_pool_status status;
+    uint64_t age = 0;
+    if (now_ns > STINT_NOW_MAX)
+        return;
+    for (;;) {
+        pool_lock_shared(pool);
+        const struct pool_key *key = from_age(pool, age);
+        if (key != NULL) {
+            describe(pool, key, now_ns, &status);
+            memcpy(name, key->name, strlen(key->name) + 1);
+            age = key->age + 1;
+        }
+        pool_unlock_shared(pool);
+        status.name = name;
+        if (key == NULL || !visit(&status, arg))
+            return;
+    }
+}
