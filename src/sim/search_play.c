@@ -31,6 +31,7 @@ int search_play_init(struct search_play *play, const struct search_subject *subj
 {
     assert(subject->state_size > 0 && subject->period_ns > 0);
     *play = (struct search_play){.subject = subject, .asks_max = SEARCH_ASKS_MAX};
+    exact_init(&play->exact, &subject->period_ns, 1);
     play->state = new_state(subject->state_size);
     play->scratch = new_state(subject->state_size);
     play->asks = malloc(ASKS_FIRST * sizeof(*play->asks));
@@ -46,12 +47,14 @@ void search_play_deinit(struct search_play *play)
     free(play->state);
     free(play->scratch);
     free(play->asks);
+    exact_deinit(&play->exact);
     memset(play, 0, sizeof(*play));
 }
 
 static void begin(struct search_play *play)
 {
-    exact_init(&play->exact, &play->subject->period_ns, 1);
+    exact_forget(&play->exact, 0);
+    play->exact.most[0] = (struct exact_most){0};
     memset(play->state, 0, play->subject->state_size);
     play->n_asks = play->oldest = play->largest = 0;
     play->now_ns = play->latest_ns = 0;
@@ -83,7 +86,6 @@ static void end(struct search_play *play)
     play->units = play->exact.most[0].units;
     play->at_ns = play->exact.most[0].at_ns;
     play->spread = spread_of(play);
-    exact_deinit(&play->exact);
 }
 
 static bool decide(struct search_play *play, void *state, uint32_t cost,

@@ -4,7 +4,7 @@
 #define STINT_SIM_SEARCH_PLAY_H
 
 #include "sim/exact.h"
-#include "sim/search.h"
+#include "sim/search_worst.h"
 
 /* What a move waits for. All but the first three may be off by delta_ns. */
 enum search_wait {

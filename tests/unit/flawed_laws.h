@@ -7,7 +7,7 @@
 #ifndef STINT_TESTS_FLAWED_LAWS_H
 #define STINT_TESTS_FLAWED_LAWS_H
 
-#include "sim/search.h"
+#include "sim/search_worst.h"
 
 enum flawed_model { FLAWED_GCRA, FLAWED_BUCKETS, FLAWED_COUNTER, FLAWED_LOG, FLAWED_TOKENS };
 

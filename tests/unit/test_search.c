@@ -4,7 +4,7 @@
  * It is told of no law more than its figures; budgets are decisions, so that a slow machine finds
  * as much as a fast one.
  */
-#include "sim/search.h"
+#include "sim/search_worst.h"
 
 #include "flawed_laws.h"
 

@@ -6,7 +6,7 @@
  * because it is they that the next window meets; then, if it asks less often. Sequences that differ
  * in none of these are the same to the search, so that the few it keeps stay different.
  */
-#include "sim/search.h"
+#include "sim/search_worst.h"
 
 #include "base/wide_int.h"
 #include "core/law.h"

@@ -13,8 +13,8 @@
  * and where nothing gets better for long all begins anew with another draw. The same seed gives the
  * same search.
  */
-#ifndef STINT_SIM_SEARCH_H
-#define STINT_SIM_SEARCH_H
+#ifndef STINT_SIM_SEARCH_WORST_H
+#define STINT_SIM_SEARCH_WORST_H
 
 #include "base/err.h"
 
