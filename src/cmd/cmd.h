@@ -26,6 +26,7 @@ int sim_compare_main(int argc, char **argv);
 int sim_run_main(int argc, char **argv);
 int sim_main(int argc, char **argv);
 int sim_worst_main(int argc, char **argv);
+int sim_utilisation_main(int argc, char **argv);
 int table_main(int argc, char **argv);
 int try_main(int argc, char **argv);
 int version_main(int argc, char **argv);

@@ -103,10 +103,10 @@ static void workload_text(const struct sweep_terms *terms, const struct sweep_de
         snprintf(text, text_size, "poisson load=%.9f", terms->demand);
         return;
     }
-    uint64_t on_ns = (uint64_t)(demand->on_share * (double)terms->period_ns);
+    uint64_t cycle_ns = demand->cycle_ns > 0 ? demand->cycle_ns : terms->period_ns;
+    uint64_t on_ns = max_u64(1, (uint64_t)(demand->on_share * (double)cycle_ns));
     snprintf(text, text_size, "onoff load=%.9f on=%lluns off=%lluns alpha=%.2f", terms->demand,
-             (unsigned long long)on_ns, (unsigned long long)(terms->period_ns - on_ns),
-             ONOFF_ALPHA);
+             (unsigned long long)on_ns, (unsigned long long)(cycle_ns - on_ns), ONOFF_ALPHA);
 }
 
 static int run_workload(struct sweep *sweep, const struct sweep_demand *demand, uint64_t seed,

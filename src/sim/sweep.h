@@ -17,7 +17,7 @@
 #define SWEEP_SEEDS_MAX 999
 #define SWEEP_PERIODS_MAX 100000
 #define SWEEP_ASKS_MAX 1e9 /* of one quota in one round */
-#define SWEEP_NAME_MAX 16
+#define SWEEP_NAME_MAX 32
 
 /* ---- Demands ---- */
 
@@ -31,11 +31,12 @@ enum sweep_burstiness {
 
 struct sweep_demand {
     enum sweep_burstiness burstiness;
-    double on_share;           /* SWEEP_ONOFF: of the time. On and off last a period together */
+    double on_share;           /* SWEEP_ONOFF: of the time */
+    uint64_t cycle_ns;         /* SWEEP_ONOFF: on and off together, on average; 0: a period */
     char name[SWEEP_NAME_MAX]; /* as it was given */
 };
 
-/* Reads smooth, poisson, onoff:SHARE% (from 1% to 99%) or greedy. */
+/* Reads smooth, poisson, greedy, or onoff:SHARE%[/CYCLE] with a share from 1% to 99%. */
 int sweep_demand_parse(struct sweep_demand *demand, struct span name, struct stint_error *error);
 
 /* ---- Settings ---- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a sweep compares: demands by name, and quotas of its limit and period. */
+#include "core/spec.h"
 #include "sim/sweep.h"
 
 #include <stdlib.h>
@@ -24,26 +25,41 @@ static bool read_share(struct span text, double *share)
     return percent > 0;
 }
 
-int sweep_demand_parse(struct sweep_demand *demand, struct span name, struct stint_error *error)
+/* `onoff:50%` or `onoff:50%/30m`. */
+static bool read_onoff(struct span name, struct sweep_demand *demand)
 {
     static const char onoff[] = "onoff:";
     size_t head = sizeof(onoff) - 1;
+    if (name.len <= head || memcmp(name.ptr, onoff, head) != 0)
+        return false;
+    struct span rest = span_of(name.ptr + head, name.len - head);
+    const uint8_t *slash = memchr(rest.ptr, '/', rest.len);
+    size_t share_len = slash == NULL ? rest.len : (size_t)(slash - rest.ptr);
+    demand->burstiness = SWEEP_ONOFF;
+    if (!read_share(span_of(rest.ptr, share_len), &demand->on_share))
+        return false;
+    return slash == NULL || (spec_parse_duration(span_of(slash + 1, rest.len - share_len - 1),
+                                                 &demand->cycle_ns) == 0 &&
+                             demand->cycle_ns >= 100 && demand->cycle_ns <= STINT_NOW_MAX);
+}
+
+int sweep_demand_parse(struct sweep_demand *demand, struct span name, struct stint_error *error)
+{
     *demand = (struct sweep_demand){0};
     if (name.len < SWEEP_NAME_MAX)
         memcpy(demand->name, name.ptr, name.len);
+    bool is_onoff = name.len < SWEEP_NAME_MAX && read_onoff(name, demand);
     if (span_equals(name, "smooth"))
         demand->burstiness = SWEEP_SMOOTH;
     else if (span_equals(name, "poisson"))
         demand->burstiness = SWEEP_POISSON;
     else if (span_equals(name, "greedy"))
         demand->burstiness = SWEEP_GREEDY;
-    else if (name.len > head && memcmp(name.ptr, onoff, head) == 0 &&
-             read_share(span_of(name.ptr + head, name.len - head), &demand->on_share))
-        demand->burstiness = SWEEP_ONOFF;
-    else
-        return err_set(error, STINT_E_SYNTAX,
-                       "expected smooth, poisson, greedy or onoff:SHARE%% with a share from 1%% to "
-                       "99%%, as in onoff:20%%");
+    else if (!is_onoff)
+        return err_set(
+            error, STINT_E_SYNTAX,
+            "expected smooth, poisson, greedy or onoff:SHARE%%[/CYCLE] with a share from "
+            "1%% to 99%%, as in onoff:20%% or onoff:20%%/1h");
     return 0;
 }
 
