@@ -15,6 +15,7 @@ const struct cmd cmd_all[] = {
     {"explain", "what a quota promises, in its own numbers", explain_main},
     {"try", "each Enter is a request", try_main},
     {"pace", "release lines at a quota", pace_main},
+    {"pool", "which of several keys may be used now, or when?", pool_main},
     {"table", "what is inside a table file", table_main},
     {"help", "this list, or the options of one command", help_main},
     {"version", "the version of program and library", version_main},
@@ -73,7 +74,7 @@ int help_main(int argc, char **argv)
     const struct cmd *cmd = cmd_find(argv[1]);
     if (cmd == NULL)
         return cmd_unknown(argv[1]);
-    bool has_subcommand = argc > 2 && cmd->run == sim_main;
+    bool has_subcommand = argc > 2 && (cmd->run == sim_main || cmd->run == pool_main);
     if (argc > 2 + has_subcommand)
         return too_many("help", "one COMMAND", argv[2 + has_subcommand]);
     if (cmd->run == help_main || cmd->run == version_main)

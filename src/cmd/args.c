@@ -75,7 +75,8 @@ static void check_options(const struct argp_option *options, char **argv)
             unknown_option(options, argv[0], *arg, name);
         }
         /* The next word is this option's value, whatever it looks like. */
-        if (option != NULL && option->arg != NULL && name[len] == '\0' && arg[1] != NULL)
+        if (option != NULL && option->arg != NULL && (option->flags & OPTION_ARG_OPTIONAL) == 0 &&
+            name[len] == '\0' && arg[1] != NULL)
             arg++;
     }
 }

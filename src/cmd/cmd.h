@@ -21,6 +21,7 @@ extern const struct cmd cmd_all[]; /* ends with a name of NULL */
 int explain_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 int pace_main(int argc, char **argv);
+int pool_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
 int sim_compare_main(int argc, char **argv);
 int sim_run_main(int argc, char **argv);

@@ -224,8 +224,8 @@ def test_a_man_page_names_every_option(path):
     assert text.startswith(f"{name}({section})\n")
     if "-" not in name or section != "1":
         return
-    helped = set(re.findall(r"(?m)^ +(?:-\w, )?--(\w+)", stint("help", *name.split("-")[1:])[0]))
-    described = set(re.findall(r"\*--(\w+)\*", text[text.index("# OPTIONS"):]))
+    helped = set(re.findall(r"(?m)^ +(?:-\w, )?--([\w-]+)", stint("help", *name.split("-")[1:])[0]))
+    described = set(re.findall(r"\*--([\w-]+)\*", text[text.index("# OPTIONS"):]))
     assert described == helped - {"help", "usage"}
 
 

@@ -192,10 +192,10 @@ static void test_as_many_as_may_be(void **state)
 static void test_who_may_read_the_file(void **state)
 {
     (void)state;
-    char path[] = "/tmp/stint-keys-XXXXXX", word[64];
+    char path[] = "/tmp/stint-keys-XXXXXX_", word[64];
     struct pool_keys keys;
     struct stint_error error;
-    int fd = mkstemp(path);
+    int fd = mkstemps(path, 1);
     assert_true(fd >= 0);
     assert_int_equal(write(fd, "a one\nb two\n", 12), 12);
     close(fd);
@@ -224,9 +224,9 @@ static void test_a_long_file(void **state)
 {
     (void)state;
     enum { LINES = 5000, SECRET = 40 };
-    char path[] = "/tmp/stint-keys-XXXXXX", word[64], secret[SECRET + 1] = {0};
+    char path[] = "/tmp/stint-keys-XXXXXX_", word[64], secret[SECRET + 1] = {0};
     struct pool_keys keys;
-    int fd = mkstemp(path);
+    int fd = mkstemps(path, 1);
     assert_true(fd >= 0);
     FILE *file = fdopen(fd, "w");
     for (int i = 0; i < LINES; i++) {
