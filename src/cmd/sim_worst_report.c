@@ -74,10 +74,11 @@ static void print_summary(FILE *out, const char *mark, const struct sim_worst_op
             human_count(&tries, result->tries), human_count(&decisions, result->decisions),
             (double)result->time_ns / 1e9,
             result->interrupted ? "; interrupted: this is the best so far" : "");
-    if (best->cut)
+    if (best->cut_at > 0)
         fprintf(out,
-                "%sThe sequence is cut off at %u requests; a longer one may be admitted more.\n",
-                mark, SEARCH_ASKS_MAX);
+                "%sThe sequence was cut off at %s requests; a longer one may be admitted more%s.\n",
+                mark, human_count(&requests, best->cut_at),
+                best->cut_at < SEARCH_ASKS_MAX ? ", and more time would try it" : "");
     if (steps_back(best))
         fprintf(out, "%sClocks step back; replay decides such lines at the latest time seen.\n",
                 mark);
@@ -113,8 +114,8 @@ static bool print_json(const struct sim_worst_options *options,
         "reached", best->units == subject->bound, "broken", best->units > subject->bound,
         "period_ns", json_text_ns(subject->period_ns), "until_ns",
         best->units > 0 ? json_text_ns(best->at_ns) : json_null(), "requests",
-        (json_int_t)best->n_asks, "cut", best->cut, "steps_back", steps_back(best), "interrupted",
-        result->interrupted, "seed", (json_int_t)options->seed, "tries",
+        (json_int_t)best->n_asks, "cut", best->cut_at > 0, "steps_back", steps_back(best),
+        "interrupted", result->interrupted, "seed", (json_int_t)options->seed, "tries",
         json_text_ns(result->tries), "decisions", json_text_ns(result->decisions), "time_ns",
         json_text_ns(result->time_ns), "trace", text);
     free(text);

@@ -19,7 +19,7 @@
 #define KEPT_MAX 32
 #define STALE_MAX 4000     /* tries without anything better, before all begins anew */
 #define ASKS_MAX_FIRST 256 /* sequences are kept short until the best is one that was cut off */
-#define CUT_TRIES 60       /* tries that a length is given before it is raised */
+#define CUT_TRIES 30       /* tries that a length is given before it is raised */
 
 struct rank {
     uint64_t units, spread, n_asks;
@@ -37,6 +37,7 @@ struct search {
     struct kept kept[KEPT_MAX]; /* the best first */
     size_t n_kept;
     struct rank best; /* of all beginnings */
+    size_t best_cut_at;
     struct search_found found;
     uint64_t tries, stale, cut_tries;
 };
@@ -148,14 +149,21 @@ static void make(struct search *search, struct search_plan *plan)
     search_plan_change(&search->chance, plan);
 }
 
-/* The best so far may be good only for its length: then longer ones are let through. */
-static void raise_asks_max(struct search *search)
+/*
+ * The best so far may be good only for its length: then longer ones are let through. One that came
+ * to its end says how long they need to be.
+ */
+static void fit_asks_max(struct search *search)
 {
+    uint64_t asks_max = search->play.asks_max;
     search->cut_tries = search->best.cut ? search->cut_tries + 1 : 0;
-    if (search->cut_tries < CUT_TRIES || search->play.asks_max >= SEARCH_ASKS_MAX)
-        return;
-    search->play.asks_max *= 4;
-    search->cut_tries = 0;
+    if (!search->best.cut)
+        asks_max = max_u64(4 * search->best.n_asks, ASKS_MAX_FIRST);
+    else if (search->cut_tries == CUT_TRIES) {
+        asks_max *= 4;
+        search->cut_tries = 0;
+    }
+    search->play.asks_max = (size_t)min_u64(asks_max, SEARCH_ASKS_MAX);
 }
 
 int search_try(struct search *search, struct stint_error *error)
@@ -173,9 +181,10 @@ int search_try(struct search *search, struct stint_error *error)
     keep(search, &one);
     if (is_best(search, &one.rank)) {
         search->best = one.rank;
+        search->best_cut_at = play->cut ? play->asks_max : 0;
         code = search_found_take(&search->found, play, error);
     }
-    raise_asks_max(search);
+    fit_asks_max(search);
     if (search->stale > STALE_MAX)
         search->n_kept = search->stale = 0;
     return code;
@@ -189,7 +198,7 @@ int search_tidy(struct search *search, struct stint_error *error)
 struct search_best search_best(const struct search *search)
 {
     return (struct search_best){search->found.asks, search->found.n_asks, search->found.units,
-                                search->found.at_ns, search->best.cut};
+                                search->found.at_ns, search->best_cut_at};
 }
 
 uint64_t search_tries(const struct search *search)

@@ -45,7 +45,7 @@ struct search_best {
     size_t n_asks;
     uint64_t units; /* the most that was admitted in any window */
     uint64_t at_ns; /* the last instant of that window */
-    bool cut;       /* there would have been more to ask, but for SEARCH_ASKS_MAX */
+    size_t cut_at;  /* there would have been more to ask, but for this limit; else 0 */
 };
 
 struct search_options {

@@ -228,6 +228,8 @@ static void test_the_same_seed_gives_the_same_search(void **state)
         assert_int_equal(search_try(other, NULL), 0);
     }
     assert_int_equal(search_tries(a), 200);
+    /* With every compiler; another number here means that the search itself was changed. */
+    assert_int_equal(search_decisions(a), 13746);
     assert_int_equal(search_decisions(a), search_decisions(b));
     assert_int_not_equal(search_decisions(a), search_decisions(other));
     struct search_best from_a = search_best(a), from_b = search_best(b);
@@ -269,7 +271,7 @@ static void test_long_sequences_are_found_where_they_are_needed(void **state)
         assert_int_equal(search_try(search, NULL), 0);
     struct search_best best = search_best(search);
     assert_int_equal(best.units, 10000);
-    assert_false(best.cut);
+    assert_int_equal(best.cut_at, 0);
     assert_int_equal(count_again(&subject, &best), 10000);
     search_free(search);
 }
