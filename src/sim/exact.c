@@ -109,12 +109,17 @@ static int append(struct exact *exact, struct exact_key *key, struct exact_run r
     return 0;
 }
 
-/* A unit used at u has left the window (t-W, t] once t >= u + W. */
+/*
+ * A unit used at u has left the window (t-W, t] once t >= u + W. Somebody may have looked at a
+ * later instant than this: then some units come back into it.
+ */
 static void age(const struct exact_key *key, struct exact_window *window, uint64_t now_ns,
                 uint64_t period_ns)
 {
     while (window->first < key->end && now_ns - run_at(key, window->first)->at_ns >= period_ns)
         window->units -= run_at(key, window->first++)->units;
+    while (window->first > key->first && now_ns - run_at(key, window->first - 1)->at_ns < period_ns)
+        window->units += run_at(key, --window->first)->units;
 }
 
 int exact_add(struct exact *exact, uint32_t key_number, struct exact_run run,
@@ -141,11 +146,10 @@ const struct exact_window *exact_at(struct exact *exact, uint32_t key_number, ui
 {
     if (key_number >= exact->keys_size)
         return NULL;
-    struct exact_key *key = &exact->keys[key_number];
+    const struct exact_key *key = &exact->keys[key_number];
     struct exact_window *windows = &exact->windows[(size_t)key_number * exact->n_periods];
     for (size_t i = 0; i < exact->n_periods; i++)
         age(key, &windows[i], now_ns, exact->periods_ns[i]);
-    key->first = windows[exact->longest].first;
     return windows;
 }
 

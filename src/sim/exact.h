@@ -56,7 +56,7 @@ int exact_add(struct exact *exact, uint32_t key, struct exact_run run, struct st
 
 /*
  * The units in the windows that end now, by period: those that were admitted so far. NULL for a key
- * that never was. Times of one key never go back here either.
+ * that never was. Not before the key's latest run; apart from that, times may go back here.
  */
 const struct exact_window *exact_at(struct exact *exact, uint32_t key, uint64_t now_ns);
 

@@ -87,13 +87,13 @@ static void size_table(struct stint_table_options *table, const struct run *run)
 static int open_table(struct run *run, struct stint_error *error)
 {
     const struct workload_spec *spec = &run->workload.spec;
-    uint64_t state = run->options->seed;
+    /* The table's secret, too: which keys meet in it must not differ from run to run. */
+    uint64_t state = run->options->seed, secret = random_splitmix(&state) | 1;
     struct stint_table_options options = {
         .clock = STINT_CLOCK_VIRTUAL,
         .epoch_ns = run->options->epoch_ns,
         .skew_max_ns = run->steps_back ? 2 * spec->step_ns : SKEW_NS,
-        /* The table's secret, too: which keys meet in it must not differ from run to run. */
-        .hash_key = {random_splitmix(&state) | 1, random_splitmix(&state)},
+        .hash_key = {secret, random_splitmix(&state)},
     };
     size_table(&options, run);
     int code = stint_table_open(&run->table, &options, error);

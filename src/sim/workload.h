@@ -106,8 +106,9 @@ struct workload_plan {
     struct workload_step steps[WORKLOAD_STEPS_MAX];
     size_t n_steps, step;
     uint64_t ask_ns;
-    uint32_t admitted; /* in this step */
-    uint32_t stamp;    /* of the event told last */
+    uint64_t clock_error_ns; /* clock_steps: how far the caller's clock is ahead, modulo 2^64 */
+    uint32_t admitted;       /* in this step */
+    uint32_t stamp;          /* of the event told last */
     bool as_told;
 };
 

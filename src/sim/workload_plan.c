@@ -96,6 +96,8 @@ static void plan_idle_burst(struct workload *workload, uint64_t from_ns)
 /* Asks on and on; what changes is the clock that it asks by. */
 static void plan_clock_steps(struct workload *workload, uint64_t from_ns)
 {
+    /* Never so early that the clock would be before 0. */
+    from_ns = max_u64(from_ns, workload->spec.step_ns);
     uint64_t until_ns = from_ns + 20 * workload->quota.period_ns;
     add_step(&workload->plan, (struct workload_step){from_ns, until_ns, 0});
 }
@@ -152,11 +154,10 @@ static uint64_t clock_error_ns(struct workload *workload)
         return 0;
     if (random_below(&workload->clients, CLOCK_STEP_ONE_IN) == 0) {
         uint64_t step_ns = workload->spec.step_ns;
-        /* `phase_ends_ns` serves here as the clock's error. */
-        workload->phase_ends_ns = random_below(&workload->clients, 2 * step_ns + 1) - step_ns;
+        workload->plan.clock_error_ns = random_below(&workload->clients, 2 * step_ns + 1) - step_ns;
         workload->plan.as_told = false;
     }
-    return workload->phase_ends_ns;
+    return workload->plan.clock_error_ns;
 }
 
 bool workload_plan_next(struct workload *workload, struct sim_event *event)
@@ -164,11 +165,9 @@ bool workload_plan_next(struct workload *workload, struct sim_event *event)
     struct workload_plan *plan = &workload->plan;
     if (plan->ask_ns >= workload->end_ns)
         return false;
-    uint64_t at_ns = plan->ask_ns + clock_error_ns(workload);
-    *event = (struct sim_event){.at_ns = at_ns > STINT_NOW_MAX ? 0 : at_ns,
-                                .cost = 1,
-                                .stamp = plan->stamp,
-                                .as_told = plan->as_told};
+    uint64_t at_ns = min_u64(plan->ask_ns + clock_error_ns(workload), STINT_NOW_MAX);
+    *event = (struct sim_event){
+        .at_ns = at_ns, .cost = 1, .stamp = plan->stamp, .as_told = plan->as_told};
     return true;
 }
 
