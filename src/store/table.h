@@ -174,8 +174,7 @@ void table_forget(struct stint_table *table, const struct stint_quota *quota, st
 enum carry {
     CARRY_NONE, /* there is no such state */
     CARRY_DONE,
-    CARRY_REFUSED, /* there is, and it stays: no place for the other, or somebody is at work on it
-                    */
+    CARRY_REFUSED, /* there is, and it stays: no place for the other, or its owner is at work */
 };
 
 /*
