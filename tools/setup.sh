@@ -8,7 +8,7 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
-    python3 python3-pytest python3-hypothesis procps"
+    python3 python3-pytest python3-hypothesis procps gnuplot-nox"
 check="$test clang-format clang-tidy cppcheck"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
 # The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross

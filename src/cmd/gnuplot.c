@@ -9,6 +9,7 @@
 #include "cmd/cmd.h"
 #include "cmd/say.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -83,21 +84,13 @@ void gnuplot_option(struct argp_state *state, struct gnuplot *gnuplot, const cha
 
 /* ---- What gnuplot is told -------------------------------------------------------------------- */
 
-/* A string in single quotes, of which the script may need several, one within the other. */
-static void put_quoted(FILE *out, const char *text, unsigned depth)
+/* Whatever might mean something to gnuplot is written as a number. */
+static void put_quoted(FILE *out, const char *text)
 {
-    unsigned quotes = 1;
-    for (unsigned i = 1; i < depth; i++)
-        quotes *= 2;
-    for (unsigned i = 0; i < depth; i++)
-        for (unsigned n = 0; n < 1u << i; n++)
-            putc('\'', out);
-    for (; *text != '\0'; text++)
-        for (unsigned n = 0; n < (*text == '\'' ? 2 * quotes : 1); n++)
-            putc(*text, out);
-    for (unsigned i = depth; i-- > 0;)
-        for (unsigned n = 0; n < 1u << i; n++)
-            putc('\'', out);
+    putc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++)
+        fprintf(out, isalnum(*c) || *c >= 0x80 || strchr("/._-", *c) != NULL ? "%c" : "\\%03o", *c);
+    putc('"', out);
 }
 
 static void put_terminal(FILE *out, const struct gnuplot *gnuplot, const struct plot *plot)
@@ -278,10 +271,10 @@ static int leave(const struct gnuplot *gnuplot, const struct plot *plot, const c
         } else {
             put_terminal(out, gnuplot, plot);
             fputs("set output ", out);
-            put_quoted(out, gnuplot->path, 1);
-            fputs("\ndata = ", out);
-            put_quoted(out, data, 2);
-            fputc('\n', out);
+            put_quoted(out, gnuplot->path);
+            fputs("\nfile = ", out);
+            put_quoted(out, data);
+            fputs("\ndata = 'file'\n", out); /* put in for @data, so that it is quoted once */
             put_bytes(out, &plot->script);
         }
         bool failed = ferror(out) != 0;

@@ -85,8 +85,10 @@ static int report(struct replay *replay)
     else if (!replay->options.decisions && replay_print_json(&replay->run, &replay->source) != 0)
         return CMD_BAD_INPUT;
     replay_warn(&replay->run, &replay->source);
-    bool nothing_read = replay->run.events == 0 && replay->source.malformed > 0;
-    return nothing_read ? CMD_BAD_INPUT : CMD_DONE;
+    if (replay->run.events == 0 && replay->source.malformed > 0)
+        return CMD_BAD_INPUT;
+    bool draws = replay->options.plot.format != GNUPLOT_NONE;
+    return draws ? replay_plot_draw(&replay->run) : CMD_DONE;
 }
 
 static int run(struct replay *replay)

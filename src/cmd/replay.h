@@ -6,6 +6,7 @@
 #ifndef STINT_CMD_REPLAY_H
 #define STINT_CMD_REPLAY_H
 
+#include "cmd/gnuplot.h"
 #include "cmd/input.h"
 #include "cmd/progress.h"
 #include "sim/event.h"
@@ -27,6 +28,8 @@ struct replay_options {
     const char *state;             /* file that keeps the table; NULL = memory */
     const char *path;              /* NULL = standard input */
     uint64_t keys;                 /* live keys the table has room for; 0 = the default */
+    struct gnuplot plot;
+    const char *plot_key; /* NULL: the one denied most */
     bool decisions, json, sort, strict;
 };
 
@@ -63,6 +66,17 @@ int replay_source_next(struct replay_source *source, struct event *event,
 
 #define REPLAY_BATCH 256
 
+/* What came of an event: with --plot all of them are kept. */
+struct replay_plot_event {
+    uint64_t now_ns;
+    uint32_t key, cost, granted;
+};
+
+struct replay_plot {
+    struct replay_plot_event *events;
+    size_t n_events, size;
+};
+
 struct replay_tally {
     uint64_t allowed, denied; /* units */
 };
@@ -80,7 +94,8 @@ struct replay_run {
     struct replay_tally units;
     uint64_t events, allowed, denied, never; /* events */
     uint64_t late;                           /* events decided at the latest time seen */
-    uint64_t decide_ns;                      /* spent in the limiter's calls */
+    struct replay_plot plot;
+    uint64_t decide_ns; /* spent in the limiter's calls */
     size_t n_pending;
     struct event_entry pending[REPLAY_BATCH];
     uint64_t pending_now_ns[REPLAY_BATCH];
@@ -95,6 +110,14 @@ int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
 /* Takes the next event in; decides once REPLAY_BATCH are there, or at a flush. */
 int replay_run_add(struct replay_run *run, struct event_entry entry, struct stint_error *error);
 int replay_run_flush(struct replay_run *run, struct stint_error *error);
+
+/* ---- The picture ---- */
+
+void replay_plot_deinit(struct replay_plot *plot);
+int replay_plot_keep(struct replay_run *run, struct replay_plot_event event,
+                     struct stint_error *error);
+/* Returns an enum cmd_exit; what went wrong has been said. */
+int replay_plot_draw(const struct replay_run *run);
 
 /* ---- The report ---- */
 

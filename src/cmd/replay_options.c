@@ -21,6 +21,8 @@ enum {
     OPTION_JSON,
     OPTION_STATE,
     OPTION_KEYS,
+    OPTION_PLOT,
+    OPTION_PLOT_KEY,
 };
 
 static const char doc[] =
@@ -31,7 +33,7 @@ static const char doc[] =
     "Memory: the table has the size that --keys asks for. The report needs more: some 100 bytes "
     "and the name of each different key, and 16 bytes for each instant within the longest period "
     "at which a key was admitted something; --sort needs 24 bytes for each event, 48 while it "
-    "sorts.\n\n"
+    "sorts; --plot needs 24 bytes for each event, or for each of --plot-key.\n\n"
     "Exit codes: 0 done, 1 bad input, 2 bad usage. See stint-replay(1), stint-spec(7).";
 
 static const struct argp_option options_known[] = {
@@ -55,12 +57,28 @@ static const struct argp_option options_known[] = {
     {"state", OPTION_STATE, "FILE", 0, "Keep the table in FILE, over several replays", 5},
     {"keys", OPTION_KEYS, "N", 0,
      "Room for N live keys (default 1048576; fewer if states are wide)", 5},
+    {"plot", OPTION_PLOT, "FILE", 0, GNUPLOT_HELP, 6},
+    {"plot-key", OPTION_PLOT_KEY, "KEY", 0, "What --plot shows (default: the key denied most)", 6},
     {0},
 };
 
 static const char *const formats[] = {"trace", "combined", "jsonl", NULL};
 /* By enum stint_verb. */
 static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
+
+/* A picture begins with a key that was never used, and shows what was taken. */
+static void check_plot(struct argp_state *state, const struct replay_options *options)
+{
+    if (options->plot.format == GNUPLOT_NONE)
+        return;
+    if (options->state != NULL)
+        argp_error(state, "--plot shows a key from its first use on, which --state may have seen");
+    if (options->verb == STINT_PEEK)
+        argp_error(state, "--plot shows what is taken; --verb peek takes nothing");
+    if (options->plot.format == GNUPLOT_TERMINAL && (options->json || options->decisions))
+        argp_error(state, "--plot - and --%s would mix on standard output; name a FILE",
+                   options->json ? "json" : "decisions");
+}
 
 /* Options that another format would silently ignore are a mistake of the caller's. */
 static void check_together(struct argp_state *state, const struct replay_options *options)
@@ -71,6 +89,9 @@ static void check_together(struct argp_state *state, const struct replay_options
         argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
     if (options->format != REPLAY_JSONL && (options->time != NULL || options->cost != NULL))
         argp_error(state, "--time and --cost are for --format jsonl");
+    if (options->plot.format == GNUPLOT_NONE && options->plot_key != NULL)
+        argp_error(state, "--plot-key says what --plot shows; expected --plot too");
+    check_plot(state, options);
     struct stint_error error;
     struct logline logline;
     if (options->format == REPLAY_COMBINED && options->key != NULL &&
@@ -117,6 +138,12 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         return 0;
     case OPTION_KEYS:
         options->keys = args_number(state, "--keys", value, KEYS_MAX);
+        return 0;
+    case OPTION_PLOT:
+        gnuplot_option(state, &options->plot, value);
+        return 0;
+    case OPTION_PLOT_KEY:
+        options->plot_key = value;
         return 0;
     case ARGP_KEY_ARG:
         args_file(state, &options->path, value);

@@ -45,6 +45,7 @@ void replay_run_deinit(struct replay_run *run)
     stint_table_close(run->table);
     key_set_deinit(&run->names);
     exact_deinit(&run->exact);
+    replay_plot_deinit(&run->plot);
     free(run->tallies);
 }
 
@@ -192,6 +193,12 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
     run->allowed += allowed;
     run->denied += decision->outcome == STINT_DENY;
     run->never += decision->outcome == STINT_NEVER;
+    if (run->options->plot.format != GNUPLOT_NONE) {
+        struct replay_plot_event event = {run->pending_now_ns[i], entry->key, entry->cost, units};
+        int code = replay_plot_keep(run, event, error);
+        if (code != 0)
+            return code;
+    }
     if (units == 0 || run->options->verb == STINT_PEEK)
         return 0;
     return exact_add(&run->exact, entry->key, (struct exact_run){run->pending_now_ns[i], units},

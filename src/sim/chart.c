@@ -106,7 +106,7 @@ static void list_names(struct plot *plot, const struct span *names, size_t n_row
     plot_script(plot, "set ytics scale 0 (");
     for (size_t i = 0; i < n_rows; i++) {
         plot_script(plot, "%s", i == 0 ? "" : ", ");
-        plot_quote(plot, names[i], letters);
+        plot_quote_tic(plot, names[i], letters);
         plot_script(plot, " %zu", i);
     }
     plot_script(plot, ")\n");

@@ -48,19 +48,6 @@ static void add_cells(struct plot *plot, const struct chart_matrix *matrix, enum
         }
 }
 
-/* gnuplot takes the name beside a tic for the format of a number. */
-static void quote_tic(struct plot *plot, const char *name)
-{
-    char format[8 * NAME_COLUMNS];
-    size_t len = 0;
-    for (; *name != '\0' && len + 2 < sizeof(format); name++) {
-        if (*name == '%')
-            format[len++] = '%';
-        format[len++] = *name;
-    }
-    plot_quote(plot, span_of(format, len), NAME_COLUMNS);
-}
-
 static void name_axis(struct plot *plot, char axis, const char *label, const char *const *names,
                       size_t n_names)
 {
@@ -69,7 +56,7 @@ static void name_axis(struct plot *plot, char axis, const char *label, const cha
     plot_script(plot, "\nset %ctics scale 0 (", axis);
     for (size_t i = 0; i < n_names; i++) {
         plot_script(plot, "%s", i == 0 ? "" : ", ");
-        quote_tic(plot, names[i]);
+        plot_quote_tic(plot, span_of_text(names[i]), NAME_COLUMNS);
         plot_script(plot, " %zu", i);
     }
     plot_script(plot, ")\nset %crange [-0.5:%zu.5]\n", axis, n_names - 1);

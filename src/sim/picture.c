@@ -14,15 +14,17 @@
 #define HEIGHT_PX 680
 #define PERIODS_MAX 12 /* a longer history is shown in part */
 #define PERIODS_SHOWN 5
-#define ROWS_MAX 1000 /* more are not told apart by the eye, and make a picture of megabytes */
-#define BINS 500
+#define ROWS_MAX 600 /* more are not told apart by the eye, and make a picture of megabytes */
+#define BINS 350
+#define STROKES_MAX 500 /* denials, of each kind */
 #define KEY_LETTERS 40
 #define SPEC_LETTERS 70
 #define SPEC_MAX 256
+#define LABEL_MAX 128
 
 struct view {
     const struct history *history;
-    uint64_t from_ns, until_ns;
+    uint64_t from_ns, until_ns, zero_ns;
     struct plot_unit unit;
     bool is_part;
     bool has_groups;
@@ -74,6 +76,7 @@ static struct view choose_view(const struct picture *picture)
         .history = history,
         .from_ns = picture->from_ns,
         .until_ns = picture->until_ns,
+        .zero_ns = picture->zero_ns,
         .has_groups = history->n_groups > 0,
         .least = 0,
     };
@@ -180,7 +183,7 @@ static void add_groups(struct plot *plot, const struct view *view, bool open)
 static void add_denials(struct plot *plot, const struct view *view, enum history_why why)
 {
     static const char *const sets[] = {"denied", "denied falsely", "denied elsewhere"};
-    uint64_t bin_ns = (view->until_ns - view->from_ns) / BINS, next_ns = 0;
+    uint64_t bin_ns = (view->until_ns - view->from_ns) / STROKES_MAX, next_ns = 0;
     plot_set(plot, sets[why]);
     plot_data(plot, "-9\n");
     for (size_t i = 0; i < view->history->n_denials; i++) {
@@ -211,15 +214,19 @@ static void add_titles(struct plot *plot, const struct picture *picture, const s
     plot_quote(plot, picture->key, KEY_LETTERS);
     plot_script(plot, ".'; %" PRIu64 " request%s denied", denied, denied == 1 ? "" : "s");
     if (history->n_slack > 0)
-        plot_script(plot, ", %" PRIu64 " of them though there was room", history->n_slack);
-    plot_script(plot, "%s' at screen 0.5, screen (is_text ? 0.94 : 0.929) center\n",
-                view->is_part ? " (part of the time is shown)" : "");
+        plot_script(plot, ", %" PRIu64 " though there was room", history->n_slack);
+    plot_script(plot, "' at screen 0.5, screen (is_text ? 0.94 : 0.929) center\n");
+}
+
+static double axis_time(const struct view *view, uint64_t at_ns)
+{
+    return ((double)at_ns - (double)view->zero_ns) / (double)view->unit.ns;
 }
 
 static void add_frame(struct plot *plot, const struct view *view)
 {
     plot_script(plot,
-                "unit = %.9g\n"
+                "unit = %.9g\nzero = %.9f\n"
                 "set border 3 linecolor rgb '" PLOT_INK "'\n"
                 "set tics nomirror\n"
                 "set grid back linetype 1 linecolor rgb '#e4e4e4' linewidth 0.5\n"
@@ -229,8 +236,9 @@ static void add_frame(struct plot *plot, const struct view *view)
                 "set xrange [%.9f:%.9f]\n"
                 "set key horizontal Left reverse center top samplen 2 width 1\n"
                 "if (is_text) { set key off }\n"
-                "rows = 'index 0 using ($1/unit)'\n"
-                "box = 'using ($1/unit):3:($1/unit):($2/unit):3:4 notitle with boxxyerror "
+                "rows = 'index 0 using (($1-zero)/unit)'\n"
+                "box = 'using (($1-zero)/unit):3:(($1-zero)/unit):(($2-zero)/unit):3:4 notitle "
+                "with boxxyerror "
                 "linewidth 0.6 '\n"
                 "filled = box.'fillstyle solid noborder fillcolor rgb'\n"
                 "framed = box.'linecolor rgb \"#5f8fb2\" fillstyle empty border'\n"
@@ -239,11 +247,13 @@ static void add_frame(struct plot *plot, const struct view *view)
                 "above = 'notitle with filledcurves above fillstyle solid noborder fillcolor rgb'\n"
                 "below = 'notitle with filledcurves below fillstyle solid noborder fillcolor rgb'\n"
                 "line = 'notitle with lines linewidth 2 linecolor rgb'\n"
+                "broad = 'notitle with lines linewidth 3.5 linecolor rgb'\n"
+                "thin = 'notitle with lines linewidth 1.5 linecolor rgb'\n"
                 "key_line = 'keyentry with lines linewidth 2 linecolor rgb'\n"
                 "key_area = 'keyentry with boxes fillstyle solid noborder fillcolor rgb'\n"
                 "set multiplot\n",
-                (double)view->unit.ns / 1e9, (double)view->from_ns / (double)view->unit.ns,
-                (double)view->until_ns / (double)view->unit.ns);
+                (double)view->unit.ns / 1e9, (double)view->zero_ns / 1e9,
+                axis_time(view, view->from_ns), axis_time(view, view->until_ns));
 }
 
 /* The first panel. In letters, what the lines are is written into it: a legend takes too much. */
@@ -252,6 +262,7 @@ static void add_upper(struct plot *plot, const struct view *view)
     const struct history *history = view->history;
     const struct history_row *first = history_at(history, view->from_ns);
     const struct history_row *last = history_at(history, view->until_ns);
+    double used = (double)max_u64(last->used, 1);
     int64_t below = view->is_part ? (int64_t)first->returned : 0;
     if (view->has_groups && returned_believed(history, first) < below)
         below = returned_believed(history, first);
@@ -267,7 +278,7 @@ static void add_upper(struct plot *plot, const struct view *view)
                 "} else {\n"
                 "plot @key_line '" PLOT_USED "' title 'used', @key_line '" PLOT_TRUTH
                 "' title 'returned'",
-                below, (double)last->used + 0.04 * (double)((int64_t)last->used - below + 1));
+                below, used + 0.04 * (used > (double)below ? used - (double)below : 25));
     if (view->has_groups) {
         const char *name = history->quota->algorithm == STINT_BUCKETS ? "bucket" : "bunch";
         plot_script(plot,
@@ -277,6 +288,9 @@ static void add_upper(struct plot *plot, const struct view *view)
                     "', @data @rows:3:4 @shade '" PLOT_WITHHELD
                     "', @data @cooling @framed, @data @open @framed",
                     name, name);
+    } else {
+        plot_script(plot, ", @key_area '" PLOT_COOLING "' title 'not back yet', "
+                          "@data @rows:3:2 @shade '" PLOT_COOLING "'");
     }
     plot_script(plot, ", @data @rows:3 @line '" PLOT_TRUTH "', @data @rows:2 @line '" PLOT_USED
                       "'\n}\nunset label\n");
@@ -310,18 +324,18 @@ static void add_strokes(struct plot *plot, const struct view *view, double heigh
         if (!any)
             continue;
         at -= height;
-        plot_script(plot,
-                    ", @key_area '%s' title '%s', @data index '%s' using ($1/unit):(%.9g):(0):"
-                    "(%.9g) notitle with vectors nohead linewidth 1.6 linecolor rgb '%s'",
-                    kinds[i].colour, kinds[i].title, kinds[i].set, at, 0.7 * height,
-                    kinds[i].colour);
+        plot_script(
+            plot,
+            ", @key_area '%s' title '%s', @data index '%s' using (($1-zero)/unit):(%.9g):(0):"
+            "(%.9g) notitle with vectors nohead linewidth 1.6 linecolor rgb '%s'",
+            kinds[i].colour, kinds[i].title, kinds[i].set, at, 0.7 * height, kinds[i].colour);
     }
 }
 
 static void add_lower(struct plot *plot, const struct picture *picture, const struct view *view)
 {
     const struct stint_quota *quota = view->history->quota;
-    double most = (double)max_u64(law_capacity(quota), quota->limit);
+    double most = (double)max_u64(max_u64(law_capacity(quota), quota->limit), 1);
     double range = most - (double)view->least, step = step_of(range), tic = 0;
     while (tic - step >= (double)view->least)
         tic -= step;
@@ -332,10 +346,12 @@ static void add_lower(struct plot *plot, const struct picture *picture, const st
                 "set format x '%%g'\nif (!is_text) { set ylabel 'units free' }\n"
                 "set ytics %.9g, %.9g\nset yrange [%.9g:%.9g]\nset xlabel ",
                 tic, step, (double)view->least - 0.3 * range, most + 0.06 * range);
-    struct buf label = buf_of((char[96]){0}, 96);
-    buf_add(&label, "time%s%s, %s", picture->origin != NULL ? " since " : "",
-            picture->origin != NULL ? picture->origin : "", view->unit.name);
-    plot_quote(plot, span_of_text(label.text), 90);
+    char text[LABEL_MAX];
+    struct buf label = buf_of(text, sizeof(text));
+    buf_add(&label, "time%s%s, %s%s", picture->origin != NULL ? " since " : "",
+            picture->origin != NULL ? picture->origin : "", view->unit.name,
+            view->is_part ? " (the busiest part)" : "");
+    plot_quote(plot, span_of_text(text), LABEL_MAX);
     plot_script(plot,
                 "\nif (is_text) {\n"
                 "set title 'units free: %% as the limiter believes, $ exactly'\n"
@@ -350,7 +366,7 @@ static void add_lower(struct plot *plot, const struct picture *picture, const st
         plot_script(plot, ", @key_area '" PLOT_TOO_MUCH "' title 'given too early', "
                           "@data @rows:5:6 @below '" PLOT_TOO_MUCH "'");
     plot_script(plot,
-                ", @data @rows:5 @line '" PLOT_TRUTH "', @data @rows:6 @line '" PLOT_BELIEF "'");
+                ", @data @rows:5 @broad '" PLOT_TRUTH "', @data @rows:6 @thin '" PLOT_BELIEF "'");
     add_strokes(plot, view, 0.12 * range);
     plot_script(plot, "\n}\nunset multiplot\n");
 }

@@ -14,8 +14,9 @@
 struct picture {
     const struct history *history; /* of at least one event */
     struct span key;               /* named in the title */
-    const char *origin;            /* what time 0 is: "2015-05-17 00:00:00 UTC"; NULL: itself */
-    uint64_t from_ns, until_ns;    /* the part that is shown; both 0: the part that tells most */
+    uint64_t zero_ns;              /* the time that the axis calls 0 */
+    const char *origin;         /* what that is: "2015-05-17 10:05:03 UTC"; NULL: no more than 0 */
+    uint64_t from_ns, until_ns; /* the part that is shown; both 0: the part that tells most */
 };
 
 /* Fills the plot anew; it is to be freed by plot_deinit(), also where a code comes back. */

@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define TEXT_FIRST 4096
 
@@ -95,26 +96,45 @@ static size_t character_len(struct span text)
     return wrong ? 0 : len;
 }
 
-/* In single quotes gnuplot replaces nothing: no commands, no macros, no escapes. */
-void plot_quote(struct plot *plot, struct span text, size_t columns)
+/* Nothing of these means anything to gnuplot within double quotes; UTF-8 does not either. */
+static bool is_plain(uint8_t c)
 {
-    plot_script(plot, "'");
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           c >= 0x80 || (c != '\0' && strchr(" .,:;/=_+-()<>", c) != NULL);
+}
+
+static void add_quoted(struct plot *plot, struct span text, size_t columns, bool is_tic)
+{
+    plot_script(plot, "\"");
     for (size_t column = 1; text.len > 0; column++) {
         size_t len = character_len(text), step = len > 0 ? len : 1;
+        uint8_t first = text.ptr[0];
         if (column == columns && text.len > step) {
             plot_script(plot, "…");
             break;
         }
         if (len == 0)
             plot_script(plot, "?");
-        else if (text.ptr[0] == '\'')
-            plot_script(plot, "''");
-        else
+        else if (first == '%' && is_tic)
+            plot_script(plot, "%%%%");
+        else if (is_plain(first))
             plot_script(plot, "%.*s", (int)len, (const char *)text.ptr);
+        else
+            plot_script(plot, "\\%03o", first);
         text.ptr += step;
         text.len -= step;
     }
-    plot_script(plot, "'");
+    plot_script(plot, "\"");
+}
+
+void plot_quote(struct plot *plot, struct span text, size_t columns)
+{
+    add_quoted(plot, text, columns, false);
+}
+
+void plot_quote_tic(struct plot *plot, struct span text, size_t columns)
+{
+    add_quoted(plot, text, columns, true);
 }
 
 int plot_check(const struct plot *plot, struct stint_error *error)

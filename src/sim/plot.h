@@ -48,6 +48,8 @@ void plot_script(struct plot *plot, const char *format, ...) ERR_PRINTF(2, 3);
  * neither printable nor UTF-8 is shown as `?`; text longer than `columns` is cut, with an ellipsis.
  */
 void plot_quote(struct plot *plot, struct span text, size_t columns);
+/* The same for a name beside an axis, which gnuplot would take for a format. */
+void plot_quote_tic(struct plot *plot, struct span text, size_t columns);
 
 /* 0, or STINT_E_SYSTEM where memory did not suffice for the whole. */
 int plot_check(const struct plot *plot, struct stint_error *error);
