@@ -141,7 +141,7 @@ static int report(const struct sim_work *work, const struct sim_runs *runs, size
         if (sim_work_warn(work, &runs[i]) != CMD_DONE)
             warned = CMD_BAD_INPUT;
     if (work->options->gnuplot.format != GNUPLOT_NONE && runs[0].n_done > 0) {
-        int drawn = sim_plot(work, runs, n_runs);
+        int drawn = sim_plot_compare(work, runs, n_runs);
         result = drawn != CMD_DONE ? drawn : result;
     }
     return warned != CMD_DONE ? warned : result;
@@ -151,11 +151,10 @@ static int compare(struct sim_options *options, struct sim_runs *runs)
 {
     struct stint_error error;
     struct sim_log log;
-    struct sim_work work = {.options = options};
+    struct sim_work work = {.options = options, .log = &log};
     int result = CMD_BAD_INPUT;
     size_t n_runs = 0;
     int code = sim_log_read(&log, options, &error);
-    work.epoch_ns = (int64_t)log.epoch_ns;
     progress_begin(&work.progress, 0);
     work.progress.what = "decisions";
     while (code == 0 && n_runs < options->n_quotas && !work.interrupted) {

@@ -31,14 +31,13 @@ static int check_fields(const struct workload_spec *spec, struct stint_error *er
     return 0;
 }
 
-static int read_all(struct sim_log *log, struct replay_source *source, struct key_set *names,
-                    struct stint_error *error)
+static int read_all(struct sim_log *log, struct replay_source *source, struct stint_error *error)
 {
     struct event event;
     int code;
     while ((code = replay_source_next(source, &event, error)) > 0) {
         struct event_entry entry = {.at_ns = event.at_ns, .cost = event.cost};
-        code = key_set_add(names, event.key, &entry.key, error);
+        code = key_set_add(&log->names, event.key, &entry.key, error);
         if (code == 0 && entry.key >= WORKLOAD_KEYS_MAX)
             code = err_set(error, STINT_E_FULL, "more than %u different keys", WORKLOAD_KEYS_MAX);
         if (code == 0)
@@ -53,7 +52,6 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
                        struct stint_error *error)
 {
     uint64_t secret[2];
-    struct key_set names;
     struct replay_source source;
     const struct replay_options replay = {.format = format_of(spec),
                                           .key = given(spec->key),
@@ -65,10 +63,9 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
     int code = replay_source_open(&source, &replay, error);
     if (code != 0)
         return code;
-    key_set_init(&names, secret);
-    code = read_all(log, &source, &names, error);
+    key_set_init(&log->names, secret);
+    code = read_all(log, &source, error);
     log->malformed = source.malformed;
-    key_set_deinit(&names);
     replay_source_close(&source);
     return code;
 }
@@ -119,4 +116,5 @@ int sim_log_read(struct sim_log *log, struct sim_options *options, struct stint_
 void sim_log_free(struct sim_log *log)
 {
     event_list_deinit(&log->events);
+    key_set_deinit(&log->names);
 }

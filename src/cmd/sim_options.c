@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define SEEDS_DEFAULT 5
-#define DECISIONS_DEFAULT UINT64_C(10000000)
+#define DECISIONS_DEFAULT UINT64_C(1000000)
 #define KEYS_MAX (UINT64_C(1) << 32)
 #define MEMORY_MAX (UINT64_C(1) << 50)
 
@@ -47,7 +47,7 @@ enum {
          OPTION_DECISIONS,                                                                         \
          "N",                                                                                      \
          0,                                                                                        \
-         "End each run after N decisions (default 10000000)",                                      \
+         "End each run after N decisions (default 1000000)",                                       \
          2},                                                                                       \
         {"keys",                                                                                   \
          OPTION_KEYS,                                                                              \
@@ -87,7 +87,6 @@ static void read_workload(struct argp_state *state, struct sim_options *options,
 
 static void check_together(struct argp_state *state, const struct sim_options *options)
 {
-    struct stint_error error;
     const char *format = options->workload.spec.format;
     static const char *const formats[] = {"", "trace", "combined", "jsonl", NULL};
     if (options->n_quotas == 0)
@@ -96,12 +95,14 @@ static void check_together(struct argp_state *state, const struct sim_options *o
         argp_error(state, "expected --workload, for example --workload 'poisson load=1.2'");
     if (options->json && options->csv)
         argp_error(state, "--json and --csv are two forms of the same");
+    if (options->gnuplot.format == GNUPLOT_TERMINAL && (options->json || options->csv))
+        argp_error(state, "--plot - and --%s would mix on standard output; name a FILE",
+                   options->json ? "json" : "csv");
     args_choice(state, "format", format, formats);
     for (size_t i = 0; i < options->n_quotas; i++)
         if (options->quotas[i].initial_set)
             argp_error(state, "--quota: initial is not for a simulation, which begins with keys "
                               "that were never used");
-    (void)error;
 }
 
 static error_t parse_option(int option, char *value, struct argp_state *state)

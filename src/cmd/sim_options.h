@@ -8,6 +8,7 @@
 
 #include "cmd/gnuplot.h"
 #include "cmd/progress.h"
+#include "sim/key_set.h"
 #include "sim/run.h"
 
 #define SIM_SEEDS_MAX 1000
@@ -32,7 +33,8 @@ void sim_options_parse(struct sim_options *options, enum sim_command command, in
 
 struct sim_log {
     struct event_list events;
-    uint64_t epoch_ns; /* of virtual time */
+    struct key_set names; /* by place */
+    uint64_t epoch_ns;    /* of virtual time */
     uint64_t malformed;
 };
 
@@ -52,12 +54,15 @@ struct sim_runs {
 
 struct sim_work {
     const struct sim_options *options;
-    int64_t epoch_ns;
+    const struct sim_log *log;
     struct progress progress;
     uint64_t decisions; /* of the runs that are done */
     bool interrupted;
 };
 
+/* The options of the run with the i-th seed. */
+struct run_options sim_work_options(const struct sim_work *work, const struct sim_runs *runs,
+                                    size_t i);
 /* Makes a run for each seed, until all are made or a signal comes. 0 or a negative code. */
 int sim_work_do(struct sim_work *work, struct sim_runs *runs, struct stint_error *error);
 void sim_runs_free(struct sim_runs *runs);

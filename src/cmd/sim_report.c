@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* JSON and pictures of simulated runs. */
+/* JSON of simulated runs. */
 #define _GNU_SOURCE
 #include "cmd/sim_report.h"
 
-#include "cmd/cmd.h"
 #include "cmd/json_text.h"
-#include "cmd/say.h"
-#include "sim/chart.h"
 
 #include <math.h>
-#include <stdio.h>
 
 const char *sim_spec(struct sim_spec *spec, const struct stint_quota *quota)
 {
@@ -62,36 +58,4 @@ json_t *sim_json_figures(const struct sim_runs *runs, bool of_quota, size_t quot
                                       number_json(figure->form, spread.most)));
     }
     return object;
-}
-
-int sim_plot(const struct sim_work *work, const struct sim_runs *runs, size_t n_runs)
-{
-    struct chart_quota quotas[CHART_QUOTAS_MAX];
-    struct sim_spec specs[CHART_QUOTAS_MAX];
-    struct plot plot;
-    struct stint_error error;
-    char title[256];
-    size_t n = 0;
-    for (; n < n_runs && n < CHART_QUOTAS_MAX && runs[n].n_done > 0; n++) {
-        const struct tally *tally = runs[n].tallies;
-        quotas[n] = (struct chart_quota){
-            .name = sim_spec(&specs[n], runs[n].quotas),
-            .admitted = tally->units_allowed,
-            .denied = tally->units_asked - tally->units_allowed,
-            .denied_falsely = tally->false_units,
-            .most = tally->quotas[0].most,
-            .limit = runs[n].quotas[0].limit,
-            .bound = tally->quotas[0].bound,
-        };
-    }
-    snprintf(title, sizeof(title), "%s, seed %llu", work->options->workload_text,
-             (unsigned long long)work->options->seed);
-    int code = chart_compare(&plot, title, quotas, n, &error);
-    int result = CMD_BAD_INPUT;
-    if (code == 0)
-        result = gnuplot_draw(&work->options->gnuplot, &plot);
-    else
-        say("%s", error.sentence);
-    plot_deinit(&plot);
-    return result;
 }

@@ -19,7 +19,10 @@ json_t *sim_json_quota(const struct sim_runs *runs, size_t quota);
 /* Each figure as {"median", "min", "max"}, null where it is not known. */
 json_t *sim_json_figures(const struct sim_runs *runs, bool of_quota, size_t quota);
 
-/* Draws what the first seed made of each of n lists, by its first quota; an enum cmd_exit. */
-int sim_plot(const struct sim_work *work, const struct sim_runs *runs, size_t n_runs);
+/* Draws the key that was denied most, under the first quota, of the first seed; an enum cmd_exit.
+ */
+int sim_plot_run(const struct sim_work *work, const struct sim_runs *runs);
+/* Draws what the first seed made of each of n quotas. */
+int sim_plot_compare(const struct sim_work *work, const struct sim_runs *runs, size_t n_runs);
 
 #endif

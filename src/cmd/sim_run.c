@@ -23,6 +23,8 @@ static void print_heading(const struct sim_work *work, const struct sim_runs *ru
            runs->n_done == 1 ? "" : "s", human_duration(&length, run_length_ns(&run)));
     if (options->n_seeds > 1)
         printf(", seeds %" PRIu64 " to %" PRIu64, options->seed, options->seed + runs->n_done - 1);
+    if (runs->tallies[0].decisions_full)
+        printf(", each ended after %s decisions", human_count(&length, runs->tallies[0].decisions));
     puts(work->interrupted ? "; interrupted, so the last one is partial\n" : "\n");
     printf("%-30s %14s %14s %14s\n", "", "median", "least", "most");
 }
@@ -85,7 +87,7 @@ static int report(const struct sim_work *work, const struct sim_runs *runs)
         result = CMD_BAD_INPUT;
     int warned = sim_work_warn(work, runs);
     if (work->options->gnuplot.format != GNUPLOT_NONE && runs->n_done > 0) {
-        int drawn = sim_plot(work, runs, 1);
+        int drawn = sim_plot_run(work, runs);
         result = drawn != CMD_DONE ? drawn : result;
     }
     return warned != CMD_DONE ? warned : result;
@@ -95,12 +97,11 @@ static int run(struct sim_options *options)
 {
     struct stint_error error;
     struct sim_log log;
-    struct sim_work work = {.options = options};
+    struct sim_work work = {.options = options, .log = &log};
     struct sim_runs runs = {.quotas = options->quotas, .n_quotas = options->n_quotas};
     int result = CMD_BAD_INPUT;
     int code = sim_log_read(&log, options, &error);
     if (code == 0) {
-        work.epoch_ns = (int64_t)log.epoch_ns;
         progress_begin(&work.progress, 0);
         work.progress.what = "decisions";
         code = sim_work_do(&work, &runs, &error);

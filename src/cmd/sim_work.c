@@ -24,6 +24,25 @@ static bool goes_on(void *arg, uint64_t decisions, uint64_t now_ns)
     return !work->interrupted;
 }
 
+struct run_options sim_work_options(const struct sim_work *work, const struct sim_runs *runs,
+                                    size_t i)
+{
+    const struct sim_options *options = work->options;
+    return (struct run_options){
+        .quotas = runs->quotas,
+        .n_quotas = runs->n_quotas,
+        .workload = &options->workload,
+        .seed = options->seed + i,
+        .length_ns = options->length_ns,
+        .decisions_max = options->decisions_max,
+        .epoch_ns = (int64_t)work->log->epoch_ns,
+        .table_keys = options->table_keys,
+        .without_oracle = options->without_oracle,
+        .oracle_bytes_max = options->oracle_bytes_max,
+        .clock_ns = clock_boot_ns,
+    };
+}
+
 int sim_work_do(struct sim_work *work, struct sim_runs *runs, struct stint_error *error)
 {
     const struct sim_options *options = work->options;
@@ -31,22 +50,10 @@ int sim_work_do(struct sim_work *work, struct sim_runs *runs, struct stint_error
     runs->tallies = calloc(options->n_seeds, sizeof(*runs->tallies));
     if (runs->tallies == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    for (uint64_t i = 0; i < options->n_seeds && !work->interrupted; i++) {
-        const struct run_options run = {
-            .quotas = runs->quotas,
-            .n_quotas = runs->n_quotas,
-            .workload = &options->workload,
-            .seed = options->seed + i,
-            .length_ns = options->length_ns,
-            .decisions_max = options->decisions_max,
-            .epoch_ns = work->epoch_ns,
-            .table_keys = options->table_keys,
-            .without_oracle = options->without_oracle,
-            .oracle_bytes_max = options->oracle_bytes_max,
-            .clock_ns = clock_boot_ns,
-            .goes_on = goes_on,
-            .arg = work,
-        };
+    for (size_t i = 0; i < options->n_seeds && !work->interrupted; i++) {
+        struct run_options run = sim_work_options(work, runs, i);
+        run.goes_on = goes_on;
+        run.arg = work;
         int code = run_simulate(&run, &runs->tallies[i], error);
         if (code != 0)
             return code;

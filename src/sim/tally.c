@@ -74,6 +74,10 @@ void tally_leave(struct tally *tally, struct tally_places *places, uint32_t plac
         return;
     tally->keys++;
     add_share(&tally->key_shares, key->units);
+    if (key->denied > tally->denied_most) {
+        tally->denied_most = key->denied;
+        tally->denied_most_key = (uint64_t)key->owner << 32 | place;
+    }
     *key = (struct tally_key){.admitted = key->admitted + 1};
 }
 
@@ -109,8 +113,10 @@ void tally_count(struct tally *tally, struct tally_places *places, const struct 
     tally->units_allowed += granted;
     tally->last_ns = max_u64(tally->last_ns, event->at_ns);
     count_periods(tally, places, event, granted);
-    if (!allowed)
+    if (!allowed) {
+        key->denied += key->denied < UINT32_MAX;
         return;
+    }
     key->admitted++;
     key->units += granted;
     key->last_ns = counted_ns;

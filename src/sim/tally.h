@@ -26,6 +26,8 @@ struct tally {
     uint64_t last_ns; /* of the last request */
     uint64_t keys;    /* different ones */
     struct tally_shares key_shares, client_shares;
+    uint64_t denied_most; /* times, of one key */
+    uint64_t denied_most_key;
     uint64_t unstored; /* decided by what the full table's policy says, not by a state */
     uint64_t evicted;  /* live states that the table gave away: then no bound is claimed */
     uint64_t dropped;  /* repeats that were not made, for want of memory */
@@ -66,6 +68,7 @@ struct tally_key {
     uint64_t last_ns; /* of what was admitted last, by the effective time */
     uint64_t false_since_ns;
     uint32_t false_run;
+    uint32_t denied; /* times, up to 2^32-1 */
     bool asked;
 };
 
