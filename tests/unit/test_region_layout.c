@@ -16,7 +16,7 @@ static const struct stint_table_options layouts[] = {
     {.keys = 1, .keys16 = 1, .tickets = 1, .blocks = 1, .quotas = 1},
     {.keys = 6, .keys16 = 7, .keys_wide = 1, .wide_size = 1},
     {.keys = 1000, .keys16 = 12, .keys_wide = 100, .wide_size = 300, .tickets = 3, .quotas = 100},
-    {.keys = 99, .keys_wide = 2, .wide_size = 65536, .blocks = 100, .quotas = 32767},
+    {.keys = 99, .keys_wide = 2, .wide_size = 65536, .blocks = 100, .quotas = 32767, .pools = 9},
     {.keys = 4000000000, .keys16 = 3000000000, .tickets = 1u << 26, .blocks = 1u << 26},
 };
 #define N_LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
@@ -58,6 +58,7 @@ static void test_there_is_room_for_what_was_asked(void **state)
         assert_int_equal(fixed.classes[CLASS_WIDE].state_size, options->wide_size);
         assert_int_equal(fixed.quotas_max, or_default(options->quotas, 1024));
         assert_int_equal(fixed.tickets_max, or_default(options->tickets, 65536));
+        assert_int_equal(fixed.pools_max, or_default(options->pools, 16));
         assert_int_equal(fixed.skew_max_ns, S);
     }
 }
@@ -70,16 +71,17 @@ static void test_no_part_lies_over_another(void **state)
         struct region_fixed fixed = layout_of(&layouts[i]);
         struct {
             uint64_t offset, size;
-        } parts[CLASSES + 2] = {
+        } parts[CLASSES + 3] = {
             {fixed.quotas_offset, fixed.quotas_max * sizeof(struct quota_slot)},
             {fixed.tickets_offset, (uint64_t)fixed.tickets_max * TICKET_SIZE},
+            {fixed.pools_offset, (uint64_t)fixed.pools_max * POOL_RECORD_SIZE},
         };
         for (int class = 0; class < CLASSES; class ++) {
-            parts[class + 2].offset = fixed.classes[class].offset;
-            parts[class + 2].size = fixed.classes[class].sets * fixed.classes[class].set_size;
+            parts[class + 3].offset = fixed.classes[class].offset;
+            parts[class + 3].size = fixed.classes[class].sets * fixed.classes[class].set_size;
         }
         uint64_t end = sizeof(struct region_header);
-        for (size_t part = 0; part < CLASSES + 2; part++) {
+        for (size_t part = 0; part < CLASSES + 3; part++) {
             assert_true(parts[part].offset >= end);
             assert_int_equal(parts[part].offset % REGION_PAGE, 0);
             end = parts[part].offset + parts[part].size;
@@ -152,6 +154,7 @@ static void test_sizes_that_cannot_be_are_refused(void **state)
     assert_refused((struct stint_table_options){.keys_wide = 1}, STINT_E_MISMATCH);
     assert_refused((struct stint_table_options){.wide_size = 8}, STINT_E_MISMATCH);
     assert_refused((struct stint_table_options){.quotas = 32768}, STINT_E_RANGE);
+    assert_refused((struct stint_table_options){.pools = 65537}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.tickets = (1u << 26) + 1}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.blocks = (1u << 26) + 1}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.epoch_ns = far + 1}, STINT_E_RANGE);
@@ -202,6 +205,9 @@ static bool leads_astray(const struct region_fixed *fixed)
     if (fixed->tickets_offset < end || fixed->tickets_max == 0)
         return true;
     end = (unsigned __int128)fixed->tickets_offset + tickets_size;
+    if (fixed->pools_offset < end || fixed->pools_max == 0)
+        return true;
+    end = (unsigned __int128)fixed->pools_offset + (uint64_t)fixed->pools_max * POOL_RECORD_SIZE;
     for (int class = 0; class < CLASSES; class ++) {
         const struct class_layout *layout = &fixed->classes[class];
         uint64_t last_pair = layout->half_size + HALF_WAYS * sizeof(struct pair);
