@@ -42,7 +42,8 @@ static bool make_room(struct plot_text *text, size_t more)
     return true;
 }
 
-static void add(struct plot *plot, struct plot_text *text, const char *format, va_list args)
+static ERR_PRINTF(3, 0) void add(struct plot *plot, struct plot_text *text, const char *format,
+                                 va_list args)
 {
     va_list again;
     va_copy(again, args);
