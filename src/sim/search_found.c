@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Tidying ends once so many bytes were played: sequences may be long, and states wide. */
-#define TIDIED_BYTES_MAX (UINT64_C(1) << 30)
+#define TIDIED_BYTES_MAX (UINT64_C(1) << 28)
 
 void search_found_deinit(struct search_found *found)
 {

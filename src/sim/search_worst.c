@@ -20,6 +20,8 @@
 #define STALE_MAX 4000     /* tries without anything better, before all begins anew */
 #define ASKS_MAX_FIRST 256 /* sequences are kept short until the best is one that was cut off */
 #define CUT_TRIES 30       /* tries that a length is given before it is raised */
+/* Drawing afresh meets what is simple soonest; changing what is kept, what takes many steps. */
+#define AFRESH_PERCENT 50
 
 struct rank {
     uint64_t units, spread, n_asks;
@@ -139,7 +141,7 @@ static const struct search_plan *choose(struct search *search)
 
 static void make(struct search *search, struct search_plan *plan)
 {
-    if (search->n_kept == 0 || search_percent(&search->chance, 20)) {
+    if (search->n_kept == 0 || search_percent(&search->chance, AFRESH_PERCENT)) {
         search_plan_draw(&search->chance, plan);
         return;
     }

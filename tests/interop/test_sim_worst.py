@@ -41,6 +41,7 @@ def replayed(spec, trace):
     ("buckets 500/10m count_slack=50", 500),
     ("buckets 500/10m time_slack=1m count_slack=50", 500),
     ("log 5/1s", 5),
+    ("log 8000/1s", 8000),
     ("concurrency 10 lease=30s", 10),
     # Asked in runs, where one by one would be a million lines.
     ("fixed_window 1000000/1s", 2_000_000),

@@ -111,7 +111,7 @@ static void test_the_same_models_without_a_flaw_keep_their_bounds(void **state)
             law.flaw = FLAW_NONE;
             struct search_subject subject = flawed_law_subject(&law);
             struct search *search = new_search(&subject, seed, true);
-            if (runs_past_the_bound(search, &subject, 200000))
+            if (runs_past_the_bound(search, &subject, 50000))
                 fail_msg("%s: past its bound without the flaw", law.name);
             search_free(search);
         }
@@ -133,41 +133,43 @@ static void test_without_clock_steps_times_never_go_back(void **state)
     }
 }
 
+/* To reach what is known; and more, in which nothing worse is found. */
+enum { REACH_MAX = 3000000, MORE = 20000 };
+
 struct known {
     const char *spec;
     uint64_t worst; /* that some sequence of whole nanoseconds reaches, and none passes */
-    uint64_t decisions_max;
 };
 
 static const struct known known[] = {
-    {"window 100/60s", 100, 100000},
-    {"window 100/60s resolution=12", 100, 100000},
-    {"window 1000000/1s", 1000000, 100000},
-    {"window 15/1ms", 15, 100000},
-    {"buckets 500/10m time_slack=1m", 500, 100000},
-    {"buckets 500/10m count_slack=50", 500, 100000},
-    {"buckets 500/10m time_slack=1m count_slack=50", 500, 100000},
-    {"log 5/1s", 5, 100000},
-    {"log 8000/1s", 8000, 2000},
-    {"gcra 100/60s", 199, 100000},
-    {"gcra 100/60s burst=20", 119, 200000},
-    {"gcra 100/60s burst=1", 100, 300000},
-    {"gcra 7/1s burst=3", 9, 100000},
-    {"gcra 1000000/1s", 1999999, 100000},
-    {"gcra 1000000/1s burst=10000", 1009999, 1000000},
-    {"gcra 10/1s count_denied=true", 19, 100000},
-    {"fixed_window 100/60s", 200, 100000},
-    {"fixed_window 1000000/1s", 2000000, 100000},
+    {"window 100/60s", 100},
+    {"window 100/60s resolution=12", 100},
+    {"window 1000000/1s", 1000000},
+    {"window 15/1ms", 15},
+    {"buckets 500/10m time_slack=1m", 500},
+    {"buckets 500/10m count_slack=50", 500},
+    {"buckets 500/10m time_slack=1m count_slack=50", 500},
+    {"log 5/1s", 5},
+    {"log 500/1s", 500},
+    {"gcra 100/60s", 199},
+    {"gcra 100/60s burst=20", 119},
+    {"gcra 100/60s burst=1", 100},
+    {"gcra 7/1s burst=3", 9},
+    {"gcra 1000000/1s", 1999999},
+    {"gcra 1000000/1s burst=10000", 1009999},
+    {"gcra 10/1s count_denied=true", 19},
+    {"fixed_window 100/60s", 200},
+    {"fixed_window 1000000/1s", 2000000},
     /* A window has to be opened by a unit, which is a period old when the next one begins. */
-    {"fixed_window 100/60s align=first_use", 199, 100000},
-    {"fixed_window 1000/1mo align=calendar utc_offset=+01:00", 2000, 100000},
-    {"fixed_window 7/1s count_denied=true", 14, 100000},
-    {"sliding_counter 100/60s", 199, 300000},
-    {"sliding_counter 1000000/1s", 1999999, 1000000},
+    {"fixed_window 100/60s align=first_use", 199},
+    {"fixed_window 1000/1mo align=calendar utc_offset=+01:00", 2000},
+    {"fixed_window 7/1s count_denied=true", 14},
+    {"sliding_counter 100/60s", 199},
+    {"sliding_counter 1000000/1s", 1999999},
     /* The last instant at which the older half counts, its 4 units per ns are not all faded. */
-    {"sliding_counter 4000000000/1s", 7999999992, 1000000},
-    {"concurrency 10 lease=30s", 10, 100000},
-    {"gcra 100000/60s burst=4294967295", 4295067294, 100000},
+    {"sliding_counter 4000000000/1s", 7999999992},
+    {"concurrency 10 lease=30s", 10},
+    {"gcra 100000/60s burst=4294967295", 4295067294},
 };
 
 static void test_the_worst_case_of_each_law_is_reached_and_not_passed(void **state)
@@ -183,7 +185,10 @@ static void test_the_worst_case_of_each_law_is_reached_and_not_passed(void **sta
             search_subject_of(&subject, &quota);
             assert_int_equal(subject.bound, stint_max_in_any_window(&quota));
             struct search *search = new_search(&subject, seed, true);
-            assert_false(runs_past_the_bound(search, &subject, known[i].decisions_max));
+            while (search_best(search).units < known[i].worst &&
+                   search_decisions(search) < REACH_MAX)
+                assert_int_equal(search_try(search, NULL), 0);
+            assert_false(runs_past_the_bound(search, &subject, search_decisions(search) + MORE));
             assert_int_equal(search_tidy(search, NULL), 0);
             struct search_best best = search_best(search);
             if (best.units != known[i].worst)
@@ -229,7 +234,7 @@ static void test_the_same_seed_gives_the_same_search(void **state)
     }
     assert_int_equal(search_tries(a), 200);
     /* With every compiler; another number here means that the search itself was changed. */
-    assert_int_equal(search_decisions(a), 13746);
+    assert_int_equal(search_decisions(a), 14310);
     assert_int_equal(search_decisions(a), search_decisions(b));
     assert_int_not_equal(search_decisions(a), search_decisions(other));
     struct search_best from_a = search_best(a), from_b = search_best(b);
