@@ -120,21 +120,35 @@ static void add_row(struct plot *plot, const struct view *view, uint64_t at_ns,
               row->free_believed);
 }
 
-/* Of rows too close to be told apart, those at the ends and the extremes are enough. */
-static bool is_kept(const struct view *view, size_t i, size_t first, size_t end)
+enum { FIRST, LAST, POOREST, RICHEST, BELIEVED_POOREST, BELIEVED_RICHEST, N_KEPT };
+
+/* Of rows too close to be told apart, [first, end), those at the ends and the extremes are enough.
+ */
+static void choose_rows(const struct history_row *rows, size_t first, size_t end,
+                        size_t kept[N_KEPT])
 {
-    const struct history_row *rows = view->history->rows, *row = &rows[i];
-    bool lowest = true, highest = true, poorest = true, richest = true;
-    if (i == first || i + 1 == end)
-        return true;
-    for (size_t other = first; other < end; other++) {
-        bool earlier = other < i;
-        lowest &= row->free_exactly < rows[other].free_exactly + !earlier;
-        highest &= row->free_exactly + !earlier > rows[other].free_exactly;
-        poorest &= row->free_believed < (uint64_t)rows[other].free_believed + !earlier;
-        richest &= (uint64_t)row->free_believed + !earlier > rows[other].free_believed;
+    for (size_t i = 0; i < N_KEPT; i++)
+        kept[i] = first;
+    kept[LAST] = end - 1;
+    for (size_t i = first; i < end; i++) {
+        const struct history_row *row = &rows[i];
+        if (row->free_exactly < rows[kept[POOREST]].free_exactly)
+            kept[POOREST] = i;
+        if (row->free_exactly > rows[kept[RICHEST]].free_exactly)
+            kept[RICHEST] = i;
+        if (row->free_believed < rows[kept[BELIEVED_POOREST]].free_believed)
+            kept[BELIEVED_POOREST] = i;
+        if (row->free_believed > rows[kept[BELIEVED_RICHEST]].free_believed)
+            kept[BELIEVED_RICHEST] = i;
     }
-    return lowest || highest || poorest || richest;
+}
+
+static bool is_among(const size_t kept[N_KEPT], size_t i)
+{
+    for (size_t n = 0; n < N_KEPT; n++)
+        if (kept[n] == i)
+            return true;
+    return false;
 }
 
 /* Rows as steps: what held is repeated at the instant at which it ends. */
@@ -151,8 +165,10 @@ static void add_rows(struct plot *plot, const struct view *view)
         for (end = i + 1;
              end <= last && history->rows[end].at_ns < history->rows[i].at_ns + bin_ns;)
             end++;
+        size_t kept[N_KEPT];
+        choose_rows(history->rows, i, end, kept);
         for (size_t at = i; at < end; at++)
-            if (is_kept(view, at, i, end)) {
+            if (is_among(kept, at)) {
                 add_row(plot, view, history->rows[at].at_ns, held);
                 held = &history->rows[at];
                 add_row(plot, view, held->at_ns, held);
