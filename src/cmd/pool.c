@@ -11,6 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
+const char *const pool_verb_names[] = {
+    [POOL_NEXT] = "next",     [POOL_REPORT] = "report", [POOL_GIVE_BACK] = "give-back",
+    [POOL_STATUS] = "status", [POOL_ADD] = "add",       [POOL_REMOVE] = "remove",
+    [POOL_VERBS] = NULL,
+};
+
 bool pool_is_chatty(const struct pool_options *options)
 {
     return options->verbose || isatty(STDERR_FILENO) == 1;

@@ -171,16 +171,17 @@ int pool_keys_parse_file(struct pool_keys *keys, char *text, size_t len, struct 
 
 int pool_keys_parse_list(struct pool_keys *keys, char *text, struct stint_error *error)
 {
+    size_t number = 0;
     keys->text = text;
     keys->text_size = strlen(text);
-    size_t number = 0;
-    for (char *name = text, *comma = text; comma != NULL; name = comma + 1) {
-        comma = strchr(name, ',');
+    for (char *name = text; name != NULL;) {
+        char *comma = strchr(name, ',');
         if (comma != NULL)
             *comma = '\0';
         int code = add_key(keys, (struct pool_key){.name = name, .place = ++number}, error);
         if (code != 0)
             return code;
+        name = comma != NULL ? comma + 1 : NULL;
     }
     return check_all(keys, error);
 }

@@ -89,12 +89,6 @@ static const struct {
 };
 #define N_KNOWN (sizeof(known) / sizeof(known[0]))
 
-const char *const pool_verb_names[] = {
-    [POOL_NEXT] = "next",     [POOL_REPORT] = "report", [POOL_GIVE_BACK] = "give-back",
-    [POOL_STATUS] = "status", [POOL_ADD] = "add",       [POOL_REMOVE] = "remove",
-    [POOL_VERBS] = NULL,
-};
-
 static const struct {
     const char *arguments, *doc;
     size_t words_max;

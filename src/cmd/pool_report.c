@@ -95,7 +95,7 @@ int pool_report(struct pool_session *session)
     if (code == 0)
         code = read_verdict(session, &verdict, &error);
     if (code == 0 && !verdict.nothing)
-        code = stint_pool_report(session->pool, name, verdict.outcome, verdict.cooldown_ns,
+        code = stint_pool_report(session->pool, name, (int)verdict.outcome, verdict.cooldown_ns,
                                  pool_session_now(session), &error);
     if (code != 0) {
         say("%s", error.sentence);

@@ -97,7 +97,7 @@ static int open_pool(struct pool_session *session, struct stint_error *error)
 {
     const struct stint_pool_options options = {
         .name = session->options->pool,
-        .keys_max = session->keys.n_keys + 1,
+        .keys_max = session->keys.n_keys + (session->options->verb == POOL_ADD),
         .order = (uint8_t)session->options->order,
     };
     int code = stint_pool_open(&session->pool, session->table, &options, error);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The file of keys: what is read, what is changed, and what is never told."""
+import collections
 import json
 import re
 import stat
@@ -106,6 +107,58 @@ def test_add_and_remove_change_the_file(tmp_path, keys_file):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keys", "link", "pool.stint"]
 
 
+def uses_over_forty_minutes(pool, change):
+    """name -> seconds at which it was given, of two asked for every 20 s; `change` comes at 40 s."""
+    uses = collections.defaultdict(list)
+    for pool.now in range(0, 2400, 20):
+        if pool.now == 40:
+            change()
+        for _ in range(2):
+            out = pool.run("next", code=None)[0].rstrip("\n")
+            if out.isalpha() and out != "never":
+                uses[out].append(pool.now)
+    return uses
+
+
+def most_in_any_window(times, period):
+    return max(sum(begin <= time < begin + period for time in times) for begin in times)
+
+
+@pytest.mark.parametrize("quota", ["window 3/10m", "log 3/10m"])
+@pytest.mark.parametrize("verb,name", [("add", "e"), ("remove", "a")])
+def test_a_pool_in_use_goes_on_when_it_is_told(tmp_path, keys_file, quota, verb, name):
+    """Also where all keys are counted together, which a change ends: something is given at once,
+    and no key passes its quota."""
+    pool = Pool(tmp_path, f"@{keys_file}", quota)
+    uses = uses_over_forty_minutes(pool, lambda: pool.run(verb, name))
+    keys = set("abcde") if verb == "add" else set("bcd")
+    assert any(40 in times for times in uses.values())
+    assert all(most_in_any_window(times, 600) <= 3 for times in uses.values())
+    assert {key for key, times in uses.items() if max(times) >= 40} == keys
+    assert all(len(uses[key]) >= 6 for key in keys)
+
+
+def test_a_key_that_the_pool_cannot_hold_is_not_added(tmp_path, keys_file):
+    pool = Pool(tmp_path, f"@{keys_file}", "3/10m")
+    pool.next()
+    before = keys_file.read_bytes()
+    err = pool.run("add", "e", "--quota-for", "e=log 300/10m", code=1)[1]
+    assert "the key 'e': " in err
+    assert keys_file.read_bytes() == before
+
+
+@pytest.mark.parametrize("keys", ["c,a,b", "b", "a,b,c", "c,d"])
+def test_a_list_that_is_changed_by_hand_lets_no_key_pass_its_quota(tmp_path, keys):
+    """At worst nothing is given for a period; then all keys are in use."""
+    pool = Pool(tmp_path, "a,b", "window 3/10m")
+
+    def change():
+        pool.keys = keys
+    uses = uses_over_forty_minutes(pool, change)
+    assert all(most_in_any_window(times, 600) <= 3 for times in uses.values())
+    assert all(len(uses[name]) >= 6 for name in keys.split(","))
+
+
 def test_a_key_that_is_out_comes_back_by_being_removed_and_added(tmp_path, keys_file):
     pool = Pool(tmp_path, f"@{keys_file}")
     pool.run("report", "b", "out")
@@ -125,7 +178,7 @@ def test_a_key_that_is_out_comes_back_by_being_removed_and_added(tmp_path, keys_
     ("add", ["x", "--secret"], " blank\n", "begins with a blank"),
     ("add", ["x", "--secret"], "s" * 70000, "longer than"),
     ("remove", ["x"], "", "holds no key 'x'"),
-])
+], ids=lambda value: str(value)[:20])
 def test_changes_that_cannot_be(tmp_path, keys_file, verb, words, given, sentence):
     pool = Pool(tmp_path, f"@{keys_file}")
     before = keys_file.read_bytes()
