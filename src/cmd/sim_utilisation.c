@@ -82,21 +82,24 @@ static int sweep_all(struct sweep *sweep, struct stint_error *error)
 
 /* ---- The report ---- */
 
-static int write_csv(const struct utilisation_options *options, const struct sweep *sweep)
+/* Opened before the sweep: a name that cannot be is told at once. NULL where it cannot. */
+static FILE *open_csv(const struct utilisation_options *options)
 {
-    if (strcmp(options->csv, "-") == 0) {
-        utilisation_print_csv(sweep, stdout);
-        return CMD_DONE;
-    }
     FILE *out = fopen(options->csv, "we");
-    if (out != NULL)
-        utilisation_print_csv(sweep, out);
-    bool failed = out == NULL || ferror(out) != 0;
-    if ((out != NULL && fclose(out) != 0) || failed) {
+    if (out == NULL)
         say("cannot write %s: %s", options->csv, strerror(errno));
-        return CMD_BAD_INPUT;
-    }
-    return CMD_DONE;
+    return out;
+}
+
+static int write_csv(const struct utilisation_options *options, const struct sweep *sweep,
+                     FILE *out)
+{
+    errno = 0;
+    utilisation_print_csv(sweep, out);
+    if (fflush(out) == 0 && ferror(out) == 0)
+        return CMD_DONE;
+    say("cannot write %s: %s", options->csv, strerror(errno));
+    return CMD_BAD_INPUT;
 }
 
 /* What a proof rules out: it is told before anything else, and loudly. */
@@ -117,10 +120,9 @@ static int check_bounds(const struct sweep *sweep)
     return result;
 }
 
-static int report(const struct utilisation_options *options, const struct sweep *sweep)
+static int report(const struct utilisation_options *options, const struct sweep *sweep, FILE *csv)
 {
     int result = check_bounds(sweep);
-    bool csv_out = options->csv != NULL && strcmp(options->csv, "-") == 0;
     if (sweep->rounds < sweep_rounds(sweep)) {
         say("interrupted: these are the results of %zu of %zu rounds", sweep->rounds,
             sweep_rounds(sweep));
@@ -130,9 +132,9 @@ static int report(const struct utilisation_options *options, const struct sweep 
         return result; /* not one seed of each demand */
     if (options->json && utilisation_print_json(options, sweep) != 0)
         return CMD_BAD_INPUT;
-    if (!options->json && !csv_out && options->gnuplot.format != GNUPLOT_TERMINAL)
+    if (!options->json && csv != stdout && options->gnuplot.format != GNUPLOT_TERMINAL)
         utilisation_print_text(options, sweep);
-    if (options->csv != NULL && write_csv(options, sweep) != CMD_DONE)
+    if (csv != NULL && write_csv(options, sweep, csv) != CMD_DONE)
         return CMD_BAD_INPUT;
     if (options->gnuplot.path != NULL && utilisation_draw(options, sweep) != CMD_DONE)
         return CMD_BAD_INPUT;
@@ -196,7 +198,7 @@ int utilisation_bound(const struct utilisation_options *options)
 
 /* ---- The whole ---- */
 
-static int run(const struct utilisation_options *options)
+static int run(const struct utilisation_options *options, FILE *csv)
 {
     struct sweep sweep;
     struct stint_error error;
@@ -207,7 +209,7 @@ static int run(const struct utilisation_options *options)
         code = sweep_all(&sweep, &error);
     int result = code == STINT_E_SYSTEM ? CMD_BAD_INPUT : CMD_BAD_USAGE;
     if (code == 0)
-        result = report(options, &sweep);
+        result = report(options, &sweep, csv);
     else
         say("%s", error.sentence);
     sweep_deinit(&sweep);
@@ -218,5 +220,14 @@ int sim_utilisation_main(int argc, char **argv)
 {
     struct utilisation_options options;
     utilisation_options_parse(&options, argc, argv);
-    return options.bound.derived.checked ? utilisation_bound(&options) : run(&options);
+    if (options.bound.derived.checked)
+        return utilisation_bound(&options);
+    if (options.csv == NULL || strcmp(options.csv, "-") == 0)
+        return run(&options, options.csv != NULL ? stdout : NULL);
+    FILE *csv = open_csv(&options);
+    if (csv == NULL)
+        return CMD_BAD_INPUT;
+    int result = run(&options, csv);
+    fclose(csv); /* all of it was flushed */
+    return result;
 }
