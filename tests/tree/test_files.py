@@ -81,7 +81,8 @@ def test_c_comments_are_block_comments():
 
 
 def test_nothing_is_left_to_do():
-    words = re.compile("|".join(map("".join, [("TO", "DO"), ("FIX", "ME"), ("X", "XX")])) + r"\b")
+    marks = "|".join(map("".join, [("TO", "DO"), ("FIX", "ME"), ("X", "XX")]))
+    words = re.compile(rf"\b(?:{marks})\b")  # mkstemp's row of them is none
     wrong = []
     for path in tracked():
         if path.suffix in CODE | {".md", ".scd", ".txt"} or path.name == "Makefile":
