@@ -24,9 +24,9 @@
 #define PANEL_COLUMNS_MIN 10
 #define ROW_PX 44
 #define BAR_PX 26
-#define TITLE_PX 62 /* above the panels */
-#define AXIS_PX 74  /* below them */
-#define KEY_ROW_PX 18
+#define TITLE_PX 74 /* above the panels */
+#define AXIS_PX 80  /* below them */
+#define KEY_ROW_PX 22
 
 /* Names, and then a panel and words for it, once or twice: in pixels, and in columns of letters. */
 struct columns {
@@ -195,13 +195,13 @@ static void compare_units(struct plot *plot, const struct chart_quota *quotas, s
             "set label %zu '%.1f %% / %.2f %%' at graph 1, first %zu offset character 1.5, 0\n",
             i + 1, percent(quotas[i].admitted, all), percent(quotas[i].denied_falsely, all), i);
     }
-    plot_script(
-        plot,
-        "set label %zu 'admitted / falsely denied' at graph 1, graph 1.04 offset character 1.5, 0\n"
-        "set xrange [0:%" PRIu64
-        "]\nset xlabel (is_text ? 'units: * admitted, # no room, $ falsely denied' : 'units asked "
-        "for')\nset format x (is_text ? '%%.0s%%c' : '%%.0f')\nplot ",
-        n_quotas + 1, units);
+    plot_script(plot,
+                "set label %zu 'admitted / falsely denied' at graph 1, graph 1 offset character "
+                "1.5, 0.9\nset xrange [0:%" PRIu64 "]\nset xtics 0, %.9g\n"
+                "set format x (is_text ? '%%.0s%%c' : '%%.0f')\n"
+                "set xlabel (is_text ? 'units: * admitted, # no room, $ falsely denied' : "
+                "'units asked for')\nplot ",
+                n_quotas + 1, units, plot_step_of(2 * (double)units));
     draw_bars(plot, "admitted", 1, PLOT_USED, "admitted");
     plot_script(plot, ", ");
     draw_bars(plot, "denied", 2, PLOT_REFUSED, "denied: no room");
@@ -222,8 +222,9 @@ static void compare_most(struct plot *plot, const struct chart_quota *quotas, si
                     i + 1, quota->most, quota->limit, i);
     }
     plot_script(plot,
-                "set label %zu 'most of limit' at graph 1, graph 1.04 offset character 1.5, 0\n"
-                "set xrange [0:%.9g]\nset xlabel (is_text ? '%% of limit, O bound' : 'most in any "
+                "set label %zu 'most of limit' at graph 1, graph 1 offset character 1.5, 0.9\n"
+                "set xrange [0:%.9g]\nset xtics autofreq\nset format x '%%g'\nset xlabel (is_text "
+                "? '%% of limit, O bound' : 'most in any "
                 "window, %% of the limit')\nset arrow from 100, graph 0 to 100, graph 1 nohead "
                 "linecolor rgb '" PLOT_INK "' linewidth 1.5\nplot ",
                 n_quotas + 1, highest);
@@ -231,7 +232,7 @@ static void compare_most(struct plot *plot, const struct chart_quota *quotas, si
     plot_script(plot, ", ");
     draw_bars(plot, "beyond", 4, PLOT_TOO_MUCH, "beyond it");
     plot_script(plot, ", @data index \"bound\" using 2:1 with points pointtype (is_text ? 15 : 13) "
-                      "pointsize 1.6 linecolor rgb '" PLOT_BELIEF "' title 'bound'\n");
+                      "pointsize 1 linecolor rgb '" PLOT_BELIEF "' title 'bound'\n");
 }
 
 int chart_compare(struct plot *plot, const char *title, const struct chart_quota *quotas,

@@ -312,15 +312,6 @@ static void add_upper(struct plot *plot, const struct view *view)
                       "'\n}\nunset label\n");
 }
 
-/* 1, 2 or 5 times a power of ten, so that some five steps make the length. */
-static double step_of(double length)
-{
-    double step = 1;
-    while (step * 10 <= length / 4)
-        step *= 10;
-    return step * (length / 4 >= step * 5 ? 5 : length / 4 >= step * 2 ? 2 : 1);
-}
-
 /* Below zero there is room for strokes, one for each denial; the kinds of them lie in rows. */
 static void add_strokes(struct plot *plot, const struct view *view, double height)
 {
@@ -352,7 +343,7 @@ static void add_lower(struct plot *plot, const struct picture *picture, const st
 {
     const struct stint_quota *quota = view->history->quota;
     double most = (double)max_u64(max_u64(law_capacity(quota), quota->limit), 1);
-    double range = most - (double)view->least, step = step_of(range), tic = 0;
+    double range = most - (double)view->least, step = plot_step_of(range), tic = 0;
     while (tic - step >= (double)view->least)
         tic -= step;
     plot_script(plot,

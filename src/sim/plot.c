@@ -154,3 +154,11 @@ struct plot_unit plot_unit_of(uint64_t length_ns)
         i++;
     return units[i];
 }
+
+double plot_step_of(double length)
+{
+    double step = 1;
+    while (step * 10 <= length / 4)
+        step *= 10;
+    return step * (length / 4 >= step * 5 ? 5 : length / 4 >= step * 2 ? 2 : 1);
+}

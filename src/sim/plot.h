@@ -54,7 +54,7 @@ void plot_quote_tic(struct plot *plot, struct span text, size_t columns);
 /* 0, or STINT_E_SYSTEM where memory did not suffice for the whole. */
 int plot_check(const struct plot *plot, struct stint_error *error);
 
-/* ---- Units of an axis of time ---- */
+/* ---- Axes ---- */
 
 struct plot_unit {
     const char *name; /* "min" */
@@ -63,5 +63,8 @@ struct plot_unit {
 
 /* The one that suits a length of time: ns, us, ms, s, min, h or d. */
 struct plot_unit plot_unit_of(uint64_t length_ns);
+
+/* The step between them, 1, 2 or 5 times a power of ten: 4 to 10 make the length, fewer below 4. */
+double plot_step_of(double length);
 
 #endif

@@ -78,6 +78,20 @@ static void test_units_of_time(void **state)
     assert_string_equal(plot_unit_of(40 * NS_PER_DAY).name, "d");
 }
 
+/* Tics are round numbers, never so many that their numbers run into each other. */
+static void test_steps_of_an_axis(void **state)
+{
+    (void)state;
+    assert_true(plot_step_of(1) == 1);
+    assert_true(plot_step_of(8) == 2);
+    assert_true(plot_step_of(15001) == 2000);
+    assert_true(plot_step_of(20000) == 5000);
+    for (double length = 4; length < 1e15; length *= 1.7) {
+        double n_steps = length / plot_step_of(length);
+        assert_true(n_steps >= 4 && n_steps <= 10);
+    }
+}
+
 /* Text grows past any first size, and says what it holds. */
 static void test_much_text(void **state)
 {
@@ -301,6 +315,7 @@ int main(void)
         cmocka_unit_test(test_a_name_is_no_format),
         cmocka_unit_test(test_long_text_is_cut_at_a_character),
         cmocka_unit_test(test_units_of_time),
+        cmocka_unit_test(test_steps_of_an_axis),
         cmocka_unit_test(test_much_text),
         cmocka_unit_test(test_rows_are_steps),
         cmocka_unit_test(test_thinned_rows_keep_the_extremes),
