@@ -22,10 +22,10 @@ static const struct column {
     {"share_allowed", "allowed"},
     {"utilisation", "utilisation"},
     {"share_false", "denied falsely"},
-    {"false_longest", "most in a row"},
+    {"false_longest", "row of these"},
     {"unjustified_denials", "unjustified"},
-    {"fairness_keys", "fairness"},
     {"bytes_per_key", "bytes"},
+    {"fairness_keys", "fairness"},
     {"ns_per_decision", "ns"},
 };
 #define N_COLUMNS (sizeof(columns) / sizeof(*columns))
@@ -155,10 +155,15 @@ static int compare(struct sim_options *options, struct sim_runs *runs)
     int result = CMD_BAD_INPUT;
     size_t n_runs = 0;
     int code = sim_log_read(&log, options, &error);
+    /* All meet the same requests, for the same time. */
+    const struct run_options all = {
+        .quotas = options->quotas, .n_quotas = options->n_quotas, .length_ns = options->length_ns};
+    options->length_ns = run_length_ns(&all);
     progress_begin(&work.progress, 0);
     work.progress.what = "decisions";
     while (code == 0 && n_runs < options->n_quotas && !work.interrupted) {
-        runs[n_runs] = (struct sim_runs){.quotas = &options->quotas[n_runs], .n_quotas = 1};
+        runs[n_runs] = (struct sim_runs){
+            .quotas = &options->quotas[n_runs], .workload_quota = options->quotas, .n_quotas = 1};
         code = sim_work_do(&work, &runs[n_runs++], &error);
     }
     progress_end(&work.progress);

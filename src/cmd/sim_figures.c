@@ -129,6 +129,6 @@ const char *sim_number(struct sim_number *number, enum sim_form form, double val
     else if (form == SIM_DURATION)
         snprintf(number->text, size, "%s", human_duration(&human, (uint64_t)value));
     else
-        snprintf(number->text, size, form == SIM_SHARE ? "%.4f" : "%.1f", value);
+        snprintf(number->text, size, form == SIM_SHARE ? "%.3f" : "%.1f", value);
     return number->text;
 }

@@ -47,6 +47,7 @@ void sim_log_free(struct sim_log *log);
 /* The runs of one list of quotas. */
 struct sim_runs {
     const struct stint_quota *quotas;
+    const struct stint_quota *workload_quota; /* that the workload speaks of */
     size_t n_quotas;
     struct tally *tallies; /* by seed */
     size_t n_done;         /* the last may be partial */

@@ -98,7 +98,9 @@ static int run(struct sim_options *options)
     struct stint_error error;
     struct sim_log log;
     struct sim_work work = {.options = options, .log = &log};
-    struct sim_runs runs = {.quotas = options->quotas, .n_quotas = options->n_quotas};
+    struct sim_runs runs = {.quotas = options->quotas,
+                            .workload_quota = options->quotas,
+                            .n_quotas = options->n_quotas};
     int result = CMD_BAD_INPUT;
     int code = sim_log_read(&log, options, &error);
     if (code == 0) {

@@ -32,6 +32,7 @@ struct run_options sim_work_options(const struct sim_work *work, const struct si
         .quotas = runs->quotas,
         .n_quotas = runs->n_quotas,
         .workload = &options->workload,
+        .workload_quota = runs->workload_quota,
         .seed = options->seed + i,
         .length_ns = options->length_ns,
         .decisions_max = options->decisions_max,
@@ -114,6 +115,8 @@ static void name_limits(const struct sim_runs *runs, size_t i, uint64_t seed)
 int sim_work_warn(const struct sim_work *work, const struct sim_runs *runs)
 {
     bool broken = false;
+    if (work->interrupted && runs->n_done > 0 && runs->tallies[runs->n_done - 1].partial)
+        say("interrupted: the last of these runs is partial");
     for (size_t i = 0; i < runs->n_done; i++) {
         name_limits(runs, i, work->options->seed + i);
         name_broken(runs, i, work->options->seed + i);

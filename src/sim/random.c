@@ -5,7 +5,6 @@
 #include "base/wide_int.h"
 
 #include <assert.h>
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,8 @@
 #define LN2_HIGH 0x1.62e42fefa3800p-1 /* 42 bits: a multiple of it by an exponent is exact */
 #define LN2_LOW 0x1.ef35793c76730p-45
 #define PI 0x1.921fb54442d18p+1
+#define NORMAL_MIN 0x1p-1022 /* the least double with all its bits */
+#define DOUBLE_MAX 0x1.fffffffffffffp+1023
 
 uint64_t random_splitmix(uint64_t *state)
 {
@@ -65,7 +66,7 @@ static double double_of(uint64_t bits)
  */
 double random_log(double x)
 {
-    assert(x >= DBL_MIN);
+    assert(x >= NORMAL_MIN);
     uint64_t bits = bits_of(x) - UINT64_C(0x3fe6a09e667f3bcd); /* sqrt(1/2) */
     int64_t k = (int64_t)bits >> 52;
     double m = double_of((bits & UINT64_C(0x000fffffffffffff)) + UINT64_C(0x3fe6a09e667f3bcd));
@@ -96,7 +97,7 @@ double random_exp(double x)
         1.0,
     };
     if (x > 709.0)
-        return DBL_MAX;
+        return DOUBLE_MAX;
     if (x < -700.0)
         return 0.0;
     int64_t k = (int64_t)(x * 0x1.71547652b82fep+0 + (x < 0 ? -0.5 : 0.5));
@@ -131,7 +132,7 @@ double random_normal(struct random *random)
     for (;;) {
         double u = 2.0 * random_unit(random) - 1.0, v = 2.0 * random_unit(random) - 1.0;
         double s = u * u + v * v;
-        if (s >= DBL_MIN && s < 1.0)
+        if (s >= NORMAL_MIN && s < 1.0)
             return u * sqrt(-2.0 * random_log(s) / s);
     }
 }

@@ -288,7 +288,8 @@ static int begin(struct run *run, struct stint_error *error)
         run->quotas[i].epoch_ns = options->epoch_ns;
         run->counts_denied = run->counts_denied || options->quotas[i].count_denied;
     }
-    const struct workload_terms terms = {.quota = run->quotas,
+    const struct stint_quota *own = options->workload_quota;
+    const struct workload_terms terms = {.quota = own != NULL ? own : run->quotas,
                                          .seed = options->seed,
                                          .end_ns = run->end_ns,
                                          .epoch_ns = options->epoch_ns};

@@ -14,7 +14,8 @@
 struct run_options {
     const struct stint_quota *quotas; /* several: all or nothing */
     size_t n_quotas;
-    const struct workload *workload; /* as parsed; a copy of it is run */
+    const struct workload *workload;          /* as parsed; a copy of it is run */
+    const struct stint_quota *workload_quota; /* that it speaks of; NULL: the first */
     uint64_t seed;
     uint64_t length_ns;     /* virtual time from 0 on; 0 = 100 of the longest period */
     uint64_t decisions_max; /* 0 = no maximum */
