@@ -259,7 +259,7 @@ const struct pool_key *pool_keys_find(const struct pool_keys *keys, const char *
     for (size_t i = 0; i < keys->n_keys; i++)
         if (strcmp(keys->keys[i].name, name) == 0)
             return &keys->keys[i];
-    const char **names = calloc(keys->n_keys, sizeof(const char *));
+    const char **names = calloc(keys->n_keys + 1, sizeof(const char *));
     int nearest = -1;
     for (size_t i = 0; names != NULL && i < keys->n_keys; i++)
         names[i] = keys->keys[i].name;

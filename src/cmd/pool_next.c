@@ -160,6 +160,19 @@ static bool have_secrets(const struct pool_session *session)
     return true;
 }
 
+/* Who started this in the background may have had them ignored; then they stay so. */
+static void block_signals(sigset_t *signals)
+{
+    static const int ends[] = {SIGINT, SIGTERM};
+    sigemptyset(signals);
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        struct sigaction inherited;
+        if (sigaction(ends[i], NULL, &inherited) == 0 && inherited.sa_handler != SIG_IGN)
+            sigaddset(signals, ends[i]);
+    }
+    sigprocmask(SIG_BLOCK, signals, NULL);
+}
+
 int pool_next(struct pool_session *session)
 {
     sigset_t signals;
@@ -167,10 +180,7 @@ int pool_next(struct pool_session *session)
     if (!have_secrets(session))
         return CMD_BAD_INPUT;
     signal(SIGPIPE, SIG_IGN);
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigprocmask(SIG_BLOCK, &signals, NULL);
+    block_signals(&signals);
     struct stint_pool_answer answer = wait_for_key(session, &signals, &signal_number);
     if (signal_number != 0) {
         die_of(session, &signals, signal_number);

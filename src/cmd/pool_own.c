@@ -41,7 +41,7 @@ static int find_owner(const struct pool_session *session, const char *setting, s
 static int read_weight(struct pool_session *session, const char *setting, struct stint_error *error)
 {
     size_t owner = 0;
-    const char *value = NULL;
+    const char *value = setting;
     int code = find_owner(session, setting, &owner, &value, error);
     if (code != 0)
         return code;
@@ -60,7 +60,7 @@ static int read_own_quota(struct pool_session *session, const char *setting,
 {
     struct pool_own_quota *own = &session->own[session->n_own];
     struct stint_error why;
-    const char *value = NULL;
+    const char *value = setting;
     int code = find_owner(session, setting, &own->key, &value, error);
     if (code != 0)
         return code;

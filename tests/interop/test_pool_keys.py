@@ -108,7 +108,7 @@ def test_add_and_remove_change_the_file(tmp_path, keys_file):
 
 
 def uses_over_forty_minutes(pool, change):
-    """name -> seconds at which it was given, of two asked for every 20 s; `change` comes at 40 s."""
+    """name -> seconds at which it was given; two are asked for every 20 s. `change` is at 40 s."""
     uses = collections.defaultdict(list)
     for pool.now in range(0, 2400, 20):
         if pool.now == 40:

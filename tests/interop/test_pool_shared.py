@@ -134,6 +134,18 @@ def test_a_signal_ends_the_wait_and_takes_no_key(tmp_path, number):
     assert stint("pool", "next", "--wait", *arguments)[0] == "a\n"
 
 
+def test_a_signal_that_is_ignored_does_not_end_the_wait(tmp_path):
+    """As in the background of a script, where shells have SIGINT ignored."""
+    arguments = real(tmp_path, "log 1/1s")
+    stint("pool", "next", *arguments)
+    command = ["sh", "-c", 'trap "" INT; exec "$0" pool next --wait "$@"', STINT, *arguments]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        time.sleep(0.2)
+        waiting.send_signal(signal.SIGINT)
+        assert waiting.communicate(timeout=10)[0] == "a\n"
+        assert waiting.returncode == 0
+
+
 def test_a_name_that_could_not_be_printed_is_not_charged(tmp_path):
     pool = Pool(tmp_path, "a", "log 1/10m")
     command = [STINT, "pool", "next", *map(str, pool.arguments())]
