@@ -211,6 +211,43 @@ static void test_how_many_seeds_must_agree(void **unused)
         assert_int_equal(sweep_agreeing(table[i][0]), table[i][1]);
 }
 
+/* Figures put in by hand: quartiles between the sorted values, and signs counted seed by seed. */
+static void test_spread_and_signs_counted_by_hand(void **unused)
+{
+    (void)unused;
+    enum { SEEDS = 8 };
+    static const double exact[SEEDS] = {0.8, 0.5, 1, 1, 1, 1, 1, 1};
+    static const double other[SEEDS] = {0.4, 0.4, 0.1, 0.2, 0.3, 0.5, 0.6, 0.7};
+    struct sweep sweep;
+    struct stint_error error;
+    begin_with(&sweep,
+               (struct sweep_terms){
+                   .limit = 5, .period_ns = NS_PER_S, .demand = 1, .seeds = SEEDS, .periods = 1});
+    add_demand(&sweep, "smooth");
+    add_buckets(&sweep, 0, 5);
+    must(sweep_begin(&sweep, &error), &error);
+    for (uint32_t seed = 0; seed < SEEDS; seed++) {
+        sweep.shares[seed * 2] = exact[seed];
+        sweep.shares[seed * 2 + 1] = other[seed];
+    }
+    sweep.rounds = 5; /* of the first five: 0.1 0.2 0.3 0.4 0.4 */
+    struct sweep_spread spread = sweep_spread(&sweep, FIRST, 0, sweep_share);
+    assert_float_equal(spread.low, 0.2, 1e-12);
+    assert_float_equal(spread.median, 0.3, 1e-12);
+    assert_float_equal(spread.high, 0.4, 1e-12);
+    assert_false(sweep_is_worse(&sweep, FIRST, EXACT, 0)); /* 5 of 5 may be chance */
+    sweep.rounds = SEEDS; /* of the exact: 0.5 0.8 0.1 0.2 0.3 0.5 0.6 0.7 */
+    spread = sweep_spread(&sweep, FIRST, 0, sweep_of_exact);
+    assert_float_equal(spread.low, 0.275, 1e-12);
+    assert_float_equal(spread.median, 0.5, 1e-12);
+    assert_float_equal(spread.high, 0.625, 1e-12);
+    assert_true(sweep_is_worse(&sweep, FIRST, EXACT, 0)); /* 8 of 8 is not */
+    assert_false(sweep_is_worse(&sweep, EXACT, FIRST, 0));
+    sweep.shares[1] = 0.8;
+    assert_false(sweep_is_worse(&sweep, FIRST, EXACT, 0));
+    sweep_deinit(&sweep);
+}
+
 /* 20 buckets for 500 in 10 min, 1 min, 50: the trace that docs/algorithms.md gives. */
 static void test_twenty_buckets_are_reached(void **unused)
 {
@@ -229,6 +266,24 @@ static void test_twenty_buckets_are_reached(void **unused)
     assert_int_equal(trace.uses[11].units, 489);
     assert_int_equal(trace.uses[11].alive, 20);
     bucket_trace_deinit(&trace);
+}
+
+/* A bucket lives until a period after its last use, whether anybody asks or not. */
+static void test_a_dead_bucket_is_not_counted(void **unused)
+{
+    (void)unused;
+    struct stint_quota quota;
+    struct stint_error error;
+    uint64_t state[8] = {0};
+    must(stint_quota_parse(&quota, "buckets 6/1m count_slack=2", &error), &error);
+    assert_true(stint_state_size(&quota) <= sizeof(state));
+    struct stint_ask three = {.now_ns = 0, .cost = 3, .verb = STINT_TAKE};
+    assert_int_equal(stint_state_ask(&quota, state, &three).outcome, STINT_ALLOW);
+    three.now_ns = NS_PER_S;
+    assert_int_equal(stint_state_ask(&quota, state, &three).outcome, STINT_ALLOW);
+    assert_int_equal(buckets_living(&quota, state, NS_PER_MIN - 1), 3);
+    assert_int_equal(buckets_living(&quota, state, NS_PER_MIN), 2);
+    assert_int_equal(buckets_living(&quota, state, NS_PER_MIN + NS_PER_S), 0);
 }
 
 /*
@@ -317,7 +372,9 @@ int main(void)
         cmocka_unit_test(test_splits_keep_within_their_buckets),
         cmocka_unit_test(test_a_seed_is_a_result),
         cmocka_unit_test(test_how_many_seeds_must_agree),
+        cmocka_unit_test(test_spread_and_signs_counted_by_hand),
         cmocka_unit_test(test_twenty_buckets_are_reached),
+        cmocka_unit_test(test_a_dead_bucket_is_not_counted),
         cmocka_unit_test(test_the_trace_reaches_what_the_exhaustive_search_does),
         cmocka_unit_test(test_terms_that_cannot_be_met),
         cmocka_unit_test(test_names_of_demands),
