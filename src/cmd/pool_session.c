@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_LEAST 256 /* keys */
-#define ROOM_TIMES 4   /* keys that come, or have gone and are held to what they used */
-#define QUOTAS_LEAST 64
+#define ROOM_LEAST 256   /* keys */
+#define ROOM_TIMES 4     /* keys that come, or have gone and are held to what they used */
+#define QUOTAS_LEAST 256 /* each number of keys has one for all together */
 #define QUOTAS_MAX 32767
 
 /* ---- The table ---- */
