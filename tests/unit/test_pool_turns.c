@@ -269,6 +269,22 @@ static void test_only_live_units_are_carried(void **state)
 }
 
 /*
+ * Who changes over may come with a later time than who asks next. At the later one all units are
+ * free again; at the earlier one they are not, and so they were charged.
+ */
+static void test_a_late_caller_after_a_change_gets_nothing_for_it(void **state)
+{
+    struct fixture *fixture = *state;
+    struct stint_quota quota = quota_of(FIVE);
+    uint64_t used_ns = NOW + 5 * S - MS; /* the end of a slot of the pair */
+    fixture->pool = pool_of(fixture->table, STINT_ROUND_ROBIN, 3, &quota, 1, NULL);
+    expect(fixture->pool, used_ns, "abcabcabcabcabc-");
+    assert_int_equal(report(fixture->pool, "c", STINT_POOL_OUT, 0, NOW + 65 * S), 0);
+    assert_int_equal(phase_of(fixture->pool), TURNS_PER_KEY);
+    expect_left(fixture->pool, NOW + 64 * S + 10 * MS, 0, 0, 0);
+}
+
+/*
  * A process with another list cannot know whom to charge: nothing is granted, for nobody, until all
  * units are free again. Then both go on, each key with its own state.
  */
@@ -511,6 +527,7 @@ int main(void)
         STORY(test_a_changed_list_changes_over),
         STORY(test_an_unused_list_may_change),
         STORY(test_only_live_units_are_carried),
+        STORY(test_a_late_caller_after_a_change_gets_nothing_for_it),
         STORY(test_another_list_shuts_the_pool),
         STORY(test_a_dead_pair_is_taken_over),
         STORY(test_another_order_changes_over),
