@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""stint sim utilisation: its CSV and JSON, that a seed is a result, bad input; and docs/utilisation.md,
-whose commands run, and whose tables a short sweep comes near."""
+"""stint sim utilisation: its CSV and JSON, that a seed is a result, bad input; and the page
+docs/utilisation.md, whose commands run, and whose tables a short sweep comes near."""
 
 import csv
 import io
