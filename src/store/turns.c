@@ -35,7 +35,9 @@ static uint32_t id_of(struct pair pair)
 
 static struct pair live(const struct turns *turns, uint64_t state, uint32_t cursor)
 {
-    uint64_t rest = (uint64_t)cursor << CURSOR_AT | (uint64_t)turns->id << ID_AT;
+    /* relaxed: this thread or another has worked it out, and all find one that will do. */
+    uint64_t id = __atomic_load_n(&turns->id, __ATOMIC_RELAXED);
+    uint64_t rest = (uint64_t)cursor << CURSOR_AT | id << ID_AT;
     return (struct pair){state, CODE_LIVE | rest | turns->names << NAMES_AT};
 }
 
