@@ -46,7 +46,8 @@ uint64_t run_length_ns(const struct run_options *options)
         longest_ns = max_u64(longest_ns, options->quotas[i].period_ns);
     if (options->length_ns > 0)
         return min_u64(options->length_ns, STINT_NOW_MAX);
-    return min_u64(longest_ns * PERIODS_DEFAULT, STINT_NOW_MAX);
+    return longest_ns < STINT_NOW_MAX / PERIODS_DEFAULT ? longest_ns * PERIODS_DEFAULT
+                                                        : STINT_NOW_MAX;
 }
 
 /* Keys that can live at the same time: of a place under churn, all its owners of a period. */
@@ -63,7 +64,8 @@ static uint64_t live_keys(const struct run *run)
         longest_ns = max_u64(longest_ns, run->quotas[i].period_ns);
     if (spec->churn_ns == 0)
         return keys;
-    return min_u64(keys * (2 + 2 * longest_ns / spec->churn_ns), CHURN_KEYS_MAX);
+    uint64_t owners = min_u64(2 + 2 * longest_ns / spec->churn_ns, CHURN_KEYS_MAX);
+    return min_u64(keys * owners, CHURN_KEYS_MAX);
 }
 
 static void size_table(struct stint_table_options *table, const struct run *run)
@@ -176,6 +178,15 @@ static int stop_judging(struct run *run, int code)
     return code == STINT_E_FULL ? 0 : code;
 }
 
+/* Whether the cost could ever fit: then NEVER is no answer, but a denial that nothing justifies. */
+static bool fits_all(const struct run *run, uint32_t cost)
+{
+    for (size_t q = 0; q < run->options->n_quotas; q++)
+        if (cost > law_capacity(&run->quotas[q]))
+            return false;
+    return true;
+}
+
 static int judge(struct run *run, size_t i, struct stint_error *error)
 {
     const struct sim_event *event = &run->events[i];
@@ -194,14 +205,18 @@ static int judge(struct run *run, size_t i, struct stint_error *error)
         }
         return 0;
     }
-    if (decision->outcome != STINT_DENY)
+    bool never = decision->outcome == STINT_NEVER;
+    if (never && (!fits_all(run, event->cost) || event->at_ns >= TABLE_LIFE_NS)) {
+        key->false_run = 0;
         return 0;
+    }
     struct oracle_view all = {.has_room = true, .is_justified = decision->stored == 0};
     for (size_t q = 0; q < run->options->n_quotas; q++) {
         struct oracle_view view = oracle_look(&run->oracles[q], &ask);
         all.has_room &= view.has_room;
         all.is_justified |= view.is_justified;
     }
+    all.is_justified = all.is_justified && !never;
     tally_judge(run->tally, key, all, &ask);
     return 0;
 }

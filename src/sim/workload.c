@@ -16,6 +16,7 @@
 #define MEAN_COST_DRAWS 4096
 #define BACKOFF_DOUBLINGS_MAX 10
 #define FLOOD_KEYS_PER_PERIOD 1000
+#define REQUESTS_PER_CYCLE_MIN 1e-3
 
 enum stream { STREAM_ARRIVALS, STREAM_KEYS, STREAM_COSTS, STREAM_CLIENTS, STREAM_MEAN_COST };
 
@@ -100,7 +101,7 @@ static uint32_t owner_of(struct workload *workload, uint32_t place, uint64_t at_
     if (at_ns >= owner->until_ns) {
         double life_ns = (double)workload->spec.churn_ns * random_exponential(&workload->clients);
         owner->number += owner->until_ns > 0;
-        owner->until_ns = add_sat(at_ns, (uint64_t)life_ns + 1);
+        owner->until_ns = at_ns + workload_ns(life_ns) + 1;
     }
     return owner->number;
 }
@@ -182,7 +183,7 @@ static void take_waiting(struct workload *workload, struct sim_event *event)
 static uint64_t think_ns(struct workload *workload)
 {
     double mean_ns = (double)workload->spec.think_ns;
-    return mean_ns > 0 ? (uint64_t)(mean_ns * random_exponential(&workload->clients)) + 1 : 0;
+    return mean_ns > 0 ? workload_ns(mean_ns * random_exponential(&workload->clients)) + 1 : 0;
 }
 
 static void begin_anew(struct workload *workload, const struct sim_event *event, uint64_t wait_ns)
@@ -204,7 +205,7 @@ static uint64_t retry_wait_ns(struct workload *workload, const struct sim_event 
     unsigned doublings =
         event->tries < BACKOFF_DOUBLINGS_MAX ? event->tries : BACKOFF_DOUBLINGS_MAX;
     double most_ns = (double)spec->backoff_ns * (double)(1u << doublings);
-    return (uint64_t)(most_ns * random_unit(&workload->clients)) + 1;
+    return workload_ns(most_ns * random_unit(&workload->clients)) + 1;
 }
 
 /* One key after the other, each asked for once. */
@@ -304,6 +305,21 @@ static void settle_defaults(struct workload *workload)
                      mean_cost(workload);
 }
 
+/* What holds between times is known once all are settled. */
+static int check_times(const struct workload_spec *spec, struct stint_error *error)
+{
+    if (spec->kind == WORKLOAD_HERD && spec->jitter_ns > spec->every_ns)
+        return err_set(error, STINT_E_MISMATCH, "jitter is longer than every, so that herds mix");
+    /* So that a stream finds its next request soon, and not after most of eternity. */
+    double cycle_s = ((double)spec->on_ns + (double)spec->off_ns) / 1e9;
+    bool has_phases = spec->kind == WORKLOAD_ONOFF || spec->kind == WORKLOAD_MMPP;
+    if (!has_phases || spec->rate == 0 || cycle_s * spec->rate >= REQUESTS_PER_CYCLE_MIN)
+        return 0;
+    return err_set(error, STINT_E_RANGE,
+                   "on and off are so short that fewer than one in %d of these times has a request",
+                   (int)(1 / REQUESTS_PER_CYCLE_MIN));
+}
+
 static int allocate(struct workload *workload, struct stint_error *error)
 {
     const struct workload_spec *spec = &workload->spec;
@@ -347,7 +363,9 @@ int workload_begin(struct workload *workload, const struct workload_terms *terms
     random_init(&workload->clients, terms->seed, STREAM_CLIENTS);
     settle_defaults(workload);
     workload->has_arrivals = !is_closed(spec->kind) && !workload_is_adversary(spec->kind);
-    int code = allocate(workload, error);
+    int code = check_times(spec, error);
+    if (code == 0)
+        code = allocate(workload, error);
     if (code != 0)
         return code;
     if (workload->has_arrivals)

@@ -5,6 +5,12 @@
 
 #include "sim/workload.h"
 
+/* Whole nanoseconds; what is too long for any run is as long as one. */
+static inline uint64_t workload_ns(double ns)
+{
+    return ns < 0x1p62 ? (uint64_t)ns : UINT64_C(1) << 62;
+}
+
 /* ---- workload.c: who asks, and requests that wait for their time ---- */
 
 uint32_t workload_draw_cost(struct workload *workload, struct random *random);

@@ -371,14 +371,11 @@ static struct workload_spec defaults(void)
     };
 }
 
-static int check_together(const struct workload_spec *spec, uint32_t seen,
-                          struct stint_error *error)
+static int check_together(uint32_t seen, struct stint_error *error)
 {
     bool has_rate = (seen & 1) != 0, has_load = (seen & 2) != 0;
     if (has_rate && has_load)
         return err_set(error, STINT_E_MISMATCH, "rate and load both say how much is asked for");
-    if (spec->kind == WORKLOAD_HERD && spec->jitter_ns > spec->every_ns && spec->every_ns > 0)
-        return err_set(error, STINT_E_MISMATCH, "jitter is longer than every");
     return 0;
 }
 
@@ -397,5 +394,5 @@ int workload_parse(struct workload *workload, const char *text, struct stint_err
         spec->retry = WORKLOAD_OBEY;
     while (code == 0 && (word = next_word(&rest)).len > 0)
         code = read_option(spec, word, &seen, error);
-    return code != 0 ? code : check_together(spec, seen, error);
+    return code != 0 ? code : check_together(seen, error);
 }

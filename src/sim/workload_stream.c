@@ -37,9 +37,7 @@ static void begin_phase(struct workload *workload, bool is_high)
 {
     workload->is_high = is_high;
     double length_ns = phase_length_ns(workload);
-    workload->phase_ends_ns = length_ns < GAP_MAX_NS
-                                  ? add_sat(workload->arrival_ns, (uint64_t)length_ns + 1)
-                                  : UINT64_MAX;
+    workload->phase_ends_ns = workload->arrival_ns + workload_ns(length_ns) + 1;
 }
 
 /* The rate of a phase, so that over all phases the mean is what was asked for. */
@@ -113,7 +111,7 @@ static uint64_t scaled_ns(const struct workload *workload, size_t entry)
     uint64_t first_ns = workload->entries[0].at_ns, at_ns = workload->entries[entry].at_ns;
     uint64_t since_ns = at_ns - first_ns;
     if (workload->spec.scale != 1)
-        since_ns = (uint64_t)((double)since_ns / workload->spec.scale);
+        since_ns = workload_ns((double)since_ns / workload->spec.scale);
     return add_sat(first_ns - workload->entries_epoch_ns, since_ns);
 }
 

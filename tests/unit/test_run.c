@@ -91,7 +91,7 @@ static const char *const workloads[] = {
     "onoff load=2",
     "mmpp load=1.5 retry=obey",
     "diurnal load=1.5",
-    "herd clients=150 jitter=1ms retry=backoff",
+    "herd clients=150 every=1s jitter=1ms retry=backoff",
     "closed clients=20",
     "closed retry=ignore clients=30 keys=3",
 };

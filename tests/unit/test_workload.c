@@ -79,7 +79,6 @@ static void test_a_wrong_text_gets_a_sentence(void **state)
         {"poisson cost=gauss:5:4", "not 'gauss:5:4'"},
         {"closed retry=maybe", "retry must be none, obey, backoff or ignore"},
         {"onoff alpha=1", "alpha must be a number from 1.01"},
-        {"herd every=1s jitter=2s", "jitter is longer than every"},
         {"log", "log must be a name"},
         {"log=x scale=10", "scale must be a number and x"},
         {"log=x scale=0x", "not '0'"},
@@ -93,6 +92,27 @@ static void test_a_wrong_text_gets_a_sentence(void **state)
         assert_true(workload_parse(&workload, cases[i].text, &error) < 0);
         if (strstr(error.sentence, cases[i].part) == NULL)
             fail_msg("'%s': %s", cases[i].text, error.sentence);
+    }
+}
+
+/* What depends on the quota's period is refused once that is known. */
+static void test_times_that_do_not_go_together_are_refused(void **state)
+{
+    static const char *const texts[][2] = {
+        {"onoff rate=1/1s on=1ns off=1us", "so short"},
+        {"herd every=1s jitter=2s", "jitter is longer than every"},
+        {"herd jitter=61s", "jitter is longer than every"},
+    };
+    struct stint_quota quota = quota_of("log 100/60s");
+    const struct workload_terms terms = {.quota = &quota, .end_ns = STINT_NOW_MAX};
+    struct stint_error error;
+    struct workload workload;
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        assert_int_equal(workload_parse(&workload, texts[i][0], NULL), 0);
+        assert_true(workload_begin(&workload, &terms, &error) < 0);
+        assert_non_null(strstr(error.sentence, texts[i][1]));
+        workload_end(&workload);
     }
 }
 
@@ -433,6 +453,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_wrong_text_gets_a_sentence),
+        cmocka_unit_test(test_times_that_do_not_go_together_are_refused),
         cmocka_unit_test(test_rates_hold_in_the_long_run),
         cmocka_unit_test(test_bursts_are_bursts),
         cmocka_unit_test(test_a_day_has_its_hours),
