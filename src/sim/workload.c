@@ -362,6 +362,8 @@ int workload_begin(struct workload *workload, const struct workload_terms *terms
     random_init(&workload->costs, terms->seed, STREAM_COSTS);
     random_init(&workload->clients, terms->seed, STREAM_CLIENTS);
     settle_defaults(workload);
+    if (spec->costs == WORKLOAD_CONSTANT)
+        workload->cost = workload_draw_cost(workload, NULL);
     workload->has_arrivals = !is_closed(spec->kind) && !workload_is_adversary(spec->kind);
     int code = check_times(spec, error);
     if (code == 0)

@@ -116,6 +116,7 @@ struct workload {
     struct workload_spec spec;
     struct stint_quota quota; /* the one that loads and adversaries speak of */
     uint64_t end_ns;          /* no request comes at or after it */
+    uint32_t cost;            /* of every request; 0: each is drawn */
     struct random arrivals, keys, costs, clients;
     struct random_zipf zipf;
     struct workload_owner *owners;

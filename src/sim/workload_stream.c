@@ -188,7 +188,9 @@ void workload_stream_take(struct workload *workload, struct sim_event *event)
     } else {
         event->key = workload_draw_key(workload, event->at_ns);
         event->client = sim_event_place(event);
-        event->cost = workload_draw_cost(workload, &workload->costs);
+        event->cost = workload->cost;
+        if (event->cost == 0)
+            event->cost = workload_draw_cost(workload, &workload->costs);
     }
     find_next(workload);
 }
