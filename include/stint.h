@@ -547,8 +547,8 @@ STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
  * table share the pool, also over restarts. No key ever passes its quotas.
  *
  * Any number of threads may use a pool, also while one adds or removes keys; stint_pool_close()
- * must be the last call. The table must outlive it. Names are all that is kept of a key: its
- * secret stays with you.
+ * must be the last call. The table must outlive it. Names are all that is kept of a key, and
+ * for as long as the pool is open: its secret stays with you.
  */
 struct stint_pool;
 
@@ -604,7 +604,7 @@ struct stint_pool_ask {
 };
 
 struct stint_pool_answer {
-    const char *name;       /* the key; NULL: none is free. Valid until the key is removed */
+    const char *name;       /* the key; NULL: none is free. Valid until the pool is closed */
     uint64_t wait_ns;       /* none is free: until the first is; STINT_NEVER_NS if none ever */
     uint64_t granted_at_ns; /* for give_back */
     bool probe;             /* it is cooling still: try it, and report what comes of it */

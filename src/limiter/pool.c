@@ -244,12 +244,23 @@ int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
     return 0;
 }
 
+static void free_key(struct pool_key *key)
+{
+    free(key->kept);
+    free(key);
+}
+
 void stint_pool_close(struct stint_pool *pool)
 {
     if (pool == NULL)
         return;
     for (size_t i = 0; i < pool->n_keys; i++)
-        free(pool->by_age[i]);
+        free_key(pool->by_age[i]);
+    while (pool->old_names != NULL) {
+        struct pool_name *old = pool->old_names;
+        pool->old_names = old->after;
+        free(old);
+    }
     free(pool->by_name);
     free(pool->by_turn);
     free(pool->by_age);
@@ -305,22 +316,39 @@ static int make_key(struct stint_pool *pool, const struct stint_pool_key *from,
     if (from->weight > STINT_POOL_WEIGHT_MAX)
         return err_set(error, STINT_E_RANGE, "key %s has weight %u; at most %d is allowed",
                        from->name, from->weight, STINT_POOL_WEIGHT_MAX);
-    size_t quotas_size = from->n_quotas * sizeof(struct stint_quota);
-    struct pool_key *key = calloc(1, sizeof(*key) + quotas_size + len + 1);
-    if (key == NULL)
+    struct pool_key *key = calloc(1, sizeof(*key) + from->n_quotas * sizeof(struct stint_quota));
+    struct pool_name *kept = calloc(1, sizeof(*kept) + len + 1);
+    if (key == NULL || kept == NULL) {
+        free(key);
+        free(kept);
         return err_set(error, STINT_E_SYSTEM, "no memory for key %s", from->name);
-    char *name = (char *)&key->quotas[from->n_quotas];
-    memcpy(name, from->name, len);
-    key->name = name;
+    }
+    memcpy(kept->text, from->name, len);
+    key->kept = kept;
+    key->name = kept->text;
     key->weight = from->weight > 0 ? from->weight : 1;
     key->n_quotas = (uint32_t)from->n_quotas;
-    key->hash = hash_names(pool, name, len);
+    key->hash = hash_names(pool, key->name, len);
     code = copy_quotas(pool, key, from, error);
     if (code != 0)
-        free(key);
+        free_key(key);
     else
         *made = key;
     return code;
+}
+
+/* The name that a removed key of the same name left, rather than one more. */
+static void take_old_name(struct stint_pool *pool, struct pool_key *key)
+{
+    struct pool_name **at = &pool->old_names;
+    while (*at != NULL && strcmp((*at)->text, key->name) != 0)
+        at = &(*at)->after;
+    if (*at == NULL)
+        return;
+    free(key->kept);
+    key->kept = *at;
+    key->name = key->kept->text;
+    *at = key->kept->after;
 }
 
 static int check_now(uint64_t now_ns, struct stint_error *error)
@@ -346,12 +374,13 @@ int stint_pool_add(struct stint_pool *pool, const struct stint_pool_key *key, ui
                        pool->keys_max);
     if (code == 0) {
         pool_turns_leave_own(pool, table_effective_now(pool->table, now_ns));
+        take_old_name(pool, made);
         made->age = pool->ages++;
         change_list(pool, made, 1);
     }
     unlock_alone(pool);
     if (code != 0)
-        free(made);
+        free_key(made);
     return code;
 }
 
@@ -368,6 +397,8 @@ int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns
         pool_turns_leave_own(pool, effective_ns);
         pool_bench_let_in(pool, key, effective_ns);
         change_list(pool, key, -1);
+        key->kept->after = pool->old_names;
+        pool->old_names = key->kept;
     }
     unlock_alone(pool);
     free(key);

@@ -14,9 +14,16 @@
 #include "limiter/list.h"
 #include "store/turns.h"
 
+/* Answers point to it, and may be read when the key is gone: it stays until the pool is closed. */
+struct pool_name {
+    struct pool_name *after; /* among those of removed keys */
+    char text[];
+};
+
 struct pool_key {
-    const char *name; /* behind the quotas */
-    uint64_t age;     /* keys that were added before, ever */
+    const char *name; /* of `kept` */
+    struct pool_name *kept;
+    uint64_t age; /* keys that were added before, ever */
     uint32_t weight, n_quotas;
     struct hash128 hash;                          /* of the pool's name and the key's */
     struct hash128 states[STINT_POOL_QUOTAS_MAX]; /* where its states are */
@@ -33,7 +40,8 @@ struct stint_pool {
     struct pool_key **by_turn; /* the heaviest first, then by name */
     uint64_t *round;           /* [w]: turns of a round in its first w passes; see pool_next.c */
     uint64_t ages;
-    struct hash128 names_sum; /* of all keys' hashes */
+    struct pool_name *old_names; /* of removed keys; a key of the same name takes its own again */
+    struct hash128 names_sum;    /* of all keys' hashes */
     size_t name_len;
     char name[STINT_POOL_NAME_MAX];
 };
