@@ -44,7 +44,7 @@ static void keep_event(void *arg, const struct sim_event *event,
         size_t size = watch->size == 0 ? 1024 : watch->size * 2;
         struct history_event *events = realloc(watch->events, size * sizeof(*events));
         watch->lost = events == NULL;
-        if (watch->lost)
+        if (events == NULL)
             return;
         watch->events = events;
         watch->size = size;

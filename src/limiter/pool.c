@@ -136,7 +136,7 @@ static size_t place_of(struct pool_key *const *keys, size_t n, const struct pool
 static void insert(struct pool_key **keys, size_t n, struct pool_key *key, pool_compare *compare)
 {
     size_t at = place_of(keys, n, key, compare);
-    memmove(&keys[at + 1], &keys[at], (n - at) * sizeof(keys[0]));
+    memmove(&keys[at + 1], &keys[at], (n - at) * sizeof(struct pool_key *));
     keys[at] = key;
 }
 
@@ -144,7 +144,7 @@ static void take_out(struct pool_key **keys, size_t n, const struct pool_key *ke
                      pool_compare *compare)
 {
     size_t at = place_of(keys, n, key, compare);
-    memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(keys[0]));
+    memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(struct pool_key *));
 }
 
 static struct pool_key *find_name(const struct stint_pool *pool, const char *name)
@@ -205,9 +205,9 @@ static int check_options(struct stint_table *table, const struct stint_pool_opti
 
 static bool allocate(struct stint_pool *pool)
 {
-    pool->by_name = calloc(pool->keys_max, sizeof(*pool->by_name));
-    pool->by_turn = calloc(pool->keys_max, sizeof(*pool->by_turn));
-    pool->by_age = calloc(pool->keys_max, sizeof(*pool->by_age));
+    pool->by_name = calloc(pool->keys_max, sizeof(struct pool_key *));
+    pool->by_turn = calloc(pool->keys_max, sizeof(struct pool_key *));
+    pool->by_age = calloc(pool->keys_max, sizeof(struct pool_key *));
     pool->round = calloc(STINT_POOL_WEIGHT_MAX + 1, sizeof(*pool->round));
     return pool->by_name != NULL && pool->by_turn != NULL && pool->by_age != NULL &&
            pool->round != NULL;

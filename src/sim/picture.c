@@ -156,7 +156,7 @@ static void add_rows(struct plot *plot, const struct view *view)
 {
     const struct history *history = view->history;
     const struct history_row *held = history_at(history, view->from_ns);
-    size_t i = (size_t)(held - history->rows), end = i;
+    size_t i = (size_t)(held - history->rows), end;
     size_t last = (size_t)(history_at(history, view->until_ns) - history->rows);
     uint64_t bin_ns = last - i < ROWS_MAX ? 0 : (view->until_ns - view->from_ns) / BINS;
     plot_set(plot, "time used returned returned-believed free free-believed");

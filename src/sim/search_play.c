@@ -108,7 +108,7 @@ static struct stint_decision look(struct search_play *play, uint32_t cost)
 static int append(struct search_play *play, uint32_t cost, bool granted, struct stint_error *error)
 {
     if (play->n_asks == play->asks_size) {
-        size_t size = play->asks_size * 2;
+        size_t size = play->asks_size > 0 ? play->asks_size * 2 : 64;
         struct search_ask *asks = realloc(play->asks, size * sizeof(*asks));
         if (asks == NULL)
             return no_memory(error);

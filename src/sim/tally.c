@@ -4,6 +4,7 @@
 
 #include "base/wide_int.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ int tally_places_init(struct tally_places *places, const struct workload *worklo
 {
     size_t n = workload_places(workload);
     uint32_t n_clients = workload_clients(workload);
+    assert(n > 0 && n_quotas > 0);
     *places = (struct tally_places){
         .n_places = (uint32_t)n, .n_clients = n_clients, .n_quotas = n_quotas};
     for (size_t i = 0; i < n_quotas; i++) {

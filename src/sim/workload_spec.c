@@ -262,7 +262,7 @@ static int read_value(struct workload_spec *spec, const struct option *option, s
                       struct stint_error *error)
 {
     void *field = (char *)spec + option->at;
-    double number;
+    double number = 0;
     int code;
     switch (option->type) {
     case OPTION_COUNT:
