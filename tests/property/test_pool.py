@@ -309,8 +309,6 @@ def test_every_refusal_is_justified(spec, acts):
     period, limit, slots = quota.period_ns, quota.limit, 12
     slack_ns = 0 if "log" in spec else period // slots + 1
     bunch = 1 if "log" in spec else -(-limit // quota.resolution)
-    # Charged at a change-over: as late as that, and as many as any key may have had.
-    charged_until = 0
 
     class Justifying(Playing):
         def next(self, which, cost=1, probe=False):
@@ -325,8 +323,8 @@ def test_every_refusal_is_justified(spec, acts):
             total = sum(self.ledger.used(name, at, span) for name in names)
             all_bunch = -(-limit * len(names) // slots) if names else 1
             pair_is_full = cost == 1 and total + 1 > limit * len(names) - all_bunch + 1
-            after_change = at < self.changed + span + S + 2 * MS
-            most = self.most_at_change if after_change else 0
+            most = max((units for changed, units in self.changes
+                        if at < changed + span + S + 2 * MS), default=0)
             for name in names:
                 if self.benches.ends(name) > at or cost > limit:
                     continue
@@ -335,18 +333,18 @@ def test_every_refusal_is_justified(spec, acts):
 
     with Table(skew_max_ns=S, **ROOM) as table:
         playing = Justifying(table, [quota], "round_robin", [["a", "b", "c"]])
-        playing.changed, playing.most_at_change = -MINUTE, 0
-        changes = {"give_back", "report", "add", "remove"}
+        playing.changes = []  # when the pair may have been left, and what was carried over then
+        may_leave, has_left = {"give_back", "report", "add", "remove"}, "log" in spec
         try:
             for act in acts:
                 before = len(playing.names[0])
-                # Anything but one unit may be what leaves the pair; it does so once.
-                if "log" not in spec and (act[0] in changes or (act[0] == "next" and act[2] > 1)):
+                leaves = act[0] == "next" and act[2] > 1
+                # Which of these left it is not told; more than one unit always does.
+                if not has_left and (leaves or act[0] in may_leave):
                     held = sum(playing.ledger.used(name, playing.now, period + slack_ns + S + MS)
                                for name in NAMES)
-                    if playing.most_at_change == 0 and held:
-                        playing.changed = playing.now
-                        playing.most_at_change = -(-held // max(before, 1))
+                    playing.changes.append((playing.now, -(-held // max(before, 1))))
+                    has_left = leaves and before > 1 and held > 0
                 playing.play([act], False)
         finally:
             playing.close()
