@@ -546,6 +546,10 @@ STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
  * benched, stands in the table, under the pool's name and the key's. So processes that share a
  * table share the pool, also over restarts. No key ever passes its quotas.
  *
+ * Equal keys with one `window` each, used by turns, one unit at a time and never benched, stand in
+ * one pair of words for all, in slots of a tenth to a twelfth of the period: there a unit may come
+ * back up to one such slot later than the quota alone would have it.
+ *
  * Any number of threads may use a pool, also while one adds or removes keys; stint_pool_close()
  * must be the last call. The table must outlive it. Names are all that is kept of a key, and
  * for as long as the pool is open: its secret stays with you.
@@ -614,7 +618,8 @@ struct stint_pool_answer {
 /*
  * Chooses a key and charges all its quotas, in one step: whoever is killed in it leaves a key
  * charged or not. With nobody else asking, none is free at now + wait - 1 ns, and one is at now +
- * wait. Asking changes no bench.
+ * wait; only while a pool is shut for a period, as two processes came with different lists of equal
+ * keys, a key may still be benched then. Asking changes no bench.
  */
 STINT_API struct stint_pool_answer stint_pool_next(struct stint_pool *pool,
                                                    const struct stint_pool_ask *ask);
