@@ -332,8 +332,9 @@ static struct region_header changed(const struct region_header *good, size_t at,
     return bad;
 }
 
-static void assert_header_refused(struct region_header bad, bool checksum, int code)
+static void assert_header_refused(const struct region_header *header, bool checksum, int code)
 {
+    struct region_header bad = *header;
     const struct stint_table_options options = small(STINT_MEMORY_FILE, STINT_CLOCK_VIRTUAL);
     if (checksum)
         bad.fixed_checksum = region_checksum(&bad.fixed);
@@ -353,30 +354,32 @@ static void test_a_file_of_another_kind_is_refused(void **state)
     unsigned descriptors = open_descriptors();
     struct region_header bad = good;
     bad.fixed.magic++;
-    assert_header_refused(bad, true, STINT_E_CORRUPT);
+    assert_header_refused(&bad, true, STINT_E_CORRUPT);
     bad = good;
     bad.fixed.version++;
-    assert_header_refused(bad, true, STINT_E_VERSION);
+    assert_header_refused(&bad, true, STINT_E_VERSION);
     bad = good;
     bad.fixed.quota_size += 8;
-    assert_header_refused(bad, true, STINT_E_VERSION);
+    assert_header_refused(&bad, true, STINT_E_VERSION);
     bad = good;
     bad.fixed.bytes += REGION_PAGE;
-    assert_header_refused(bad, true, STINT_E_CORRUPT);
+    assert_header_refused(&bad, true, STINT_E_CORRUPT);
     bad = good;
     bad.mark_ns = STINT_NOW_MAX + 1;
-    assert_header_refused(bad, false, STINT_E_CORRUPT);
+    assert_header_refused(&bad, false, STINT_E_CORRUPT);
     bad = good;
     bad.epoch_ns = INT64_MIN;
-    assert_header_refused(bad, false, STINT_E_CORRUPT);
+    assert_header_refused(&bad, false, STINT_E_CORRUPT);
     bad.epoch_ns = INT64_MAX;
-    assert_header_refused(bad, false, STINT_E_CORRUPT);
+    assert_header_refused(&bad, false, STINT_E_CORRUPT);
     /* The checksum holds even where the number could be another: a secret, a clock difference. */
     const size_t covered[] = {offsetof(struct region_fixed, hash_key),
                               offsetof(struct region_fixed, skew_max_ns),
                               offsetof(struct region_header, fixed_checksum)};
-    for (size_t i = 0; i < sizeof(covered) / sizeof(covered[0]); i++)
-        assert_header_refused(changed(&good, covered[i], 4), false, STINT_E_CORRUPT);
+    for (size_t i = 0; i < sizeof(covered) / sizeof(covered[0]); i++) {
+        bad = changed(&good, covered[i], 4);
+        assert_header_refused(&bad, false, STINT_E_CORRUPT);
+    }
     assert_int_equal(open_descriptors(), descriptors);
     write_header(&good);
     region = open_file(STINT_CLOCK_VIRTUAL); /* and nobody stands in the door */
