@@ -198,7 +198,7 @@ static struct stint_decision window_refuse(const struct stint_quota *quota,
     return decision;
 }
 
-/* Decides in full and changes *window; *store says whether the change is to be kept. */
+/* All verbs but take: changes *window; *store says whether the change is to be kept. */
 static __attribute__((noinline)) struct stint_decision
 window_ask_slow(const struct stint_quota *quota, struct window *window, const struct stint_ask *ask,
                 bool *store)
@@ -207,7 +207,6 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
     uint32_t free = window_free(quota, window), granted = ask->cost;
     *store = false;
     switch (ask->verb) {
-    case STINT_TAKE:
     case STINT_PEEK:
         if (granted > free)
             return window_refuse(quota, window, ask->now_ns, granted);
@@ -372,9 +371,11 @@ struct stint_decision window8_ask(const struct stint_quota *quota, uint64_t *sta
 {
     struct stint_decision decision;
     bool store;
-    if (ask->verb == STINT_TAKE &&
-        window8_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
+    if (ask->verb == STINT_TAKE) {
+        if (!window8_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
+            window8_take(quota, state, ask->now_ns, ask->cost, &decision);
         return decision;
+    }
     struct window window = window8_unpack(quota, *state);
     decision = window_ask_slow(quota, &window, ask, &store);
     if (store)
@@ -388,9 +389,11 @@ struct stint_decision window16_ask(const struct stint_quota *quota, struct word1
     struct stint_decision decision;
     bool store;
     assert(state->hi >> WINDOW16_HI_BITS == 0);
-    if (ask->verb == STINT_TAKE &&
-        window16_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
+    if (ask->verb == STINT_TAKE) {
+        if (!window16_take_quick(quota, state, ask->now_ns, ask->cost, &decision))
+            window16_take(quota, state, ask->now_ns, ask->cost, &decision);
         return decision;
+    }
     struct window window = window16_unpack(quota, *state);
     decision = window_ask_slow(quota, &window, ask, &store);
     if (store)

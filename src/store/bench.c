@@ -2,46 +2,16 @@
 /* Reading and swapping the words of benched keys, in the places of blocks. */
 #include "store/bench.h"
 
-#include "store/place.h"
-
-static const struct stint_quota bench_policy = {.when_full = STINT_FULL_DENY};
+#include "base/wide_int.h"
+#include "store/blocks.h"
 
 uint64_t bench_read(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
 {
-    const struct slots *slots = &table->slots[CLASS_BLOCKS];
     /* acquire: with the latest end of all benches, the bench that raised it is seen. */
     if (__atomic_load_n(&table->region.header->benches_until_ns, __ATOMIC_ACQUIRE) <= now_ns)
         return 0;
-    struct home home = slots_home(slots, hash);
-    for (;;) {
-        struct seen seen = slots_find(slots, &home);
-        if (seen.at == NULL || (seen.pair.first & TAG_PENDING) != 0)
-            return 0;
-        if (pair_equals(cas16_load(seen.at), seen.pair))
-            return seen.pair.second > now_ns ? seen.pair.second : 0;
-    }
-}
-
-static void raise_latest(struct stint_table *table, uint64_t until_ns)
-{
-    uint64_t *latest = &table->region.header->benches_until_ns;
-    uint64_t seen = __atomic_load_n(latest, __ATOMIC_RELAXED);
-    /* release: it is raised before the bench is there, so nobody misses one that is. */
-    while (seen < until_ns && !__atomic_compare_exchange_n(latest, &seen, until_ns, true,
-                                                           __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-    }
-}
-
-/* A pending slot in the best place there is; false where there is none. Lost races are tried again
- * by the caller, who looks for the key once more anyway. */
-CAS16_TARGET static bool publish(const struct asking *asking)
-{
-    struct place place = place_choose(asking);
-    if (place.seen.at == NULL)
-        return false;
-    struct pair pending = {asking->home.tag | TAG_PENDING | BENCH_ID, table_nonce(asking->table)};
-    cas16(place.seen.at, place.seen.pair, pending);
-    return true;
+    uint64_t word = blocks_read(table, hash);
+    return word > now_ns ? word : 0;
 }
 
 /* True where the swap is done. */
@@ -57,15 +27,9 @@ CAS16_TARGET static bool put(const struct asking *asking, const struct seen *see
 enum bench_swap bench_swap(struct stint_table *table, struct hash128 hash, uint64_t before,
                            uint64_t after, uint64_t now_ns)
 {
-    struct asking asking = {
-        .table = table,
-        .quota = &bench_policy,
-        .slots = &table->slots[CLASS_BLOCKS],
-        .hash = hash,
-        .home = slots_home(&table->slots[CLASS_BLOCKS], hash),
-        .ask = {.now_ns = now_ns},
-    };
-    raise_latest(table, after);
+    struct asking asking = blocks_asking(table, hash, now_ns);
+    /* Before the bench is there: nobody misses one that is. */
+    region_raise(&table->region.header->benches_until_ns, after);
     for (;;) {
         struct seen seen = slots_find(asking.slots, &asking.home);
         bool pending = (seen.pair.first & TAG_PENDING) != 0;
@@ -76,7 +40,7 @@ enum bench_swap bench_swap(struct stint_table *table, struct hash128 hash, uint6
         if (stands == 0 && after == 0)
             return BENCH_SWAPPED;
         if (seen.at == NULL) {
-            if (!publish(&asking))
+            if (!blocks_publish(&asking, BENCH_ID))
                 return BENCH_FULL;
         } else if (put(&asking, &seen, after)) {
             return BENCH_SWAPPED;

@@ -10,7 +10,6 @@
 
 #include "store/table.h"
 
-#define BENCH_ID 2 /* in the tag word; that of a block is 1 */
 #define BENCH_LOW_BITS 16
 #define BENCH_MAX_NS (2 * NS_PER_YEAR) /* no word is later, but those that last for ever */
 

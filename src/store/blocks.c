@@ -4,7 +4,7 @@
  * An entry is (tag, instant). The latest instant of all stands in the header: tables without a
  * block, or whose blocks are over, never look here.
  */
-#include "store/place.h"
+#include "store/blocks.h"
 
 #include "base/wide_int.h"
 
@@ -17,20 +17,33 @@ struct hash128 table_block_hash(const struct stint_table *table, const void *key
     return siphash13_128(table->region.header->fixed.hash_key, BLOCK_TWEAK, key, key_len);
 }
 
-static void raise_latest(struct stint_table *table, uint64_t until_ns)
+struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
 {
-    uint64_t *latest = &table->region.header->blocks_until_ns;
-    uint64_t seen = __atomic_load_n(latest, __ATOMIC_RELAXED);
-    /* release: it is raised before the block is published, so nobody misses one that is. */
-    while (seen < until_ns && !__atomic_compare_exchange_n(latest, &seen, until_ns, true,
-                                                           __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-    }
+    const struct slots *slots = &table->slots[CLASS_BLOCKS];
+    return (struct asking){
+        .table = table,
+        .quota = &block_policy,
+        .slots = slots,
+        .hash = hash,
+        .home = slots_home(slots, hash),
+        .ask = {.now_ns = now_ns},
+    };
+}
+
+CAS16_TARGET bool blocks_publish(const struct asking *asking, uint32_t id)
+{
+    struct place place = place_choose(asking);
+    if (place.seen.at == NULL)
+        return false;
+    struct pair pending = {asking->home.tag | TAG_PENDING | id, table_nonce(asking->table)};
+    cas16(place.seen.at, place.seen.pair, pending);
+    return true;
 }
 
 CAS16_TARGET static bool put(struct asking *asking, const struct seen *seen, uint64_t until_ns)
 {
     bool pending = (seen->pair.first & TAG_PENDING) != 0;
-    struct pair after = {asking->home.tag | 1, until_ns};
+    struct pair after = {asking->home.tag | BLOCK_ID, until_ns};
     if (!pending)
         after.second = max_u64(until_ns, seen->pair.second);
     else if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
@@ -38,30 +51,16 @@ CAS16_TARGET static bool put(struct asking *asking, const struct seen *seen, uin
     return cas16(seen->at, seen->pair, after);
 }
 
-CAS16_TARGET static bool publish(struct asking *asking, const struct place *place)
-{
-    struct pair pending = {asking->home.tag | TAG_PENDING | 1, table_nonce(asking->table)};
-    return cas16(place->seen.at, place->seen.pair, pending);
-}
-
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns)
 {
-    struct asking asking = {
-        .table = table,
-        .quota = &block_policy,
-        .slots = &table->slots[CLASS_BLOCKS],
-        .hash = hash,
-        .home = slots_home(&table->slots[CLASS_BLOCKS], hash),
-        .ask = {.now_ns = now_ns},
-    };
-    raise_latest(table, until_ns);
+    struct asking asking = blocks_asking(table, hash, now_ns);
+    /* Before the block is there: nobody misses one that is. */
+    region_raise(&table->region.header->blocks_until_ns, until_ns);
     for (;;) {
         struct seen seen = slots_find(asking.slots, &asking.home);
         if (seen.at == NULL) {
-            struct place place = place_choose(&asking);
-            if (place.seen.at == NULL)
+            if (!blocks_publish(&asking, BLOCK_ID))
                 return STINT_E_FULL;
-            publish(&asking, &place);
         } else if (put(&asking, &seen, until_ns)) {
             return 0;
         }
@@ -79,7 +78,7 @@ CAS16_TARGET void table_unblock(struct stint_table *table, struct hash128 hash)
     }
 }
 
-uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash)
+uint64_t blocks_read(const struct stint_table *table, struct hash128 hash)
 {
     const struct slots *slots = &table->slots[CLASS_BLOCKS];
     struct home home = slots_home(slots, hash);
@@ -90,4 +89,9 @@ uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash)
         if (pair_equals(cas16_load(seen.at), seen.pair))
             return seen.pair.second;
     }
+}
+
+uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash)
+{
+    return blocks_read(table, hash);
 }

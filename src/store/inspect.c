@@ -2,7 +2,7 @@
 /* What is in a table: figures, every live state, one key. */
 #include "store/entry.h"
 
-#include "store/bench.h"
+#include "store/blocks.h"
 #include "store/turns.h"
 
 /* The live state in a slot; false for an empty, dead or pending one. */

@@ -137,4 +137,16 @@ static inline void *region_at(const struct region *region, uint64_t offset)
     return (char *)region->header + offset;
 }
 
+/*
+ * Raises an instant of the header that never goes back. release: whoever acquires it sees what was
+ * done before, and what it announces is published only after.
+ */
+static inline void region_raise(uint64_t *instant, uint64_t to_ns)
+{
+    uint64_t seen = __atomic_load_n(instant, __ATOMIC_RELAXED);
+    while (seen < to_ns && !__atomic_compare_exchange_n(instant, &seen, to_ns, true,
+                                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
+    }
+}
+
 #endif

@@ -7,24 +7,15 @@
 
 #define NONCES_AT_ONCE UINT64_C(65536)
 
-/* relaxed: a time that is seen late bounds a little less. */
-static void raise_time(uint64_t *time, uint64_t to_ns)
-{
-    uint64_t seen = __atomic_load_n(time, __ATOMIC_RELAXED);
-    while (seen < to_ns && !__atomic_compare_exchange_n(time, &seen, to_ns, true, __ATOMIC_RELAXED,
-                                                        __ATOMIC_RELAXED)) {
-    }
-}
-
 void table_raise_mark(struct stint_table *table, uint64_t now_ns)
 {
     if (!table->region.read_only)
-        raise_time(&table->region.header->mark_ns, now_ns);
+        region_raise(&table->region.header->mark_ns, now_ns);
 }
 
 void table_raise_booked(struct stint_table *table, uint64_t start_ns)
 {
-    raise_time(&table->region.header->booked_until_ns, start_ns);
+    region_raise(&table->region.header->booked_until_ns, start_ns);
 }
 
 bool table_catch_up(struct asking *asking)

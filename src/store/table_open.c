@@ -76,10 +76,5 @@ int64_t stint_epoch_ns(const struct stint_table *table)
 
 void stint_table_set_now(struct stint_table *table, uint64_t now_ns)
 {
-    uint64_t *virtual_now = &table->region.header->virtual_now_ns;
-    uint64_t seen = __atomic_load_n(virtual_now, __ATOMIC_RELAXED);
-    /* release: whoever sees the time sees what was done before it was set. It never goes back. */
-    while (seen < now_ns && !__atomic_compare_exchange_n(virtual_now, &seen, now_ns, true,
-                                                         __ATOMIC_RELEASE, __ATOMIC_RELAXED)) {
-    }
+    region_raise(&table->region.header->virtual_now_ns, now_ns);
 }
