@@ -4,7 +4,8 @@
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 set -eu
 
-run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev"
+run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
+    libmicrohttpd-dev libgnutls28-dev libsystemd-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db

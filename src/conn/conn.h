@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A connection as its socket sees it: bytes go in, bytes come out, and there is an instant at which
+ * it wants to be called though nothing came. Whoever owns the socket knows no more than this, and a
+ * connection knows no socket. One thread at a time.
+ */
+#ifndef STINT_CONN_CONN_H
+#define STINT_CONN_CONN_H
+
+#include "base/span.h"
+
+#include <stdbool.h>
+
+struct conn;
+
+struct conn_ops {
+    /*
+     * Takes all bytes. The answers to them stand in one output, so that a pipeline is answered in
+     * one write. While more than its limit waits to be sent it answers nothing (is_choked), and
+     * the socket is not to be read.
+     */
+    void (*feed)(struct conn *conn, struct span bytes, uint64_t now_ns);
+    /* What is to be sent; valid until the next call. */
+    struct span (*output)(struct conn *conn);
+    void (*sent)(struct conn *conn, size_t len, uint64_t now_ns);
+    bool (*is_choked)(const struct conn *conn);
+    /* When to call wake() at the latest; STINT_NEVER_NS: nothing is waited for. */
+    uint64_t (*deadline)(const struct conn *conn);
+    void (*wake)(struct conn *conn, uint64_t now_ns);
+    /* No more bytes are wanted: to be closed once the output is sent. */
+    bool (*is_over)(const struct conn *conn);
+    /* The server ends: answer what was asked, then be over. */
+    void (*drain)(struct conn *conn, uint64_t now_ns);
+    /* Whether a request is half read or waits for its answer; else it is idle. */
+    bool (*is_busy)(const struct conn *conn);
+    void (*free)(struct conn *conn);
+};
+
+/* First member of every kind of connection. */
+struct conn {
+    const struct conn_ops *ops;
+};
+
+#endif

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where a request becomes a reply: rules, table, bans, overrides, ids and figures joined.
+ *
+ * One `struct hub` is shared by all workers; each worker has a `struct service` of its own, which
+ * holds what must not be shared to be fast (parsed SPECs, scratch for keys and statuses, its part
+ * of the figures). A service belongs to one thread.
+ */
+#ifndef STINT_CONN_SERVICE_H
+#define STINT_CONN_SERVICE_H
+
+#include "rules/rules.h"
+#include "wire/reply.h"
+#include "wire/request.h"
+
+struct access;  /* conn/access.h: who may ask for what; NULL: everybody for everything */
+struct metrics; /* conn/metrics.h */
+struct popular; /* conn/popular.h: keys asked and denied most */
+struct pools;   /* conn/pools.h: key pools by name */
+
+#define WORKERS_MAX 64
+
+struct hub_options {
+    struct stint_table *table; /* outlives the hub */
+    struct rules *rules;       /* the hub takes a reference; NULL: none */
+    unsigned workers;          /* 1 … WORKERS_MAX */
+    uint64_t id_lifetime_ns;   /* how long an id is remembered. Default 10 min */
+    size_t popular_keys;       /* names kept by `top`. Default 1,024; 0 = default */
+    bool without_popular;
+    bool shadow_mode; /* every rule is in shadow mode */
+};
+
+struct hub;
+
+int hub_open(struct hub **hub, const struct hub_options *options, struct stint_error *error);
+void hub_close(struct hub *hub); /* after all services; NULL is fine */
+
+/*
+ * Puts other rules in the place of those in force, from any thread: each service goes by them from
+ * its next request on. States of rules whose identity is the same go on.
+ */
+void hub_set_rules(struct hub *hub, struct rules *rules);
+struct rules *hub_rules(struct hub *hub);       /* with a reference of the caller's; NULL: none */
+uint64_t hub_generation(const struct hub *hub); /* counts hub_set_rules() */
+
+struct stint_table *hub_table(const struct hub *hub);
+struct metrics *hub_metrics(struct hub *hub);
+struct popular *hub_popular(struct hub *hub);
+struct pools *hub_pools(struct hub *hub);
+
+/* What a request is done on behalf of. */
+struct caller {
+    const char *name; /* of the token; "" where nobody is asked who he is */
+    unsigned roles;   /* bits of enum access_role: conn/access.h */
+    uint8_t door;     /* enum metrics_door: which port it came through */
+};
+
+struct service;
+
+struct service *service_new(struct hub *hub, unsigned worker); /* NULL: no memory */
+void service_free(struct service *service);
+struct hub *service_hub(const struct service *service);
+unsigned service_worker(const struct service *service);
+
+/* Answers at once. `wait_ns` is not looked at here: see service_retry_at(). */
+void service_ask(struct service *service, const struct request *request,
+                 const struct caller *caller, uint64_t now_ns, struct reply *reply);
+
+/*
+ * For a request that may wait, first asked at asked_ns and answered with `reply` at now: when to
+ * ask again, or 0 if the reply stands (allowed, never, or not before the caller's patience ends).
+ */
+uint64_t service_retry_at(const struct request *request, const struct reply *reply,
+                          uint64_t asked_ns, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The rules of a set of files: which quota a descriptor meets. Made whole by rules_load.h, read by
+ * any number of threads, never changed; the last rules_unref() frees it. Nothing here knows how
+ * many units anybody used.
+ */
+#ifndef STINT_RULES_RULES_H
+#define STINT_RULES_RULES_H
+
+#include "rules/descriptor.h"
+
+/* The units of envoyproxy/ratelimit's files, with the numbers of Envoy's RateLimit.Unit. */
+enum rule_unit {
+    RULE_UNIT_NONE = 0, /* the period is none of them */
+    RULE_SECOND,
+    RULE_MINUTE,
+    RULE_HOUR,
+    RULE_DAY,
+    RULE_MONTH,
+    RULE_YEAR,
+    RULE_WEEK,
+};
+
+enum rule_on_store_error {
+    RULE_STORE_ERROR_DENY = 0,
+    RULE_STORE_ERROR_ALLOW,
+    RULE_STORE_ERROR_LOCAL
+};
+
+/* Repeated denials block the key: `after` of them within `within_ns`, for `for_ns` at first. */
+struct rule_ban {
+    uint32_t after;  /* 0: no ban */
+    uint32_t factor; /* each ban in turn is so many times as long. Default 1 */
+    uint64_t for_ns;
+    uint64_t within_ns; /* default for_ns */
+    uint64_t max_ns;    /* no ban is longer. Default 365 days */
+};
+
+/* One place in a file where a limit stands (or `unlimited`). Strings live as long as the rules. */
+struct rule {
+    const char *domain;
+    const char
+        *path; /* its entries as text, for people and metrics: "path=/login.remote_address" */
+    const char *name; /* rate_limit.name; "" */
+    const char *file;
+    uint32_t line, column;     /* of its entry in the file, from 1 */
+    uint32_t index;            /* among all rules of the set, from 0: counters are found by it */
+    uint64_t id;               /* hash of (domain, entries, name): the same after a reload. Not 0 */
+    struct stint_quota quota;  /* checked; quota.rule is id. Not where `unlimited` */
+    struct stint_quota shadow; /* candidate beside it, where has_shadow; its own quota.rule */
+    struct rule_ban ban;
+    const char *const *replaces; /* names, n_replaces of them */
+    size_t n_replaces;
+    uint32_t requests_per_unit; /* as written; the limit where the file has no such key */
+    uint8_t unit;               /* enum rule_unit */
+    uint8_t on_store_error;     /* enum rule_on_store_error */
+    bool unlimited, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold;
+    bool has_shadow;
+};
+
+struct rules;
+
+struct rules *rules_ref(struct rules *rules);
+void rules_unref(struct rules *rules); /* NULL is fine */
+
+size_t rules_count(const struct rules *rules);
+const struct rule *rules_at(const struct rules *rules, size_t index);
+/* Domains in the order of their files; NULL past the last. */
+const char *rules_domain(const struct rules *rules, size_t index);
+bool rules_has_domain(const struct rules *rules, struct span domain);
+
+#define RULES_KEY_MAX STINT_KEY_MAX
+
+/*
+ * What a descriptor met. `key` names the state: the rule's id, then each value with its length, so
+ * that no two descriptors share one by accident (those of share_threshold do on purpose).
+ */
+struct rule_match {
+    const struct rule *rule; /* NULL: no limit applies; allowed */
+    size_t key_len;          /* 0 where rule is NULL */
+};
+
+/*
+ * Finds the rule of a descriptor in a domain, as CONTRACTS.md says: at each level the exact value,
+ * then wildcards in the order of the file, then the bare key; the limit must stand at the
+ * descriptor's last entry. Writes the key at `key`. STINT_E_RANGE for a key that would be longer
+ * than key_size. The cost does not grow with the number of rules at a level.
+ */
+int rules_match(const struct rules *rules, struct span domain, const struct descriptor *descriptor,
+                uint8_t *key, size_t key_size, struct rule_match *match, struct stint_error *error);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules out of YAML: envoyproxy/ratelimit's files, and our keys beside theirs. Bytes come in, files
+ * are opened by others. All faults of all files are told, not the first alone.
+ */
+#ifndef STINT_RULES_RULES_LOAD_H
+#define STINT_RULES_RULES_LOAD_H
+
+#include "rules/rules.h"
+
+struct rules_fault {
+    const char *file;
+    uint32_t line, column; /* from 1; 0: the file as a whole */
+    char sentence[STINT_ERROR_MAX];
+};
+
+struct rules_faults {
+    struct rules_fault *faults; /* in the order of files and lines */
+    size_t n_faults;
+    size_t n_more; /* past RULES_FAULTS_MAX */
+};
+#define RULES_FAULTS_MAX 200
+
+struct rules_file {
+    const char *path; /* for faults and rule.file */
+    struct span text;
+};
+
+struct rules_load_options {
+    uint8_t default_algorithm; /* enum stint_algorithm; 0 = window */
+    bool merge_domains;        /* a domain may be spread over several files */
+};
+
+/*
+ * The rules, with one reference, or NULL and at least one fault. No files at all is no fault: there
+ * are no rules. faults is to be freed either way.
+ */
+struct rules *rules_load(const struct rules_file *files, size_t n_files,
+                         const struct rules_load_options *options, struct rules_faults *faults);
+void rules_faults_free(struct rules_faults *faults);
+
+#endif
