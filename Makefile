@@ -6,13 +6,14 @@ FUZZ_SECONDS ?= 600
 FUZZERS ?=
 PREFIX ?= /usr/local
 
-.PHONY: help release run test bench fuzz fuzz-afl check install clean
+.PHONY: help release run test bench bench-server fuzz fuzz-afl check install clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make run      replay a sample access log against a quota (QUOTA="$(QUOTA)" LOG=…)'
 	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
 	@echo 'make bench    speed, against baselines measured in the same run'
+	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="law spec": only these)'
 	@echo 'make check    formatting and static analysis'
@@ -41,6 +42,15 @@ bench:
 	    -Dtests=false >/dev/null
 	@ninja -C build-bench --quiet bench
 	@/usr/bin/python3 bench/run.py build-bench $(BENCH)
+
+# Some minutes; wants a quiet machine with two cores.
+bench-server:
+	@tools/setup.sh bench-server
+	@test -e build-bench/build.ninja || \
+	    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
+	    -Dtests=false >/dev/null
+	@ninja -C build-bench --quiet bench-server
+	@bench/server/run.py build-bench $(BENCH)
 
 fuzz:
 	@tools/setup.sh test

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|test|check|fuzz-afl
+# usage: setup.sh run|test|check|fuzz-afl|bench-server
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 set -eu
 
@@ -11,6 +11,7 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-pytest python3-hypothesis procps gnuplot-nox"
 check="$test clang-format clang-tidy cppcheck"
+bench_server="$run python3 redis-server redis-tools nginx wrk util-linux"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
 # The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
 # compiler; the versioned package does not.
@@ -21,8 +22,9 @@ run) packages=$run ;;
 test) packages=$test ;;
 check) packages=$check ;;
 fuzz-afl) packages=$fuzz_afl ;;
+bench-server) packages=$bench_server ;;
 *)
-    echo "usage: $0 run|test|check|fuzz-afl" >&2
+    echo "usage: $0 run|test|check|fuzz-afl|bench-server" >&2
     exit 2
     ;;
 esac
@@ -31,7 +33,7 @@ if ! command -v dpkg-query >/dev/null; then
     echo "setup: not a Debian system; needed are the equivalents of:" $packages >&2
     exit 0
 fi
-if [ "$1" != run ] && [ "$1" != fuzz-afl ] && [ "$(dpkg --print-architecture)" = amd64 ]; then
+if { [ "$1" = test ] || [ "$1" = check ]; } && [ "$(dpkg --print-architecture)" = amd64 ]; then
     packages="$packages $foreign"
 fi
 

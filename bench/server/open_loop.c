@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asks a server at a steady rate, whether it keeps up or not, and tells how long answers took from
+ * the instant at which each request was due: a server that stalls is charged for everybody who
+ * would have asked meanwhile. Requests are CL.THROTTLE of random keys; a server that sends them
+ * back as they are is asked the same way, since an answer is told by its number of lines.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CONNECTIONS_MAX 1024
+#define PENDING_MAX 4096 /* requests without an answer, per connection */
+#define BUCKET_NS 500
+#define BUCKETS 400000 /* up to 200 ms */
+#define NS_PER_S UINT64_C(1000000000)
+
+struct connection {
+    int fd;
+    unsigned lines;            /* of the answer that is being read */
+    uint32_t first, n_pending; /* a ring of instants */
+    uint64_t due_ns[PENDING_MAX];
+};
+
+struct load {
+    struct connection *connections;
+    unsigned n_connections, lines_per_answer, keys;
+    uint64_t rate, answered, late_ns_max, random;
+    uint32_t *histogram;
+    bool failed;
+};
+
+static uint64_t wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static uint64_t draw(struct load *load)
+{
+    load->random ^= load->random << 13;
+    load->random ^= load->random >> 7;
+    load->random ^= load->random << 17;
+    return load->random;
+}
+
+static int dial(uint16_t port)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const int on = 1;
+    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0 ||
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
+        die("connect");
+    return fd;
+}
+
+/* A key of one length, so that all requests are as long. */
+static void ask(struct load *load, struct connection *connection, uint64_t due_ns)
+{
+    char text[128];
+    const int len = snprintf(text, sizeof(text),
+                             "*5\r\n$11\r\nCL.THROTTLE\r\n$14\r\nkey:%010u\r\n$2\r\n99\r\n"
+                             "$3\r\n100\r\n$2\r\n60\r\n",
+                             (unsigned)(draw(load) % load->keys));
+    if (connection->n_pending == PENDING_MAX) {
+        fprintf(stderr, "the server does not keep up with this rate\n");
+        exit(1);
+    }
+    connection->due_ns[(connection->first + connection->n_pending++) % PENDING_MAX] = due_ns;
+    if (send(connection->fd, text, (size_t)len, MSG_NOSIGNAL) != len)
+        die("send");
+}
+
+static void take_answers(struct load *load, struct connection *connection, uint64_t counts_from_ns)
+{
+    char bytes[65536];
+    const ssize_t len = recv(connection->fd, bytes, sizeof(bytes), MSG_DONTWAIT);
+    if (len <= 0) {
+        if (len < 0 && (errno == EAGAIN || errno == EINTR))
+            return;
+        die("recv");
+    }
+    const uint64_t now_ns = wall_ns();
+    for (ssize_t i = 0; i < len; i++) {
+        if (bytes[i] != '\n' || ++connection->lines < load->lines_per_answer)
+            continue;
+        connection->lines = 0;
+        const uint64_t due_ns = connection->due_ns[connection->first];
+        connection->first = (connection->first + 1) % PENDING_MAX;
+        connection->n_pending--;
+        if (due_ns < counts_from_ns)
+            continue;
+        const uint64_t bucket = (now_ns - due_ns) / BUCKET_NS;
+        load->histogram[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+        load->answered++;
+    }
+}
+
+static double percentile_us(const struct load *load, double share)
+{
+    const uint64_t wanted = (uint64_t)((double)load->answered * share);
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        seen += load->histogram[i];
+        if (seen > wanted)
+            return (double)(i + 1) * BUCKET_NS / 1000;
+    }
+    return (double)BUCKETS * BUCKET_NS / 1000;
+}
+
+static void run(struct load *load, double seconds)
+{
+    const int poll = epoll_create1(0);
+    for (unsigned i = 0; i < load->n_connections; i++) {
+        struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
+        if (epoll_ctl(poll, EPOLL_CTL_ADD, load->connections[i].fd, &event) != 0)
+            die("epoll_ctl");
+    }
+    /* The first fifth warms up and is not counted. */
+    const uint64_t start_ns = wall_ns(), length_ns = (uint64_t)(seconds * NS_PER_S);
+    const uint64_t counts_from_ns = start_ns + length_ns / 5, end_ns = start_ns + length_ns;
+    uint64_t sent = 0;
+    for (uint64_t now_ns = start_ns; now_ns < end_ns; now_ns = wall_ns()) {
+        uint64_t due_ns = start_ns + sent * NS_PER_S / load->rate;
+        while (due_ns <= now_ns) {
+            ask(load, &load->connections[sent % load->n_connections], due_ns);
+            if (now_ns - due_ns > load->late_ns_max)
+                load->late_ns_max = now_ns - due_ns;
+            due_ns = start_ns + ++sent * NS_PER_S / load->rate;
+        }
+        struct epoll_event events[64];
+        const int ready = epoll_wait(poll, events, 64, 0);
+        for (int i = 0; i < ready; i++)
+            take_answers(load, &load->connections[events[i].data.u32], counts_from_ns);
+    }
+    close(poll);
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 6) {
+        fprintf(stderr, "usage: %s PORT CONNECTIONS RATE SECONDS LINES_PER_ANSWER\n", argv[0]);
+        return 2;
+    }
+    struct load load = {.n_connections = (unsigned)atoi(argv[2]),
+                        .rate = strtoull(argv[3], NULL, 10),
+                        .lines_per_answer = (unsigned)atoi(argv[5]),
+                        .keys = 1000000,
+                        .random = UINT64_C(0x9e3779b97f4a7c15)};
+    const double seconds = atof(argv[4]);
+    if (load.n_connections < 1 || load.n_connections > CONNECTIONS_MAX || load.rate < 1 ||
+        seconds <= 0 || load.lines_per_answer < 1) {
+        fprintf(stderr, "%s: a number is out of its range\n", argv[0]);
+        return 2;
+    }
+    load.connections = calloc(load.n_connections, sizeof(*load.connections));
+    load.histogram = calloc(BUCKETS, sizeof(*load.histogram));
+    if (load.connections == NULL || load.histogram == NULL)
+        die("memory");
+    for (unsigned i = 0; i < load.n_connections; i++)
+        load.connections[i].fd = dial((uint16_t)atoi(argv[1]));
+    run(&load, seconds);
+    printf("{\"answered\": %llu, \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, "
+           "\"sender_late_us\": %.1f}\n",
+           (unsigned long long)load.answered, percentile_us(&load, 0.5), percentile_us(&load, 0.99),
+           percentile_us(&load, 0.999), (double)load.late_ns_max / 1000);
+    for (unsigned i = 0; i < load.n_connections; i++)
+        close(load.connections[i].fd);
+    free(load.connections);
+    free(load.histogram);
+    return 0;
+}

@@ -1,0 +1,451 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures the server on loopback, each row against a baseline of the same run.
+
+Server and load run on a core each. What counts is the processor time that the server used per
+request (/proc/PID/stat), so that neighbours and the load program weigh little; subject and baseline
+take turns, and the figure is the median of the ratios.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+sys.path.insert(0, str(HERE.parent))
+from run import machine, print_table  # noqa: E402  (the same table and the same machine's data)
+
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+CORES = sorted(os.sched_getaffinity(0))
+SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
+KEYS = 1_000_000
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def on_core(core, *command):
+    return ["taskset", "-c", str(core), *map(str, command)]
+
+
+class Server:
+    """A process that listens; ready when each of its ports accepts."""
+
+    def __init__(self, command, ports, **options):
+        self.ports = ports
+        self.log = tempfile.TemporaryFile("w+")
+        self.process = subprocess.Popen(on_core(SERVER_CORE, *command), stdout=self.log,
+                                        stderr=subprocess.STDOUT, **options)
+        deadline = time.monotonic() + 10
+        for port in ports:
+            while True:
+                try:
+                    socket.create_connection(("127.0.0.1", port), 1).close()
+                    break
+                except OSError:
+                    if time.monotonic() > deadline or self.process.poll() is not None:
+                        self.log.seek(0)
+                        sys.exit(f"{command[0]} does not listen:\n{self.log.read()}")
+                    time.sleep(0.02)
+
+    def processes(self):
+        """The process and its children: nginx works in one."""
+        found = [self.process.pid]
+        for pid in found:
+            children = Path(f"/proc/{pid}/task/{pid}/children")
+            found += map(int, children.read_text().split()) if children.exists() else []
+        return found
+
+    def cpu_s(self):
+        total = 0
+        for pid in self.processes():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])
+        return total * TICK_S
+
+    def resident_bytes(self):
+        return sum(int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+                   for pid in self.processes()) * os.sysconf("SC_PAGE_SIZE")
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def output(*command):
+    return subprocess.run(on_core(LOAD_CORE, *command), check=True, capture_output=True,
+                          text=True).stdout
+
+
+# ---- loads: each returns (requests answered, seconds) ----
+
+
+def redis_benchmark(port, requests, pipeline, *command, script=None):
+    arguments = ["redis-benchmark", "-p", port, "-n", requests, "-c", 50, "-P", pipeline,
+                 "-r", KEYS, "--csv", *command]
+    started = time.monotonic()
+    text = output(*arguments)
+    rate = float(text.splitlines()[-1].split('","')[1])
+    if rate <= 0:
+        sys.exit(f"redis-benchmark answered nothing of use: {text}")
+    return requests, time.monotonic() - started
+
+
+def wrk(url, seconds, script=None):
+    arguments = ["wrk", "-t1", "-c50", f"-d{seconds}s", *(["-s", script] if script else []), url]
+    started = time.monotonic()
+    text = output(*arguments)
+    requests = int(re.search(r"(\d+) requests in", text).group(1))
+    bad = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
+    if "Socket errors" in text or (bad and int(bad.group(1)) > requests // 100):
+        sys.exit(f"wrk: not what is measured:\n{text}")
+    return requests, time.monotonic() - started
+
+
+def cpu_us(server, load):
+    """Processor time of the server per request, and requests per second."""
+    before = server.cpu_s()
+    requests, seconds = load()
+    return (server.cpu_s() - before) * 1e6 / requests, requests / seconds
+
+
+def duel(what, baseline, turns, subject_run, baseline_run, reach, unit="us of server CPU"):
+    """Both take turns, the first pair to warm up."""
+    values, baselines = [], []
+    for turn in range(turns + 1):
+        first, second = (baseline_run, subject_run) if turn % 2 else (subject_run, baseline_run)
+        one, two = first(), second()
+        value, base = (two, one) if turn % 2 else (one, two)
+        if turn:
+            values.append(value)
+            baselines.append(base)
+    return row(what, baseline, values, baselines, reach, unit)
+
+
+def row(what, baseline, values, baselines, reach, unit, invert=False):
+    ratios = sorted((b / v if invert else v / b) for v, b in zip(values, baselines))
+    result = {
+        "program": "server", "what": what, "unit": unit, "value": statistics.median(values),
+        "baseline": baseline, "baseline_value": statistics.median(baselines),
+        "ratio": statistics.median(ratios), "ratio_q1": ratios[len(ratios) // 4],
+        "ratio_q3": ratios[-1 - len(ratios) // 4], "values": values, "baseline_values": baselines,
+    }
+    return judge(result, reach, result["ratio"])
+
+
+def judge(result, reach, figure):
+    if reach:
+        sign, bound = reach.split()[:2]
+        result["reach"] = reach
+        result["met"] = figure <= float(bound) if sign == "<=" else figure >= float(bound)
+    return result
+
+
+# ---- the servers ----
+
+
+class Servers:
+    def __init__(self, build, scratch):
+        self.build, self.scratch, self.running = build, scratch, []
+
+    def start(self, command, ports, **options):
+        server = Server(command, ports, **options)
+        self.running.append(server)
+        return server
+
+    def stop(self, server):
+        self.running.remove(server)
+        server.stop()
+
+    def stop_all(self):
+        for server in list(self.running):
+            self.stop(server)
+
+    def stint(self, *options, **more):
+        resp, http = free_port(), free_port()
+        return self.start([self.build / "src/cmd/stint", "serve", "--workers", 1,
+                           "--resp", f"127.0.0.1:{resp}", "--http", f"127.0.0.1:{http}",
+                           "--log-level", "warn", *options], [resp, http], **more)
+
+    def redis(self):
+        port = free_port()
+        return self.start(["redis-server", "--port", port, "--save", "", "--appendonly", "no"],
+                          [port])
+
+    def echo(self):
+        port = free_port()
+        return self.start([self.build / "bench/echo_uv", port], [port])
+
+    def nginx(self):
+        port = free_port()
+        folder = self.scratch / "nginx"
+        (folder / "logs").mkdir(parents=True, exist_ok=True)
+        config = folder / "nginx.conf"
+        config.write_text(f"""
+            worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log;
+            events {{ worker_connections 1024; }}
+            http {{
+                access_log off; keepalive_requests 100000000;
+                client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+                fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
+                scgi_temp_path {folder}/scgi;
+                limit_req_zone $http_x_key zone=keys:64m rate=10000r/s;
+                server {{
+                    listen 127.0.0.1:{port};
+                    location / {{ limit_req zone=keys burst=10000 nodelay; return 200 ""; }}
+                }}
+            }}""")
+        return self.start(["nginx", "-c", config, "-p", folder], [port])
+
+
+# ---- the rows ----
+
+
+def throttle(key="key:__rand_int__"):
+    return ["CL.THROTTLE", key, "99", "100", "60"]
+
+
+def pipelined_rows(servers, turns, requests):
+    stint, redis = servers.stint("--keys", KEYS), servers.redis()
+    script = (HERE / "gcra.lua").read_text()
+    sha = output("redis-cli", "-p", redis.ports[0], "SCRIPT", "LOAD", script).strip()
+    rates = {"stint": [], "lua": []}
+
+    def subject():
+        cpu, rate = cpu_us(stint, lambda: redis_benchmark(stint.ports[0], requests, 16,
+                                                          *throttle()))
+        rates["stint"].append(rate)
+        return cpu
+
+    def baseline():
+        return cpu_us(redis, lambda: redis_benchmark(redis.ports[0], requests, 16, "INCR",
+                                                     "key:__rand_int__"))[0]
+
+    def lua():
+        rates["lua"].append(cpu_us(redis, lambda: redis_benchmark(
+            redis.ports[0], requests // 4, 16, "EVALSHA", sha, "1", "gcra:__rand_int__", "100",
+            "100", "60"))[1])
+        return rates["lua"][-1]
+
+    rows = [duel("CL.THROTTLE, 1 M random keys, pipeline 16, 1 worker", "redis-server INCR", turns,
+                 subject, baseline, "<= 0.7")]
+    rates["stint"].clear()
+    values, baselines = [], []
+    for _ in range(turns):
+        lua()
+        subject()
+        values.append(rates["stint"][-1])
+        baselines.append(rates["lua"][-1])
+    rows.append(row("the same, requests per second", "GCRA in Lua on redis-server", values,
+                    baselines, ">= 6", "requests/s"))
+    servers.stop_all()
+    return rows
+
+
+def unpipelined_row(servers, turns, requests):
+    stint, echo = servers.stint("--keys", KEYS), servers.echo()
+    rows = [duel("CL.THROTTLE unpipelined, 50 connections", "bare libuv echo", turns,
+                 lambda: cpu_us(stint, lambda: redis_benchmark(
+                     stint.ports[0], requests, 1, *throttle()))[0],
+                 lambda: cpu_us(echo, lambda: redis_benchmark(
+                     echo.ports[0], requests, 1, *throttle()))[0], "<= 1.15")]
+    servers.stop_all()
+    return rows
+
+
+AUTH_SCRIPT = """
+wrk.headers["X-Key"] = "key"
+local n = 0
+request = function()
+    n = (n * 1103515245 + 12345) % 2147483648
+    wrk.headers["X-Key"] = "key:" .. (n % 10000)
+    return wrk.format("GET", "%s")
+end
+"""
+TAKE_SCRIPT = """
+local n = 0
+wrk.headers["Content-Type"] = "application/json"
+request = function()
+    n = (n * 1103515245 + 12345) % 2147483648
+    local body = '{"quota":"gcra 1000000/1s","key":"key:' .. (n % 10000) .. '"}'
+    return wrk.format("POST", "/v1/take", nil, body)
+end
+"""
+RULES = """
+domain: bench
+descriptors:
+  - key: x-key
+    rate_limit: {requests_per_unit: 1000000, unit: second, algorithm: gcra, name: bench}
+"""
+CONFIG = """
+http_domain: bench
+http_descriptors: ["header:X-Key"]
+"""
+
+
+def http_rows(servers, turns, seconds):
+    (servers.scratch / "rules.yaml").write_text(RULES)
+    (servers.scratch / "stint.yaml").write_text(CONFIG)
+    for name, text in (("auth", AUTH_SCRIPT % "/auth"), ("root", AUTH_SCRIPT % "/"),
+                       ("take", TAKE_SCRIPT)):
+        (servers.scratch / f"{name}.lua").write_text(text)
+    stint = servers.stint("--config", servers.scratch / "stint.yaml", "--rules",
+                          servers.scratch / "rules.yaml")
+    nginx = servers.nginx()
+
+    def ask(server, port, path, script):
+        return cpu_us(server, lambda: wrk(f"http://127.0.0.1:{port}{path}", seconds,
+                                          servers.scratch / f"{script}.lua"))[0]
+
+    check = urllib.request.Request(f"http://127.0.0.1:{stint.ports[1]}/auth",
+                                   headers={"X-Key": "check"})
+    fields = urllib.request.urlopen(check).headers
+    if "RateLimit" not in fields or "RateLimit-Policy" not in fields:
+        sys.exit(f"/auth answers without its fields: {fields}")
+    rows = [
+        duel("HTTP /auth with its fields", "nginx limit_req, return 200", turns,
+             lambda: ask(stint, stint.ports[1], "/auth", "auth"),
+             lambda: ask(nginx, nginx.ports[0], "/", "root"), "<= 1.25"),
+        duel("POST /v1/take", "nginx limit_req, return 200", turns,
+             lambda: ask(stint, stint.ports[1], "/v1/take", "take"),
+             lambda: ask(nginx, nginx.ports[0], "/", "root"), "<= 1.6"),
+    ]
+    servers.stop_all()
+    return rows
+
+
+def latency_rows(servers, turns, seconds):
+    """At half of what one connection set can draw from the echo, both at the same rate."""
+    stint, echo = servers.stint("--keys", KEYS), servers.echo()
+    requests, spent = redis_benchmark(stint.ports[0], 200_000, 1, *throttle())
+    rate = int(requests / spent / 2)
+    found = {"stint": [], "echo": []}
+
+    def ask(name, port, lines):
+        text = output(servers.build / "bench/open_loop", port, 50, rate, seconds, lines)
+        found[name].append(json.loads(text))
+
+    for turn in range(turns + 1):
+        ask("echo", echo.ports[0], 11)
+        ask("stint", stint.ports[0], 6)
+        if turn == 0:
+            found = {"stint": [], "echo": []}
+    servers.stop_all()
+    return [row(f"latency at {rate} requests/s, {name}", "bare libuv echo",
+                [each[field] for each in found["stint"]], [each[field] for each in found["echo"]],
+                reach, "us")
+            for name, field, reach in (("p50", "p50_us", "<= 1.2"), ("p99", "p99_us", "<= 2"),
+                                       ("p99.9", "p999_us", None))]
+
+
+def memory_rows(servers, connections):
+    rows = []
+    for name, quota, sizes, most in (
+            ("window", "window 100/1h", ("--keys", 0, "--keys16", KEYS), 48e6),
+            ("window resolution=10", "window 100/1h resolution=10", ("--keys", KEYS, "--keys16", 0),
+             24e6)):
+        stint = servers.stint(*sizes)
+        fill(stint.ports[0], quota)
+        rows.append(judge({"program": "server", "what": f"1 M live keys, {name}: resident",
+                           "unit": "MB", "value": stint.resident_bytes() / 1e6},
+                          f"<= {most / 1e6:.0f} MB", stint.resident_bytes() / 1e6))
+        servers.stop_all()
+    stint = servers.stint("--connections", connections + 100, "--connections-per-address", 0)
+    for port, what in zip(stint.ports, ("RESP", "HTTP")):
+        before = stint.resident_bytes()
+        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(connections)]
+        for each in idle[:: max(1, connections // 100)]:
+            each.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" if what == "HTTP"
+                         else b"PING\r\n")
+            each.recv(4096)
+        time.sleep(0.5)
+        used = (stint.resident_bytes() - before) / connections / 1024
+        rows.append(judge({"program": "server", "what": f"an idle connection, {what}",
+                           "unit": "KiB", "value": used}, "<= 16 KiB", used))
+        for each in idle:
+            each.close()
+    servers.stop_all()
+    return rows
+
+
+def fill(port, quota):
+    """A million keys, each asked once, in pipelines of a thousand."""
+    with socket.create_connection(("127.0.0.1", port)) as link:
+        for first in range(0, KEYS, 1000):
+            words = [["STINT.TAKE", "QUOTA", quota, f"key:{n}"] for n in range(first, first + 1000)]
+            link.sendall(b"".join(
+                b"*%d\r\n" % len(each) + b"".join(b"$%d\r\n%s\r\n" % (len(w), w.encode())
+                                                  for w in each) for each in words))
+            answers, seen = b"", 0
+            while seen < 1000:
+                data = link.recv(1 << 20)
+                if not data or b"-ERR" in data:
+                    sys.exit(f"a take failed: {data[:200]}")
+                answers = answers[-16:] + data
+                seen += data.count(b"outcome")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path, help="a build folder, compiled: ninja -C BUILD bench")
+    parser.add_argument("--quick", action="store_true", help="does everything run? No goals")
+    parser.add_argument("--only", help="pipelined, unpipelined, http, latency or memory")
+    parser.add_argument("--json", type=Path, help="where to write (BUILD/bench/server.json)")
+    arguments = parser.parse_args()
+    for tool in ("redis-server", "redis-benchmark", "nginx", "wrk", "taskset"):
+        if shutil.which(tool) is None:
+            sys.exit(f"{tool} is needed: tools/setup.sh bench-server installs it")
+    build, quick = arguments.build.resolve(), arguments.quick
+    turns = 1 if quick else 5
+    with tempfile.TemporaryDirectory(prefix="stint-bench-") as scratch:
+        os.chmod(scratch, 0o755)  # nginx's worker is another user
+        servers = Servers(build, Path(scratch))
+        parts = {
+            "pipelined": lambda: pipelined_rows(servers, turns, 20_000 if quick else 2_000_000),
+            "unpipelined": lambda: unpipelined_row(servers, turns, 5_000 if quick else 300_000),
+            "http": lambda: http_rows(servers, turns, 1 if quick else 4),
+            "latency": lambda: latency_rows(servers, 1 if quick else 9, 0.5 if quick else 3),
+            "memory": lambda: memory_rows(servers, 100 if quick else 2000),
+        }
+        rows = []
+        try:
+            for name, run in parts.items():
+                if arguments.only in (None, name):
+                    print(name, flush=True)
+                    rows += run()
+        finally:
+            servers.stop_all()
+    where = machine(build)
+    if quick:
+        for each in rows:
+            each.pop("met", None)
+    print(f"\n{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, {where['compiler']}\n")
+    print_table([dict({"ratio_q1": 0, "ratio_q3": 0}, **each) for each in rows])
+    path = arguments.json or build / "bench/server.json"
+    path.write_text(json.dumps({"machine": where, "quick": quick, "rows": rows}, indent=1) + "\n")
+    goals = [each["met"] for each in rows if "met" in each]
+    print(f"\n{sum(goals)} of {len(goals)} goals met; JSON: {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
