@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What HTTP requests are answered with: finds out who asks and for what (proto/http_…), asks the
+ * service, the pools and the figures, and writes the answer. Knows no socket: whoever reads HTTP
+ * hands over a message that was read whole.
+ */
+#ifndef STINT_CONN_HTTP_H
+#define STINT_CONN_HTTP_H
+
+#include "conn/service.h"
+#include "proto/http_message.h"
+
+/*
+ * What all workers share: how /auth makes descriptors of a request, whom it believes, and which
+ * fields it answers with. Made once and never changed. Texts are copied.
+ */
+struct http_site;
+
+struct http_site_options {
+    const char *domain;             /* that /auth asks where its query names none. NULL: it must */
+    const char *const *descriptors; /* one text each: "address/32/64, path". proto/http_parts.h */
+    size_t n_descriptors;           /* none: [address] */
+    const char *const *trusted_proxies; /* "10.0.0.0/8", "::1", "unix": whose word is taken for
+                                           what follows. None: nobody's */
+    size_t n_trusted_proxies;
+    /* In which fields they tell of the request they have. NULL: the names in proto/http_origin.h */
+    const char *address_field, *uri_field, *method_field;
+    unsigned deny_status;  /* of /auth: 400 … 599. 0 = 429 */
+    unsigned styles;       /* bits of enum http_style (proto/http_fields.h); 0 = HTTP_STYLE_DRAFT_11
+                            */
+    struct span dashboard; /* the page at /, borrowed. Empty: none */
+};
+
+/* STINT_E_SYNTAX or STINT_E_RANGE with a sentence that names the text. */
+int http_site_new(struct http_site **site, const struct http_site_options *options,
+                  struct stint_error *error);
+void http_site_free(struct http_site *site); /* NULL is fine */
+
+/* One worker's. */
+struct http_door;
+
+struct http_door_options {
+    struct service *service;
+    const struct http_site *site;
+    const struct access *access;                         /* NULL: everybody may do everything */
+    int (*reload)(void *arg, struct stint_error *error); /* POST /v1/reload. NULL: 501 */
+    bool (*is_ready)(void *arg);                         /* /readyz. NULL: always, until drained */
+    void *arg;                                           /* of both */
+};
+
+struct http_door *http_door_new(const struct http_door_options *options); /* NULL: no memory */
+void http_door_free(struct http_door *door);
+
+/*
+ * Answers a message. It was first asked at asked_ns: a later call with the same asked_ns is for a
+ * request that waits. The answer stands in memory of the door's, until its next call; where
+ * answer->again_at_ns is not 0 there is none yet, and the message is to be asked again then.
+ */
+void http_door_ask(struct http_door *door, const struct http_message *message, uint64_t asked_ns,
+                   uint64_t now_ns, struct http_answer *answer);
+/*
+ * The answer to what never became a message that can be read: too large, no length, not supported.
+ */
+void http_door_refuse(struct http_door *door, unsigned status, const char *detail,
+                      struct http_answer *answer);
+/* From now on /readyz says no. */
+void http_door_drain(struct http_door *door);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/* A request and its answer as HTTP has them, before anybody knows what they are about. */
+#ifndef STINT_PROTO_HTTP_MESSAGE_H
+#define STINT_PROTO_HTTP_MESSAGE_H
+
+#include "base/span.h"
+
+#include <stdbool.h>
+
+/* All borrowed. */
+struct http_message {
+    struct span method;
+    struct span target;    /* of the request line, as it came: path and query */
+    struct span body;      /* empty if there was none */
+    struct span peer;      /* the address of the socket's other end as text; empty: a Unix socket */
+    struct span peer_name; /* whom a certificate that was checked names; empty: none */
+    /*
+     * The value of the nth field (from 0) of that name, in any case; an empty span with a NULL ptr
+     * if there are not so many.
+     */
+    struct span (*field)(const void *arg, const char *name, size_t nth);
+    const void *field_arg;
+};
+
+#define HTTP_ANSWER_FIELDS_MAX 12
+
+struct http_answer_field {
+    const char *name;
+    const char *value; /* terminated; no CR, LF or NUL in it */
+};
+
+struct http_answer {
+    unsigned status;
+    bool is_lasting; /* body stays as it is for as long as the program runs */
+    bool is_head;    /* to be sent without its body, with the body's length */
+    bool ends_connection;
+    struct span body;
+    size_t n_fields; /* Content-Type is among them; lengths, Date and Connection are not */
+    struct http_answer_field fields[HTTP_ANSWER_FIELDS_MAX];
+    uint64_t again_at_ns; /* not 0: no answer yet */
+};
+
+#endif
