@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a server has done, in figures: counted by each worker for itself, summed when somebody
+ * reads. Written out for Prometheus and OpenMetrics, and as JSON for the dashboard.
+ *
+ * A worker's calls (struct metrics_worker) are for its thread alone and cost a few nanoseconds;
+ * everything else is for any thread. Figures only grow, also over reloads: those of a rule are
+ * found by its identity. There is no label with a key in it; values of descriptors only where the
+ * rule asks for them, and then METRICS_DETAILS_MAX of them.
+ */
+#ifndef STINT_CONN_METRICS_H
+#define STINT_CONN_METRICS_H
+
+#include "base/span.h"
+#include "conn/page.h"
+#include "rules/rules.h"
+#include "wire/reply.h"
+
+/* Through which port somebody came. */
+enum metrics_door { METRICS_RESP, METRICS_HTTP, METRICS_GRPC, METRICS_DOORS };
+
+/* What became of one descriptor or item; each is counted once. */
+enum metrics_outcome {
+    METRICS_ALLOW,
+    METRICS_DENY,
+    METRICS_NEVER,
+    METRICS_BANNED,   /* denied by a block of its key */
+    METRICS_SHADOW,   /* over, and allowed, since its rule is in shadow mode */
+    METRICS_REPLACED, /* another rule of the request stood in its place */
+    METRICS_OUTCOMES,
+};
+
+/* The rest that happens to requests. */
+enum metrics_event {
+    METRICS_UNMATCHED, /* descriptors that met no rule */
+    METRICS_REPLAYED,  /* answers given again to a request with the same id */
+    METRICS_BANS,      /* keys blocked for repeated denials */
+    METRICS_EVENTS,
+};
+
+enum metrics_refusal {
+    METRICS_REFUSED_TOTAL,   /* too many connections */
+    METRICS_REFUSED_ADDRESS, /* too many of one address */
+    METRICS_REFUSED_IDLE,    /* idle, or too slow to read or write, for too long */
+    METRICS_REFUSED_TLS,     /* the handshake failed */
+    METRICS_REFUSALS,
+};
+
+#define METRICS_DETAILS_MAX 1000 /* values of one rule; the rest are "other" */
+
+struct metrics;
+struct metrics_worker;
+
+struct metrics *metrics_new(unsigned workers); /* NULL: no memory */
+void metrics_free(struct metrics *metrics);    /* after the last worker's call; NULL is fine */
+
+/*
+ * Where the figures of these rules stand, by rule->index. Made at each reload; the figures of a
+ * rule that is gone are kept, and found again should it come back. NULL: no memory.
+ */
+struct metrics_bound;
+struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *rules);
+void metrics_unbind(struct metrics_bound *bound); /* no worker uses it any more; NULL is fine */
+
+/* ---- A worker counts ------------------------------------------------------------------------- */
+
+struct metrics_worker *metrics_worker(struct metrics *metrics, unsigned worker);
+
+/* rule: NULL for a quota that the caller brought along. units: granted. */
+void metrics_decided(struct metrics_worker *worker, const struct metrics_bound *bound,
+                     const struct rule *rule, enum metrics_outcome outcome, uint32_t units);
+/* The candidate quota beside the rule's would have denied. */
+void metrics_candidate_over(struct metrics_worker *worker, const struct metrics_bound *bound,
+                            const struct rule *rule);
+/*
+ * For rules with detailed_metric or value_to_metric, beside metrics_decided(): the same once more
+ * with a label `value`, of which 128 bytes are kept.
+ */
+void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound *bound,
+                      const struct rule *rule, struct span value, enum metrics_outcome outcome,
+                      uint32_t units);
+/* verb: enum request_verb; error: enum reply_error, REPLY_DECIDED for none. */
+void metrics_asked(struct metrics_worker *worker, enum metrics_door door, unsigned verb,
+                   unsigned error);
+/* Bytes that were no request: what the door answered with an error of its protocol. */
+void metrics_malformed(struct metrics_worker *worker, enum metrics_door door);
+void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times);
+void metrics_opened(struct metrics_worker *worker, enum metrics_door door);
+void metrics_closed(struct metrics_worker *worker, enum metrics_door door);
+void metrics_refused(struct metrics_worker *worker, enum metrics_door door,
+                     enum metrics_refusal why);
+void metrics_bytes(struct metrics_worker *worker, enum metrics_door door, uint64_t in,
+                   uint64_t out);
+/*
+ * How long decisions took, `times` of them in `duration_ns` altogether. Two readings of a clock
+ * cost as much as a decision: time one batch in many, and say so; nothing is scaled up.
+ */
+void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t times);
+
+/* ---- Of the server as a whole ---------------------------------------------------------------- */
+
+/* The sentence of a reload that failed is kept for the dashboard until one succeeds. */
+void metrics_reloaded(struct metrics *metrics, bool worked, const char *sentence, uint64_t now_ns);
+
+/*
+ * Once a second, by one thread: the totals of the last METRICS_HISTORY seconds are kept, so that a
+ * page that is opened now has a past to show.
+ */
+#define METRICS_HISTORY 120
+void metrics_tick(struct metrics *metrics, uint64_t now_ns);
+
+/* What the metrics cannot know by themselves, given at each reading. */
+struct metrics_facts {
+    const struct stint_table *table; /* NULL: none */
+    uint64_t now_ns;                 /* of the table */
+    uint64_t generation;             /* hub_generation() */
+    size_t rules;                    /* in force */
+};
+
+enum metrics_format { METRICS_PROMETHEUS, METRICS_OPENMETRICS };
+#define METRICS_PROMETHEUS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+#define METRICS_OPENMETRICS_TYPE "application/openmetrics-text; version=1.0.0; charset=utf-8"
+
+/* Appends a page of figures; page->failed where there is no memory for it. */
+void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
+                   enum metrics_format format, struct page *page);
+
+/* The same for /v1/stats, as a JSON object; of the rules, those asked most. docs/protocol.md. */
+#define METRICS_JSON_RULES 200
+void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, struct page *page);
+
+#endif
