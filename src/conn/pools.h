@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The key pools of a server, by name: what STINT.POOL and /v1/pools ask. Which keys a pool has, its
+ * definition says; what is used of them, and which are benched, stands in the table, under the
+ * pool's name and the key's, and so outlives the server.
+ *
+ * Any number of threads may call everything but pools_new() and pools_free(). Roles are not looked
+ * at here: next, give_back, report and each are for ACCESS_ASK, add and remove for
+ * ACCESS_ADMINISTER.
+ *
+ * Codes: STINT_E_GONE for a pool or a key that is not there, STINT_E_SYNTAX and STINT_E_RANGE for
+ * what cannot be meant, STINT_E_MISMATCH for a key that is there already, STINT_E_FULL for no room.
+ */
+#ifndef STINT_CONN_POOLS_H
+#define STINT_CONN_POOLS_H
+
+#include "base/span.h"
+#include "stint.h"
+
+#define POOLS_MAX 256
+
+struct pools;
+
+struct pools *pools_new(struct stint_table *table); /* NULL: no memory */
+void pools_free(struct pools *pools);               /* NULL is fine */
+
+struct pools_key {
+    struct span name;
+    const struct span *quotas; /* SPECs, all or nothing: 1 … STINT_POOL_QUOTAS_MAX */
+    size_t n_quotas;
+    uint32_t weight; /* 0 = 1 */
+};
+
+struct pools_definition {
+    struct span name;
+    uint8_t order;   /* enum stint_pool_order */
+    size_t keys_max; /* 0 = 1,024, or what the keys need if that is more */
+    const struct pools_key *keys;
+    size_t n_keys;
+};
+
+/*
+ * Makes a pool, or makes the keys of one that is there those of the definition: others leave it,
+ * also such as were added at run time; a key whose quotas or weight are other ones comes anew, with
+ * what it has used under the same quotas. The order of a pool that is there stays
+ * (STINT_E_MISMATCH for another). A definition that is refused changes nothing.
+ */
+int pools_define(struct pools *pools, const struct pools_definition *definition, uint64_t now_ns,
+                 struct stint_error *error);
+
+/* How many there are, and their names in the order in which they were made. */
+size_t pools_count(const struct pools *pools);
+const char *pools_name(const struct pools *pools, size_t index);
+
+/* Each as the function stint_pool_… of its name. answer->name is valid as long as the pools are. */
+int pools_next(struct pools *pools, struct span pool, const struct stint_pool_ask *ask,
+               struct stint_pool_answer *answer, struct stint_error *error);
+
+struct pools_return {
+    struct span key;
+    uint32_t cost;
+    uint64_t granted_at_ns; /* STINT_NEVER_NS: just now */
+};
+int pools_give_back(struct pools *pools, struct span pool, const struct pools_return *back,
+                    uint64_t now_ns, uint32_t *given_back, struct stint_error *error);
+
+struct pools_report {
+    struct span key;
+    int outcome;          /* enum stint_pool_outcome */
+    uint64_t cooldown_ns; /* STINT_POOL_COOL; else 0 */
+};
+int pools_report(struct pools *pools, struct span pool, const struct pools_report *report,
+                 uint64_t now_ns, struct stint_error *error);
+
+int pools_add(struct pools *pools, struct span pool, const struct pools_key *key, uint64_t now_ns,
+              struct stint_error *error);
+int pools_remove(struct pools *pools, struct span pool, struct span key, uint64_t now_ns,
+                 struct stint_error *error);
+
+/* Calls `visit` for each key until it returns false; visit must not call into the same pools. */
+int pools_each(struct pools *pools, struct span pool, uint64_t now_ns,
+               bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg,
+               struct stint_error *error);
+
+#endif
