@@ -8,11 +8,12 @@
 #include "core/nearest.h"
 #include "core/spec.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX 32
+#define OPTIONS_MAX 64
 
 const char *args_hint(struct args_hint *hint, const char *prefix, const char *word,
                       const char *const *names)
@@ -46,10 +47,10 @@ static const struct argp_option *find_option(const struct argp_option *options, 
 static void unknown_option(const struct argp_option *options, const char *command, const char *arg,
                            const char *name)
 {
-    const char *names[OPTIONS_MAX] = {NULL};
+    const char *names[OPTIONS_MAX + 2] = {NULL};
     struct args_hint hint;
     size_t n_names = 0;
-    for (; options[n_names].name != NULL && n_names + 2 < OPTIONS_MAX; n_names++)
+    for (; options[n_names].name != NULL; n_names++)
         names[n_names] = options[n_names].name;
     names[n_names] = "help";
     /* There are no letters for options: one is meant to be the first of a name. */
@@ -81,10 +82,26 @@ static void check_options(const struct argp_option *options, char **argv)
     }
 }
 
+/* The options of the command, and those of the parts that it shares with others. */
+static void collect_options(const struct argp *argp, struct argp_option *all)
+{
+    size_t n_all = 0;
+    const struct argp_child *child = argp->children;
+    for (const struct argp *from = argp; from != NULL;
+         from = child != NULL && child->argp != NULL ? child++->argp : NULL)
+        for (const struct argp_option *option = from->options; option->name != NULL; option++) {
+            assert(n_all < OPTIONS_MAX);
+            all[n_all++] = *option;
+        }
+    all[n_all] = (struct argp_option){0};
+}
+
 void args_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
+    struct argp_option all[OPTIONS_MAX + 1];
     argp_err_exit_status = CMD_BAD_USAGE;
-    check_options(argp->options, argv);
+    collect_options(argp, all);
+    check_options(all, argv);
     if (argp_parse(argp, argc, argv, 0, NULL, input) != 0)
         exit(CMD_BAD_USAGE);
 }

@@ -29,46 +29,20 @@ struct client_options {
     bool insecure; /* send a token unencrypted to other hosts too, believe any certificate */
 };
 
-/* Rows of a command's options_known[], in the group of that number. */
-enum { CLIENT_OPTION_FIRST = 0x400 };
-#define CLIENT_OPTIONS(group)                                                                        \
-    {"server",                                                                                       \
-     CLIENT_OPTION_FIRST,                                                                            \
-     "URL",                                                                                          \
-     0,                                                                                              \
-     "http://HOST[:PORT], https://… or unix:/PATH (default " CLIENT_SERVER_DEFAULT ")",              \
-     group},                                                                                         \
-        {"token-file", CLIENT_OPTION_FIRST + 1, "FILE", 0, "Send the first line of FILE as a token", \
-         group},                                                                                     \
-        {"ca-file",                                                                                  \
-         CLIENT_OPTION_FIRST + 2,                                                                    \
-         "FILE",                                                                                     \
-         0,                                                                                          \
-         "https: who may sign the server's certificate (default: whom the system trusts)",           \
-         group},                                                                                     \
-        {"cert-file", CLIENT_OPTION_FIRST + 3, "FILE", 0, "https: show this certificate", group},    \
-        {"key-file", CLIENT_OPTION_FIRST + 4, "FILE", 0, "https: its key", group},                   \
-        {"timeout",                                                                                  \
-         CLIENT_OPTION_FIRST + 5,                                                                    \
-         "DURATION",                                                                                 \
-         0,                                                                                          \
-         "Give up on a server that has not answered by then (default 5s)",                           \
-         group},                                                                                     \
-    {                                                                                                \
-        "insecure", CLIENT_OPTION_FIRST + 6, NULL, 0,                                                \
-            "Send a token unencrypted to another host too, and believe any certificate", group       \
-    }
-
-/* What a command's parser does first: 0 where the key was one of the above. */
-error_t client_option(struct client_options *options, int key, char *value,
-                      struct argp_state *state);
-/* At ARGP_KEY_END: STINT_URL and STINT_TOKEN_FILE stand in where an option was not given. */
-void client_options_end(struct client_options *options, struct argp_state *state);
+/*
+ * The part of a command line that says whom to ask: --server, --token-file, --ca-file, --cert-file,
+ * --key-file, --timeout and --insecure. A command names it as `.children` of its own argp and, at
+ * ARGP_KEY_INIT, hands its options over: state->child_inputs[0] = &options->client. STINT_URL and
+ * STINT_TOKEN_FILE of the environment stand in for options that are not given.
+ */
+extern const struct argp_child client_children[];
 
 struct client;
 
-/* Connects with the first question. STINT_E_SYNTAX for a server, or STINT_E_SYSTEM for a file,
- * that cannot be used. *client is set only on success. */
+/*
+ * Connects with the first question. STINT_E_SYNTAX for a server, STINT_E_SYSTEM for a file, that
+ * cannot be used. *client is set only on success.
+ */
 int client_open(struct client **client, const struct client_options *options,
                 struct stint_error *error);
 void client_close(struct client *client); /* NULL is fine */
