@@ -9,6 +9,7 @@
 #ifndef STINT_CONN_RESP_CONN_H
 #define STINT_CONN_RESP_CONN_H
 
+#include "conn/access.h"
 #include "conn/conn.h"
 #include "conn/service.h"
 
@@ -24,8 +25,12 @@ struct resp_limits {
 
 struct resp_door;
 
-/* access may be NULL: nobody is asked who he is. limits may be NULL. NULL: no memory. */
-struct resp_door *resp_door_new(struct service *service, const struct access *access,
+/*
+ * access: the tokens in force, looked at anew with each feed, so that a reload of them reaches
+ * those who are connected; NULL, or without tokens: nobody is asked who he is. limits may be NULL.
+ * NULL: no memory.
+ */
+struct resp_door *resp_door_new(struct service *service, struct access_now *access,
                                 const struct resp_limits *limits);
 void resp_door_free(struct resp_door *door); /* after its connections; NULL is fine */
 
