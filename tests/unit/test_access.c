@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* Tokens: what a file of them may say, who is found by which secret, and how sets are exchanged. */
+#include "conn/access.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+/* Of "first" and "second", by sha256sum. */
+#define FIRST "sha256:a7937b64b8caa58f03721bb6bacf5c78cb235febe0e70b1b84cd99541461a08e"
+#define SECOND "sha256:16367aacb67a4a017c8da8ab95682ccb390863780f7114dda0a0e0c55644c7c4"
+
+static struct access *load(const char *text)
+{
+    struct access *access = NULL;
+    struct stint_error error = {0};
+    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
+        fail_msg("%s", error.sentence);
+    return access;
+}
+
+static const struct access_token *find(const struct access *access, const char *name,
+                                       const char *secret)
+{
+    return access_find(access, span_of_text(name), span_of_text(secret));
+}
+
+static void test_a_secret_finds_its_token(void **state)
+{
+    (void)state;
+    struct access *access = load("# who may ask\n"
+                                 "\n"
+                                 "shop ask " FIRST "\n"
+                                 "\toperations  administer,metrics\t" SECOND " # on call\r\n");
+    assert_int_equal(access_count(access), 2);
+    const struct access_token *shop = find(access, "", "first");
+    assert_non_null(shop);
+    assert_string_equal(shop->name, "shop");
+    assert_int_equal(shop->roles, ACCESS_ASK);
+    assert_ptr_equal(find(access, "shop", "first"), shop);
+    assert_int_equal(find(access, "operations", "second")->roles,
+                     ACCESS_ADMINISTER | ACCESS_METRICS);
+    access_unref(access);
+}
+
+static void test_nothing_else_finds_one(void **state)
+{
+    (void)state;
+    struct access *access = load("shop ask " FIRST "\nother metrics " SECOND);
+    assert_null(find(access, "", ""));
+    assert_null(find(access, "", "firs"));
+    assert_null(find(access, "", "first "));
+    assert_null(find(access, "", FIRST)); /* the file's text is of no use to who reads it */
+    assert_null(find(access, "other", "first"));
+    assert_null(find(access, "shopp", "first"));
+    assert_null(find(access, "SHOP", "first"));
+    assert_null(access_find(access, span_of("", 0), span_of("first\0", 6)));
+    access_unref(access);
+}
+
+static void assert_refused(const char *text, size_t len, const char *sentence)
+{
+    struct access *access = NULL;
+    struct stint_error error = {0};
+    assert_int_equal(access_load(&access, "tokens", span_of(text, len), &error), STINT_E_SYNTAX);
+    assert_null(access);
+    if (strstr(error.sentence, sentence) == NULL)
+        fail_msg("`%s` was to hold `%s`", error.sentence, sentence);
+}
+
+static void test_a_fault_names_its_line_and_what_was_expected(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *sentence;
+    } cases[] = {
+        {"", "nobody could ask"},
+        {"# only words\n\n", "nobody could ask"},
+        {"a ask " FIRST "\n\nb! ask " SECOND, "tokens:3: expected a name"},
+        {"a", "tokens:1: expected roles"},
+        {"a asks " FIRST, "tokens:1: expected roles"},
+        {"a ask, " FIRST, "tokens:1: expected roles"},
+        {"a ,ask " FIRST, "tokens:1: expected roles"},
+        {"a ask", "tokens:1: expected sha256:"},
+        {"a ask sha256:12", "tokens:1: expected sha256:"},
+        {"a ask my-own-password", "tokens:1: expected sha256:"},
+        {"a ask " FIRST "0", "tokens:1: expected sha256:"},
+        {"a ask " FIRST " more", "tokens:1: expected nothing after"},
+        {"a ask " FIRST "\na ask " SECOND, "tokens:2: the name a stands on line 1"},
+        {"a ask " FIRST "\nb ask " FIRST, "tokens:2: the same secret stands on line 1"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_refused(cases[i].text, strlen(cases[i].text), cases[i].sentence);
+    static const char with_nul[] = "a\0b ask " FIRST;
+    assert_refused(with_nul, sizeof(with_nul) - 1, "tokens:1: expected a name");
+}
+
+/* A secret that was pasted into the file by mistake must not come back in a log. */
+static void test_a_fault_does_not_repeat_a_secret(void **state)
+{
+    (void)state;
+    struct access *access = NULL;
+    struct stint_error error = {0};
+    assert_int_equal(access_load(&access, "tokens", span_of_text("a ask hunter2"), &error),
+                     STINT_E_SYNTAX);
+    assert_null(strstr(error.sentence, "hunter2"));
+}
+
+static void test_too_many_tokens_are_refused(void **state)
+{
+    (void)state;
+    static char text[(ACCESS_TOKENS_MAX + 1) * 100];
+    size_t len = 0;
+    for (unsigned i = 0; i <= ACCESS_TOKENS_MAX; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "n%u ask sha256:%064x\n", i, i);
+    assert_refused(text, len, "tokens:1001: more than 1000 tokens");
+}
+
+static void test_new_secrets_differ_and_are_found(void **state)
+{
+    (void)state;
+    char secret[ACCESS_SECRET_SIZE], another[ACCESS_SECRET_SIZE], hash[ACCESS_HASH_TEXT_SIZE];
+    char line[128];
+    assert_true(access_secret_new(secret));
+    assert_true(access_secret_new(another));
+    assert_int_equal(strlen(secret), ACCESS_SECRET_SIZE - 1);
+    assert_string_not_equal(secret, another);
+    access_hash_text(span_of_text(secret), hash);
+    snprintf(line, sizeof(line), "me ask %s", hash);
+    struct access *access = load(line);
+    assert_non_null(find(access, "me", secret));
+    assert_null(find(access, "me", another));
+    access_unref(access);
+    access_hash_text(span_of_text("first"), hash);
+    assert_string_equal(hash, FIRST);
+}
+
+static void test_roles_are_read_as_they_are_written(void **state)
+{
+    (void)state;
+    for (unsigned roles = 1; roles <= ACCESS_ALL; roles++) {
+        char text[ACCESS_ROLES_SIZE];
+        access_roles_text(roles, text);
+        assert_int_equal(access_roles_parse(span_of_text(text)), roles);
+    }
+    assert_int_equal(access_roles_parse(span_of_text("")), 0);
+    assert_int_equal(access_roles_parse(span_of_text(",")), 0);
+    assert_int_equal(access_roles_parse(span_of_text("ask,ask")), ACCESS_ASK);
+}
+
+/* Whoever is connected keeps what he has until he looks; a token that is gone lets nobody on. */
+static void test_sets_are_exchanged_under_who_uses_them(void **state)
+{
+    (void)state;
+    struct access_now *now = access_now_new(load("shop ask " FIRST "\nother ask " SECOND));
+    struct access *mine = access_now_get(now);
+    uint64_t seen = access_now_generation(now);
+    const struct access_token *shop = find(mine, "", "first"), *other = find(mine, "", "second");
+    access_now_set(now, load("shop ask,metrics " FIRST "\nthird ask " SECOND));
+    assert_true(access_now_generation(now) != seen);
+    assert_string_equal(shop->name, "shop"); /* still there: the reference holds it */
+    struct access *newer = access_now_get(now);
+    assert_int_equal(access_again(newer, shop)->roles, ACCESS_ASK | ACCESS_METRICS);
+    assert_null(access_again(newer, other));
+    access_now_set(now, load("shop ask " SECOND));
+    struct access *newest = access_now_get(now);
+    assert_null(access_again(newest, shop)); /* the same name with another secret */
+    assert_null(access_again(NULL, shop));
+    access_unref(newest);
+    access_unref(newer);
+    access_unref(mine);
+    access_now_free(now);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_secret_finds_its_token),
+        cmocka_unit_test(test_nothing_else_finds_one),
+        cmocka_unit_test(test_a_fault_names_its_line_and_what_was_expected),
+        cmocka_unit_test(test_a_fault_does_not_repeat_a_secret),
+        cmocka_unit_test(test_too_many_tokens_are_refused),
+        cmocka_unit_test(test_new_secrets_differ_and_are_found),
+        cmocka_unit_test(test_roles_are_read_as_they_are_written),
+        cmocka_unit_test(test_sets_are_exchanged_under_who_uses_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
