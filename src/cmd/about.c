@@ -13,9 +13,12 @@ const struct cmd cmd_all[] = {
     {"replay", "decide over yesterday's traffic: who would have been limited?", replay_main},
     {"sim", "what does a quota really do? Simulated, from a seed", sim_main},
     {"explain", "what a quota promises, in its own numbers", explain_main},
-    {"try", "each Enter is a request", try_main},
+    {"try", "each Enter is a request, decided here", try_main},
     {"pace", "release lines at a quota", pace_main},
     {"pool", "which of several keys may be used now, or when?", pool_main},
+    {"take", "ask a server for units, for scripts", take_main},
+    {"peek", "ask a server what take would be told", peek_main},
+    {"reset", "let a server forget what a key has used", reset_main},
     {"table", "what is inside a table file", table_main},
     {"help", "this list, or the options of one command", help_main},
     {"version", "the version of program and library", version_main},
@@ -56,7 +59,7 @@ static int list_commands(void)
     puts("\n`stint help COMMAND` tells the options of one.\n"
          "A SPEC is a quota in one string, [ALGORITHM] LIMIT/PERIOD [name=value ...], for example\n"
          "'100/60s' or 'gcra 100/1m burst=20'; stint-spec(7) has them all.\n"
-         "Exit codes: 0 done, 1 bad input, 2 bad usage.");
+         "Exit codes: 0 done, 1 bad input, 2 bad usage; 3 denied, where a command asks for units.");
     return CMD_DONE;
 }
 

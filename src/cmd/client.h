@@ -40,8 +40,8 @@ extern const struct argp_child client_children[];
 struct client;
 
 /*
- * Connects with the first question. STINT_E_SYNTAX for a server, STINT_E_SYSTEM for a file, that
- * cannot be used. *client is set only on success.
+ * Connects with the first question. STINT_E_SYNTAX for a server, STINT_E_SYSTEM or
+ * STINT_E_RANGE for a file, that cannot be used. *client is set only on success.
  */
 int client_open(struct client **client, const struct client_options *options,
                 struct stint_error *error);

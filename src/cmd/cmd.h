@@ -7,6 +7,7 @@ enum cmd_exit {
     CMD_DONE = 0,
     CMD_BAD_INPUT = 1, /* a file, a line or a stream that cannot be used or written */
     CMD_BAD_USAGE = 2, /* options or a SPEC that cannot be meant */
+    CMD_DENIED = 3,    /* the answer is no, or not now */
 };
 
 struct cmd {
@@ -21,14 +22,18 @@ extern const struct cmd cmd_all[]; /* ends with a name of NULL */
 int explain_main(int argc, char **argv);
 int help_main(int argc, char **argv);
 int pace_main(int argc, char **argv);
+int peek_main(int argc, char **argv);
+int plan_main(int argc, char **argv);
 int pool_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
+int reset_main(int argc, char **argv);
 int sim_compare_main(int argc, char **argv);
 int sim_run_main(int argc, char **argv);
 int sim_main(int argc, char **argv);
 int sim_worst_main(int argc, char **argv);
 int sim_utilisation_main(int argc, char **argv);
 int table_main(int argc, char **argv);
+int take_main(int argc, char **argv);
 int try_main(int argc, char **argv);
 int version_main(int argc, char **argv);
 

@@ -84,6 +84,16 @@ const char *human_seconds_up(struct human *human, uint64_t ns)
     return human->text;
 }
 
+const char *human_wait(struct human *human, uint64_t ns)
+{
+    uint64_t ms = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+    if (ns == STINT_NEVER_NS)
+        snprintf(human->text, sizeof(human->text), "never");
+    else
+        snprintf(human->text, sizeof(human->text), "%" PRIu64 ".%03" PRIu64, ms / 1000, ms % 1000);
+    return human->text;
+}
+
 const char *human_date(struct human *human, uint64_t since_1970_ns)
 {
     time_t seconds = (time_t)(since_1970_ns / NS_PER_S);

@@ -14,7 +14,9 @@ const char *human_count(struct human *human, uint64_t number);                 /
 const char *human_bytes(struct human *human, uint64_t bytes);                  /* 36.5 MB */
 const char *human_percent(struct human *human, uint64_t part, uint64_t whole); /* 12.3 % */
 const char *human_duration(struct human *human, uint64_t ns);                  /* 1 h 30 min */
-const char *human_seconds_up(struct human *human, uint64_t ns);      /* 20 s, never too short */
+const char *human_seconds_up(struct human *human, uint64_t ns); /* 20 s, never too short */
+/* 0.250: seconds with three decimals, never too short; or "never". */
+const char *human_wait(struct human *human, uint64_t ns);
 const char *human_date(struct human *human, uint64_t since_1970_ns); /* 2015-05-17 10:05:03 UTC */
 
 #endif

@@ -19,9 +19,6 @@ enum pool_verb {
     POOL_VERBS
 };
 
-/* The exit code of `next` where no key is free; the others are in cmd.h. */
-#define POOL_EXIT_NONE_FREE 3
-
 #define POOL_WORDS_MAX 3
 
 struct pool_options {

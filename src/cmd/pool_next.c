@@ -9,6 +9,7 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/cmd.h"
+#include "cmd/human.h"
 #include "cmd/json_text.h"
 #include "cmd/pool.h"
 #include "cmd/say.h"
@@ -21,21 +22,6 @@
 
 /* Others may give units back before the time that is waited for: one looks again now and then. */
 #define LOOK_AGAIN_NS NS_PER_S
-
-struct wait_text {
-    char text[32];
-};
-
-/* Seconds with three decimals, never too short. */
-static const char *format_wait(struct wait_text *wait, uint64_t ns)
-{
-    uint64_t ms = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
-    if (ns == STINT_NEVER_NS)
-        snprintf(wait->text, sizeof(wait->text), "never");
-    else
-        snprintf(wait->text, sizeof(wait->text), "%" PRIu64 ".%03" PRIu64, ms / 1000, ms % 1000);
-    return wait->text;
-}
 
 static struct stint_pool_answer ask(const struct pool_session *session)
 {
@@ -96,8 +82,8 @@ static int hand_out(const struct pool_session *session, const struct stint_pool_
 
 static int none_is_free(const struct pool_session *session, const struct stint_pool_answer *answer)
 {
-    struct wait_text wait;
-    format_wait(&wait, answer->wait_ns);
+    struct human wait;
+    human_wait(&wait, answer->wait_ns);
     if (session->options->json)
         print_json(session, answer);
     else
@@ -108,7 +94,7 @@ static int none_is_free(const struct pool_session *session, const struct stint_p
         else
             say("no key is free for another %s s", wait.text);
     }
-    return POOL_EXIT_NONE_FREE;
+    return CMD_DENIED;
 }
 
 /* Sleeps, unless a signal that is blocked comes; returns its number, or 0. */

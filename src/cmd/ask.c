@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint take`, `peek` and `reset`: one question to a server, and its answer as an exit code. */
+#define _GNU_SOURCE
+#include "cmd/ask.h"
+
+#include "cmd/cmd.h"
+#include "cmd/human.h"
+#include "cmd/json_text.h"
+#include "cmd/say.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int send(struct client *client, const struct ask_options *options, const json_t *body,
+                struct client_answer *answer, struct stint_error *error)
+{
+    static const char *const paths[] = {
+        [ASK_TAKE] = "/v1/take", [ASK_PEEK] = "/v1/peek", [ASK_RESET] = "/v1/reset"};
+    char *text = json_dumps(body, JSON_COMPACT);
+    if (text == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    int code = client_post(client, paths[options->verb], span_of_text(text), options->wait_ns,
+                           answer, error);
+    free(text);
+    return code;
+}
+
+/* Prints what a script wants to know; an enum cmd_exit. */
+static int tell(const struct ask_options *options, const struct ask_answer *answer)
+{
+    struct human wait;
+    bool allowed = answer->outcome == STINT_ALLOW;
+    if (options->json && answer->object != NULL)
+        (void)json_text_print(json_incref(answer->object), false);
+    else if (!allowed)
+        puts(human_wait(&wait, answer->retry_after_ns));
+    return allowed ? CMD_DONE : CMD_DENIED;
+}
+
+static int converse(struct client *client, const struct ask_options *options, const json_t *body)
+{
+    struct client_answer from;
+    struct ask_answer answer = {0};
+    struct stint_error error;
+    int result = CMD_BAD_INPUT;
+    if (send(client, options, body, &from, &error) == 0 &&
+        ask_answer_read(&answer, options->verb, &from, &error) == 0)
+        result = tell(options, &answer);
+    else
+        say("%s", error.sentence);
+    json_decref(answer.object);
+    return result;
+}
+
+static int ask(enum ask_verb verb, int argc, char **argv)
+{
+    struct ask_options options;
+    struct client *client;
+    struct stint_error error;
+    ask_options_parse(&options, verb, argc, argv);
+    json_t *body = ask_body(&options, &error);
+    if (body == NULL) {
+        say("%s", error.sentence);
+        return CMD_BAD_USAGE;
+    }
+    int result, code = client_open(&client, &options.client, &error);
+    if (code == 0) {
+        result = converse(client, &options, body);
+        client_close(client);
+    } else {
+        say("%s", error.sentence);
+        result = code == STINT_E_SYNTAX ? CMD_BAD_USAGE : CMD_BAD_INPUT;
+    }
+    json_decref(body);
+    return result;
+}
+
+int take_main(int argc, char **argv)
+{
+    return ask(ASK_TAKE, argc, argv);
+}
+
+int peek_main(int argc, char **argv)
+{
+    return ask(ASK_PEEK, argc, argv);
+}
+
+int reset_main(int argc, char **argv)
+{
+    return ask(ASK_RESET, argc, argv);
+}

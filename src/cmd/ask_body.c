@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/* The question as JSON: a quota with its key, or a domain with descriptors. */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "cmd/ask.h"
+
+#include <string.h>
+
+/* Takes the value over. */
+static int put(json_t *object, const char *name, json_t *value, struct stint_error *error)
+{
+    if (object != NULL && json_object_set_new(object, name, value) == 0)
+        return 0;
+    return err_set(error, STINT_E_SYSTEM, "out of memory");
+}
+
+static int put_text(json_t *object, const char *name, const char *what, const char *text,
+                    struct stint_error *error)
+{
+    json_t *value = json_string(text);
+    if (value == NULL)
+        return err_set(error, STINT_E_SYNTAX, "the %s is not UTF-8, as JSON must be", what);
+    return put(object, name, value, error);
+}
+
+/*
+ * Cuts the first part off a word, up to an `until` or the end; a backslash stands before what is
+ * meant as it is. *found says whether `until` was there.
+ */
+static char *cut(char **word, char until, bool *found)
+{
+    char *part = *word, *to = part, *from = part;
+    for (; *from != '\0' && *from != until; from++) {
+        if (*from == '\\' && from[1] != '\0')
+            from++;
+        *to++ = *from;
+    }
+    *found = *from == until;
+    *word = from + *found;
+    *to = '\0';
+    return part;
+}
+
+/* One NAME=VALUE of a descriptor. */
+static int add_entry(json_t *entries, char **word, bool *goes_on, struct stint_error *error)
+{
+    bool has_value;
+    /* The name ends at the first `=`; a comma before it would begin another entry without one. */
+    char *name = cut(word, '=', &has_value);
+    if (!has_value || name[0] == '\0' || strchr(name, ',') != NULL)
+        return err_set(error, STINT_E_SYNTAX,
+                       "expected a descriptor NAME=VALUE[,NAME=VALUE...], found '%s'", name);
+    char *value = cut(word, ',', goes_on);
+    json_t *entry = json_object();
+    int code = json_array_append_new(entries, entry) == 0
+                   ? 0
+                   : err_set(error, STINT_E_SYSTEM, "out of memory");
+    if (code == 0)
+        code = put_text(entry, "key", "name in a descriptor", name, error);
+    return code != 0 ? code : put_text(entry, "value", "value in a descriptor", value, error);
+}
+
+static int add_descriptor(json_t *descriptors, char *word, struct stint_error *error)
+{
+    json_t *entries = json_array(), *descriptor = json_pack("{s:o}", "entries", entries);
+    if (json_array_append_new(descriptors, descriptor) != 0)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    bool goes_on = true;
+    while (goes_on) {
+        if (json_array_size(entries) == ENTRIES_MAX)
+            return err_set(error, STINT_E_RANGE, "more than %d entries in a descriptor",
+                           ENTRIES_MAX);
+        int code = add_entry(entries, &word, &goes_on, error);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+static int put_whom(json_t *body, struct ask_options *options, struct stint_error *error)
+{
+    if (options->quota != NULL) {
+        int code = put_text(body, "quota", "SPEC", options->quota, error);
+        return code != 0 ? code : put_text(body, "key", "KEY", options->words[0], error);
+    }
+    json_t *descriptors = json_array();
+    int code = put_text(body, "domain", "DOMAIN", options->domain, error);
+    for (size_t i = 0; code == 0 && i < options->n_words; i++)
+        code = add_descriptor(descriptors, options->words[i], error);
+    if (code == 0)
+        return put(body, "descriptors", descriptors, error);
+    json_decref(descriptors);
+    return code;
+}
+
+json_t *ask_body(struct ask_options *options, struct stint_error *error)
+{
+    json_t *body = json_object();
+    int code = put_whom(body, options, error);
+    uint64_t wait_ms = options->wait_ns / NS_PER_MS + (options->wait_ns % NS_PER_MS != 0);
+    if (code == 0 && options->cost > 0)
+        code = put(body, "cost", json_integer((json_int_t)options->cost), error);
+    if (code == 0 && wait_ms > 0)
+        code = put(body, "wait_ms", json_integer((json_int_t)wait_ms), error);
+    if (code == 0 && options->id != NULL)
+        code = put_text(body, "request_id", "ID", options->id, error);
+    if (code == 0)
+        return body;
+    json_decref(body);
+    return NULL;
+}
