@@ -37,9 +37,10 @@ void hub_close(struct hub *hub); /* after all services; NULL is fine */
 
 /*
  * Puts other rules in the place of those in force, from any thread: each service goes by them from
- * its next request on. States of rules whose identity is the same go on.
+ * its next request on. States of rules whose identity is the same go on. The hub takes a reference.
+ * STINT_E_SYSTEM without memory for it: the old rules stay in force.
  */
-void hub_set_rules(struct hub *hub, struct rules *rules);
+int hub_set_rules(struct hub *hub, struct rules *rules, struct stint_error *error);
 struct rules *hub_rules(struct hub *hub);       /* with a reference of the caller's; NULL: none */
 uint64_t hub_generation(const struct hub *hub); /* counts hub_set_rules() */
 

@@ -34,8 +34,10 @@ static bool add_part(struct list *list, const struct stint_item *item, uint8_t i
         if (!same_state(known, &part))
             continue;
         known->times++;
+        list->part_of[index] = (uint8_t)i;
         return !__builtin_add_overflow(known->cost, part.cost, &known->cost);
     }
+    list->part_of[index] = (uint8_t)list->n_parts;
     list->parts[list->n_parts++] = part;
     return true;
 }
@@ -45,6 +47,7 @@ bool list_init(struct list *list, struct stint_table *table, const struct stint_
 {
     list->table = table;
     list->n_parts = 0;
+    list->n_items = n_items;
     list->now_ns = now_ns;
     list->is_hashed = false;
     if (n_items == 0 || n_items > STINT_ITEMS_MAX)
@@ -59,6 +62,7 @@ void list_init_hashed(struct list *list, struct stint_table *table, uint64_t now
 {
     list->table = table;
     list->n_parts = 0;
+    list->n_items = 0;
     list->now_ns = now_ns;
     list->is_hashed = true;
 }
@@ -101,8 +105,7 @@ struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb
     return ask_part(list, &list->parts[part], verb, list->parts[part].cost, at_ns);
 }
 
-/* Whether a has a smaller share of its limit left than b; a limit of 0 has none. */
-static bool has_less(const struct stint_decision *a, const struct stint_decision *b)
+bool list_has_less(const struct stint_decision *a, const struct stint_decision *b)
 {
     return (uint64_t)a->remaining * (b->limit > 0 ? b->limit : 1) <
            (uint64_t)b->remaining * (a->limit > 0 ? a->limit : 1);
@@ -117,7 +120,7 @@ struct stint_decision list_sum(const struct list *list)
         const struct list_part *part = &list->parts[i];
         bool is_worse = part->decision.outcome > binding->decision.outcome;
         bool is_alike = part->decision.outcome == binding->decision.outcome;
-        if (is_worse || (is_alike && has_less(&part->decision, &binding->decision)))
+        if (is_worse || (is_alike && list_has_less(&part->decision, &binding->decision)))
             binding = part;
         retry_after_ns = max_u64(retry_after_ns, part->decision.retry_after_ns);
         stored &= part->decision.stored;

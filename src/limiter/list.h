@@ -25,6 +25,8 @@ struct list {
     struct stint_table *table;
     struct list_part parts[STINT_ITEMS_MAX];
     size_t n_parts;
+    uint8_t part_of[STINT_ITEMS_MAX]; /* by list_init(): which part each item has become */
+    size_t n_items;
     uint64_t now_ns;
     bool is_hashed; /* by list_init_hashed() */
 };
@@ -47,6 +49,9 @@ struct stint_decision list_ask_part(struct list *list, size_t part, uint8_t verb
 
 /* Gives back what the first n parts were charged, each its own cost. */
 void list_take_back(struct list *list, size_t n);
+
+/* Whether a has a smaller share of its limit left than b; a limit of 0 has none. */
+bool list_has_less(const struct stint_decision *a, const struct stint_decision *b);
 
 /* One decision out of those of all parts: SEMANTICS, "All or nothing over a list". */
 struct stint_decision list_sum(const struct list *list);

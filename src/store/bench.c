@@ -7,8 +7,7 @@
 
 uint64_t bench_read(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
 {
-    /* acquire: with the latest end of all benches, the bench that raised it is seen. */
-    if (__atomic_load_n(&table->region.header->benches_until_ns, __ATOMIC_ACQUIRE) <= now_ns)
+    if (!bench_any(table, now_ns))
         return 0;
     uint64_t word = blocks_read(table, hash);
     return word > now_ns ? word : 0;

@@ -13,6 +13,13 @@
 #define BENCH_LOW_BITS 16
 #define BENCH_MAX_NS (2 * NS_PER_YEAR) /* no word is later, but those that last for ever */
 
+/* Whether any bench of the table may last: most tables have none, and no key is looked for. */
+static inline bool bench_any(const struct stint_table *table, uint64_t now_ns)
+{
+    /* acquire: with the latest end of all benches, the bench that raised it is seen. */
+    return __atomic_load_n(&table->region.header->benches_until_ns, __ATOMIC_ACQUIRE) > now_ns;
+}
+
 /* The word of a key; 0 where there is none, or it is over at now. */
 uint64_t bench_read(struct stint_table *table, struct hash128 hash, uint64_t now_ns);
 

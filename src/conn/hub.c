@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the workers share. Rules change hands under a lock that no request waits for: a service
+ * keeps a reference of its own, and looks at one number to know that others are in force.
+ */
+#include "conn/hub.h"
+
+#include "base/err.h"
+#include "base/ns.h"
+
+#include <stdlib.h>
+
+#define ID_LIFETIME_DEFAULT_NS (10 * NS_PER_MIN)
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
+
+static struct ruleset *ruleset_new(struct hub *hub, struct rules *rules)
+{
+    struct ruleset *ruleset = calloc(1, sizeof(*ruleset));
+    if (ruleset == NULL)
+        return NULL;
+    ruleset->refs = 1;
+    (void)hub;
+    ruleset->rules = rules != NULL ? rules_ref(rules) : NULL;
+    return ruleset;
+}
+
+void ruleset_unref(struct ruleset *ruleset)
+{
+    /* acq_rel: who frees it comes after everybody who used it. */
+    if (ruleset == NULL || __atomic_sub_fetch(&ruleset->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    rules_unref(ruleset->rules);
+    free(ruleset);
+}
+
+struct ruleset *hub_ruleset(struct hub *hub, uint64_t *generation)
+{
+    pthread_mutex_lock(&hub->lock);
+    struct ruleset *ruleset = hub->ruleset;
+    __atomic_add_fetch(&ruleset->refs, 1, __ATOMIC_RELAXED); /* relaxed: the lock keeps it alive */
+    *generation = hub_generation(hub);
+    pthread_mutex_unlock(&hub->lock);
+    return ruleset;
+}
+
+int hub_set_rules(struct hub *hub, struct rules *rules, struct stint_error *error)
+{
+    struct ruleset *ruleset = ruleset_new(hub, rules);
+    if (ruleset == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory to put new rules in force");
+    pthread_mutex_lock(&hub->lock);
+    struct ruleset *old = hub->ruleset;
+    hub->ruleset = ruleset;
+    /* release: whoever sees the number finds these rules, or later ones. */
+    __atomic_add_fetch(&hub->generation, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&hub->lock);
+    ruleset_unref(old);
+    return 0;
+}
+
+struct rules *hub_rules(struct hub *hub)
+{
+    pthread_mutex_lock(&hub->lock);
+    struct rules *rules = hub->ruleset->rules != NULL ? rules_ref(hub->ruleset->rules) : NULL;
+    pthread_mutex_unlock(&hub->lock);
+    return rules;
+}
+
+uint64_t hub_generation(const struct hub *hub)
+{
+    return __atomic_load_n(&hub->generation, __ATOMIC_ACQUIRE); /* acquire: see hub_set_rules() */
+}
+
+/* ---- Opening and closing --------------------------------------------------------------------- */
+
+static bool open_parts(struct hub *hub, const struct hub_options *options)
+{
+    hub->ruleset = ruleset_new(hub, options->rules);
+    return hub->ruleset != NULL;
+}
+
+int hub_open(struct hub **hub, const struct hub_options *options, struct stint_error *error)
+{
+    if (options->workers < 1 || options->workers > WORKERS_MAX)
+        return err_set(error, STINT_E_RANGE, "a server has 1 to %d workers", WORKERS_MAX);
+    struct hub *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a server");
+    made->table = options->table;
+    made->workers = options->workers;
+    made->shadow_mode = options->shadow_mode;
+    made->id_lifetime_ns =
+        options->id_lifetime_ns > 0 ? options->id_lifetime_ns : ID_LIFETIME_DEFAULT_NS;
+    pthread_mutex_init(&made->lock, NULL);
+    if (!open_parts(made, options)) {
+        hub_close(made);
+        return err_set(error, STINT_E_SYSTEM, "no memory for the figures of %u workers",
+                       options->workers);
+    }
+    *hub = made;
+    return 0;
+}
+
+void hub_close(struct hub *hub)
+{
+    if (hub == NULL)
+        return;
+    ruleset_unref(hub->ruleset);
+    pthread_mutex_destroy(&hub->lock);
+    free(hub);
+}
+
+struct stint_table *hub_table(const struct hub *hub)
+{
+    return hub->table;
+}
+
+struct metrics *hub_metrics(struct hub *hub)
+{
+    return hub->metrics;
+}
+
+struct popular *hub_popular(struct hub *hub)
+{
+    return hub->popular;
+}
+
+struct pools *hub_pools(struct hub *hub)
+{
+    return hub->pools;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/* What services see of the hub: the rules in force and what they all count in. */
+#ifndef STINT_CONN_HUB_H
+#define STINT_CONN_HUB_H
+
+#include "conn/metrics.h"
+#include "conn/pools.h"
+#include "conn/popular.h"
+#include "conn/service.h"
+
+#include <pthread.h>
+
+/* Rules, and where their figures stand: they come and go together. */
+struct ruleset {
+    unsigned refs;
+    struct rules *rules;         /* NULL: none */
+    struct metrics_bound *bound; /* NULL where there are no metrics */
+};
+
+struct hub {
+    struct stint_table *table;
+    struct metrics *metrics;
+    struct popular *popular; /* NULL: nobody counts */
+    struct pools *pools;
+    uint64_t id_lifetime_ns;
+    unsigned workers;
+    bool shadow_mode;
+    pthread_mutex_t lock; /* of ruleset, while it changes hands */
+    struct ruleset *ruleset;
+    uint64_t generation; /* raised after the ruleset was put in place */
+};
+
+/* The rules in force, with a reference; *generation is at most theirs. */
+struct ruleset *hub_ruleset(struct hub *hub, uint64_t *generation);
+void ruleset_unref(struct ruleset *ruleset);
+
+#endif

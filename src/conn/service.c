@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+/* One worker's way from a request to its reply: who may ask, which rules hold, which verb it is. */
+#include "conn/service_parts.h"
+
+#include "base/err.h"
+#include "base/wide_int.h"
+#include "conn/access.h"
+
+#include <stdlib.h>
+
+struct service *service_new(struct hub *hub, unsigned worker)
+{
+    struct service *service = calloc(1, sizeof(*service));
+    if (service == NULL)
+        return NULL;
+    service->hub = hub;
+    service->table = hub->table;
+    service->worker = worker;
+    if (question_init(&service->question, hub->table, NULL) != 0) {
+        free(service);
+        return NULL;
+    }
+    service->question.all_shadow = hub->shadow_mode;
+    memcpy(service->specs.secret, hub->table->region.header->fixed.hash_key,
+           sizeof(service->specs.secret));
+    service->ruleset = hub_ruleset(hub, &service->generation);
+    return service;
+}
+
+void service_free(struct service *service)
+{
+    if (service == NULL)
+        return;
+    ruleset_unref(service->ruleset);
+    question_deinit(&service->question);
+    free(service);
+}
+
+struct hub *service_hub(const struct service *service)
+{
+    return service->hub;
+}
+
+unsigned service_worker(const struct service *service)
+{
+    return service->worker;
+}
+
+/* ---- Refusing -------------------------------------------------------------------------------- */
+
+void service_refuse_as(struct reply *reply, enum reply_error why, const char *sentence)
+{
+    struct stint_error text;
+    err_set(&text, 0, "%s", sentence);
+    reply->error = (uint8_t)why;
+    memcpy(reply->sentence, text.sentence, sizeof(reply->sentence));
+}
+
+void service_refuse(struct reply *reply, const struct stint_error *error)
+{
+    enum reply_error why = error->code == STINT_E_FULL   ? REPLY_FULL
+                           : error->code == STINT_E_GONE ? REPLY_GONE
+                                                         : REPLY_BAD_REQUEST;
+    service_refuse_as(reply, why, error->sentence);
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+static void renew_rules(struct service *service)
+{
+    if (hub_generation(service->hub) == service->generation)
+        return;
+    ruleset_unref(service->ruleset);
+    service->ruleset = hub_ruleset(service->hub, &service->generation);
+}
+
+static unsigned role_for(unsigned verb)
+{
+    return request_is_administrative((int)verb) ? ACCESS_ADMINISTER : ACCESS_ASK;
+}
+
+/* Field by field: a reply is large, and most of it is not looked at. */
+static void begin(struct reply *reply, uint64_t now_ns)
+{
+    reply->error = REPLY_DECIDED;
+    reply->replayed = false;
+    reply->has_ticket = false;
+    reply->found = false;
+    reply->sentence[0] = '\0';
+    reply->at_ns = now_ns;
+    reply->statuses = NULL;
+    reply->n_statuses = 0;
+}
+
+static void answer(struct service *service, const struct request *request, uint64_t now_ns,
+                   struct reply *reply)
+{
+    switch (request->verb) {
+    case REQUEST_FORGET:
+        service_forget(service, request, now_ns, reply);
+        break;
+    case REQUEST_FIND:
+        service_find(service, request, now_ns, reply);
+        break;
+    case REQUEST_SETTLE:
+    case REQUEST_CANCEL:
+    case REQUEST_RENEW:
+        service_ticket(service, request, now_ns, reply);
+        break;
+    default:
+        renew_rules(service);
+        service_decide(service, request, now_ns, reply);
+        break;
+    }
+}
+
+void service_ask(struct service *service, const struct request *request,
+                 const struct caller *caller, uint64_t now_ns, struct reply *reply)
+{
+    begin(reply, now_ns);
+    if ((caller->roles & role_for(request->verb)) == 0) {
+        reply->decision = (struct stint_decision){.outcome = STINT_NEVER};
+        service_refuse_as(reply, REPLY_FORBIDDEN, "the token's roles do not allow this");
+        return;
+    }
+    if (request->verb == REQUEST_THROTTLE) {
+        service_throttle(service, request, now_ns, reply);
+        return;
+    }
+    reply->decision = (struct stint_decision){.outcome = STINT_ALLOW};
+    reply->ticket = (struct stint_ticket){0, 0};
+    reply->dies_after_ns = 0;
+    answer(service, request, now_ns, reply);
+}
+
+uint64_t service_retry_at(const struct request *request, const struct reply *reply,
+                          uint64_t asked_ns, uint64_t now_ns)
+{
+    uint64_t patience_ends_ns = add_sat(asked_ns, request->wait_ns);
+    if (request->wait_ns == 0 || reply->error != REPLY_DECIDED ||
+        reply->decision.outcome != STINT_DENY)
+        return 0;
+    /* Others may be faster once it is time: then it is asked again, for as long as there is. */
+    uint64_t again_ns = add_sat(now_ns, max_u64(reply->decision.retry_after_ns, 1));
+    return again_ns <= patience_ends_ns ? again_ns : 0;
+}

@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+/* Requests on items and on descriptors: made a question, asked, and told in statuses. */
+#include "conn/service_parts.h"
+
+#include "base/err.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
+
+#define LIFETIME_DEFAULT_NS (10 * NS_PER_MIN)
+
+/* ---- Filling --------------------------------------------------------------------------------- */
+
+static int add_items(struct service *service, const struct request *request,
+                     struct stint_error *error)
+{
+    struct question *question = &service->question;
+    for (size_t i = 0; i < request->n_items; i++) {
+        const struct request_item *item = &request->items[i];
+        const struct stint_quota *quota =
+            spec_cache_find(&service->specs, service->table, item->quota, error);
+        if (quota == NULL)
+            return error->code;
+        if (item->key.len > STINT_KEY_MAX)
+            return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
+                           item->key.len, STINT_KEY_MAX);
+        /* A copy: the next SPEC may take the place of this one. */
+        question->quotas[i] = *quota;
+        question_add_item(question, &question->quotas[i], item->key,
+                          item->has_cost ? item->cost : request->cost);
+    }
+    return 0;
+}
+
+static int add_descriptors(struct service *service, const struct request *request,
+                           struct stint_error *error)
+{
+    const struct question_ask ask = {
+        .rules = service->ruleset->rules,
+        .domain = request->domain,
+        .descriptors = request->descriptors,
+        .n_descriptors = request->n_descriptors,
+        .cost = request->cost,
+    };
+    if (request->domain.len == 0)
+        return err_set(error, STINT_E_SYNTAX, "a domain is missing");
+    return question_add_descriptors(&service->question, &ask, error);
+}
+
+static int fill(struct service *service, const struct request *request, uint64_t now_ns,
+                struct stint_error *error)
+{
+    size_t n = request->n_items + request->n_descriptors;
+    question_begin(&service->question, now_ns);
+    if (n == 0)
+        return err_set(error, STINT_E_SYNTAX,
+                       "nothing is asked: a quota and a key, or descriptors are needed");
+    if (n > TARGETS_MAX || (request->n_items > 0 && request->n_descriptors > 0))
+        return err_set(error, STINT_E_RANGE,
+                       "a request has 1 to %d quotas, or descriptors, but not both", TARGETS_MAX);
+    return request->n_items > 0 ? add_items(service, request, error)
+                                : add_descriptors(service, request, error);
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+static bool holds_places(const struct question *question)
+{
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (question->targets[i].quota != NULL &&
+            question->targets[i].quota->algorithm == STINT_CONCURRENCY)
+            return true;
+    return false;
+}
+
+/* Holders have a lease to go by; all others need a time. */
+static uint64_t lifetime_of(const struct request *request, const struct question *question)
+{
+    if (request->lifetime_ns > 0 || holds_places(question))
+        return request->lifetime_ns;
+    return LIFETIME_DEFAULT_NS;
+}
+
+static struct stint_decision block(struct question *question, const struct request *request,
+                                   struct reply *reply)
+{
+    int code = question_block(question, request->lifetime_ns);
+    if (code == STINT_E_FULL)
+        service_refuse_as(reply, REPLY_FULL, "as many keys as the table has room for are blocked");
+    else if (code != 0)
+        service_refuse_as(reply, REPLY_BAD_REQUEST, "the block would end later than there is time");
+    return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+}
+
+static struct stint_decision ask(struct question *question, const struct request *request,
+                                 struct reply *reply)
+{
+    switch (request->verb) {
+    case REQUEST_TAKE:
+        return question_take(question);
+    case REQUEST_TAKE_UPTO:
+        return question_take_upto(question);
+    case REQUEST_RESERVE:
+        return question_reserve(question, lifetime_of(request, question), &reply->ticket,
+                                &reply->has_ticket);
+    case REQUEST_BOOK:
+        return question_book(question, request->lifetime_ns, &reply->ticket, &reply->has_ticket);
+    case REQUEST_CHARGE:
+        return question_charge(question);
+    case REQUEST_REFUND:
+        return question_refund(question,
+                               request->has_granted_at ? request->granted_at_ns : STINT_NEVER_NS);
+    case REQUEST_BLOCK:
+        return block(question, request, reply);
+    case REQUEST_RESET:
+        question_reset(question);
+        return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+    default: /* PEEK, EXPLAIN */
+        return question_peek(question);
+    }
+}
+
+/* ---- Telling --------------------------------------------------------------------------------- */
+
+static void tell(struct service *service, struct reply *reply)
+{
+    const struct question *question = &service->question;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        service->statuses[i] = (struct reply_status){
+            .rule = target->rule,
+            .quota = target->is_replaced ? NULL : target->quota,
+            .decision = target->decision,
+            .matched = target->rule != NULL && !target->is_replaced,
+            .replaced = target->is_replaced,
+            .over = target->over,
+            .banned = target->banned,
+            .shadow_retry_after_ns = target->shadow_retry_after_ns,
+            .shadow_over = target->shadow_over,
+        };
+    }
+    reply->statuses = service->statuses;
+    reply->n_statuses = question->n_targets;
+}
+
+void service_decide(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply)
+{
+    struct stint_error error;
+    if (fill(service, request, now_ns, &error) != 0) {
+        service_refuse(reply, &error);
+        return;
+    }
+    reply->decision = ask(&service->question, request, reply);
+    if (reply->error == REPLY_DECIDED)
+        tell(service, reply);
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a service share. */
+#ifndef STINT_CONN_SERVICE_PARTS_H
+#define STINT_CONN_SERVICE_PARTS_H
+
+#include "conn/hub.h"
+#include "conn/spec_cache.h"
+#include "conn/throttle_cache.h"
+#include "rules/question.h"
+
+struct service {
+    struct hub *hub;
+    struct stint_table *table;
+    unsigned worker;
+    uint64_t generation; /* of ruleset */
+    struct ruleset *ruleset;
+    struct question question;
+    struct reply_status statuses[TARGETS_MAX];
+    struct throttle_cache throttles;
+    struct spec_cache specs;
+};
+
+/* Makes *reply an error; which one, the code says. */
+void service_refuse(struct reply *reply, const struct stint_error *error);
+/* The same with a sentence of the caller's. */
+void service_refuse_as(struct reply *reply, enum reply_error why, const char *sentence);
+
+/* CL.THROTTLE and what else there is to its keys: THROTTLE, FORGET, FIND. */
+void service_throttle(struct service *service, const struct request *request, uint64_t now_ns,
+                      struct reply *reply);
+void service_forget(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply);
+void service_find(struct service *service, const struct request *request, uint64_t now_ns,
+                  struct reply *reply);
+
+/* Verbs on tickets: SETTLE, CANCEL, RENEW. */
+void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply);
+
+/* All verbs that are asked of items or of descriptors. */
+void service_decide(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply);
+
+#endif

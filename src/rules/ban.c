@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The word of a banned key:
+ *
+ *   an instant, in units of 2^16 ns, rounded up; 16 bits: how many bans in turn
+ *
+ * The key is banned until the instant, less the length of that ban: so long is it remembered after
+ * its end that there was one. What comes within that time is a ban in turn.
+ */
+#include "rules/ban.h"
+
+#include "base/wide_int.h"
+#include "store/bench.h"
+
+#define BAN_TWEAK UINT64_C(0x6e6162) /* keys of bans are hashed apart from those of rules */
+#define LOW_MASK ((UINT64_C(1) << BENCH_LOW_BITS) - 1)
+
+static uint64_t round_up(uint64_t ns)
+{
+    return (ns + LOW_MASK) & ~LOW_MASK;
+}
+
+/* The length of the n-th ban in turn. */
+static uint64_t length_ns(const struct rule_ban *ban, uint64_t n)
+{
+    uint64_t length = ban->for_ns;
+    for (uint64_t i = 1; i < n && ban->factor > 1 && length < ban->max_ns; i++)
+        length = length > ban->max_ns / ban->factor ? ban->max_ns : length * ban->factor;
+    return round_up(length);
+}
+
+/* Where denials are counted: one less than `after` is what may come without a ban. */
+static int denials_quota(const struct rule_ban *ban, uint64_t rule_id, struct stint_quota *quota,
+                         struct stint_error *error)
+{
+    /* Where a full table would have a new key wait, it would be banned for its first denial. */
+    *quota = (struct stint_quota){.algorithm = STINT_WINDOW,
+                                  .limit = ban->after - 1,
+                                  .period_ns = ban->within_ns,
+                                  .rule = rule_id ^ BAN_TWEAK,
+                                  .when_full = STINT_FULL_ALLOW};
+    return stint_quota_check(quota, error);
+}
+
+int ban_check(const struct rule_ban *ban, struct stint_error *error)
+{
+    struct stint_quota quota;
+    if (ban->after < 1 || ban->after > BAN_AFTER_MAX)
+        return err_set(error, STINT_E_RANGE, "`after` is a number of denials from 1 to %d",
+                       BAN_AFTER_MAX);
+    if (ban->for_ns < NS_PER_MS || ban->for_ns > NS_PER_YEAR)
+        return err_set(error, STINT_E_RANGE, "a ban lasts from 1 ms to 365 days");
+    if (ban->max_ns < ban->for_ns || ban->max_ns > NS_PER_YEAR)
+        return err_set(error, STINT_E_RANGE,
+                       "`max` is from the length of the first ban to 365 days");
+    if (ban->factor < 1 || ban->factor > 1000)
+        return err_set(error, STINT_E_RANGE, "`factor` is a whole number from 1 to 1000");
+    return denials_quota(ban, 1, &quota, error);
+}
+
+static struct hash128 hash_of(const struct stint_table *table, const struct rule *rule,
+                              struct span key)
+{
+    const uint64_t *secret = table->region.header->fixed.hash_key;
+    return siphash13_128(secret, rule->id ^ BAN_TWEAK, key.ptr, key.len);
+}
+
+static uint64_t ends_ns(const struct rule_ban *ban, uint64_t word)
+{
+    return word == 0 ? 0 : sub_floor(word & ~LOW_MASK, length_ns(ban, word & LOW_MASK));
+}
+
+uint64_t ban_until(struct stint_table *table, const struct rule *rule, struct span key,
+                   uint64_t now_ns)
+{
+    if (!bench_any(table, now_ns))
+        return 0;
+    uint64_t until_ns = ends_ns(&rule->ban, bench_read(table, hash_of(table, rule, key), now_ns));
+    return until_ns > now_ns ? until_ns : 0;
+}
+
+static struct ban_made put(struct stint_table *table, const struct rule *rule, struct span key,
+                           uint64_t now_ns)
+{
+    struct hash128 hash = hash_of(table, rule, key);
+    for (;;) {
+        uint64_t word = bench_read(table, hash, now_ns);
+        uint64_t until_ns = ends_ns(&rule->ban, word);
+        if (until_ns > now_ns)
+            return (struct ban_made){.until_ns = until_ns}; /* somebody else's denial was first */
+        uint64_t n = min_u64((word & LOW_MASK) + 1, LOW_MASK);
+        uint64_t length = length_ns(&rule->ban, n);
+        until_ns = round_up(now_ns) + length;
+        enum bench_swap done = bench_swap(table, hash, word, (until_ns + length) | n, now_ns);
+        if (done != BENCH_CHANGED)
+            return (struct ban_made){.until_ns = done == BENCH_SWAPPED ? until_ns : 0,
+                                     .is_lost = done == BENCH_FULL};
+    }
+}
+
+struct ban_made ban_count(struct stint_table *table, const struct rule *rule, struct span key,
+                          uint64_t now_ns)
+{
+    struct stint_quota quota;
+    if (denials_quota(&rule->ban, rule->id, &quota, NULL) != 0)
+        return (struct ban_made){.is_lost = true};
+    if (stint_take(table, &quota, key.ptr, key.len, 1, now_ns).outcome == STINT_ALLOW)
+        return (struct ban_made){.until_ns = 0};
+    struct ban_made made = put(table, rule, key, table_effective_now(table, now_ns));
+    /* The next ban takes as many denials as this one did. */
+    if (made.until_ns != 0)
+        table_forget(table, &quota, table_hash(table, &quota, key.ptr, key.len));
+    return made;
+}
+
+void ban_lift(struct stint_table *table, const struct rule *rule, struct span key, uint64_t now_ns)
+{
+    struct stint_quota quota;
+    struct hash128 hash = hash_of(table, rule, key);
+    while (bench_swap(table, hash, bench_read(table, hash, now_ns), 0, now_ns) == BENCH_CHANGED) {
+    }
+    if (denials_quota(&rule->ban, rule->id, &quota, NULL) == 0)
+        table_forget(table, &quota, table_hash(table, &quota, key.ptr, key.len));
+}

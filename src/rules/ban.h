@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bans: a key that a rule has denied `after` times within a time is blocked for a while, and each
+ * time in turn for longer. docs/decisions/0017.
+ *
+ * Denials are counted as units of a strict window of the rule's own, beside its quota in the table;
+ * the ban itself is a word among the blocks (store/bench.h), where no flood of keys evicts it. Both
+ * outlive the process. Any number of threads and processes.
+ */
+#ifndef STINT_RULES_BAN_H
+#define STINT_RULES_BAN_H
+
+#include "rules/rules.h"
+#include "store/table.h"
+
+#define BAN_AFTER_MAX 65535
+
+/*
+ * 0 if denials can be counted so; else what is wrong with `after`, `for_ns`, `within_ns`, `factor`
+ * or `max_ns`. For the reader of rules; nothing else here looks again.
+ */
+int ban_check(const struct rule_ban *ban, struct stint_error *error);
+
+/* Until when a key is banned; 0: it is not. */
+uint64_t ban_until(struct stint_table *table, const struct rule *rule, struct span key,
+                   uint64_t now_ns);
+
+struct ban_made {
+    uint64_t until_ns; /* 0: no ban came of it */
+    bool is_lost;      /* one would have, but the table has no room for more blocks */
+};
+/* One more denial of a key that is not banned. */
+struct ban_made ban_count(struct stint_table *table, const struct rule *rule, struct span key,
+                          uint64_t now_ns);
+
+/* Forgets the denials of a key, and how often it was banned, and lifts the ban. */
+void ban_lift(struct stint_table *table, const struct rule *rule, struct span key, uint64_t now_ns);
+
+#endif

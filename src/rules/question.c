@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* Filling a question: the rule of each descriptor, the quota that counts, and who replaces whom. */
+#include "rules/question_parts.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* Names the states of overrides in a domain that has no rule for them. */
+#define OVERRIDE_RULE UINT64_C(0x65646972726576)
+
+int question_init(struct question *question, struct stint_table *table, struct stint_error *error)
+{
+    *question = (struct question){.table = table};
+    question->keys = malloc(QUESTION_KEYS_SIZE);
+    if (question->keys == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the keys of a request");
+    return 0;
+}
+
+void question_deinit(struct question *question)
+{
+    free(question->keys);
+    question->keys = NULL;
+}
+
+void question_begin(struct question *question, uint64_t now_ns)
+{
+    question->now_ns = now_ns;
+    question->n_targets = 0;
+    question->n_unmatched = 0;
+    question->bans_lost = 0;
+    question->keys_len = 0;
+}
+
+static struct target *add_target(struct question *question, uint32_t cost)
+{
+    assert(question->n_targets < TARGETS_MAX);
+    struct target *target = &question->targets[question->n_targets++];
+    *target = (struct target){.cost = cost, .decision = decision_unlimited(cost)};
+    return target;
+}
+
+void question_add_item(struct question *question, const struct stint_quota *quota, struct span key,
+                       uint32_t cost)
+{
+    struct target *target = add_target(question, cost);
+    target->quota = quota;
+    target->key = key;
+    target->part = TARGET_LIVE;
+}
+
+void question_override(struct question *question, size_t target, const struct stint_quota *quota)
+{
+    struct target *changed = &question->targets[target];
+    uint64_t rule = changed->quota != NULL ? changed->quota->rule : quota->rule;
+    question->quotas[target] = *quota;
+    question->quotas[target].rule = rule;
+    changed->quota = &question->quotas[target];
+}
+
+/* ---- Descriptors ----------------------------------------------------------------------------- */
+
+static bool append(struct question *question, const void *bytes, size_t len)
+{
+    if (len > QUESTION_KEYS_SIZE - question->keys_len)
+        return false;
+    memcpy(question->keys + question->keys_len, bytes, len);
+    question->keys_len += len;
+    return true;
+}
+
+/* A text behind its length: so no two lists of texts are the same bytes. */
+static bool append_text(struct question *question, struct span text)
+{
+    uint64_t len = text.len;
+    return append(question, &len, sizeof(len)) && append(question, text.ptr, text.len);
+}
+
+/* The key of a descriptor that no rule matches but that brings a quota along: all that it says. */
+static int key_of_override(struct question *question, struct span domain,
+                           const struct descriptor *descriptor, struct span *key,
+                           struct stint_error *error)
+{
+    size_t from = question->keys_len;
+    bool fits = append_text(question, domain);
+    for (size_t i = 0; fits && i < descriptor->n_entries; i++)
+        fits = append_text(question, descriptor->entries[i].key) &&
+               append_text(question, descriptor->entries[i].value);
+    *key = span_of(question->keys + from, question->keys_len - from);
+    if (!fits || key->len > STINT_KEY_MAX)
+        return err_set(error, STINT_E_RANGE, "the descriptor is longer than a key may be: %d bytes",
+                       STINT_KEY_MAX);
+    return 0;
+}
+
+/* A quota that the request brings along, for a descriptor with or without a rule. */
+static void bring_quota(struct question *question, struct target *target,
+                        const struct stint_quota *quota)
+{
+    struct stint_quota *own = &question->quotas[target - question->targets];
+    *own = *quota;
+    own->rule = target->rule != NULL ? target->rule->id : OVERRIDE_RULE;
+    target->quota = own;
+}
+
+static int match(struct question *question, const struct question_ask *ask,
+                 const struct descriptor *descriptor, struct target *target,
+                 struct stint_error *error)
+{
+    struct rule_match found = {.rule = NULL};
+    uint8_t *key = question->keys + question->keys_len;
+    if (ask->rules == NULL)
+        return 0;
+    int code = rules_match(ask->rules, ask->domain, descriptor, key, RULES_KEY_MAX, &found, error);
+    if (code != 0)
+        return code;
+    if (found.rule != NULL) {
+        target->rule = found.rule;
+        target->key = span_of(key, found.key_len);
+        target->is_quota_mode = found.rule->quota_mode;
+        question->keys_len += found.key_len;
+        if (!found.rule->unlimited)
+            target->quota = &found.rule->quota;
+    } else if (descriptor->override != NULL && rules_has_domain(ask->rules, ask->domain)) {
+        code = key_of_override(question, ask->domain, descriptor, &target->key, error);
+    }
+    if (code == 0 && descriptor->override != NULL && target->key.ptr != NULL)
+        bring_quota(question, target, descriptor->override);
+    return code;
+}
+
+static void assign_part(const struct question *question, struct target *target)
+{
+    bool is_shadow = question->all_shadow || (target->rule != NULL && target->rule->shadow_mode);
+    if (target->quota == NULL)
+        target->part = TARGET_FREE;
+    else
+        target->part = is_shadow ? TARGET_SHADOW : TARGET_LIVE;
+}
+
+static bool replaces(const struct rule *rule, const struct rule *other)
+{
+    for (size_t i = 0; other->name[0] != '\0' && i < rule->n_replaces; i++)
+        if (strcmp(rule->replaces[i], other->name) == 0)
+            return true;
+    return false;
+}
+
+/* Everybody's list counts, also that of a rule which is itself replaced. */
+static void drop_replaced(struct question *question)
+{
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct rule *rule = question->targets[i].rule;
+        for (size_t j = 0; rule != NULL && rule->n_replaces > 0 && j < question->n_targets; j++) {
+            struct target *other = &question->targets[j];
+            if (other->rule == NULL || !replaces(rule, other->rule))
+                continue;
+            other->is_replaced = true;
+            other->part = TARGET_FREE;
+        }
+    }
+}
+
+int question_add_descriptors(struct question *question, const struct question_ask *ask,
+                             struct stint_error *error)
+{
+    for (size_t i = 0; i < ask->n_descriptors; i++) {
+        const struct descriptor *descriptor = &ask->descriptors[i];
+        struct target *target =
+            add_target(question, descriptor->has_hits ? descriptor->hits : ask->cost);
+        int code = match(question, ask, descriptor, target, error);
+        if (code != 0)
+            return code;
+        target->is_refund = descriptor->is_refund;
+        question->n_unmatched += target->rule == NULL;
+        assign_part(question, target);
+    }
+    drop_replaced(question);
+    return 0;
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One request against rules and table: which quotas it meets, and what becomes of each.
+ *
+ * A question is filled with targets (begin, then items or descriptors), asked once with one of the
+ * verbs, and read. It holds no memory of its own beside the keys; begin it anew for the next
+ * request. One thread at a time.
+ *
+ * What counts and what does not:
+ *   live       decides: all or nothing over all of them. Those in quota_mode fail the request only
+ *              if all of them would; else those that are over step back, and are not charged.
+ *   shadow     a rule in shadow_mode: asked apart, by itself. Its decision says ALLOW; `over` says
+ *              what it would have been. It is charged only where the request is allowed.
+ *   candidate  the second quota of a rule: asked as if it stood in the place of the first. It is
+ *              charged where every other live quota allows, whatever the first one says.
+ * docs/decisions/0016 says why.
+ */
+#ifndef STINT_RULES_QUESTION_H
+#define STINT_RULES_QUESTION_H
+
+#include "limiter/list.h"
+#include "rules/rules.h"
+
+#define TARGETS_MAX STINT_ITEMS_MAX
+
+/* How a target takes part. */
+enum target_part {
+    TARGET_FREE = 0, /* nothing limits it: no rule, an unlimited or a replaced one */
+    TARGET_LIVE,
+    TARGET_SHADOW,
+};
+
+struct target {
+    /* Asked. */
+    const struct rule *rule;         /* NULL: an item, or nothing matched */
+    const struct stint_quota *quota; /* NULL: TARGET_FREE */
+    struct span key;                 /* of the states under it */
+    uint32_t cost;
+    uint8_t part; /* enum target_part */
+    bool is_refund, is_replaced, is_quota_mode;
+    /* Told. */
+    struct stint_decision decision;
+    uint64_t shadow_retry_after_ns;
+    bool over;         /* it would deny */
+    bool banned;       /* a block of its key denies it */
+    bool stepped_back; /* over, in quota_mode, and the request does without it */
+    bool made_ban;     /* this denial was the one that blocks the key */
+    bool shadow_over;  /* its candidate would deny */
+};
+
+struct question {
+    struct stint_table *table;
+    uint64_t now_ns;
+    bool all_shadow; /* every rule is taken for one in shadow_mode */
+    size_t n_targets;
+    size_t n_unmatched; /* descriptors */
+    uint64_t bans_lost; /* a ban found no room in the table */
+    struct target targets[TARGETS_MAX];
+    struct stint_quota quotas[TARGETS_MAX]; /* such as are this request's own */
+    uint8_t *keys;                          /* QUESTION_KEYS_SIZE bytes */
+    size_t keys_len;
+    struct list list;
+    struct stint_item items[TARGETS_MAX]; /* of the live targets that are asked */
+    uint8_t target_of[TARGETS_MAX];       /* of each item */
+    size_t n_items;
+};
+
+/* All the keys of one request: they are packed, so that little of it is ever touched. */
+#define QUESTION_KEYS_SIZE ((size_t)TARGETS_MAX * RULES_KEY_MAX)
+
+int question_init(struct question *question, struct stint_table *table, struct stint_error *error);
+void question_deinit(struct question *question);
+
+void question_begin(struct question *question, uint64_t now_ns);
+
+/* A key under a quota of the caller's, both borrowed. The caller counts: TARGETS_MAX at most. */
+void question_add_item(struct question *question, const struct stint_quota *quota, struct span key,
+                       uint32_t cost);
+
+/* A list of descriptors in one domain. */
+struct question_ask {
+    const struct rules *rules; /* NULL: none match */
+    struct span domain;
+    const struct descriptor *descriptors; /* 1 … TARGETS_MAX */
+    size_t n_descriptors;
+    uint32_t cost; /* of descriptors without hits of their own */
+};
+/* Matches them, and drops what others replace. STINT_E_RANGE for a key that is too long. */
+int question_add_descriptors(struct question *question, const struct question_ask *ask,
+                             struct stint_error *error);
+
+/* Another quota than the rule's for one target, which is of the same identity. Copied. */
+void question_override(struct question *question, size_t target, const struct stint_quota *quota);
+
+/*
+ * The verbs. Each tells what becomes of the request as a whole (binding: the index of a target),
+ * and of every target. A request that nothing limits is allowed: limit and remaining are 2^32 - 1.
+ */
+struct stint_decision question_take(struct question *question);
+struct stint_decision question_peek(struct question *question);
+/* The same number of units from every live target, at most the least cost. */
+struct stint_decision question_take_upto(struct question *question);
+struct stint_decision question_charge(struct question *question);
+/* granted_at_ns: STINT_NEVER_NS for just now. */
+struct stint_decision question_refund(struct question *question, uint64_t granted_at_ns);
+/* reserve and book: a ticket over the live targets; *has_ticket if there is one. */
+struct stint_decision question_reserve(struct question *question, uint64_t lifetime_ns,
+                                       struct stint_ticket *ticket, bool *has_ticket);
+struct stint_decision question_book(struct question *question, uint64_t max_wait_ns,
+                                    struct stint_ticket *ticket, bool *has_ticket);
+/* Denies the keys of all targets for a time; STINT_E_FULL where there is no room. */
+int question_block(struct question *question, uint64_t for_ns);
+/* Forgets the keys of all targets, under their candidates too, and lifts blocks and bans. */
+void question_reset(struct question *question);
+
+#endif

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/* Keys that are blocked, by somebody's word or for repeated denials. */
+#include "rules/question_parts.h"
+
+#include "base/wide_int.h"
+#include "rules/ban.h"
+#include "store/bench.h"
+
+static bool has_ban(const struct target *target)
+{
+    return target->rule != NULL && target->rule->ban.after > 0;
+}
+
+/* Of what blocks the key, the latest end; 0 for nothing. */
+static uint64_t blocked_until(struct question *question, const struct target *target)
+{
+    struct stint_table *table = question->table;
+    uint64_t now_ns = question->now_ns, until_ns = 0;
+    if (has_ban(target))
+        until_ns = ban_until(table, target->rule, target->key, now_ns);
+    if (table_has_blocks(table, now_ns) && target->key.len <= STINT_KEY_MAX) {
+        struct hash128 hash = table_block_hash(table, target->key.ptr, target->key.len);
+        until_ns = max_u64(until_ns, table_blocked_until(table, hash));
+    }
+    return until_ns > now_ns ? until_ns : 0;
+}
+
+static void deny_until(const struct question *question, struct target *target, uint64_t until_ns)
+{
+    uint32_t capacity = law_capacity(target->quota);
+    uint64_t wait_ns = until_ns - question->now_ns;
+    target->banned = true;
+    target->over = true;
+    if (target->cost > capacity)
+        target->decision = law_never(capacity);
+    else
+        target->decision = (struct stint_decision){.outcome = STINT_DENY,
+                                                   .stored = 1,
+                                                   .limit = capacity,
+                                                   .retry_after_ns = wait_ns,
+                                                   .reset_after_ns = wait_ns};
+}
+
+void question_find_blocks(struct question *question)
+{
+    uint64_t now_ns = question->now_ns;
+    if (!table_has_blocks(question->table, now_ns) && !bench_any(question->table, now_ns))
+        return;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (!target_asks(target) || target->cost == 0)
+            continue;
+        uint64_t until_ns = blocked_until(question, target);
+        if (until_ns > 0)
+            deny_until(question, target, until_ns);
+    }
+}
+
+void question_count_denials(struct question *question)
+{
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        /* Blocked already: asking again never extends a ban. NEVER is no matter of how often. */
+        if (!target_asks(target) || !has_ban(target) || !target->over || target->banned ||
+            target->decision.outcome != STINT_DENY)
+            continue;
+        struct ban_made made =
+            ban_count(question->table, target->rule, target->key, question->now_ns);
+        question->bans_lost += made.is_lost;
+        if (made.until_ns == 0)
+            continue;
+        uint64_t own_wait_ns = target->decision.retry_after_ns;
+        deny_until(question, target, made.until_ns);
+        target->decision.retry_after_ns = max_u64(target->decision.retry_after_ns, own_wait_ns);
+        target->made_ban = true;
+    }
+}
+
+int question_block(struct question *question, uint64_t for_ns)
+{
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (target->part == TARGET_FREE)
+            continue;
+        int code = stint_block(question->table, target->key.ptr, target->key.len,
+                               add_sat(question->now_ns, for_ns), question->now_ns);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+void question_reset(struct question *question)
+{
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (target->part == TARGET_FREE)
+            continue;
+        stint_reset(question->table, target->quota, target->key.ptr, target->key.len,
+                    question->now_ns);
+        if (target->rule != NULL && target->rule->has_shadow)
+            stint_reset(question->table, &target->rule->shadow, target->key.ptr, target->key.len,
+                        question->now_ns);
+        if (has_ban(target))
+            ban_lift(question->table, target->rule, target->key, question->now_ns);
+    }
+}

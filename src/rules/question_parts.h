@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a question share. */
+#ifndef STINT_RULES_QUESTION_PARTS_H
+#define STINT_RULES_QUESTION_PARTS_H
+
+#include "rules/question.h"
+
+#define NO_TARGET SIZE_MAX
+
+/* What is said of whatever nothing limits. */
+static inline struct stint_decision decision_unlimited(uint32_t cost)
+{
+    return (struct stint_decision){.outcome = STINT_ALLOW,
+                                   .stored = 1,
+                                   .granted = cost,
+                                   .limit = UINT32_MAX,
+                                   .remaining = UINT32_MAX};
+}
+
+static inline bool target_asks(const struct target *target)
+{
+    return target->part == TARGET_LIVE && !target->is_refund;
+}
+
+/* One ask under a quota on a target's key. */
+struct stint_decision question_ask_one(struct question *question, const struct target *target,
+                                       const struct stint_quota *quota,
+                                       const struct stint_ask *ask);
+
+/*
+ * Denies targets whose key is blocked, for every verb that asks. Before any unit is charged: so
+ * that neither siblings nor the ban itself count it.
+ */
+void question_find_blocks(struct question *question);
+/* After a denial: counts it for the bans of the rules that denied. */
+void question_count_denials(struct question *question);
+
+/* The live targets that ask and are neither blocked nor have stepped back; false if there is none.
+ */
+bool question_gather(struct question *question);
+/* The same as a list. False also for what can never be allowed, and then its targets say so. */
+bool question_list(struct question *question);
+/* The list's decisions, to the targets they are of. */
+void question_hand_out(struct question *question);
+
+/* Whether the live targets, as they were decided, deny the request; one may be left out. */
+bool question_is_denied(const struct question *question, size_t except);
+/* Targets in quota_mode that are over step back; false if none did. */
+bool question_step_back(struct question *question);
+
+/*
+ * Decides the live targets, blocks first. Those in quota_mode that are over step back, and the
+ * others are asked again: one round more for each at most.
+ */
+void question_ask_live(struct question *question, bool charges);
+
+/* The decision of the request out of those of its targets. */
+struct stint_decision question_sum(const struct question *question);
+
+/*
+ * Shadow targets and candidates, once the live ones are decided: with `verb` where they are to be
+ * charged, each its own cost or `most`. Else they are asked what they would say.
+ */
+void question_ask_shadows(struct question *question, uint8_t verb, uint32_t most);
+
+#endif

@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT */
+/* Taking and peeking: the live quotas all or none, those in quota_mode let go where they may be. */
+#include "rules/question_parts.h"
+
+#include "base/wide_int.h"
+
+struct stint_decision question_ask_one(struct question *question, const struct target *target,
+                                       const struct stint_quota *quota, const struct stint_ask *ask)
+{
+    return table_ask(question->table, quota, target->key.ptr, target->key.len, ask, NULL, NULL);
+}
+
+bool question_gather(struct question *question)
+{
+    question->n_items = 0;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (!target_asks(target) || target->banned || target->stepped_back)
+            continue;
+        question->target_of[question->n_items] = (uint8_t)i;
+        question->items[question->n_items++] = (struct stint_item){
+            .quota = target->quota,
+            .key = target->key.ptr,
+            .key_len = target->key.len,
+            .cost = target->cost,
+        };
+    }
+    return question->n_items > 0;
+}
+
+bool question_list(struct question *question)
+{
+    if (!question_gather(question))
+        return false;
+    if (list_init(&question->list, question->table, question->items, question->n_items,
+                  question->now_ns))
+        return true;
+    for (size_t i = 0; i < question->n_items; i++) {
+        struct target *target = &question->targets[question->target_of[i]];
+        target->decision = law_never(0);
+        target->over = true;
+    }
+    return false;
+}
+
+/* Equal targets share a part, and so what was decided over all of their units together. */
+void question_hand_out(struct question *question)
+{
+    const struct list *list = &question->list;
+    for (size_t i = 0; i < question->n_items; i++) {
+        struct target *target = &question->targets[question->target_of[i]];
+        struct stint_decision *decision = &target->decision;
+        *decision = list->parts[list->part_of[i]].decision;
+        decision->granted = (uint32_t)min_u64(decision->granted, target->cost);
+        target->over = decision->outcome != STINT_ALLOW;
+    }
+}
+
+/* ---- Who denies ------------------------------------------------------------------------------ */
+
+bool question_is_denied(const struct question *question, size_t except)
+{
+    size_t quota_modes = 0, quota_modes_over = 0;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (i == except || !target_asks(target))
+            continue;
+        if (target->over && !target->is_quota_mode)
+            return true;
+        quota_modes += target->is_quota_mode;
+        quota_modes_over += target->is_quota_mode && target->over;
+    }
+    return quota_modes > 0 && quota_modes_over == quota_modes;
+}
+
+bool question_step_back(struct question *question)
+{
+    bool did = false;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (!target_asks(target) || !target->is_quota_mode || !target->over || target->stepped_back)
+            continue;
+        target->stepped_back = true;
+        did = true;
+    }
+    return did;
+}
+
+/* ---- The decision of the request ------------------------------------------------------------- */
+
+/*
+ * What denies: all that are over, but of those in quota_mode, where all are, the one that returns
+ * first. With it the request passes again, and the others step back.
+ */
+static const struct target *first_to_return(const struct question *question)
+{
+    const struct target *first = NULL;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (!target_asks(target) || !target->is_quota_mode)
+            continue;
+        if (!target->over)
+            return NULL;
+        if (first == NULL || target->decision.retry_after_ns < first->decision.retry_after_ns)
+            first = target;
+    }
+    return first;
+}
+
+static bool binds_more(const struct target *a, const struct target *b)
+{
+    if (b == NULL || a->decision.outcome != b->decision.outcome)
+        return b == NULL || a->decision.outcome > b->decision.outcome;
+    return list_has_less(&a->decision, &b->decision);
+}
+
+static struct stint_decision sum_denied(const struct question *question)
+{
+    const struct target *first = first_to_return(question), *binding = NULL;
+    uint64_t retry_after_ns = 0;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (!target_asks(target) || !target->over || (target->is_quota_mode && target != first))
+            continue;
+        retry_after_ns = max_u64(retry_after_ns, target->decision.retry_after_ns);
+        if (binds_more(target, binding))
+            binding = target;
+    }
+    struct stint_decision sum = binding->decision;
+    sum.binding = (uint8_t)(binding - question->targets);
+    sum.retry_after_ns = retry_after_ns;
+    sum.granted = 0;
+    return sum;
+}
+
+/* Where no live quota has a say, the figures are those of a shadow one: it has some at least. */
+static struct stint_decision sum_allowed(const struct question *question)
+{
+    const struct target *binding = NULL;
+    for (uint8_t part = TARGET_LIVE; binding == NULL && part <= TARGET_SHADOW; part++)
+        for (size_t i = 0; i < question->n_targets; i++) {
+            const struct target *target = &question->targets[i];
+            if (target->part == part && !target->is_refund && !target->stepped_back &&
+                binds_more(target, binding))
+                binding = target;
+        }
+    for (size_t i = 0; binding == NULL && i < question->n_targets; i++)
+        binding = &question->targets[i];
+    struct stint_decision sum = binding->decision;
+    sum.binding = (uint8_t)(binding - question->targets);
+    return sum;
+}
+
+struct stint_decision question_sum(const struct question *question)
+{
+    return question_is_denied(question, NO_TARGET) ? sum_denied(question) : sum_allowed(question);
+}
+
+/* ---- take and peek --------------------------------------------------------------------------- */
+
+/* Of a refused list, those that had room: how they stand, now that nothing was taken. */
+static void look_again(struct question *question)
+{
+    const struct stint_ask ask = {.now_ns = question->now_ns, .verb = STINT_PEEK};
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (target_asks(target) && !target->over)
+            target->decision = question_ask_one(question, target, target->quota, &ask);
+    }
+}
+
+void question_ask_live(struct question *question, bool charges)
+{
+    question_find_blocks(question);
+    for (;;) {
+        if (question_list(question)) {
+            if (charges && !question_is_denied(question, NO_TARGET))
+                list_take(&question->list);
+            else
+                list_ask(&question->list, STINT_PEEK, 0);
+            question_hand_out(question);
+        }
+        if (question_is_denied(question, NO_TARGET) || !question_step_back(question))
+            return;
+    }
+}
+
+/* Units that come back with a request that is allowed. */
+static void ask_refunds(struct question *question, bool charges)
+{
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (!target->is_refund || target->part == TARGET_FREE)
+            continue;
+        struct stint_ask ask = {.now_ns = question->now_ns,
+                                .at_ns = STINT_NEVER_NS,
+                                .cost = charges ? target->cost : 0,
+                                .verb = charges ? STINT_REFUND : STINT_PEEK};
+        target->decision = question_ask_one(question, target, target->quota, &ask);
+        if (charges && target->rule != NULL && target->rule->has_shadow)
+            question_ask_one(question, target, &target->rule->shadow, &ask);
+    }
+}
+
+static struct stint_decision take(struct question *question, bool charges)
+{
+    question_ask_live(question, charges);
+    bool denied = question_is_denied(question, NO_TARGET);
+    if (denied && charges) {
+        look_again(question);
+        question_count_denials(question);
+    }
+    question_ask_shadows(question, charges ? STINT_TAKE : STINT_PEEK, UINT32_MAX);
+    ask_refunds(question, charges && !denied);
+    return question_sum(question);
+}
+
+struct stint_decision question_take(struct question *question)
+{
+    return take(question, true);
+}
+
+struct stint_decision question_peek(struct question *question)
+{
+    return take(question, false);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/* The verbs that move units otherwise than all or nothing, or for later. */
+#include "rules/question_parts.h"
+
+#include "base/wide_int.h"
+
+/* ---- take_upto ------------------------------------------------------------------------------- */
+
+static uint32_t least_cost(const struct question *question)
+{
+    uint32_t least = UINT32_MAX;
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (target_asks(&question->targets[i]))
+            least = (uint32_t)min_u64(least, question->targets[i].cost);
+    return least;
+}
+
+/* One round of best effort; how much was granted. */
+static uint32_t try_upto(struct question *question, uint32_t most)
+{
+    if (!question_list(question))
+        return 0;
+    struct stint_decision sum = list_take_upto(&question->list, most);
+    uint32_t granted = sum.outcome == STINT_ALLOW ? sum.granted : 0;
+    question_hand_out(question);
+    for (size_t i = 0; i < question->n_items; i++) {
+        struct target *target = &question->targets[question->target_of[i]];
+        if (granted > 0)
+            target->decision.granted = granted;
+        else if (i == sum.binding && !target->over) {
+            target->decision = sum; /* others were faster, and nothing was left to share */
+            target->over = true;
+        }
+    }
+    return granted;
+}
+
+struct stint_decision question_take_upto(struct question *question)
+{
+    uint32_t most = least_cost(question), granted = 0;
+    for (size_t i = 0; most == 0 && i < question->n_targets; i++)
+        question->targets[i].cost = 0; /* the least is granted: nothing from any */
+    if (most == 0)
+        return question_peek(question);
+    question_find_blocks(question);
+    do {
+        if (question_is_denied(question, NO_TARGET))
+            break;
+        granted = try_upto(question, most);
+    } while (granted == 0 && !question_is_denied(question, NO_TARGET) &&
+             question_step_back(question));
+    bool denied = question_is_denied(question, NO_TARGET);
+    if (denied)
+        question_count_denials(question);
+    question_ask_shadows(question, STINT_TAKE_UPTO, granted > 0 ? granted : most);
+    return question_sum(question);
+}
+
+/* ---- charge and refund ----------------------------------------------------------------------- */
+
+static struct stint_decision move_one(struct question *question, const struct target *target,
+                                      const struct stint_quota *quota, uint8_t verb, uint64_t at_ns)
+{
+    const struct stint_ask ask = {
+        .now_ns = question->now_ns, .at_ns = at_ns, .cost = target->cost, .verb = verb};
+    return question_ask_one(question, target, quota, &ask);
+}
+
+/* Moves units of every quota there is, the shadows' too; tells the least that any live one moved.
+ */
+static struct stint_decision move_all(struct question *question, uint8_t verb, uint64_t at_ns)
+{
+    uint32_t least = UINT32_MAX;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (target->part == TARGET_FREE)
+            continue;
+        target->decision = move_one(question, target, target->quota, verb, at_ns);
+        target->over = target->decision.outcome != STINT_ALLOW && target->part == TARGET_LIVE;
+        if (target->part == TARGET_LIVE)
+            least = (uint32_t)min_u64(least, target->decision.granted);
+        if (target->rule != NULL && target->rule->has_shadow)
+            move_one(question, target, &target->rule->shadow, verb, at_ns);
+    }
+    struct stint_decision sum = question_sum(question);
+    sum.granted = (uint32_t)min_u64(least, sum.granted);
+    return sum;
+}
+
+struct stint_decision question_charge(struct question *question)
+{
+    return move_all(question, STINT_CHARGE, 0);
+}
+
+struct stint_decision question_refund(struct question *question, uint64_t granted_at_ns)
+{
+    return move_all(question, STINT_REFUND, granted_at_ns);
+}
+
+/* ---- reserve and book ------------------------------------------------------------------------ */
+
+/* Targets over which one decision was made. */
+static void hand_out_one(struct question *question, const struct stint_decision *decision)
+{
+    for (size_t i = 0; i < question->n_items; i++) {
+        struct target *target = &question->targets[question->target_of[i]];
+        bool is_allowed = decision->outcome == STINT_ALLOW;
+        target->over = !is_allowed && i == decision->binding;
+        if (is_allowed || target->over)
+            target->decision = *decision;
+        target->decision.granted = is_allowed ? target->cost : 0;
+    }
+}
+
+static struct stint_decision of_request(const struct question *question,
+                                        struct stint_decision decision)
+{
+    decision.binding = question->target_of[decision.binding];
+    return decision;
+}
+
+/* What denies is known only in parts: each target is asked how it stands. */
+static struct stint_decision refuse(struct question *question)
+{
+    question_ask_live(question, false);
+    question_count_denials(question);
+    question_ask_shadows(question, STINT_PEEK, UINT32_MAX);
+    return question_sum(question);
+}
+
+static bool has_quota_mode(const struct question *question)
+{
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (target_asks(&question->targets[i]) && question->targets[i].is_quota_mode)
+            return true;
+    return false;
+}
+
+/* Blocks, and who steps back: what is to be known before all the rest is charged at once. */
+static bool may_charge(struct question *question)
+{
+    if (has_quota_mode(question))
+        question_ask_live(question, false);
+    else
+        question_find_blocks(question);
+    return !question_is_denied(question, NO_TARGET);
+}
+
+struct stint_decision question_reserve(struct question *question, uint64_t lifetime_ns,
+                                       struct stint_ticket *ticket, bool *has_ticket)
+{
+    *has_ticket = false;
+    if (!may_charge(question))
+        return refuse(question);
+    if (question_gather(question)) {
+        struct stint_decision decision =
+            stint_reserve(question->table, question->items, question->n_items, lifetime_ns,
+                          question->now_ns, ticket);
+        hand_out_one(question, &decision);
+        if (decision.outcome != STINT_ALLOW) {
+            struct stint_decision seen = refuse(question);
+            return seen.outcome != STINT_ALLOW ? seen : of_request(question, decision);
+        }
+        *has_ticket = true;
+    }
+    question_ask_shadows(question, STINT_TAKE, UINT32_MAX);
+    return question_sum(question);
+}
+
+/* Shadows are not asked: where a place would have been in a queue that nobody stands in, nobody
+ * can say. */
+struct stint_decision question_book(struct question *question, uint64_t max_wait_ns,
+                                    struct stint_ticket *ticket, bool *has_ticket)
+{
+    *has_ticket = false;
+    question_find_blocks(question);
+    if (question_is_denied(question, NO_TARGET) || !question_gather(question))
+        return question_sum(question);
+    struct stint_decision decision = stint_book(question->table, question->items, question->n_items,
+                                                max_wait_ns, question->now_ns, ticket);
+    hand_out_one(question, &decision);
+    *has_ticket = decision.outcome == STINT_ALLOW;
+    return of_request(question, decision);
+}
