@@ -91,29 +91,32 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 /* ---- What is sent along ---- */
 
 /* A token is what may stand in a header field as it is: visible ASCII. */
-static bool is_token(const char *text)
+static bool is_token(const char *bytes, size_t len)
 {
-    for (const char *c = text; *c != '\0'; c++)
-        if (*c <= ' ' || *c > '~')
+    for (size_t i = 0; i < len; i++)
+        if (bytes[i] <= ' ' || bytes[i] > '~')
             return false;
-    return text[0] != '\0';
+    return len > 0;
 }
 
+/* Writes the first line of the file, terminated; `token` has CLIENT_TOKEN_MAX + 2 bytes. */
 static int read_token(const char *path, char *token, struct stint_error *error)
 {
     FILE *file = fopen(path, "re");
     if (file == NULL)
         return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s", path, strerror(errno));
-    bool read = fgets(token, CLIENT_TOKEN_MAX, file) != NULL;
+    setvbuf(file, NULL, _IONBF, 0); /* no copy of a secret stays behind */
+    size_t n = fread(token, 1, CLIENT_TOKEN_MAX + 1, file), len = 0;
     fclose(file);
-    if (!read)
-        token[0] = '\0';
-    token[strcspn(token, "\r\n")] = '\0';
-    if (is_token(token))
+    while (len < n && token[len] != '\n')
+        len++;
+    len -= len > 0 && len < n && token[len - 1] == '\r';
+    token[len] = '\0';
+    if (len <= CLIENT_TOKEN_MAX && is_token(token, len))
         return 0;
     return err_set(error, STINT_E_RANGE,
                    "%s: expected a token of visible ASCII, up to %d bytes, as the first line", path,
-                   CLIENT_TOKEN_MAX - 2);
+                   CLIENT_TOKEN_MAX);
 }
 
 static int add_field(struct client *client, struct curl_slist **fields, const char *field,
@@ -141,7 +144,7 @@ static int set_fields(struct client *client, const char *token_file, struct stin
         code = add_field(client, &client->json_fields, "Content-Type: application/json", error);
     if (code != 0 || token_file == NULL)
         return code;
-    char field[sizeof(bearer) + CLIENT_TOKEN_MAX];
+    char field[sizeof(bearer) + CLIENT_TOKEN_MAX + 1];
     memcpy(field, bearer, sizeof(bearer));
     code = read_token(token_file, field + strlen(bearer), error);
     if (code == 0)
