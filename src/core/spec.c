@@ -137,6 +137,14 @@ static int index_of(struct span word, const char *const *names, size_t n_names)
     return -1;
 }
 
+int spec_algorithm(struct span name, const char **nearest)
+{
+    int index = index_of(name, algorithm_names, N_ALGORITHMS);
+    int guess = index >= 0 ? index : nearest_name(name, algorithm_names, N_ALGORITHMS);
+    *nearest = guess >= 0 ? algorithm_names[guess] : NULL;
+    return index >= 0 ? algorithm_values[index] : 0;
+}
+
 /* Plain digits; -1 for anything else, UINT32_MAX + 1 for what is too large. */
 static int64_t digits_value(struct span text)
 {
@@ -224,22 +232,28 @@ static int two_digits(struct span text, size_t at, int end)
     return value < end ? (int)value : -1;
 }
 
-/* Z, or a sign and HH:MM, or HH:MM:SS for places as they were before time zones. */
+int spec_parse_offset(struct span text, int32_t *offset_s)
+{
+    *offset_s = 0;
+    if (text_is(text, "Z"))
+        return STINT_OK;
+    if ((text.len != 6 && text.len != 9) || (text.ptr[0] != '+' && text.ptr[0] != '-') ||
+        text.ptr[3] != ':' || (text.len == 9 && text.ptr[6] != ':'))
+        return STINT_E_SYNTAX;
+    int hours = two_digits(text, 1, 24), minutes = two_digits(text, 4, 60);
+    int seconds = text.len == 9 ? two_digits(text, 7, 60) : 0;
+    if (hours < 0 || minutes < 0 || seconds < 0)
+        return STINT_E_SYNTAX;
+    int32_t magnitude_s = hours * 3600 + minutes * 60 + seconds;
+    *offset_s = text.ptr[0] == '-' ? -magnitude_s : magnitude_s;
+    return STINT_OK;
+}
+
 static int read_utc_offset(struct reader *reader, struct span value)
 {
-    static const char what[] = "utc_offset such as +01:00, -05:30 or Z";
-    if (text_is(value, "Z"))
+    if (spec_parse_offset(value, &reader->quota.utc_offset_s) == STINT_OK)
         return STINT_OK;
-    if ((value.len != 6 && value.len != 9) || (value.ptr[0] != '+' && value.ptr[0] != '-') ||
-        value.ptr[3] != ':' || (value.len == 9 && value.ptr[6] != ':'))
-        return expected(reader, value, what);
-    int hours = two_digits(value, 1, 24), minutes = two_digits(value, 4, 60);
-    int seconds = value.len == 9 ? two_digits(value, 7, 60) : 0;
-    if (hours < 0 || minutes < 0 || seconds < 0)
-        return expected(reader, value, what);
-    int32_t offset_s = hours * 3600 + minutes * 60 + seconds;
-    reader->quota.utc_offset_s = value.ptr[0] == '-' ? -offset_s : offset_s;
-    return STINT_OK;
+    return expected(reader, value, "utc_offset such as +01:00, -05:30 or Z");
 }
 
 static int read_initial(struct reader *reader, struct span value)

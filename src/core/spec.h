@@ -16,6 +16,15 @@
  */
 int spec_parse_duration(struct span text, uint64_t *ns);
 
+/* Reads Z, or a sign and HH:MM, or HH:MM:SS for places as they were before time zones. */
+int spec_parse_offset(struct span text, int32_t *offset_s);
+
+/*
+ * The enum stint_algorithm of a name, also of one that other systems use; 0 if there is none.
+ * *nearest is the name that was meant, NULL where that is anybody's guess.
+ */
+int spec_algorithm(struct span name, const char **nearest);
+
 /* Appends the shortest text that reads back as the same: "1m30s", "250ms", "0s". */
 void spec_format_duration(struct buf *buf, uint64_t ns);
 
