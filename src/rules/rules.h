@@ -54,7 +54,8 @@ struct rule {
     uint32_t requests_per_unit; /* as written; the limit where the file has no such key */
     uint8_t unit;               /* enum rule_unit */
     uint8_t on_store_error;     /* enum rule_on_store_error */
-    bool unlimited, shadow_mode, quota_mode, detailed_metric, value_to_metric, share_threshold;
+    bool unlimited, shadow_mode, quota_mode, detailed_metric;
+    bool value_to_metric, share_threshold; /* of its entry, or of one above it */
     bool has_shadow;
 };
 

@@ -9,7 +9,7 @@
 #include "rules/rules.h"
 
 struct rules_fault {
-    const char *file;
+    const char *file;      /* the path that rules_load() was given */
     uint32_t line, column; /* from 1; 0: the file as a whole */
     char sentence[STINT_ERROR_MAX];
 };
@@ -20,6 +20,7 @@ struct rules_faults {
     size_t n_more; /* past RULES_FAULTS_MAX */
 };
 #define RULES_FAULTS_MAX 200
+#define RULES_TEXT_MAX (16 << 20) /* bytes in a file */
 
 struct rules_file {
     const char *path; /* for faults and rule.file */
@@ -27,13 +28,14 @@ struct rules_file {
 };
 
 struct rules_load_options {
-    uint8_t default_algorithm; /* enum stint_algorithm; 0 = window */
+    uint8_t default_algorithm; /* enum stint_algorithm, not concurrency; 0 = window */
     bool merge_domains;        /* a domain may be spread over several files */
 };
 
 /*
  * The rules, with one reference, or NULL and at least one fault. No files at all is no fault: there
- * are no rules. faults is to be freed either way.
+ * are no rules. faults is to be freed either way. NULL options are the defaults. Files are needed
+ * during the call; their paths also as long as the faults.
  */
 struct rules *rules_load(const struct rules_file *files, size_t n_files,
                          const struct rules_load_options *options, struct rules_faults *faults);

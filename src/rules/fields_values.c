@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: MIT */
+/* What the keys of a mapping hold: texts, flags, numbers, durations, choices. */
+#include "rules/fields.h"
+
+#include "base/buf.h"
+#include "core/nearest.h"
+#include "core/spec.h"
+#include "core/text.h"
+
+#include <stdio.h>
+
+struct fault_text fields_found(const struct yaml_value *value)
+{
+    struct fault_text found;
+    if (value->kind != YAML_TEXT || yaml_is_null(value))
+        return fault_text(text_span(yaml_kind_name(value)));
+    struct fault_text text = fault_text(value->text);
+    snprintf(found.text, sizeof(found.text), "\"%.*s\"", (int)sizeof(found.text) - 3, text.text);
+    return found;
+}
+
+static bool expected(const struct source *source, const struct fields *fields, int key,
+                     const char *what)
+{
+    fields_fault(source, fields, key, "expected %s, found %s", what,
+                 fields_found(fields->parts[key]->value).text);
+    return false;
+}
+
+bool fields_text(const struct source *source, const struct fields *fields, int key,
+                 struct span *text)
+{
+    const struct yaml_value *value = fields_value(fields, key);
+    if (value == NULL)
+        return false;
+    if (value->kind != YAML_TEXT)
+        return expected(source, fields, key, "a text");
+    if (value->text.len > FIELD_TEXT_MAX) {
+        fields_fault(source, fields, key, "expected at most %d bytes, found %zu", FIELD_TEXT_MAX,
+                     value->text.len);
+        return false;
+    }
+    if (value->text.len > 0 && memchr(value->text.ptr, '\0', value->text.len) != NULL)
+        return expected(source, fields, key, "a text without a NUL");
+    *text = value->text;
+    return true;
+}
+
+/* The words of YAML 1.1, as envoyproxy/ratelimit reads them. */
+bool fields_flag(const struct source *source, const struct fields *fields, int key, bool *flag)
+{
+    static const char *const words[2][11] = {
+        {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"},
+        {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"},
+    };
+    const struct yaml_value *value = fields_value(fields, key);
+    if (value == NULL)
+        return false;
+    for (size_t i = 0; i < 22 && value->kind == YAML_TEXT && !value->is_string; i++)
+        if (text_is(value->text, words[i / 11][i % 11])) {
+            *flag = i >= 11;
+            return true;
+        }
+    return expected(source, fields, key, "true or false");
+}
+
+/* Digits, also as 1_000; false for anything else, UINT32_MAX + 1 for what is too large. */
+static bool digits_value(struct span text, uint64_t *number)
+{
+    uint64_t value = 0;
+    bool is_number = text.len > 0;
+    for (size_t i = 0; i < text.len && is_number; i++) {
+        bool is_digit = text.ptr[i] >= '0' && text.ptr[i] <= '9';
+        bool joins = text.ptr[i] == '_' && i > 0 && i + 1 < text.len && text.ptr[i - 1] != '_';
+        is_number = is_digit || joins;
+        if (is_digit && value <= UINT32_MAX)
+            value = value * 10 + (text.ptr[i] - (uint64_t)'0');
+    }
+    *number = value;
+    return is_number;
+}
+
+bool fields_number(const struct source *source, const struct fields *fields, int key, uint32_t min,
+                   uint32_t *number)
+{
+    const struct yaml_value *value = fields_value(fields, key);
+    uint64_t read;
+    char what[64];
+    if (value == NULL)
+        return false;
+    snprintf(what, sizeof(what), "a whole number from %u to %u", (unsigned)min, UINT32_MAX);
+    if (value->kind != YAML_TEXT || !digits_value(value->text, &read))
+        return expected(source, fields, key, what);
+    if (value->is_string)
+        return expected(source, fields, key, "a number without quotes");
+    if (value->text.len > 1 && value->text.ptr[0] == '0')
+        return expected(source, fields, key,
+                        "a number without a leading 0, which some take as "
+                        "octal");
+    if (read < min || read > UINT32_MAX)
+        return expected(source, fields, key, what);
+    *number = (uint32_t)read;
+    return true;
+}
+
+bool fields_duration(const struct source *source, const struct fields *fields, int key,
+                     uint64_t *ns)
+{
+    const struct yaml_value *value = fields_value(fields, key);
+    uint64_t read = 0;
+    if (value == NULL)
+        return false;
+    int code = value->kind == YAML_TEXT ? spec_parse_duration(value->text, &read) : STINT_E_SYNTAX;
+    if (code == STINT_E_SYNTAX)
+        return expected(source, fields, key, "a duration such as 30s, 5m or 36h");
+    if (code != STINT_OK || read == 0)
+        return expected(source, fields, key,
+                        "a duration of whole nanoseconds, above 0 and below 584 years");
+    *ns = read;
+    return true;
+}
+
+/* The letters of ASCII are enough for names that we chose. */
+static bool is_name(struct span text, const char *name)
+{
+    struct span named = text_span(name);
+    if (text.len != named.len)
+        return false;
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.ptr[i];
+        if (c >= 'A' && c <= 'Z')
+            c = (uint8_t)(c - 'A' + 'a');
+        if (c != named.ptr[i])
+            return false;
+    }
+    return true;
+}
+
+static void tell_choices(const struct source *source, const struct fields *fields, int key,
+                         const char *const *names, size_t n_names)
+{
+    const struct yaml_value *value = fields->parts[key]->value;
+    int nearest = value->kind == YAML_TEXT ? nearest_name(value->text, names, n_names) : -1;
+    char text[128];
+    struct buf list = buf_of(text, sizeof(text));
+    for (size_t i = 0; i < n_names; i++)
+        buf_add(&list, "%s%s", i == 0 ? "" : i + 1 < n_names ? ", " : " or ", names[i]);
+    fields_fault(source, fields, key, "expected %s, found %s%s%s%s", text, fields_found(value).text,
+                 nearest < 0 ? "" : "; did you mean \"", nearest < 0 ? "" : names[nearest],
+                 nearest < 0 ? "" : "\"?");
+}
+
+bool fields_choice(const struct source *source, const struct fields *fields, int key,
+                   const char *const *names, size_t n_names, size_t *choice)
+{
+    const struct yaml_value *value = fields_value(fields, key);
+    if (value == NULL)
+        return false;
+    for (size_t i = 0; i < n_names && value->kind == YAML_TEXT; i++)
+        if (is_name(value->text, names[i])) {
+            *choice = i;
+            return true;
+        }
+    tell_choices(source, fields, key, names, n_names);
+    return false;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+/* Goes down the entries of a file, as deep as a descriptor can be. */
+#include "rules/read_entries.h"
+
+#include "base/buf.h"
+#include "rules/read_limit.h"
+#include "rules/wildcard.h"
+
+/* An entry on the way down, or the domain. */
+struct level {
+    const struct level *above; /* NULL: the domain */
+    uint32_t place;
+    unsigned depth; /* of entries; 0: the domain */
+    struct hash128 id;
+    struct span key, value;
+    bool has_value;
+    bool is_shared, shows_value; /* share_threshold and value_to_metric, here or above */
+};
+
+void tell_no_memory(const struct source *source)
+{
+    faults_add(source->faults, source->path, (struct fault_place){0}, "out of memory");
+}
+
+static struct place *place_of(const struct reading *reading, uint32_t number)
+{
+    return places_at(&reading->rules->places, number);
+}
+
+/* ---- Places ---------------------------------------------------------------------------------- */
+
+static void tell_double(const struct reading *reading, const struct fields *fields,
+                        const struct level *level, const struct place *other)
+{
+    const char *other_file = reading->files[other->file].path;
+    bool is_elsewhere = other->file != reading->file;
+    faults_add(reading->source.faults, reading->source.path, fields->map->place,
+               "the key \"%s\" %s%s%s is there already at this level, in line %u%s%s",
+               fault_text(level->key).text,
+               level->has_value ? "with the value \"" : "without value",
+               level->has_value ? fault_text(level->value).text : "", level->has_value ? "\"" : "",
+               (unsigned)other->line, is_elsewhere ? " of " : "", is_elsewhere ? other_file : "");
+}
+
+/* The place that holds the wildcards of a key together, made where there is none. */
+static uint32_t bare_place(struct reading *reading, const struct place_name *name,
+                           struct hash128 key_hash)
+{
+    struct place_name bare = {name->above, PLACE_BARE, name->key, {NULL, 0}};
+    uint32_t number = places_find(&reading->rules->places, key_hash, &bare);
+    return number != PLACE_NONE ? number : places_add(&reading->rules->places, &bare);
+}
+
+static void join_wildcards(struct reading *reading, uint32_t bare_number, uint32_t number)
+{
+    struct place *bare = place_of(reading, bare_number);
+    if (bare->wildcard == PLACE_NONE)
+        bare->wildcard = number;
+    else
+        place_of(reading, bare->last_wildcard)->wildcard = number;
+    bare->last_wildcard = number;
+}
+
+static uint32_t make_place(struct reading *reading, const struct place_name *name,
+                           struct hash128 key_hash)
+{
+    if (name->kind != PLACE_WILDCARD)
+        return places_add(&reading->rules->places, name);
+    uint32_t bare = bare_place(reading, name, key_hash);
+    uint32_t number = bare == PLACE_NONE ? bare : places_add(&reading->rules->places, name);
+    if (number != PLACE_NONE)
+        join_wildcards(reading, bare, number);
+    return number;
+}
+
+/* Finds or makes the place of an entry. False where another entry stands there. */
+static bool take_place(struct reading *reading, const struct fields *fields, struct level *level)
+{
+    struct places *places = &reading->rules->places;
+    struct place_name name = {level->above->place, PLACE_BARE, level->key, level->value};
+    if (level->has_value)
+        name.kind = wildcard_is(level->value) ? PLACE_WILDCARD : PLACE_EXACT;
+    struct hash128 key_hash = places_hash_key(places, name.above, name.key);
+    uint32_t number = places_find(places, key_hash, &name);
+    if (number != PLACE_NONE && place_of(reading, number)->is_entry) {
+        tell_double(reading, fields, level, place_of(reading, number));
+        return false;
+    }
+    if (number == PLACE_NONE)
+        number = make_place(reading, &name, key_hash);
+    if (number == PLACE_NONE) {
+        tell_no_memory(&reading->source);
+        return false;
+    }
+    struct place *place = place_of(reading, number);
+    place->is_entry = true;
+    place->file = reading->file;
+    place->line = fields->map->place.line;
+    place_of(reading, level->above->place)->has_below = true;
+    level->place = number;
+    return true;
+}
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
+
+static void add_path(struct buf *buf, const struct level *level)
+{
+    if (level->above->above != NULL) {
+        add_path(buf, level->above);
+        buf_add(buf, ".");
+    }
+    buf_add(buf, "%.*s", (int)level->key.len, (const char *)level->key.ptr);
+    if (level->has_value)
+        buf_add(buf, "=%.*s", (int)level->value.len, (const char *)level->value.ptr);
+}
+
+static const char *path_text(struct reading *reading, const struct level *level)
+{
+    struct buf buf = buf_of(NULL, 0);
+    add_path(&buf, level);
+    char *text = arena_take(&reading->rules->texts, buf.len + 1);
+    if (text == NULL)
+        return NULL;
+    buf = buf_of(text, buf.len + 1);
+    add_path(&buf, level);
+    return text;
+}
+
+static const char *keep(struct reading *reading, struct span text)
+{
+    return text.len == 0 ? "" : arena_text(&reading->rules->texts, text);
+}
+
+static size_t n_parts(const struct yaml_value *list)
+{
+    size_t n = 0;
+    for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
+        n++;
+    return n;
+}
+
+static void read_replaced(struct reading *reading, const struct yaml_value *item, struct span own,
+                          const char **name)
+{
+    struct fields fields;
+    struct span text = {NULL, 0};
+    if (!fields_read(&reading->source, &shape_replaces, item, &fields))
+        return;
+    size_t faults_before = faults_count(reading->source.faults);
+    fields_text(&reading->source, &fields, REPLACES_NAME, &text);
+    if (faults_count(reading->source.faults) > faults_before)
+        return;
+    if (text.len == 0)
+        faults_add(reading->source.faults, reading->source.path, item->place,
+                   "expected the name of another limit, found none");
+    else if (text.len == own.len && memcmp(text.ptr, own.ptr, own.len) == 0)
+        fields_fault(&reading->source, &fields, REPLACES_NAME,
+                     "a limit cannot replace itself, \"%s\"", fault_text(own).text);
+    *name = keep(reading, text);
+    if (*name == NULL)
+        tell_no_memory(&reading->source);
+}
+
+static void read_replaces(struct reading *reading, const struct fields *fields, struct span own,
+                          struct rule *rule)
+{
+    const struct yaml_value *list = fields_value(fields, LIMIT_REPLACES);
+    if (list == NULL)
+        return;
+    if (list->kind != YAML_LIST) {
+        fields_fault(&reading->source, fields, LIMIT_REPLACES,
+                     "expected a list of {name: NAME}, found %s", fields_found(list).text);
+        return;
+    }
+    size_t n = n_parts(list);
+    const char **names = arena_take(&reading->rules->texts, (n + 1) * sizeof(*names));
+    if (names == NULL) {
+        tell_no_memory(&reading->source);
+        return;
+    }
+    rule->replaces = names;
+    for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
+        read_replaced(reading, part->value, own, &names[rule->n_replaces++]);
+}
+
+static void read_rate_limit(struct reading *reading, const struct fields *fields, struct span name,
+                            struct rule *rule)
+{
+    static const char *const on_store_error[] = {
+        [RULE_STORE_ERROR_DENY] = "deny",
+        [RULE_STORE_ERROR_ALLOW] = "allow",
+        [RULE_STORE_ERROR_LOCAL] = "local",
+    };
+    const struct source *source = &reading->source;
+    struct limit limit;
+    size_t choice;
+    fields_flag(source, fields, LIMIT_UNLIMITED, &rule->unlimited);
+    if (fields_choice(source, fields, LIMIT_ON_STORE_ERROR, on_store_error, 3, &choice))
+        rule->on_store_error = (uint8_t)choice;
+    read_replaces(reading, fields, name, rule);
+    if (rule->unlimited) {
+        refuse_limit(source, fields);
+    } else if (read_limit(source, fields, reading->default_algorithm, &limit)) {
+        rule->quota = limit.quota;
+        rule->requests_per_unit = limit.requests_per_unit;
+        rule->unit = limit.unit;
+    }
+}
+
+static void read_shadow(struct reading *reading, const struct fields *entry, struct rule *rule)
+{
+    const struct yaml_value *value = fields_value(entry, ENTRY_SHADOW);
+    struct fields fields;
+    struct limit limit;
+    if (value == NULL)
+        return;
+    if (rule->unlimited)
+        fields_fault(&reading->source, entry, ENTRY_SHADOW,
+                     "an unlimited rule counts nothing, and so has no candidate beside it; try the "
+                     "limit with shadow_mode: true");
+    else if (fields_read(&reading->source, &shape_shadow, value, &fields) &&
+             read_limit(&reading->source, &fields, reading->default_algorithm, &limit)) {
+        rule->shadow = limit.quota;
+        rule->has_shadow = true;
+    }
+}
+
+static void read_flags(const struct source *source, const struct fields *entry, struct rule *rule)
+{
+    fields_flag(source, entry, ENTRY_SHADOW_MODE, &rule->shadow_mode);
+    fields_flag(source, entry, ENTRY_QUOTA_MODE, &rule->quota_mode);
+    fields_flag(source, entry, ENTRY_DETAILED_METRIC, &rule->detailed_metric);
+}
+
+static void name_rule(struct reading *reading, const struct level *level,
+                      const struct fault_place *place, struct span name, struct rule *rule)
+{
+    rule->domain = reading->domain;
+    rule->file = reading->path;
+    rule->path = path_text(reading, level);
+    rule->name = keep(reading, name);
+    rule->line = place->line;
+    rule->column = place->column;
+    if (rule->path == NULL || rule->name == NULL)
+        tell_no_memory(&reading->source);
+    rule->id = rule_id_named(level->id, name, false);
+    rule->quota.rule = rule->id;
+    if (rule->has_shadow)
+        rule->shadow.rule = rule_id_named(level->id, name, true);
+}
+
+static void read_ban_of(struct reading *reading, const struct fields *entry, struct rule *rule)
+{
+    const struct yaml_value *value = fields_value(entry, ENTRY_BAN);
+    if (value == NULL)
+        return;
+    if (rule->unlimited)
+        fields_fault(&reading->source, entry, ENTRY_BAN,
+                     "an unlimited rule denies nobody, and so bans nobody");
+    read_ban(&reading->source, value, &rule->ban);
+}
+
+static void read_rule(struct reading *reading, const struct fields *entry,
+                      const struct level *level)
+{
+    struct fields fields;
+    struct span name = {NULL, 0};
+    const struct yaml_value *value = fields_value(entry, ENTRY_RATE_LIMIT);
+    if (!fields_read(&reading->source, &shape_limit, value, &fields))
+        return;
+    struct rule *rule = rules_add_rule(reading->rules);
+    if (rule == NULL) {
+        tell_no_memory(&reading->source);
+        return;
+    }
+    fields_text(&reading->source, &fields, LIMIT_NAME, &name);
+    read_rate_limit(reading, &fields, name, rule);
+    read_flags(&reading->source, entry, rule);
+    read_shadow(reading, entry, rule);
+    read_ban_of(reading, entry, rule);
+    rule->share_threshold = level->is_shared;
+    rule->value_to_metric = level->shows_value;
+    name_rule(reading, level, &entry->map->place, name, rule);
+    struct place *place = place_of(reading, level->place);
+    place->rule = rule->index;
+    place->id = rule->id;
+}
+
+/* Keys that speak of a limit, where there is none. */
+static void refuse_without_limit(const struct source *source, const struct fields *entry)
+{
+    static const int keys[] = {ENTRY_SHADOW, ENTRY_BAN};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (fields_value(entry, keys[i]) != NULL)
+            fields_fault(source, entry, keys[i], "expected a rate_limit beside it, found none");
+}
+
+/* ---- Entries --------------------------------------------------------------------------------- */
+
+static void read_list(struct reading *reading, const struct level *above,
+                      const struct yaml_value *list);
+
+static bool read_key(const struct source *source, const struct fields *entry, struct level *level)
+{
+    if (!fields_text(source, entry, ENTRY_KEY, &level->key) || level->key.len == 0) {
+        const struct yaml_value *value = fields_value(entry, ENTRY_KEY);
+        if (value == NULL || (value->kind == YAML_TEXT && value->text.len == 0))
+            faults_add(source->faults, source->path, fields_place(entry, ENTRY_KEY),
+                       "expected a key that is not empty, found none");
+        return false;
+    }
+    level->has_value =
+        fields_text(source, entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
+    return true;
+}
+
+static void read_sharing(const struct source *source, const struct fields *entry,
+                         struct reading *reading, struct level *level)
+{
+    bool shares = false;
+    fields_flag(source, entry, ENTRY_SHARE_THRESHOLD, &shares);
+    fields_flag(source, entry, ENTRY_VALUE_TO_METRIC, &level->shows_value);
+    if (!shares)
+        return;
+    if (!level->has_value || !wildcard_is(level->value))
+        fields_fault(source, entry, ENTRY_SHARE_THRESHOLD,
+                     "only values of a pattern can share; expected a value with * in it");
+    place_of(reading, level->place)->is_shared = true;
+    level->is_shared = true;
+}
+
+static void check_metadata(const struct source *source, const struct fields *entry)
+{
+    const struct yaml_value *value = fields_value(entry, ENTRY_METADATA);
+    if (value != NULL && value->kind != YAML_MAP)
+        fields_fault(source, entry, ENTRY_METADATA, "expected a mapping, found %s",
+                     fields_found(value).text);
+}
+
+static void read_entry(struct reading *reading, const struct level *above,
+                       const struct yaml_value *value)
+{
+    const struct source *source = &reading->source;
+    struct fields entry;
+    struct level level = {.above = above,
+                          .depth = above->depth + 1,
+                          .is_shared = above->is_shared,
+                          .shows_value = above->shows_value};
+    if (!fields_read(source, &shape_entry, value, &entry) || !read_key(source, &entry, &level) ||
+        !take_place(reading, &entry, &level))
+        return;
+    level.id = rule_id_below(above->id, level.key, level.value, level.has_value);
+    read_sharing(source, &entry, reading, &level);
+    check_metadata(source, &entry);
+    if (fields_value(&entry, ENTRY_RATE_LIMIT) != NULL)
+        read_rule(reading, &entry, &level);
+    else
+        refuse_without_limit(source, &entry);
+    const struct yaml_value *below = fields_value(&entry, ENTRY_DESCRIPTORS);
+    if (below != NULL)
+        read_list(reading, &level, below);
+}
+
+static void read_list(struct reading *reading, const struct level *above,
+                      const struct yaml_value *list)
+{
+    const struct source *source = &reading->source;
+    if (list->kind != YAML_LIST) {
+        faults_add(source->faults, source->path, list->place,
+                   "descriptors: expected a list of entries, found %s", fields_found(list).text);
+        return;
+    }
+    if (above->depth == ENTRIES_MAX) {
+        faults_add(source->faults, source->path, list->place,
+                   "descriptors: a descriptor has at most %d entries; this one is deeper",
+                   ENTRIES_MAX);
+        return;
+    }
+    for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)
+        read_entry(reading, above, part->value);
+}
+
+void read_entries(struct reading *reading, uint32_t domain, const struct yaml_value *descriptors)
+{
+    struct level level = {.place = domain,
+                          .id = rule_id_of_domain(place_key(place_of(reading, domain)))};
+    if (descriptors != NULL)
+        read_list(reading, &level, descriptors);
+}

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* Grows a set of rules while its files are read. NULL, false or PLACE_NONE: out of memory. */
+#ifndef STINT_RULES_RULES_MAKE_H
+#define STINT_RULES_RULES_MAKE_H
+
+#include "rules/rules_parts.h"
+
+/* An empty set with one reference. The secret is for the places. */
+struct rules *rules_new(const uint64_t secret[2]);
+bool rules_add_domain(struct rules *rules, const char *name);
+/* A rule that is all zero but for its index. Rules move: valid until the next is added. */
+struct rule *rules_add_rule(struct rules *rules);
+
+/*
+ * Names what a rule is: the same in every process and after every reload. Begins with a domain and
+ * goes on with each entry on the way down; what is not `has_value` differs from an empty value.
+ */
+struct hash128 rule_id_of_domain(struct span domain);
+struct hash128 rule_id_below(struct hash128 above, struct span key, struct span value,
+                             bool has_value);
+/* The identity itself, never 0; that of the candidate beside it where `is_shadow`. */
+uint64_t rule_id_named(struct hash128 entry, struct span name, bool is_shadow);
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Walks down the tree of entries, one step for each entry of a descriptor. */
+#include "rules/rules_parts.h"
+#include "rules/wildcard.h"
+
+#include "base/err.h"
+
+#include <assert.h>
+
+#define LENGTH_SIZE 4 /* bytes of a length in a key */
+
+static uint32_t find_domain(const struct places *places, struct span domain)
+{
+    struct place_name name = {PLACE_NONE, PLACE_DOMAIN, domain, {NULL, 0}};
+    return places_find(places, places_hash_key(places, PLACE_NONE, domain), &name);
+}
+
+bool rules_has_domain(const struct rules *rules, struct span domain)
+{
+    return find_domain(&rules->places, domain) != PLACE_NONE;
+}
+
+static uint32_t find_wildcard(const struct places *places, uint32_t first, struct span value)
+{
+    for (uint32_t at = first; at != PLACE_NONE; at = places_at(places, at)->wildcard)
+        if (wildcard_matches(place_value(places_at(places, at)), value))
+            return at;
+    return PLACE_NONE;
+}
+
+/* The exact value, then wildcards in the order of the file, then the bare key. */
+static uint32_t step(const struct places *places, uint32_t above,
+                     const struct descriptor_entry *entry)
+{
+    struct hash128 key_hash = places_hash_key(places, above, entry->key);
+    struct place_name name = {above, PLACE_EXACT, entry->key, entry->value};
+    uint32_t found = places_find(places, key_hash, &name);
+    if (found != PLACE_NONE)
+        return found;
+    name.kind = PLACE_BARE;
+    name.value = span_of(NULL, 0);
+    uint32_t bare = places_find(places, key_hash, &name);
+    if (bare == PLACE_NONE)
+        return PLACE_NONE;
+    found = find_wildcard(places, places_at(places, bare)->wildcard, entry->value);
+    if (found != PLACE_NONE)
+        return found;
+    return places_at(places, bare)->is_entry ? bare : PLACE_NONE;
+}
+
+/* Big-endian, so that a key is the same wherever it is made. */
+static void write_number(uint8_t *at, uint64_t number, size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        at[i] = (uint8_t)(number >> (8 * (size - 1 - i)));
+}
+
+/* The places that a descriptor's entries met. */
+struct path {
+    const struct place *places[ENTRIES_MAX];
+};
+
+/* What stands in the key for an entry: its value, or the pattern that all matching ones share. */
+static struct span counted_value(const struct path *path, const struct descriptor *descriptor,
+                                 size_t i)
+{
+    const struct place *place = path->places[i];
+    return place->is_shared ? place_value(place) : descriptor->entries[i].value;
+}
+
+static size_t key_length(const struct path *path, const struct descriptor *descriptor)
+{
+    size_t len = sizeof(uint64_t);
+    for (size_t i = 0; i < descriptor->n_entries; i++)
+        len += LENGTH_SIZE + counted_value(path, descriptor, i).len;
+    return len;
+}
+
+static void write_key(uint8_t *key, const struct path *path, const struct descriptor *descriptor)
+{
+    write_number(key, path->places[descriptor->n_entries - 1]->id, sizeof(uint64_t));
+    key += sizeof(uint64_t);
+    for (size_t i = 0; i < descriptor->n_entries; i++) {
+        struct span value = counted_value(path, descriptor, i);
+        write_number(key, value.len, LENGTH_SIZE);
+        key += LENGTH_SIZE;
+        if (value.len > 0)
+            memcpy(key, value.ptr, value.len);
+        key += value.len;
+    }
+}
+
+/* The descent ends at the first entry that meets nothing: a level that did match is final. */
+static bool walk(const struct places *places, uint32_t domain, const struct descriptor *descriptor,
+                 struct path *path)
+{
+    uint32_t at = domain;
+    for (size_t i = 0; i < descriptor->n_entries; i++) {
+        if (!places_at(places, at)->has_below)
+            return false;
+        at = step(places, at, &descriptor->entries[i]);
+        if (at == PLACE_NONE)
+            return false;
+        path->places[i] = places_at(places, at);
+    }
+    return places_at(places, at)->rule != RULE_NONE;
+}
+
+int rules_match(const struct rules *rules, struct span domain, const struct descriptor *descriptor,
+                uint8_t *key, size_t key_size, struct rule_match *match, struct stint_error *error)
+{
+    struct path path;
+    assert(descriptor->n_entries > 0 && descriptor->n_entries <= ENTRIES_MAX);
+    *match = (struct rule_match){0};
+    uint32_t at = find_domain(&rules->places, domain);
+    if (at == PLACE_NONE || !walk(&rules->places, at, descriptor, &path))
+        return STINT_OK;
+    size_t key_len = key_length(&path, descriptor);
+    if (key_len > key_size)
+        return err_set(error, STINT_E_RANGE,
+                       "the values of a descriptor need a key of %zu bytes; it has at most %zu",
+                       key_len, key_size);
+    write_key(key, &path, descriptor);
+    match->rule = &rules->rules[path.places[descriptor->n_entries - 1]->rule];
+    match->key_len = key_len;
+    return STINT_OK;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* What a set of rules consists of, for those who make it and those who match. */
+#ifndef STINT_RULES_RULES_PARTS_H
+#define STINT_RULES_RULES_PARTS_H
+
+#include "rules/arena.h"
+#include "rules/places.h"
+#include "rules/rules.h"
+
+#include <stdatomic.h>
+
+struct rules {
+    atomic_uint references;
+    struct rule *rules;
+    size_t n_rules, rules_max;
+    const char **domains;
+    size_t n_domains, domains_max;
+    struct places places;
+    struct arena texts; /* every string that a rule or a domain has */
+};
+
+#endif
