@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* Decisions as integers and maps. */
+#include "proto/resp_reply.h"
+
+#include "base/ns.h"
+#include "proto/resp_number.h"
+#include "proto/ticket_text.h"
+
+#include <assert.h>
+
+#define THROTTLE_MAX 128 /* "*5", five integers of at most 20 digits with type, sign, CR LF */
+#define SPEC_SIZE 256
+
+static const char *const outcomes[] = {
+    [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
+
+static const char *const error_words[] = {
+    [REPLY_BAD_REQUEST] = "ERR", [REPLY_FORBIDDEN] = "NOPERM",
+    [REPLY_GONE] = "GONE",       [REPLY_CONFLICT] = "CONFLICT",
+    [REPLY_FULL] = "FULL",       [REPLY_UNAVAILABLE] = "UNAVAILABLE",
+};
+
+void resp_reply_error(struct resp_writer *writer, enum reply_error error, const char *sentence)
+{
+    assert(error > REPLY_DECIDED && error <= REPLY_UNAVAILABLE);
+    resp_write_error(writer, error_words[error], sentence);
+}
+
+int64_t resp_reply_ms(uint64_t ns)
+{
+    return ns == STINT_NEVER_NS ? -1 : (int64_t)resp_ms_of(ns);
+}
+
+static inline uint64_t seconds_up(uint64_t ns)
+{
+    return ns / NS_PER_S + (ns % NS_PER_S != 0);
+}
+
+static inline uint8_t *put_integer(uint8_t *at, uint64_t number)
+{
+    *at = ':';
+    at = resp_number_write(at + 1, number);
+    at[0] = '\r';
+    at[1] = '\n';
+    return at + 2;
+}
+
+void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply)
+{
+    const struct stint_decision *decision = &reply->decision;
+    if (reply->error != REPLY_DECIDED) {
+        resp_reply_error(writer, reply->error, reply->sentence);
+        return;
+    }
+    uint8_t *room = resp_writer_room(writer, THROTTLE_MAX);
+    if (room == NULL)
+        return;
+    bool waits = decision->outcome == STINT_DENY && decision->retry_after_ns != STINT_NEVER_NS;
+    memcpy(room, "*5\r\n", 4);
+    uint8_t *at = put_integer(room + 4, decision->outcome != STINT_ALLOW);
+    at = put_integer(at, decision->limit);
+    at = put_integer(at, decision->remaining);
+    if (waits) {
+        at = put_integer(at, seconds_up(decision->retry_after_ns));
+    } else {
+        memcpy(at, ":-1\r\n", 5);
+        at += 5;
+    }
+    at = put_integer(at, seconds_up(decision->reset_after_ns));
+    writer->len += (size_t)(at - room);
+}
+
+static void pair_integer(struct resp_writer *writer, const char *name, int64_t number)
+{
+    resp_write_text(writer, name);
+    resp_write_integer(writer, number);
+}
+
+static void pair_text(struct resp_writer *writer, const char *name, const char *text)
+{
+    resp_write_text(writer, name);
+    if (text != NULL)
+        resp_write_text(writer, text);
+    else
+        resp_write_null(writer);
+}
+
+#define FIGURES ((size_t)6)
+
+static void write_figures(struct resp_writer *writer, const struct stint_decision *decision,
+                          bool is_unlimited)
+{
+    pair_text(writer, "outcome", outcomes[decision->outcome]);
+    pair_integer(writer, "granted", decision->granted);
+    pair_integer(writer, "limit", is_unlimited ? -1 : (int64_t)decision->limit);
+    pair_integer(writer, "remaining", is_unlimited ? -1 : (int64_t)decision->remaining);
+    pair_integer(writer, "retry_after_ms", resp_reply_ms(decision->retry_after_ns));
+    pair_integer(writer, "reset_after_ms", resp_reply_ms(decision->reset_after_ns));
+}
+
+/* What only EXPLAIN says: of the quota and how it was applied, */
+#define STANDING ((size_t)6)
+
+static void write_standing(struct resp_writer *writer, const struct reply_status *status)
+{
+    char spec[SPEC_SIZE];
+    if (status->quota != NULL)
+        stint_quota_format(status->quota, spec, sizeof(spec));
+    pair_text(writer, "quota", status->quota != NULL ? spec : NULL);
+    pair_integer(writer, "over", status->over);
+    pair_integer(writer, "banned", status->banned);
+    pair_integer(writer, "replaced", status->replaced);
+    pair_integer(writer, "shadow_over", status->shadow_over);
+    pair_integer(writer, "shadow_retry_after_ms",
+                 status->shadow_over ? resp_reply_ms(status->shadow_retry_after_ns) : 0);
+}
+
+/* and of the rule. */
+#define RULE ((size_t)6)
+
+static void write_rule(struct resp_writer *writer, const struct rule *rule)
+{
+    pair_text(writer, "name", rule->name);
+    pair_text(writer, "domain", rule->domain);
+    pair_text(writer, "file", rule->file);
+    pair_integer(writer, "line", rule->line);
+    pair_integer(writer, "shadow_mode", rule->shadow_mode);
+    pair_integer(writer, "quota_mode", rule->quota_mode);
+}
+
+static void write_status(struct resp_writer *writer, const struct request *request,
+                         const struct reply_status *status)
+{
+    bool explains = request->verb == REQUEST_EXPLAIN, has_rule = status->rule != NULL;
+    bool of_descriptor = request->n_descriptors > 0;
+    resp_write_map(writer, FIGURES + of_descriptor + (explains ? STANDING : 0) +
+                               (explains && has_rule ? RULE : 0));
+    write_figures(writer, &status->decision, status->quota == NULL);
+    if (of_descriptor)
+        pair_text(writer, "rule", has_rule ? status->rule->path : NULL);
+    if (explains)
+        write_standing(writer, status);
+    if (explains && has_rule)
+        write_rule(writer, status->rule);
+}
+
+static void write_ticket(struct resp_writer *writer, struct stint_ticket ticket)
+{
+    char text[TICKET_TEXT_LEN];
+    ticket_text_write(ticket, text);
+    resp_write_text(writer, "ticket");
+    resp_write_bulk(writer, span_of(text, sizeof(text)));
+}
+
+static bool is_unlimited(const struct reply *reply)
+{
+    for (size_t i = 0; i < reply->n_statuses; i++)
+        if (reply->statuses[i].quota != NULL)
+            return false;
+    return reply->n_statuses > 0;
+}
+
+static void write_decision(struct resp_writer *writer, const struct request *request,
+                           const struct reply *reply)
+{
+    struct stint_decision decision = reply->decision;
+    bool starts = request->verb == REQUEST_BOOK && decision.outcome == STINT_ALLOW;
+    bool has_statuses = reply->n_statuses > 1 || request->verb == REQUEST_EXPLAIN;
+    uint64_t starts_after_ns = decision.retry_after_ns;
+    if (starts)
+        decision.retry_after_ns = 0;
+    resp_write_map(writer,
+                   FIGURES + 2 + starts + reply->has_ticket + reply->replayed + has_statuses);
+    write_figures(writer, &decision, is_unlimited(reply));
+    pair_integer(writer, "binding", decision.binding);
+    resp_write_text(writer, "at");
+    resp_write_digits(writer, reply->at_ns);
+    if (starts)
+        pair_integer(writer, "starts_after_ms", resp_reply_ms(starts_after_ns));
+    if (reply->has_ticket)
+        write_ticket(writer, reply->ticket);
+    if (reply->replayed)
+        pair_integer(writer, "replayed", 1);
+    if (!has_statuses)
+        return;
+    resp_write_text(writer, "statuses");
+    resp_write_array(writer, reply->n_statuses);
+    for (size_t i = 0; i < reply->n_statuses; i++)
+        write_status(writer, request, &reply->statuses[i]);
+}
+
+void resp_reply_verb(struct resp_writer *writer, const struct request *request,
+                     const struct reply *reply)
+{
+    if (reply->error != REPLY_DECIDED) {
+        resp_reply_error(writer, reply->error, reply->sentence);
+        return;
+    }
+    switch (request->verb) {
+    case REQUEST_BLOCK:
+    case REQUEST_RESET:
+    case REQUEST_SET_QUOTA:
+    case REQUEST_RENEW:
+        resp_write_simple(writer, "OK");
+        break;
+    default:
+        write_decision(writer, request, reply);
+    }
+}
