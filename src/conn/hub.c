@@ -76,6 +76,9 @@ uint64_t hub_generation(const struct hub *hub)
 
 static bool open_parts(struct hub *hub, const struct hub_options *options)
 {
+    hub->pools = pools_new(options->table);
+    if (hub->pools == NULL)
+        return false;
     hub->ruleset = ruleset_new(hub, options->rules);
     return hub->ruleset != NULL;
 }
@@ -107,6 +110,7 @@ void hub_close(struct hub *hub)
     if (hub == NULL)
         return;
     ruleset_unref(hub->ruleset);
+    pools_free(hub->pools);
     pthread_mutex_destroy(&hub->lock);
     free(hub);
 }
