@@ -40,9 +40,10 @@ SYSTEM = {
     "src/limiter/pool": {"sched.h"},  # while a list of keys changes
     # snprintf; text for gnuplot is made with it.
     "src/sim/": LANGUAGE | {"stdarg.h", "inttypes.h", "stdlib.h", "stdio.h", "math.h", "jansson.h"},
-    "src/rules/": LANGUAGE | {"stdatomic.h", "stdlib.h", "stdio.h", "yaml.h"},
+    "src/rules/": LANGUAGE | {"stdarg.h", "stdatomic.h", "stdlib.h", "stdio.h", "yaml.h"},
     "src/wire/": LANGUAGE,
     "src/proto/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h"},
+    "src/proto/http_origin": {"arpa/inet.h"},  # inet_pton
     "src/conn/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h", "stdatomic.h",
                              "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/store/region": {

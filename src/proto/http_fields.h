@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The header fields that tell a caller how he stands: values as bytes, whoever sends them.
+ *
+ * draft-ietf-httpapi-ratelimit-headers-11 has structured fields, one item for each quota that was
+ * asked; the older forms have bare numbers, those of the binding quota. Quotas that are not
+ * enforced (shadow_mode, replaced) are not told.
+ */
+#ifndef STINT_PROTO_HTTP_FIELDS_H
+#define STINT_PROTO_HTTP_FIELDS_H
+
+#include "proto/http_message.h"
+#include "proto/http_text.h"
+#include "wire/reply.h"
+#include "wire/request.h"
+
+enum http_style {
+    HTTP_STYLE_DRAFT_11 = 1, /* RateLimit-Policy: "name";q=100;w=60, RateLimit: "name";r=50;t=30 */
+    HTTP_STYLE_DRAFT_03 = 2, /* RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset */
+    HTTP_STYLE_X_RATELIMIT = 4, /* X-RateLimit-Limit, … */
+    HTTP_STYLE_NONE = 8,
+};
+#define HTTP_STYLE_DEFAULT HTTP_STYLE_DRAFT_11
+#define HTTP_STYLES_ALL 15
+
+/* "draft-11", "draft-03", "x-ratelimit", "none", or 0 for another name. */
+unsigned http_style_named(struct span name);
+
+#define HTTP_FIELDS_INTEGER_MAX UINT64_C(999999999999999) /* of structured fields: 15 digits */
+#define HTTP_FIELDS_POLICIES_MAX 8                        /* told in one answer: the first ones */
+
+/* Whole seconds, rounded up, at least 1: Retry-After. */
+uint64_t http_fields_retry_s(uint64_t wait_ns);
+
+/*
+ * How long until `remaining` of this status next grows, where its figures tell: a denied one, gcra
+ * and fixed_window. False where they do not, or where nothing is used.
+ */
+bool http_fields_grows_after(const struct reply_status *status, uint64_t *after_ns);
+
+/*
+ * Adds the fields of a decided reply to the answer, their values in `text`: the styles', and
+ * Retry-After where the answer's status, already set, refuses what may be had later. The request
+ * gives quotas that callers brought along their names.
+ */
+void http_fields_write(struct http_answer *answer, struct http_text *text, unsigned styles,
+                       const struct request *request, const struct reply *reply);
+
+/* The name that a status is told under: its rule's name or path, or the SPEC that was asked. */
+struct span http_fields_policy(const struct request *request, const struct reply *reply,
+                               size_t index);
+/* Whether a status is one of a quota that is enforced, and so is told. */
+bool http_fields_is_told(const struct reply_status *status);
+
+/* name and value must outlive the answer. At most HTTP_ANSWER_FIELDS_MAX; more are dropped. */
+void http_answer_add(struct http_answer *answer, const char *name, const char *value);
+
+#endif

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * envoyproxy/ratelimit's POST /json: the messages of Envoy's rate limit service as proto3 has them
+ * in JSON. Names are taken as they are in the .proto file and in lowerCamelCase, and answered in
+ * the latter; fields that have their default are left out.
+ */
+#ifndef STINT_PROTO_HTTP_RLS_H
+#define STINT_PROTO_HTTP_RLS_H
+
+#include "proto/http_call.h"
+#include "wire/reply.h"
+
+/* A RateLimitRequest, into a REQUEST_TAKE. */
+int http_rls_read(struct http_call *call, struct span body, struct stint_error *error);
+
+/* A RateLimitResponse. */
+void http_rls_write(struct http_text *out, const struct request *request,
+                    const struct reply *reply);
+
+#endif

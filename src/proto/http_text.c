@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+/* Text of bounded size: numbers, JSON strings, and strings of structured fields. */
+#include "proto/http_text.h"
+
+#include "base/ns.h"
+#include "stint.h"
+
+#include <assert.h>
+
+struct http_text http_text_at(char *text, size_t size)
+{
+    assert(size > 0);
+    text[0] = '\0';
+    return (struct http_text){text, size, 0, false};
+}
+
+void http_text_bytes(struct http_text *out, const void *bytes, size_t len)
+{
+    if (out->is_full || len >= out->size - out->len) {
+        out->is_full = true;
+        return;
+    }
+    if (len > 0)
+        memcpy(out->text + out->len, bytes, len);
+    out->len += len;
+}
+
+void http_text_u64(struct http_text *out, uint64_t number)
+{
+    char digits[20];
+    size_t at = sizeof(digits);
+    do
+        digits[--at] = (char)('0' + number % 10);
+    while ((number /= 10) != 0);
+    http_text_bytes(out, digits + at, sizeof(digits) - at);
+}
+
+const char *http_text_end(struct http_text *out, size_t start)
+{
+    if (out->len + 1 >= out->size) {
+        out->is_full = true;
+        out->text[out->len] = '\0';
+    } else {
+        out->text[out->len++] = '\0';
+    }
+    return out->text + start;
+}
+
+/* Bytes of the UTF-8 character that begins at `text`, by RFC 3629; 0 if there is none. */
+static size_t utf8_length(const uint8_t *text, size_t len)
+{
+    uint8_t lead = text[0];
+    size_t need = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+    if (need == 0 || need > len)
+        return 0;
+    for (size_t i = 1; i < need; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (lead == 0xe0 && text[1] < 0xa0) || (lead == 0xf0 && text[1] < 0x90);
+    bool surrogate = lead == 0xed && text[1] >= 0xa0;
+    bool beyond = lead == 0xf4 && text[1] >= 0x90;
+    return overlong || surrogate || beyond ? 0 : need;
+}
+
+static bool is_plain(uint8_t c)
+{
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+}
+
+/* One character that is not plain; returns how many bytes it took. */
+static size_t write_special(struct http_text *out, const uint8_t *text, size_t len)
+{
+    static const char hex[] = "0123456789abcdef";
+    uint8_t c = text[0];
+    if (c >= 0x80) {
+        size_t n = utf8_length(text, len);
+        if (n == 0)
+            http_text_add(out, "\xef\xbf\xbd");
+        else
+            http_text_bytes(out, text, n);
+        return n == 0 ? 1 : n;
+    }
+    if (c == '"' || c == '\\') {
+        char escaped[2] = {'\\', (char)c};
+        http_text_bytes(out, escaped, 2);
+        return 1;
+    }
+    char escaped[6] = {'\\', 'u', '0', '0', hex[c >> 4], hex[c & 15]};
+    http_text_bytes(out, escaped, sizeof(escaped));
+    return 1;
+}
+
+void http_text_json(struct http_text *out, struct span string)
+{
+    http_text_add(out, "\"");
+    for (size_t at = 0; at < string.len;) {
+        size_t from = at;
+        while (at < string.len && is_plain(string.ptr[at]))
+            at++;
+        http_text_bytes(out, string.ptr + from, at - from);
+        if (at < string.len)
+            at += write_special(out, string.ptr + at, string.len - at);
+    }
+    http_text_add(out, "\"");
+}
+
+void http_text_sf_string(struct http_text *out, struct span string)
+{
+    http_text_add(out, "\"");
+    for (size_t at = 0; at < string.len; at++) {
+        size_t from = at;
+        while (at < string.len && is_plain(string.ptr[at]))
+            at++;
+        http_text_bytes(out, string.ptr + from, at - from);
+        if (at == string.len)
+            break;
+        uint8_t c = string.ptr[at];
+        char escaped[2] = {'\\', (char)c};
+        if (c == '"' || c == '\\')
+            http_text_bytes(out, escaped, 2);
+        else
+            http_text_add(out, "?");
+    }
+    http_text_add(out, "\"");
+}
+
+void http_text_json_ms(struct http_text *out, uint64_t ns)
+{
+    if (ns == STINT_NEVER_NS)
+        http_text_add(out, "null");
+    else
+        http_text_u64(out, ns / NS_PER_MS + (ns % NS_PER_MS != 0));
+}
