@@ -14,6 +14,7 @@ const struct cmd cmd_all[] = {
     {"sim", "what does a quota really do? Simulated, from a seed", sim_main},
     {"explain", "what a quota promises, in its own numbers", explain_main},
     {"try", "each Enter is a request, decided here", try_main},
+    {"rules", "which limits do files of rules set, and is there a fault in them?", rules_main},
     {"pace", "release lines at a quota", pace_main},
     {"pool", "which of several keys may be used now, or when?", pool_main},
     {"take", "ask a server for units, for scripts", take_main},
@@ -77,7 +78,8 @@ int help_main(int argc, char **argv)
     const struct cmd *cmd = cmd_find(argv[1]);
     if (cmd == NULL)
         return cmd_unknown(argv[1]);
-    bool has_subcommand = argc > 2 && (cmd->run == sim_main || cmd->run == pool_main);
+    bool has_subcommand =
+        argc > 2 && (cmd->run == sim_main || cmd->run == pool_main || cmd->run == rules_main);
     if (argc > 2 + has_subcommand)
         return too_many("help", "one COMMAND", argv[2 + has_subcommand]);
     if (cmd->run == help_main || cmd->run == version_main)

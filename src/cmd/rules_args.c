@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads PATH... and prints faults, for the commands on files of rules. */
+#define _GNU_SOURCE
+#include "cmd/rules_args.h"
+
+#include "cmd/args.h"
+#include "cmd/cmd.h"
+#include "cmd/say.h"
+#include "core/spec.h"
+
+#include <stdlib.h>
+
+enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE };
+
+static const struct argp_option options_known[] = {
+    {"json", OPTION_JSON, NULL, 0, "The same as JSON", 0},
+    {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
+     "The law of limits that name none (default window)", 0},
+    {"merge-domains", OPTION_MERGE, NULL, 0, "Let a domain be spread over several files", 0},
+    {0},
+};
+
+static void read_algorithm(struct argp_state *state, struct rules_args *args, const char *name)
+{
+    const char *nearest;
+    int algorithm = spec_algorithm(span_of_text(name), &nearest);
+    if (algorithm == 0)
+        argp_error(state, "--default-algorithm: there is no '%s'%s%s%s", name,
+                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    if (algorithm == STINT_CONCURRENCY)
+        argp_error(state, "--default-algorithm: concurrency is not per time, and needs a lease");
+    args->load.default_algorithm = (uint8_t)algorithm;
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct rules_args *args = state->input;
+    switch (option) {
+    case OPTION_JSON:
+        args->json = true;
+        return 0;
+    case OPTION_ALGORITHM:
+        read_algorithm(state, args, value);
+        return 0;
+    case OPTION_MERGE:
+        args->load.merge_domains = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        args->paths[args->n_paths++] = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (args->n_paths == 0)
+            argp_error(state, "expected the PATH of a file of rules, or of a folder of them");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void rules_args_read(struct rules_args *args, const char *doc, int argc, char **argv)
+{
+    const struct argp argp = {
+        .options = options_known, .parser = parse_option, .args_doc = "PATH...", .doc = doc};
+    *args = (struct rules_args){.paths = calloc((size_t)argc, sizeof(*args->paths))};
+    if (args->paths == NULL) {
+        say("out of memory");
+        exit(CMD_BAD_INPUT);
+    }
+    args_parse(&argp, argc, argv, args);
+}
+
+void rules_args_free(struct rules_args *args)
+{
+    free(args->paths);
+    args->paths = NULL;
+}
+
+bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded)
+{
+    struct stint_error error;
+    if (rules_files_read(args->paths, args->n_paths, &loaded->files, &error) != 0) {
+        say("%s", error.sentence);
+        return false;
+    }
+    loaded->rules =
+        rules_load(loaded->files.files, loaded->files.n_files, &args->load, &loaded->faults);
+    return true;
+}
+
+void rules_loaded_free(struct rules_loaded *loaded)
+{
+    rules_unref(loaded->rules);
+    rules_faults_free(&loaded->faults);
+    rules_files_free(&loaded->files);
+}
+
+void rules_print_faults(FILE *out, const struct rules_faults *faults)
+{
+    for (size_t i = 0; i < faults->n_faults; i++) {
+        const struct rules_fault *fault = &faults->faults[i];
+        say_key(out, span_of_text(fault->file));
+        if (fault->line > 0)
+            fprintf(out, ":%u:%u", (unsigned)fault->line, (unsigned)fault->column);
+        fputs(": ", out);
+        say_key(out, span_of_text(fault->sentence));
+        putc('\n', out);
+    }
+    if (faults->n_more > 0)
+        fprintf(out, "and %zu more\n", faults->n_more);
+}

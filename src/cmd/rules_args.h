@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line that `stint rules check` and `show` share: PATH... and how to read it. */
+#ifndef STINT_CMD_RULES_ARGS_H
+#define STINT_CMD_RULES_ARGS_H
+
+#include "cmd/rules_files.h"
+
+#include <stdio.h>
+
+struct rules_args {
+    const char **paths; /* words of the command line */
+    size_t n_paths;
+    struct rules_load_options load;
+    bool json;
+};
+
+/* Exits with CMD_BAD_USAGE where the command line is wrong. `args` needs rules_args_free(). */
+void rules_args_read(struct rules_args *args, const char *doc, int argc, char **argv);
+void rules_args_free(struct rules_args *args);
+
+/* A set of rules out of the files that a command line names, or what is wrong with them. */
+struct rules_loaded {
+    struct rules_files files;
+    struct rules *rules; /* NULL where there are faults */
+    struct rules_faults faults;
+};
+
+/* False where a file cannot be read, which is said: then there is nothing to free. */
+bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded);
+void rules_loaded_free(struct rules_loaded *loaded);
+
+/* Prints "FILE:LINE:COLUMN: sentence", and how many faults were too many to keep. */
+void rules_print_faults(FILE *out, const struct rules_faults *faults);
+
+#endif

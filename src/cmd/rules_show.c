@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint rules show`: the rules as they were understood, with what each promises. */
+#define _GNU_SOURCE
+#include "cmd/cmd.h"
+#include "cmd/json_text.h"
+#include "cmd/rules_args.h"
+#include "cmd/say.h"
+#include "core/label.h"
+#include "core/spec.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define SPEC_MAX 256
+#define SENTENCES_MAX 2048
+
+static const char *const on_store_error_names[] = {
+    [RULE_STORE_ERROR_DENY] = "deny",
+    [RULE_STORE_ERROR_ALLOW] = "allow",
+    [RULE_STORE_ERROR_LOCAL] = "local",
+};
+static const char *const when_full_names[] = {
+    [STINT_FULL_INHERIT] = "inherit",
+    [STINT_FULL_EVICT] = "evict",
+    [STINT_FULL_DENY] = "deny",
+    [STINT_FULL_ALLOW] = "allow",
+};
+static const char *const unit_names[] = {
+    [RULE_UNIT_NONE] = NULL, [RULE_SECOND] = "second", [RULE_MINUTE] = "minute",
+    [RULE_HOUR] = "hour",    [RULE_DAY] = "day",       [RULE_MONTH] = "month",
+    [RULE_YEAR] = "year",    [RULE_WEEK] = "week",
+};
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+static void print_quota(const char *title, const struct stint_quota *quota)
+{
+    char spec[SPEC_MAX], bound[SENTENCES_MAX];
+    struct buf buf = buf_of(bound, sizeof(bound));
+    stint_quota_format(quota, spec, sizeof(spec));
+    label_bound(&buf, quota);
+    printf("  %-8s%s\n", title, spec);
+    printf("          %s\n", bound);
+    printf("          %s; a full table: %s\n", stint_is_strict(quota) ? "Strict" : "Not strict",
+           when_full_names[quota->when_full]);
+}
+
+static void print_ban(const struct rule_ban *ban)
+{
+    char text[SPEC_MAX];
+    struct buf buf = buf_of(text, sizeof(text));
+    buf_add(&buf, "after %u denials within ", (unsigned)ban->after);
+    spec_format_duration(&buf, ban->within_ns);
+    buf_add(&buf, ", for ");
+    spec_format_duration(&buf, ban->for_ns);
+    if (ban->factor > 1) {
+        buf_add(&buf, ", each time %u times as long, at most ", (unsigned)ban->factor);
+        spec_format_duration(&buf, ban->max_ns);
+    }
+    printf("  ban     %s\n", text);
+}
+
+static void print_flags(const struct rule *rule)
+{
+    const struct {
+        const char *name;
+        bool is_set;
+    } flags[] = {
+        {"shadow_mode", rule->shadow_mode},         {"quota_mode", rule->quota_mode},
+        {"detailed_metric", rule->detailed_metric}, {"value_to_metric", rule->value_to_metric},
+        {"share_threshold", rule->share_threshold},
+    };
+    bool any = false;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        if (!flags[i].is_set)
+            continue;
+        printf("%s%s", any ? ", " : "  flags   ", flags[i].name);
+        any = true;
+    }
+    if (any)
+        putchar('\n');
+}
+
+static void print_replaces(const struct rule *rule)
+{
+    for (size_t i = 0; i < rule->n_replaces; i++) {
+        fputs(i == 0 ? "  drops   " : ", ", stdout);
+        say_key(stdout, span_of_text(rule->replaces[i]));
+    }
+    if (rule->n_replaces > 0)
+        putchar('\n');
+}
+
+static void print_rule(const struct rule *rule)
+{
+    say_key(stdout, span_of_text(rule->path));
+    if (rule->name[0] != '\0') {
+        fputs("  \"", stdout);
+        say_key(stdout, span_of_text(rule->name));
+        putchar('"');
+    }
+    fputs("  (", stdout);
+    say_key(stdout, span_of_text(rule->file));
+    printf(":%u)\n", (unsigned)rule->line);
+    if (rule->unlimited)
+        puts("  unlimited");
+    else
+        print_quota("limit", &rule->quota);
+    if (rule->has_shadow)
+        print_quota("shadow", &rule->shadow);
+    if (rule->ban.after > 0)
+        print_ban(&rule->ban);
+    if (rule->on_store_error != RULE_STORE_ERROR_DENY)
+        printf("  store   %s while it cannot be asked\n",
+               on_store_error_names[rule->on_store_error]);
+    print_replaces(rule);
+    print_flags(rule);
+}
+
+/* Rules of one domain together, also where files that are merged had another between them. */
+static void print_text(const struct rules *rules)
+{
+    const char *domain;
+    for (size_t i = 0; (domain = rules_domain(rules, i)) != NULL; i++) {
+        printf("%sdomain ", i == 0 ? "" : "\n");
+        say_key(stdout, span_of_text(domain));
+        putchar('\n');
+        for (size_t j = 0; j < rules_count(rules); j++) {
+            const struct rule *rule = rules_at(rules, j);
+            if (rule->domain == domain) {
+                putchar('\n');
+                print_rule(rule);
+            }
+        }
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *quota_json(const struct stint_quota *quota)
+{
+    char spec[SPEC_MAX];
+    stint_quota_format(quota, spec, sizeof(spec));
+    return json_pack("{s:s, s:o, s:b, s:s}", "spec", spec, "max_in_any_window",
+                     json_text_ns(stint_max_in_any_window(quota)), "strict", stint_is_strict(quota),
+                     "when_full", when_full_names[quota->when_full]);
+}
+
+static json_t *ban_json(const struct rule_ban *ban)
+{
+    if (ban->after == 0)
+        return json_null();
+    return json_pack("{s:I, s:I, s:o, s:o, s:o}", "after", (json_int_t)ban->after, "factor",
+                     (json_int_t)ban->factor, "within_ns", json_text_ns(ban->within_ns), "for_ns",
+                     json_text_ns(ban->for_ns), "max_ns", json_text_ns(ban->max_ns));
+}
+
+static json_t *replaces_json(const struct rule *rule)
+{
+    json_t *names = json_array();
+    for (size_t i = 0; i < rule->n_replaces; i++)
+        json_array_append_new(names, json_text_key(span_of_text(rule->replaces[i])));
+    return names;
+}
+
+static json_t *rule_json(const struct rule *rule)
+{
+    char id[24];
+    snprintf(id, sizeof(id), "%016" PRIx64, rule->id);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:o, s:o, s:I, s:I, s:s, s:b, s:o, s:o, s:o, s:I, s:s?, s:s, s:o}", "domain",
+        json_text_key(span_of_text(rule->domain)), "path", json_text_key(span_of_text(rule->path)),
+        "name", json_text_key(span_of_text(rule->name)), "file",
+        json_text_key(span_of_text(rule->file)), "line", (json_int_t)rule->line, "column",
+        (json_int_t)rule->column, "id", id, "unlimited", rule->unlimited, "limit",
+        rule->unlimited ? json_null() : quota_json(&rule->quota), "shadow",
+        rule->has_shadow ? quota_json(&rule->shadow) : json_null(), "ban", ban_json(&rule->ban),
+        "requests_per_unit", (json_int_t)rule->requests_per_unit, "unit", unit_names[rule->unit],
+        "on_store_error", on_store_error_names[rule->on_store_error], "replaces",
+        replaces_json(rule));
+    json_t *flags =
+        json_pack("{s:b, s:b, s:b, s:b, s:b}", "shadow_mode", rule->shadow_mode, "quota_mode",
+                  rule->quota_mode, "detailed_metric", rule->detailed_metric, "value_to_metric",
+                  rule->value_to_metric, "share_threshold", rule->share_threshold);
+    json_object_update_new(object, flags);
+    return object;
+}
+
+static int print_json(const struct rules *rules)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < rules_count(rules); i++)
+        json_array_append_new(list, rule_json(rules_at(rules, i)));
+    return json_text_print(list, true);
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int show(const struct rules_args *args)
+{
+    struct rules_loaded loaded;
+    int failed = 0;
+    if (!rules_args_load(args, &loaded))
+        return CMD_BAD_INPUT;
+    if (loaded.rules == NULL)
+        rules_print_faults(stderr, &loaded.faults);
+    else if (args->json)
+        failed = print_json(loaded.rules);
+    else
+        print_text(loaded.rules);
+    bool fine = loaded.rules != NULL && failed == 0;
+    rules_loaded_free(&loaded);
+    return fine ? CMD_DONE : CMD_BAD_INPUT;
+}
+
+int rules_show_main(int argc, char **argv)
+{
+    struct rules_args args;
+    rules_args_read(&args,
+                    "Prints the rules of files as they are understood: each with its quota, the "
+                    "most that it admits in any window, what is beside it and where it stands. "
+                    "PATH is a file, a folder (its *.yaml and *.yml), or - for standard input.\v"
+                    "Exit codes: 0 done, 1 faults or a file that cannot be read, 2 bad usage.",
+                    argc, argv);
+    int code = show(&args);
+    rules_args_free(&args);
+    return code;
+}
