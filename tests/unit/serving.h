@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* For tests that ask a service: rules out of YAML text, a table in virtual time, and short words.
+ */
+#ifndef STINT_TESTS_SERVING_H
+#define STINT_TESTS_SERVING_H
+
+#include "unit/asking.h"
+
+#include "conn/access.h"
+#include "conn/service.h"
+#include "rules/rules_load.h"
+
+#define N(array) (sizeof(array) / sizeof((array)[0]))
+#define START (1000 * MINUTE) /* where aligned windows begin, too */
+
+static const struct caller anybody = {.name = "", .roles = ACCESS_ALL};
+
+static inline struct rules *rules_of(const char *yaml)
+{
+    struct rules_faults faults;
+    const struct rules_file file = {.path = "test.yaml", .text = span_of_text(yaml)};
+    const struct rules_load_options options = {.default_algorithm = STINT_WINDOW};
+    struct rules *rules = rules_load(&file, 1, &options, &faults);
+    if (rules == NULL)
+        fail_msg("%u:%u: %s", faults.faults[0].line, faults.faults[0].column,
+                 faults.faults[0].sentence);
+    rules_faults_free(&faults);
+    return rules;
+}
+
+static inline struct stint_table *table_for_tests(void)
+{
+    struct stint_table *table;
+    const struct stint_table_options options = {.keys = 4096,
+                                                .keys16 = 4096,
+                                                .keys_wide = 256,
+                                                .wide_size = 1024,
+                                                .tickets = 64,
+                                                .blocks = 64,
+                                                .clock = STINT_CLOCK_VIRTUAL};
+    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
+    return table;
+}
+
+struct serving {
+    struct stint_table *table;
+    struct hub *hub;
+    struct service *service;
+    uint64_t now_ns;
+    struct reply reply;
+};
+
+static inline void serve(struct serving *serving, const char *yaml)
+{
+    struct stint_error error;
+    struct rules *rules = yaml != NULL ? rules_of(yaml) : NULL;
+    *serving = (struct serving){.table = table_for_tests(), .now_ns = START};
+    const struct hub_options options = {.table = serving->table, .rules = rules, .workers = 2};
+    if (hub_open(&serving->hub, &options, &error) != 0)
+        fail_msg("%s", error.sentence);
+    rules_unref(rules);
+    serving->service = service_new(serving->hub, 0);
+    assert_non_null(serving->service);
+}
+
+static inline void serve_no_more(struct serving *serving)
+{
+    service_free(serving->service);
+    hub_close(serving->hub);
+    stint_table_close(serving->table);
+}
+
+static inline const struct reply *ask(struct serving *serving, const struct request *request)
+{
+    service_ask(serving->service, request, &anybody, serving->now_ns, &serving->reply);
+    return &serving->reply;
+}
+
+/* Descriptors as text: "key=value key=value; key=value". Room for one request. */
+struct asked {
+    struct descriptor_entry entries[STINT_ITEMS_MAX][4];
+    struct descriptor descriptors[STINT_ITEMS_MAX];
+    struct request request;
+    char text[512];
+};
+
+static inline void add_entry(struct descriptor *descriptor, struct descriptor_entry *entry,
+                             char *text)
+{
+    char *value = strchr(text, '=');
+    size_t key_len = value != NULL ? (size_t)(value - text) : strlen(text);
+    entry->key = span_of(text, key_len);
+    entry->value = value != NULL ? span_of_text(value + 1) : span_of_text("");
+    descriptor->n_entries++;
+}
+
+/* In domain "d"; the cost is that of the request. */
+static inline struct request *descriptors_of(struct asked *asked, const char *text)
+{
+    char *rest = asked->text, *list;
+    assert_true(strlen(text) < sizeof(asked->text));
+    strcpy(asked->text, text);
+    asked->request = (struct request){.verb = REQUEST_TAKE,
+                                      .cost = 1,
+                                      .domain = span_of_text("d"),
+                                      .descriptors = asked->descriptors};
+    while (rest != NULL) {
+        struct descriptor *descriptor = &asked->descriptors[asked->request.n_descriptors];
+        list = rest;
+        rest = strchr(rest, ';');
+        if (rest != NULL)
+            *rest++ = '\0';
+        *descriptor = (struct descriptor){.entries = asked->entries[asked->request.n_descriptors]};
+        for (char *word = list, *next; word != NULL; word = next) {
+            while (*word == ' ')
+                word++;
+            next = strchr(word, ' ');
+            if (next != NULL)
+                *next++ = '\0';
+            if (*word != '\0')
+                add_entry(descriptor,
+                          &asked->entries[asked->request.n_descriptors][descriptor->n_entries],
+                          word);
+        }
+        asked->request.n_descriptors++;
+    }
+    return &asked->request;
+}
+
+static inline const struct reply *ask_verb(struct serving *serving, uint8_t verb, uint32_t cost,
+                                           const char *text)
+{
+    struct asked asked;
+    struct request *request = descriptors_of(&asked, text);
+    request->verb = verb;
+    request->cost = cost;
+    return ask(serving, request);
+}
+
+static inline int outcome(struct serving *serving, const char *text)
+{
+    const struct reply *reply = ask_verb(serving, REQUEST_TAKE, 1, text);
+    if (reply->error != REPLY_DECIDED)
+        fail_msg("%s: %s", text, reply->sentence);
+    return reply->decision.outcome;
+}
+
+/* How many requests of one unit are allowed in a row, at most 1,000. */
+static inline unsigned allowed_in_a_row(struct serving *serving, const char *text)
+{
+    unsigned n = 0;
+    while (n < 1000 && outcome(serving, text) == STINT_ALLOW)
+        n++;
+    return n;
+}
+
+/* What is left under the rule of one descriptor. */
+static inline uint32_t left(struct serving *serving, const char *text)
+{
+    return ask_verb(serving, REQUEST_PEEK, 0, text)->statuses[0].decision.remaining;
+}
+
+#endif
