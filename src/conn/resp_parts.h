@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a RESP connection share. */
+#ifndef STINT_CONN_RESP_PARTS_H
+#define STINT_CONN_RESP_PARTS_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "conn/access.h"
+#include "conn/metrics.h"
+#include "conn/resp_conn.h"
+#include "proto/resp_command.h"
+#include "proto/resp_reader.h"
+#include "proto/resp_request.h"
+#include "proto/resp_writer.h"
+
+#define RESP_NAME_MAX 64 /* bytes of a connection's name */
+
+struct resp_door {
+    struct service *service;
+    struct access_now *access; /* NULL: nobody is asked who he is */
+    struct access *tokens;     /* the set in force when it was last looked at; NULL: none */
+    uint64_t generation;       /* of tokens */
+    struct resp_bounds bounds, stranger_bounds;
+    size_t output_bytes;
+    uint64_t n_opened;
+    struct resp_argv argv; /* of the command that is being answered */
+    struct resp_lists lists;
+    struct reply reply;
+};
+
+/* Bytes that came and are not answered: an unfinished command, or whole ones that have to wait. */
+struct resp_input {
+    uint8_t *bytes;
+    size_t start, end, size;
+};
+
+struct resp_conn {
+    struct conn conn;
+    struct resp_door *door;
+    struct resp_reader reader;
+    struct resp_input input;
+    struct resp_writer out;
+    size_t sent;                      /* bytes of out that are gone */
+    const struct resp_bounds *bounds; /* of a stranger, until he says who he is */
+    struct access *tokens;            /* the set in which `token` was found, with a reference */
+    const struct access_token *token;
+    struct caller caller;
+    uint64_t id;
+    uint64_t asked_ns;    /* when the command at the head of the input was asked first */
+    uint64_t retry_at_ns; /* when it is asked again; STINT_NEVER_NS: it is not waiting */
+    bool was_asked;       /* asked_ns is set */
+    bool is_known;        /* may ask; else only what has RESP_FLAG_NO_AUTH */
+    bool is_draining, is_over;
+    uint8_t name_len;
+    char name[RESP_NAME_MAX];
+};
+
+/* One command on its way. */
+struct resp_call {
+    struct resp_conn *conn;
+    const struct resp_command *command;
+    const struct span *args; /* args[0] is the command's name */
+    size_t n_args;
+    uint64_t now_ns;
+};
+
+static inline bool resp_conn_is_parked(const struct resp_conn *conn)
+{
+    return conn->retry_at_ns != STINT_NEVER_NS;
+}
+
+/* Of a command that may wait: notes when it was asked first. */
+static inline void resp_call_begin(struct resp_call *call)
+{
+    if (!call->conn->was_asked)
+        call->conn->asked_ns = call->now_ns;
+    call->conn->was_asked = true;
+}
+
+/* Instead of an answer: asks the command again then. False where it is not to wait any more. */
+bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns);
+/* An error whose word follows from its code. */
+void resp_call_refuse(struct resp_call *call, const struct stint_error *error);
+/* Whether the caller has one of these roles; else that was answered. */
+bool resp_call_may(struct resp_call *call, unsigned roles);
+
+/* Looks whether the tokens in force are still those by which the caller is known. */
+void resp_caller_renew(struct resp_conn *conn);
+/* Forgets who he is, as at the beginning of a connection. */
+void resp_caller_forget(struct resp_conn *conn);
+
+/* ---- Commands, by the file that answers them ------------------------------------------------- */
+
+/* resp_caller.c */
+void resp_auth(struct resp_call *call);
+void resp_hello(struct resp_call *call);
+
+/* resp_session.c */
+void resp_echo(struct resp_call *call);
+void resp_ping(struct resp_call *call);
+void resp_quit(struct resp_call *call);
+void resp_reset(struct resp_call *call);
+void resp_select(struct resp_call *call);
+void resp_client(struct resp_call *call);
+/* Takes a name, or refuses one that cannot be printed; false: that was answered. */
+bool resp_set_name(struct resp_call *call, struct span name);
+
+/* resp_info.c */
+void resp_info(struct resp_call *call);
+void resp_config(struct resp_call *call);
+
+/* resp_ask.c */
+void resp_throttle(struct resp_call *call);
+void resp_verb(struct resp_call *call);
+void resp_forget_keys(struct resp_call *call);
+void resp_count_keys(struct resp_call *call);
+void resp_key_time(struct resp_call *call);
+
+/* resp_pool.c, resp_top.c */
+void resp_pool(struct resp_call *call);
+void resp_top(struct resp_call *call);
+
+#endif
