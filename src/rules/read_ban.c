@@ -2,6 +2,8 @@
 /* `ban`: what happens to a key that is denied again and again. */
 #include "rules/read_limit.h"
 
+#include "rules/ban.h"
+
 #include "base/limits.h"
 
 static const struct rule_ban defaults = {.factor = 1, .max_ns = NS_PER_YEAR};
@@ -14,11 +16,17 @@ static void need(const struct source *source, const struct fields *fields, int k
                    "ban has no %s; expected such as %s", fields->shape->keys[key], example);
 }
 
-static void check_length(const struct source *source, const struct fields *fields, int key,
-                         uint64_t ns)
+/* What is wrong beyond what the fields say of themselves, told where the ban begins. */
+static void check_whole(const struct source *source, const struct fields *fields,
+                        const struct rule_ban *ban)
 {
-    if (ns > PERIOD_MAX_NS)
-        fields_fault(source, fields, key, "expected at most 10 years (3650d)");
+    struct stint_error error;
+    bool is_complete = ban->after > 0 && ban->for_ns > 0;
+    if (is_complete && ban->for_ns > ban->max_ns)
+        fields_fault(source, fields, BAN_FOR,
+                     "it is longer than any ban may be: max, 365 days where it is left out");
+    else if (is_complete && ban_check(ban, &error) != 0)
+        faults_add(source->faults, source->path, fields->map->place, "ban: %s", error.sentence);
 }
 
 void read_ban(const struct source *source, const struct yaml_value *value, struct rule_ban *ban)
@@ -35,10 +43,5 @@ void read_ban(const struct source *source, const struct yaml_value *value, struc
     ban->within_ns = ban->for_ns;
     fields_duration(source, &fields, BAN_WITHIN, &ban->within_ns);
     fields_duration(source, &fields, BAN_MAX, &ban->max_ns);
-    check_length(source, &fields, BAN_FOR, ban->for_ns);
-    check_length(source, &fields, BAN_WITHIN, ban->within_ns);
-    check_length(source, &fields, BAN_MAX, ban->max_ns);
-    if (ban->for_ns > ban->max_ns)
-        fields_fault(source, &fields, BAN_FOR,
-                     "it is longer than any ban may be: max, 365 days where it is left out");
+    check_whole(source, &fields, ban);
 }

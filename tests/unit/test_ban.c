@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/* Keys that are denied again and again: blocked, each time for longer, and never by asking alone.
+ */
+#define _GNU_SOURCE
+#include "unit/serving.h"
+
+#include "rules/ban.h"
+#include "store/table.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define LOGIN                                                                                      \
+    "domain: d\n"                                                                                  \
+    "descriptors:\n"                                                                               \
+    "  - key: login\n"                                                                             \
+    "    rate_limit: {unit: second, requests_per_unit: 1}\n"                                       \
+    "    ban: {after: 3, for: 1m, within: 10m, factor: 2, max: 5m}\n"                              \
+    "  - key: other\n"                                                                             \
+    "    rate_limit: {unit: minute, requests_per_unit: 100}\n"
+
+#define ROUNDING (2 << 16) /* a ban's end is kept in units of 2^16 ns, rounded up */
+
+/* Uses up what there is, then is denied n times; whether the last one made a ban. */
+static bool denied(struct serving *s, const char *text, int n)
+{
+    if (left(s, text) > 0)
+        assert_int_equal(outcome(s, text), STINT_ALLOW);
+    for (int i = 0; i < n; i++)
+        assert_int_equal(outcome(s, text), STINT_DENY);
+    return s->reply.statuses[0].banned;
+}
+
+/* Goes on to the end of the ban, having seen that it is told exactly. */
+static uint64_t sit_out(struct serving *s, const char *text)
+{
+    assert_int_equal(outcome(s, text), STINT_DENY);
+    assert_true(s->reply.statuses[0].banned);
+    uint64_t wait_ns = s->reply.decision.retry_after_ns;
+    s->now_ns += wait_ns - 1;
+    assert_int_equal(outcome(s, text), STINT_DENY);
+    s->now_ns += 1;
+    return wait_ns;
+}
+
+static void assert_about(uint64_t ns, uint64_t expected_ns)
+{
+    assert_in_range(ns, expected_ns, expected_ns + 2 * ROUNDING);
+}
+
+static void test_so_many_denials_block_the_key(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, LOGIN);
+    assert_false(denied(&s, "login=a", 2));
+    assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
+    assert_true(s.reply.statuses[0].banned);
+    assert_about(s.reply.decision.retry_after_ns, MINUTE);
+    assert_int_equal(outcome(&s, "login=b"), STINT_ALLOW);
+    s.now_ns += 30 * S; /* the limit alone would have let it in long ago */
+    assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
+    sit_out(&s, "login=a");
+    assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
+    serve_no_more(&s);
+}
+
+static void test_asking_does_not_extend_a_ban(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, LOGIN);
+    assert_true(denied(&s, "login=a", 3));
+    uint64_t end_ns = s.now_ns + s.reply.decision.retry_after_ns;
+    for (int i = 0; i < 50; i++) {
+        s.now_ns += S;
+        assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
+        assert_int_equal(s.now_ns + s.reply.decision.retry_after_ns, end_ns);
+    }
+    s.now_ns = end_ns;
+    assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
+    serve_no_more(&s);
+}
+
+static void test_each_ban_in_turn_is_longer_up_to_the_most(void **state)
+{
+    const uint64_t lengths[] = {MINUTE, 2 * MINUTE, 4 * MINUTE, 5 * MINUTE, 5 * MINUTE};
+    struct serving s;
+    (void)state;
+    serve(&s, LOGIN);
+    for (size_t i = 0; i < N(lengths); i++) {
+        assert_true(denied(&s, "login=a", 3));
+        assert_about(sit_out(&s, "login=a"), lengths[i]);
+    }
+    /* Forgotten as long after its end as it lasted. */
+    s.now_ns += 5 * MINUTE + 2 * ROUNDING;
+    assert_true(denied(&s, "login=a", 3));
+    assert_about(sit_out(&s, "login=a"), MINUTE);
+    serve_no_more(&s);
+}
+
+static void test_denials_that_are_far_apart_make_no_ban(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, LOGIN);
+    for (int i = 0; i < 20; i++) {
+        assert_false(denied(&s, "login=a", 2));
+        s.now_ns += 11 * MINUTE;
+    }
+    /* But never so many within the time. */
+    denied(&s, "login=a", 1);
+    s.now_ns += 9 * MINUTE;
+    assert_true(denied(&s, "login=a", 2));
+    serve_no_more(&s);
+}
+
+static void test_peeks_and_what_never_fits_are_no_denials(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, LOGIN);
+    outcome(&s, "login=a");
+    for (int i = 0; i < 10; i++) {
+        ask_verb(&s, REQUEST_PEEK, 1, "login=a");
+        ask_verb(&s, REQUEST_EXPLAIN, 1, "login=a");
+        assert_int_equal(ask_verb(&s, REQUEST_TAKE, 2, "login=a")->decision.outcome, STINT_NEVER);
+    }
+    assert_false(denied(&s, "login=a", 2));
+    serve_no_more(&s);
+}
+
+static void test_a_ban_charges_no_sibling(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, LOGIN);
+    assert_true(denied(&s, "login=a", 3));
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(outcome(&s, "login=a; other=1"), STINT_DENY);
+    assert_int_equal(left(&s, "other=1"), 100);
+    /* Nor is a key banned for what its siblings deny. */
+    assert_int_equal(allowed_in_a_row(&s, "other=1"), 100);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(outcome(&s, "login=b; other=1"), STINT_DENY);
+    assert_int_equal(outcome(&s, "login=b"), STINT_ALLOW);
+    serve_no_more(&s);
+}
+
+static void test_reset_lifts_a_ban_and_forgets_it(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, LOGIN);
+    assert_true(denied(&s, "login=a", 3));
+    ask_verb(&s, REQUEST_RESET, 1, "login=a");
+    assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
+    assert_false(denied(&s, "login=a", 2));
+    assert_true(denied(&s, "login=a", 1));
+    assert_about(sit_out(&s, "login=a"), MINUTE);
+    serve_no_more(&s);
+}
+
+static void test_a_full_table_of_blocks_is_told(void **state)
+{
+    struct serving s;
+    char text[32];
+    unsigned banned = 0;
+    (void)state;
+    serve(&s, LOGIN);
+    for (int i = 0; i < 1000; i++) {
+        snprintf(text, sizeof(text), "login=%d", i);
+        banned += denied(&s, text, 3);
+    }
+    assert_in_range(banned, 64, 999);
+    assert_int_equal(outcome(&s, "login=999"), STINT_DENY);
+    serve_no_more(&s);
+}
+
+static void test_what_a_ban_may_be(void **state)
+{
+    const struct rule_ban fine = {
+        .after = 5, .factor = 2, .for_ns = MINUTE, .within_ns = MINUTE, .max_ns = DAY};
+    struct rule_ban ban = fine;
+    struct stint_error error;
+    (void)state;
+    assert_int_equal(ban_check(&ban, &error), 0);
+    ban.after = BAN_AFTER_MAX + 1;
+    assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
+    ban = fine;
+    ban.max_ns = MINUTE - 1;
+    assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
+    ban = fine;
+    ban.max_ns = YEAR + 1;
+    assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
+    ban = fine;
+    ban.within_ns = 1;
+    assert_int_equal(ban_check(&ban, &error), STINT_E_RANGE);
+    ban = fine;
+    ban.after = 1; /* the first denial */
+    assert_int_equal(ban_check(&ban, &error), 0);
+}
+
+static void test_a_ban_for_the_first_denial(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, "domain: d\n"
+              "descriptors:\n"
+              "  - key: login\n"
+              "    rate_limit: {unit: second, requests_per_unit: 1}\n"
+              "    ban: {after: 1, for: 1m}\n");
+    assert_true(denied(&s, "login=a", 1));
+    assert_about(sit_out(&s, "login=a"), MINUTE);
+    assert_true(denied(&s, "login=a", 1));
+    assert_about(sit_out(&s, "login=a"), MINUTE); /* factor 1: no longer than before */
+    serve_no_more(&s);
+}
+
+/* A table in a file, closed and opened again: the ban stands, and so does how long the next is. */
+static void test_a_ban_outlives_the_process(void **state)
+{
+    char path[] = "/tmp/stint-test-ban-XXXXXX";
+    struct rules *rules = rules_of(LOGIN);
+    const struct rule *rule = rules_at(rules, 0);
+    struct span key = span_of("a", 1);
+    struct stint_table *table;
+    (void)state;
+    assert_non_null(mkdtemp(path));
+    char file[64];
+    snprintf(file, sizeof(file), "%s/table", path);
+    const struct stint_table_options options = {.path = file, .clock = STINT_CLOCK_VIRTUAL};
+    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
+    struct ban_made made = {0};
+    for (int i = 0; i < 3; i++)
+        made = ban_count(table, rule, key, START);
+    assert_int_not_equal(made.until_ns, 0);
+    stint_table_set_now(table, START);
+    stint_table_close(table);
+    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
+    assert_int_equal(ban_until(table, rule, key, START + 1), made.until_ns);
+    assert_int_equal(ban_until(table, rule, key, made.until_ns), 0);
+    uint64_t over_ns = made.until_ns;
+    for (int i = 0; i < 3; i++)
+        made = ban_count(table, rule, key, over_ns);
+    assert_about(made.until_ns - over_ns, 2 * MINUTE);
+    stint_table_close(table);
+    unlink(file);
+    rmdir(path);
+    rules_unref(rules);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_so_many_denials_block_the_key),
+        cmocka_unit_test(test_asking_does_not_extend_a_ban),
+        cmocka_unit_test(test_each_ban_in_turn_is_longer_up_to_the_most),
+        cmocka_unit_test(test_denials_that_are_far_apart_make_no_ban),
+        cmocka_unit_test(test_peeks_and_what_never_fits_are_no_denials),
+        cmocka_unit_test(test_a_ban_charges_no_sibling),
+        cmocka_unit_test(test_reset_lifts_a_ban_and_forgets_it),
+        cmocka_unit_test(test_a_full_table_of_blocks_is_told),
+        cmocka_unit_test(test_what_a_ban_may_be),
+        cmocka_unit_test(test_a_ban_for_the_first_denial),
+        cmocka_unit_test(test_a_ban_outlives_the_process),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
