@@ -316,6 +316,8 @@ struct stint_table_options {
                                period */
     bool must_exist;        /* do not make the file */
     bool read_only;         /* for inspection: no decisions */
+    uint32_t overrides;     /* keys with a quota of their own, set by a server. Default 4,096 */
+    uint32_t requests;      /* answers that a server keeps for retries. Default 0: none */
 };
 
 /* NULL options are the defaults. *table is set only on success. */
@@ -477,6 +479,9 @@ struct stint_table_info {
     bool huge_pages;
     bool restored; /* an existing file was opened */
     bool filled;   /* after an unclean boot: live states were made full for one period */
+    uint32_t overrides, overrides_max; /* keys with a quota of their own */
+    uint64_t requests, requests_max;   /* answers kept for retries */
+    uint64_t requests_dropped;         /* before their time, for want of a place */
 };
 
 STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns,

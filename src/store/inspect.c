@@ -3,6 +3,8 @@
 #include "store/entry.h"
 
 #include "store/blocks.h"
+#include "store/overrides.h"
+#include "store/requests.h"
 #include "store/turns.h"
 
 /* The live state in a slot; false for an empty, dead or pending one. */
@@ -11,34 +13,44 @@ static bool read_live(struct asking *asking, const struct seen *seen, struct ent
     return entry_read(asking, seen, state) && entry_dies_at(state) > asking->ask.now_ns;
 }
 
-static uint64_t count_live(const struct stint_table *table, enum slot_class class, uint64_t now_ns)
+static bool is_live(struct asking *asking, const struct seen *seen)
 {
-    struct asking asking = entry_looking(table, class, now_ns);
     struct entry_state state;
-    uint64_t live = 0;
-    for (uint64_t slot = 0; slot < asking.slots->sets * WAYS; slot++) {
-        uint8_t *set = asking.slots->base + slot / WAYS * asking.slots->set_size;
-        struct seen seen = slots_see(asking.slots, set, (unsigned)(slot % WAYS));
-        if (class == CLASS_BLOCKS)
-            live += seen.pair.first != 0 && (seen.pair.first & TAG_PENDING) == 0 &&
-                    (seen.pair.first & TAG_ID_MASK) != BENCH_ID && seen.pair.second > now_ns;
-        else if (class == CLASS_WIDE && seen.pair.first != 0)
-            live += wide_dies_at(&seen) > now_ns;
-        else
-            live += read_live(&asking, &seen, &state);
-    }
-    return live;
+    uint64_t now_ns = asking->ask.now_ns;
+    if (asking->slots->class == CLASS_BLOCKS)
+        return seen->pair.first != 0 && (seen->pair.first & TAG_PENDING) == 0 &&
+               (seen->pair.first & TAG_ID_MASK) != BENCH_ID && seen->pair.second > now_ns;
+    if (asking->slots->class == CLASS_WIDE && seen->pair.first != 0)
+        return wide_dies_at(seen) > now_ns;
+    return read_live(asking, seen, &state);
 }
 
-void stint_table_info(const struct stint_table *table, uint64_t now_ns,
-                      struct stint_table_info *info)
+/* Of every set; or of so many, evenly spread, and for all as many as there would be then. */
+static uint64_t count_live(const struct stint_table *table, enum slot_class class, uint64_t now_ns,
+                           uint64_t sets_max)
+{
+    struct asking asking = entry_looking(table, class, now_ns);
+    uint64_t sets = asking.slots->sets, looked_at = min_u64(sets, sets_max), live = 0;
+    for (uint64_t i = 0; i < looked_at; i++) {
+        uint64_t set = mul_div(i, sets, looked_at);
+        for (unsigned way = 0; way < WAYS; way++) {
+            struct seen seen =
+                slots_see(asking.slots, asking.slots->base + set * asking.slots->set_size, way);
+            live += is_live(&asking, &seen);
+        }
+    }
+    return looked_at > 0 ? mul_div(live, sets, looked_at) : 0;
+}
+
+void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max,
+                   struct stint_table_info *info)
 {
     const struct region *region = &table->region;
     const struct region_header *header = region->header;
     const struct region_counters *counters = &header->counters;
     *info = (struct stint_table_info){
         .bytes = header->fixed.bytes,
-        .blocked = count_live(table, CLASS_BLOCKS, now_ns),
+        .blocked = count_live(table, CLASS_BLOCKS, now_ns, sets_max),
         .quotas = (uint32_t)__atomic_load_n(&header->quotas, __ATOMIC_RELAXED),
         .quotas_max = header->fixed.quotas_max,
         .tickets = header->fixed.tickets_max,
@@ -57,6 +69,11 @@ void stint_table_info(const struct stint_table *table, uint64_t now_ns,
         .tickets_dropped = __atomic_load_n(&counters->tickets_dropped, __ATOMIC_RELAXED),
         .owners_displaced = __atomic_load_n(&counters->owners_displaced, __ATOMIC_RELAXED),
         .states_damaged = __atomic_load_n(&counters->states_damaged, __ATOMIC_RELAXED),
+        .requests_dropped = __atomic_load_n(&counters->requests_dropped, __ATOMIC_RELAXED),
+        .requests = requests_count(table, now_ns, sets_max),
+        .requests_max = requests_room(table),
+        .overrides = (uint32_t)__atomic_load_n(&header->overrides, __ATOMIC_RELAXED),
+        .overrides_max = overrides_room(table),
         .memory = region->memory,
         .clock = header->fixed.clock,
         .huge_pages = region->huge_pages,
@@ -65,8 +82,14 @@ void stint_table_info(const struct stint_table *table, uint64_t now_ns,
     };
     for (int class = 0; class < 3; class ++) {
         info->slots[class] = table->slots[class].sets * WAYS;
-        info->live[class] = count_live(table, (enum slot_class) class, now_ns);
+        info->live[class] = count_live(table, (enum slot_class) class, now_ns, sets_max);
     }
+}
+
+void stint_table_info(const struct stint_table *table, uint64_t now_ns,
+                      struct stint_table_info *info)
+{
+    table_figures(table, now_ns, UINT64_MAX, info);
 }
 
 static void describe(const struct seen *seen, struct entry_state *state, uint64_t now_ns,

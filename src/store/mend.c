@@ -11,6 +11,8 @@
 #include "store/mend.h"
 
 #include "base/wide_int.h"
+#include "store/overrides.h"
+#include "store/requests.h"
 #include "store/rule.h"
 
 #include <string.h>
@@ -230,6 +232,8 @@ void mend_table(struct stint_table *table, bool after_crash)
     for (int class = 0; class < CLASSES; class ++)
         mend_class(&mending, (enum slot_class) class, &blocked_ns);
     header->blocks_until_ns = blocked_ns;
+    overrides_mend(table);
+    requests_mend(table);
     if (after_crash) {
         memset(region_at(&table->region, header->fixed.tickets_offset), 0,
                (size_t)header->fixed.tickets_max * TICKET_SIZE);

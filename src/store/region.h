@@ -3,7 +3,8 @@
  * The one piece of memory that a table lives in: its layout, how it is mapped, made, checked and
  * left. It holds no pointers, so that it means the same in every process and after a restart.
  *
- *   header | interned quotas | tickets | pools | sets of class 8 | class 16 | wide | blocks
+ *   header | interned quotas | tickets | pools | overrides | answers to ids
+ *          | sets of class 8 | class 16 | wide | blocks
  *
  * A set is WAYS slots. A slot is a pair of words that is swapped in one step; what stands in the
  * pair, and where the state is, slots.h says.
@@ -17,7 +18,7 @@
 #define WAYS 8
 #define HALF_WAYS (WAYS / 2) /* the pairs of one cache line */
 #define REGION_MAGIC UINT64_C(0x314e4f4954535453)
-#define REGION_VERSION 2
+#define REGION_VERSION 3
 #define REGION_PAGE 4096
 #define TICKET_SIZE 64
 #define POOL_RECORD_SIZE 64
@@ -48,8 +49,9 @@ struct region_fixed {
     uint32_t quota_size; /* sizeof(struct stint_quota): another machine or build differs */
     uint64_t bytes;
     struct class_layout classes[CLASSES];
-    uint64_t quotas_offset, tickets_offset, pools_offset;
-    uint32_t quotas_max, tickets_max, pools_max, no_use;
+    uint64_t quotas_offset, tickets_offset, pools_offset, overrides_offset, requests_offset;
+    uint32_t quotas_max, tickets_max, pools_max, overrides_max;
+    uint64_t request_sets; /* 0: no answers are kept */
     uint64_t hash_key[2];
     uint64_t skew_max_ns;
     uint8_t clock; /* enum stint_clock */
@@ -61,6 +63,7 @@ struct region_counters {
     uint64_t evictions_lossless, evictions_inherit, evictions_evict;
     uint64_t full_denied, full_allowed;
     uint64_t undo_kept_units, tickets_dropped, owners_displaced, states_damaged;
+    uint64_t requests_dropped;
 };
 
 /* Lines of 128 bytes: who writes often must not take the line of who reads. */
@@ -76,6 +79,7 @@ struct region_header {
     uint64_t pools_shut_until_ns; /* pools that are new here wait so long: see turns.h */
     uint64_t booked_until_ns;     /* no booked place begins later */
     int64_t epoch_ns;             /* wall clock at region time 0 */
+    uint64_t overrides;           /* keys with a quota of their own: as good as constant too */
     /* How region time goes on: written at open, once a second, and at close. */
     _Alignas(128) int64_t clock_offset_ns; /* region time - CLOCK_BOOTTIME */
     uint64_t heartbeat_ns;
@@ -87,7 +91,8 @@ struct region_header {
     uint64_t filled;    /* times that an unclean boot made all live states full */
     _Alignas(128) uint64_t nonce_next;
     uint64_t ticket_next;
-    uint64_t quotas; /* entries in use, ready or being written */
+    uint64_t quotas;          /* entries in use, ready or being written */
+    uint64_t overrides_owner; /* owner word of whoever sets or drops one */
     _Alignas(128) struct region_counters counters;
 };
 

@@ -4,6 +4,8 @@
 
 #include "base/limits.h"
 #include "store/intern.h"
+#include "store/overrides.h"
+#include "store/requests.h"
 
 #include <string.h>
 
@@ -12,12 +14,19 @@
 #define BLOCKS_DEFAULT 4096
 #define QUOTAS_DEFAULT 1024
 #define POOLS_DEFAULT 16
+#define OVERRIDES_DEFAULT 4096
 #define SETS_MAX (UINT64_C(1) << 31)
 #define TICKETS_MAX (1u << 26)
 #define BLOCKS_MAX (1u << 26)
 #define POOLS_MAX 65536u
+#define OVERRIDES_MAX (1u << 24)
+#define REQUESTS_MAX (1u << 26)
+#define REQUEST_SETS_MAX (REQUESTS_MAX / REQUESTS_MEAN)
 #define PAIRS_SIZE (WAYS * sizeof(struct pair))
 #define LINE_SIZE (HALF_WAYS * sizeof(struct pair))
+/* Answers for each REQUESTS_WAYS places: where as many are kept as were asked for, one set in 16
+ * has more than it has places, and an answer goes early. */
+#define REQUESTS_MEAN 8
 #define LOCK_SIZE 16 /* a wide state's lock word; keeps the bytes after it aligned to 16 */
 
 static uint64_t round_up(uint64_t n, uint64_t to)
@@ -64,6 +73,10 @@ static void place_parts(struct region_fixed *fixed)
     at = round_up(at + (uint64_t)fixed->tickets_max * TICKET_SIZE, REGION_PAGE);
     fixed->pools_offset = at;
     at = round_up(at + (uint64_t)fixed->pools_max * POOL_RECORD_SIZE, REGION_PAGE);
+    fixed->overrides_offset = at;
+    at = round_up(at + overrides_places(fixed) * OVERRIDE_SIZE, REGION_PAGE);
+    fixed->requests_offset = at;
+    at = round_up(at + fixed->request_sets * REQUESTS_SET_SIZE, REGION_PAGE);
     for (int class = 0; class < CLASSES; class ++)
         at = place_class(&fixed->classes[class], (enum slot_class) class, at);
     fixed->bytes = at;
@@ -89,6 +102,9 @@ static int check_options(const struct stint_table_options *options, struct stint
                        BLOCKS_MAX);
     if (options->pools > POOLS_MAX)
         return err_set(error, STINT_E_RANGE, "a table holds at most %u pools", POOLS_MAX);
+    if (options->overrides > OVERRIDES_MAX || options->requests > REQUESTS_MAX)
+        return err_set(error, STINT_E_RANGE, "at most %u overrides and %u answers to requests",
+                       OVERRIDES_MAX, REQUESTS_MAX);
     if (options->epoch_ns < -EPOCH_MAX_NS || options->epoch_ns > EPOCH_MAX_NS)
         return err_set(error, STINT_E_RANGE, "epoch is more than 146 years away from 1970");
     if (options->clock > STINT_CLOCK_VIRTUAL || options->memory > STINT_MEMORY_FILE)
@@ -109,6 +125,8 @@ int region_layout(struct region_fixed *fixed, const struct stint_table_options *
         .quotas_max = options->quotas > 0 ? options->quotas : QUOTAS_DEFAULT,
         .tickets_max = options->tickets > 0 ? options->tickets : TICKETS_DEFAULT,
         .pools_max = options->pools > 0 ? options->pools : POOLS_DEFAULT,
+        .overrides_max = options->overrides > 0 ? options->overrides : OVERRIDES_DEFAULT,
+        .request_sets = (options->requests + REQUESTS_MEAN - 1) / REQUESTS_MEAN,
         .skew_max_ns = options->skew_max_ns > 0 ? options->skew_max_ns : NS_PER_S,
         .clock = options->clock,
     };
@@ -141,7 +159,8 @@ static bool counts_fit(const struct region_fixed *fixed)
     }
     return fixed->quotas_max > 0 && fixed->quotas_max <= QUOTA_ID_MASK && fixed->tickets_max > 0 &&
            fixed->tickets_max <= TICKETS_MAX && fixed->pools_max > 0 &&
-           fixed->pools_max <= POOLS_MAX;
+           fixed->pools_max <= POOLS_MAX && fixed->overrides_max > 0 &&
+           fixed->overrides_max <= OVERRIDES_MAX && fixed->request_sets <= REQUEST_SETS_MAX;
 }
 
 /*

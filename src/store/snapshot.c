@@ -5,6 +5,8 @@
 #include "store/entry.h"
 
 #include "store/clock.h"
+#include "store/overrides.h"
+#include "store/requests.h"
 #include "store/turns.h"
 
 #include <errno.h>
@@ -87,6 +89,30 @@ static int write_pools(const struct stint_table *table, FILE *file)
     return code;
 }
 
+static int write_overrides(const struct stint_table *table, FILE *file)
+{
+    const struct region_fixed *fixed = &table->region.header->fixed;
+    uint8_t place[OVERRIDE_SIZE];
+    int code = fseeko(file, (off_t)fixed->overrides_offset, SEEK_SET);
+    for (uint64_t i = 0; code == 0 && i < overrides_places(fixed); i++) {
+        overrides_copy(table, i, place);
+        code = fwrite(place, sizeof(place), 1, file) == 1 ? 0 : -1;
+    }
+    return code;
+}
+
+static int write_requests(const struct stint_table *table, FILE *file)
+{
+    const struct region_fixed *fixed = &table->region.header->fixed;
+    uint8_t set[REQUESTS_SET_SIZE];
+    int code = fseeko(file, (off_t)fixed->requests_offset, SEEK_SET);
+    for (uint64_t i = 0; code == 0 && i < fixed->request_sets; i++) {
+        requests_copy_set(table, i, set);
+        code = fwrite(set, sizeof(set), 1, file) == 1 ? 0 : -1;
+    }
+    return code;
+}
+
 static int write_quotas(const struct stint_table *table, FILE *file)
 {
     const struct region_fixed *fixed = &table->region.header->fixed;
@@ -117,14 +143,16 @@ static int write_header(const struct stint_table *table, FILE *file)
 }
 
 /*
- * Others decide meanwhile. Each ticket in the copy has its charge there, since it was issued after
- * it; each state has its quota, and no time, block or number is later than the header says. A pool
- * that closes meanwhile is copied as it was before: its units stand in its pair.
+ * Others decide meanwhile. Each ticket and each answer in the copy has its charge there, since it
+ * was issued after it; each state and each override has its quota, and no time, block or number is
+ * later than the header says. A pool that closes meanwhile is copied as it was before: its units
+ * stand in its pair.
  */
 static int write_table(const struct stint_table *table, FILE *file)
 {
     uint64_t now_ns = region_now(&table->region);
-    if (write_tickets(table, file) != 0 || write_pools(table, file) != 0)
+    if (write_tickets(table, file) != 0 || write_requests(table, file) != 0 ||
+        write_pools(table, file) != 0 || write_overrides(table, file) != 0)
         return -1;
     for (int class = 0; class < CLASSES; class ++)
         if (write_class(table, (enum slot_class) class, now_ns, file) != 0)

@@ -3,6 +3,7 @@
 #include "store/table.h"
 
 #include "base/wide_int.h"
+#include "store/owner.h"
 #include "store/rule.h"
 
 #define NONCES_AT_ONCE UINT64_C(65536)
@@ -48,6 +49,18 @@ uint64_t table_nonce(struct stint_table *table)
                                         __ATOMIC_RELAXED))
             return mine;
     }
+}
+
+uint64_t table_self(struct stint_table *table)
+{
+    uint64_t *known = &table->process->owner;
+    /* relaxed: every thread of the process works out the same. */
+    uint64_t owner = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (owner == 0) {
+        owner = owner_self();
+        __atomic_store_n(known, owner, __ATOMIC_RELAXED);
+    }
+    return owner;
 }
 
 int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,

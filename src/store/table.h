@@ -195,8 +195,19 @@ void table_unblock(struct stint_table *table, struct hash128 hash);
 uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash);
 struct hash128 table_block_hash(const struct stint_table *table, const void *key, size_t key_len);
 
-/* A number no other publication in this table has; for pending slots of class 8 and for tickets. */
+/* A number no other publication in this table has; for pending slots of class 8, tickets, claims.
+ */
 uint64_t table_nonce(struct stint_table *table);
+
+/* This process's name in the owner words of the table. */
+uint64_t table_self(struct stint_table *table);
+
+/*
+ * As stint_table_info(), for who asks every second: of live states so many sets of each class are
+ * looked at, and the rest are thought to be alike.
+ */
+void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max,
+                   struct stint_table_info *info);
 
 /* Counts a rare event. */
 static inline void table_count(uint64_t *counter, uint64_t by)

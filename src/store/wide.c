@@ -43,18 +43,6 @@ static void set_dies_at(struct wide_state *wide, uint64_t dies_at_ns)
     __atomic_store_n(&wide->dies_at_ns, dies_at_ns, __ATOMIC_RELAXED);
 }
 
-static uint64_t self(const struct asking *asking)
-{
-    struct process_page *process = asking->table->process;
-    /* relaxed: every thread of the process works out the same. */
-    uint64_t owner = __atomic_load_n(&process->owner, __ATOMIC_RELAXED);
-    if (owner == 0) {
-        owner = owner_self();
-        __atomic_store_n(&process->owner, owner, __ATOMIC_RELAXED);
-    }
-    return owner;
-}
-
 /* Back from work: if the slot was abandoned to us meanwhile, it is empty and free from here on. */
 CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
 {
@@ -144,7 +132,7 @@ CAS16_TARGET static void publish(struct asking *asking, const struct place *plac
 {
     struct wide_state *wide = place->seen.state;
     uint64_t mine;
-    enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
     if (taken == OWNER_STUCK && is_free(asking, place))
         abandon(&place->seen, mine);
     if (taken == OWNER_LEFT)
@@ -273,7 +261,7 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
 static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *refused)
 {
     struct wide_state *wide = seen->state;
-    enum owner_result taken = owner_take(&wide->owner, self(asking), mine);
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), mine);
     /* Given away while we waited: then whoever is stuck there has nothing of this key's. */
     bool is_ours = pair_equals(cas16_load_stable(seen->at), seen->pair);
     switch (taken) {
@@ -432,7 +420,7 @@ bool wide_forget_same(struct asking *asking, const struct seen *seen, const void
 {
     struct wide_state *wide = seen->state;
     uint64_t mine;
-    enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
     if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
         return false;
     struct pair now = cas16_load_stable(seen->at);
@@ -453,7 +441,7 @@ CAS16_TARGET bool wide_freeze(struct asking *asking, struct seen *seen, const vo
     struct wide_state *wide = seen->state;
     struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second};
     uint64_t mine;
-    enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
     if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
         return false;
     if (taken == OWNER_ROBBED)
@@ -475,7 +463,7 @@ CAS16_TARGET void wide_put_back(struct asking *asking, const struct seen *gone, 
 {
     struct wide_state *wide = gone->state;
     uint64_t mine;
-    enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
     if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
         return;
     if (pair_equals(cas16_load_stable(gone->at), gone->pair)) {
@@ -503,7 +491,7 @@ bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes)
         memcpy(bytes, wide->bytes, asking->slots->state_size);
         return pair_equals(cas16_load(seen->at), seen->pair);
     }
-    enum owner_result taken = owner_take(&wide->owner, self(asking), &mine);
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
     if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
         return false;
     struct pair now = cas16_load_stable(seen->at);

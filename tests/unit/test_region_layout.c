@@ -6,7 +6,9 @@
 #include "unit/asking.h"
 
 #include "store/intern.h"
+#include "store/overrides.h"
 #include "store/region_layout.h"
+#include "store/requests.h"
 #include "store/slots.h"
 
 #define LOCK_SIZE 16 /* in front of the bytes of a wide state */
@@ -17,6 +19,8 @@ static const struct stint_table_options layouts[] = {
     {.keys = 6, .keys16 = 7, .keys_wide = 1, .wide_size = 1},
     {.keys = 1000, .keys16 = 12, .keys_wide = 100, .wide_size = 300, .tickets = 3, .quotas = 100},
     {.keys = 99, .keys_wide = 2, .wide_size = 65536, .blocks = 100, .quotas = 32767, .pools = 9},
+    {.overrides = 1, .requests = 1},
+    {.overrides = 1000, .requests = 65536},
     {.keys = 4000000000, .keys16 = 3000000000, .tickets = 1u << 26, .blocks = 1u << 26},
 };
 #define N_LAYOUTS (sizeof(layouts) / sizeof(layouts[0]))
@@ -59,6 +63,8 @@ static void test_there_is_room_for_what_was_asked(void **state)
         assert_int_equal(fixed.quotas_max, or_default(options->quotas, 1024));
         assert_int_equal(fixed.tickets_max, or_default(options->tickets, 65536));
         assert_int_equal(fixed.pools_max, or_default(options->pools, 16));
+        assert_int_equal(fixed.overrides_max, or_default(options->overrides, 4096));
+        assert_true(fixed.request_sets * REQUESTS_WAYS >= options->requests);
         assert_int_equal(fixed.skew_max_ns, S);
     }
 }
@@ -71,17 +77,19 @@ static void test_no_part_lies_over_another(void **state)
         struct region_fixed fixed = layout_of(&layouts[i]);
         struct {
             uint64_t offset, size;
-        } parts[CLASSES + 3] = {
+        } parts[CLASSES + 5] = {
             {fixed.quotas_offset, fixed.quotas_max * sizeof(struct quota_slot)},
             {fixed.tickets_offset, (uint64_t)fixed.tickets_max * TICKET_SIZE},
             {fixed.pools_offset, (uint64_t)fixed.pools_max * POOL_RECORD_SIZE},
+            {fixed.overrides_offset, overrides_places(&fixed) * OVERRIDE_SIZE},
+            {fixed.requests_offset, fixed.request_sets * REQUESTS_SET_SIZE},
         };
         for (int class = 0; class < CLASSES; class ++) {
-            parts[class + 3].offset = fixed.classes[class].offset;
-            parts[class + 3].size = fixed.classes[class].sets * fixed.classes[class].set_size;
+            parts[class + 5].offset = fixed.classes[class].offset;
+            parts[class + 5].size = fixed.classes[class].sets * fixed.classes[class].set_size;
         }
         uint64_t end = sizeof(struct region_header);
-        for (size_t part = 0; part < CLASSES + 3; part++) {
+        for (size_t part = 0; part < CLASSES + 5; part++) {
             assert_true(parts[part].offset >= end);
             assert_int_equal(parts[part].offset % REGION_PAGE, 0);
             end = parts[part].offset + parts[part].size;
@@ -155,6 +163,8 @@ static void test_sizes_that_cannot_be_are_refused(void **state)
     assert_refused((struct stint_table_options){.wide_size = 8}, STINT_E_MISMATCH);
     assert_refused((struct stint_table_options){.quotas = 32768}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.pools = 65537}, STINT_E_RANGE);
+    assert_refused((struct stint_table_options){.overrides = (1u << 24) + 1}, STINT_E_RANGE);
+    assert_refused((struct stint_table_options){.requests = (1u << 26) + 1}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.tickets = (1u << 26) + 1}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.blocks = (1u << 26) + 1}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.epoch_ns = far + 1}, STINT_E_RANGE);
@@ -208,6 +218,12 @@ static bool leads_astray(const struct region_fixed *fixed)
     if (fixed->pools_offset < end || fixed->pools_max == 0)
         return true;
     end = (unsigned __int128)fixed->pools_offset + (uint64_t)fixed->pools_max * POOL_RECORD_SIZE;
+    if (fixed->overrides_offset < end || fixed->overrides_max == 0)
+        return true;
+    end = (unsigned __int128)fixed->overrides_offset + overrides_places(fixed) * OVERRIDE_SIZE;
+    if (fixed->requests_offset < end)
+        return true;
+    end = fixed->requests_offset + (unsigned __int128)fixed->request_sets * REQUESTS_SET_SIZE;
     for (int class = 0; class < CLASSES; class ++) {
         const struct class_layout *layout = &fixed->classes[class];
         uint64_t last_pair = layout->half_size + HALF_WAYS * sizeof(struct pair);

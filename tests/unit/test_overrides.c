@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/* Quotas of single keys: found by who asks, kept in the table, and what was used goes with them. */
+#include "asking.h"
+
+#include "store/overrides.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#define RULE UINT64_C(77)
+
+static char path[64];
+
+static struct stint_table *open_table(uint32_t overrides, const char *file)
+{
+    struct stint_table_options options = {.path = file,
+                                          .keys = 4800,
+                                          .keys16 = 48,
+                                          .overrides = overrides,
+                                          .quotas = 16,
+                                          .hash_key = {1, 2},
+                                          .clock = STINT_CLOCK_VIRTUAL};
+    struct stint_table *table;
+    struct stint_error error;
+    if (stint_table_open(&table, &options, &error) != 0)
+        fail_msg("%s", error.sentence);
+    return table;
+}
+
+static struct stint_quota of_rule(const char *spec)
+{
+    struct stint_quota quota = quota_of(spec);
+    quota.rule = RULE;
+    return quota;
+}
+
+static struct hash128 hash_of(const struct stint_table *table, uint64_t key)
+{
+    const struct stint_quota quota = {.rule = RULE};
+    return table_hash(table, &quota, &key, sizeof(key));
+}
+
+static int set(struct stint_table *table, uint64_t key, const char *spec)
+{
+    const struct stint_quota quota = of_rule(spec);
+    return overrides_set(table, hash_of(table, key), &quota, NULL);
+}
+
+/* The limit of the key's own quota; 0: it has none. */
+static uint32_t limit_of(struct stint_table *table, uint64_t key)
+{
+    struct stint_quota quota;
+    if (!overrides_find(table, hash_of(table, key), RULE, &quota))
+        return 0;
+    assert_int_equal(quota.rule, RULE);
+    return quota.limit;
+}
+
+static void test_a_key_has_the_quota_that_was_set_last(void **state)
+{
+    (void)state;
+    struct stint_table *table = open_table(0, NULL);
+    assert_false(overrides_any(table));
+    assert_int_equal(limit_of(table, 1), 0);
+    assert_int_equal(set(table, 1, "gcra 7/1m"), 0);
+    assert_true(overrides_any(table));
+    assert_int_equal(limit_of(table, 1), 7);
+    assert_int_equal(limit_of(table, 2), 0);
+    assert_int_equal(set(table, 1, "gcra 8/1m"), 0);
+    assert_int_equal(set(table, 1, "gcra 8/1m"), 0);
+    assert_int_equal(limit_of(table, 1), 8);
+    struct stint_table_info info;
+    stint_table_info(table, S, &info);
+    assert_int_equal(info.overrides, 1);
+    assert_int_equal(info.overrides_max, 4096);
+    assert_int_equal(overrides_drop(table, hash_of(table, 1), NULL), 0);
+    assert_int_equal(overrides_drop(table, hash_of(table, 1), NULL), STINT_E_GONE);
+    assert_int_equal(limit_of(table, 1), 0);
+    assert_false(overrides_any(table));
+    stint_table_close(table);
+}
+
+/* The same rule: what the key used under the one quota counts under the other. */
+static void test_what_was_used_goes_with_the_key(void **state)
+{
+    (void)state;
+    struct stint_table *table = open_table(0, NULL);
+    const struct stint_quota old = of_rule("window 10/1m");
+    const uint64_t key = 1;
+    struct stint_quota new;
+    assert_int_equal(stint_take(table, &old, &key, sizeof(key), 10, MINUTE).outcome, STINT_ALLOW);
+    assert_int_equal(set(table, key, "window 15/1m"), 0);
+    assert_true(overrides_find(table, hash_of(table, key), RULE, &new));
+    assert_int_equal(stint_take(table, &new, &key, sizeof(key), 6, MINUTE).outcome, STINT_DENY);
+    assert_int_equal(stint_take(table, &new, &key, sizeof(key), 5, MINUTE).outcome, STINT_ALLOW);
+    assert_int_equal(overrides_drop(table, hash_of(table, key), NULL), 0);
+    assert_int_equal(stint_take(table, &old, &key, sizeof(key), 1, MINUTE).outcome, STINT_DENY);
+    stint_table_close(table);
+}
+
+static void test_there_is_room_for_as_many_as_were_asked_for(void **state)
+{
+    (void)state;
+    static const uint32_t rooms[] = {1, 3, 100, 4096};
+    for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
+        struct stint_table *table = open_table(rooms[i], NULL);
+        for (uint64_t key = 0; key < rooms[i]; key++)
+            assert_int_equal(set(table, key, "gcra 7/1m"), 0);
+        assert_int_equal(set(table, rooms[i], "gcra 7/1m"), STINT_E_FULL);
+        assert_int_equal(set(table, 0, "gcra 9/1m"), 0); /* not one more */
+        assert_int_equal(overrides_drop(table, hash_of(table, 0), NULL), 0);
+        assert_int_equal(set(table, rooms[i], "gcra 8/1m"), 0);
+        for (uint64_t key = 1; key < rooms[i]; key++)
+            assert_int_equal(limit_of(table, key), 7);
+        stint_table_close(table);
+    }
+}
+
+static void test_what_cannot_be_set_is_refused(void **state)
+{
+    (void)state;
+    struct stint_table *table = open_table(0, NULL);
+    struct stint_error error;
+    struct stint_quota quota = quota_of("gcra 7/1m");
+    const struct hash128 hash = hash_of(table, 1);
+    assert_int_equal(overrides_set(table, hash, &quota, &error), STINT_E_MISMATCH);
+    quota = of_rule("log 7/1m"); /* wider than this table's states */
+    assert_int_equal(overrides_set(table, hash, &quota, &error), STINT_E_MISMATCH);
+    for (uint32_t limit = 1; limit <= 16; limit++) {
+        char spec[32];
+        snprintf(spec, sizeof(spec), "gcra %u/1m", limit);
+        assert_int_equal(set(table, limit, spec), 0);
+    }
+    assert_int_equal(set(table, 17, "gcra 17/1m"), STINT_E_FULL); /* one quota too many */
+    stint_table_close(table);
+}
+
+struct tally {
+    unsigned n;
+    uint32_t limits;
+};
+
+static bool add_up(const struct overrides_entry *entry, void *arg)
+{
+    struct tally *tally = arg;
+    assert_int_equal(entry->rule, RULE);
+    assert_int_equal(entry->quota.rule, RULE);
+    tally->limits += entry->quota.limit;
+    return ++tally->n < 3;
+}
+
+static void test_all_can_be_listed(void **state)
+{
+    (void)state;
+    struct stint_table *table = open_table(0, NULL);
+    struct tally tally = {0, 0};
+    overrides_each(table, add_up, &tally);
+    assert_int_equal(tally.n, 0);
+    assert_int_equal(set(table, 1, "gcra 7/1m"), 0);
+    assert_int_equal(set(table, 2, "gcra 8/1m"), 0);
+    overrides_each(table, add_up, &tally);
+    assert_int_equal(tally.n, 2);
+    assert_int_equal(tally.limits, 15);
+    assert_int_equal(set(table, 3, "gcra 8/1m"), 0);
+    assert_int_equal(set(table, 4, "gcra 8/1m"), 0);
+    tally = (struct tally){0, 0};
+    overrides_each(table, add_up, &tally);
+    assert_int_equal(tally.n, 3); /* until it is told to stop */
+    stint_table_close(table);
+}
+
+static void test_they_outlive_their_process_and_are_copied(void **state)
+{
+    (void)state;
+    char copy[80];
+    snprintf(copy, sizeof(copy), "%s-copy", path);
+    struct stint_table *table = open_table(100, path);
+    for (uint64_t key = 0; key < 50; key++)
+        assert_int_equal(set(table, key, key % 2 == 0 ? "gcra 7/1m" : "gcra 8/1m"), 0);
+    assert_int_equal(stint_table_snapshot(table, copy, NULL), 0);
+    stint_table_close(table);
+    const char *const files[] = {path, copy};
+    for (int i = 0; i < 2; i++) {
+        table = open_table(0, files[i]);
+        assert_true(overrides_any(table));
+        for (uint64_t key = 0; key < 50; key++)
+            assert_int_equal(limit_of(table, key), key % 2 == 0 ? 7 : 8);
+        assert_int_equal(overrides_room(table), 100);
+        stint_table_close(table);
+        unlink(files[i]);
+    }
+}
+
+/* Every few bits in turn: a key has the quota that was set, or its rule's; never another. */
+static void test_a_damaged_one_is_forgotten(void **state)
+{
+    (void)state;
+    const uint64_t n = 8;
+    unsigned forgotten = 0;
+    struct stint_table *table = open_table(n, path);
+    for (uint64_t key = 0; key < n; key++)
+        assert_int_equal(set(table, key, key % 2 == 0 ? "gcra 7/1m" : "gcra 8/1m"), 0);
+    uint64_t offset = table->region.header->fixed.overrides_offset;
+    uint64_t bits = overrides_places(&table->region.header->fixed) * OVERRIDE_SIZE * 8;
+    stint_table_close(table);
+    for (uint64_t bit = 0; bit < bits; bit += 11) {
+        FILE *file = fopen(path, "r+");
+        assert_non_null(file);
+        assert_int_equal(fseek(file, (long)(offset + bit / 8), SEEK_SET), 0);
+        int byte = fgetc(file);
+        assert_int_equal(fseek(file, (long)(offset + bit / 8), SEEK_SET), 0);
+        fputc(byte ^ (1 << bit % 8), file);
+        fclose(file);
+        table = open_table(0, path);
+        for (uint64_t key = 0; key < n; key++) {
+            uint32_t limit = limit_of(table, key), was = key % 2 == 0 ? 7 : 8;
+            if (limit != was) {
+                assert_int_equal(limit, 0);
+                assert_int_equal(set(table, key, was == 7 ? "gcra 7/1m" : "gcra 8/1m"), 0);
+                forgotten++;
+            }
+        }
+        struct stint_table_info info;
+        stint_table_info(table, S, &info);
+        assert_int_equal(info.overrides, n);
+        stint_table_close(table);
+    }
+    assert_true(forgotten > 50);
+    unlink(path);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/stint-overrides-%ld", (long)getpid());
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_key_has_the_quota_that_was_set_last),
+        cmocka_unit_test(test_what_was_used_goes_with_the_key),
+        cmocka_unit_test(test_there_is_room_for_as_many_as_were_asked_for),
+        cmocka_unit_test(test_what_cannot_be_set_is_refused),
+        cmocka_unit_test(test_all_can_be_listed),
+        cmocka_unit_test(test_they_outlive_their_process_and_are_copied),
+        cmocka_unit_test(test_a_damaged_one_is_forgotten),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
