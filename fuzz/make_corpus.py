@@ -173,7 +173,64 @@ def region():
     yield b"\xf8", "half"
 
 
-FUZZERS = [holders, jsonl, law, logline, reader, region, spec, table, trace]
+RULES = r"""
+domain: edge
+descriptors:
+  - key: remote_address
+    rate_limit: &usual {unit: minute, requests_per_unit: 100, name: per_address}
+    shadow: {algorithm: gcra, period: 90s, requests_per_unit: 60, burst: 20}
+  - {key: remote_address, value: 192.0.2.1, rate_limit: {unlimited: true}}
+  - key: path
+    value: /a/*/b*
+    share_threshold: true
+    descriptors:
+      - key: method
+        rate_limit: {<<: *usual, name: other, replaces: [{name: per_address}]}
+      - key: method
+        value: GET
+        descriptors: [{key: user, rate_limit: *usual}, {key: user, value: '*x'}]
+  - {key: path, value: '*', rate_limit: *usual}
+---
+domain: "e"
+descriptors:
+- key: a
+  value: b
+  shadow_mode: yes
+  quota_mode: On
+  detailed_metric: true
+  value_to_metric: false
+  metadata: {any: [thing, {at: all}]}
+  rate_limit: {unit: MONTH, requests_per_unit: 1_000, on_store_error: local, utc_offset: +01:00}
+  ban: {after: 5, for: 15m, within: 1h, factor: 2, max: 1d}
+- {key: a_b, rate_limit: {algorithm: buckets, period: 10m, requests_per_unit: 500, time_slack: 1m,
+  count_slack: 50}}
+---
+domain: x
+descriptors:
+  - key: k
+    rate_limit: {algorithm: concurrency, lease: 30s, requests_per_unit: 3}
+  - key: l
+    rate_limit: {unit: year, calendar: fixed, requests_per_unit: 0, resolution: 12}
+  - key: l
+    rate_limit: {unit: fortnight, requests_per_unit: -1, burst: 2}
+  - value: only
+  - ratelimit: {}
+---
+domain:
+descriptors: {key: "\u0000"}
+---
+&a [*a, {*a : [[[[[[[[
+""".strip().split("\n---\n")
+
+
+def rules():
+    for number, text in enumerate(RULES):
+        yield text.encode(), f"{number}"
+    yield "\0".join(RULES[:2]).encode(), "files"
+    yield "\0".join([RULES[0], "domain: edge\ndescriptors: [{key: more}]"]).encode(), "merged"
+
+
+FUZZERS = [holders, jsonl, law, logline, reader, region, rules, spec, table, trace]
 
 
 def main():

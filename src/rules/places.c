@@ -70,6 +70,16 @@ static uint32_t lines_of(size_t text_len)
     return (uint32_t)((offsetof(struct place, text) + text_len + PLACE_SIZE - 1) / PLACE_SIZE);
 }
 
+uint32_t places_next(const struct places *places, uint32_t number)
+{
+    uint32_t next = 1;
+    if (number != PLACE_NONE) {
+        const struct place *place = places_at(places, number);
+        next = number + lines_of((size_t)place->key_len + place->value_len);
+    }
+    return next < places->n_lines ? next : PLACE_NONE;
+}
+
 static struct hash128 hash_again(const struct places *places, const struct place *place)
 {
     struct place_name name = {place->above, place->kind, place_key(place), place_value(place)};
@@ -87,11 +97,9 @@ static bool grow_slots(struct places *places)
     free(places->slots);
     places->slots = slots;
     places->n_slots = n_slots;
-    for (uint32_t number = 1; number < places->n_lines;) {
-        const struct place *place = places_at(places, number);
-        enter(places, hash_again(places, place), number);
-        number += lines_of((size_t)place->key_len + place->value_len);
-    }
+    for (uint32_t number = places_next(places, PLACE_NONE); number != PLACE_NONE;
+         number = places_next(places, number))
+        enter(places, hash_again(places, places_at(places, number)), number);
     return true;
 }
 

@@ -82,6 +82,8 @@ uint32_t places_find(const struct places *places, struct hash128 key_hash,
  * places_at() gave is valid until the next call.
  */
 uint32_t places_add(struct places *places, const struct place_name *name);
+/* All places in the order in which they were made: the first comes after PLACE_NONE. */
+uint32_t places_next(const struct places *places, uint32_t number);
 void places_free(struct places *places);
 
 #endif

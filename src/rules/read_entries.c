@@ -73,20 +73,30 @@ static uint32_t make_place(struct reading *reading, const struct place_name *nam
     return number;
 }
 
-/* Finds or makes the place of an entry. False where another entry stands there. */
-static bool take_place(struct reading *reading, const struct fields *fields, struct level *level)
+static struct place_name name_of(const struct level *level)
 {
-    struct places *places = &reading->rules->places;
     struct place_name name = {level->above->place, PLACE_BARE, level->key, level->value};
     if (level->has_value)
         name.kind = wildcard_is(level->value) ? PLACE_WILDCARD : PLACE_EXACT;
+    return name;
+}
+
+/*
+ * Finds or makes the place of an entry. One without a key, or that is there already, is a fault: it
+ * gets a place that nothing leads to, so that the faults in it are told as well.
+ */
+static bool take_place(struct reading *reading, const struct fields *fields, struct level *level)
+{
+    struct places *places = &reading->rules->places;
+    struct place_name name = name_of(level);
     struct hash128 key_hash = places_hash_key(places, name.above, name.key);
-    uint32_t number = places_find(places, key_hash, &name);
-    if (number != PLACE_NONE && place_of(reading, number)->is_entry) {
+    uint32_t number = level->key.len > 0 ? places_find(places, key_hash, &name) : PLACE_NONE;
+    bool is_double = number != PLACE_NONE && place_of(reading, number)->is_entry;
+    if (is_double)
         tell_double(reading, fields, level, place_of(reading, number));
-        return false;
-    }
-    if (number == PLACE_NONE)
+    if (is_double || level->key.len == 0)
+        number = places_add(places, &name);
+    else if (number == PLACE_NONE)
         number = make_place(reading, &name, key_hash);
     if (number == PLACE_NONE) {
         tell_no_memory(&reading->source);
@@ -300,18 +310,15 @@ static void refuse_without_limit(const struct source *source, const struct field
 static void read_list(struct reading *reading, const struct level *above,
                       const struct yaml_value *list);
 
-static bool read_key(const struct source *source, const struct fields *entry, struct level *level)
+static void read_key(const struct source *source, const struct fields *entry, struct level *level)
 {
-    if (!fields_text(source, entry, ENTRY_KEY, &level->key) || level->key.len == 0) {
-        const struct yaml_value *value = fields_value(entry, ENTRY_KEY);
-        if (value == NULL || (value->kind == YAML_TEXT && value->text.len == 0))
-            faults_add(source->faults, source->path, fields_place(entry, ENTRY_KEY),
-                       "expected a key that is not empty, found none");
-        return false;
-    }
+    size_t faults_before = faults_count(source->faults);
+    fields_text(source, entry, ENTRY_KEY, &level->key);
+    if (level->key.len == 0 && faults_count(source->faults) == faults_before)
+        faults_add(source->faults, source->path, fields_place(entry, ENTRY_KEY),
+                   "expected a key that is not empty, found none");
     level->has_value =
         fields_text(source, entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
-    return true;
 }
 
 static void read_sharing(const struct source *source, const struct fields *entry,
@@ -343,11 +350,14 @@ static void read_entry(struct reading *reading, const struct level *above,
     const struct source *source = &reading->source;
     struct fields entry;
     struct level level = {.above = above,
+                          .key = span_of("", 0),
                           .depth = above->depth + 1,
                           .is_shared = above->is_shared,
                           .shows_value = above->shows_value};
-    if (!fields_read(source, &shape_entry, value, &entry) || !read_key(source, &entry, &level) ||
-        !take_place(reading, &entry, &level))
+    if (!fields_read(source, &shape_entry, value, &entry))
+        return;
+    read_key(source, &entry, &level);
+    if (!take_place(reading, &entry, &level))
         return;
     level.id = rule_id_below(above->id, level.key, level.value, level.has_value);
     read_sharing(source, &entry, reading, &level);

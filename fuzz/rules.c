@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files of rules, apart by NULs. What loads is asked for descriptors made of its own keys and
+ * values, and must answer as a slow walk over all of its entries does; what does not load must say
+ * where and why.
+ */
+#include "bytes.h"
+
+#include "base/siphash.h"
+#include "rules/rules_load.h"
+#include "rules/rules_parts.h"
+
+#define FILES_MAX 4
+#define ASKS 60
+
+/* ---- The slow walk --------------------------------------------------------------------------- */
+
+static bool is_same(struct span a, struct span b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
+}
+
+/* By trying; inputs are short. A star is tried at every length, and the budget ends a bad one. */
+static bool slow_matches(struct span pattern, struct span text, unsigned *budget)
+{
+    if (*budget == 0)
+        return false;
+    *budget -= 1;
+    if (pattern.len == 0)
+        return text.len == 0;
+    struct span rest = span_of(pattern.ptr + 1, pattern.len - 1);
+    if (pattern.ptr[0] != '*')
+        return text.len > 0 && text.ptr[0] == pattern.ptr[0] &&
+               slow_matches(rest, span_of(text.ptr + 1, text.len - 1), budget);
+    for (size_t n = 0; n <= text.len; n++)
+        if (slow_matches(rest, span_of(text.ptr + n, text.len - n), budget))
+            return true;
+    return false;
+}
+
+static uint32_t slow_step(const struct places *places, uint32_t above,
+                          const struct descriptor_entry *entry, unsigned *budget)
+{
+    uint32_t exact = PLACE_NONE, wildcard = PLACE_NONE, bare = PLACE_NONE;
+    for (uint32_t at = places_next(places, PLACE_NONE); at; at = places_next(places, at)) {
+        const struct place *place = places_at(places, at);
+        if (!place->is_entry || place->above != above || place->kind == PLACE_DOMAIN ||
+            !is_same(place_key(place), entry->key))
+            continue;
+        if (place->kind == PLACE_BARE)
+            bare = at;
+        else if (place->kind == PLACE_EXACT && is_same(place_value(place), entry->value))
+            exact = at;
+        else if (place->kind == PLACE_WILDCARD && wildcard == PLACE_NONE &&
+                 slow_matches(place_value(place), entry->value, budget))
+            wildcard = at;
+    }
+    return exact != PLACE_NONE ? exact : wildcard != PLACE_NONE ? wildcard : bare;
+}
+
+struct answer {
+    const struct rule *rule;
+    size_t key_len;
+};
+
+/* False where the budget does not suffice to say. */
+static bool slow_match(const struct rules *rules, uint32_t domain,
+                       const struct descriptor *descriptor, struct answer *answer)
+{
+    const struct places *places = &rules->places;
+    unsigned budget = 200000;
+    uint32_t at = domain;
+    *answer = (struct answer){.key_len = 8};
+    for (size_t i = 0; i < descriptor->n_entries && at != PLACE_NONE; i++) {
+        at = slow_step(places, at, &descriptor->entries[i], &budget);
+        if (at != PLACE_NONE)
+            answer->key_len +=
+                4 + (places_at(places, at)->is_shared ? places_at(places, at)->value_len
+                                                      : descriptor->entries[i].value.len);
+    }
+    if (at != PLACE_NONE && places_at(places, at)->rule != RULE_NONE)
+        answer->rule = rules_at(rules, places_at(places, at)->rule);
+    return budget > 0;
+}
+
+/* ---- Descriptors ----------------------------------------------------------------------------- */
+
+/* Numbers that the input decides, and no byte of it is used up. */
+struct dice {
+    uint64_t seed, n_thrown;
+};
+
+static uint32_t throw_dice(struct dice *dice, uint32_t sides)
+{
+    const uint64_t secret[2] = {dice->seed, 1};
+    return (uint32_t)(siphash13_128(secret, dice->n_thrown++, NULL, 0).lo % sides);
+}
+
+/* A value that the place itself may have meant, or one of another place, or one of nobody. */
+static struct span draw_value(struct dice *dice, const struct place *place, uint8_t *bytes)
+{
+    static const char *const usual[] = {"", "*", "a", "b/c/d", "x\0y", "192.0.2.1"};
+    static const size_t lens[] = {0, 1, 1, 5, 3, 9};
+    size_t len = 0;
+    if (place->kind == PLACE_BARE || throw_dice(dice, 8) == 0) {
+        uint32_t which = throw_dice(dice, 6);
+        return span_of(usual[which], lens[which]);
+    }
+    for (size_t i = 0; i < place->value_len; i++) {
+        uint8_t c = place_value(place).ptr[i];
+        for (uint32_t n = c == '*' ? throw_dice(dice, 3) : 1; n > 0; n--)
+            bytes[len++] = c == '*' ? (uint8_t)('a' + throw_dice(dice, 3)) : c;
+    }
+    return span_of(bytes, len);
+}
+
+/* From the place up to its domain: the entries of a descriptor that may meet it. */
+static uint32_t draw_entries(const struct places *places, uint32_t at, struct dice *dice,
+                             struct descriptor_entry *entries, size_t *n_entries,
+                             uint8_t bytes[ENTRIES_MAX][2 * UINT16_MAX])
+{
+    struct descriptor_entry upwards[ENTRIES_MAX];
+    size_t n = 0;
+    for (; places_at(places, at)->kind != PLACE_DOMAIN; at = places_at(places, at)->above) {
+        const struct place *place = places_at(places, at);
+        MUST(n < ENTRIES_MAX);
+        upwards[n] = (struct descriptor_entry){place_key(place), draw_value(dice, place, bytes[n])};
+        n++;
+    }
+    for (size_t i = 0; i < n; i++)
+        entries[i] = upwards[n - 1 - i];
+    *n_entries = n;
+    return at;
+}
+
+static void ask(const struct rules *rules, uint32_t place, struct dice *dice)
+{
+    static uint8_t bytes[ENTRIES_MAX][2 * UINT16_MAX], key[RULES_KEY_MAX];
+    struct descriptor_entry entries[ENTRIES_MAX];
+    struct descriptor descriptor = {.entries = entries};
+    uint32_t domain =
+        draw_entries(&rules->places, place, dice, entries, &descriptor.n_entries, bytes);
+    struct rule_match match;
+    struct stint_error error;
+    struct answer expected;
+    if (descriptor.n_entries == 0)
+        return;
+    if (throw_dice(dice, 8) == 0)
+        descriptor.n_entries = 1 + throw_dice(dice, (uint32_t)descriptor.n_entries);
+    int code = rules_match(rules, place_key(places_at(&rules->places, domain)), &descriptor, key,
+                           sizeof(key), &match, &error);
+    if (!slow_match(rules, domain, &descriptor, &expected))
+        return;
+    if (code != STINT_OK) {
+        MUST(code == STINT_E_RANGE && expected.rule != NULL && expected.key_len > sizeof(key));
+        return;
+    }
+    MUST(match.rule == expected.rule);
+    MUST(match.key_len == (expected.rule != NULL ? expected.key_len : 0));
+    for (size_t i = 0; i < 8 && match.rule != NULL; i++)
+        MUST(key[i] == (uint8_t)(match.rule->id >> (56 - 8 * i)));
+}
+
+/* ---- Loading --------------------------------------------------------------------------------- */
+
+static void check_rules(const struct rules *rules)
+{
+    for (size_t i = 0; i < rules_count(rules); i++) {
+        const struct rule *rule = rules_at(rules, i);
+        MUST(rule->index == i && rule->id != 0 && rule->line > 0 && rule->path[0] != '\0');
+        MUST(rule->unlimited || (rule->quota.derived.checked && rule->quota.rule == rule->id));
+        MUST(!rule->has_shadow || (rule->shadow.derived.checked && rule->shadow.rule != rule->id));
+        MUST(rules_has_domain(rules, span_of_text(rule->domain)));
+        for (size_t j = 0; j < i; j++)
+            MUST(rules_at(rules, j)->id != rule->id);
+    }
+}
+
+static void check_faults(const struct rules_file *files, size_t n_files,
+                         const struct rules_faults *faults)
+{
+    MUST(faults->n_faults > 0);
+    for (size_t i = 0; i < faults->n_faults; i++) {
+        const struct rules_fault *fault = &faults->faults[i];
+        bool is_file = false;
+        for (size_t j = 0; j < n_files; j++)
+            is_file = is_file || fault->file == files[j].path;
+        MUST(is_file && fault->sentence[0] != '\0');
+        MUST((fault->line == 0) == (fault->column == 0));
+    }
+}
+
+static void load(const struct rules_file *files, size_t n_files, bool merge, struct dice *dice)
+{
+    const struct rules_load_options options = {.merge_domains = merge};
+    struct rules_faults faults, again;
+    struct rules *rules = rules_load(files, n_files, &options, &faults);
+    struct rules *same = rules_load(files, n_files, &options, &again);
+    MUST((rules == NULL) == (same == NULL) && faults.n_faults == again.n_faults);
+    if (rules == NULL) {
+        check_faults(files, n_files, &faults);
+    } else {
+        MUST(faults.n_faults == 0 && rules_count(rules) == rules_count(same));
+        check_rules(rules);
+        uint32_t at = PLACE_NONE;
+        for (unsigned i = 0; i < ASKS; i++) {
+            at = places_next(&rules->places, at);
+            if (at != PLACE_NONE)
+                ask(rules, at, dice);
+        }
+    }
+    rules_unref(rules);
+    rules_unref(same);
+    rules_faults_free(&faults);
+    rules_faults_free(&again);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const char *const names[FILES_MAX] = {"a.yaml", "b.yaml", "c.yaml", "d.yaml"};
+    const uint64_t secret[2] = {0, 0};
+    struct dice dice = {.seed = siphash13_128(secret, 0, data, size).lo};
+    struct rules_file files[FILES_MAX];
+    size_t n_files = 0;
+    for (const uint8_t *at = data, *end = data + size; at != NULL && n_files < FILES_MAX;) {
+        const uint8_t *nul = at < end ? memchr(at, '\0', (size_t)(end - at)) : NULL;
+        size_t len = (size_t)((nul != NULL ? nul : end) - at);
+        files[n_files] = (struct rules_file){names[n_files], span_of(at, len)};
+        n_files++;
+        at = nul != NULL ? nul + 1 : NULL;
+    }
+    load(files, n_files, false, &dice);
+    if (n_files > 1)
+        load(files, n_files, true, &dice);
+    return 0;
+}
