@@ -11,6 +11,7 @@
 
 #define KEYS_FIRST 1024u
 #define RUNS_FIRST 4u
+#define SELDOM __attribute__((noinline)) /* out of the way of what every decision does */
 
 void exact_init(struct exact *exact, const uint64_t *periods_ns, size_t n_periods)
 {
@@ -48,7 +49,7 @@ static int claim(struct exact *exact, uint64_t bytes, struct stint_error *error)
     return 0;
 }
 
-static int grow_keys(struct exact *exact, uint32_t key, struct stint_error *error)
+SELDOM static int grow_keys(struct exact *exact, uint32_t key, struct stint_error *error)
 {
     size_t old = exact->keys_size, size = old == 0 ? KEYS_FIRST : old;
     while (size <= key)
@@ -71,12 +72,17 @@ static int grow_keys(struct exact *exact, uint32_t key, struct stint_error *erro
     return 0;
 }
 
+static uint64_t first_run(const struct exact_key *key)
+{
+    return key->end - key->n_runs;
+}
+
 static struct exact_run *run_at(const struct exact_key *key, uint64_t number)
 {
     return &key->runs[number & (key->size - 1)];
 }
 
-static int grow_runs(struct exact *exact, struct exact_key *key, struct stint_error *error)
+SELDOM static int grow_runs(struct exact *exact, struct exact_key *key, struct stint_error *error)
 {
     uint32_t size = key->size == 0 ? RUNS_FIRST : key->size * 2;
     int code = claim(exact, (uint64_t)(size - key->size) * sizeof(struct exact_run), error);
@@ -85,7 +91,7 @@ static int grow_runs(struct exact *exact, struct exact_key *key, struct stint_er
     struct exact_run *runs = size == 0 ? NULL : malloc(size * sizeof(*runs));
     if (runs == NULL)
         return no_memory(error);
-    for (uint64_t number = key->first; number < key->end; number++)
+    for (uint64_t number = first_run(key); number < key->end; number++)
         runs[number & (size - 1)] = *run_at(key, number);
     free(key->runs);
     key->runs = runs;
@@ -96,30 +102,51 @@ static int grow_runs(struct exact *exact, struct exact_key *key, struct stint_er
 static int append(struct exact *exact, struct exact_key *key, struct exact_run run,
                   struct stint_error *error)
 {
-    if (key->end > key->first && run_at(key, key->end - 1)->at_ns == run.at_ns) {
+    if (key->n_runs > 0 && run_at(key, key->end - 1)->at_ns == run.at_ns) {
         run_at(key, key->end - 1)->units += run.units;
         return 0;
     }
-    if (key->end - key->first == key->size) {
+    if (key->n_runs == key->size) {
         int code = grow_runs(exact, key, error);
         if (code != 0)
             return code;
     }
     *run_at(key, key->end++) = run;
+    key->n_runs++;
     return 0;
 }
 
-/*
- * A unit used at u has left the window (t-W, t] once t >= u + W. Somebody may have looked at a
- * later instant than this: then some units come back into it.
- */
-static void age(const struct exact_key *key, struct exact_window *window, uint64_t now_ns,
-                uint64_t period_ns)
+static struct exact_window *windows_of(const struct exact *exact, uint32_t key)
 {
-    while (window->first < key->end && now_ns - run_at(key, window->first)->at_ns >= period_ns)
+    return &exact->windows[(size_t)key * exact->n_periods];
+}
+
+/* Somebody has looked at a later instant than this: some units come back into the windows. */
+SELDOM static void go_back(const struct exact *exact, const struct exact_key *key,
+                           struct exact_window *windows, uint64_t now_ns)
+{
+    for (size_t i = 0; i < exact->n_periods; i++) {
+        struct exact_window *window = &windows[i];
+        while (window->first > first_run(key) &&
+               now_ns - run_at(key, window->first - 1)->at_ns < exact->periods_ns[i])
+            window->units += run_at(key, --window->first)->units;
+    }
+}
+
+/* No window of the key ends later than now after this; each is yet to be aged when it is used. */
+static inline void set_now(const struct exact *exact, struct exact_key *key,
+                           struct exact_window *windows, uint64_t now_ns)
+{
+    if (now_ns < key->now_ns)
+        go_back(exact, key, windows, now_ns);
+    key->now_ns = now_ns;
+}
+
+/* A unit used at u has left the window (t-W, t] once t >= u + W. */
+static inline void age(const struct exact_key *key, struct exact_window *window, uint64_t period_ns)
+{
+    while (window->first < key->end && key->now_ns - run_at(key, window->first)->at_ns >= period_ns)
         window->units -= run_at(key, window->first++)->units;
-    while (window->first > key->first && now_ns - run_at(key, window->first - 1)->at_ns < period_ns)
-        window->units += run_at(key, --window->first)->units;
 }
 
 int exact_add(struct exact *exact, uint32_t key_number, struct exact_run run,
@@ -129,28 +156,28 @@ int exact_add(struct exact *exact, uint32_t key_number, struct exact_run run,
     if (code != 0)
         return code;
     struct exact_key *key = &exact->keys[key_number];
-    struct exact_window *windows = &exact->windows[(size_t)key_number * exact->n_periods];
-    assert(key->end == key->first || run_at(key, key->end - 1)->at_ns <= run.at_ns);
+    struct exact_window *windows = windows_of(exact, key_number);
+    assert(key->n_runs == 0 || run_at(key, key->end - 1)->at_ns <= run.at_ns);
+    set_now(exact, key, windows, run.at_ns);
     for (size_t i = 0; i < exact->n_periods; i++) {
-        struct exact_window *window = &windows[i];
-        age(key, window, run.at_ns, exact->periods_ns[i]);
-        window->units += run.units;
-        if (window->units > exact->most[i].units)
-            exact->most[i] = (struct exact_most){window->units, run.at_ns, key_number};
+        age(key, &windows[i], exact->periods_ns[i]);
+        windows[i].units += run.units;
+        if (windows[i].units > exact->most[i].units)
+            exact->most[i] = (struct exact_most){windows[i].units, run.at_ns, key_number};
     }
-    key->first = windows[exact->longest].first;
+    key->n_runs = (uint32_t)(key->end - windows[exact->longest].first);
     return append(exact, key, run, error);
 }
 
-const struct exact_window *exact_at(struct exact *exact, uint32_t key_number, uint64_t now_ns)
+uint64_t exact_units(struct exact *exact, uint32_t key_number, size_t period, uint64_t now_ns)
 {
     if (key_number >= exact->keys_size)
-        return NULL;
-    const struct exact_key *key = &exact->keys[key_number];
-    struct exact_window *windows = &exact->windows[(size_t)key_number * exact->n_periods];
-    for (size_t i = 0; i < exact->n_periods; i++)
-        age(key, &windows[i], now_ns, exact->periods_ns[i]);
-    return windows;
+        return 0;
+    struct exact_key *key = &exact->keys[key_number];
+    struct exact_window *windows = windows_of(exact, key_number);
+    set_now(exact, key, windows, now_ns);
+    age(key, &windows[period], exact->periods_ns[period]);
+    return windows[period].units;
 }
 
 void exact_forget(struct exact *exact, uint32_t key_number)
@@ -158,8 +185,8 @@ void exact_forget(struct exact *exact, uint32_t key_number)
     if (key_number >= exact->keys_size)
         return;
     struct exact_key *key = &exact->keys[key_number];
-    struct exact_window *windows = &exact->windows[(size_t)key_number * exact->n_periods];
-    key->first = key->end;
+    struct exact_window *windows = windows_of(exact, key_number);
+    key->n_runs = 0;
     for (size_t i = 0; i < exact->n_periods; i++)
         windows[i] = (struct exact_window){.first = key->end};
 }

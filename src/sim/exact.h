@@ -19,11 +19,13 @@ struct exact_run {
 /* What one key was admitted within the longest period, oldest first, in a ring. */
 struct exact_key {
     struct exact_run *runs;
-    uint64_t first, end; /* numbers of the oldest run and of the next one */
-    uint32_t size;       /* a power of two, or 0 */
+    uint64_t end;    /* number of the next run */
+    uint64_t now_ns; /* no window of the key ends later */
+    uint32_t n_runs;
+    uint32_t size; /* a power of two, or 0 */
 };
 
-/* The window of one period that ends at the key's latest run. */
+/* The window of one period, as it was looked at last. */
 struct exact_window {
     uint64_t first; /* number of the oldest run within it */
     uint64_t units;
@@ -55,10 +57,10 @@ void exact_deinit(struct exact *exact);
 int exact_add(struct exact *exact, uint32_t key, struct exact_run run, struct stint_error *error);
 
 /*
- * The units in the windows that end now, by period: those that were admitted so far. NULL for a key
- * that never was. Not before the key's latest run; apart from that, times may go back here.
+ * The units in the window of one of the periods that ends now: those that were admitted so far. Not
+ * before the key's latest run; apart from that, times may go back here.
  */
-const struct exact_window *exact_at(struct exact *exact, uint32_t key, uint64_t now_ns);
+uint64_t exact_units(struct exact *exact, uint32_t key, size_t period, uint64_t now_ns);
 
 /* The number will be another key's. */
 void exact_forget(struct exact *exact, uint32_t key);

@@ -34,10 +34,12 @@ static uint64_t state_slack(struct oracle *oracle)
         oracle->by_time = quota->time_slack_ns > 0;
         oracle->by_count = quota->count_slack > 0;
         oracle->slack_most = limit;
+        oracle->count_most = limit - max_u64(quota->count_slack, 1) + 1;
         return oracle->by_time ? quota->period_ns + quota->time_slack_ns : 0;
     case STINT_LOG:
     case STINT_CONCURRENCY:
         oracle->by_count = true; /* as buckets of one unit each */
+        oracle->count_most = limit;
         return 0;
     default:
         oracle->has_law = true;
@@ -53,6 +55,7 @@ int oracle_init(struct oracle *oracle, const struct stint_quota *quota, uint32_t
     oracle->quota = *quota;
     uint64_t periods_ns[2] = {quota->period_ns};
     periods_ns[1] = quota->limit == 0 ? 0 : state_slack(oracle);
+    assert(oracle->slack_most <= quota->limit && oracle->count_most <= quota->limit);
     exact_init(&oracle->exact, periods_ns, periods_ns[1] > 0 ? 2 : 1);
     oracle->exact.bytes_max = bytes_max;
     if (quota->algorithm == STINT_GCRA && quota->limit > 0)
@@ -185,40 +188,49 @@ static bool law_denies(const struct oracle *oracle, const struct oracle_ask *ask
     }
 }
 
+static void law_admit(struct oracle *oracle, const struct oracle_ask *ask)
+{
+    uint64_t elapsed_ns;
+    struct oracle_law law;
+    switch (oracle->quota.algorithm) {
+    case STINT_GCRA:
+        oracle->laws[ask->key].end_or_number =
+            gcra_tat(oracle, ask) + ask->cost * oracle->interval_ticks;
+        return;
+    case STINT_FIXED_WINDOW:
+        fixed_admit(oracle, ask);
+        return;
+    default:
+        law = sliding_at(oracle, ask, &elapsed_ns);
+        law.units += ask->cost;
+        oracle->laws[ask->key] = law;
+    }
+}
+
 struct oracle_view oracle_look(struct oracle *oracle, const struct oracle_ask *ask)
 {
-    static const struct exact_window none[2] = {{0, 0}, {0, 0}};
-    const struct stint_quota *quota = &oracle->quota;
-    const struct exact_window *windows = exact_at(&oracle->exact, ask->key, ask->counted_ns);
-    if (windows == NULL)
-        windows = none;
-    struct oracle_view view = {.has_room = windows[0].units + ask->cost <= quota->limit,
-                               .is_justified = true};
+    uint64_t most = exact_units(&oracle->exact, ask->key, 0, ask->counted_ns) + ask->cost;
+    struct oracle_view view = {.has_room = most <= oracle->quota.limit, .is_justified = true};
     if (!oracle->knows)
         return view;
-    if (oracle->by_time && windows[1].units + ask->cost <= oracle->slack_most)
+    if (oracle->has_law)
+        view.is_justified = law_denies(oracle, ask);
+    /*
+     * These two speak of the limit or less, and of the same units or more: without room, neither
+     * can hold.
+     */
+    if (view.has_room && oracle->by_count && most <= oracle->count_most)
         view.is_justified = false;
-    uint64_t group = quota->count_slack > 0 ? quota->count_slack : 1;
-    if (oracle->by_count && windows[0].units + ask->cost <= quota->limit - group + 1)
-        view.is_justified = false;
-    if (oracle->has_law && !law_denies(oracle, ask))
+    if (view.has_room && oracle->by_time &&
+        exact_units(&oracle->exact, ask->key, 1, ask->counted_ns) + ask->cost <= oracle->slack_most)
         view.is_justified = false;
     return view;
 }
 
 int oracle_admit(struct oracle *oracle, const struct oracle_ask *ask, struct stint_error *error)
 {
-    uint64_t elapsed_ns;
-    if (oracle->has_law && oracle->quota.algorithm == STINT_GCRA) {
-        oracle->laws[ask->key].end_or_number =
-            gcra_tat(oracle, ask) + ask->cost * oracle->interval_ticks;
-    } else if (oracle->has_law && oracle->quota.algorithm == STINT_FIXED_WINDOW) {
-        fixed_admit(oracle, ask);
-    } else if (oracle->has_law) {
-        struct oracle_law law = sliding_at(oracle, ask, &elapsed_ns);
-        law.units += ask->cost;
-        oracle->laws[ask->key] = law;
-    }
+    if (oracle->has_law)
+        law_admit(oracle, ask);
     return exact_add(&oracle->exact, ask->key, (struct exact_run){ask->counted_ns, ask->cost},
                      error);
 }

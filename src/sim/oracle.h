@@ -22,7 +22,8 @@ struct oracle {
     struct exact exact;      /* the period, and the period with its slack where there is one */
     struct oracle_law *laws; /* by key; NULL where the law is about the exact count */
     uint64_t interval_ticks; /* gcra */
-    uint64_t slack_most;     /* window: more than this with the cost within the slacked period */
+    uint64_t slack_most;     /* by_time: more than this with the cost within the slacked period */
+    uint64_t count_most;     /* by_count: more than this with the cost within the period */
     bool by_time, by_count;  /* which conditions a denial has to meet: all of those set */
     bool has_law;            /* the last: by the algorithm's own law */
     bool knows;              /* the slack is stated in a form that can be checked */

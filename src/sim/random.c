@@ -2,8 +2,6 @@
 /* Series to the last bit that a double has, and Walker's alias table for ranks. */
 #include "sim/random.h"
 
-#include "base/wide_int.h"
-
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -121,11 +119,6 @@ double random_sine(double x)
     return below ? -sum : sum;
 }
 
-double random_exponential(struct random *random)
-{
-    return -random_log(random_unit(random));
-}
-
 /* Marsaglia and Bray's polar method; a square root is rounded alike everywhere. */
 double random_normal(struct random *random)
 {
@@ -206,11 +199,4 @@ void random_zipf_deinit(struct random_zipf *zipf)
 {
     free(zipf->columns);
     *zipf = (struct random_zipf){0};
-}
-
-uint32_t random_zipf_next(const struct random_zipf *zipf, struct random *random)
-{
-    struct wide product = wide_mul(random_next(random), zipf->n_ranks);
-    const struct random_alias *column = &zipf->columns[product.hi];
-    return product.lo >> 32 < column->share ? (uint32_t)product.hi : column->other;
 }

@@ -11,6 +11,7 @@
 #define STINT_SIM_RANDOM_H
 
 #include "base/err.h"
+#include "base/wide_int.h"
 
 #define RANDOM_ZIPF_MAX (UINT32_C(1) << 24) /* ranks; 8 bytes each */
 
@@ -58,7 +59,12 @@ double random_exp(double x);
 /* sin(2 pi x) for 0 <= x < 1. */
 double random_sine(double x);
 
-double random_exponential(struct random *random);             /* mean 1 */
+/* Mean 1. */
+static inline double random_exponential(struct random *random)
+{
+    return -random_log(random_unit(random));
+}
+
 double random_normal(struct random *random);                  /* mean 0, variance 1 */
 double random_pareto(struct random *random, double exponent); /* from 1 on */
 
@@ -74,6 +80,12 @@ struct random_zipf {
 int random_zipf_init(struct random_zipf *zipf, uint32_t n_ranks, double exponent,
                      struct stint_error *error);
 void random_zipf_deinit(struct random_zipf *zipf);
-uint32_t random_zipf_next(const struct random_zipf *zipf, struct random *random);
+
+static inline uint32_t random_zipf_next(const struct random_zipf *zipf, struct random *random)
+{
+    struct wide product = wide_mul(random_next(random), zipf->n_ranks);
+    struct random_alias column = zipf->columns[product.hi]; /* whole, so that nothing is guessed */
+    return product.lo >> 32 < column.share ? (uint32_t)product.hi : column.other;
+}
 
 #endif

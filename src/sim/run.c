@@ -24,6 +24,7 @@ struct run {
     const struct run_options *options;
     struct workload workload;
     struct stint_table *table;
+    size_t n_quotas;
     struct stint_quota quotas[STINT_ITEMS_MAX];
     struct oracle oracles[STINT_ITEMS_MAX];
     struct tally_places places;
@@ -34,7 +35,7 @@ struct run {
     size_t n_batch;
     struct sim_event events[BATCH];
     struct stint_decision decisions[BATCH];
-    uint64_t counted_ns[BATCH];
+    uint64_t effective_ns[BATCH]; /* where the clock steps back */
 };
 
 /* ---- The table ---- */
@@ -71,7 +72,7 @@ static uint64_t live_keys(const struct run *run)
 static void size_table(struct stint_table_options *table, const struct run *run)
 {
     uint64_t keys = live_keys(run);
-    for (size_t i = 0; i < run->options->n_quotas; i++) {
+    for (size_t i = 0; i < run->n_quotas; i++) {
         size_t size = stint_state_size(&run->quotas[i]);
         if (size > table->wide_size && size > 16)
             table->wide_size = (uint32_t)size;
@@ -99,7 +100,7 @@ static int open_table(struct run *run, struct stint_error *error)
     };
     size_table(&options, run);
     int code = stint_table_open(&run->table, &options, error);
-    for (size_t i = 0; code == 0 && i < run->options->n_quotas; i++)
+    for (size_t i = 0; code == 0 && i < run->n_quotas; i++)
         code = stint_table_accepts(run->table, &run->quotas[i], error);
     return code;
 }
@@ -108,19 +109,29 @@ static int open_table(struct run *run, struct stint_error *error)
 
 static size_t fill_items(struct run *run, const struct sim_event *event, struct stint_item *items)
 {
-    for (size_t i = 0; i < run->options->n_quotas; i++)
+    for (size_t i = 0; i < run->n_quotas; i++)
         items[i] =
             (struct stint_item){&run->quotas[i], &event->key, sizeof(event->key), event->cost};
-    return run->options->n_quotas;
+    return run->n_quotas;
 }
 
-static struct stint_decision take(struct run *run, const struct sim_event *event)
+static void take_singly(struct run *run)
+{
+    for (size_t i = 0; i < run->n_batch; i++) {
+        const struct sim_event *event = &run->events[i];
+        run->decisions[i] = stint_take(run->table, run->quotas, &event->key, sizeof(event->key),
+                                       event->cost, event->at_ns);
+    }
+}
+
+static void take_lists(struct run *run)
 {
     struct stint_item items[STINT_ITEMS_MAX];
-    if (run->options->n_quotas == 1)
-        return stint_take(run->table, run->quotas, &event->key, sizeof(event->key), event->cost,
-                          event->at_ns);
-    return stint_take_all(run->table, items, fill_items(run, event, items), event->at_ns);
+    for (size_t i = 0; i < run->n_batch; i++) {
+        const struct sim_event *event = &run->events[i];
+        size_t n_items = fill_items(run, event, items);
+        run->decisions[i] = stint_take_all(run->table, items, n_items, event->at_ns);
+    }
 }
 
 /*
@@ -145,23 +156,19 @@ static void try_wait(struct run *run, const struct sim_event *event)
         run->tally->waits_too_short++;
 }
 
-/* The time at which a decision counts, but for what its key was admitted before. */
-static uint64_t effective_ns(struct run *run, uint64_t at_ns)
-{
-    return run->steps_back ? table_effective_now(run->table, at_ns) : at_ns;
-}
-
 static void decide_all(struct run *run)
 {
     uint64_t begun_ns = 0;
     bool timed = run->options->clock_ns != NULL &&
                  (!run->listens || run->tally->decisions % TIMED_ONE_IN == 0);
-    for (size_t i = 0; i < run->n_batch; i++)
-        run->counted_ns[i] = effective_ns(run, run->events[i].at_ns);
+    for (size_t i = 0; run->steps_back && i < run->n_batch; i++)
+        run->effective_ns[i] = table_effective_now(run->table, run->events[i].at_ns);
     if (timed)
         begun_ns = run->options->clock_ns();
-    for (size_t i = 0; i < run->n_batch; i++)
-        run->decisions[i] = take(run, &run->events[i]);
+    if (run->n_quotas == 1)
+        take_singly(run);
+    else
+        take_lists(run);
     if (timed) {
         run->timed_ns += run->options->clock_ns() - begun_ns;
         run->timed += run->n_batch;
@@ -181,74 +188,106 @@ static int stop_judging(struct run *run, int code)
 /* Whether the cost could ever fit: then NEVER is no answer, but a denial that nothing justifies. */
 static bool fits_all(const struct run *run, uint32_t cost)
 {
-    for (size_t q = 0; q < run->options->n_quotas; q++)
+    for (size_t q = 0; q < run->n_quotas; q++)
         if (cost > law_capacity(&run->quotas[q]))
             return false;
     return true;
 }
 
-static int judge(struct run *run, size_t i, struct stint_error *error)
+static int judge_admission(struct run *run, const struct oracle_ask *ask, struct stint_error *error)
 {
-    const struct sim_event *event = &run->events[i];
-    const struct stint_decision *decision = &run->decisions[i];
-    struct tally_key *key = &run->places.keys[sim_event_place(event)];
-    struct oracle_ask ask = {.key = sim_event_place(event),
-                             .cost = event->cost,
-                             .now_ns = run->counted_ns[i],
-                             .counted_ns = max_u64(run->counted_ns[i], key->last_ns)};
-    run->tally->judged++;
-    if (decision->outcome == STINT_ALLOW) {
-        for (size_t q = 0; q < run->options->n_quotas; q++) {
-            int code = oracle_admit(&run->oracles[q], &ask, error);
-            if (code != 0)
-                return stop_judging(run, code);
-        }
-        return 0;
+    for (size_t q = 0; q < run->n_quotas; q++) {
+        int code = oracle_admit(&run->oracles[q], ask, error);
+        if (code != 0)
+            return stop_judging(run, code);
     }
-    bool never = decision->outcome == STINT_NEVER;
-    if (never && (!fits_all(run, event->cost) || event->at_ns >= TABLE_LIFE_NS)) {
-        key->false_run = 0;
-        return 0;
-    }
-    struct oracle_view all = {.has_room = true, .is_justified = decision->stored == 0};
-    for (size_t q = 0; q < run->options->n_quotas; q++) {
-        struct oracle_view view = oracle_look(&run->oracles[q], &ask);
-        all.has_room &= view.has_room;
-        all.is_justified |= view.is_justified;
-    }
-    all.is_justified = all.is_justified && !never;
-    tally_judge(run->tally, key, all, &ask);
     return 0;
 }
 
+/* By all quotas together: each must have room, and one that may deny is enough. */
+static struct oracle_view look(struct run *run, const struct oracle_ask *ask)
+{
+    struct oracle_view all = oracle_look(&run->oracles[0], ask);
+    for (size_t q = 1; q < run->n_quotas; q++) {
+        struct oracle_view view = oracle_look(&run->oracles[q], ask);
+        all.has_room &= view.has_room;
+        all.is_justified |= view.is_justified;
+    }
+    return all;
+}
+
+static void judge_refusal(struct run *run, size_t i, struct tally_key *key,
+                          const struct oracle_ask *ask)
+{
+    const struct stint_decision *decision = &run->decisions[i];
+    bool never = decision->outcome == STINT_NEVER;
+    if (never && (!fits_all(run, ask->cost) || run->events[i].at_ns >= TABLE_LIFE_NS)) {
+        key->false_run = 0;
+        return;
+    }
+    struct oracle_view view = look(run, ask);
+    view.is_justified = (view.is_justified || decision->stored == 0) && !never;
+    tally_judge(run->tally, key, view, ask);
+}
+
+static int judge(struct run *run, size_t i, struct tally_key *key, const struct oracle_ask *ask,
+                 struct stint_error *error)
+{
+    run->tally->judged++;
+    if (run->decisions[i].outcome == STINT_ALLOW)
+        return judge_admission(run, ask, error);
+    judge_refusal(run, i, key, ask);
+    return 0;
+}
+
+/* Under churn a place gets another owner, of whom nothing is known. */
 static void welcome(struct run *run, const struct sim_event *event)
 {
-    struct tally_key *key = &run->places.keys[sim_event_place(event)];
-    uint32_t owner = (uint32_t)(event->key >> 32);
-    if (key->owner == owner)
-        return;
-    tally_leave(run->tally, &run->places, sim_event_place(event));
-    key->owner = owner;
-    for (size_t q = 0; run->judges && q < run->options->n_quotas; q++)
-        oracle_forget(&run->oracles[q], sim_event_place(event));
+    uint32_t place = sim_event_place(event);
+    tally_leave(run->tally, &run->places, place);
+    run->places.keys[place].owner = (uint32_t)(event->key >> 32);
+    for (size_t q = 0; run->judges && q < run->n_quotas; q++)
+        oracle_forget(&run->oracles[q], place);
+}
+
+static void tell(struct run *run, struct sim_event *event, const struct stint_decision *decision)
+{
+    const struct tally_key *key = &run->places.keys[sim_event_place(event)];
+    /* A wait that a full table's policy told is no promise of a state. */
+    event->stamp = decision->stored != 0 ? key->admitted : key->admitted - 1;
+    workload_tell(&run->workload, event, decision);
 }
 
 static int settle(struct run *run, size_t i, struct stint_error *error)
 {
     struct sim_event *event = &run->events[i];
     const struct stint_decision *decision = &run->decisions[i];
-    welcome(run, event);
-    int code = run->judges ? judge(run, i, error) : 0;
     struct tally_key *key = &run->places.keys[sim_event_place(event)];
-    tally_count(run->tally, &run->places, event, decision,
-                max_u64(run->counted_ns[i], key->last_ns));
-    /* A wait that a full table's policy told is no promise of a state. */
-    event->stamp = decision->stored != 0 ? key->admitted : key->admitted - 1;
+    if (key->owner != event->key >> 32)
+        welcome(run, event);
+    uint64_t now_ns = run->steps_back ? run->effective_ns[i] : event->at_ns;
+    const struct oracle_ask ask = {.key = sim_event_place(event),
+                                   .cost = event->cost,
+                                   .now_ns = now_ns,
+                                   .counted_ns = max_u64(now_ns, key->last_ns)};
+    int code = run->judges ? judge(run, i, key, &ask, error) : 0;
+    tally_remember(key, decision, &ask);
     if (run->options->sees != NULL)
         run->options->sees(run->options->arg, event, decision);
     if (run->listens)
-        workload_tell(&run->workload, event, decision);
+        tell(run, event, decision);
     return code;
+}
+
+static int settle_all(struct run *run, struct stint_error *error)
+{
+    for (size_t i = 0; i < run->n_batch; i++) {
+        int code = settle(run, i, error);
+        if (code != 0)
+            return code;
+    }
+    tally_count(run->tally, &run->places, run->events, run->decisions, run->n_batch);
+    return 0;
 }
 
 /* ---- The loop ---- */
@@ -258,10 +297,7 @@ static bool fill_batch(struct run *run)
     uint64_t most = run->options->decisions_max;
     uint64_t left = most > 0 ? most - min_u64(most, run->tally->decisions) : UINT64_MAX;
     size_t size = run->listens ? 1 : BATCH;
-    run->n_batch = 0;
-    while (run->n_batch < size && run->n_batch < left &&
-           workload_next(&run->workload, &run->events[run->n_batch]))
-        run->n_batch++;
+    run->n_batch = workload_next_many(&run->workload, run->events, min_u64(size, left));
     run->tally->decisions_full = left == 0;
     return run->n_batch > 0;
 }
@@ -279,11 +315,9 @@ static int run_all(struct run *run, struct stint_error *error)
         if (run->listens && can_try_wait(run, run->events))
             try_wait(run, run->events);
         decide_all(run);
-        for (size_t i = 0; i < run->n_batch; i++) {
-            int code = settle(run, i, error);
-            if (code != 0)
-                return code;
-        }
+        int code = settle_all(run, error);
+        if (code != 0)
+            return code;
         run->latest_ns = max_u64(run->latest_ns, run->events[run->n_batch - 1].at_ns);
         if (!is_to_go_on(run)) {
             run->tally->partial = true;
@@ -347,7 +381,7 @@ static void finish(struct run *run)
     tally->table_bytes = info.bytes;
     tally->evicted = info.evictions_evict + info.full_allowed;
     tally->dropped = run->workload.dropped;
-    for (size_t i = 0; i < run->options->n_quotas; i++)
+    for (size_t i = 0; i < run->n_quotas; i++)
         finish_quota(run, i);
     tally_finish(tally, &run->places, whole ? run->end_ns : tally->last_ns);
     if (run->timed > 0)
@@ -363,6 +397,7 @@ int run_simulate(const struct run_options *options, struct tally *tally, struct 
     memset(tally, 0, sizeof(*tally));
     tally->n_quotas = options->n_quotas;
     run->options = options;
+    run->n_quotas = options->n_quotas;
     run->tally = tally;
     int code = begin(run, error);
     if (code == 0)

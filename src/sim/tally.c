@@ -83,48 +83,67 @@ void tally_leave(struct tally *tally, struct tally_places *places, uint32_t plac
     *key = (struct tally_key){.admitted = key->admitted + 1};
 }
 
-/* Periods of all keys lie alike: multiples of their length. */
-static void count_periods(struct tally *tally, struct tally_places *places,
-                          const struct sim_event *event, uint32_t granted)
+static uint32_t granted(const struct sim_event *event, const struct stint_decision *decision)
 {
-    struct tally_period *periods = &places->periods[sim_event_place(event) * places->n_quotas];
-    for (size_t i = 0; i < places->n_quotas; i++) {
-        uint64_t length_ns = places->lengths_ns[i];
-        if (event->at_ns >= periods[i].ends_ns) {
-            end_period(&tally->quotas[i], &periods[i], places->limits[i]);
-            periods[i].ends_ns = (event->at_ns / length_ns + 1) * length_ns;
+    return decision->outcome == STINT_ALLOW ? event->cost : 0;
+}
+
+/* Periods of all keys lie alike: multiples of their length. */
+static void count_periods(struct tally *tally, struct tally_places *places, size_t quota,
+                          const struct sim_event *events, const struct stint_decision *decisions,
+                          size_t n_events)
+{
+    uint64_t length_ns = places->lengths_ns[quota];
+    for (size_t i = 0; i < n_events; i++) {
+        uint64_t at_ns = events[i].at_ns;
+        size_t place = sim_event_place(&events[i]);
+        struct tally_period *period = &places->periods[place * places->n_quotas + quota];
+        if (at_ns >= period->ends_ns) {
+            end_period(&tally->quotas[quota], period, places->limits[quota]);
+            period->ends_ns = (at_ns / length_ns + 1) * length_ns;
         }
-        periods[i].asked += event->cost;
-        periods[i].used += granted;
+        period->asked += events[i].cost;
+        period->used += granted(&events[i], &decisions[i]);
     }
 }
 
-void tally_count(struct tally *tally, struct tally_places *places, const struct sim_event *event,
-                 const struct stint_decision *decision, uint64_t counted_ns)
+static void count_clients(struct tally_places *places, const struct sim_event *events,
+                          const struct stint_decision *decisions, size_t n_events)
 {
-    struct tally_key *key = &places->keys[sim_event_place(event)];
-    bool allowed = decision->outcome == STINT_ALLOW;
-    uint32_t granted = allowed ? event->cost : 0;
-    key->asked = true;
-    tally->decisions++;
-    tally->allowed += allowed;
-    tally->denied += decision->outcome == STINT_DENY;
-    tally->never += decision->outcome == STINT_NEVER;
-    tally->unstored += decision->stored == 0 && decision->outcome == STINT_DENY;
-    tally->units_asked += event->cost;
-    tally->units_allowed += granted;
-    tally->last_ns = max_u64(tally->last_ns, event->at_ns);
-    count_periods(tally, places, event, granted);
-    if (!allowed) {
-        key->denied += key->denied < UINT32_MAX;
-        return;
+    for (size_t i = 0; i < n_events; i++)
+        if (events[i].client < places->n_clients)
+            places->client_units[events[i].client] += granted(&events[i], &decisions[i]);
+}
+
+static void count_totals(struct tally *tally, const struct sim_event *events,
+                         const struct stint_decision *decisions, size_t n_events)
+{
+    uint64_t outcomes[STINT_NEVER + 1] = {0}, asked = 0, allowed = 0, last_ns = tally->last_ns;
+    for (size_t i = 0; i < n_events; i++) {
+        outcomes[decisions[i].outcome]++;
+        asked += events[i].cost;
+        allowed += granted(&events[i], &decisions[i]);
+        last_ns = max_u64(last_ns, events[i].at_ns);
+        if (decisions[i].stored == 0)
+            tally->unstored += decisions[i].outcome == STINT_DENY;
     }
-    key->admitted++;
-    key->units += granted;
-    key->last_ns = counted_ns;
-    key->false_run = 0;
-    if (event->client < places->n_clients)
-        places->client_units[event->client] += granted;
+    tally->decisions += n_events;
+    tally->allowed += outcomes[STINT_ALLOW];
+    tally->denied += outcomes[STINT_DENY];
+    tally->never += outcomes[STINT_NEVER];
+    tally->units_asked += asked;
+    tally->units_allowed += allowed;
+    tally->last_ns = last_ns;
+}
+
+void tally_count(struct tally *tally, struct tally_places *places, const struct sim_event *events,
+                 const struct stint_decision *decisions, size_t n_events)
+{
+    count_totals(tally, events, decisions, n_events);
+    for (size_t i = 0; i < places->n_quotas; i++)
+        count_periods(tally, places, i, events, decisions, n_events);
+    if (places->n_clients > 0)
+        count_clients(places, events, decisions, n_events);
 }
 
 void tally_judge(struct tally *tally, struct tally_key *key, struct oracle_view view,

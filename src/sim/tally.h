@@ -94,9 +94,24 @@ void tally_places_deinit(struct tally_places *places);
 
 /* Sums up the place's owner, who is gone. */
 void tally_leave(struct tally *tally, struct tally_places *places, uint32_t place);
-/* Counts a decision: of its key, its client and the tally's totals. */
-void tally_count(struct tally *tally, struct tally_places *places, const struct sim_event *event,
-                 const struct stint_decision *decision, uint64_t counted_ns);
+/* Counts decisions: of the periods of their keys, of their clients, and the totals. */
+void tally_count(struct tally *tally, struct tally_places *places, const struct sim_event *events,
+                 const struct stint_decision *decisions, size_t n_events);
+/* Counts a decision of its key. */
+static inline void tally_remember(struct tally_key *key, const struct stint_decision *decision,
+                                  const struct oracle_ask *ask)
+{
+    key->asked = true;
+    if (decision->outcome != STINT_ALLOW) {
+        key->denied += key->denied < UINT32_MAX;
+        return;
+    }
+    key->admitted++;
+    key->units += ask->cost;
+    key->last_ns = ask->counted_ns;
+    key->false_run = 0;
+}
+
 /* A denial, by what the oracles say. */
 void tally_judge(struct tally *tally, struct tally_key *key, struct oracle_view view,
                  const struct oracle_ask *ask);

@@ -54,7 +54,7 @@ bool workload_listens(const struct workload *workload)
     return workload->spec.retry != WORKLOAD_GIVE_UP || is_closed(workload->spec.kind);
 }
 
-/* ---- Keys and costs ---- */
+/* ---- Costs and keys ---- */
 
 static uint32_t whole_cost(double cost, uint32_t most)
 {
@@ -92,30 +92,6 @@ static double mean_cost(struct workload *workload)
     for (int i = 0; i < MEAN_COST_DRAWS; i++)
         sum += (double)workload_draw_cost(workload, &random);
     return sum / MEAN_COST_DRAWS;
-}
-
-/* A key's life has no memory, so that a place nobody asked for meanwhile needs no updating. */
-static uint32_t owner_of(struct workload *workload, uint32_t place, uint64_t at_ns)
-{
-    struct workload_owner *owner = &workload->owners[place];
-    if (at_ns >= owner->until_ns) {
-        double life_ns = (double)workload->spec.churn_ns * random_exponential(&workload->clients);
-        owner->number += owner->until_ns > 0;
-        owner->until_ns = at_ns + workload_ns(life_ns) + 1;
-    }
-    return owner->number;
-}
-
-uint64_t workload_draw_key(struct workload *workload, uint64_t at_ns)
-{
-    uint32_t place = 0;
-    if (workload->zipf.n_ranks > 0)
-        place = random_zipf_next(&workload->zipf, &workload->keys);
-    else if (workload->spec.keys > 1)
-        place = (uint32_t)random_below(&workload->keys, workload->spec.keys);
-    if (workload->owners == NULL)
-        return place;
-    return (uint64_t)owner_of(workload, place, at_ns) << 32 | place;
 }
 
 uint64_t workload_client_key(const struct workload *workload, uint32_t client)
@@ -259,11 +235,18 @@ bool workload_next(struct workload *workload, struct sim_event *event)
         take_waiting(workload, event);
         return true;
     }
-    if (workload->arrives) {
-        workload_stream_take(workload, event);
-        return true;
-    }
+    if (workload->arrives)
+        return workload_stream_take(workload, event, 1) > 0;
     return follows_plan(workload->spec.kind) && workload_plan_next(workload, event);
+}
+
+size_t workload_next_many(struct workload *workload, struct sim_event *events, size_t n_max)
+{
+    assert(n_max <= 1 || !workload_listens(workload));
+    size_t n = workload->n_waiting == 0 ? workload_stream_take(workload, events, n_max) : 0;
+    while (n < n_max && workload_next(workload, &events[n]))
+        n++;
+    return n;
 }
 
 void workload_lend(struct workload *workload, const struct event_list *events, uint64_t epoch_ns)

@@ -160,6 +160,8 @@ void workload_end(struct workload *workload);
 
 /* The next request, in the order of time but for `clock_steps`; false at the end. */
 bool workload_next(struct workload *workload, struct sim_event *event);
+/* Up to n_max of them, where nobody listens; returns how many, 0 at the end. */
+size_t workload_next_many(struct workload *workload, struct sim_event *events, size_t n_max);
 
 /* Whether what comes next depends on the decisions: then each has to be told before the next. */
 bool workload_listens(const struct workload *workload);

@@ -14,7 +14,6 @@ static inline uint64_t workload_ns(double ns)
 /* ---- workload.c: who asks, and requests that wait for their time ---- */
 
 uint32_t workload_draw_cost(struct workload *workload, struct random *random);
-uint64_t workload_draw_key(struct workload *workload, uint64_t at_ns);
 /* A place that clients share by their number. */
 uint64_t workload_client_key(const struct workload *workload, uint32_t client);
 /* The request will be made at its time; one that is too late for the run is forgotten. */
@@ -23,8 +22,8 @@ void workload_wait(struct workload *workload, const struct sim_event *event);
 /* ---- workload_stream.c: requests that react to nothing ---- */
 
 void workload_stream_begin(struct workload *workload);
-/* The request at arrival_ns; then looks for the next one. */
-void workload_stream_take(struct workload *workload, struct sim_event *event);
+/* Up to n_max requests from the one at arrival_ns on; returns how many. */
+size_t workload_stream_take(struct workload *workload, struct sim_event *events, size_t n_max);
 
 /* ---- workload_plan.c: adversaries ---- */
 

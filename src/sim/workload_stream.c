@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* When the next request comes that reacts to nothing: random processes, herds and logs. */
+/* When the next request comes that reacts to nothing, and for whom: processes, herds and logs. */
 #include "sim/workload_parts.h"
 
 #include "base/ns.h"
@@ -15,9 +15,9 @@ static void advance(struct workload *workload, double gap_ns)
         workload->arrives = false;
         return;
     }
-    uint64_t whole_ns = (uint64_t)sum_ns;
+    int64_t whole_ns = (int64_t)sum_ns; /* signed: that is one instruction each way */
     workload->fraction_ns = sum_ns - (double)whole_ns;
-    workload->arrival_ns += whole_ns;
+    workload->arrival_ns += (uint64_t)whole_ns;
 }
 
 /* ---- Two rates in turn ---- */
@@ -123,14 +123,61 @@ static void next_entry(struct workload *workload)
         workload->arrival_ns = scaled_ns(workload, workload->entry);
 }
 
+/* ---- What it asks for ---- */
+
+/* A key's life has no memory, so that a place nobody asked for meanwhile needs no updating. */
+static uint32_t owner_of(struct workload *workload, uint32_t place, uint64_t at_ns)
+{
+    struct workload_owner *owner = &workload->owners[place];
+    if (at_ns >= owner->until_ns) {
+        double life_ns = (double)workload->spec.churn_ns * random_exponential(&workload->clients);
+        owner->number += owner->until_ns > 0;
+        owner->until_ns = at_ns + workload_ns(life_ns) + 1;
+    }
+    return owner->number;
+}
+
+static inline uint64_t draw_key(struct workload *workload, uint64_t at_ns)
+{
+    uint32_t place = 0;
+    if (workload->zipf.n_ranks > 0)
+        place = random_zipf_next(&workload->zipf, &workload->keys);
+    else if (workload->spec.keys > 1)
+        place = (uint32_t)random_below(&workload->keys, workload->spec.keys);
+    if (workload->owners == NULL)
+        return place;
+    return (uint64_t)owner_of(workload, place, at_ns) << 32 | place;
+}
+
+static void fill_entry(const struct workload *workload, struct sim_event *event)
+{
+    const struct event_entry *entry = &workload->entries[workload->entry];
+    event->key = entry->key;
+    event->cost = entry->cost;
+    event->client = entry->key;
+}
+
+static inline void fill_drawn(struct workload *workload, struct sim_event *event)
+{
+    event->key = draw_key(workload, event->at_ns);
+    event->client = sim_event_place(event);
+    event->cost = workload->cost;
+    if (event->cost == 0)
+        event->cost = workload_draw_cost(workload, &workload->costs);
+}
+
+static void fill_herd(struct workload *workload, struct sim_event *event)
+{
+    event->client = workload->herd_next;
+    event->key = workload_client_key(workload, event->client);
+    event->cost = workload_draw_cost(workload, &workload->costs);
+}
+
 /* ---- All ---- */
 
-static void find_next(struct workload *workload)
+__attribute__((noinline)) static void find_next_slow(struct workload *workload)
 {
     switch (workload->spec.kind) {
-    case WORKLOAD_POISSON:
-        advance(workload, workload->mean_gap_ns * random_exponential(&workload->arrivals));
-        break;
     case WORKLOAD_DIURNAL:
         next_diurnal(workload);
         break;
@@ -143,6 +190,14 @@ static void find_next(struct workload *workload)
     default:
         next_modulated(workload);
     }
+}
+
+static inline void find_next(struct workload *workload)
+{
+    if (workload->spec.kind == WORKLOAD_POISSON)
+        advance(workload, workload->mean_gap_ns * random_exponential(&workload->arrivals));
+    else
+        find_next_slow(workload);
     workload->arrives = workload->arrives && workload->arrival_ns < workload->end_ns;
 }
 
@@ -167,30 +222,19 @@ void workload_stream_begin(struct workload *workload)
     find_next(workload);
 }
 
-static void fill_entry(const struct workload *workload, struct sim_event *event)
+size_t workload_stream_take(struct workload *workload, struct sim_event *events, size_t n_max)
 {
-    const struct event_entry *entry = &workload->entries[workload->entry];
-    event->key = entry->key;
-    event->cost = entry->cost;
-    event->client = entry->key;
-}
-
-void workload_stream_take(struct workload *workload, struct sim_event *event)
-{
-    const struct workload_spec *spec = &workload->spec;
-    *event = (struct sim_event){.at_ns = workload->arrival_ns};
-    if (spec->kind == WORKLOAD_LOG) {
-        fill_entry(workload, event);
-    } else if (spec->kind == WORKLOAD_HERD) {
-        event->client = workload->herd_next;
-        event->key = workload_client_key(workload, event->client);
-        event->cost = workload_draw_cost(workload, &workload->costs);
-    } else {
-        event->key = workload_draw_key(workload, event->at_ns);
-        event->client = sim_event_place(event);
-        event->cost = workload->cost;
-        if (event->cost == 0)
-            event->cost = workload_draw_cost(workload, &workload->costs);
+    enum workload_kind kind = workload->spec.kind;
+    size_t n = 0;
+    for (; n < n_max && workload->arrives; n++) {
+        events[n] = (struct sim_event){.at_ns = workload->arrival_ns};
+        if (kind == WORKLOAD_LOG)
+            fill_entry(workload, &events[n]);
+        else if (kind == WORKLOAD_HERD)
+            fill_herd(workload, &events[n]);
+        else
+            fill_drawn(workload, &events[n]);
+        find_next(workload);
     }
-    find_next(workload);
+    return n;
 }

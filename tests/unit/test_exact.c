@@ -75,6 +75,44 @@ static void test_agrees_with_counting_every_pair(void **state)
     }
 }
 
+static uint64_t units_by_pairs(const struct use *uses, size_t n_uses, uint64_t now_ns,
+                               uint64_t period_ns)
+{
+    uint64_t units = 0;
+    for (size_t i = 0; i < n_uses; i++)
+        if (uses[i].at_ns <= now_ns && now_ns < uses[i].at_ns + period_ns)
+            units += uses[i].units;
+    return units;
+}
+
+/* One window is looked at now, the other much later; and a look may be followed by an earlier one.
+ */
+static void test_windows_are_looked_at_one_by_one_and_times_go_back(void **state)
+{
+    (void)state;
+    static const uint64_t periods_ns[2] = {50, 70};
+    for (uint64_t seed = 1; seed <= 300; seed++) {
+        uint64_t random = seed, now_ns = 0;
+        struct use uses[USES_MAX];
+        struct exact exact;
+        exact_init(&exact, periods_ns, 2);
+        assert_int_equal(exact_units(&exact, 0, 1, 0), 0); /* a key that never was */
+        for (size_t i = 0; i < USES_MAX; i++) {
+            now_ns += next_random(&random) % 20;
+            uses[i] = (struct use){now_ns, next_random(&random) % 4, 0};
+            struct exact_run run = {now_ns, uses[i].units};
+            assert_int_equal(exact_add(&exact, 0, run, NULL), 0);
+            for (uint64_t looks = next_random(&random) % 4; looks > 0; looks--) {
+                size_t period = next_random(&random) % 2;
+                uint64_t then_ns = now_ns + next_random(&random) % 90;
+                assert_int_equal(exact_units(&exact, 0, period, then_ns),
+                                 units_by_pairs(uses, i + 1, then_ns, periods_ns[period]));
+            }
+        }
+        exact_deinit(&exact);
+    }
+}
+
 /* What a key holds in memory is what its longest period holds, not its whole past. */
 static void test_memory_is_bounded_by_one_period(void **state)
 {
@@ -95,6 +133,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_unit_leaves_exactly_one_period_after_its_use),
         cmocka_unit_test(test_agrees_with_counting_every_pair),
+        cmocka_unit_test(test_windows_are_looked_at_one_by_one_and_times_go_back),
         cmocka_unit_test(test_memory_is_bounded_by_one_period),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -254,6 +254,32 @@ static void test_a_seed_decides_everything(void **state)
     }
 }
 
+/* Many at once are the same as one by one, up to the end. */
+static void test_many_are_drawn_as_one_by_one(void **state)
+{
+    static const char *const texts[] = {"poisson keys=9 zipf=1 cost=pareto:1:1.2 churn=1m",
+                                        "onoff keys=3", "mmpp", "diurnal", "herd jitter=1s"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+        struct workload many, single;
+        struct sim_event events[7], event;
+        size_t n, n_all = 0;
+        begin(&many, texts[i], 5, 1000 * NS_PER_S);
+        begin(&single, texts[i], 5, 1000 * NS_PER_S);
+        while ((n = workload_next_many(&many, events, 1 + n_all % 7)) > 0) {
+            for (size_t at = 0; at < n; at++) {
+                assert_true(workload_next(&single, &event));
+                assert_memory_equal(&event, &events[at], sizeof(event));
+            }
+            n_all += n;
+        }
+        assert_true(n_all > 0);
+        assert_false(workload_next(&single, &event));
+        workload_end(&many);
+        workload_end(&single);
+    }
+}
+
 /* ---- Keys and costs ---- */
 
 static void test_keys_come_and_go(void **state)
@@ -459,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_a_day_has_its_hours),
         cmocka_unit_test(test_a_herd_comes_at_once),
         cmocka_unit_test(test_a_seed_decides_everything),
+        cmocka_unit_test(test_many_are_drawn_as_one_by_one),
         cmocka_unit_test(test_keys_come_and_go),
         cmocka_unit_test(test_costs_have_their_laws_and_maximum),
         cmocka_unit_test(test_a_greedy_client_asks_as_soon_as_it_may),
