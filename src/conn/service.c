@@ -58,10 +58,17 @@ void service_refuse_as(struct reply *reply, enum reply_error why, const char *se
 
 void service_refuse(struct reply *reply, const struct stint_error *error)
 {
-    enum reply_error why = error->code == STINT_E_FULL   ? REPLY_FULL
-                           : error->code == STINT_E_GONE ? REPLY_GONE
-                                                         : REPLY_BAD_REQUEST;
-    service_refuse_as(reply, why, error->sentence);
+    switch (error->code) {
+    case STINT_E_FULL:
+        service_refuse_as(reply, REPLY_FULL, error->sentence);
+        break;
+    case STINT_E_BUSY:
+    case STINT_E_SYSTEM:
+        service_refuse_as(reply, REPLY_UNAVAILABLE, error->sentence);
+        break;
+    default:
+        service_refuse_as(reply, REPLY_BAD_REQUEST, error->sentence);
+    }
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -92,10 +99,13 @@ static void begin(struct reply *reply, uint64_t now_ns)
     reply->n_statuses = 0;
 }
 
-static void answer(struct service *service, const struct request *request, uint64_t now_ns,
-                   struct reply *reply)
+void service_answer(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply)
 {
     switch (request->verb) {
+    case REQUEST_THROTTLE:
+        service_throttle(service, request, now_ns, reply);
+        break;
     case REQUEST_FORGET:
         service_forget(service, request, now_ns, reply);
         break;
@@ -114,23 +124,38 @@ static void answer(struct service *service, const struct request *request, uint6
     }
 }
 
+static bool may_ask(const struct request *request, const struct caller *caller, struct reply *reply)
+{
+    if ((caller->roles & role_for(request->verb)) != 0)
+        return true;
+    reply->decision = (struct stint_decision){.outcome = STINT_NEVER};
+    service_refuse_as(reply, REPLY_FORBIDDEN, "the token's roles do not allow this");
+    return false;
+}
+
+static void answer_all(struct service *service, const struct request *request,
+                       const struct caller *caller, uint64_t now_ns, struct reply *reply)
+{
+    reply->decision = (struct stint_decision){.outcome = STINT_ALLOW};
+    reply->ticket = (struct stint_ticket){0, 0};
+    reply->dies_after_ns = 0;
+    if (request->id.len > 0 && request_is_charging(request->verb))
+        service_once(service, request, caller, now_ns, reply);
+    else
+        service_answer(service, request, now_ns, reply);
+}
+
 void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
     begin(reply, now_ns);
-    if ((caller->roles & role_for(request->verb)) == 0) {
-        reply->decision = (struct stint_decision){.outcome = STINT_NEVER};
-        service_refuse_as(reply, REPLY_FORBIDDEN, "the token's roles do not allow this");
+    if (!may_ask(request, caller, reply))
         return;
-    }
-    if (request->verb == REQUEST_THROTTLE) {
+    /* The shortest way is for what is asked most. */
+    if (request->verb == REQUEST_THROTTLE && request->id.len == 0)
         service_throttle(service, request, now_ns, reply);
-        return;
-    }
-    reply->decision = (struct stint_decision){.outcome = STINT_ALLOW};
-    reply->ticket = (struct stint_ticket){0, 0};
-    reply->dies_after_ns = 0;
-    answer(service, request, now_ns, reply);
+    else
+        answer_all(service, request, caller, now_ns, reply);
 }
 
 uint64_t service_retry_at(const struct request *request, const struct reply *reply,

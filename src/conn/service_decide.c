@@ -23,10 +23,7 @@ static int add_items(struct service *service, const struct request *request,
         if (item->key.len > STINT_KEY_MAX)
             return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
                            item->key.len, STINT_KEY_MAX);
-        /* A copy: the next SPEC may take the place of this one. */
-        question->quotas[i] = *quota;
-        question_add_item(question, &question->quotas[i], item->key,
-                          item->has_cost ? item->cost : request->cost);
+        question_add_item(question, quota, item->key, item->has_cost ? item->cost : request->cost);
     }
     return 0;
 }
@@ -80,6 +77,12 @@ static uint64_t lifetime_of(const struct request *request, const struct question
     return LIFETIME_DEFAULT_NS;
 }
 
+/* Of verbs that change something, and decide nothing. */
+static struct stint_decision allowed(void)
+{
+    return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+}
+
 static struct stint_decision block(struct question *question, const struct request *request,
                                    struct reply *reply)
 {
@@ -88,12 +91,28 @@ static struct stint_decision block(struct question *question, const struct reque
         service_refuse_as(reply, REPLY_FULL, "as many keys as the table has room for are blocked");
     else if (code != 0)
         service_refuse_as(reply, REPLY_BAD_REQUEST, "the block would end later than there is time");
-    return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+    return allowed();
 }
 
-static struct stint_decision ask(struct question *question, const struct request *request,
+static struct stint_decision set_quota(struct service *service, const struct request *request,
+                                       struct reply *reply)
+{
+    const struct stint_quota *quota = NULL;
+    struct stint_error error;
+    bool is_meant = true;
+    if (request->quota.len > 0) {
+        quota = spec_cache_find(&service->specs, service->table, request->quota, &error);
+        is_meant = quota != NULL;
+    }
+    if (!is_meant || question_set_quota(&service->question, quota, &error) != 0)
+        service_refuse(reply, &error);
+    return allowed();
+}
+
+static struct stint_decision ask(struct service *service, const struct request *request,
                                  struct reply *reply)
 {
+    struct question *question = &service->question;
     switch (request->verb) {
     case REQUEST_TAKE:
         return question_take(question);
@@ -113,7 +132,9 @@ static struct stint_decision ask(struct question *question, const struct request
         return block(question, request, reply);
     case REQUEST_RESET:
         question_reset(question);
-        return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+        return allowed();
+    case REQUEST_SET_QUOTA:
+        return set_quota(service, request, reply);
     default: /* PEEK, EXPLAIN */
         return question_peek(question);
     }
@@ -150,7 +171,23 @@ void service_decide(struct service *service, const struct request *request, uint
         service_refuse(reply, &error);
         return;
     }
-    reply->decision = ask(&service->question, request, reply);
+    reply->decision = ask(service, request, reply);
     if (reply->error == REPLY_DECIDED)
         tell(service, reply);
+}
+
+void service_show_again(struct service *service, const struct request *request, uint64_t now_ns,
+                        struct reply *reply)
+{
+    struct stint_error error;
+    if (request->n_items + request->n_descriptors == 0 ||
+        fill(service, request, now_ns, &error) != 0)
+        return; /* there are none, or the rules are others by now */
+    struct question *question = &service->question;
+    for (size_t i = 0; i < question->n_targets; i++)
+        question->targets[i].cost = 0;
+    question_peek(question);
+    if (reply->decision.binding < question->n_targets)
+        question->targets[reply->decision.binding].decision = reply->decision;
+    tell(service, reply);
 }

@@ -25,6 +25,13 @@ void service_refuse(struct reply *reply, const struct stint_error *error);
 /* The same with a sentence of the caller's. */
 void service_refuse_as(struct reply *reply, enum reply_error why, const char *sentence);
 
+/* Answers any verb, without looking at who asks, or at its id. */
+void service_answer(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply);
+/* The same for a request with an id: once, and from memory after that. */
+void service_once(struct service *service, const struct request *request,
+                  const struct caller *caller, uint64_t now_ns, struct reply *reply);
+
 /* CL.THROTTLE and what else there is to its keys: THROTTLE, FORGET, FIND. */
 void service_throttle(struct service *service, const struct request *request, uint64_t now_ns,
                       struct reply *reply);
@@ -40,5 +47,11 @@ void service_ticket(struct service *service, const struct request *request, uint
 /* All verbs that are asked of items or of descriptors. */
 void service_decide(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply);
+/*
+ * Statuses for an answer that was given before: the one that decided as it did then, the others as
+ * they stand now.
+ */
+void service_show_again(struct service *service, const struct request *request, uint64_t now_ns,
+                        struct reply *reply);
 
 #endif

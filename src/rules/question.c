@@ -2,6 +2,8 @@
 /* Filling a question: the rule of each descriptor, the quota that counts, and who replaces whom. */
 #include "rules/question_parts.h"
 
+#include "store/overrides.h"
+
 #include <assert.h>
 #include <stdlib.h>
 
@@ -40,22 +42,71 @@ static struct target *add_target(struct question *question, uint32_t cost)
     return target;
 }
 
+/* ---- Whose state it is ----------------------------------------------------------------------- */
+
+/* The rule of a target's states; 0: nothing ever limits it. */
+static uint64_t rule_of(const struct target *target)
+{
+    if (target->rule != NULL)
+        return target->rule->id;
+    return target->quota != NULL ? target->quota->rule : 0;
+}
+
+static struct hash128 hash_of(const struct question *question, const struct target *target)
+{
+    const uint64_t *secret = question->table->region.header->fixed.hash_key;
+    return siphash13_128(secret, rule_of(target), target->key.ptr, target->key.len);
+}
+
+/* What was set for a key goes before its rule, and before what a request brings along. */
+static void find_own_quota(struct question *question, struct target *target)
+{
+    struct stint_quota *own = &question->quotas[target - question->targets];
+    if (!overrides_any(question->table) || rule_of(target) == 0 ||
+        !overrides_find(question->table, hash_of(question, target), rule_of(target), own))
+        return;
+    target->quota = own;
+    target->has_own_quota = true;
+}
+
+int question_set_quota(struct question *question, const struct stint_quota *quota,
+                       struct stint_error *error)
+{
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (rule_of(target) == 0)
+            return err_set(error, STINT_E_MISMATCH, "no rule matches descriptor %zu", i + 1);
+        int code = STINT_E_GONE;
+        if (quota != NULL) {
+            struct stint_quota own = *quota;
+            own.rule = rule_of(target);
+            code = overrides_set(question->table, hash_of(question, target), &own, error);
+        } else {
+            code = overrides_drop(question->table, hash_of(question, target), error);
+            code = code == STINT_E_GONE ? 0 : code; /* it goes by its rule as it is */
+        }
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+/*
+ * The states of a quota without a rule are those of its parameters. Said outright, a quota that is
+ * set for the key later, and may have states of another size, finds them, and they find it.
+ */
 void question_add_item(struct question *question, const struct stint_quota *quota, struct span key,
                        uint32_t cost)
 {
     struct target *target = add_target(question, cost);
-    target->quota = quota;
+    struct stint_quota *own = &question->quotas[target - question->targets];
+    *own = *quota;
+    if (own->rule == 0)
+        own->rule = own->derived.params_hash[0];
+    target->quota = own;
     target->key = key;
     target->part = TARGET_LIVE;
-}
-
-void question_override(struct question *question, size_t target, const struct stint_quota *quota)
-{
-    struct target *changed = &question->targets[target];
-    uint64_t rule = changed->quota != NULL ? changed->quota->rule : quota->rule;
-    question->quotas[target] = *quota;
-    question->quotas[target].rule = rule;
-    changed->quota = &question->quotas[target];
+    find_own_quota(question, target);
 }
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
@@ -171,6 +222,7 @@ int question_add_descriptors(struct question *question, const struct question_as
         int code = match(question, ask, descriptor, target, error);
         if (code != 0)
             return code;
+        find_own_quota(question, target);
         target->is_refund = descriptor->is_refund;
         question->n_unmatched += target->rule == NULL;
         assign_part(question, target);

@@ -38,6 +38,7 @@ struct target {
     uint32_t cost;
     uint8_t part; /* enum target_part */
     bool is_refund, is_replaced, is_quota_mode;
+    bool has_own_quota; /* one that was set at run time for this key */
     /* Told. */
     struct stint_decision decision;
     uint64_t shadow_retry_after_ns;
@@ -56,7 +57,7 @@ struct question {
     size_t n_unmatched; /* descriptors */
     uint64_t bans_lost; /* a ban found no room in the table */
     struct target targets[TARGETS_MAX];
-    struct stint_quota quotas[TARGETS_MAX]; /* such as are this request's own */
+    struct stint_quota quotas[TARGETS_MAX]; /* of targets that do not go by a rule's */
     uint8_t *keys;                          /* QUESTION_KEYS_SIZE bytes */
     size_t keys_len;
     struct list list;
@@ -73,7 +74,10 @@ void question_deinit(struct question *question);
 
 void question_begin(struct question *question, uint64_t now_ns);
 
-/* A key under a quota of the caller's, both borrowed. The caller counts: TARGETS_MAX at most. */
+/*
+ * A key under a quota of the caller's, which is copied; the key is borrowed. The caller counts:
+ * TARGETS_MAX at most.
+ */
 void question_add_item(struct question *question, const struct stint_quota *quota, struct span key,
                        uint32_t cost);
 
@@ -88,9 +92,6 @@ struct question_ask {
 /* Matches them, and drops what others replace. STINT_E_RANGE for a key that is too long. */
 int question_add_descriptors(struct question *question, const struct question_ask *ask,
                              struct stint_error *error);
-
-/* Another quota than the rule's for one target, which is of the same identity. Copied. */
-void question_override(struct question *question, size_t target, const struct stint_quota *quota);
 
 /*
  * The verbs. Each tells what becomes of the request as a whole (binding: the index of a target),
@@ -110,6 +111,12 @@ struct stint_decision question_book(struct question *question, uint64_t max_wait
                                     struct stint_ticket *ticket, bool *has_ticket);
 /* Denies the keys of all targets for a time; STINT_E_FULL where there is no room. */
 int question_block(struct question *question, uint64_t for_ns);
+/*
+ * Gives the keys of all targets a quota of their own from now on (store/overrides.h), or, for NULL,
+ * their rule's again. STINT_E_MISMATCH where no rule matches; what was set before that stays set.
+ */
+int question_set_quota(struct question *question, const struct stint_quota *quota,
+                       struct stint_error *error);
 /* Forgets the keys of all targets, under their candidates too, and lifts blocks and bans. */
 void question_reset(struct question *question);
 

@@ -37,6 +37,7 @@ static inline struct stint_table *table_for_tests(void)
                                                 .wide_size = 1024,
                                                 .tickets = 64,
                                                 .blocks = 64,
+                                                .requests = 1024,
                                                 .clock = STINT_CLOCK_VIRTUAL};
     assert_int_equal(stint_table_open(&table, &options, NULL), 0);
     return table;

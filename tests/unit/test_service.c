@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: MIT */
+/* A service as a door sees it: items, CL.THROTTLE, ids, roles, quotas of single keys, new rules. */
+#include "unit/serving.h"
+
+#include "store/table.h"
+
+#include <stdio.h>
+
+static const char *const yaml = "domain: d\n"
+                                "descriptors:\n"
+                                "  - key: ip\n"
+                                "    rate_limit: {unit: minute, requests_per_unit: 3}\n"
+                                "  - key: free\n"
+                                "    rate_limit: {unlimited: true}\n";
+
+/* ---- Items ----------------------------------------------------------------------------------- */
+
+static struct request item_request(struct request_item *item, const char *quota, const char *key)
+{
+    *item = (struct request_item){.quota = span_of_text(quota), .key = span_of_text(key)};
+    return (struct request){.verb = REQUEST_TAKE, .cost = 1, .items = item, .n_items = 1};
+}
+
+static unsigned items_in_a_row(struct serving *s, const struct request *request)
+{
+    unsigned n = 0;
+    while (n < 1000 && ask(s, request)->decision.outcome == STINT_ALLOW)
+        n++;
+    return n;
+}
+
+static void test_a_caller_brings_quota_and_key(void **state)
+{
+    struct serving s;
+    struct request_item item;
+    (void)state;
+    serve(&s, NULL);
+    struct request request = item_request(&item, "gcra 10/1m burst=4", "k");
+    assert_int_equal(items_in_a_row(&s, &request), 4);
+    assert_int_equal(s.reply.n_statuses, 1);
+    assert_null(s.reply.statuses[0].rule);
+    assert_int_equal(s.reply.statuses[0].quota->burst, 4);
+    assert_true(s.reply.statuses[0].over);
+    request = item_request(&item, "gcra 10/1m burst=4", "other");
+    assert_int_equal(items_in_a_row(&s, &request), 4);
+    serve_no_more(&s);
+}
+
+static void test_several_items_are_taken_all_or_none(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, NULL);
+    const struct request_item items[] = {
+        {.quota = span_of_text("5/1m"), .key = span_of_text("user")},
+        {.quota = span_of_text("2/1m"), .key = span_of_text("org")},
+    };
+    const struct request request = {.verb = REQUEST_TAKE, .cost = 1, .items = items, .n_items = 2};
+    assert_int_equal(items_in_a_row(&s, &request), 2);
+    assert_int_equal(s.reply.decision.binding, 1);
+    assert_int_equal(s.reply.statuses[0].decision.remaining, 3);
+    serve_no_more(&s);
+}
+
+static void test_what_cannot_be_meant_is_told(void **state)
+{
+    struct serving s;
+    struct request_item item;
+    (void)state;
+    serve(&s, yaml);
+    const char *const specs[] = {"", "ten a minute", "10/1m initial=empty", "log 900000/1s"};
+    for (size_t i = 0; i < N(specs); i++) {
+        struct request request = item_request(&item, specs[i], "k");
+        assert_int_equal(ask(&s, &request)->error, REPLY_BAD_REQUEST);
+        assert_true(strlen(s.reply.sentence) > 10);
+        assert_int_equal(s.reply.n_statuses, 0);
+    }
+    struct request nothing = {.verb = REQUEST_TAKE, .cost = 1};
+    assert_int_equal(ask(&s, &nothing)->error, REPLY_BAD_REQUEST);
+    struct asked asked;
+    struct request *request = descriptors_of(&asked, "ip=1");
+    request->domain = span_of_text("");
+    assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
+    serve_no_more(&s);
+}
+
+static void test_more_quotas_than_the_table_has_room_for(void **state)
+{
+    struct serving s;
+    struct request_item item;
+    char spec[32];
+    int refused = 0;
+    (void)state;
+    serve(&s, NULL);
+    for (int i = 1; i <= 1100; i++) {
+        snprintf(spec, sizeof(spec), "gcra %d/1m", i);
+        struct request request = item_request(&item, spec, "k");
+        refused += ask(&s, &request)->error == REPLY_FULL;
+    }
+    assert_in_range(refused, 1100 - 1024, 1100);
+    struct request request = item_request(&item, "gcra 1/1m", "other"); /* the old ones go on */
+    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
+    serve_no_more(&s);
+}
+
+/* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
+
+static struct request throttle(uint64_t max_burst, uint64_t count, uint64_t period_s)
+{
+    return (struct request){.verb = REQUEST_THROTTLE,
+                            .cost = 1,
+                            .key = span_of_text("k"),
+                            .throttle = {max_burst, count, period_s}};
+}
+
+static void test_throttle_is_gcra_with_one_more_than_max_burst(void **state)
+{
+    struct serving s;
+    struct request request = throttle(4, 10, 60);
+    (void)state;
+    serve(&s, NULL);
+    assert_int_equal(items_in_a_row(&s, &request), 5);
+    assert_int_equal(s.reply.decision.limit, 5);
+    assert_int_equal(s.reply.decision.retry_after_ns, 6 * S);
+    s.now_ns += 6 * S;
+    assert_int_equal(items_in_a_row(&s, &request), 1);
+    request.cost = 6;
+    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_NEVER);
+    request.cost = 0;
+    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
+    serve_no_more(&s);
+}
+
+static void test_throttle_state_belongs_to_the_key_alone(void **state)
+{
+    struct serving s;
+    struct request narrow = throttle(4, 10, 60), wide = throttle(9, 10, 60);
+    (void)state;
+    serve(&s, NULL);
+    assert_int_equal(items_in_a_row(&s, &narrow), 5);
+    assert_int_equal(items_in_a_row(&s, &wide), 5); /* 30 s are owed of 60 */
+    assert_int_equal(ask(&s, &narrow)->decision.outcome, STINT_DENY);
+    serve_no_more(&s);
+}
+
+static void test_throttle_at_rates_that_others_get_wrong(void **state)
+{
+    struct serving s;
+    struct request request = throttle(999999, 1000003, 1);
+    (void)state;
+    serve(&s, NULL);
+    request.cost = 1000000;
+    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
+    request.cost = 1;
+    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_DENY);
+    assert_in_range(s.reply.decision.retry_after_ns, 990, 1010);
+    /* Four in a nanosecond: exact in units of 1/32 ns. */
+    request = throttle(3999999999, 4000000000, 1);
+    request.key = span_of_text("fast");
+    request.cost = 4000000000;
+    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
+    request.cost = 4;
+    assert_int_equal(ask(&s, &request)->decision.retry_after_ns, 1);
+    s.now_ns += 1;
+    assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
+    /* What cannot be kept is refused, not rounded to no limit at all. */
+    request = throttle(10, 3999999999, 1);
+    assert_int_equal(ask(&s, &request)->error, REPLY_BAD_REQUEST);
+    const struct request wrong[] = {throttle(1, 0, 1), throttle(1, 1, 0),
+                                    throttle(1, 1, UINT64_MAX), throttle(UINT32_MAX, 1, 1),
+                                    throttle(1, UINT64_C(1) << 32, 1)};
+    for (size_t i = 0; i < N(wrong); i++) {
+        assert_int_equal(ask(&s, &wrong[i])->error, REPLY_BAD_REQUEST);
+        assert_true(strlen(s.reply.sentence) > 10);
+    }
+    serve_no_more(&s);
+}
+
+/* More sets of numbers than are kept: each is right, whoever was there before. */
+static void test_throttle_with_many_sets_of_numbers(void **state)
+{
+    struct serving s;
+    char key[16];
+    (void)state;
+    serve(&s, NULL);
+    for (int round = 0; round < 2; round++)
+        for (int i = 0; i < 600; i++) {
+            struct request request = throttle((uint64_t)i % 20, 1 + (uint64_t)i % 30, 60);
+            snprintf(key, sizeof(key), "%d/%d", round, i);
+            request.key = span_of_text(key);
+            assert_int_equal(items_in_a_row(&s, &request), i % 20 + 1);
+        }
+    serve_no_more(&s);
+}
+
+static void test_find_and_forget(void **state)
+{
+    struct serving s;
+    struct request take = throttle(4, 10, 60), find = {.verb = REQUEST_FIND}, forget = find;
+    find.key = forget.key = take.key;
+    forget.verb = REQUEST_FORGET;
+    (void)state;
+    serve(&s, NULL);
+    assert_false(ask(&s, &find)->found);
+    assert_false(ask(&s, &forget)->found);
+    ask(&s, &take);
+    assert_true(ask(&s, &find)->found);
+    assert_int_equal(s.reply.dies_after_ns, 6 * S);
+    assert_true(ask(&s, &forget)->found);
+    assert_false(ask(&s, &find)->found);
+    assert_int_equal(items_in_a_row(&s, &take), 5);
+    s.now_ns += 10 * MINUTE;
+    assert_false(ask(&s, &find)->found);
+    serve_no_more(&s);
+}
+
+static void test_to_forget_lifts_no_block(void **state)
+{
+    struct serving s;
+    struct request take = throttle(4, 10, 60), forget = {.verb = REQUEST_FORGET, .key = take.key};
+    (void)state;
+    serve(&s, NULL);
+    ask(&s, &take);
+    assert_int_equal(stint_block(s.table, "k", 1, s.now_ns + MINUTE, s.now_ns), 0);
+    ask(&s, &forget);
+    assert_int_equal(ask(&s, &take)->decision.outcome, STINT_DENY);
+    serve_no_more(&s);
+}
+
+/* ---- Ids ------------------------------------------------------------------------------------- */
+
+static void test_a_retry_is_charged_once(void **state)
+{
+    struct serving s;
+    struct asked asked;
+    (void)state;
+    serve(&s, yaml);
+    struct request *request = descriptors_of(&asked, "ip=1");
+    request->id = span_of_text("a");
+    struct reply first = *ask(&s, request);
+    assert_false(first.replayed);
+    for (int i = 0; i < 5; i++) {
+        s.now_ns += S;
+        ask(&s, request);
+        assert_true(s.reply.replayed);
+        assert_int_equal(s.reply.n_statuses, 1);
+        assert_memory_equal(&s.reply.decision, &first.decision, sizeof(first.decision));
+        assert_int_equal(s.reply.at_ns, first.at_ns);
+    }
+    assert_int_equal(left(&s, "ip=1"), 2);
+    request->id = span_of_text("b");
+    assert_false(ask(&s, request)->replayed);
+    assert_int_equal(left(&s, "ip=1"), 1);
+    serve_no_more(&s);
+}
+
+static void test_an_id_is_for_one_request(void **state)
+{
+    struct serving s;
+    struct asked asked;
+    (void)state;
+    serve(&s, yaml);
+    struct request *request = descriptors_of(&asked, "ip=1");
+    request->id = span_of_text("a");
+    ask(&s, request);
+    request->cost = 2;
+    assert_int_equal(ask(&s, request)->error, REPLY_CONFLICT);
+    request = descriptors_of(&asked, "ip=2");
+    request->id = span_of_text("a");
+    assert_int_equal(ask(&s, request)->error, REPLY_CONFLICT);
+    assert_int_equal(left(&s, "ip=2"), 3);
+    /* Another caller's id is another one. */
+    const struct caller other = {.name = "other", .roles = ACCESS_ALL};
+    service_ask(s.service, request, &other, s.now_ns, &s.reply);
+    assert_int_equal(s.reply.error, REPLY_DECIDED);
+    assert_false(s.reply.replayed);
+    serve_no_more(&s);
+}
+
+static void test_what_was_denied_may_be_asked_again(void **state)
+{
+    struct serving s;
+    struct asked asked;
+    (void)state;
+    serve(&s, yaml);
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
+    struct request *request = descriptors_of(&asked, "ip=1");
+    request->id = span_of_text("a");
+    assert_int_equal(ask(&s, request)->decision.outcome, STINT_DENY);
+    s.now_ns += s.reply.decision.retry_after_ns;
+    assert_int_equal(ask(&s, request)->decision.outcome, STINT_ALLOW);
+    assert_false(s.reply.replayed);
+    assert_true(ask(&s, request)->replayed);
+    serve_no_more(&s);
+}
+
+static void test_a_reservation_is_found_again_by_its_id(void **state)
+{
+    struct serving s;
+    struct asked asked;
+    (void)state;
+    serve(&s, yaml);
+    struct request *request = descriptors_of(&asked, "ip=1");
+    request->verb = REQUEST_RESERVE;
+    request->id = span_of_text("a");
+    struct stint_ticket ticket = ask(&s, request)->ticket;
+    assert_int_equal(ask(&s, request)->ticket.nonce, ticket.nonce);
+    assert_true(s.reply.replayed && s.reply.has_ticket);
+    serve_no_more(&s);
+}
+
+static void test_a_table_that_keeps_no_answers_says_so(void **state)
+{
+    struct stint_table *table;
+    struct hub *hub;
+    struct reply reply;
+    const struct stint_table_options options = {.clock = STINT_CLOCK_VIRTUAL};
+    struct request request = throttle(4, 10, 60);
+    (void)state;
+    assert_int_equal(stint_table_open(&table, &options, NULL), 0);
+    assert_int_equal(hub_open(&hub, &(struct hub_options){.table = table, .workers = 1}, NULL), 0);
+    struct service *service = service_new(hub, 0);
+    request.id = span_of_text("a");
+    service_ask(service, &request, &anybody, START, &reply);
+    assert_int_equal(reply.error, REPLY_UNAVAILABLE);
+    service_free(service);
+    hub_close(hub);
+    stint_table_close(table);
+}
+
+/* ---- Roles ----------------------------------------------------------------------------------- */
+
+static void test_roles(void **state)
+{
+    struct serving s;
+    struct asked asked;
+    (void)state;
+    serve(&s, yaml);
+    struct request *request = descriptors_of(&asked, "ip=1");
+    const struct caller asks = {.name = "a", .roles = ACCESS_ASK};
+    const struct caller rules = {.name = "b", .roles = ACCESS_ADMINISTER};
+    for (uint8_t verb = 0; verb < REQUEST_VERBS; verb++) {
+        request->verb = verb;
+        service_ask(s.service, request, &asks, s.now_ns, &s.reply);
+        assert_int_equal(s.reply.error == REPLY_FORBIDDEN, request_is_administrative(verb));
+        service_ask(s.service, request, &rules, s.now_ns, &s.reply);
+        assert_int_equal(s.reply.error == REPLY_FORBIDDEN, !request_is_administrative(verb));
+    }
+    serve_no_more(&s);
+}
+
+/* ---- Quotas of single keys ------------------------------------------------------------------- */
+
+static void test_a_key_may_have_a_quota_of_its_own(void **state)
+{
+    struct serving s;
+    struct asked asked;
+    (void)state;
+    serve(&s, yaml);
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
+    struct request *request = descriptors_of(&asked, "ip=1");
+    request->verb = REQUEST_SET_QUOTA;
+    request->quota = span_of_text("10/1m");
+    assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 7); /* what it has used stays used */
+    assert_int_equal(s.reply.statuses[0].quota->limit, 10);
+    assert_non_null(s.reply.statuses[0].rule);
+    assert_int_equal(allowed_in_a_row(&s, "ip=2"), 3);
+    request->quota = span_of_text("");
+    assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
+    assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
+    s.now_ns += 10 * MINUTE;
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
+    serve_no_more(&s);
+}
+
+static void test_a_quota_of_its_own_for_what_is_unlimited_and_for_items(void **state)
+{
+    struct serving s;
+    struct asked asked;
+    struct request_item item;
+    (void)state;
+    serve(&s, yaml);
+    struct request *request = descriptors_of(&asked, "free=1");
+    request->verb = REQUEST_SET_QUOTA;
+    request->quota = span_of_text("gcra 4/1m");
+    assert_int_equal(ask(&s, request)->error, REPLY_DECIDED);
+    assert_int_equal(allowed_in_a_row(&s, "free=1"), 4);
+    assert_int_equal(allowed_in_a_row(&s, "free=2"), 1000);
+    struct request set = item_request(&item, "2/1m", "k"), take = set;
+    assert_int_equal(items_in_a_row(&s, &take), 2);
+    set.verb = REQUEST_SET_QUOTA;
+    set.quota = span_of_text("gcra 6/1m"); /* of another law, and in a state of another size */
+    assert_int_equal(ask(&s, &set)->error, REPLY_DECIDED);
+    /* A window knows when its units were taken to a slot: to one unit's time here. */
+    assert_in_range(items_in_a_row(&s, &take), 3, 4);
+    set.quota = span_of_text("");
+    assert_int_equal(ask(&s, &set)->error, REPLY_DECIDED);
+    assert_int_equal(items_in_a_row(&s, &take), 0);
+    request = descriptors_of(&asked, "nobody=1");
+    request->verb = REQUEST_SET_QUOTA;
+    request->quota = span_of_text("1/1m");
+    assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
+    serve_no_more(&s);
+}
+
+/* ---- Rules that change ----------------------------------------------------------------------- */
+
+static void test_new_rules_hold_from_the_next_request_on(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, yaml);
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
+    struct rules *rules = rules_of("domain: d\n"
+                                   "descriptors:\n"
+                                   "  - key: ip\n"
+                                   "    rate_limit: {unit: minute, requests_per_unit: 5}\n"
+                                   "  - key: new\n"
+                                   "    rate_limit: {unit: minute, requests_per_unit: 1}\n");
+    uint64_t generation = hub_generation(s.hub);
+    assert_int_equal(hub_set_rules(s.hub, rules, NULL), 0);
+    assert_int_equal(hub_generation(s.hub), generation + 1);
+    rules_unref(rules);
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 2); /* the same rule: its state goes on */
+    assert_int_equal(allowed_in_a_row(&s, "new=1"), 1);
+    assert_int_equal(hub_set_rules(s.hub, NULL, NULL), 0);
+    assert_null(hub_rules(s.hub));
+    assert_int_equal(allowed_in_a_row(&s, "new=1"), 1000);
+    serve_no_more(&s);
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------- */
+
+static void test_when_to_ask_again(void **state)
+{
+    const struct request request = {.wait_ns = 10 * S}, impatient = {.wait_ns = 0};
+    struct reply reply = {.decision = {.outcome = STINT_DENY, .retry_after_ns = 4 * S}};
+    (void)state;
+    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 104 * S);
+    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 106 * S), 110 * S);
+    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 107 * S), 0);
+    assert_int_equal(service_retry_at(&impatient, &reply, 100 * S, 100 * S), 0);
+    reply.decision.outcome = STINT_NEVER;
+    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 0);
+    reply.decision.outcome = STINT_ALLOW;
+    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 0);
+    reply = (struct reply){.error = REPLY_FULL, .decision = {.outcome = STINT_DENY}};
+    assert_int_equal(service_retry_at(&request, &reply, 100 * S, 100 * S), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_caller_brings_quota_and_key),
+        cmocka_unit_test(test_several_items_are_taken_all_or_none),
+        cmocka_unit_test(test_what_cannot_be_meant_is_told),
+        cmocka_unit_test(test_more_quotas_than_the_table_has_room_for),
+        cmocka_unit_test(test_throttle_is_gcra_with_one_more_than_max_burst),
+        cmocka_unit_test(test_throttle_state_belongs_to_the_key_alone),
+        cmocka_unit_test(test_throttle_at_rates_that_others_get_wrong),
+        cmocka_unit_test(test_throttle_with_many_sets_of_numbers),
+        cmocka_unit_test(test_find_and_forget),
+        cmocka_unit_test(test_to_forget_lifts_no_block),
+        cmocka_unit_test(test_a_retry_is_charged_once),
+        cmocka_unit_test(test_an_id_is_for_one_request),
+        cmocka_unit_test(test_what_was_denied_may_be_asked_again),
+        cmocka_unit_test(test_a_reservation_is_found_again_by_its_id),
+        cmocka_unit_test(test_a_table_that_keeps_no_answers_says_so),
+        cmocka_unit_test(test_roles),
+        cmocka_unit_test(test_a_key_may_have_a_quota_of_its_own),
+        cmocka_unit_test(test_a_quota_of_its_own_for_what_is_unlimited_and_for_items),
+        cmocka_unit_test(test_new_rules_hold_from_the_next_request_on),
+        cmocka_unit_test(test_when_to_ask_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
