@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A connection as its socket sees it: order, pieces, back-pressure, waiting, draining, and who may
+ * ask. What each command answers is in the dialogues of tests/trace.
+ */
+#include "unit/asking.h"
+
+#include "conn/resp_conn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+struct fixture {
+    struct stint_table *table;
+    struct hub *hub;
+    struct service *service;
+    struct access_now *access;
+    struct resp_door *door;
+    struct conn *conn;
+    uint64_t now_ns;
+};
+
+static struct fixture fixture;
+
+static void open_door(struct access *access, const struct resp_limits *limits)
+{
+    fixture.access = access_now_new(access);
+    assert_non_null(fixture.access);
+    fixture.door = resp_door_new(fixture.service, fixture.access, limits);
+    assert_non_null(fixture.door);
+    fixture.conn = resp_conn_new(fixture.door);
+    assert_non_null(fixture.conn);
+}
+
+static int set_up(void **state)
+{
+    const struct stint_table_options table = {.keys = 64, .clock = STINT_CLOCK_VIRTUAL};
+    (void)state;
+    fixture = (struct fixture){.now_ns = 1000 * S};
+    assert_int_equal(stint_table_open(&fixture.table, &table, NULL), 0);
+    const struct hub_options hub = {.table = fixture.table, .workers = 1, .without_popular = true};
+    assert_int_equal(hub_open(&fixture.hub, &hub, NULL), 0);
+    fixture.service = service_new(fixture.hub, 0);
+    assert_non_null(fixture.service);
+    stint_table_set_now(fixture.table, fixture.now_ns);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (fixture.conn != NULL)
+        fixture.conn->ops->free(fixture.conn);
+    resp_door_free(fixture.door);
+    access_now_free(fixture.access);
+    service_free(fixture.service);
+    hub_close(fixture.hub);
+    stint_table_close(fixture.table);
+    return 0;
+}
+
+static void feed_bytes(const char *bytes, size_t len)
+{
+    fixture.conn->ops->feed(fixture.conn, span_of(bytes, len), fixture.now_ns);
+}
+
+static void feed(const char *text)
+{
+    feed_bytes(text, strlen(text));
+}
+
+static size_t pending(void)
+{
+    return fixture.conn->ops->output(fixture.conn).len;
+}
+
+/* Takes what is to be sent, and holds it against the text. */
+static void assert_sent(const char *expected)
+{
+    struct span output = fixture.conn->ops->output(fixture.conn);
+    if (output.len != strlen(expected) || memcmp(output.ptr, expected, output.len) != 0)
+        fail_msg("sent: %.*s\nexpected: %s", (int)output.len, (const char *)output.ptr, expected);
+    fixture.conn->ops->sent(fixture.conn, output.len, fixture.now_ns);
+}
+
+static bool output_has(const char *text)
+{
+    struct span output = fixture.conn->ops->output(fixture.conn);
+    size_t len = strlen(text);
+    for (size_t at = 0; at + len <= output.len; at++)
+        if (memcmp(output.ptr + at, text, len) == 0)
+            return true;
+    return false;
+}
+
+static uint64_t deadline(void)
+{
+    return fixture.conn->ops->deadline(fixture.conn);
+}
+
+static bool is_over(void)
+{
+    return fixture.conn->ops->is_over(fixture.conn);
+}
+
+static bool is_busy(void)
+{
+    return fixture.conn->ops->is_busy(fixture.conn);
+}
+
+static bool is_choked(void)
+{
+    return fixture.conn->ops->is_choked(fixture.conn);
+}
+
+static void wake_at(uint64_t now_ns)
+{
+    fixture.now_ns = now_ns;
+    stint_table_set_now(fixture.table, now_ns);
+    fixture.conn->ops->wake(fixture.conn, now_ns);
+}
+
+/* ---- Order and pieces ------------------------------------------------------------------------ */
+
+static void a_pipeline_is_answered_in_one_output(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    feed("PING\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nCL.THROTTLE k 4 5 "
+         "5\r\n");
+    assert_sent("+PONG\r\n+PONG\r\n$2\r\nhi\r\n*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n");
+    assert_false(is_busy());
+}
+
+static void any_two_pieces_give_the_same_answers(void **state)
+{
+    (void)state;
+    static const char text[] = "*2\r\n$4\r\nECHO\r\n$3\r\nabc\r\nECHO \"d e\"\r\nNO\r\nPING\r\n";
+    open_door(NULL, NULL);
+    for (size_t cut = 0; cut <= sizeof(text) - 1; cut++) {
+        feed_bytes(text, cut);
+        feed_bytes(text + cut, sizeof(text) - 1 - cut);
+        assert_sent("$3\r\nabc\r\n$3\r\nd e\r\n-ERR unknown command 'NO'\r\n+PONG\r\n");
+        assert_false(is_busy());
+    }
+}
+
+static void a_connection_is_busy_while_a_command_is_half_read(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    assert_false(is_busy());
+    feed("*1\r\n$4\r\nPI");
+    assert_true(is_busy());
+    assert_int_equal(pending(), 0);
+    feed("NG\r\n");
+    assert_false(is_busy());
+    assert_sent("+PONG\r\n");
+}
+
+static void a_large_argument_may_come_in_many_pieces(void **state)
+{
+    (void)state;
+    enum { LEN = 100000 };
+    char *echoed = malloc(LEN + 32), piece[101];
+    open_door(NULL, NULL);
+    feed("*2\r\n$4\r\nECHO\r\n$100000\r\n");
+    memset(piece, 'x', 100);
+    piece[100] = '\0';
+    for (int i = 0; i < LEN / 100; i++)
+        feed(piece);
+    assert_int_equal(pending(), 0);
+    feed("\r\nPING\r\n");
+    size_t head = (size_t)sprintf(echoed, "$100000\r\n");
+    memset(echoed + head, 'x', LEN);
+    strcpy(echoed + head + LEN, "\r\n+PONG\r\n");
+    assert_sent(echoed);
+    free(echoed);
+}
+
+static void a_protocol_error_is_answered_and_ends_it(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    feed("PING\r\n*1\r\n:5\r\nPING\r\n");
+    assert_true(is_over());
+    assert_false(is_busy());
+    feed("PING\r\n");
+    assert_sent("+PONG\r\n-ERR Protocol error: an argument was expected to begin with '$'\r\n");
+}
+
+static void quit_ends_it_and_what_follows_is_not_done(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    feed("CL.THROTTLE k 4 5 5\r\nQUIT\r\nCL.THROTTLE k 4 5 5\r\n");
+    assert_true(is_over());
+    assert_sent("*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n+OK\r\n");
+    fixture.conn->ops->free(fixture.conn);
+    fixture.conn = resp_conn_new(fixture.door);
+    feed("CL.THROTTLE k 4 5 5 0\r\n");
+    assert_sent("*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n");
+}
+
+/* ---- Back-pressure --------------------------------------------------------------------------- */
+
+static const struct resp_limits narrow = {.output_bytes = 20};
+
+static void unread_replies_stop_the_answers(void **state)
+{
+    (void)state;
+    open_door(NULL, &narrow);
+    for (int i = 0; i < 10; i++)
+        feed("PING\r\n");
+    /* Three of 7 bytes pass the limit of 20; the other commands are kept. */
+    assert_true(is_choked());
+    assert_true(is_busy());
+    assert_int_equal(pending(), 21);
+    assert_sent("+PONG\r\n+PONG\r\n+PONG\r\n");
+    assert_true(is_choked());
+    assert_sent("+PONG\r\n+PONG\r\n+PONG\r\n");
+    assert_sent("+PONG\r\n+PONG\r\n+PONG\r\n");
+    assert_false(is_choked());
+    assert_sent("+PONG\r\n");
+    assert_sent("");
+    assert_false(is_busy());
+}
+
+static void a_reply_may_be_sent_byte_by_byte(void **state)
+{
+    (void)state;
+    char got[200] = "", expected[200] = "";
+    open_door(NULL, &narrow);
+    for (int i = 0; i < 12; i++) {
+        char text[32];
+        snprintf(text, sizeof(text), "ECHO %02d\r\n", i);
+        feed(text);
+        snprintf(expected + strlen(expected), 32, "$2\r\n%02d\r\n", i);
+    }
+    while (pending() > 0) {
+        size_t len = strlen(got);
+        got[len] = (char)fixture.conn->ops->output(fixture.conn).ptr[0];
+        got[len + 1] = '\0';
+        fixture.conn->ops->sent(fixture.conn, 1, fixture.now_ns);
+    }
+    assert_string_equal(got, expected);
+    assert_false(is_busy());
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------- */
+
+#define TAKE "STINT.TAKE QUOTA 'gcra 1/1s' k WAIT 2500\r\n"
+#define ALLOWED_AT(at)                                                                             \
+    "*16\r\n$7\r\noutcome\r\n$5\r\nallow\r\n$7\r\ngranted\r\n:1\r\n$5\r\nlimit\r\n:1\r\n"          \
+    "$9\r\nremaining\r\n:0\r\n$14\r\nretry_after_ms\r\n:0\r\n$14\r\nreset_after_ms\r\n:1000\r\n"   \
+    "$7\r\nbinding\r\n:0\r\n$2\r\nat\r\n$13\r\n" at "\r\n"
+
+static void a_command_waits_and_those_behind_it_keep_their_order(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    feed(TAKE);
+    assert_sent(ALLOWED_AT("1000000000000"));
+    assert_int_equal(deadline(), STINT_NEVER_NS);
+    feed(TAKE "PING\r\n");
+    assert_int_equal(pending(), 0);
+    assert_true(is_busy());
+    assert_int_equal(deadline(), 1001 * S);
+    feed("ECHO x\r\n");
+    wake_at(1001 * S - 1);
+    assert_int_equal(pending(), 0);
+    assert_int_equal(deadline(), 1001 * S);
+    wake_at(1001 * S);
+    assert_sent(ALLOWED_AT("1001000000000") "+PONG\r\n$1\r\nx\r\n");
+    assert_int_equal(deadline(), STINT_NEVER_NS);
+    assert_false(is_busy());
+}
+
+static void patience_is_counted_from_the_first_asking(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    feed(TAKE TAKE TAKE TAKE TAKE);
+    assert_sent(ALLOWED_AT("1000000000000"));
+    assert_int_equal(deadline(), 1001 * S);
+    /* Another is always faster: at 1003 s the third asking would come after 2.5 s. */
+    for (int i = 1; i <= 2; i++) {
+        struct conn *other = resp_conn_new(fixture.door);
+        stint_table_set_now(fixture.table, (1000 + (uint64_t)i) * S);
+        other->ops->feed(other, span_of_text("STINT.TAKE QUOTA 'gcra 1/1s' k\r\n"),
+                         (1000 + (uint64_t)i) * S);
+        other->ops->free(other);
+        wake_at((1000 + (uint64_t)i) * S);
+        if (i == 1)
+            assert_int_equal(deadline(), 1002 * S);
+    }
+    struct span output = fixture.conn->ops->output(fixture.conn);
+    assert_true(output_has("$4\r\ndeny\r\n"));
+    fixture.conn->ops->sent(fixture.conn, output.len, fixture.now_ns);
+    /* The one behind it has all its patience left. */
+    assert_int_equal(deadline(), 1003 * S);
+}
+
+static void who_cannot_wait_long_enough_is_denied_at_once(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    feed(TAKE "STINT.TAKE QUOTA 'gcra 1/1s' k WAIT 999\r\nSTINT.TAKE QUOTA 'gcra 1/1s' k COST 2 "
+              "WAIT 5000\r\n");
+    assert_int_equal(deadline(), STINT_NEVER_NS);
+    assert_true(output_has("$4\r\ndeny\r\n"));
+    assert_true(output_has("$5\r\nnever\r\n"));
+}
+
+static void commands_behind_one_that_waits_do_not_fill_the_memory(void **state)
+{
+    (void)state;
+    const struct resp_limits limits = {.request_bytes = 100};
+    open_door(NULL, &limits);
+    feed(TAKE TAKE);
+    assert_false(is_choked());
+    for (int i = 0; i < 20; i++)
+        feed("PING\r\n");
+    assert_true(is_choked());
+    wake_at(1001 * S);
+    assert_false(is_choked());
+}
+
+/* ---- Draining -------------------------------------------------------------------------------- */
+
+static void drain_ends_an_idle_connection(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    fixture.conn->ops->drain(fixture.conn, fixture.now_ns);
+    assert_true(is_over());
+    assert_int_equal(pending(), 0);
+}
+
+static void drain_answers_what_waits_and_what_is_behind_it(void **state)
+{
+    (void)state;
+    open_door(NULL, NULL);
+    feed(TAKE);
+    fixture.conn->ops->sent(fixture.conn, pending(), fixture.now_ns);
+    feed(TAKE TAKE "PING\r\n*1\r\n$4\r\nPI");
+    assert_int_equal(pending(), 0);
+    fixture.conn->ops->drain(fixture.conn, fixture.now_ns);
+    struct span output = fixture.conn->ops->output(fixture.conn);
+    const char *end = "+PONG\r\n";
+    assert_true(output_has("$4\r\ndeny\r\n"));
+    assert_memory_equal(output.ptr + output.len - strlen(end), end, strlen(end));
+    assert_true(is_over());
+    assert_int_equal(deadline(), STINT_NEVER_NS);
+}
+
+static void drain_waits_for_a_slow_reader(void **state)
+{
+    (void)state;
+    open_door(NULL, &narrow);
+    for (int i = 0; i < 5; i++)
+        feed("PING\r\n");
+    fixture.conn->ops->drain(fixture.conn, fixture.now_ns);
+    assert_false(is_over());
+    assert_sent("+PONG\r\n+PONG\r\n+PONG\r\n");
+    assert_true(is_over());
+    assert_sent("+PONG\r\n+PONG\r\n");
+}
+
+/* ---- Who may ask ----------------------------------------------------------------------------- */
+
+#define SECRET "0123456789abcdef0123456789abcdef"
+#define OTHER "fedcba9876543210fedcba9876543210"
+
+static struct access *tokens_of(const char *first_roles, const char *first_secret)
+{
+    struct access *access;
+    struct stint_error error;
+    char text[400], first[ACCESS_HASH_TEXT_SIZE], second[ACCESS_HASH_TEXT_SIZE];
+    access_hash_text(span_of_text(first_secret), first);
+    access_hash_text(span_of_text("metrics-metrics-metrics-metrics-"), second);
+    snprintf(text, sizeof(text), "shop %s %s\ngraphs metrics %s\n", first_roles, first, second);
+    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
+        fail_msg("%s", error.sentence);
+    return access;
+}
+
+#define NOAUTH "-NOAUTH say first who you are: AUTH secret\r\n"
+#define NOPERM "-NOPERM the token's roles do not allow this\r\n"
+#define WRONGPASS "-WRONGPASS no token has this name and secret\r\n"
+
+static void strangers_are_asked_who_they_are(void **state)
+{
+    (void)state;
+    open_door(tokens_of("ask", SECRET), NULL);
+    feed("PING\r\nCL.THROTTLE k 4 5 5\r\nAUTH " OTHER "\r\nAUTH graphs " SECRET "\r\n");
+    assert_sent(NOAUTH NOAUTH WRONGPASS WRONGPASS);
+    feed("AUTH " SECRET "\r\nPING\r\nCL.THROTTLE k 4 5 5\r\n");
+    assert_sent("+OK\r\n+PONG\r\n*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n");
+    feed("RESET\r\nPING\r\nAUTH default " SECRET "\r\nPING\r\nAUTH shop " SECRET "\r\n");
+    assert_sent("+RESET\r\n" NOAUTH "+OK\r\n+PONG\r\n+OK\r\n");
+}
+
+static void a_stranger_may_send_little(void **state)
+{
+    (void)state;
+    open_door(tokens_of("ask", SECRET), NULL);
+    feed("*11\r\n");
+    assert_true(is_over());
+    fixture.conn->ops->free(fixture.conn);
+    fixture.conn = resp_conn_new(fixture.door);
+    feed("*2\r\n$4\r\nECHO\r\n$4097\r\n");
+    assert_true(is_over());
+    fixture.conn->ops->free(fixture.conn);
+    fixture.conn = resp_conn_new(fixture.door);
+    feed("AUTH " SECRET "\r\n*12\r\n$4\r\nECHO\r\n$4097\r\n");
+    assert_false(is_over());
+}
+
+static void a_role_opens_its_commands_and_no_others(void **state)
+{
+    (void)state;
+    open_door(tokens_of("ask", SECRET), NULL);
+    feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\nSTINT.TOP\r\nINFO table\r\n"
+         "STINT.POOL REMOVE p k\r\n");
+    assert_sent("+OK\r\n" NOPERM NOPERM NOPERM NOPERM);
+    feed("AUTH metrics-metrics-metrics-metrics-\r\nSTINT.TOP\r\nCL.THROTTLE k 4 5 5\r\nDEL k\r\n"
+         "STINT.POOL LIST\r\n");
+    assert_sent("+OK\r\n*0\r\n" NOPERM NOPERM NOPERM);
+}
+
+static void a_reload_of_tokens_reaches_who_is_connected(void **state)
+{
+    (void)state;
+    open_door(tokens_of("ask", SECRET), NULL);
+    feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\n");
+    assert_sent("+OK\r\n" NOPERM);
+    access_now_set(fixture.access, tokens_of("ask,administer", SECRET));
+    feed("STINT.RESET QUOTA 1/1s k\r\n");
+    assert_sent("+OK\r\n");
+    access_now_set(fixture.access, tokens_of("ask,administer", OTHER));
+    feed("PING\r\n");
+    assert_sent(NOAUTH);
+    feed("AUTH " OTHER "\r\nPING\r\n");
+    assert_sent("+OK\r\n+PONG\r\n");
+}
+
+static void a_token_taken_away_ends_a_wait(void **state)
+{
+    (void)state;
+    open_door(tokens_of("ask", SECRET), NULL);
+    feed("AUTH " SECRET "\r\n" TAKE TAKE);
+    fixture.conn->ops->sent(fixture.conn, pending(), fixture.now_ns);
+    assert_int_equal(deadline(), 1001 * S);
+    access_now_set(fixture.access, tokens_of("ask", OTHER));
+    wake_at(1001 * S);
+    assert_sent(NOAUTH);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_pipeline_is_answered_in_one_output),
+        TEST(any_two_pieces_give_the_same_answers),
+        TEST(a_connection_is_busy_while_a_command_is_half_read),
+        TEST(a_large_argument_may_come_in_many_pieces),
+        TEST(a_protocol_error_is_answered_and_ends_it),
+        TEST(quit_ends_it_and_what_follows_is_not_done),
+        TEST(unread_replies_stop_the_answers),
+        TEST(a_reply_may_be_sent_byte_by_byte),
+        TEST(a_command_waits_and_those_behind_it_keep_their_order),
+        TEST(patience_is_counted_from_the_first_asking),
+        TEST(who_cannot_wait_long_enough_is_denied_at_once),
+        TEST(commands_behind_one_that_waits_do_not_fill_the_memory),
+        TEST(drain_ends_an_idle_connection),
+        TEST(drain_answers_what_waits_and_what_is_behind_it),
+        TEST(drain_waits_for_a_slow_reader),
+        TEST(strangers_are_asked_who_they_are),
+        TEST(a_stranger_may_send_little),
+        TEST(a_role_opens_its_commands_and_no_others),
+        TEST(a_reload_of_tokens_reaches_who_is_connected),
+        TEST(a_token_taken_away_ends_a_wait),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
