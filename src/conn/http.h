@@ -7,6 +7,7 @@
 #ifndef STINT_CONN_HTTP_H
 #define STINT_CONN_HTTP_H
 
+#include "conn/access.h"
 #include "conn/service.h"
 #include "proto/http_message.h"
 
@@ -41,10 +42,12 @@ struct http_door;
 
 struct http_door_options {
     struct service *service;
-    const struct http_site *site;
-    const struct access *access;                         /* NULL: everybody may do everything */
+    const struct http_site *site; /* outlives the door */
+    /* The tokens in force, looked at with each request. NULL, or without tokens: nobody is asked.
+     */
+    struct access_now *access;
     int (*reload)(void *arg, struct stint_error *error); /* POST /v1/reload. NULL: 501 */
-    bool (*is_ready)(void *arg);                         /* /readyz. NULL: always, until drained */
+    bool (*is_ready)(void *arg);                         /* /readyz. NULL: until drained */
     void *arg;                                           /* of both */
 };
 

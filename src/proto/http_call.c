@@ -321,22 +321,9 @@ static int read_granted_at(void *state, const json_t *value, const struct http_p
                            struct stint_error *error)
 {
     struct reading *reading = state;
-    struct span text;
-    uint64_t at_ns = 0;
-    int code = http_json_text(value, place, &text, error);
-    if (code < 0)
-        return code;
-    for (size_t i = 0; i < text.len && at_ns <= STINT_NOW_MAX; i++) {
-        if (text.ptr[i] < '0' || text.ptr[i] > '9')
-            text.len = 0;
-        else
-            at_ns = at_ns * 10 + (uint64_t)(text.ptr[i] - '0');
-    }
-    if (text.len == 0 || at_ns > STINT_NOW_MAX)
-        return http_json_fault(place, "expected the \"at\" of a reply, a string of digits", error);
-    reading->call->request.has_granted_at = true;
-    reading->call->request.granted_at_ns = at_ns;
-    return 0;
+    struct request *request = &reading->call->request;
+    request->has_granted_at = true;
+    return http_json_stamp(value, place, &request->granted_at_ns, error);
 }
 
 static int read_ticket(void *state, const json_t *value, const struct http_place *place,

@@ -135,6 +135,25 @@ int http_json_bool(const json_t *value, const struct http_place *place, bool *ye
     return 0;
 }
 
+int http_json_stamp(const json_t *value, const struct http_place *place, uint64_t *at_ns,
+                    struct stint_error *error)
+{
+    struct span text = {0};
+    int code = http_json_text(value, place, &text, error);
+    if (code < 0)
+        return code;
+    *at_ns = 0;
+    bool is_good = text.len > 0;
+    for (size_t i = 0; i < text.len && is_good; i++) {
+        is_good = text.ptr[i] >= '0' && text.ptr[i] <= '9';
+        *at_ns = *at_ns * 10 + (uint64_t)(text.ptr[i] - '0');
+        is_good = is_good && *at_ns <= STINT_NOW_MAX;
+    }
+    if (!is_good)
+        return http_json_fault(place, "expected the \"at\" of a reply, a string of digits", error);
+    return 0;
+}
+
 static int unknown_member(const char *name, const struct http_place *place,
                           const struct http_member *members, size_t n_members, uint32_t allowed,
                           struct stint_error *error)

@@ -45,6 +45,10 @@ int http_json_ms(const json_t *value, const struct http_place *place, uint64_t m
 int http_json_bool(const json_t *value, const struct http_place *place, bool *yes,
                    struct stint_error *error);
 
+/* The `at` of a reply, a string of digits: it does not fit the numbers of JavaScript. */
+int http_json_stamp(const json_t *value, const struct http_place *place, uint64_t *at_ns,
+                    struct stint_error *error);
+
 /* A member that is known: read() gets its value; `state` is what http_json_members() was given. */
 struct http_member {
     const char *name;

@@ -10,10 +10,10 @@
 /* All borrowed. */
 struct http_message {
     struct span method;
-    struct span target;    /* of the request line, as it came: path and query */
-    struct span body;      /* empty if there was none */
-    struct span peer;      /* the address of the socket's other end as text; empty: a Unix socket */
-    struct span peer_name; /* whom a certificate that was checked names; empty: none */
+    struct span target; /* of the request line, as it came: path and query */
+    struct span body;   /* empty if there was none */
+    struct span peer;   /* the address of the socket's other end as text; empty: a Unix socket */
+    bool is_urgent;     /* to be answered now, also where it asked to wait */
     /*
      * The value of the nth field (from 0) of that name, in any case; an empty span with a NULL ptr
      * if there are not so many.
@@ -32,7 +32,6 @@ struct http_answer_field {
 struct http_answer {
     unsigned status;
     bool is_lasting; /* body stays as it is for as long as the program runs */
-    bool is_head;    /* to be sent without its body, with the body's length */
     bool ends_connection;
     struct span body;
     size_t n_fields; /* Content-Type is among them; lengths, Date and Connection are not */

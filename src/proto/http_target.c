@@ -126,6 +126,17 @@ size_t http_target_path(struct span path, uint8_t *text)
     return follow_segments(text, decode_path(path, text));
 }
 
+size_t http_target_decode(struct span from, uint8_t *text)
+{
+    size_t len = 0;
+    for (size_t at = 0; at < from.len; at++) {
+        int byte = escaped_byte(from.ptr + at, from.len - at);
+        text[len++] = byte >= 0 ? (uint8_t)byte : from.ptr[at];
+        at += byte >= 0 ? 2 : 0;
+    }
+    return len;
+}
+
 static size_t decode_parameter(struct span from, uint8_t *text)
 {
     size_t len = 0;

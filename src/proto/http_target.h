@@ -22,6 +22,9 @@ struct http_target http_target_of(struct span target);
  */
 size_t http_target_path(struct span path, uint8_t *text);
 
+/* Decodes %xx into `text`, which has room for as much; returns the length. */
+size_t http_target_decode(struct span from, uint8_t *text);
+
 /*
  * Takes the next NAME=VALUE off the query. Both are decoded (%xx, '+' for a blank) into `text`,
  * which has room for query->len bytes. False at its end; a parameter without a name is skipped.

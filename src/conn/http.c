@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* The door: finds the route of a message, whether its sender may go there, and calls it. */
+#include "conn/http.h"
+
+#include "conn/http_door.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+enum method { GET = 1, POST = 2, PUT = 4, DELETE = 8, ANY = 16 };
+
+#define ROLE_NONE 0u         /* nobody is asked who he is */
+#define ROLE_AUTH (1u << 31) /* ACCESS_ASK, or a proxy that is trusted */
+
+struct route {
+    const char *path;
+    uint8_t methods; /* bits of enum method; GET is HEAD too */
+    bool is_prefix;  /* holds what is below it */
+    bool wants_json; /* its body has to say that it is */
+    unsigned role;
+    void (*answer)(struct http_exchange *exchange);
+    int verb;
+};
+
+/* What is asked most stands first. */
+static const struct route routes[] = {
+    {"/auth", ANY, false, false, ROLE_AUTH, http_auth, REQUEST_TAKE},
+    {"/v1/take", POST, false, true, ACCESS_ASK, http_verb, REQUEST_TAKE},
+    {"/json", POST, false, false, ACCESS_ASK, http_rls, REQUEST_TAKE},
+    {"/v1/peek", POST, false, true, ACCESS_ASK, http_verb, REQUEST_PEEK},
+    {"/v1/take_upto", POST, false, true, ACCESS_ASK, http_verb, REQUEST_TAKE_UPTO},
+    {"/v1/reserve", POST, false, true, ACCESS_ASK, http_verb, REQUEST_RESERVE},
+    {"/v1/settle", POST, false, true, ACCESS_ASK, http_verb, REQUEST_SETTLE},
+    {"/v1/cancel", POST, false, true, ACCESS_ASK, http_verb, REQUEST_CANCEL},
+    {"/v1/renew", POST, false, true, ACCESS_ASK, http_verb, REQUEST_RENEW},
+    {"/v1/refund", POST, false, true, ACCESS_ASK, http_verb, REQUEST_REFUND},
+    {"/v1/charge", POST, false, true, ACCESS_ASK, http_verb, REQUEST_CHARGE},
+    {"/v1/book", POST, false, true, ACCESS_ASK, http_verb, REQUEST_BOOK},
+    {"/v1/block", POST, false, true, ACCESS_ADMINISTER, http_verb, REQUEST_BLOCK},
+    {"/v1/reset", POST, false, true, ACCESS_ADMINISTER, http_verb, REQUEST_RESET},
+    {"/v1/explain", POST, false, true, ACCESS_ASK, http_verb, REQUEST_EXPLAIN},
+    {"/v1/explain", GET, false, false, ACCESS_ASK, http_verb_by_query, REQUEST_EXPLAIN},
+    {"/v1/overrides", PUT, false, true, ACCESS_ADMINISTER, http_verb, REQUEST_SET_QUOTA},
+    {"/v1/overrides", DELETE, false, false, ACCESS_ADMINISTER, http_verb_by_query,
+     REQUEST_SET_QUOTA},
+    {"/v1/pools", GET, false, false, ACCESS_ASK, http_pool_list, 0},
+    {"/v1/pools/", GET | POST, true, false, ROLE_NONE, http_pool_verb, 0},
+    {"/v1/top", GET, false, false, ACCESS_METRICS, http_page_top, 0},
+    {"/v1/stats", GET, false, false, ACCESS_METRICS, http_page_stats, 0},
+    {"/v1/reload", POST, false, false, ACCESS_ADMINISTER, http_page_reload, 0},
+    {"/metrics", GET, false, false, ACCESS_METRICS, http_page_metrics, 0},
+    {"/healthz", GET, false, false, ROLE_NONE, http_page_health, 0},
+    {"/readyz", GET, false, false, ROLE_NONE, http_page_ready, 0},
+    {"/rlconfig", GET, false, false, ACCESS_METRICS, http_page_rules, 0},
+    {"/openapi.json", GET, false, false, ROLE_NONE, http_page_openapi, 0},
+    {"/", GET, false, false, ROLE_NONE, http_page_dashboard, 0},
+};
+#define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
+
+/* ---- Texts of answers ------------------------------------------------------------------------ */
+
+struct http_text http_door_text(struct http_door *door)
+{
+    return http_text_at(door->text, door->text_size);
+}
+
+bool http_door_grow(struct http_door *door, const struct http_text *text)
+{
+    if (!text->is_full || door->text_size >= HTTP_TEXT_MAX)
+        return false;
+    char *grown = realloc(door->text, 2 * door->text_size);
+    if (grown == NULL)
+        return false;
+    door->text = grown;
+    door->text_size *= 2;
+    return true;
+}
+
+void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
+                        const char *text)
+{
+    struct http_answer *answer = exchange->answer;
+    answer->status = status;
+    answer->body = span_of_text(text);
+    answer->is_lasting = true;
+    http_answer_add(answer, "Content-Type", type);
+}
+
+static void write_problem(struct http_door *door, unsigned status, const char *detail,
+                          struct http_answer *answer)
+{
+    struct http_text out;
+    do {
+        out = http_door_text(door);
+        http_problem_write(&out, status, detail);
+    } while (http_door_grow(door, &out));
+    answer->status = status;
+    answer->body = span_of(out.text, out.len);
+    http_answer_add(answer, "Content-Type", HTTP_TYPE_PROBLEM);
+}
+
+static void count_malformed(struct http_door *door, unsigned status)
+{
+    if (door->metrics != NULL && status >= 400 && status < 500)
+        metrics_malformed(door->metrics, METRICS_HTTP);
+}
+
+void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail)
+{
+    count_malformed(exchange->door, status);
+    write_problem(exchange->door, status, detail, exchange->answer);
+}
+
+void http_exchange_fault(struct http_exchange *exchange, const struct stint_error *error)
+{
+    http_exchange_refuse(exchange, 400, error->sentence);
+}
+
+void http_exchange_page(struct http_exchange *exchange, const char *type)
+{
+    struct page *page = &exchange->door->page;
+    if (page->failed) {
+        http_exchange_refuse(exchange, 503, "no memory for so long a page");
+        return;
+    }
+    exchange->answer->status = 200;
+    exchange->answer->body = span_of(page->text, page->len);
+    http_answer_add(exchange->answer, "Content-Type", type);
+}
+
+/* ---- Who asks -------------------------------------------------------------------------------- */
+
+static void renew_access(struct http_door *door)
+{
+    struct access_now *now = door->options.access;
+    if (now == NULL || access_now_generation(now) == door->access_generation)
+        return;
+    /* Read first: a set that comes in between is looked at again with the next request. */
+    door->access_generation = access_now_generation(now);
+    access_unref(door->access);
+    door->access = access_now_get(now);
+}
+
+/* What stands behind "Bearer ", in any case; NULL ptr: nothing. */
+static struct span bearer_secret(const struct http_message *message)
+{
+    static const char scheme[] = "bearer ";
+    struct span field = message->field(message->field_arg, "Authorization", 0);
+    size_t n = sizeof(scheme) - 1;
+    if (field.len <= n)
+        return (struct span){0};
+    for (size_t i = 0; i < n; i++)
+        if ((field.ptr[i] | 0x20) != scheme[i])
+            return (struct span){0};
+    while (n < field.len && field.ptr[n] == ' ')
+        n++;
+    return span_of(field.ptr + n, field.len - n);
+}
+
+static bool refuse_sender(struct http_exchange *exchange, unsigned status, const char *challenge,
+                          const char *detail)
+{
+    http_answer_add(exchange->answer, "WWW-Authenticate", challenge);
+    http_exchange_refuse(exchange, status, detail);
+    return false;
+}
+
+bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
+{
+    struct http_door *door = exchange->door;
+    renew_access(door);
+    exchange->caller = (struct caller){.name = "", .roles = ACCESS_ALL, .door = METRICS_HTTP};
+    if (door->access == NULL)
+        return true;
+    if (role == ROLE_AUTH && http_auth_is_trusted(exchange)) {
+        exchange->caller.roles = ACCESS_ASK;
+        return true;
+    }
+    exchange->caller.roles = 0;
+    struct span secret = bearer_secret(exchange->message);
+    if (secret.ptr == NULL)
+        return refuse_sender(exchange, 401, "Bearer realm=\"stint\"",
+                             "a token is wanted: Authorization: Bearer SECRET");
+    const struct access_token *token = access_find(door->access, (struct span){0}, secret);
+    if (token == NULL)
+        return refuse_sender(exchange, 401, "Bearer realm=\"stint\", error=\"invalid_token\"",
+                             "no such token");
+    exchange->caller.name = token->name;
+    exchange->caller.roles = token->roles;
+    unsigned wanted = role == ROLE_AUTH ? (unsigned)ACCESS_ASK : role;
+    if ((token->roles & wanted) == wanted)
+        return true;
+    return refuse_sender(exchange, 403, "Bearer realm=\"stint\", error=\"insufficient_scope\"",
+                         "the token's roles do not allow this");
+}
+
+/* ---- Where it goes --------------------------------------------------------------------------- */
+
+static unsigned method_bit(struct span method)
+{
+    if (span_equals(method, "GET") || span_equals(method, "HEAD"))
+        return GET;
+    if (span_equals(method, "POST"))
+        return POST;
+    if (span_equals(method, "PUT"))
+        return PUT;
+    return span_equals(method, "DELETE") ? DELETE : 0;
+}
+
+static bool route_has(const struct route *route, struct span path)
+{
+    size_t len = strlen(route->path);
+    if (path.len != len && (!route->is_prefix || path.len < len))
+        return false;
+    return memcmp(path.ptr, route->path, len) == 0;
+}
+
+/* The route, or NULL; *methods gets all that its path has. */
+static const struct route *find_route(struct span path, unsigned method, unsigned *methods)
+{
+    *methods = 0;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        if (!route_has(&routes[i], path))
+            continue;
+        *methods |= routes[i].methods;
+        if (routes[i].methods & (method | ANY))
+            return &routes[i];
+    }
+    return NULL;
+}
+
+static const char *allow_text(unsigned methods)
+{
+    static const char *const texts[16] = {
+        [GET] = "GET, HEAD, OPTIONS",
+        [POST] = "POST, OPTIONS",
+        [GET | POST] = "GET, HEAD, POST, OPTIONS",
+        [PUT | DELETE] = "PUT, DELETE, OPTIONS",
+    };
+    const char *text = methods & ANY ? "GET, HEAD, POST, PUT, DELETE, OPTIONS" : texts[methods];
+    assert(text != NULL);
+    return text;
+}
+
+/* A body that a browser sends for a stranger's page is a form, or plain text: not taken for JSON.
+ */
+static bool says_json(const struct http_message *message)
+{
+    static const char json[] = "application/json";
+    struct span type = message->field(message->field_arg, "Content-Type", 0);
+    if (type.ptr == NULL)
+        return true;
+    size_t n = sizeof(json) - 1;
+    if (type.len < n || (type.len > n && type.ptr[n] != ';' && type.ptr[n] != ' '))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        if ((type.ptr[i] | 0x20) != (uint8_t)(json[i] | 0x20))
+            return false;
+    return true;
+}
+
+bool http_exchange_wants_json(struct http_exchange *exchange)
+{
+    if (says_json(exchange->message))
+        return true;
+    http_exchange_refuse(exchange, 415, "expected Content-Type: application/json");
+    return false;
+}
+
+static void refuse_path(struct http_exchange *exchange, unsigned methods)
+{
+    if (methods == 0) {
+        http_exchange_refuse(exchange, 404, "no such path; /openapi.json has those that there are");
+        return;
+    }
+    http_answer_add(exchange->answer, "Allow", allow_text(methods));
+    if (span_equals(exchange->message->method, "OPTIONS"))
+        exchange->answer->status = 204;
+    else
+        http_exchange_refuse(exchange, 405, "the path has other methods");
+}
+
+static void answer_message(struct http_exchange *exchange)
+{
+    const struct http_message *message = exchange->message;
+    unsigned methods;
+    exchange->target = http_target_of(message->target);
+    const struct route *route =
+        find_route(exchange->target.path, method_bit(message->method), &methods);
+    if (route == NULL) {
+        refuse_path(exchange, methods);
+        return;
+    }
+    if (route->role != ROLE_NONE && !http_exchange_admit(exchange, route->role))
+        return;
+    if (route->wants_json && !http_exchange_wants_json(exchange))
+        return;
+    exchange->verb = route->verb;
+    route->answer(exchange);
+}
+
+void http_door_ask(struct http_door *door, const struct http_message *message, uint64_t asked_ns,
+                   uint64_t now_ns, struct http_answer *answer)
+{
+    struct http_exchange exchange = {
+        .door = door,
+        .message = message,
+        .asked_ns = asked_ns,
+        .now_ns = now_ns,
+        .answer = answer,
+    };
+    answer->status = 0;
+    answer->is_lasting = false;
+    answer->ends_connection = door->is_draining;
+    answer->body = (struct span){0};
+    answer->n_fields = 0;
+    answer->again_at_ns = 0;
+    answer_message(&exchange);
+    http_call_clear(&door->call);
+}
+
+void http_door_refuse(struct http_door *door, unsigned status, const char *detail,
+                      struct http_answer *answer)
+{
+    *answer = (struct http_answer){.ends_connection = true};
+    count_malformed(door, status);
+    write_problem(door, status, detail, answer);
+}
+
+void http_door_drain(struct http_door *door)
+{
+    door->is_draining = true;
+}
+
+struct http_door *http_door_new(const struct http_door_options *options)
+{
+    struct http_door *door = calloc(1, sizeof(*door));
+    if (door == NULL)
+        return NULL;
+    door->options = *options;
+    door->text_size = HTTP_TEXT_SIZE;
+    door->text = malloc(door->text_size);
+    if (door->text == NULL) {
+        free(door);
+        return NULL;
+    }
+    if (options->access != NULL) {
+        door->access_generation = access_now_generation(options->access);
+        door->access = access_now_get(options->access);
+    }
+    struct metrics *metrics = hub_metrics(service_hub(options->service));
+    if (metrics != NULL)
+        door->metrics = metrics_worker(metrics, service_worker(options->service));
+    return door;
+}
+
+void http_door_free(struct http_door *door)
+{
+    if (door == NULL)
+        return;
+    http_call_clear(&door->call);
+    access_unref(door->access);
+    page_free(&door->page);
+    free(door->text);
+    free(door);
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of conn/http share: a worker's door, and one message on its way through it. */
+#ifndef STINT_CONN_HTTP_DOOR_H
+#define STINT_CONN_HTTP_DOOR_H
+
+#include "conn/http.h"
+#include "conn/metrics.h"
+#include "conn/page.h"
+#include "proto/http_call.h"
+#include "proto/http_fields.h"
+#include "proto/http_parts.h"
+#include "proto/http_reply.h"
+#include "proto/http_target.h"
+
+struct http_site {
+    char *domain; /* NULL: none */
+    char *address_field, *uri_field, *method_field;
+    struct http_proxies *proxies;
+    struct http_parts *parts;
+    unsigned deny_status, styles;
+    struct span dashboard;
+};
+
+#define HTTP_ARENA_SIZE 65536 /* for what descriptors are made of */
+#define HTTP_TEXT_SIZE 8192   /* of an answer; grows up to HTTP_TEXT_MAX */
+#define HTTP_TEXT_MAX (8u << 20)
+#define HTTP_PAGE_KEPT (1u << 20) /* a page that was longer is given back */
+
+struct http_door {
+    struct http_door_options options;
+    struct metrics_worker *metrics; /* NULL: nobody counts */
+    struct access *access;          /* the set in force when last looked; NULL: none */
+    uint64_t access_generation;
+    bool is_draining;
+    struct http_call call;
+    struct reply reply;
+    char *text; /* the answer's body and its fields' values */
+    size_t text_size;
+    struct page page; /* the body of an answer that is long */
+    char arena[HTTP_ARENA_SIZE];
+};
+
+/* One message. */
+struct http_exchange {
+    struct http_door *door;
+    const struct http_message *message;
+    struct http_target target;
+    struct caller caller;
+    uint64_t asked_ns, now_ns;
+    struct http_answer *answer;
+    int verb; /* of the route */
+};
+
+/* Finds out who asks, and whether he has the role; false where the answer is a refusal. */
+bool http_exchange_admit(struct http_exchange *exchange, unsigned role);
+/* Whether the body says that it is JSON, or says nothing; false where the answer is a refusal. */
+bool http_exchange_wants_json(struct http_exchange *exchange);
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+/* Room for an answer's text, empty. Grown after each try that was too small. */
+struct http_text http_door_text(struct http_door *door);
+/* After a try: true where it was too small, and another, with more room, may do. */
+bool http_door_grow(struct http_door *door, const struct http_text *text);
+
+/* A problem with this status; `detail` may be NULL. Counted as malformed where it is. */
+void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail);
+/* The same for a fault of what was sent: 400. */
+void http_exchange_fault(struct http_exchange *exchange, const struct stint_error *error);
+/* A body that was written into the door's page. */
+void http_exchange_page(struct http_exchange *exchange, const char *type);
+/* A short body of the program's own. */
+void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
+                        const char *text);
+
+/* Asks the service for door->call. False: not yet, answer->again_at_ns is set. */
+bool http_exchange_ask(struct http_exchange *exchange);
+/* Answers with the decision in door->reply; `write` writes the body. */
+void http_exchange_reply(struct http_exchange *exchange, const char *type,
+                         void (*write)(struct http_text *out, const struct request *request,
+                                       const struct reply *reply));
+
+/* ---- Routes, each in the file of its kind ---------------------------------------------------- */
+
+void http_verb(struct http_exchange *exchange);          /* POST /v1/VERB, PUT /v1/overrides */
+void http_verb_by_query(struct http_exchange *exchange); /* GET /v1/explain, DELETE … */
+void http_rls(struct http_exchange *exchange);           /* POST /json */
+void http_auth(struct http_exchange *exchange);          /* /auth */
+/* Whether /auth is asked by a proxy that is trusted: then it needs no token of its own. */
+bool http_auth_is_trusted(const struct http_exchange *exchange);
+
+void http_pool_verb(struct http_exchange *exchange); /* POST /v1/pools/NAME/VERB */
+void http_pool_list(struct http_exchange *exchange); /* GET /v1/pools */
+
+void http_page_health(struct http_exchange *exchange);
+void http_page_ready(struct http_exchange *exchange);
+void http_page_metrics(struct http_exchange *exchange);
+void http_page_stats(struct http_exchange *exchange);
+void http_page_top(struct http_exchange *exchange);
+void http_page_rules(struct http_exchange *exchange);
+void http_page_reload(struct http_exchange *exchange);
+void http_page_dashboard(struct http_exchange *exchange);
+void http_page_openapi(struct http_exchange *exchange);
+
+#endif
