@@ -10,7 +10,9 @@
 #include <string.h>
 
 const struct cmd cmd_all[] = {
+    {"serve", "decide for others: a server that speaks RESP and HTTP", serve_main},
     {"replay", "decide over yesterday's traffic: who would have been limited?", replay_main},
+    {"plan", "which limits would have touched only the few? From a log", plan_main},
     {"sim", "what does a quota really do? Simulated, from a seed", sim_main},
     {"explain", "what a quota promises, in its own numbers", explain_main},
     {"try", "each Enter is a request, decided here", try_main},
