@@ -7,6 +7,7 @@
 static const struct cmd commands[] = {
     {"check", "every fault of files of rules, with its line and column", rules_check_main},
     {"show", "the rules as they are understood, and what each promises", rules_show_main},
+    {"explain", "which rules a request would meet, and which would deny it", rules_explain_main},
     {NULL, NULL, NULL},
 };
 
