@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_MAX 64
+#define OPTIONS_MAX 128
 
 const char *args_hint(struct args_hint *hint, const char *prefix, const char *word,
                       const char *const *names)

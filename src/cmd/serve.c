@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint serve`: gathers the settings, opens what a server stands on, and runs it. */
+#define _GNU_SOURCE
+#include "base/buf.h"
+#include "cmd/args.h"
+#include "cmd/cmd.h"
+#include "cmd/say.h"
+#include "cmd/serve_load.h"
+#include "cmd/serve_options.h"
+#include "cmd/serve_settings.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_SETTING };
+#define OPTION_TEXT_SIZE 256
+
+static const char doc[] =
+    "Decides for others over RESP and HTTP.\v"
+    "Each option is also a variable, STINT_TLS_KEY for --tls-key, and a line of the file that "
+    "--config names, tls_key. Options are stronger than variables, and these than the file. "
+    "Options that may be given several times are lists: in a variable with ; between the parts.\n"
+    "SIGHUP reads rules, tokens and certificates anew, SIGTERM lets connections finish, SIGUSR2 "
+    "starts a successor that takes over.";
+
+/* A list of options made of the table of settings, with the names and sentences it points to. */
+struct option_list {
+    struct argp_option options[SETTINGS_MAX + 3];
+    char names[SETTINGS_MAX][40];
+    char sentences[SETTINGS_MAX][OPTION_TEXT_SIZE];
+};
+
+/* What the command line says, before weaker origins are read. */
+struct command_line {
+    const char *config;
+    bool prints_config;
+    struct given {
+        size_t index;
+        const char *text;
+    } * given; /* at most one for each word */
+    size_t n_given;
+};
+
+static void fill_option(struct option_list *list, size_t i)
+{
+    const struct setting *setting = &settings_known[i];
+    strcpy(list->names[i], setting->name);
+    for (char *c = list->names[i]; *c != '\0'; c++)
+        if (*c == '_')
+            *c = '-';
+    struct buf sentence = buf_of(list->sentences[i], OPTION_TEXT_SIZE);
+    buf_add(&sentence, "%s", setting->sentence);
+    if (setting->value != NULL && setting->kind != SETTING_SWITCH)
+        buf_add(&sentence, " (default %s)", setting->value);
+    list->options[i] = (struct argp_option){
+        .name = list->names[i],
+        .key = OPTION_SETTING + (int)i,
+        .arg = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
+        .flags = setting->kind == SETTING_SWITCH ? OPTION_ARG_OPTIONAL : 0,
+        .doc = list->sentences[i],
+    };
+}
+
+static void fill_options(struct option_list *list)
+{
+    for (size_t i = 0; i < n_settings_known; i++)
+        fill_option(list, i);
+    list->options[n_settings_known] = (struct argp_option){
+        "config", OPTION_CONFIG, "FILE", 0, "Settings as YAML; --print-config shows how", 0};
+    list->options[n_settings_known + 1] = (struct argp_option){
+        "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and end", 0};
+    list->options[n_settings_known + 2] = (struct argp_option){0};
+}
+
+static void add_given(struct command_line *line, size_t index, const char *text)
+{
+    line->given[line->n_given++] = (struct given){.index = index, .text = text};
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct command_line *line = state->input;
+    if (option >= OPTION_SETTING && option < OPTION_SETTING + (int)n_settings_known)
+        add_given(line, (size_t)(option - OPTION_SETTING), value != NULL ? value : "true");
+    else if (option == OPTION_CONFIG)
+        line->config = value;
+    else if (option == OPTION_PRINT_CONFIG)
+        line->prints_config = true;
+    else if (option == ARGP_KEY_ARG) /* --rules PATH PATH... */
+        add_given(line, (size_t)setting_find(span_of_text("rules"), '_'), value);
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+/* From weak to strong. Returns an enum cmd_exit. */
+static int gather(struct settings *settings, const struct command_line *line,
+                  struct stint_error *error)
+{
+    if (settings_init(settings, error) != 0)
+        return CMD_BAD_INPUT;
+    if (line->config != NULL && settings_read_file(settings, line->config, error) != 0)
+        return CMD_BAD_INPUT;
+    if (settings_read_environment(settings, error) != 0)
+        return CMD_BAD_USAGE;
+    for (size_t i = 0; i < line->n_given; i++) {
+        char shown[48] = "--";
+        const struct given *given = &line->given[i];
+        struct buf buf = buf_of(shown, sizeof(shown));
+        buf_add(&buf, "--%s", settings_known[given->index].name);
+        for (char *c = shown; *c != '\0'; c++)
+            *c = *c == '_' ? '-' : *c;
+        if (settings_set(settings, given->index, SETTING_OPTION, shown, given->text, error) != 0)
+            return CMD_BAD_USAGE;
+    }
+    return CMD_DONE;
+}
+
+/* ---- What a server stands on ----------------------------------------------------------------- */
+
+struct ground {
+    const struct serve_settings *settings;
+    struct log *log;
+    struct stint_table *table;
+    struct access_now *access;
+    struct hub *hub;
+    struct http_site *site;
+};
+
+static enum log_level level_of(const char *name)
+{
+    return strcmp(name, "debug") == 0  ? LOG_LEVEL_DEBUG
+           : strcmp(name, "info") == 0 ? LOG_LEVEL_INFO
+           : strcmp(name, "warn") == 0 ? LOG_LEVEL_WARN
+                                       : LOG_LEVEL_ERROR;
+}
+
+static int open_hub(struct ground *ground, struct rules *rules, struct stint_error *error)
+{
+    const struct serve_settings *settings = ground->settings;
+    return hub_open(&ground->hub,
+                    &(struct hub_options){
+                        .table = ground->table,
+                        .rules = rules,
+                        .workers = serve_workers(settings),
+                        .id_lifetime_ns = settings->id_lifetime,
+                        .popular_keys = settings->popular_keys,
+                        .without_popular = settings->popular_keys == 0,
+                        .shadow_mode = settings->shadow_mode,
+                    },
+                    error);
+}
+
+static void tell_state(const struct ground *ground)
+{
+    struct stint_table_info info;
+    if (ground->settings->state == NULL)
+        return;
+    stint_table_info(ground->table, stint_now(ground->table), &info);
+    log_line(ground->log, LOG_STATE_OPENED, LOG_TEXT("file", ground->settings->state),
+             LOG_TEXT("found", info.restored ? "yes" : "no"),
+             LOG_NUMBER("keys", info.live[0] + info.live[1] + info.live[2]),
+             LOG_NUMBER("damaged", info.states_damaged));
+    if (info.filled)
+        log_line(ground->log, LOG_STATE_FILLED, LOG_TEXT("file", ground->settings->state));
+}
+
+/* Rules come first: a fault in them is told before a state is made. */
+static int open_ground(struct ground *ground, struct stint_error *error)
+{
+    const struct serve_settings *settings = ground->settings;
+    struct stint_table_options table = serve_table_options(settings);
+    struct serve_loaded loaded;
+    int code = serve_load(settings, &loaded, error);
+    if (code != 0)
+        return code;
+    ground->access = access_now_new(loaded.access);
+    code = ground->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
+                                  : serve_site(settings, &ground->site, error);
+    if (code == 0)
+        code = stint_table_open(&ground->table, &table, error);
+    if (code == 0)
+        code = open_hub(ground, loaded.rules, error);
+    rules_unref(loaded.rules);
+    if (code == 0)
+        tell_state(ground);
+    return code;
+}
+
+static void close_ground(struct ground *ground)
+{
+    hub_close(ground->hub);
+    http_site_free(ground->site);
+    access_now_free(ground->access);
+    stint_table_close(ground->table);
+}
+
+/* The command line once more, by the name of the file that runs: a newer one may have its place. */
+static char **successor_argv(int argc, char **argv)
+{
+    static char path[PATH_MAX];
+    static char command[] = "serve";
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    char **all = calloc((size_t)argc + 2, sizeof(char *));
+    if (len <= 0 || all == NULL) {
+        free(all);
+        return NULL;
+    }
+    path[len] = '\0';
+    all[0] = path;
+    all[1] = command;
+    for (int i = 1; i < argc; i++)
+        all[i + 1] = argv[i];
+    return all;
+}
+
+static int run(const struct serve_settings *settings, struct ground *ground, char **argv,
+               struct stint_error *error)
+{
+    struct serve_places places;
+    struct server_options options = {.log = ground->log, .argv = argv};
+    int code = serve_server_options(settings, &places, &options, error);
+    if (code == 0)
+        code = open_ground(ground, error);
+    if (code == 0) {
+        struct serve_reload reload = {settings, ground->hub, ground->access};
+        options.hub = ground->hub;
+        options.access = ground->access;
+        options.site = ground->site;
+        options.load = serve_reload;
+        options.arg = &reload;
+        code = server_run(&options, error);
+    }
+    close_ground(ground);
+    serve_places_deinit(&places);
+    return code;
+}
+
+static int serve(const struct serve_settings *settings, int argc, char **argv)
+{
+    struct stint_error error;
+    bool is_json = strcmp(settings->log_format, "json") == 0;
+    struct ground ground = {.settings = settings};
+    ground.log = log_new(STDERR_FILENO, is_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
+                         level_of(settings->log_level));
+    char **successor = successor_argv(argc, argv);
+    int code = ground.log == NULL ? err_set(&error, STINT_E_SYSTEM, "no memory for the log")
+                                  : run(settings, &ground, successor, &error);
+    if (code != 0)
+        say("%s", error.sentence);
+    free(successor);
+    log_free(ground.log);
+    return code == 0 ? CMD_DONE : CMD_BAD_INPUT;
+}
+
+static int gather_and_serve(const struct command_line *line, int argc, char **argv)
+{
+    struct settings settings;
+    struct stint_error error;
+    int exit_code = gather(&settings, line, &error);
+    if (exit_code != CMD_DONE)
+        say("%s", error.sentence);
+    else if (line->prints_config)
+        settings_print(&settings, stdout);
+    else
+        exit_code = serve(&settings.values, argc, argv);
+    settings_deinit(&settings);
+    return exit_code;
+}
+
+int serve_main(int argc, char **argv)
+{
+    static struct option_list list;
+    struct command_line line = {.given = calloc((size_t)argc + 1, sizeof(struct given))};
+    char **words = calloc((size_t)argc + 1, sizeof(char *));
+    if (line.given == NULL || words == NULL) {
+        say("no memory for the command line");
+        return CMD_BAD_INPUT;
+    }
+    memcpy(words, argv, (size_t)argc * sizeof(char *)); /* argp moves them about */
+    fill_options(&list);
+    const struct argp argp = {
+        .options = list.options, .parser = parse_option, .args_doc = "", .doc = doc};
+    args_parse(&argp, argc, argv, &line);
+    int exit_code = gather_and_serve(&line, argc, words);
+    free(line.given);
+    free(words);
+    return exit_code;
+}

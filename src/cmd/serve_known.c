@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT */
+/* The table of settings: whoever adds one adds a row here, and a field in serve_settings.h. */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "cmd/serve_settings.h"
+#include "conn/access.h"
+#include "conn/popular.h"
+#include "conn/resp_conn.h"
+#include "conn/service.h"
+
+static const char *const log_formats[] = {"text", "json", NULL};
+static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+static const char *const algorithms[] = {"window",       "buckets",         "log", "gcra",
+                                         "fixed_window", "sliding_counter", NULL};
+static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
+
+#define GIB (UINT64_C(1) << 30)
+
+/* clang-format off: a table is read by its columns */
+#define TEXT(field, argument, value, sentence)                                                     \
+    {                                                                                              \
+#field, SETTING_TEXT, offsetof(struct serve_settings, field), argument, value, 0, 0, NULL, \
+            sentence                                                                               \
+    }
+#define CHOICE(field, value, choices, sentence)                                                    \
+    {                                                                                              \
+#field, SETTING_CHOICE, offsetof(struct serve_settings, field), "NAME", value, 0, 0,       \
+            choices, sentence                                                                      \
+    }
+#define LIST(field, argument, value, choices, sentence)                                            \
+    {                                                                                              \
+#field, SETTING_LIST, offsetof(struct serve_settings, field), argument, value, 0, 0,       \
+            choices, sentence                                                                      \
+    }
+#define PLACES(field, value, sentence)                                                             \
+    {                                                                                              \
+#field, SETTING_PLACES, offsetof(struct serve_settings, field), "ADDRESS:PORT", value, 0,  \
+            0, NULL, sentence                                                                      \
+    }
+#define NUMBER(field, value, min, max, sentence)                                                   \
+    {                                                                                              \
+#field, SETTING_NUMBER, offsetof(struct serve_settings, field), "N", value, min, max,      \
+            NULL, sentence                                                                         \
+    }
+#define BYTES(field, value, min, max, sentence)                                                    \
+    {                                                                                              \
+#field, SETTING_BYTES, offsetof(struct serve_settings, field), "BYTES", value, min, max,   \
+            NULL, sentence                                                                         \
+    }
+#define DURATION(field, value, min, max, sentence)                                                 \
+    {                                                                                              \
+#field, SETTING_DURATION, offsetof(struct serve_settings, field), "TIME", value, min, max, \
+            NULL, sentence                                                                         \
+    }
+#define SWITCH(field, value, sentence)                                                             \
+    {                                                                                              \
+#field, SETTING_SWITCH, offsetof(struct serve_settings, field), NULL, value, 0, 0, NULL,   \
+            sentence                                                                               \
+    }
+/* clang-format on */
+
+const struct setting settings_known[] = {
+    LIST(rules, "PATH", NULL, NULL, "Rules: a file, or a folder of *.yaml and *.yml"),
+    SWITCH(merge_domains, "false", "Let a domain be spread over several files of rules"),
+    CHOICE(default_algorithm, "window", algorithms, "The law of limits that name none"),
+    SWITCH(shadow_mode, "false", "Count what every rule would deny, and deny nothing"),
+
+    PLACES(resp, "127.0.0.1:7379", "Where RESP is spoken; ADDRESS:PORT, unix:/PATH or off"),
+    PLACES(resp_tls, "off", "Where RESP is spoken in TLS"),
+    PLACES(http, "127.0.0.1:8080", "Where HTTP is spoken"),
+    PLACES(http_tls, "off", "Where HTTPS is spoken"),
+    NUMBER(workers, "0", 0, WORKERS_MAX,
+           "Threads that serve; 0: as many as there are processors to use"),
+    SWITCH(insecure, "false", "Let anybody ask and administer who reaches a port"),
+
+    TEXT(state, "FILE", NULL, "Keeps all limits over restarts and crashes; without it in memory"),
+    NUMBER(keys, "65536", 1, UINT64_C(1) << 36, "Live keys with states of 8 bytes"),
+    NUMBER(keys16, "65536", 0, UINT64_C(1) << 35, "Live keys with states of 16 bytes"),
+    NUMBER(keys_wide, "0", 0, UINT64_C(1) << 32, "Live keys with wider states: log, concurrency"),
+    NUMBER(wide_size, "0", 0, 65536, "Bytes of the widest state; stint explain tells a quota's"),
+    NUMBER(tickets, "65536", 1, UINT32_MAX, "Open reservations"),
+    NUMBER(blocks, "4096", 1, UINT32_MAX, "Blocked keys"),
+    NUMBER(quotas, "1024", 1, 32767, "Different quotas, in rules and in requests"),
+    NUMBER(pools, "16", 1, 65536, "Pools of keys, by name"),
+    SWITCH(huge_pages, "false", "Ask for huge pages"),
+    SWITCH(trust_after_crash, "false", "After a power cut keep states as they are, not full"),
+    DURATION(id_lifetime, "10m", NS_PER_S, NS_PER_DAY, "How long the id of a request is known"),
+    NUMBER(popular_keys, "1024", 0, POPULAR_KEYS_MAX, "Names of keys kept for stint top; 0: none"),
+
+    TEXT(tokens, "FILE", NULL, "Who may ask for what: NAME ROLE,… sha256:HEX on each line"),
+    TEXT(tls_certificate, "FILE", NULL, "The certificate and its chain, PEM"),
+    TEXT(tls_key, "FILE", NULL, "Its key, PEM"),
+    TEXT(tls_client_ca, "FILE", NULL, "Demand client certificates that one of these has signed"),
+    TEXT(tls_priorities, "TEXT", NULL, "Versions and ciphers as GnuTLS writes them"),
+
+    TEXT(http_domain, "NAME", NULL, "The domain that /auth asks where its query names none"),
+    LIST(http_descriptors, "PARTS", NULL, NULL,
+         "A descriptor of /auth: address, path, header:NAME"),
+    LIST(http_trusted_proxies, "NETWORK", NULL, NULL,
+         "Whose word on addresses is taken: 10.0.0.0/8"),
+    TEXT(http_address_field, "NAME", NULL, "The field in which they tell whom they speak for"),
+    TEXT(http_uri_field, "NAME", NULL, "The field in which they tell what was asked"),
+    TEXT(http_method_field, "NAME", NULL, "The field in which they tell how"),
+    LIST(http_fields, "STYLE", "draft-11", field_styles, "Which RateLimit fields answers have"),
+    NUMBER(http_deny_status, "429", 400, 599, "What /auth denies with; nginx wants 403"),
+
+    NUMBER(connections, "10000", 1, 1000000, "Connections at most, in all"),
+    NUMBER(connections_per_address, "4096", 0, 1000000,
+           "Connections at most of one address; 0: no limit"),
+    DURATION(idle_time, "1h", 0, NS_PER_YEAR,
+             "RESP: how long a connection may be idle; 0: for ever"),
+    DURATION(request_time, "10s", 0, NS_PER_DAY, "RESP: how long a request may take to come"),
+    DURATION(write_time, "30s", 0, NS_PER_DAY, "RESP: how long a client may leave answers unread"),
+    BYTES(request_size, "1MiB", 1024, GIB, "RESP: bytes of one command"),
+    BYTES(argument_size, "128KiB", 64, GIB, "RESP: bytes of one argument"),
+    NUMBER(arguments, "4096", 8, RESP_ARGUMENTS_MAX, "RESP: arguments of one command"),
+    BYTES(output_size, "256KiB", 1024, GIB, "RESP: unread answers above which nothing is read"),
+    BYTES(http_header_size, "8KiB", 2048, 1 << 20, "HTTP: bytes of a request's line and fields"),
+    BYTES(http_body_size, "64KiB", 1024, 64 << 20, "HTTP: bytes of a request's body"),
+    DURATION(http_idle_time, "75s", NS_PER_S, NS_PER_DAY,
+             "HTTP: how long a connection may be idle"),
+    DURATION(http_request_time, "10s", NS_PER_S, NS_PER_DAY, "HTTP: how long a request may take"),
+    DURATION(http_answer_time, "30s", NS_PER_S, NS_PER_DAY, "HTTP: how long reading it may take"),
+
+    DURATION(drain_time, "30s", 0, NS_PER_HOUR, "How long connections have to end at the end"),
+    TEXT(control, "PATH", NULL, "Where a successor takes over; by default FILE.control of --state"),
+    SWITCH(replace, "false", "Take over from the process at --control, if one serves there"),
+    DURATION(watch, "5s", 0, NS_PER_DAY, "How often files are looked at for changes; 0: never"),
+    CHOICE(log_format, "text", log_formats, "Lines of the log: text or json"),
+    CHOICE(log_level, "info", log_levels, "The least that is logged: debug, info, warn or error"),
+};
+const size_t n_settings_known = sizeof(settings_known) / sizeof(settings_known[0]);
+
+_Static_assert(sizeof(settings_known) / sizeof(settings_known[0]) <= SETTINGS_MAX,
+               "settings.origins has no room for all of them");

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every setting of `stint serve`: one table gives its name, kind, default, range and sentence, and
+ * from it come the options, the environment's names, the keys of the config file, --help,
+ * --print-config and the check of docs/serving.md.
+ *
+ * "tls_key" in a file is --tls-key on the command line and STINT_TLS_KEY in the environment. A
+ * value from a stronger origin takes the place of a weaker one's, lists as a whole.
+ */
+#ifndef STINT_CMD_SERVE_SETTINGS_H
+#define STINT_CMD_SERVE_SETTINGS_H
+
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdio.h>
+
+struct text_list {
+    char **texts; /* ends with NULL */
+    size_t n_texts;
+};
+
+struct serve_settings {
+    struct text_list rules, resp, resp_tls, http, http_tls, http_descriptors, http_trusted_proxies,
+        http_fields;
+    char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
+        *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
+        *log_format, *log_level;
+    uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools,
+        popular_keys, connections, connections_per_address, request_size, argument_size, arguments,
+        output_size, http_header_size, http_body_size, http_deny_status;
+    uint64_t id_lifetime, idle_time, request_time, write_time, http_idle_time, http_request_time,
+        http_answer_time, drain_time, watch; /* ns */
+    bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace;
+};
+
+enum setting_kind {
+    SETTING_TEXT,
+    SETTING_CHOICE,
+    SETTING_LIST,
+    SETTING_PLACES, /* a list of endpoints: io/endpoint.h */
+    SETTING_NUMBER,
+    SETTING_BYTES, /* a number, or one with KiB, MiB or GiB */
+    SETTING_DURATION,
+    SETTING_SWITCH,
+};
+
+enum setting_origin { SETTING_DEFAULT, SETTING_FILE, SETTING_ENVIRONMENT, SETTING_OPTION };
+
+struct setting {
+    const char *name; /* as the file has it */
+    enum setting_kind kind;
+    size_t at;            /* of its value in struct serve_settings */
+    const char *argument; /* in --help; NULL for a switch */
+    const char *value; /* the default as text; NULL: none. Of a list: elements with ';' between */
+    uint64_t min, max; /* of numbers, bytes and durations */
+    const char *const *choices;
+    const char *sentence; /* what it does, for --help */
+};
+
+extern const struct setting settings_known[];
+extern const size_t n_settings_known;
+#define SETTINGS_MAX 80
+
+/* Which of them has the name; -1 for none. `separator` stands between its words: '_' or '-'. */
+int setting_find(struct span name, char separator);
+
+/* The settings as they are gathered; free with settings_deinit(). */
+struct settings {
+    struct serve_settings values;
+    enum setting_origin origins[SETTINGS_MAX];
+};
+
+/* With the defaults. */
+int settings_init(struct settings *settings, struct stint_error *error);
+void settings_deinit(struct settings *settings);
+
+/*
+ * Gives a setting a value, or a list one element more; origins must come from weak to strong.
+ * STINT_E_SYNTAX or STINT_E_RANGE with a sentence that begins with `shown`, the name as the user
+ * wrote it. A text of NULL is no value: the list is empty, the file not named.
+ */
+int settings_set(struct settings *settings, size_t index, enum setting_origin origin,
+                 const char *shown, const char *text, struct stint_error *error);
+
+/* All of STINT_… that is set; the rest of the environment is left alone. */
+int settings_read_environment(struct settings *settings, struct stint_error *error);
+/* A file of YAML; the sentence begins FILE:LINE:COLUMN. */
+int settings_read_file(struct settings *settings, const char *path, struct stint_error *error);
+
+/* As a config file that gives the same settings. */
+void settings_print(const struct settings *settings, FILE *out);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Accepts the connections of one listening socket in a worker's loop, past the gate. Where the
+ * process has no descriptor left, accepting pauses; those who wait stay in the queue. One thread.
+ */
+#ifndef STINT_IO_ACCEPT_H
+#define STINT_IO_ACCEPT_H
+
+#include "conn/metrics.h"
+#include "io/gate.h"
+#include "io/listener.h"
+#include "io/log.h"
+
+#include <uv.h>
+
+struct acceptor;
+
+struct acceptor_options {
+    uv_loop_t *loop;
+    const struct listener *listener;
+    struct gate *gate;
+    struct metrics_worker *metrics;
+    struct log *log;
+    /* Owns the descriptor, which does not block, and the seat. */
+    void (*accepted)(void *arg, enum port port, int fd, const struct sockaddr *peer,
+                     socklen_t peer_len, struct gate_seat *seat);
+    void *arg;
+};
+
+/* NULL: no memory, or the loop cannot poll the socket. */
+struct acceptor *acceptor_new(const struct acceptor_options *options);
+/* Accepts what is in the queue now, without waiting for more. */
+void acceptor_empty_queue(struct acceptor *acceptor);
+/* Leaves the socket open; freed by the loop. NULL is fine. */
+void acceptor_close(struct acceptor *acceptor);
+
+#endif

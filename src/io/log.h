@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a server tells of itself while it runs: one line each on standard error, as text or JSON.
+ *
+ * Every line is of a kind in the table below, which gives its level, its name and its sentence;
+ * what differs from line to line stands in fields. Lines of a kind that come too fast are held
+ * back by a stint_cell8 of that kind; the next line that is let through says how many. Any thread.
+ * Fields never hold tokens, keys of TLS, or bytes of requests.
+ */
+#ifndef STINT_IO_LOG_H
+#define STINT_IO_LOG_H
+
+#include "stint.h"
+
+enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR };
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+
+#define LOG_KINDS(X)                                                                               \
+    X(STARTED, INFO, "started", "serving")                                                         \
+    X(LISTENS, INFO, "listens", "listening")                                                       \
+    X(STATE_OPENED, INFO, "state_opened", "state opened")                                          \
+    X(STATE_FILLED, WARN, "state_filled",                                                          \
+      "the machine went down uncleanly: every live key is full for one period")                    \
+    X(DESCRIPTORS_FEW, WARN, "descriptors_few",                                                    \
+      "fewer connections are possible than asked for: raise the limit of open files")              \
+    X(INSECURE, WARN, "insecure", "anybody who reaches this address may ask and administer")       \
+    X(ACCEPT_PAUSED, WARN, "accept_paused", "no descriptor or memory is left: accepting pauses")   \
+    X(REFUSED, WARN, "refused", "connection refused")                                              \
+    X(CONNECTION_ENDED, DEBUG, "connection_ended", "connection ended")                             \
+    X(TLS_FAILED, INFO, "tls_failed", "TLS failed")                                                \
+    X(RELOADED, INFO, "reloaded", "rules, tokens and certificates read anew")                      \
+    X(RELOAD_FAILED, ERROR, "reload_failed", "nothing was changed: a file cannot be used")         \
+    X(WATCH_FAILED, WARN, "watch_failed", "changes are noticed only by looking")                   \
+    X(WORKER_STUCK, ERROR, "worker_stuck", "a worker does not come back to its loop")              \
+    X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
+    X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
+    X(TAKEN_OVER, INFO, "taken_over", "took the sockets of another process")                       \
+    X(DRAINING, INFO, "draining", "accepting no more, answering what was asked")                   \
+    X(DRAIN_LATE, WARN, "drain_late", "connections are cut: the time to drain is over")            \
+    X(STOPPED, INFO, "stopped", "stopped")
+
+enum log_kind {
+#define LOG_ENUM(kind, level, name, sentence) LOG_##kind,
+    LOG_KINDS(LOG_ENUM)
+#undef LOG_ENUM
+        LOG_KIND_COUNT
+};
+
+/* A text, or a number where `text` is NULL. */
+struct log_field {
+    const char *name;
+    const char *text;
+    uint64_t number;
+};
+#define LOG_TEXT(field_name, value) ((struct log_field){.name = (field_name), .text = (value)})
+#define LOG_NUMBER(field_name, value) ((struct log_field){.name = (field_name), .number = (value)})
+
+struct log;
+
+struct log *log_new(int fd, enum log_format format, enum log_level least); /* NULL: no memory */
+void log_free(struct log *log);
+
+void log_write(struct log *log, enum log_kind kind, const struct log_field *fields,
+               size_t n_fields);
+
+/* log_line(log, LOG_LISTENS, LOG_TEXT("door", "resp"), …); at least one field. */
+#define log_line(log, kind, ...)                                                                   \
+    log_write(log, kind, (const struct log_field[]){__VA_ARGS__},                                  \
+              sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
+
+#endif

@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: MIT */
+/* The main thread: its loop serves nobody, so what is done here keeps no request waiting. */
+#define _GNU_SOURCE
+#include "io/server.h"
+
+#include "base/ns.h"
+#include "io/handover.h"
+#include "io/notify.h"
+#include "io/reload.h"
+#include "io/watch.h"
+#include "io/worker.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define SECOND_MS 1000
+#define STUCK_NS (10 * NS_PER_S) /* since a worker was in its loop last */
+#define END_MS 2000              /* that workers have to close what is open */
+#define DESCRIPTORS_SPARE 64     /* for files, loops and sockets that are no connections */
+
+enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_USR2, SIGNALS };
+static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
+
+struct server {
+    struct server_options options;
+    uv_loop_t loop;
+    uv_signal_t signals[SIGNALS];
+    uv_async_t worker_ended;
+    uv_timer_t second, patience;
+    struct listeners listeners;
+    struct gate *gate;
+    struct tls *tls;     /* in force */
+    struct tls *new_tls; /* read by a reload, not yet in force */
+    struct reload *reload;
+    struct watch *watch;
+    struct handover *handover;
+    struct worker *workers[WORKERS_MAX];
+    unsigned n_workers;
+    uint64_t tickets[WORKERS_MAX]; /* each worker's: the reload it waits for; 0: none */
+    uint64_t watchdog_ms;
+    enum worker_stage stage;
+    bool is_handed_over;
+    atomic_bool is_ready; /* relaxed: a hint for /readyz */
+};
+
+static struct stint_table *table_of(const struct server *server)
+{
+    return hub_table(server->options.hub);
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+static void on_patience_over(uv_timer_t *timer);
+
+static void move_to(struct server *server, enum worker_stage stage, uint64_t patience_ms)
+{
+    server->stage = stage;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_move_to(server->workers[i], stage);
+    uv_timer_start(&server->patience, on_patience_over, patience_ms, 0);
+}
+
+static void drain(struct server *server)
+{
+    log_line(server->options.log, LOG_DRAINING,
+             LOG_NUMBER("connections", gate_connections(server->gate)));
+    atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
+    if (!server->is_handed_over)
+        notify_stopping();
+    move_to(server, WORKER_DRAINS, server->options.drain_ns / NS_PER_MS);
+}
+
+static void end_now(struct server *server)
+{
+    move_to(server, WORKER_ENDS, END_MS);
+}
+
+static void on_patience_over(uv_timer_t *timer)
+{
+    struct server *server = timer->data;
+    if (server->stage == WORKER_ENDS)
+        _exit(1); /* a worker is stuck: nothing more can be waited for */
+    if (server->stage == WORKER_LINGERS) {
+        drain(server);
+        return;
+    }
+    log_line(server->options.log, LOG_DRAIN_LATE,
+             LOG_NUMBER("connections", gate_connections(server->gate)));
+    end_now(server);
+}
+
+static bool have_workers_ended(const struct server *server)
+{
+    for (unsigned i = 0; i < server->n_workers; i++)
+        if (!worker_has_ended(server->workers[i]))
+            return false;
+    return true;
+}
+
+static void close_if_open(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* After it the loop returns. */
+static void close_handles(struct server *server)
+{
+    for (int i = 0; i < SIGNALS; i++)
+        close_if_open((uv_handle_t *)&server->signals[i]);
+    close_if_open((uv_handle_t *)&server->worker_ended);
+    close_if_open((uv_handle_t *)&server->second);
+    close_if_open((uv_handle_t *)&server->patience);
+    if (server->reload != NULL)
+        reload_close(server->reload);
+    watch_close(server->watch);
+    handover_close(server->handover);
+    server->watch = NULL;
+    server->handover = NULL;
+}
+
+static void on_worker_ended(uv_async_t *message)
+{
+    struct server *server = message->data;
+    if (have_workers_ended(server))
+        close_handles(server);
+}
+
+static void tell_worker_ended(void *arg)
+{
+    struct server *server = arg;
+    uv_async_send(&server->worker_ended);
+}
+
+/* ---- Reloading ------------------------------------------------------------------------------- */
+
+/* In a thread of the pool. Certificates are put in force last: the rest may fail. */
+static int load(void *arg, struct stint_error *error)
+{
+    struct server *server = arg;
+    struct tls *tls = NULL;
+    int code = 0;
+    if (server->options.tls != NULL)
+        code = tls_load(&tls, server->options.tls, error);
+    if (code == 0)
+        code = server->options.load(server->options.arg, error);
+    if (code == 0)
+        server->new_tls = tls;
+    else
+        tls_unref(tls);
+    return code;
+}
+
+static void on_reload_began(void *arg)
+{
+    (void)arg;
+    notify_reloading();
+}
+
+static void use_new_tls(struct server *server)
+{
+    if (server->new_tls == NULL)
+        return;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_set_tls(server->workers[i], tls_ref(server->new_tls));
+    tls_unref(server->tls);
+    server->tls = server->new_tls;
+    server->new_tls = NULL;
+}
+
+static void on_reload_ended(void *arg, int code, const struct stint_error *error)
+{
+    struct server *server = arg;
+    struct hub *hub = server->options.hub;
+    if (code == 0) {
+        use_new_tls(server);
+        log_line(server->options.log, LOG_RELOADED, LOG_NUMBER("generation", hub_generation(hub)));
+    } else
+        log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", error->sentence));
+    metrics_reloaded(hub_metrics(hub), code == 0, code == 0 ? "" : error->sentence,
+                     stint_now(table_of(server)));
+    notify_ready();
+}
+
+static void reload(void *arg)
+{
+    struct server *server = arg;
+    reload_ask(server->reload);
+}
+
+/*
+ * A worker must not wait for a file: STINT_E_BUSY says that it is to ask again soon. What one
+ * caller asked for is told to whoever of this worker asks first when it is done.
+ */
+static int reload_for_worker(void *arg, unsigned worker, struct stint_error *error)
+{
+    struct server *server = arg;
+    uint64_t *ticket = &server->tickets[worker];
+    int code;
+    if (*ticket == 0)
+        *ticket = reload_ask(server->reload);
+    if (!reload_result(server->reload, *ticket, &code, error))
+        return err_set(error, STINT_E_BUSY, "the files are being read");
+    *ticket = 0;
+    return code;
+}
+
+/* ---- Signals and seconds --------------------------------------------------------------------- */
+
+static void on_end_signal(struct server *server)
+{
+    if (server->stage < WORKER_DRAINS)
+        drain(server);
+    else
+        end_now(server);
+}
+
+static void on_signal(uv_signal_t *signal, int number)
+{
+    struct server *server = signal->data;
+    struct stint_error error;
+    if (number == SIGHUP)
+        reload(server);
+    else if (number != SIGUSR2)
+        on_end_signal(server);
+    else if (handover_start_successor(server->handover, server->options.argv, &error) != 0)
+        log_line(server->options.log, LOG_HANDOVER_FAILED, LOG_TEXT("reason", error.sentence));
+}
+
+static bool are_workers_alive(struct server *server, uint64_t now_ns)
+{
+    bool are_alive = true;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        if (!worker_has_ended(server->workers[i]) &&
+            worker_beat_ns(server->workers[i]) + STUCK_NS < now_ns) {
+            log_line(server->options.log, LOG_WORKER_STUCK, LOG_NUMBER("worker", i));
+            are_alive = false;
+        }
+    return are_alive;
+}
+
+/* Also keeps the table's time going where nobody asks: it is remembered over a crash. */
+static void on_second(uv_timer_t *timer)
+{
+    struct server *server = timer->data;
+    uint64_t now_ns = stint_now(table_of(server));
+    bool are_alive = are_workers_alive(server, now_ns);
+    metrics_tick(hub_metrics(server->options.hub), now_ns);
+    if (server->stage == WORKER_SERVES)
+        atomic_store_explicit(&server->is_ready, are_alive, memory_order_relaxed);
+    if (are_alive && server->watchdog_ms > 0)
+        notify_alive();
+}
+
+static bool is_ready(void *arg)
+{
+    struct server *server = arg;
+    return atomic_load_explicit(&server->is_ready, memory_order_relaxed);
+}
+
+/* ---- The sockets go to another process ------------------------------------------------------- */
+
+static void on_handed_over(void *arg, int successor)
+{
+    struct server *server = arg;
+    log_line(server->options.log, LOG_HANDED_OVER, LOG_NUMBER("to", (uint64_t)successor));
+    server->is_handed_over = true;
+    atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
+    notify_main_pid(successor);
+    if (server->stage == WORKER_SERVES)
+        move_to(server, WORKER_LINGERS, server->options.drain_ns / NS_PER_MS);
+}
+
+/* ---- The beginning --------------------------------------------------------------------------- */
+
+/* As many descriptors as the system lets us have; fewer connections where they do not suffice. */
+static void raise_descriptors(struct server *server)
+{
+    struct rlimit limit;
+    struct gate_limits *gate = &server->options.gate_limits;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    uint64_t spare = DESCRIPTORS_SPARE + 16 * (uint64_t)server->options.workers;
+    uint64_t possible = limit.rlim_cur > spare ? limit.rlim_cur - spare : 1;
+    if (limit.rlim_cur == RLIM_INFINITY || gate->connections <= possible)
+        return;
+    gate->connections = possible;
+    log_line(server->options.log, LOG_DESCRIPTORS_FEW, LOG_NUMBER("connections", possible));
+}
+
+/* A port that anybody reaches is for those with a token. */
+static int check_reach(const struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    char text[ENDPOINT_TEXT_SIZE];
+    for (size_t i = 0; i < server->listeners.n_all; i++) {
+        const struct listener *listener = &server->listeners.all[i];
+        const struct sockaddr *address = (const void *)&listener->address;
+        if (endpoint_is_local(address) || options->has_tokens)
+            continue;
+        endpoint_text(address, text);
+        if (!options->is_insecure)
+            return err_set(error, STINT_E_MISMATCH,
+                           "%s can be reached from other machines, and without tokens anybody "
+                           "there may ask and administer: give --tokens FILE, or --insecure if "
+                           "that is meant",
+                           text);
+        log_line(options->log, LOG_INSECURE, LOG_TEXT("address", text));
+    }
+    return 0;
+}
+
+static int check_tls(const struct server *server, struct stint_error *error)
+{
+    for (size_t i = 0; i < server->listeners.n_all; i++) {
+        enum port port = server->listeners.all[i].port;
+        if (server->tls == NULL && (port == PORT_RESP_TLS || port == PORT_HTTP_TLS))
+            return err_set(error, STINT_E_MISMATCH, "port %s needs --tls-certificate and --tls-key",
+                           port_name(port));
+    }
+    return 0;
+}
+
+static int open_listeners(struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    struct listener_given given[LISTENERS_MAX];
+    struct listeners_wanted wanted = {.workers = options->workers, .given = given};
+    memcpy(wanted.endpoints, options->endpoints, sizeof(wanted.endpoints));
+    memcpy(wanted.n_endpoints, options->n_endpoints, sizeof(wanted.n_endpoints));
+    int code = notify_given(given, LISTENERS_MAX, &wanted.n_given, error);
+    if (code == 0 && options->replaces)
+        code = handover_take(server->handover, given, LISTENERS_MAX, &wanted.n_given, error);
+    if (code == 0)
+        code = listeners_open(&server->listeners, &wanted, error);
+    if (code == 0)
+        code = check_reach(server, error);
+    return code != 0 ? code : check_tls(server, error);
+}
+
+static void tell_listeners(const struct server *server)
+{
+    char text[ENDPOINT_TEXT_SIZE], last[ENDPOINT_TEXT_SIZE] = "";
+    for (size_t i = 0; i < server->listeners.n_all; i++) {
+        const struct listener *listener = &server->listeners.all[i];
+        endpoint_text((const void *)&listener->address, text);
+        if (strcmp(text, last) != 0) /* once for all workers */
+            log_line(server->options.log, LOG_LISTENS, LOG_TEXT("door", port_name(listener->port)),
+                     LOG_TEXT("address", text));
+        strcpy(last, text);
+    }
+}
+
+static int open_workers(struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    struct worker_options worker = {
+        .hub = options->hub,
+        .access = options->access,
+        .site = options->site,
+        .listeners = &server->listeners,
+        .gate = server->gate,
+        .log = options->log,
+        .tls = server->tls,
+        .resp_limits = options->resp_limits,
+        .http_limits = options->http_limits,
+        .stream_limits = options->stream_limits,
+        .reload = reload_for_worker,
+        .is_ready = is_ready,
+        .ended = tell_worker_ended,
+        .arg = server,
+    };
+    for (; server->n_workers < options->workers; server->n_workers++) {
+        worker.index = server->n_workers;
+        int code = worker_open(&server->workers[server->n_workers], &worker, error);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+static void open_handles(struct server *server)
+{
+    uv_async_init(&server->loop, &server->worker_ended, on_worker_ended);
+    uv_timer_init(&server->loop, &server->second);
+    uv_timer_init(&server->loop, &server->patience);
+    server->worker_ended.data = server->second.data = server->patience.data = server;
+    for (int i = 0; i < SIGNALS; i++) {
+        uv_signal_init(&server->loop, &server->signals[i]);
+        server->signals[i].data = server;
+        uv_signal_start(&server->signals[i], on_signal, signal_numbers[i]);
+    }
+}
+
+static int open_parts(struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    server->gate = gate_new(&options->gate_limits);
+    server->reload = reload_new(&(struct reload_options){
+        .loop = &server->loop,
+        .load = load,
+        .began = on_reload_began,
+        .ended = on_reload_ended,
+        .arg = server,
+    });
+    server->handover = handover_new(&(struct handover_options){
+        .loop = &server->loop,
+        .path = options->control,
+        .listeners = &server->listeners,
+        .log = options->log,
+        .handed_over = on_handed_over,
+        .arg = server,
+    });
+    if (server->gate == NULL || server->reload == NULL || server->handover == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the server");
+    if (options->tls == NULL)
+        return 0;
+    return tls_load(&server->tls, options->tls, error);
+}
+
+static void begin_watching(struct server *server)
+{
+    const struct server_options *options = &server->options;
+    if (options->watch_ns == 0 || options->n_watched == 0)
+        return;
+    server->watch = watch_new(&(struct watch_options){
+        .loop = &server->loop,
+        .paths = options->watched,
+        .n_paths = options->n_watched,
+        .every_ns = options->watch_ns,
+        .log = options->log,
+        .changed = reload,
+        .arg = server,
+    });
+}
+
+/* Everything is open: from here on the server is answerable. */
+static int begin(struct server *server, struct stint_error *error)
+{
+    int code = handover_begin(server->handover, error);
+    if (code != 0)
+        return code;
+    begin_watching(server);
+    server->watchdog_ms = notify_watchdog_ms();
+    uint64_t every_ms = server->watchdog_ms > 0 && server->watchdog_ms < SECOND_MS
+                            ? server->watchdog_ms
+                            : SECOND_MS;
+    uv_timer_start(&server->second, on_second, every_ms, every_ms);
+    atomic_store_explicit(&server->is_ready, true, memory_order_relaxed);
+    tell_listeners(server);
+    log_line(server->options.log, LOG_STARTED, LOG_NUMBER("pid", (uint64_t)getpid()),
+             LOG_NUMBER("workers", server->n_workers));
+    notify_store(&server->listeners);
+    notify_ready();
+    return 0;
+}
+
+static int open_all(struct server *server, struct stint_error *error)
+{
+    int code = open_parts(server, error);
+    if (code == 0)
+        code = open_listeners(server, error);
+    if (code == 0)
+        code = open_workers(server, error);
+    return code != 0 ? code : begin(server, error);
+}
+
+static void free_all(struct server *server)
+{
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_close(server->workers[i]);
+    uv_loop_close(&server->loop);
+    reload_free(server->reload);
+    listeners_close(&server->listeners, !server->is_handed_over);
+    gate_free(server->gate);
+    tls_unref(server->tls);
+    tls_unref(server->new_tls);
+}
+
+int server_run(const struct server_options *options, struct stint_error *error)
+{
+    struct server *server = calloc(1, sizeof(*server));
+    if (server == NULL || uv_loop_init(&server->loop) != 0) {
+        free(server);
+        return err_set(error, STINT_E_SYSTEM, "no memory for the server");
+    }
+    server->options = *options;
+    signal(SIGPIPE, SIG_IGN);
+    raise_descriptors(server);
+    open_handles(server);
+    int code = open_all(server, error);
+    if (code != 0) {
+        move_to(server, WORKER_ENDS, END_MS);
+        if (server->n_workers == 0)
+            close_handles(server);
+    }
+    uv_run(&server->loop, UV_RUN_DEFAULT);
+    free_all(server);
+    if (code == 0)
+        log_line(options->log, LOG_STOPPED, LOG_NUMBER("pid", (uint64_t)getpid()));
+    free(server);
+    return code;
+}

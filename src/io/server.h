@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The server as a process: opens the sockets, starts the workers, and stays with signals, reloads,
+ * the watchdog and the handing over of sockets, until it is told to end. Decisions are made by the
+ * workers' services; what the hub, the table and the tokens are, the caller has made.
+ */
+#ifndef STINT_IO_SERVER_H
+#define STINT_IO_SERVER_H
+
+#include "conn/access.h"
+#include "conn/http.h"
+#include "conn/resp_conn.h"
+#include "io/endpoint.h"
+#include "io/gate.h"
+#include "io/http.h"
+#include "io/listener.h"
+#include "io/log.h"
+#include "io/stream.h"
+#include "io/tls.h"
+
+struct server_options {
+    struct hub *hub;
+    struct access_now *access;
+    bool has_tokens; /* else nobody but this machine may reach the server, unless is_insecure */
+    bool is_insecure;
+    const struct http_site *site;
+    unsigned workers;
+    const struct endpoint *endpoints[PORTS];
+    size_t n_endpoints[PORTS];
+    const struct tls_paths *tls; /* NULL: none; needed where a port with TLS is wanted */
+    struct gate_limits gate_limits;
+    struct stream_limits stream_limits;
+    struct resp_limits resp_limits;
+    struct http_limits http_limits;
+    uint64_t drain_ns;   /* how long connections have to end, once the server is to */
+    const char *control; /* path of the socket by which another process takes over. NULL: none */
+    bool replaces;       /* takes over from the process at `control`, if there is one */
+    char *const *argv;   /* what SIGUSR2 starts, with --replace. NULL: nothing */
+    /* Files and folders; where one changes, load() is called. */
+    const char *const *watched;
+    size_t n_watched;
+    uint64_t watch_ns; /* how often they are looked at, beside being told; 0: not watched at all */
+    /* Reads rules and tokens anew, and puts both in force or neither. In a thread of its own. */
+    int (*load)(void *arg, struct stint_error *error);
+    void *arg;
+    struct log *log;
+};
+
+/*
+ * Serves until SIGTERM or SIGINT, or until another process has taken over. 0, or why it could not
+ * begin: STINT_E_BUSY for an address in use, STINT_E_MISMATCH for one that needs tokens,
+ * STINT_E_SYSTEM, STINT_E_SYNTAX.
+ */
+int server_run(const struct server_options *options, struct stint_error *error);
+
+#endif

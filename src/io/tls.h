@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a server shows and asks for in TLS: its certificates and key, whose clients it believes, and
+ * which versions it speaks. Made whole of files' texts, never changed; the last tls_unref() frees
+ * it. Any thread.
+ */
+#ifndef STINT_IO_TLS_H
+#define STINT_IO_TLS_H
+
+#include "io/http.h"
+
+#include <gnutls/gnutls.h>
+
+#define TLS_PRIORITIES_DEFAULT "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
+
+/* Files; the texts in them are kept as long as the object. */
+struct tls_paths {
+    const char *certificate, *key;
+    const char *client_ca;  /* NULL: no client certificate is asked for */
+    const char *priorities; /* NULL: TLS_PRIORITIES_DEFAULT */
+};
+
+struct tls;
+
+/* STINT_E_SYSTEM or STINT_E_SYNTAX, with a sentence that names the file. */
+int tls_load(struct tls **tls, const struct tls_paths *paths, struct stint_error *error);
+struct tls *tls_ref(struct tls *tls); /* NULL is fine */
+void tls_unref(struct tls *tls);      /* NULL is fine */
+
+/* For one connection; false: no memory. */
+bool tls_begin(struct tls *tls, gnutls_session_t *session);
+/* The same as text, for libmicrohttpd. */
+const struct http_tls *tls_texts(const struct tls *tls);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A connection in TLS, as its socket sees it: takes and gives records, and feeds another connection
+ * with what is in them. Moves bytes only; whoever owns the socket treats it as any other.
+ */
+#ifndef STINT_IO_TLS_CONN_H
+#define STINT_IO_TLS_CONN_H
+
+#include "conn/conn.h"
+#include "conn/metrics.h"
+#include "io/log.h"
+#include "io/tls.h"
+
+struct tls_conn_options {
+    struct tls *tls; /* a reference is taken */
+    struct conn *inner;
+    struct log *log;
+    struct metrics_worker *metrics;
+    enum metrics_door door;
+};
+
+/* Owns the inner connection, also where it returns NULL: no memory. */
+struct conn *tls_conn_new(const struct tls_conn_options *options);
+
+#endif

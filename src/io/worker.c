@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: MIT */
+/* Set up by the thread that opens it, so that what fails is told; then run by its own. */
+#define _GNU_SOURCE
+#include "io/worker.h"
+
+#include "io/accept.h"
+#include "io/tls_conn.h"
+#include "io/web.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define BEAT_MS 500
+
+struct worker {
+    struct worker_options options;
+    pthread_t thread;
+    uv_loop_t loop;
+    uv_async_t message;
+    uv_timer_t beat;
+    struct service *service;
+    struct resp_door *resp;
+    struct streams *streams;
+    struct web *web;
+    struct tls *tls;
+    struct acceptor **acceptors;
+    size_t n_acceptors;
+    enum worker_stage stage; /* what the loop has come to */
+    /* Release and acquire: whoever sees a stage or a time sees what led to it. */
+    _Atomic(enum worker_stage) wanted_stage;
+    _Atomic(struct tls *) new_tls; /* exchanged, so that one thread has each reference */
+    _Atomic uint64_t beat_ns;
+    atomic_bool has_ended;
+    bool is_open; /* the handles of the loop are */
+};
+
+/* ---- Connections ----------------------------------------------------------------------------- */
+
+static void add_resp(struct worker *worker, bool is_tls, int fd, struct gate_seat *seat)
+{
+    struct conn *conn = resp_conn_new(worker->resp);
+    if (conn != NULL && is_tls)
+        conn = tls_conn_new(&(struct tls_conn_options){
+            .tls = worker->tls,
+            .inner = conn,
+            .log = worker->options.log,
+            .metrics = metrics_worker(hub_metrics(worker->options.hub), worker->options.index),
+        });
+    if (conn == NULL) {
+        close(fd);
+        gate_leave(worker->options.gate, seat);
+        return;
+    }
+    streams_add(worker->streams, fd, conn, seat);
+}
+
+static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr *peer,
+                        socklen_t peer_len, struct gate_seat *seat)
+{
+    struct worker *worker = arg;
+    if (port == PORT_RESP || port == PORT_RESP_TLS)
+        add_resp(worker, port == PORT_RESP_TLS, fd, seat);
+    else
+        web_adopt(worker->web, port == PORT_HTTP_TLS, fd, peer, peer_len, seat);
+}
+
+/* ---- Stages ---------------------------------------------------------------------------------- */
+
+static bool is_empty(const struct worker *worker)
+{
+    return streams_count(worker->streams) == 0 &&
+           (worker->web == NULL || web_connections(worker->web) == 0);
+}
+
+static void close_acceptors(struct worker *worker, bool empties_queues)
+{
+    for (size_t i = 0; i < worker->n_acceptors; i++) {
+        if (empties_queues)
+            acceptor_empty_queue(worker->acceptors[i]);
+        acceptor_close(worker->acceptors[i]);
+    }
+    worker->n_acceptors = 0;
+}
+
+/* After it the loop has no handle left, and returns. */
+static void close_handles(struct worker *worker)
+{
+    worker->is_open = false;
+    close_acceptors(worker, false);
+    if (worker->streams != NULL)
+        streams_end(worker->streams);
+    if (worker->web != NULL)
+        web_end(worker->web);
+    uv_close((uv_handle_t *)&worker->message, NULL);
+    uv_close((uv_handle_t *)&worker->beat, NULL);
+}
+
+static void end_if_empty(void *arg)
+{
+    struct worker *worker = arg;
+    if (worker->is_open && worker->stage >= WORKER_LINGERS && is_empty(worker))
+        worker->stage = WORKER_ENDS; /* the handles are closed from the loop, not from a callback */
+    if (worker->stage == WORKER_ENDS && worker->is_open)
+        uv_async_send(&worker->message);
+}
+
+static void drain(struct worker *worker, bool empties_queues)
+{
+    /* Whoever waited in a queue was promised an answer by the kernel. */
+    close_acceptors(worker, empties_queues);
+    streams_drain(worker->streams);
+    if (worker->web != NULL)
+        web_drain(worker->web);
+}
+
+static void move_on(struct worker *worker)
+{
+    enum worker_stage from = worker->stage;
+    enum worker_stage to = atomic_load_explicit(&worker->wanted_stage, memory_order_acquire);
+    if (to > from) {
+        worker->stage = to;
+        if (to == WORKER_LINGERS)
+            close_acceptors(worker, false);
+        else if (to == WORKER_DRAINS)
+            drain(worker, from == WORKER_SERVES);
+    }
+    end_if_empty(worker);
+    if (worker->stage == WORKER_ENDS && worker->is_open)
+        close_handles(worker);
+}
+
+static void renew_tls(struct worker *worker)
+{
+    struct tls *tls = atomic_exchange_explicit(&worker->new_tls, NULL, memory_order_acq_rel);
+    struct stint_error error;
+    if (tls == NULL)
+        return;
+    if (worker->web != NULL && web_renew(worker->web, tls, &error) != 0)
+        log_line(worker->options.log, LOG_TLS_FAILED, LOG_TEXT("reason", error.sentence));
+    tls_unref(worker->tls);
+    worker->tls = tls;
+}
+
+static void on_message(uv_async_t *message)
+{
+    struct worker *worker = message->data;
+    if (!worker->is_open)
+        return;
+    renew_tls(worker);
+    move_on(worker);
+}
+
+static void on_beat(uv_timer_t *beat)
+{
+    struct worker *worker = beat->data;
+    atomic_store_explicit(&worker->beat_ns, stint_now(hub_table(worker->options.hub)),
+                          memory_order_release);
+    if (worker->web != NULL)
+        web_sweep(worker->web);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static bool is_own(const struct worker *worker, const struct listener *listener)
+{
+    return listener->worker == LISTENER_ALL_WORKERS || listener->worker == worker->options.index;
+}
+
+static bool has_port(const struct listeners *listeners, enum port port)
+{
+    for (size_t i = 0; i < listeners->n_all; i++)
+        if (listeners->all[i].port == port)
+            return true;
+    return false;
+}
+
+static bool open_acceptors(struct worker *worker)
+{
+    const struct worker_options *options = &worker->options;
+    worker->acceptors = calloc(options->listeners->n_all + 1, sizeof(struct acceptor *));
+    for (size_t i = 0; worker->acceptors != NULL && i < options->listeners->n_all; i++) {
+        const struct listener *listener = &options->listeners->all[i];
+        if (!is_own(worker, listener))
+            continue;
+        struct acceptor *acceptor = acceptor_new(&(struct acceptor_options){
+            .loop = &worker->loop,
+            .listener = listener,
+            .gate = options->gate,
+            .metrics = metrics_worker(hub_metrics(options->hub), options->index),
+            .log = options->log,
+            .accepted = on_accepted,
+            .arg = worker,
+        });
+        if (acceptor == NULL)
+            return false;
+        worker->acceptors[worker->n_acceptors++] = acceptor;
+    }
+    return worker->acceptors != NULL;
+}
+
+static int reload(void *arg, struct stint_error *error)
+{
+    struct worker *worker = arg;
+    return worker->options.reload(worker->options.arg, worker->options.index, error);
+}
+
+static bool is_ready(void *arg)
+{
+    struct worker *worker = arg;
+    return worker->stage == WORKER_SERVES && worker->options.is_ready(worker->options.arg);
+}
+
+static int open_web(struct worker *worker, struct stint_error *error)
+{
+    const struct worker_options *options = &worker->options;
+    bool has_plain = has_port(options->listeners, PORT_HTTP);
+    bool has_tls = has_port(options->listeners, PORT_HTTP_TLS);
+    if (!has_plain && !has_tls)
+        return 0;
+    return web_open(&worker->web,
+                    &(struct web_options){
+                        .loop = &worker->loop,
+                        .door = {.service = worker->service,
+                                 .site = options->site,
+                                 .access = options->access,
+                                 .reload = reload,
+                                 .is_ready = is_ready,
+                                 .arg = worker},
+                        .limits = options->http_limits,
+                        .has_plain = has_plain,
+                        .tls = has_tls ? worker->tls : NULL,
+                        .gate = options->gate,
+                        .emptied = end_if_empty,
+                        .arg = worker,
+                    },
+                    error);
+}
+
+static bool open_streams(struct worker *worker)
+{
+    const struct worker_options *options = &worker->options;
+    worker->resp = resp_door_new(worker->service, options->access, &options->resp_limits);
+    worker->streams = streams_new(&(struct streams_options){
+        .loop = &worker->loop,
+        .table = hub_table(options->hub),
+        .gate = options->gate,
+        .metrics = metrics_worker(hub_metrics(options->hub), options->index),
+        .door = METRICS_RESP,
+        .limits = options->stream_limits,
+        .emptied = end_if_empty,
+        .arg = worker,
+    });
+    return worker->resp != NULL && worker->streams != NULL;
+}
+
+static int no_memory(struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYSTEM, "no memory or no descriptor for a worker");
+}
+
+/* What is opened here stands on a loop that has not run; free_worker() lets it run to its end. */
+static int set_up(struct worker *worker, struct stint_error *error)
+{
+    uv_async_init(&worker->loop, &worker->message, on_message);
+    uv_timer_init(&worker->loop, &worker->beat);
+    worker->message.data = worker->beat.data = worker;
+    worker->is_open = true;
+    on_beat(&worker->beat);
+    uv_timer_start(&worker->beat, on_beat, BEAT_MS, BEAT_MS);
+    worker->service = service_new(worker->options.hub, worker->options.index);
+    if (worker->service == NULL || !open_streams(worker))
+        return no_memory(error);
+    int code = open_web(worker, error);
+    if (code == 0 && !open_acceptors(worker))
+        code = no_memory(error);
+    return code;
+}
+
+static void tear_down(struct worker *worker)
+{
+    web_free(worker->web);
+    streams_free(worker->streams);
+    resp_door_free(worker->resp);
+    service_free(worker->service);
+    uv_loop_close(&worker->loop);
+    tls_unref(worker->tls);
+    tls_unref(atomic_exchange(&worker->new_tls, NULL));
+    free(worker->acceptors);
+    free(worker);
+}
+
+static void *run(void *arg)
+{
+    struct worker *worker = arg;
+    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    atomic_store_explicit(&worker->has_ended, true, memory_order_release);
+    worker->options.ended(worker->options.arg);
+    return NULL;
+}
+
+static void undo(struct worker *worker)
+{
+    close_handles(worker);
+    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    tear_down(worker);
+}
+
+int worker_open(struct worker **worker, const struct worker_options *options,
+                struct stint_error *error)
+{
+    struct worker *made = calloc(1, sizeof(*made));
+    if (made == NULL || uv_loop_init(&made->loop) != 0) {
+        free(made);
+        return no_memory(error);
+    }
+    made->options = *options;
+    made->tls = tls_ref(options->tls);
+    int code = set_up(made, error);
+    if (code == 0 && pthread_create(&made->thread, NULL, run, made) != 0)
+        code = err_set(error, STINT_E_SYSTEM, "cannot start a thread for a worker");
+    if (code != 0) {
+        undo(made);
+        return code;
+    }
+    *worker = made;
+    return 0;
+}
+
+void worker_close(struct worker *worker)
+{
+    if (worker == NULL)
+        return;
+    pthread_join(worker->thread, NULL);
+    tear_down(worker);
+}
+
+void worker_move_to(struct worker *worker, enum worker_stage stage)
+{
+    atomic_store_explicit(&worker->wanted_stage, stage, memory_order_release);
+    if (!worker_has_ended(worker))
+        uv_async_send(&worker->message);
+}
+
+void worker_set_tls(struct worker *worker, struct tls *tls)
+{
+    tls_unref(atomic_exchange_explicit(&worker->new_tls, tls, memory_order_acq_rel));
+    if (!worker_has_ended(worker))
+        uv_async_send(&worker->message);
+}
+
+bool worker_has_ended(const struct worker *worker)
+{
+    return atomic_load_explicit(&worker->has_ended, memory_order_acquire);
+}
+
+uint64_t worker_beat_ns(const struct worker *worker)
+{
+    return atomic_load_explicit(&worker->beat_ns, memory_order_acquire);
+}

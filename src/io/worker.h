@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One thread of the server: a loop, the sockets it accepts from, and the connections it serves.
+ * Workers share the hub, the gate and the log, and nothing else; what the server tells a worker
+ * goes through worker_move_to() and worker_set_tls(), from any thread.
+ */
+#ifndef STINT_IO_WORKER_H
+#define STINT_IO_WORKER_H
+
+#include "conn/access.h"
+#include "conn/http.h"
+#include "conn/resp_conn.h"
+#include "io/gate.h"
+#include "io/http.h"
+#include "io/listener.h"
+#include "io/log.h"
+#include "io/stream.h"
+#include "io/tls.h"
+
+/* Each stage is of no return to an earlier one. */
+enum worker_stage {
+    WORKER_SERVES,
+    WORKER_LINGERS, /* others accept now; serves those who are connected until they go */
+    WORKER_DRAINS,  /* answers what was asked, then closes */
+    WORKER_ENDS,    /* closes */
+};
+
+struct worker_options {
+    unsigned index;
+    struct hub *hub;
+    struct access_now *access;
+    const struct http_site *site;
+    const struct listeners *listeners; /* serves those that are its own, and all workers' */
+    struct gate *gate;
+    struct log *log;
+    struct tls *tls; /* NULL: none. The worker takes a reference */
+    struct resp_limits resp_limits;
+    struct http_limits http_limits;
+    struct stream_limits stream_limits;
+    int (*reload)(void *arg, unsigned worker, struct stint_error *error); /* POST /v1/reload */
+    bool (*is_ready)(void *arg);
+    void (*ended)(void *arg); /* from the worker's thread, as the last it does */
+    void *arg;
+};
+
+struct worker;
+
+/* Starts the thread. */
+int worker_open(struct worker **worker, const struct worker_options *options,
+                struct stint_error *error);
+/* Waits for the thread to end, and frees it; NULL is fine. */
+void worker_close(struct worker *worker);
+
+void worker_move_to(struct worker *worker, enum worker_stage stage);
+/* Those who come from now on are met with these certificates. Takes over the reference. */
+void worker_set_tls(struct worker *worker, struct tls *tls);
+
+bool worker_has_ended(const struct worker *worker);
+/* When it was in its loop last: at most half a second ago, unless it is stuck. */
+uint64_t worker_beat_ns(const struct worker *worker);
+
+#endif
