@@ -96,20 +96,20 @@ ask_table(const struct taking *taking, struct stint_table *table, uint32_t cost,
     return table_ask_hash(table, taking->quota, taking->hash, &ask, NULL, NULL);
 }
 
-/* Where the decision is wanted, it is written: a copy would wait for its parts to be stored. */
-CAS16_TARGET INLINE static inline void arrive(const struct taking *taking,
-                                              struct stint_table *table, uint32_t cost,
-                                              uint64_t now_ns, struct stint_decision *decision)
+CAS16_TARGET INLINE static inline struct stint_decision
+arrive(const struct taking *taking, struct stint_table *table, uint32_t cost, uint64_t now_ns)
 {
+    struct stint_decision decision;
     if (now_ns <= STINT_NOW_MAX && !table_has_blocks(table, now_ns) &&
         table_effective_now(table, now_ns) == now_ns) {
         struct seen seen = slots_find_exact(taking->slots, &taking->home, taking->tag_word);
-        bool is_8 = taking->slots->class == CLASS_8;
-        if (seen.at != NULL && (is_8 ? hit8(taking, &seen, now_ns, cost, decision)
-                                     : hit16(taking, &seen, now_ns, cost, decision)))
-            return;
+        if (seen.at == NULL)
+            return ask_table(taking, table, cost, now_ns);
+        if (taking->slots->class == CLASS_8 ? hit8(taking, &seen, now_ns, cost, &decision)
+                                            : hit16(taking, &seen, now_ns, cost, &decision))
+            return decision;
     }
-    *decision = ask_table(taking, table, cost, now_ns);
+    return ask_table(taking, table, cost, now_ns);
 }
 
 static struct stint_decision take_long_way(struct stint_table *table,
@@ -125,12 +125,9 @@ CAS16_TARGET struct stint_decision stint_take(struct stint_table *table,
                                               size_t key_len, uint32_t cost, uint64_t now_ns)
 {
     struct taking taking;
-    struct stint_decision decision;
     if (table_has_blocks(table, now_ns) || !set_out(&taking, table, quota, key, key_len))
-        decision = take_long_way(table, quota, key, key_len, cost, now_ns);
-    else
-        arrive(&taking, table, cost, now_ns, &decision);
-    return decision;
+        return take_long_way(table, quota, key, key_len, cost, now_ns);
+    return arrive(&taking, table, cost, now_ns);
 }
 
 CAS16_TARGET void stint_take_batch(struct stint_table *table, const struct stint_item *items,
@@ -149,11 +146,9 @@ CAS16_TARGET void stint_take_batch(struct stint_table *table, const struct stint
         }
         for (size_t i = 0; i < n; i++) {
             const struct stint_item *item = &items[at + i];
-            if (on_the_way[i])
-                arrive(&takings[i], table, item->cost, now_ns, &decisions[at + i]);
-            else
-                decisions[at + i] =
-                    take_long_way(table, item->quota, item->key, item->key_len, item->cost, now_ns);
+            decisions[at + i] = on_the_way[i] ? arrive(&takings[i], table, item->cost, now_ns)
+                                              : take_long_way(table, item->quota, item->key,
+                                                              item->key_len, item->cost, now_ns);
         }
     }
 }
