@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define STDOUT_BUFFER (1u << 20)
@@ -15,6 +16,7 @@
 struct replay {
     struct replay_options options;
     struct replay_source source;
+    struct replay_rules *rules; /* NULL without --rules */
     struct replay_run run;
     struct event_list sorted;
     struct progress progress;
@@ -91,9 +93,29 @@ static int report(struct replay *replay)
     return draws ? replay_plot_draw(&replay->run) : CMD_DONE;
 }
 
+/* The columns that the descriptors are made of are the key. */
+static int open_rules(struct replay *replay, struct stint_error *error)
+{
+    struct replay_options *options = &replay->options;
+    if (options->rules.files.n_paths == 0)
+        return 0;
+    int code = replay_rules_open(&replay->rules, &options->rules, error);
+    if (code != 0)
+        return code;
+    options->key = replay->rules->key_expr;
+    if (options->format == REPLAY_TRACE && strcmp(options->key, "key") != 0)
+        return err_set(error, STINT_E_SYNTAX,
+                       "--descriptors: a trace has one column, key, such as 'ip=key'");
+    return 0;
+}
+
 static int run(struct replay *replay)
 {
     struct stint_error error;
+    if (open_rules(replay, &error) != 0) {
+        say("%s", error.sentence);
+        return CMD_BAD_INPUT;
+    }
     if (replay->options.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Reading events from standard input; ^D ends.\n", stderr);
     if (replay_source_open(&replay->source, &replay->options, &error) != 0) {
@@ -102,7 +124,7 @@ static int run(struct replay *replay)
     }
     int result = CMD_BAD_INPUT;
     progress_begin(&replay->progress, replay->source.input.size);
-    if (replay_run_init(&replay->run, &replay->options, &error) != 0 ||
+    if (replay_run_init(&replay->run, &replay->options, replay->rules, &error) != 0 ||
         replay_all(replay, &error) != 0) {
         say("%s", error.sentence);
     } else {
@@ -124,6 +146,8 @@ int replay_main(int argc, char **argv)
     replay_options_parse(&replay->options, argc, argv);
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
     int result = run(replay);
+    replay_rules_close(replay->rules);
+    rules_given_free(&replay->options.rules.files);
     free(replay);
     return result;
 }

@@ -9,6 +9,7 @@
 #include "cmd/gnuplot.h"
 #include "cmd/input.h"
 #include "cmd/progress.h"
+#include "cmd/replay_rules.h"
 #include "sim/event.h"
 #include "sim/event_list.h"
 #include "sim/exact.h"
@@ -22,6 +23,7 @@ enum replay_format { REPLAY_TRACE, REPLAY_COMBINED, REPLAY_JSONL };
 struct replay_options {
     struct stint_quota quotas[STINT_ITEMS_MAX];
     size_t n_quotas;
+    struct replay_rules_options rules; /* in place of quotas, where any file is given */
     enum replay_format format;
     enum stint_verb verb;
     const char *key, *time, *cost; /* NULL: the format's default */
@@ -83,6 +85,7 @@ struct replay_tally {
 
 struct replay_run {
     const struct replay_options *options;
+    struct replay_rules *rules; /* NULL: the options' quotas decide. Not owned */
     struct stint_table *table;
     uint64_t epoch_ns;          /* the input's time at the table's 0 */
     uint64_t latest_ns;         /* the table's time */
@@ -102,8 +105,9 @@ struct replay_run {
     struct stint_decision decisions[REPLAY_BATCH];
 };
 
+/* rules: NULL where the options' quotas decide; outlives the run. */
 int replay_run_init(struct replay_run *run, const struct replay_options *options,
-                    struct stint_error *error);
+                    struct replay_rules *rules, struct stint_error *error);
 void replay_run_deinit(struct replay_run *run);
 /* The table opens with the first event: its time says where the table's time begins. */
 int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error);

@@ -23,6 +23,8 @@ enum {
     OPTION_KEYS,
     OPTION_PLOT,
     OPTION_PLOT_KEY,
+    OPTION_DOMAIN,
+    OPTION_DESCRIPTORS,
 };
 
 static const char doc[] =
@@ -38,6 +40,11 @@ static const char doc[] =
 
 static const struct argp_option options_known[] = {
     {"quota", OPTION_QUOTA, "SPEC", 0, "What is allowed; several are taken all or nothing", 1},
+    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "With --rules: whose rules decide", 1},
+    {"descriptors", OPTION_DESCRIPTORS, "LISTS", 0,
+     "With --rules: which columns of the log are the entries of descriptors, as in 'ip,path;user' "
+     "or 'remote_address=ip'",
+     1},
     {"verb", OPTION_VERB, "VERB", 0, "take (default), take_upto, or peek", 1},
     {"format", OPTION_FORMAT, "FORMAT", 0, "trace (default), combined (access logs), or jsonl", 2},
     {"key", OPTION_KEY, "EXPR", 0,
@@ -80,11 +87,29 @@ static void check_plot(struct argp_state *state, const struct replay_options *op
                    options->json ? "json" : "decisions");
 }
 
+static void check_rules(struct argp_state *state, const struct replay_options *options)
+{
+    const struct replay_rules_options *rules = &options->rules;
+    bool has_rules = rules->files.n_paths > 0;
+    if (!has_rules && (rules->domain != NULL || rules->descriptors != NULL))
+        argp_error(state, "--domain and --descriptors are for --rules");
+    if (!has_rules)
+        return;
+    if (options->n_quotas > 0 || options->key != NULL)
+        argp_error(state, "--rules has its own quotas and keys; expected no --%s",
+                   options->n_quotas > 0 ? "quota" : "key");
+    if (rules->domain == NULL || rules->descriptors == NULL)
+        argp_error(state, "--rules needs --domain D and --descriptors, such as 'ip,path;user'");
+    if (options->plot.format != GNUPLOT_NONE)
+        argp_error(state, "--plot shows what one quota does to a key; --rules has several");
+}
+
 /* Options that another format would silently ignore are a mistake of the caller's. */
 static void check_together(struct argp_state *state, const struct replay_options *options)
 {
-    if (options->n_quotas == 0)
-        argp_error(state, "expected --quota, for example --quota '100/60s'");
+    check_rules(state, options);
+    if (options->n_quotas == 0 && options->rules.files.n_paths == 0)
+        argp_error(state, "expected --quota, for example --quota '100/60s', or --rules PATH");
     if (options->format == REPLAY_TRACE && options->key != NULL)
         argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
     if (options->format != REPLAY_JSONL && (options->time != NULL || options->cost != NULL))
@@ -108,6 +133,15 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         return 0;
     case OPTION_FORMAT:
         options->format = (enum replay_format)args_choice(state, "--format", value, formats);
+        return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->rules.files;
+        return 0;
+    case OPTION_DOMAIN:
+        options->rules.domain = value;
+        return 0;
+    case OPTION_DESCRIPTORS:
+        options->rules.descriptors = value;
         return 0;
     case OPTION_VERB:
         options->verb = (enum stint_verb)args_choice(state, "--verb", value, verbs);
@@ -158,8 +192,12 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
 
 void replay_options_parse(struct replay_options *options, int argc, char **argv)
 {
-    static const struct argp argp = {
-        .options = options_known, .parser = parse_option, .args_doc = "[FILE]", .doc = doc};
+    static const struct argp_child children[] = {{&rules_given_argp, 0, NULL, 1}, {0}};
+    static const struct argp argp = {.options = options_known,
+                                     .parser = parse_option,
+                                     .args_doc = "[FILE]",
+                                     .doc = doc,
+                                     .children = children};
     *options = (struct replay_options){.verb = STINT_TAKE};
     args_parse(&argp, argc, argv, options);
 }

@@ -143,8 +143,11 @@ static void print_costs(const struct replay_run *run, const struct replay_source
     struct human state, bytes, lines, malformed, late;
     if (run->table != NULL)
         stint_table_info(run->table, run->latest_ns, &info);
-    printf("\nstate  %s a key, in a table of %s\n", human_bytes(&state, state_bytes(run->options)),
-           human_bytes(&bytes, info.bytes));
+    if (run->rules == NULL)
+        printf("\nstate  %s a key, in a table of %s\n",
+               human_bytes(&state, state_bytes(run->options)), human_bytes(&bytes, info.bytes));
+    else
+        printf("\nstate  in a table of %s\n", human_bytes(&bytes, info.bytes));
     printf("speed  %" PRIu64 " ns a decision\n", ns_per_decision(run));
     printf("lines  %s, %s malformed, %s late%s\n", human_count(&lines, source->reader.line_number),
            human_count(&malformed, source->malformed), human_count(&late, run->late),
@@ -174,6 +177,8 @@ void replay_print_text(const struct replay_run *run, const struct replay_source 
     putchar('\n');
     for (size_t i = 0; i < run->options->n_quotas; i++)
         print_most(run, i);
+    if (run->rules != NULL)
+        replay_rules_print_text(run->rules, &run->names);
     print_denied_most(run);
     print_costs(run, source);
 }
@@ -229,6 +234,8 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
         (json_int_t)info.bytes, "ns_per_decision", (json_int_t)ns_per_decision(run), "lines",
         (json_int_t)source->reader.line_number, "malformed", (json_int_t)source->malformed, "late",
         (json_int_t)run->late);
+    if (run->rules != NULL && rest != NULL)
+        json_object_set_new(rest, "rules", replay_rules_json(run->rules, &run->names));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
         json_decref(object);
         object = NULL;

@@ -23,11 +23,12 @@
 #define WIDE_BYTES_DEFAULT (UINT64_C(1) << 28)
 
 int replay_run_init(struct replay_run *run, const struct replay_options *options,
-                    struct stint_error *error)
+                    struct replay_rules *rules, struct stint_error *error)
 {
     uint64_t periods_ns[STINT_ITEMS_MAX], secret[2];
     memset(run, 0, sizeof(*run));
     run->options = options;
+    run->rules = rules;
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     for (size_t i = 0; i < options->n_quotas; i++) {
@@ -36,7 +37,8 @@ int replay_run_init(struct replay_run *run, const struct replay_options *options
         periods_ns[i] = holds ? quota->lease_ns : quota->period_ns;
     }
     key_set_init(&run->names, secret);
-    exact_init(&run->exact, periods_ns, options->n_quotas);
+    if (rules == NULL) /* else each rule has an exact count of its own */
+        exact_init(&run->exact, periods_ns, options->n_quotas);
     return 0;
 }
 
@@ -101,8 +103,13 @@ int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
         .epoch_ns = is_trace ? 0 : (int64_t)(first_ns - first_ns % NS_PER_DAY),
         .skew_max_ns = 1, /* one caller, whose time never goes back */
     };
-    size_table(&table, options);
+    if (run->rules != NULL)
+        replay_rules_size(run->rules, options->keys, &table);
+    else
+        size_table(&table, options);
     int code = stint_table_open(&run->table, &table, error);
+    if (code == 0 && run->rules != NULL)
+        code = replay_rules_begin(run->rules, run->table, error);
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
         code = stint_table_accepts(run->table, &options->quotas[i], error);
     if (code != 0)
@@ -148,6 +155,17 @@ int replay_run_add(struct replay_run *run, struct event_entry entry, struct stin
     run->pending_now_ns[run->n_pending] = run->latest_ns;
     run->pending[run->n_pending++] = entry;
     return 0;
+}
+
+static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error)
+{
+    const struct event_entry *entry = &run->pending[i];
+    const struct replay_rules_event event = {.key = key_set_name(&run->names, entry->key),
+                                             .number = entry->key,
+                                             .cost = entry->cost,
+                                             .now_ns = run->pending_now_ns[i],
+                                             .verb = (uint8_t)run->options->verb};
+    return replay_rules_decide(run->rules, &event, &run->decisions[i], error);
 }
 
 static struct stint_decision ask(struct replay_run *run, struct stint_item *items, size_t i)
@@ -199,7 +217,7 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
         if (code != 0)
             return code;
     }
-    if (units == 0 || run->options->verb == STINT_PEEK)
+    if (units == 0 || run->options->verb == STINT_PEEK || run->rules != NULL)
         return 0;
     return exact_add(&run->exact, entry->key, (struct exact_run){run->pending_now_ns[i], units},
                      error);
@@ -211,11 +229,18 @@ int replay_run_flush(struct replay_run *run, struct stint_error *error)
     for (size_t q = 0; q < run->options->n_quotas; q++)
         items[q].quota = &run->options->quotas[q];
     uint64_t begun_ns = clock_boot_ns();
-    for (size_t i = 0; i < run->n_pending; i++)
-        run->decisions[i] = ask(run, items, i);
+    int code = 0;
+    for (size_t i = 0; i < run->n_pending && code == 0; i++) {
+        if (run->rules != NULL)
+            code = ask_rules(run, i, error);
+        else
+            run->decisions[i] = ask(run, items, i);
+    }
+    if (code != 0)
+        return code;
     run->decide_ns += clock_boot_ns() - begun_ns;
     for (size_t i = 0; i < run->n_pending; i++) {
-        int code = count(run, i, error);
+        code = count(run, i, error);
         if (code != 0)
             return code;
         if (run->options->decisions)
