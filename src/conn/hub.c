@@ -20,9 +20,14 @@ static struct ruleset *ruleset_new(struct hub *hub, struct rules *rules)
     if (ruleset == NULL)
         return NULL;
     ruleset->refs = 1;
-    (void)hub;
-    ruleset->rules = rules != NULL ? rules_ref(rules) : NULL;
-    return ruleset;
+    if (rules == NULL)
+        return ruleset;
+    ruleset->rules = rules_ref(rules);
+    ruleset->bound = metrics_bind(hub->metrics, rules);
+    if (ruleset->bound != NULL)
+        return ruleset;
+    ruleset_unref(ruleset);
+    return NULL;
 }
 
 void ruleset_unref(struct ruleset *ruleset)
@@ -30,6 +35,7 @@ void ruleset_unref(struct ruleset *ruleset)
     /* acq_rel: who frees it comes after everybody who used it. */
     if (ruleset == NULL || __atomic_sub_fetch(&ruleset->refs, 1, __ATOMIC_ACQ_REL) > 0)
         return;
+    metrics_unbind(ruleset->bound);
     rules_unref(ruleset->rules);
     free(ruleset);
 }
@@ -76,8 +82,12 @@ uint64_t hub_generation(const struct hub *hub)
 
 static bool open_parts(struct hub *hub, const struct hub_options *options)
 {
+    hub->metrics = metrics_new(options->workers);
     hub->pools = pools_new(options->table);
-    if (hub->pools == NULL)
+    if (!options->without_popular)
+        hub->popular = popular_new(options->workers, options->popular_keys);
+    if (hub->metrics == NULL || hub->pools == NULL ||
+        (hub->popular == NULL && !options->without_popular))
         return false;
     hub->ruleset = ruleset_new(hub, options->rules);
     return hub->ruleset != NULL;
@@ -111,6 +121,8 @@ void hub_close(struct hub *hub)
         return;
     ruleset_unref(hub->ruleset);
     pools_free(hub->pools);
+    popular_free(hub->popular);
+    metrics_free(hub->metrics);
     pthread_mutex_destroy(&hub->lock);
     free(hub);
 }

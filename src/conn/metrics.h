@@ -35,6 +35,7 @@ enum metrics_event {
     METRICS_UNMATCHED, /* descriptors that met no rule */
     METRICS_REPLAYED,  /* answers given again to a request with the same id */
     METRICS_BANS,      /* keys blocked for repeated denials */
+    METRICS_BANS_LOST, /* such as were not, for want of room among the blocks of the table */
     METRICS_EVENTS,
 };
 

@@ -181,6 +181,8 @@ static json_t *totals_json(const struct total_figures *total)
                         json_integer(NUMBER(total->events[METRICS_UNMATCHED])));
     json_object_set_new(totals, "replayed", json_integer(NUMBER(total->events[METRICS_REPLAYED])));
     json_object_set_new(totals, "bans", json_integer(NUMBER(total->events[METRICS_BANS])));
+    json_object_set_new(totals, "bans_lost",
+                        json_integer(NUMBER(total->events[METRICS_BANS_LOST])));
     return totals;
 }
 

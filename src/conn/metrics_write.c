@@ -289,6 +289,8 @@ static void write_events(const struct writing *writing, const struct total_figur
     counter(writing, "replayed_answers", "Answers given again to a request with the same id.",
             total->events[METRICS_REPLAYED]);
     counter(writing, "bans", "Keys blocked for repeated denials.", total->events[METRICS_BANS]);
+    counter(writing, "bans_lost", "Keys not blocked, for want of room among the blocks.",
+            total->events[METRICS_BANS_LOST]);
 }
 
 static void write_table_fill(const struct writing *writing, const struct stint_table_info *info)

@@ -16,6 +16,7 @@ struct service *service_new(struct hub *hub, unsigned worker)
     service->hub = hub;
     service->table = hub->table;
     service->worker = worker;
+    service->metrics = metrics_worker(hub->metrics, worker);
     if (question_init(&service->question, hub->table, NULL) != 0) {
         free(service);
         return NULL;
@@ -149,13 +150,14 @@ void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
     begin(reply, now_ns);
-    if (!may_ask(request, caller, reply))
-        return;
-    /* The shortest way is for what is asked most. */
-    if (request->verb == REQUEST_THROTTLE && request->id.len == 0)
-        service_throttle(service, request, now_ns, reply);
-    else
-        answer_all(service, request, caller, now_ns, reply);
+    if (may_ask(request, caller, reply)) {
+        /* The shortest way is for what is asked most. */
+        if (request->verb == REQUEST_THROTTLE && request->id.len == 0)
+            service_throttle(service, request, now_ns, reply);
+        else
+            answer_all(service, request, caller, now_ns, reply);
+    }
+    metrics_asked(service->metrics, (enum metrics_door)caller->door, request->verb, reply->error);
 }
 
 uint64_t service_retry_at(const struct request *request, const struct reply *reply,

@@ -172,8 +172,10 @@ void service_decide(struct service *service, const struct request *request, uint
         return;
     }
     reply->decision = ask(service, request, reply);
-    if (reply->error == REPLY_DECIDED)
-        tell(service, reply);
+    if (reply->error != REPLY_DECIDED)
+        return;
+    service_count_question(service, request, reply);
+    tell(service, reply);
 }
 
 void service_show_again(struct service *service, const struct request *request, uint64_t now_ns,

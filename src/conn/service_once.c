@@ -102,6 +102,7 @@ static void answer_again(struct service *service, const struct request *request,
     reply->has_ticket = answer->ticket.nonce != 0;
     reply->at_ns = answer->at_ns;
     reply->replayed = true;
+    metrics_event(service->metrics, METRICS_REPLAYED, 1);
     reply->found = request->verb == REQUEST_FORGET;
     service_show_again(service, request, now_ns, reply);
 }

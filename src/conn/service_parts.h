@@ -12,6 +12,7 @@ struct service {
     struct hub *hub;
     struct stint_table *table;
     unsigned worker;
+    struct metrics_worker *metrics;
     uint64_t generation; /* of ruleset */
     struct ruleset *ruleset;
     struct question question;
@@ -31,6 +32,12 @@ void service_answer(struct service *service, const struct request *request, uint
 /* The same for a request with an id: once, and from memory after that. */
 void service_once(struct service *service, const struct request *request,
                   const struct caller *caller, uint64_t now_ns, struct reply *reply);
+
+/* Figures, and who is asked most: of the question that was just answered, of a throttle. */
+void service_count_question(struct service *service, const struct request *request,
+                            const struct reply *reply);
+void service_count_throttle(struct service *service, const struct request *request,
+                            const struct reply *reply);
 
 /* CL.THROTTLE and what else there is to its keys: THROTTLE, FORGET, FIND. */
 void service_throttle(struct service *service, const struct request *request, uint64_t now_ns,

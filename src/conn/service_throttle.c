@@ -17,6 +17,8 @@ void service_throttle(struct service *service, const struct request *request, ui
     }
     reply->decision = stint_take(service->table, quota, request->key.ptr, request->key.len,
                                  request->cost, now_ns);
+    if (request->cost > 0)
+        service_count_throttle(service, request, reply);
 }
 
 void service_find(struct service *service, const struct request *request, uint64_t now_ns,
