@@ -40,15 +40,14 @@ static void ask(struct resp_call *call, const struct request *request, struct re
 
 void resp_throttle(struct resp_call *call)
 {
-    struct request request;
+    struct resp_door *door = call->conn->door;
     struct stint_error error;
-    struct reply *reply = &call->conn->door->reply;
-    if (resp_request_read(call->command, call->args, call->n_args, NULL, &request, &error) != 0) {
+    if (resp_request_throttle(call->args, call->n_args, &door->throttle, &error) != 0) {
         resp_call_refuse(call, &error);
         return;
     }
-    ask(call, &request, reply);
-    resp_reply_throttle(&call->conn->out, reply);
+    ask(call, &door->throttle, &door->reply);
+    resp_reply_throttle(&call->conn->out, &door->reply);
 }
 
 void resp_verb(struct resp_call *call)

@@ -328,6 +328,7 @@ struct resp_door *resp_door_new(struct service *service, struct access_now *acce
     if (door == NULL)
         return NULL;
     door->service = service;
+    door->throttle.verb = REQUEST_THROTTLE;
     door->access = access;
     door->generation = UINT64_MAX; /* of none: the first look gets the tokens */
     set_bounds(door, limits != NULL ? limits : &defaults);

@@ -25,6 +25,7 @@ struct resp_door {
     uint64_t n_opened;
     struct resp_argv argv; /* of the command that is being answered */
     struct resp_lists lists;
+    struct request throttle; /* CL.THROTTLE, but for its arguments */
     struct reply reply;
 };
 

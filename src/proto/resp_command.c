@@ -127,16 +127,37 @@ static inline uint8_t lower(uint8_t c)
     return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
 }
 
+/*
+ * Eight bytes of a name at once. Where the table has a letter (its bytes with 0x40; a point is
+ * below), 0x20 is set in the other's byte: it is then the same for the capital and the small
+ * letter, and for nothing else.
+ */
+static inline bool is_same8(const uint8_t *bytes, const char *name)
+{
+    uint64_t other, ours;
+    memcpy(&other, bytes, sizeof(other));
+    memcpy(&ours, name, sizeof(ours));
+    return (other | (ours & UINT64_C(0x4040404040404040)) >> 1) == ours;
+}
+
+static inline bool is_named(const struct resp_command *command, struct span name)
+{
+    size_t at = 0;
+    if (name.len >= 8) /* the first and the last eight; together they are all */
+        return is_same8(name.ptr, command->name) &&
+               is_same8(name.ptr + name.len - 8, command->name + name.len - 8);
+    while (at < name.len && lower(name.ptr[at]) == (uint8_t)command->name[at])
+        at++;
+    return at == name.len;
+}
+
 const struct resp_command *resp_command_find(struct span name)
 {
     for (size_t i = first_of(name.len); i < RESP_COMMANDS; i++) {
         const struct resp_command *command = &resp_commands[i];
-        size_t at = 0;
         if (command->name_len != name.len)
             return NULL;
-        while (at < name.len && lower(name.ptr[at]) == (uint8_t)command->name[at])
-            at++;
-        if (at == name.len)
+        if (is_named(command, name))
             return command;
     }
     return NULL;

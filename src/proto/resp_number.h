@@ -9,20 +9,37 @@
 
 #define RESP_DIGITS_MAX 20 /* of a uint64_t */
 
+/* The digits of a text from `at` to `end`, behind those already read. False: there is another byte.
+ */
+static inline bool resp_number_digits(const uint8_t *at, const uint8_t *end, uint64_t *number)
+{
+    uint64_t read = *number;
+    for (; at < end; at++) {
+        unsigned digit = *at - (unsigned)'0';
+        if (digit > 9)
+            return false;
+        read = read * 10 + digit;
+    }
+    *number = read;
+    return true;
+}
+
 /* Digits and nothing else, at most max. False: *number is not set. */
 static inline bool resp_number_read(struct span text, uint64_t max, uint64_t *number)
 {
+    const uint8_t *end = text.ptr + text.len;
     uint64_t read = 0;
-    if (text.len == 0 || text.len > RESP_DIGITS_MAX)
+    if (text.len - 1 >= RESP_DIGITS_MAX)
         return false;
-    for (size_t i = 0; i < text.len; i++) {
-        unsigned digit = text.ptr[i] - (unsigned)'0';
-        /* Below UINT64_MAX / 10 nothing can wrap, and above it few numbers end. */
-        if (digit > 9 || read > UINT64_MAX / 10)
+    if (text.len < RESP_DIGITS_MAX) {
+        if (!resp_number_digits(text.ptr, end, &read))
+            return false;
+    } else {
+        /* Nineteen digits fit in any case, and a number that wraps becomes smaller. */
+        if (!resp_number_digits(text.ptr, end - 1, &read) || read > UINT64_MAX / 10)
             return false;
         uint64_t tens = read * 10;
-        read = tens + digit;
-        if (read < tens)
+        if (!resp_number_digits(end - 1, end, &read) || read < tens)
             return false;
     }
     if (read > max)
@@ -31,18 +48,28 @@ static inline bool resp_number_read(struct span text, uint64_t max, uint64_t *nu
     return true;
 }
 
+static inline size_t resp_number_len(uint64_t number)
+{
+    size_t len = 1;
+    for (uint64_t power = 10; number >= power; power *= 10) {
+        len++;
+        if (len == RESP_DIGITS_MAX)
+            break; /* the next power does not fit */
+    }
+    return len;
+}
+
 /* Writes the digits at `text`, which has room for RESP_DIGITS_MAX; returns the place behind them.
  */
 static inline uint8_t *resp_number_write(uint8_t *text, uint64_t number)
 {
-    uint8_t digits[RESP_DIGITS_MAX];
-    size_t n = 0;
-    do {
-        digits[RESP_DIGITS_MAX - ++n] = (uint8_t)('0' + number % 10);
+    uint8_t *end = text + resp_number_len(number), *at = end;
+    while (number >= 10) {
+        *--at = (uint8_t)('0' + number % 10);
         number /= 10;
-    } while (number > 0);
-    memcpy(text, digits + RESP_DIGITS_MAX - n, n);
-    return text + n;
+    }
+    *--at = (uint8_t)('0' + number);
+    return end;
 }
 
 #endif

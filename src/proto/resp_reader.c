@@ -27,12 +27,10 @@ const char *resp_fault_sentence(long fault)
 static inline int read_count(struct span bytes, size_t *at, size_t *count)
 {
     const uint8_t *start = bytes.ptr + *at, *end = bytes.ptr + bytes.len, *here = start;
+    const uint8_t *stop = end - start > COUNT_DIGITS_MAX ? start + COUNT_DIGITS_MAX : end;
     size_t number = 0;
-    while (here < end && (unsigned)(*here - '0') <= 9) {
-        if (here - start == COUNT_DIGITS_MAX)
-            return -1;
+    while (here < stop && (unsigned)(*here - '0') <= 9)
         number = number * 10 + (size_t)(*here++ - '0');
-    }
     if (here == end)
         return 0;
     if (here == start || *here != '\r')
@@ -59,33 +57,62 @@ static inline long walk_count(struct resp_reader *reader, struct span bytes,
     return 1;
 }
 
-/* From where `reader` stands to the last argument: 1, 0 or a fault. args may be NULL. */
+/* The same for the length of an argument, first for those of one or two digits: nearly all. */
+static inline int read_length(struct span bytes, size_t *at, size_t *len)
+{
+    const uint8_t *here = bytes.ptr + *at;
+    if (bytes.len - *at >= 4) {
+        unsigned tens = here[0] - (unsigned)'0', ones = here[1] - (unsigned)'0';
+        if (tens <= 9 && here[1] == '\r' && here[2] == '\n') {
+            *len = tens;
+            *at += 3;
+            return 1;
+        }
+        if (tens <= 9 && ones <= 9 && here[2] == '\r' && here[3] == '\n') {
+            *len = tens * 10 + ones;
+            *at += 4;
+            return 1;
+        }
+    }
+    return read_count(bytes, at, len);
+}
+
+/* One argument at *at, which is moved behind it: 1, 0 or a fault. */
+static inline long walk_argument(struct span bytes, size_t *at, const struct resp_bounds *bounds,
+                                 struct span *arg)
+{
+    size_t here = *at, len;
+    if (here == bytes.len)
+        return 0;
+    if (bytes.ptr[here++] != '$')
+        return RESP_FAULT_NO_BULK;
+    int read = read_length(bytes, &here, &len);
+    if (read <= 0)
+        return read < 0 ? RESP_FAULT_LENGTH : 0;
+    if (len > bounds->argument_bytes)
+        return RESP_FAULT_LENGTH;
+    if (here + len + 2 > bounds->request_bytes)
+        return RESP_FAULT_TOO_LONG;
+    if (bytes.len - here < len + 2)
+        return 0;
+    if (bytes.ptr[here + len] != '\r' || bytes.ptr[here + len + 1] != '\n')
+        return RESP_FAULT_NO_END;
+    *arg = span_of(bytes.ptr + here, len);
+    *at = here + len + 2;
+    return 1;
+}
+
+/* From where `reader` stands to the last argument: 1, 0 or a fault. */
 static inline long walk_arguments(struct resp_reader *reader, struct span bytes,
                                   const struct resp_bounds *bounds, struct span *args)
 {
-    size_t at = reader->at, len;
-    for (; reader->left > 0; reader->left--) {
-        if (at == bytes.len)
-            return 0;
-        if (bytes.ptr[at++] != '$')
-            return RESP_FAULT_NO_BULK;
-        int read = read_count(bytes, &at, &len);
-        if (read <= 0)
-            return read < 0 ? RESP_FAULT_LENGTH : 0;
-        if (len > bounds->argument_bytes)
-            return RESP_FAULT_LENGTH;
-        if (at + len + 2 > bounds->request_bytes)
-            return RESP_FAULT_TOO_LONG;
-        if (bytes.len - at < len + 2)
-            return 0;
-        if (bytes.ptr[at + len] != '\r' || bytes.ptr[at + len + 1] != '\n')
-            return RESP_FAULT_NO_END;
-        if (args != NULL)
-            *args++ = span_of(bytes.ptr + at, len);
-        at += len + 2;
-        reader->at = at;
-    }
-    return 1;
+    size_t at = reader->at, left = reader->left;
+    long code = 1;
+    for (; left > 0 && (code = walk_argument(bytes, &at, bounds, args)) > 0; left--)
+        args++;
+    reader->at = at;
+    reader->left = left;
+    return code;
 }
 
 /* All of it at once: what usually happens. */
@@ -108,7 +135,9 @@ static long read_array(struct resp_reader *reader, struct span bytes,
                        const struct resp_bounds *bounds, struct resp_argv *argv)
 {
     if (reader->at > 0) {
-        long code = walk_arguments(reader, bytes, bounds, NULL);
+        /* Where arguments are put is of no matter: the bytes may be elsewhere with the next call.
+         */
+        long code = walk_arguments(reader, bytes, bounds, argv->args);
         if (code <= 0)
             return code;
     }

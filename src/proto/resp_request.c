@@ -55,8 +55,8 @@ static inline int read_positive(const char *what, struct span text, uint64_t min
     return resp_refuse_number(what, text, min, max, error);
 }
 
-static int read_throttle(const struct span *args, size_t n_args, struct request *request,
-                         struct stint_error *error)
+int resp_request_throttle(const struct span *args, size_t n_args, struct request *request,
+                          struct stint_error *error)
 {
     struct request_throttle *throttle = &request->throttle;
     uint64_t quantity = 1;
@@ -96,7 +96,7 @@ int resp_request_read(const struct resp_command *command, const struct span *arg
     *request = (struct request){.verb = (uint8_t)(verbs[id] - 1), .cost = 1};
     switch (id) {
     case RESP_THROTTLE:
-        return read_throttle(args, n_args, request, error);
+        return resp_request_throttle(args, n_args, request, error);
     case RESP_SETTLE:
     case RESP_CANCEL:
     case RESP_RENEW:

@@ -32,6 +32,13 @@ bool resp_request_is_one(enum resp_command_id id);
 int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,
                       struct resp_lists *lists, struct request *request, struct stint_error *error);
 
+/*
+ * CL.THROTTLE alone, for which everything counts: sets only key, cost and throttle of a request
+ * that was made once, with the rest of it as it is for each.
+ */
+int resp_request_throttle(const struct span *args, size_t n_args, struct request *request,
+                          struct stint_error *error);
+
 /* FORGET or FIND of a key of CL.THROTTLE. */
 void resp_request_key(struct request *request, enum request_verb verb, struct span key);
 
