@@ -46,7 +46,8 @@ struct http_door_options {
     /* The tokens in force, looked at with each request. NULL, or without tokens: nobody is asked.
      */
     struct access_now *access;
-    int (*reload)(void *arg, struct stint_error *error); /* POST /v1/reload. NULL: 501 */
+    /* POST /v1/reload. STINT_E_BUSY: not done yet, to be called again soon. NULL: 501 */
+    int (*reload)(void *arg, struct stint_error *error);
     bool (*is_ready)(void *arg);                         /* /readyz. NULL: until drained */
     void *arg;                                           /* of both */
 };

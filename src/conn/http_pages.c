@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is only looked at: health, figures, rules, keys asked most, the dashboard; and reload. */
+#include "base/ns.h"
 #include "conn/http_door.h"
 #include "conn/http_openapi.h"
 #include "conn/popular.h"
@@ -8,6 +9,7 @@
 
 #define TOP_DEFAULT 10
 #define TOP_MAX 1000
+#define RELOAD_LOOK_NS (5 * NS_PER_MS) /* how often a request looks whether it is done */
 #define TEXT_PLAIN "text/plain; charset=utf-8"
 
 static struct page *empty_page(struct http_exchange *exchange)
@@ -210,7 +212,12 @@ void http_page_reload(struct http_exchange *exchange)
         http_exchange_refuse(exchange, 501, "this server has nothing to reload");
         return;
     }
-    if (options->reload(options->arg, &error) < 0) {
+    int code = options->reload(options->arg, &error);
+    if (code == STINT_E_BUSY) {
+        exchange->answer->again_at_ns = exchange->now_ns + RELOAD_LOOK_NS;
+        return;
+    }
+    if (code < 0) {
         http_exchange_refuse(exchange, 500, error.sentence);
         return;
     }

@@ -457,6 +457,11 @@ void http_close(struct http *http, void (*closed)(void *arg), void *arg)
     close_handles(http);
 }
 
+void http_linger(struct http *http)
+{
+    http_door_drain(http->door);
+}
+
 void http_drain(struct http *http)
 {
     http->is_draining = true;

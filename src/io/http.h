@@ -56,6 +56,8 @@ int http_adopt(struct http *http, int fd, const struct sockaddr *peer, socklen_t
 /* Open connections, idle ones too. */
 size_t http_connections(const struct http *http);
 
+/* Ends each connection with its next answer: idle ones are left alone, others may accept now. */
+void http_linger(struct http *http);
 /* Ends idle connections at once and the others after their answer; adopts no more. */
 void http_drain(struct http *http);
 

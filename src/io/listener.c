@@ -130,6 +130,8 @@ static int open_endpoint(struct listeners *listeners, enum port port,
     if (code == 0 && listeners->n_all == first) {
         int fd = bind_socket(endpoint, error);
         code = fd < 0 ? fd : add(listeners, port, fd, error);
+        if (code == 0)
+            listeners->all[first].owns_path = true;
     }
     if (code == 0)
         code = bind_others(listeners, first, wanted->workers, error);
@@ -169,7 +171,7 @@ int listeners_open(struct listeners *listeners, const struct listeners_wanted *w
     struct listener_given *given = calloc(wanted->n_given + 1, sizeof(*given));
     if (listeners->all == NULL || given == NULL) {
         free(given);
-        listeners_close(listeners, false);
+        listeners_close(listeners);
         return err_set(error, STINT_E_SYSTEM, "no memory for the list of sockets");
     }
     if (wanted->n_given > 0)
@@ -182,15 +184,21 @@ int listeners_open(struct listeners *listeners, const struct listeners_wanted *w
             close(given[i].fd);
     free(given);
     if (code != 0)
-        listeners_close(listeners, wanted->n_given == 0);
+        listeners_close(listeners);
     return code;
 }
 
-void listeners_close(struct listeners *listeners, bool unlink_paths)
+void listeners_own_paths(struct listeners *listeners, bool owns)
+{
+    for (size_t i = 0; i < listeners->n_all; i++)
+        listeners->all[i].owns_path = owns && !listeners->all[i].is_activated;
+}
+
+void listeners_close(struct listeners *listeners)
 {
     for (size_t i = 0; i < listeners->n_all; i++) {
         const struct listener *listener = &listeners->all[i];
-        if (unlink_paths && listener->address.ss_family == AF_UNIX && !listener->is_activated)
+        if (listener->owns_path && listener->address.ss_family == AF_UNIX)
             unlink(((const struct sockaddr_un *)&listener->address)->sun_path);
         close(listener->fd);
     }

@@ -24,6 +24,7 @@ struct listener {
     int fd;
     uint32_t worker;                 /* whose it is, or LISTENER_ALL_WORKERS */
     bool is_activated;               /* systemd bound it, and keeps it */
+    bool owns_path;                  /* a Unix socket whose path goes when the server does */
     struct sockaddr_storage address; /* as bound: with the port that was chosen for port 0 */
     socklen_t address_len;
 };
@@ -59,7 +60,9 @@ bool port_of_name(const char *name, enum port *port);
  */
 int listeners_open(struct listeners *listeners, const struct listeners_wanted *wanted,
                    struct stint_error *error);
-/* Closes the sockets. `unlink_paths`: also removes Unix sockets that were bound here. */
-void listeners_close(struct listeners *listeners, bool unlink_paths);
+/* From here on the server is the one whose sockets these are, or no longer. */
+void listeners_own_paths(struct listeners *listeners, bool owns);
+/* Closes the sockets, and removes the paths of those that are owned. */
+void listeners_close(struct listeners *listeners);
 
 #endif

@@ -270,6 +270,7 @@ static void on_handed_over(void *arg, int successor)
     struct server *server = arg;
     log_line(server->options.log, LOG_HANDED_OVER, LOG_NUMBER("to", (uint64_t)successor));
     server->is_handed_over = true;
+    listeners_own_paths(&server->listeners, false);
     atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
     notify_main_pid(successor);
     if (server->stage == WORKER_SERVES)
@@ -447,6 +448,7 @@ static int begin(struct server *server, struct stint_error *error)
     int code = handover_begin(server->handover, error);
     if (code != 0)
         return code;
+    listeners_own_paths(&server->listeners, true);
     begin_watching(server);
     server->watchdog_ms = notify_watchdog_ms();
     uint64_t every_ms = server->watchdog_ms > 0 && server->watchdog_ms < SECOND_MS
@@ -478,7 +480,7 @@ static void free_all(struct server *server)
         worker_close(server->workers[i]);
     uv_loop_close(&server->loop);
     reload_free(server->reload);
-    listeners_close(&server->listeners, !server->is_handed_over);
+    listeners_close(&server->listeners);
     gate_free(server->gate);
     tls_unref(server->tls);
     tls_unref(server->new_tls);

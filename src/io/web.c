@@ -121,6 +121,12 @@ size_t web_connections(const struct web *web)
     return connections;
 }
 
+void web_linger(struct web *web)
+{
+    for (struct daemon *daemon = web->all; daemon != NULL; daemon = daemon->next)
+        http_linger(daemon->http);
+}
+
 void web_drain(struct web *web)
 {
     for (struct daemon *daemon = web->all; daemon != NULL; daemon = daemon->next)

@@ -33,6 +33,7 @@ int web_renew(struct web *web, struct tls *tls, struct stint_error *error);
 /* Frees what older certificates are no longer needed for; now and then. */
 void web_sweep(struct web *web);
 size_t web_connections(const struct web *web);
+void web_linger(struct web *web); /* each connection ends with its next answer */
 void web_drain(struct web *web);
 /* Ends all connections; what is left is freed by the loop, but not `web`. */
 void web_end(struct web *web);

@@ -106,6 +106,13 @@ static void end_if_empty(void *arg)
         uv_async_send(&worker->message);
 }
 
+static void linger(struct worker *worker)
+{
+    close_acceptors(worker, false);
+    if (worker->web != NULL)
+        web_linger(worker->web);
+}
+
 static void drain(struct worker *worker, bool empties_queues)
 {
     /* Whoever waited in a queue was promised an answer by the kernel. */
@@ -122,7 +129,7 @@ static void move_on(struct worker *worker)
     if (to > from) {
         worker->stage = to;
         if (to == WORKER_LINGERS)
-            close_acceptors(worker, false);
+            linger(worker);
         else if (to == WORKER_DRAINS)
             drain(worker, from == WORKER_SERVES);
     }
