@@ -82,6 +82,8 @@ const struct setting settings_known[] = {
     NUMBER(blocks, "4096", 1, UINT32_MAX, "Blocked keys"),
     NUMBER(quotas, "1024", 1, 32767, "Different quotas, in rules and in requests"),
     NUMBER(pools, "16", 1, 65536, "Pools of keys, by name"),
+    NUMBER(overrides, "4096", 1, UINT64_C(1) << 24, "Keys with a quota of their own"),
+    NUMBER(requests, "65536", 0, UINT64_C(1) << 26, "Answers kept for retries with the same id"),
     SWITCH(huge_pages, "false", "Ask for huge pages"),
     SWITCH(trust_after_crash, "false", "After a power cut keep states as they are, not full"),
     DURATION(id_lifetime, "10m", NS_PER_S, NS_PER_DAY, "How long the id of a request is known"),

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/serve_options.h"
 
+#include "io/dashboard.h"
 #include "proto/http_fields.h"
 
 #include <stdio.h>
@@ -24,6 +25,8 @@ struct stint_table_options serve_table_options(const struct serve_settings *sett
         .blocks = (uint32_t)settings->blocks,
         .quotas = (uint32_t)settings->quotas,
         .pools = (uint32_t)settings->pools,
+        .overrides = (uint32_t)settings->overrides,
+        .requests = (uint32_t)settings->requests,
         .huge_pages = settings->huge_pages,
         .trust_after_crash = settings->trust_after_crash,
     };
@@ -53,6 +56,7 @@ int serve_site(const struct serve_settings *settings, struct http_site **site,
             .method_field = settings->http_method_field,
             .deny_status = (unsigned)settings->http_deny_status,
             .styles = styles_of(&settings->http_fields),
+            .dashboard = span_of(dashboard_html, dashboard_html_len),
         },
         error);
 }

@@ -26,9 +26,9 @@ struct serve_settings {
     char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
         *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *log_format, *log_level;
-    uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools,
-        popular_keys, connections, connections_per_address, request_size, argument_size, arguments,
-        output_size, http_header_size, http_body_size, http_deny_status;
+    uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools, overrides,
+        requests, popular_keys, connections, connections_per_address, request_size, argument_size,
+        arguments, output_size, http_header_size, http_body_size, http_deny_status;
     uint64_t id_lifetime, idle_time, request_time, write_time, http_idle_time, http_request_time,
         http_answer_time, drain_time, watch; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace;
