@@ -316,7 +316,6 @@ void http_door_ask(struct http_door *door, const struct http_message *message, u
     answer->n_fields = 0;
     answer->again_at_ns = 0;
     answer_message(&exchange);
-    http_call_clear(&door->call);
 }
 
 void http_door_refuse(struct http_door *door, unsigned status, const char *detail,
@@ -358,7 +357,7 @@ void http_door_free(struct http_door *door)
 {
     if (door == NULL)
         return;
-    http_call_clear(&door->call);
+    http_call_deinit(&door->call);
     access_unref(door->access);
     page_free(&door->page);
     free(door->text);

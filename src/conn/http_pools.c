@@ -32,43 +32,43 @@ struct pool_body {
     struct span quotas[STINT_POOL_QUOTAS_MAX];
 };
 
-static int read_cost(void *state, const json_t *value, const struct http_place *place,
-                     struct stint_error *error)
+static int read_cost(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
 {
     struct pool_body *body = state;
     return http_json_u32(value, place, &body->cost, error);
 }
 
-static int read_probe(void *state, const json_t *value, const struct http_place *place,
-                      struct stint_error *error)
+static int read_probe(void *state, const struct http_json_node *value,
+                      const struct http_place *place, struct stint_error *error)
 {
     struct pool_body *body = state;
     return http_json_bool(value, place, &body->probe, error);
 }
 
-static int read_wait(void *state, const json_t *value, const struct http_place *place,
-                     struct stint_error *error)
+static int read_wait(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
 {
     struct pool_body *body = state;
     return http_json_ms(value, place, HTTP_WAIT_MAX_MS, &body->wait_ns, error);
 }
 
-static int read_key(void *state, const json_t *value, const struct http_place *place,
+static int read_key(void *state, const struct http_json_node *value, const struct http_place *place,
                     struct stint_error *error)
 {
     struct pool_body *body = state;
     return http_json_text(value, place, &body->key, error);
 }
 
-static int read_granted_at(void *state, const json_t *value, const struct http_place *place,
-                           struct stint_error *error)
+static int read_granted_at(void *state, const struct http_json_node *value,
+                           const struct http_place *place, struct stint_error *error)
 {
     struct pool_body *body = state;
     return http_json_stamp(value, place, &body->granted_at_ns, error);
 }
 
-static int read_outcome(void *state, const json_t *value, const struct http_place *place,
-                        struct stint_error *error)
+static int read_outcome(void *state, const struct http_json_node *value,
+                        const struct http_place *place, struct stint_error *error)
 {
     static const char *const names[] = {
         [STINT_POOL_OK] = "ok",
@@ -78,7 +78,8 @@ static int read_outcome(void *state, const json_t *value, const struct http_plac
     };
     struct pool_body *body = state;
     for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
-        if (json_is_string(value) && strcmp(json_string_value(value), names[i]) == 0) {
+        if (value->kind == HTTP_JSON_STRING &&
+            span_equals(span_of(value->text, value->count), names[i])) {
             body->outcome = i;
             return 0;
         }
@@ -86,32 +87,31 @@ static int read_outcome(void *state, const json_t *value, const struct http_plac
     return http_json_fault(place, "expected \"ok\", \"cool\", \"back_off\" or \"out\"", error);
 }
 
-static int read_cooldown(void *state, const json_t *value, const struct http_place *place,
-                         struct stint_error *error)
+static int read_cooldown(void *state, const struct http_json_node *value,
+                         const struct http_place *place, struct stint_error *error)
 {
     struct pool_body *body = state;
     return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, &body->cooldown_ns, error);
 }
 
-static int read_quotas(void *state, const json_t *value, const struct http_place *place,
-                       struct stint_error *error)
+static int read_quotas(void *state, const struct http_json_node *value,
+                       const struct http_place *place, struct stint_error *error)
 {
     struct pool_body *body = state;
-    size_t n = json_array_size(value);
-    if (!json_is_array(value) || n == 0 || n > STINT_POOL_QUOTAS_MAX)
-        return http_json_expected(place, "an array of 1 to 4 quotas", value, error);
-    for (size_t i = 0; i < n; i++) {
+    int code = http_json_array(value, place, STINT_POOL_QUOTAS_MAX, "quotas", error);
+    if (code < 0)
+        return code;
+    const struct http_json_node *element = http_json_first(value);
+    for (size_t i = 0; i < value->count && code == 0; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
-        int code = http_json_text(json_array_get(value, i), &inner, &body->quotas[i], error);
-        if (code < 0)
-            return code;
+        code = http_json_text(element, &inner, &body->quotas[i], error);
     }
-    body->n_quotas = n;
-    return 0;
+    body->n_quotas = value->count;
+    return code;
 }
 
-static int read_weight(void *state, const json_t *value, const struct http_place *place,
-                       struct stint_error *error)
+static int read_weight(void *state, const struct http_json_node *value,
+                       const struct http_place *place, struct stint_error *error)
 {
     struct pool_body *body = state;
     return http_json_u32(value, place, &body->weight, error);
@@ -367,11 +367,11 @@ static int read_body(struct pool_ask *ask, const struct pool_route *route,
     struct span text = ask->exchange->message->body;
     uint32_t seen;
     ask->body = (struct pool_body){.cost = 1, .granted_at_ns = STINT_NEVER_NS};
-    call->root = http_json_object(text.len > 0 ? text : span_of_text("{}"), error);
-    if (call->root == NULL)
-        return STINT_E_SYNTAX;
-    int code = http_json_members(call->root, NULL, pool_members, N_POOL_MEMBERS, route->allowed,
-                                 &seen, &ask->body, error);
+    int code = http_json_parse(&call->json, text.len > 0 ? text : span_of_text("{}"), error);
+    if (code < 0)
+        return code;
+    code = http_json_members(call->json.nodes, NULL, pool_members, N_POOL_MEMBERS, route->allowed,
+                             &seen, &ask->body, error);
     for (size_t i = 0; code == 0 && i < N_POOL_MEMBERS; i++)
         if (route->required & ~seen & (UINT32_C(1) << i))
             return err_set(error, STINT_E_SYNTAX, "expected a member \"%s\"", pool_members[i].name);

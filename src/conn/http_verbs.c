@@ -26,11 +26,12 @@ void http_exchange_reply(struct http_exchange *exchange, const char *type,
     struct http_text out;
     answer->status = http_reply_status(request, &door->reply);
     size_t n_fields = answer->n_fields;
+    bool has_figures = door->reply.error == REPLY_DECIDED && http_reply_decides(request->verb);
     do {
         out = http_door_text(door);
         answer->n_fields = n_fields;
         http_answer_add(answer, "Content-Type", type);
-        if (door->reply.error == REPLY_DECIDED)
+        if (has_figures)
             http_fields_write(answer, &out, door->options.site->styles, request, &door->reply);
         size_t start = out.len;
         write(&out, request, &door->reply);

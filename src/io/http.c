@@ -25,13 +25,13 @@
 #include <unistd.h>
 
 #define RUNS_AT_ONCE 8           /* of libmicrohttpd, before others in the loop have their turn */
-#define ANSWER_HEADER_BYTES 4096 /* beside the request's fields, in a connection's memory */
+#define ANSWER_HEADER_BYTES 2048 /* beside the request's fields, in a connection's memory */
 #define HEADER_BYTES_MIN 2048
 #define PRIORITIES_DEFAULT "NORMAL:-VERS-TLS1.0:-VERS-TLS1.1"
 
 static const struct http_limits default_limits = {
     .connections = 16384,
-    .header_bytes = 8192,
+    .header_bytes = 6144,
     .body_bytes = 262144,
     .idle_ns = 75 * NS_PER_S,
     .request_ns = 10 * NS_PER_S,

@@ -17,10 +17,14 @@
 
 /* Zero is the default. */
 struct http_limits {
-    size_t connections;  /* of this `struct http`; one more is closed. Default 16,384 */
-    size_t header_bytes; /* of a request's line and fields, else 431; also what a connection costs
-                            in memory. Default 8,192, at least 2,048 */
-    size_t body_bytes;   /* else 413. Default 65,536 */
+    size_t connections; /* of this `struct http`; one more is closed. Default 16,384 */
+    /*
+     * Of a request's line and fields, else 431. A connection costs as much memory, and 2 KiB for
+     * the fields of its answer, which libmicrohttpd zeroes with each request. Default 6,144, at
+     * least 2,048.
+     */
+    size_t header_bytes;
+    size_t body_bytes;   /* else 413. Default 262,144: a key may have 64 KiB, escaped */
     uint64_t idle_ns;    /* from one answer to the end of the next request's fields. Default 75 s */
     uint64_t request_ns; /* from a request's line to the end of its body. Default 10 s */
     uint64_t answer_ns;  /* until the client has read its answer. Default 30 s */

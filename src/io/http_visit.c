@@ -204,31 +204,27 @@ static enum MHD_Result ask(struct http_visit *visit)
     return send_answer(visit, &answer);
 }
 
-/* Whether a body follows, and whether it may be as long as it says. */
-static bool expects_body(struct MHD_Connection *connection, size_t most, bool *is_too_large)
+static bool says_too_large(struct MHD_Connection *connection, size_t most)
 {
     struct span length = find_field(connection, "Content-Length", 0);
-    *is_too_large = false;
-    if (length.ptr == NULL)
-        return find_field(connection, "Transfer-Encoding", 0).ptr != NULL;
-    unsigned long long bytes = strtoull((const char *)length.ptr, NULL, 10);
-    *is_too_large = bytes > most;
-    return bytes > 0;
+    return length.ptr != NULL && strtoull((const char *)length.ptr, NULL, 10) > most;
 }
 
-/* All fields are there, and none of the body. MHD_YES without an answer: go on to the body. */
+/*
+ * All fields are there, and none of the body. What is answered already here ends its connection, as
+ * libmicrohttpd does not know how the rest of the request should be skipped.
+ */
 static enum MHD_Result begin_body(struct http_visit *visit, struct MHD_Connection *connection)
 {
     const struct http_limits *limits = &visit->peer->http->limits;
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
-    bool is_too_large;
     visit->has_begun = true;
     if (info != NULL && info->header_size > limits->header_bytes)
         return refuse(visit, 431, "the request's line and fields are too long");
-    if (!expects_body(connection, limits->body_bytes, &is_too_large))
-        return ask(visit); /* a step earlier than libmicrohttpd would call again */
-    return is_too_large ? refuse(visit, 413, "the body is too long") : MHD_YES;
+    if (says_too_large(connection, limits->body_bytes))
+        return refuse(visit, 413, "the body is too long");
+    return MHD_YES;
 }
 
 enum MHD_Result http_visit_go_on(void *arg, struct MHD_Connection *connection, const char *url,

@@ -57,16 +57,19 @@ struct reading {
 
 void http_call_clear(struct http_call *call)
 {
-    json_decref(call->root);
-    call->root = NULL;
     call->n_entries = 0;
     call->request = (struct request){.cost = 1};
 }
 
+void http_call_deinit(struct http_call *call)
+{
+    http_json_deinit(&call->json);
+}
+
 /* ---- Entries and descriptors ----------------------------------------------------------------- */
 
-static int read_entry_key(void *state, const json_t *value, const struct http_place *place,
-                          struct stint_error *error)
+static int read_entry_key(void *state, const struct http_json_node *value,
+                          const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     int code = http_json_text(value, place, &reading->entry->key, error);
@@ -75,8 +78,8 @@ static int read_entry_key(void *state, const json_t *value, const struct http_pl
     return code;
 }
 
-static int read_entry_value(void *state, const json_t *value, const struct http_place *place,
-                            struct stint_error *error)
+static int read_entry_value(void *state, const struct http_json_node *value,
+                            const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     return http_json_text(value, place, &reading->entry->value, error);
@@ -101,20 +104,21 @@ struct descriptor_entry *http_call_entry(struct http_call *call, struct descript
     return entry;
 }
 
-static int read_entries(void *state, const json_t *value, const struct http_place *place,
-                        struct stint_error *error)
+static int read_entries(void *state, const struct http_json_node *value,
+                        const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     uint32_t seen;
-    if (!json_is_array(value) || json_array_size(value) == 0)
-        return http_json_expected(place, "an array with an entry or more", value, error);
-    for (size_t i = 0; i < json_array_size(value); i++) {
+    int code = http_json_array(value, place, ENTRIES_MAX, "entries", error);
+    if (code < 0)
+        return code;
+    const struct http_json_node *element = http_json_first(value);
+    for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
         reading->entry = http_call_entry(reading->call, reading->descriptor, &inner, error);
         if (reading->entry == NULL)
             return STINT_E_SYNTAX;
-        int code = http_json_members(json_array_get(value, i), &inner, entry_members, 2, 3, &seen,
-                                     reading, error);
+        code = http_json_members(element, &inner, entry_members, 2, 3, &seen, reading, error);
         if (code < 0)
             return code;
         if ((seen & 1) == 0)
@@ -123,16 +127,16 @@ static int read_entries(void *state, const json_t *value, const struct http_plac
     return 0;
 }
 
-static int read_hits(void *state, const json_t *value, const struct http_place *place,
-                     struct stint_error *error)
+static int read_hits(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     reading->descriptor->has_hits = true;
     return http_json_u32(value, place, &reading->descriptor->hits, error);
 }
 
-static int read_is_refund(void *state, const json_t *value, const struct http_place *place,
-                          struct stint_error *error)
+static int read_is_refund(void *state, const struct http_json_node *value,
+                          const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     return http_json_bool(value, place, &reading->descriptor->is_refund, error);
@@ -152,8 +156,8 @@ int http_call_spec(struct stint_quota *quota, struct span spec, const struct htt
     return 0;
 }
 
-static int read_override(void *state, const json_t *value, const struct http_place *place,
-                         struct stint_error *error)
+static int read_override(void *state, const struct http_json_node *value,
+                         const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     struct span spec;
@@ -171,50 +175,50 @@ static const struct http_member descriptor_members[] = {
     {"quota", NULL, read_override},
 };
 
-static int read_descriptors(void *state, const json_t *value, const struct http_place *place,
-                            struct stint_error *error)
+static int read_descriptors(void *state, const struct http_json_node *value,
+                            const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     struct http_call *call = reading->call;
     uint32_t seen;
-    size_t n = json_array_size(value);
-    if (!json_is_array(value) || n == 0 || n > DESCRIPTORS_MAX)
-        return http_json_expected(place, "an array of 1 to 32 descriptors", value, error);
-    for (size_t i = 0; i < n; i++) {
+    int code = http_json_array(value, place, DESCRIPTORS_MAX, "descriptors", error);
+    if (code < 0)
+        return code;
+    const struct http_json_node *element = http_json_first(value);
+    for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
         reading->descriptor = &call->descriptors[i];
         reading->override = &call->overrides[i];
         *reading->descriptor = (struct descriptor){0};
-        int code = http_json_members(json_array_get(value, i), &inner, descriptor_members, 4, 15,
-                                     &seen, reading, error);
+        code = http_json_members(element, &inner, descriptor_members, 4, 15, &seen, reading, error);
         if (code < 0)
             return code;
         if ((seen & 1) == 0)
             return http_json_fault(&inner, "expected a member \"entries\"", error);
     }
     call->request.descriptors = call->descriptors;
-    call->request.n_descriptors = n;
+    call->request.n_descriptors = value->count;
     return 0;
 }
 
 /* ---- Items ----------------------------------------------------------------------------------- */
 
-static int read_item_quota(void *state, const json_t *value, const struct http_place *place,
-                           struct stint_error *error)
+static int read_item_quota(void *state, const struct http_json_node *value,
+                           const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     return http_json_text(value, place, &reading->item->quota, error);
 }
 
-static int read_item_key(void *state, const json_t *value, const struct http_place *place,
-                         struct stint_error *error)
+static int read_item_key(void *state, const struct http_json_node *value,
+                         const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     return http_json_text(value, place, &reading->item->key, error);
 }
 
-static int read_item_cost(void *state, const json_t *value, const struct http_place *place,
-                          struct stint_error *error)
+static int read_item_cost(void *state, const struct http_json_node *value,
+                          const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     reading->item->has_cost = true;
@@ -227,35 +231,35 @@ static const struct http_member item_members[] = {
     {"cost", NULL, read_item_cost},
 };
 
-static int read_items(void *state, const json_t *value, const struct http_place *place,
-                      struct stint_error *error)
+static int read_items(void *state, const struct http_json_node *value,
+                      const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     struct http_call *call = reading->call;
     uint32_t seen;
-    size_t n = json_array_size(value);
-    if (!json_is_array(value) || n == 0 || n > STINT_ITEMS_MAX)
-        return http_json_expected(place, "an array of 1 to 32 items", value, error);
-    for (size_t i = 0; i < n; i++) {
+    int code = http_json_array(value, place, STINT_ITEMS_MAX, "items", error);
+    if (code < 0)
+        return code;
+    const struct http_json_node *element = http_json_first(value);
+    for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
         reading->item = &call->items[i];
         *reading->item = (struct request_item){0};
-        int code = http_json_members(json_array_get(value, i), &inner, item_members, 3, 7, &seen,
-                                     reading, error);
+        code = http_json_members(element, &inner, item_members, 3, 7, &seen, reading, error);
         if (code < 0)
             return code;
         if ((seen & 3) != 3)
             return http_json_fault(&inner, "expected members \"quota\" and \"key\"", error);
     }
     call->request.items = call->items;
-    call->request.n_items = n;
+    call->request.n_items = value->count;
     return 0;
 }
 
 /* ---- The other members ----------------------------------------------------------------------- */
 
-static int read_domain(void *state, const json_t *value, const struct http_place *place,
-                       struct stint_error *error)
+static int read_domain(void *state, const struct http_json_node *value,
+                       const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     struct span *domain = &reading->call->request.domain;
@@ -265,8 +269,8 @@ static int read_domain(void *state, const json_t *value, const struct http_place
     return code;
 }
 
-static int read_quota(void *state, const json_t *value, const struct http_place *place,
-                      struct stint_error *error)
+static int read_quota(void *state, const struct http_json_node *value,
+                      const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     struct span *quota = &reading->call->request.quota;
@@ -276,21 +280,21 @@ static int read_quota(void *state, const json_t *value, const struct http_place 
     return code;
 }
 
-static int read_key(void *state, const json_t *value, const struct http_place *place,
+static int read_key(void *state, const struct http_json_node *value, const struct http_place *place,
                     struct stint_error *error)
 {
     struct reading *reading = state;
     return http_json_text(value, place, &reading->call->request.key, error);
 }
 
-static int read_cost(void *state, const json_t *value, const struct http_place *place,
-                     struct stint_error *error)
+static int read_cost(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     return http_json_u32(value, place, &reading->call->request.cost, error);
 }
 
-static int read_id(void *state, const json_t *value, const struct http_place *place,
+static int read_id(void *state, const struct http_json_node *value, const struct http_place *place,
                    struct stint_error *error)
 {
     struct reading *reading = state;
@@ -301,24 +305,24 @@ static int read_id(void *state, const json_t *value, const struct http_place *pl
     return code;
 }
 
-static int read_wait(void *state, const json_t *value, const struct http_place *place,
-                     struct stint_error *error)
+static int read_wait(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     return http_json_ms(value, place, HTTP_WAIT_MAX_MS, &reading->call->request.wait_ns, error);
 }
 
 /* lifetime_ms, max_wait_ms, for_ms: each the one time that its verb has. */
-static int read_lifetime(void *state, const json_t *value, const struct http_place *place,
-                         struct stint_error *error)
+static int read_lifetime(void *state, const struct http_json_node *value,
+                         const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, &reading->call->request.lifetime_ns,
                         error);
 }
 
-static int read_granted_at(void *state, const json_t *value, const struct http_place *place,
-                           struct stint_error *error)
+static int read_granted_at(void *state, const struct http_json_node *value,
+                           const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     struct request *request = &reading->call->request;
@@ -326,8 +330,8 @@ static int read_granted_at(void *state, const json_t *value, const struct http_p
     return http_json_stamp(value, place, &request->granted_at_ns, error);
 }
 
-static int read_ticket(void *state, const json_t *value, const struct http_place *place,
-                       struct stint_error *error)
+static int read_ticket(void *state, const struct http_json_node *value,
+                       const struct http_place *place, struct stint_error *error)
 {
     struct reading *reading = state;
     struct span text;
@@ -393,11 +397,11 @@ int http_call_read(struct http_call *call, int verb, struct span body, struct st
     call->request.verb = (uint8_t)verb;
     if (verb == REQUEST_RESERVE)
         call->request.lifetime_ns = HTTP_LIFETIME_DEFAULT_MS * NS_PER_MS;
-    call->root = http_json_object(body, error);
-    if (call->root == NULL)
-        return STINT_E_SYNTAX;
-    int code = http_json_members(call->root, NULL, call_members, N_CALL_MEMBERS, has->allowed,
-                                 &seen, &reading, error);
+    int code = http_json_parse(&call->json, body, error);
+    if (code < 0)
+        return code;
+    code = http_json_members(call->json.nodes, NULL, call_members, N_CALL_MEMBERS, has->allowed,
+                             &seen, &reading, error);
     if (code == 0)
         code = check_required(has->required & ~seen, error);
     if (code == 0 && (has->allowed & TARGET) == TARGET)

@@ -17,7 +17,7 @@
 
 struct http_call {
     struct request request;
-    json_t *root; /* what spans point into */
+    struct http_json json; /* what spans point into, beside the body */
     size_t n_entries;
     struct descriptor descriptors[DESCRIPTORS_MAX];
     struct descriptor_entry entries[DESCRIPTORS_MAX * ENTRIES_MAX];
@@ -25,8 +25,9 @@ struct http_call {
     struct stint_quota overrides[DESCRIPTORS_MAX];
 };
 
-/* Zeroed is cleared. */
+/* Zeroed is cleared; deinit gives back what it has grown to. */
 void http_call_clear(struct http_call *call);
+void http_call_deinit(struct http_call *call);
 
 /*
  * Reads the body of POST /v1/VERB, or of PUT /v1/overrides for REQUEST_SET_QUOTA, into

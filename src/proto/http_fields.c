@@ -110,18 +110,24 @@ static void write_standing(struct http_text *text, const struct reply_status *st
         write_parameter(text, ";t=", seconds_up(after_ns));
 }
 
+/* Names are of any length, and what a client takes as a field is not. */
+static struct span short_name(struct span name)
+{
+    return span_of(name.ptr, name.len <= HTTP_FIELDS_NAME_MAX ? name.len : HTTP_FIELDS_NAME_MAX);
+}
+
 /* A List of RFC 9651: one item for each quota that is told. NULL if there is none. */
 static const char *
 write_list(struct http_text *text, const struct request *request, const struct reply *reply,
            void (*write)(struct http_text *text, const struct reply_status *status))
 {
     size_t start = text->len, n = 0;
-    for (size_t i = 0; i < reply->n_statuses && n < HTTP_FIELDS_POLICIES_MAX; i++) {
+    for (size_t i = 0; i < reply->n_statuses && text->len - start < HTTP_FIELDS_LIST_FULL; i++) {
         if (!http_fields_is_told(&reply->statuses[i]))
             continue;
         if (n++ > 0)
             http_text_add(text, ", ");
-        http_text_sf_string(text, http_fields_policy(request, reply, i));
+        http_text_sf_string(text, short_name(http_fields_policy(request, reply, i)));
         write(text, &reply->statuses[i]);
     }
     return n == 0 ? NULL : http_text_end(text, start);

@@ -23,10 +23,17 @@ static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
 static bool address_bytes(uint8_t bytes[16], struct span text)
 {
     char plain[ADDRESS_TEXT_MAX];
+    memcpy(bytes, v4_mapped, sizeof(v4_mapped));
+    if (text.len < sizeof(plain)) {
+        /* Four numbers and nothing else is what most are. */
+        memcpy(plain, text.ptr, text.len);
+        plain[text.len] = '\0';
+        if (inet_pton(AF_INET, plain, bytes + 12) == 1)
+            return true;
+    }
     int len = stint_address_key(plain, sizeof(plain), (const char *)text.ptr, text.len, 32, 128);
     if (len < 0)
         return false;
-    memcpy(bytes, v4_mapped, sizeof(v4_mapped));
     return inet_pton(AF_INET, plain, bytes + 12) == 1 || inet_pton(AF_INET6, plain, bytes) == 1;
 }
 

@@ -302,9 +302,35 @@ static bool prefix_value(struct source *source, const struct part *part, struct 
 
 #define ADDRESS_TEXT_SIZE 46
 
+/* Four numbers as they are written canonically: no text has another one of the same address. */
+static bool is_plain_v4(struct span text)
+{
+    unsigned numbers = 1, number = 0, digits = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.ptr[i];
+        if (c == '.') {
+            if (digits == 0 || ++numbers > 4)
+                return false;
+            number = digits = 0;
+            continue;
+        }
+        if (c < '0' || c > '9' || (digits > 0 && number == 0))
+            return false;
+        number = number * 10 + (unsigned)(c - '0');
+        digits++;
+        if (number > 255)
+            return false;
+    }
+    return numbers == 4 && digits > 0;
+}
+
 static bool address_value(const struct source *source, const struct part *part, struct span *value)
 {
     struct span address = source->origin->address;
+    if (part->v4_bits == 32 && is_plain_v4(address)) {
+        *value = address;
+        return true;
+    }
     uint8_t *room = reserve(source->text, ADDRESS_TEXT_SIZE);
     if (room == NULL || address.len == 0)
         return false;

@@ -267,7 +267,7 @@ static void write_denial(struct http_text *out, const struct request *request,
     http_text_add(out, "}");
 }
 
-static bool decides(int verb)
+bool http_reply_decides(int verb)
 {
     return !request_is_administrative(verb) && verb != REQUEST_RENEW;
 }
@@ -277,7 +277,7 @@ void http_reply_write(struct http_text *out, const struct request *request,
 {
     if (reply->error != REPLY_DECIDED) {
         http_problem_write(out, http_reply_status(request, reply), reply->sentence);
-    } else if (!decides(request->verb)) {
+    } else if (!http_reply_decides(request->verb)) {
         http_text_add(out, "{\"ok\":true}");
     } else if (http_reply_status(request, reply) == 429) {
         write_denial(out, request, reply);

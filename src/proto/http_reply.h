@@ -16,6 +16,9 @@
 /* 200, 429, or that of the error. Peek and explain are 200 also where they say that all is used. */
 unsigned http_reply_status(const struct request *request, const struct reply *reply);
 
+/* Whether a verb's answer is a decision: those of administrators and renew are done, or not. */
+bool http_reply_decides(int verb);
+
 /* The body: a decision, a problem, or for verbs that decide nothing {"ok":true}. */
 void http_reply_write(struct http_text *out, const struct request *request,
                       const struct reply *reply);

@@ -23,15 +23,15 @@ static const char *const unit_names[] = {"UNKNOWN", "SECOND", "MINUTE", "HOUR",
 /* ---- Reading --------------------------------------------------------------------------------- */
 
 /* proto3's JSON has numbers also as strings, and null for a default. */
-static int read_u32(const json_t *value, const struct http_place *place, uint32_t *number,
-                    struct stint_error *error)
+static int read_u32(const struct http_json_node *value, const struct http_place *place,
+                    uint32_t *number, struct stint_error *error)
 {
     uint64_t sum = 0;
-    if (json_is_null(value))
+    if (value->kind == HTTP_JSON_NULL)
         return 0;
-    if (!json_is_string(value))
+    if (value->kind != HTTP_JSON_STRING)
         return http_json_u32(value, place, number, error);
-    struct span text = span_of(json_string_value(value), json_string_length(value));
+    struct span text = span_of(value->text, value->count);
     for (size_t i = 0; i < text.len; i++) {
         bool is_digit = text.ptr[i] >= '0' && text.ptr[i] <= '9';
         sum = is_digit ? sum * 10 + (uint64_t)(text.ptr[i] - '0') : UINT64_MAX;
@@ -44,21 +44,21 @@ static int read_u32(const json_t *value, const struct http_place *place, uint32_
     return 0;
 }
 
-static int read_text(const json_t *value, const struct http_place *place, struct span *text,
-                     struct stint_error *error)
+static int read_text(const struct http_json_node *value, const struct http_place *place,
+                     struct span *text, struct stint_error *error)
 {
-    return json_is_null(value) ? 0 : http_json_text(value, place, text, error);
+    return value->kind == HTTP_JSON_NULL ? 0 : http_json_text(value, place, text, error);
 }
 
-static int read_entry_key(void *state, const json_t *value, const struct http_place *place,
-                          struct stint_error *error)
+static int read_entry_key(void *state, const struct http_json_node *value,
+                          const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
     return read_text(value, place, &reading->entry->key, error);
 }
 
-static int read_entry_value(void *state, const json_t *value, const struct http_place *place,
-                            struct stint_error *error)
+static int read_entry_value(void *state, const struct http_json_node *value,
+                            const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
     return read_text(value, place, &reading->entry->value, error);
@@ -69,22 +69,23 @@ static const struct http_member entry_members[] = {
     {"value", NULL, read_entry_value},
 };
 
-static int read_entries(void *state, const json_t *value, const struct http_place *place,
-                        struct stint_error *error)
+static int read_entries(void *state, const struct http_json_node *value,
+                        const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
     uint32_t seen;
-    if (json_is_null(value))
+    if (value->kind == HTTP_JSON_NULL)
         return 0;
-    if (!json_is_array(value))
-        return http_json_expected(place, "an array of entries", value, error);
-    for (size_t i = 0; i < json_array_size(value); i++) {
+    int code = http_json_array(value, place, ENTRIES_MAX, "entries", error);
+    if (code < 0)
+        return code;
+    const struct http_json_node *element = http_json_first(value);
+    for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
         reading->entry = http_call_entry(reading->call, reading->descriptor, &inner, error);
         if (reading->entry == NULL)
             return STINT_E_SYNTAX;
-        int code = http_json_members(json_array_get(value, i), &inner, entry_members, 2, 3, &seen,
-                                     reading, error);
+        code = http_json_members(element, &inner, entry_members, 2, 3, &seen, reading, error);
         if (code == 0 && reading->entry->key.len == 0)
             code = http_json_fault(&inner, "expected a key that is not empty", error);
         if (code < 0)
@@ -93,25 +94,25 @@ static int read_entries(void *state, const json_t *value, const struct http_plac
     return 0;
 }
 
-static int read_requests_per_unit(void *state, const json_t *value, const struct http_place *place,
-                                  struct stint_error *error)
+static int read_requests_per_unit(void *state, const struct http_json_node *value,
+                                  const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
     return read_u32(value, place, &reading->requests_per_unit, error);
 }
 
 /* RateLimitUnit, which has no WEEK, by name or number. */
-static int read_unit(void *state, const json_t *value, const struct http_place *place,
-                     struct stint_error *error)
+static int read_unit(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
-    if (json_is_integer(value) && json_integer_value(value) > RULE_UNIT_NONE &&
-        json_integer_value(value) <= RULE_YEAR) {
-        reading->unit = (int)json_integer_value(value);
+    if (value->kind == HTTP_JSON_INTEGER && value->integer > RULE_UNIT_NONE &&
+        value->integer <= RULE_YEAR) {
+        reading->unit = (int)value->integer;
         return 0;
     }
-    for (int unit = RULE_SECOND; unit <= RULE_YEAR; unit++) {
-        if (json_is_string(value) && strcmp(json_string_value(value), unit_names[unit]) == 0) {
+    for (int unit = RULE_SECOND; unit <= RULE_YEAR && value->kind == HTTP_JSON_STRING; unit++) {
+        if (span_equals(span_of(value->text, value->count), unit_names[unit])) {
             reading->unit = unit;
             return 0;
         }
@@ -135,15 +136,15 @@ static uint64_t unit_ns(int unit)
     return lengths[unit];
 }
 
-static int read_limit(void *state, const json_t *value, const struct http_place *place,
-                      struct stint_error *error)
+static int read_limit(void *state, const struct http_json_node *value,
+                      const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
     struct http_call *call = reading->call;
     struct stint_quota *quota = &call->overrides[reading->descriptor - call->descriptors];
     struct stint_error fault;
     uint32_t seen;
-    if (json_is_null(value))
+    if (value->kind == HTTP_JSON_NULL)
         return 0;
     reading->requests_per_unit = 0;
     reading->unit = RULE_UNIT_NONE;
@@ -162,19 +163,19 @@ static int read_limit(void *state, const json_t *value, const struct http_place 
 }
 
 /* google.protobuf.UInt64Value: there or not, and 0 asks without taking. */
-static int read_descriptor_hits(void *state, const json_t *value, const struct http_place *place,
-                                struct stint_error *error)
+static int read_descriptor_hits(void *state, const struct http_json_node *value,
+                                const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
-    reading->descriptor->has_hits = !json_is_null(value);
+    reading->descriptor->has_hits = value->kind != HTTP_JSON_NULL;
     return read_u32(value, place, &reading->descriptor->hits, error);
 }
 
-static int read_is_negative(void *state, const json_t *value, const struct http_place *place,
-                            struct stint_error *error)
+static int read_is_negative(void *state, const struct http_json_node *value,
+                            const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
-    if (json_is_null(value))
+    if (value->kind == HTTP_JSON_NULL)
         return 0;
     return http_json_bool(value, place, &reading->descriptor->is_refund, error);
 }
@@ -186,41 +187,41 @@ static const struct http_member descriptor_members[] = {
     {"isNegativeHits", "is_negative_hits", read_is_negative},
 };
 
-static int read_descriptors(void *state, const json_t *value, const struct http_place *place,
-                            struct stint_error *error)
+static int read_descriptors(void *state, const struct http_json_node *value,
+                            const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
     struct http_call *call = reading->call;
     uint32_t seen;
-    size_t n = json_array_size(value);
-    if (!json_is_array(value) || n == 0 || n > DESCRIPTORS_MAX)
-        return http_json_expected(place, "an array of 1 to 32 descriptors", value, error);
-    for (size_t i = 0; i < n; i++) {
+    int code = http_json_array(value, place, DESCRIPTORS_MAX, "descriptors", error);
+    if (code < 0)
+        return code;
+    const struct http_json_node *element = http_json_first(value);
+    for (size_t i = 0; i < value->count; i++, element = http_json_after(element)) {
         struct http_place inner = {place, NULL, i};
         reading->descriptor = &call->descriptors[i];
         *reading->descriptor = (struct descriptor){0};
-        int code = http_json_members(json_array_get(value, i), &inner, descriptor_members, 4, 15,
-                                     &seen, reading, error);
+        code = http_json_members(element, &inner, descriptor_members, 4, 15, &seen, reading, error);
         if (code == 0 && reading->descriptor->n_entries == 0)
             code = http_json_fault(&inner, "expected entries", error);
         if (code < 0)
             return code;
     }
     call->request.descriptors = call->descriptors;
-    call->request.n_descriptors = n;
+    call->request.n_descriptors = value->count;
     return 0;
 }
 
-static int read_domain(void *state, const json_t *value, const struct http_place *place,
-                       struct stint_error *error)
+static int read_domain(void *state, const struct http_json_node *value,
+                       const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
     return read_text(value, place, &reading->call->request.domain, error);
 }
 
 /* Of the request: unset and 0 are 1. */
-static int read_hits(void *state, const json_t *value, const struct http_place *place,
-                     struct stint_error *error)
+static int read_hits(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
 {
     struct rls_reading *reading = state;
     uint32_t hits = 0;
@@ -241,10 +242,10 @@ int http_rls_read(struct http_call *call, struct span body, struct stint_error *
     uint32_t seen;
     http_call_clear(call);
     call->request.verb = REQUEST_TAKE;
-    call->root = http_json_object(body, error);
-    if (call->root == NULL)
-        return STINT_E_SYNTAX;
-    int code = http_json_members(call->root, NULL, request_members, 3, 7, &seen, &reading, error);
+    int code = http_json_parse(&call->json, body, error);
+    if (code < 0)
+        return code;
+    code = http_json_members(call->json.nodes, NULL, request_members, 3, 7, &seen, &reading, error);
     if (code == 0 && call->request.domain.len == 0)
         return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
     if (code == 0 && call->request.n_descriptors == 0)

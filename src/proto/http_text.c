@@ -14,17 +14,6 @@ struct http_text http_text_at(char *text, size_t size)
     return (struct http_text){text, size, 0, false};
 }
 
-void http_text_bytes(struct http_text *out, const void *bytes, size_t len)
-{
-    if (out->is_full || len >= out->size - out->len) {
-        out->is_full = true;
-        return;
-    }
-    if (len > 0)
-        memcpy(out->text + out->len, bytes, len);
-    out->len += len;
-}
-
 void http_text_u64(struct http_text *out, uint64_t number)
 {
     char digits[20];

@@ -18,7 +18,17 @@ struct http_text {
 
 struct http_text http_text_at(char *text, size_t size); /* size at least 1 */
 
-void http_text_bytes(struct http_text *out, const void *bytes, size_t len);
+static inline void http_text_bytes(struct http_text *out, const void *bytes, size_t len)
+{
+    if (out->is_full || len >= out->size - out->len) {
+        out->is_full = true;
+        return;
+    }
+    if (len > 0)
+        memcpy(out->text + out->len, bytes, len);
+    out->len += len;
+}
+
 void http_text_u64(struct http_text *out, uint64_t number);
 /* Terminates what was written since `start` and returns it; goes on behind the terminator. */
 const char *http_text_end(struct http_text *out, size_t start);

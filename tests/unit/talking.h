@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests that speak HTTP with a door, without sockets: messages and answers as text, in virtual
+ * time. A message is its request line, fields and, behind an empty line, its body; an answer the
+ * same, with a status in the place of the line.
+ */
+#ifndef STINT_TESTS_TALKING_H
+#define STINT_TESTS_TALKING_H
+
+#include "unit/serving.h"
+
+#include "conn/http.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+#define ANSWER_MAX 65536
+
+struct talking {
+    struct serving s;
+    struct http_site *site;
+    struct http_door *door;
+    uint64_t asked_ns; /* of a message that waits; 0: none does */
+    const char *peer;
+    char answer[ANSWER_MAX];
+};
+
+static inline void talk_at(struct talking *talking, const char *yaml,
+                           const struct http_site_options *site, struct access_now *access)
+{
+    struct stint_error error;
+    memset(talking, 0, sizeof(*talking));
+    serve(&talking->s, yaml);
+    if (http_site_new(&talking->site, site, &error) != 0)
+        fail_msg("%s", error.sentence);
+    talking->door = http_door_new(&(struct http_door_options){
+        .service = talking->s.service, .site = talking->site, .access = access});
+    assert_non_null(talking->door);
+    talking->peer = "127.0.0.1";
+}
+
+static inline void talk_no_more(struct talking *talking)
+{
+    http_door_free(talking->door);
+    http_site_free(talking->site);
+    serve_no_more(&talking->s);
+}
+
+/* The fields of a message in text: lines "Name: value". */
+static inline struct span talking_field(const void *arg, const char *name, size_t nth)
+{
+    const char *line = strchr(arg, '\n');
+    size_t len = strlen(name);
+    while (line != NULL && line[1] != '\n' && line[1] != '\0') {
+        line++;
+        if (strncasecmp(line, name, len) == 0 && line[len] == ':' && nth-- == 0)
+            return span_of(line + len + 2, strcspn(line, "\n") - len - 2);
+        line = strchr(line, '\n');
+    }
+    return (struct span){NULL, 0};
+}
+
+static inline void write_answer(struct talking *talking, const struct http_answer *answer)
+{
+    int len = snprintf(talking->answer, ANSWER_MAX, "%u\n", answer->status);
+    for (size_t i = 0; i < answer->n_fields; i++)
+        len += snprintf(talking->answer + len, ANSWER_MAX - (size_t)len, "%s: %s\n",
+                        answer->fields[i].name, answer->fields[i].value);
+    snprintf(talking->answer + len, ANSWER_MAX - (size_t)len, "\n%.*s", (int)answer->body.len,
+             (const char *)answer->body.ptr);
+}
+
+/* The answer as text, or NULL where it is to be asked again at *again_ns. */
+static inline const char *talk_or_wait(struct talking *talking, const char *text,
+                                       uint64_t *again_ns)
+{
+    const char *body = strstr(text, "\n\n");
+    size_t method_len = strcspn(text, " "), line_len = strcspn(text, "\n");
+    struct http_message message = {
+        .method = span_of(text, method_len),
+        .target = span_of(text + method_len + 1, line_len - method_len - 1),
+        .body = span_of_text(body != NULL ? body + 2 : ""),
+        .peer = span_of_text(talking->peer),
+        .field = talking_field,
+        .field_arg = text,
+    };
+    struct http_answer answer;
+    if (talking->asked_ns == 0)
+        talking->asked_ns = talking->s.now_ns;
+    http_door_ask(talking->door, &message, talking->asked_ns, talking->s.now_ns, &answer);
+    *again_ns = answer.again_at_ns;
+    if (answer.again_at_ns != 0)
+        return NULL;
+    talking->asked_ns = 0;
+    write_answer(talking, &answer);
+    return talking->answer;
+}
+
+static inline const char *talk(struct talking *talking, const char *text)
+{
+    uint64_t again_ns;
+    const char *answer = talk_or_wait(talking, text, &again_ns);
+    assert_non_null(answer);
+    return answer;
+}
+
+#define assert_answer(talking, text, expected) assert_string_equal(talk(talking, text), "" expected)
+
+static inline unsigned status_of(struct talking *talking, const char *text)
+{
+    unsigned status = 0;
+    assert_int_equal(sscanf(talk(talking, text), "%u", &status), 1);
+    return status;
+}
+
+/* Whether the answer has this piece of text in it. */
+static inline void assert_says(struct talking *talking, const char *text, const char *piece)
+{
+    if (strstr(talk(talking, text), piece) == NULL)
+        fail_msg("%s\n-- is answered --\n%s\n-- without --\n%s", text, talking->answer, piece);
+}
+
+#endif
