@@ -18,7 +18,11 @@
 #include "sim/logline.h"
 #include "sim/reader.h"
 
+#include <jansson.h>
+
 enum replay_format { REPLAY_TRACE, REPLAY_COMBINED, REPLAY_JSONL };
+
+#define REPLAY_POPULAR_MAX 1000
 
 struct replay_options {
     struct stint_quota quotas[STINT_ITEMS_MAX];
@@ -32,6 +36,7 @@ struct replay_options {
     uint64_t keys;                 /* live keys the table has room for; 0 = the default */
     struct gnuplot plot;
     const char *plot_key; /* NULL: the one denied most */
+    size_t popular;       /* keys asked most, and denied most, to be told; 0: it was not said */
     bool decisions, json, sort, strict;
 };
 
@@ -131,6 +136,10 @@ void replay_print_decision(const struct replay_run *run, const struct event_entr
 void replay_print_text(const struct replay_run *run, const struct replay_source *source);
 /* 0, or a negative code where memory did not suffice. */
 int replay_print_json(const struct replay_run *run, const struct replay_source *source);
+/* Keys asked most, where --popular wants them, and denied most. */
+void replay_print_most(const struct replay_run *run);
+json_t *replay_denied_most_json(const struct replay_run *run);
+json_t *replay_asked_most_json(const struct replay_run *run);
 void replay_warn(const struct replay_run *run, const struct replay_source *source);
 
 #endif

@@ -23,6 +23,7 @@ enum {
     OPTION_KEYS,
     OPTION_PLOT,
     OPTION_PLOT_KEY,
+    OPTION_POPULAR,
     OPTION_DOMAIN,
     OPTION_DESCRIPTORS,
 };
@@ -61,6 +62,8 @@ static const struct argp_option options_known[] = {
      4},
     {"json", OPTION_JSON, NULL, 0,
      "The summary as one JSON object; with --decisions an object for each event", 4},
+    {"popular", OPTION_POPULAR, "N", 0,
+     "Name the N keys that were asked most, and the N denied most (default: 10 denied most)", 4},
     {"state", OPTION_STATE, "FILE", 0, "Keep the table in FILE, over several replays", 5},
     {"keys", OPTION_KEYS, "N", 0,
      "Room for N live keys (default 1048576; fewer if states are wide)", 5},
@@ -114,6 +117,8 @@ static void check_together(struct argp_state *state, const struct replay_options
         argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
     if (options->format != REPLAY_JSONL && (options->time != NULL || options->cost != NULL))
         argp_error(state, "--time and --cost are for --format jsonl");
+    if (options->popular > 0 && options->decisions)
+        argp_error(state, "--popular is told in the summary, which --decisions leaves out");
     if (options->plot.format == GNUPLOT_NONE && options->plot_key != NULL)
         argp_error(state, "--plot-key says what --plot shows; expected --plot too");
     check_plot(state, options);
@@ -175,6 +180,9 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         return 0;
     case OPTION_PLOT:
         gnuplot_option(state, &options->plot, value);
+        return 0;
+    case OPTION_POPULAR:
+        options->popular = args_number(state, "--popular", value, REPLAY_POPULAR_MAX);
         return 0;
     case OPTION_PLOT_KEY:
         options->plot_key = value;

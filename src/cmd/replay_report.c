@@ -10,7 +10,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#define DENIED_MOST 10
 #define SPEC_MAX 256
 
 static const char *const outcome_names[] = {
@@ -59,23 +58,6 @@ void replay_print_decision(const struct replay_run *run, const struct event_entr
     printf("\t%" PRIu64 "\n", decision->reset_after_ns);
 }
 
-/* The numbers of the keys that were denied most, most first; returns how many there are. */
-static size_t find_denied_most(const struct replay_run *run, uint32_t keys[DENIED_MOST])
-{
-    size_t n_keys = 0;
-    for (uint32_t key = 0; key < run->names.n_keys && key < run->tallies_size; key++) {
-        uint64_t denied = run->tallies[key].denied;
-        if (denied == 0 ||
-            (n_keys == DENIED_MOST && denied <= run->tallies[keys[n_keys - 1]].denied))
-            continue;
-        size_t at = n_keys < DENIED_MOST ? n_keys++ : n_keys - 1;
-        for (; at > 0 && denied > run->tallies[keys[at - 1]].denied; at--)
-            keys[at] = keys[at - 1];
-        keys[at] = key;
-    }
-    return n_keys;
-}
-
 static uint64_t state_bytes(const struct replay_options *options)
 {
     uint64_t bytes = 0;
@@ -120,23 +102,6 @@ static void print_most(const struct replay_run *run, size_t i)
     putchar('\n');
 }
 
-static void print_denied_most(const struct replay_run *run)
-{
-    uint32_t keys[DENIED_MOST];
-    size_t n_keys = find_denied_most(run, keys);
-    if (n_keys == 0)
-        return;
-    printf("\nkeys denied most %21s %14s\n", "denied", "allowed");
-    for (size_t i = 0; i < n_keys; i++) {
-        const struct replay_tally *tally = &run->tallies[keys[i]];
-        struct human denied, allowed;
-        printf("  %20s %14s   ", human_count(&denied, tally->denied),
-               human_count(&allowed, tally->allowed));
-        say_key(stdout, key_set_name(&run->names, keys[i]));
-        putchar('\n');
-    }
-}
-
 static void print_costs(const struct replay_run *run, const struct replay_source *source)
 {
     struct stint_table_info info = {0};
@@ -179,7 +144,7 @@ void replay_print_text(const struct replay_run *run, const struct replay_source 
         print_most(run, i);
     if (run->rules != NULL)
         replay_rules_print_text(run->rules, &run->names);
-    print_denied_most(run);
+    replay_print_most(run);
     print_costs(run, source);
 }
 
@@ -204,20 +169,6 @@ static json_t *quotas_json(const struct replay_run *run)
     return list;
 }
 
-static json_t *denied_most_json(const struct replay_run *run)
-{
-    uint32_t keys[DENIED_MOST];
-    size_t n_keys = find_denied_most(run, keys);
-    json_t *list = json_array();
-    for (size_t i = 0; i < n_keys; i++)
-        json_array_append_new(
-            list,
-            json_pack("{s:o, s:I, s:I}", "key", json_text_key(key_set_name(&run->names, keys[i])),
-                      "denied_units", (json_int_t)run->tallies[keys[i]].denied, "allowed_units",
-                      (json_int_t)run->tallies[keys[i]].allowed));
-    return list;
-}
-
 int replay_print_json(const struct replay_run *run, const struct replay_source *source)
 {
     struct stint_table_info info = {0};
@@ -230,12 +181,14 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
                   (json_int_t)run->units.allowed, "denied_units", (json_int_t)run->units.denied);
     json_t *rest = json_pack(
         "{s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I}", "quotas", quotas_json(run), "denied_most",
-        denied_most_json(run), "state_bytes", (json_int_t)state_bytes(run->options), "table_bytes",
-        (json_int_t)info.bytes, "ns_per_decision", (json_int_t)ns_per_decision(run), "lines",
-        (json_int_t)source->reader.line_number, "malformed", (json_int_t)source->malformed, "late",
-        (json_int_t)run->late);
+        replay_denied_most_json(run), "state_bytes", (json_int_t)state_bytes(run->options),
+        "table_bytes", (json_int_t)info.bytes, "ns_per_decision", (json_int_t)ns_per_decision(run),
+        "lines", (json_int_t)source->reader.line_number, "malformed", (json_int_t)source->malformed,
+        "late", (json_int_t)run->late);
     if (run->rules != NULL && rest != NULL)
         json_object_set_new(rest, "rules", replay_rules_json(run->rules, &run->names));
+    if (run->options->popular > 0)
+        json_object_set_new(rest, "asked_most", replay_asked_most_json(run));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
         json_decref(object);
         object = NULL;

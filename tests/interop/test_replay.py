@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: MIT
 """`stint replay`: forms of input, options, and what it prints."""
 import bisect
+import collections
 import gzip
 import json
 import os
 import pty
+import random
 import re
 import shutil
 import signal
@@ -373,3 +375,30 @@ def test_a_progress_bar_on_a_terminal_only(tmp_path):
     os.close(leader)
     assert b"MB" in seen and seen.endswith(b"\r\x1b[K")
     assert stint("replay", "--quota", "9/1s", given=b"0 a\n")[1] == ""
+
+
+def test_popular_keys_are_counted_exactly():
+    """By units, asked and denied; of equals those that came first; names as they are."""
+    dice = random.Random(5)
+    events = [(at, f"k{int(dice.paretovariate(0.5)) % 400}", dice.choice((1, 1, 3)))
+              for at in range(3000)]
+    trace = "".join(f"{at} {key} {cost}\n" for at, key, cost in events)
+    asked, denied = collections.Counter(), collections.Counter()
+    for fields in replay_decisions("--quota", "9/1m", given=trace):
+        asked[fields[1]] += int(fields[2])
+        denied[fields[1]] += int(fields[2]) if fields[3] != "allow" else 0
+    for n in (1, 7, 1000):
+        told = replay_json("--quota", "9/1m", "--popular", n, given=trace)
+        # Counter keeps the order of the input, and its sort is stable.
+        assert [(k["key"], k["allowed_units"] + k["denied_units"], k["denied_units"])
+                for k in told["asked_most"]] == [
+                    (key, units, denied[key]) for key, units in asked.most_common(n)]
+        assert [(k["key"], k["denied_units"]) for k in told["denied_most"]] == [
+            (key, units) for key, units in denied.most_common(n) if units > 0]
+    assert "asked_most" not in replay_json("--quota", "9/1m", given=trace)
+    out = stint("replay", "--quota", "9/1m", "--popular", 2, given=trace)[0]
+    (top, top_units), = asked.most_common(1)
+    assert re.search(rf"\nkeys asked most +asked +denied\n +{top_units:,} +{denied[top]:,} +{top}\n",
+                     out)
+    assert "summary" in stint("replay", "--quota", "9/1m", "--popular", 2, "--decisions", code=2)[1]
+    assert "--popular must be" in stint("replay", "--quota", "9/1m", "--popular", 0, code=2)[1]
