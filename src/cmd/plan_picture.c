@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The curves of `stint plan` as a picture: how many keys each limit touches, and below it how many
- * requests it denies. Limits are per second, so that all periods have one axis.
+ * requests it denies. Each period has a curve; both axes are of powers, as few stand beside many.
  */
 #define _GNU_SOURCE
 #include "base/buf.h"

@@ -95,71 +95,107 @@ static uint64_t least_peak_denied(const struct stint_quota *quota)
     }
 }
 
-static uint64_t try_key(const struct plan *plan, const struct stint_quota *quota, void *state,
-                        uint32_t key)
+struct trial {
+    const struct plan *plan;
+    const struct stint_quota *quota;
+    void *state;
+};
+
+/* Requests of the key that are denied; counted up to `enough`. */
+static uint64_t try_key(const struct trial *trial, uint32_t key, uint64_t enough)
 {
-    const struct traffic *traffic = plan->traffic;
+    const struct traffic *traffic = trial->plan->traffic;
+    size_t begin = traffic->begins[key], end = traffic->begins[key + 1];
     uint64_t denied = 0;
-    stint_state_init(quota, state, traffic->at_ns[traffic->begins[key]]);
-    for (size_t i = traffic->begins[key]; i < traffic->begins[key + 1]; i++) {
+    stint_state_init(trial->quota, trial->state, traffic->at_ns[begin]);
+    for (size_t i = begin; i < end && denied < enough; i++) {
         struct stint_ask ask = {.now_ns = traffic->at_ns[i], .cost = traffic->costs[i]};
-        denied += stint_state_ask(quota, state, &ask).outcome != STINT_ALLOW;
+        denied += stint_state_ask(trial->quota, trial->state, &ask).outcome != STINT_ALLOW;
     }
     return denied;
 }
 
-int plan_try(const struct plan *plan, const struct stint_quota *quota, struct plan_touch *touch,
-             const struct plan_sees *sees, struct stint_error *error)
+/* Visits the keys that the quota may deny something, until `visit` returns false. */
+static int each_key(const struct plan *plan, const struct stint_quota *quota,
+                    bool (*visit)(void *arg, const struct trial *trial, uint32_t key), void *arg,
+                    struct stint_error *error)
 {
     const struct traffic *traffic = plan->traffic;
     uint64_t least = least_peak_denied(quota), asked = 0;
     size_t size = (stint_state_size(quota) + 15) / 16 * 16;
-    void *state = aligned_alloc(16, size);
+    const struct trial trial = {plan, quota, aligned_alloc(16, size)};
     assert(quota->period_ns == plan->period_ns);
-    *touch = (struct plan_touch){0};
-    if (state == NULL)
+    if (trial.state == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory for a state of %zu bytes", size);
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < traffic->n_keys && plan->peaks[i].units >= least; i++) {
         uint32_t key = plan->peaks[i].key;
-        uint64_t denied = try_key(plan, quota, state, key);
-        touch->keys += denied > 0;
-        touch->requests += denied;
-        if (denied > 0 && sees != NULL)
-            sees->denied(sees->arg, key, denied);
+        if (!visit(arg, &trial, key))
+            break;
         asked += traffic->begins[key + 1] - traffic->begins[key];
         if (asked >= ASK_EVERY && is_stopped(plan))
             code = PLAN_STOPPED;
         asked %= ASK_EVERY;
     }
-    free(state);
+    free(trial.state);
     return code;
+}
+
+struct counting {
+    struct plan_touch *touch;
+    const struct plan_sees *sees;
+};
+
+static bool count_denied(void *arg, const struct trial *trial, uint32_t key)
+{
+    const struct counting *counting = arg;
+    uint64_t denied = try_key(trial, key, UINT64_MAX);
+    counting->touch->keys += denied > 0;
+    counting->touch->requests += denied;
+    if (denied > 0 && counting->sees != NULL)
+        counting->sees->denied(counting->sees->arg, key, denied);
+    return true;
+}
+
+int plan_try(const struct plan *plan, const struct stint_quota *quota, struct plan_touch *touch,
+             const struct plan_sees *sees, struct stint_error *error)
+{
+    struct counting counting = {touch, sees};
+    *touch = (struct plan_touch){0};
+    return each_key(plan, quota, count_denied, &counting, error);
 }
 
 /* ---- The search ------------------------------------------------------------------------------ */
 
 struct search {
     const struct plan *plan;
-    const struct plan_target *target;
-    struct plan_proposal *proposal; /* the least one so far that meets the target */
-    uint32_t limit;                 /* of gcra, whose burst is searched for; else 0 */
+    uint64_t most; /* keys touched, or requests denied */
+    bool of_keys;
     enum stint_algorithm algorithm;
+    uint32_t limit;                 /* of gcra, whose burst is searched for; else 0 */
+    struct plan_proposal *proposal; /* the least one so far that meets the target */
 };
 
-static bool meets(const struct search *search, const struct plan_touch *touch)
+struct hits {
+    const struct search *search;
+    uint64_t n;
+};
+
+/* A key is touched with its first denial, and a target missed with the first hit too many. */
+static bool count_hits(void *arg, const struct trial *trial, uint32_t key)
 {
-    const struct traffic *traffic = search->plan->traffic;
-    return search->target->of_keys
-               ? touch->keys <= plan_target_most(search->target, traffic->n_keys)
-               : touch->requests <= plan_target_most(search->target, traffic->n_requests);
+    struct hits *hits = arg;
+    uint64_t enough = hits->search->of_keys ? 1 : hits->search->most - hits->n + 1;
+    hits->n += try_key(trial, key, enough);
+    return hits->n <= hits->search->most;
 }
 
 /* Tries one limit, or for gcra one burst. */
 static int try_units(const struct search *search, uint64_t units, bool *met,
                      struct stint_error *error)
 {
-    struct plan_touch touch;
     struct stint_error why;
+    struct hits hits = {search, 0};
     bool of_burst = search->limit > 0;
     struct stint_quota quota = {
         .algorithm = (uint8_t)search->algorithm,
@@ -173,14 +209,11 @@ static int try_units(const struct search *search, uint64_t units, bool *met,
         memcpy(search->proposal->why, why.sentence, sizeof(why.sentence));
         return 0;
     }
-    int code = plan_try(search->plan, &quota, &touch, NULL, error);
-    if (code != 0)
-        return code;
-    *met = meets(search, &touch);
+    int code = each_key(search->plan, &quota, count_hits, &hits, error);
+    *met = code == 0 && hits.n <= search->most;
     if (*met)
-        *search->proposal =
-            (struct plan_proposal){.found = PLAN_FOUND, .quota = quota, .touch = touch};
-    return 0;
+        *search->proposal = (struct plan_proposal){.found = PLAN_FOUND, .quota = quota};
+    return code;
 }
 
 /* Between one that misses, or none, and one that meets the target. */
@@ -224,29 +257,35 @@ static int search_from(const struct search *search, uint64_t misses, uint64_t fi
 static int least_limit(const struct search *search, struct stint_error *error)
 {
     const struct plan *plan = search->plan;
-    uint64_t n_keys = plan->traffic->n_keys, most = plan_target_most(search->target, n_keys);
+    uint32_t n_keys = plan->traffic->n_keys;
     /* Above the peak of the first that must not be touched nobody else is, were the limit exact. */
-    uint64_t exact = !search->target->of_keys && n_keys > 0 ? plan->peaks[0].units
-                     : most < n_keys                        ? plan->peaks[most].units
-                                                            : 1;
-    if (exact > UINT32_MAX)
-        return 0;
-    exact = max_u64(exact, 1);
-    return search_from(search, search->target->of_keys ? exact - 1 : 0, exact, error);
+    uint64_t first = search->of_keys ? search->most : 0;
+    uint64_t exact = max_u64(first < n_keys ? plan->peaks[first].units : 0, 1);
+    return exact > UINT32_MAX ? 0
+                              : search_from(search, search->of_keys ? exact - 1 : 0, exact, error);
 }
 
 int plan_least(const struct plan *plan, enum stint_algorithm algorithm,
                const struct plan_target *target, struct plan_proposal *proposal,
                struct stint_error *error)
 {
-    struct search search = {.plan = plan, .target = target, .proposal = proposal};
+    const struct traffic *traffic = plan->traffic;
+    struct search search = {
+        .plan = plan,
+        .most = plan_target_most(target, target->of_keys ? traffic->n_keys : traffic->n_requests),
+        .of_keys = target->of_keys,
+        .algorithm = algorithm == STINT_GCRA ? STINT_WINDOW : algorithm,
+        .proposal = proposal,
+    };
     *proposal = (struct plan_proposal){.found = PLAN_NO_LIMIT};
-    search.algorithm = algorithm == STINT_GCRA ? STINT_WINDOW : algorithm;
     int code = least_limit(&search, error);
-    if (code != 0 || proposal->found != PLAN_FOUND || algorithm != STINT_GCRA)
+    if (code == 0 && proposal->found == PLAN_FOUND && algorithm == STINT_GCRA) {
+        search.algorithm = STINT_GCRA;
+        search.limit = proposal->quota.limit;
+        proposal->found = PLAN_NO_LIMIT;
+        code = search_from(&search, 0, search.limit, error);
+    }
+    if (code != 0 || proposal->found != PLAN_FOUND)
         return code;
-    search.algorithm = STINT_GCRA;
-    search.limit = proposal->quota.limit;
-    proposal->found = PLAN_NO_LIMIT;
-    return search_from(&search, 0, search.limit, error);
+    return plan_try(plan, &proposal->quota, &proposal->touch, NULL, error);
 }

@@ -227,6 +227,29 @@ descriptors:
     assert chosen["burst"] < chosen["limit"]
 
 
+@pytest.mark.parametrize("args, log", [
+    (["--format", "combined", "--key", "ip", "--target", "2 keys"], SAMPLE),
+    (["--format", "combined", "--key", "ip+path", "--target", "5 % of requests", "--sort"], SAMPLE),
+    (["--format", "combined", "--key", "ip", "--algorithm", "gcra", "--sort"], ACCESS),
+    (["--format", "combined", "--key", "ip", "--periods", "30s"], ACCESS),
+])
+def test_replaying_the_file_of_rules_gives_its_numbers(tmp_path, args, log):
+    """As a server that loads the file would have decided."""
+    if not log.exists():
+        pytest.skip("the real log is not here")
+    _, chosen, told = rules_of(tmp_path, *args, "--names", 1000, log)
+    columns = args[args.index("--key") + 1].replace("+", ",")
+    again = json.loads(stint(
+        "replay", "--json", "--format", "combined", "--rules", tmp_path / "rules.yaml", "--domain",
+        "web", "--descriptors", columns, "--popular", 1000,
+        *(["--sort"] if "--sort" in args else []), log)[0])
+    assert chosen["requests_denied"] > 0
+    assert (again["events"], again["denied"]) == (told["requests"], chosen["requests_denied"])
+    assert len(again["denied_most"]) == chosen["keys_touched"]
+    assert sorted(k["denied_units"] for k in again["denied_most"]) == sorted(
+        k["requests_denied"] for k in chosen["keys"])
+
+
 def test_nothing_to_write_is_no_success(tmp_path):
     path = tmp_path / "rules.yaml"
     args = ("--format", "trace", "--periods", "1m", "--target", "0 keys", "--domain", "d")

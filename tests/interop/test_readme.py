@@ -17,6 +17,7 @@ BUILD = pathlib.Path(os.environ.get("STINT_BUILD", SOURCE / "build"))
 README = SOURCE / "README.md"
 EMBEDDING = SOURCE / "docs/embedding.md"
 ALGORITHMS = SOURCE / "docs/algorithms.md"
+PLAN = SOURCE / "docs/plan.md"
 DOCUMENTS = sorted(path for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md")
                    for path in SOURCE.glob(pattern))
 PAGES = sorted((SOURCE / "docs/man").glob("*.scd"))
@@ -40,7 +41,7 @@ def blocks(path, language):
 
 def shell_blocks():
     return [pytest.param(inside, output, id=f"{path.name}:{line}")
-            for path in (README, EMBEDDING, ALGORITHMS)
+            for path in (README, EMBEDDING, ALGORITHMS, PLAN)
             for line, inside, output in blocks(path, "sh")]
 
 
