@@ -28,7 +28,7 @@ static inline struct rules *rules_of(const char *yaml)
     return rules;
 }
 
-static inline struct stint_table *table_for_tests(void)
+static inline struct stint_table *table_for_tests(int64_t epoch_ns)
 {
     struct stint_table *table;
     const struct stint_table_options options = {.keys = 4096,
@@ -38,6 +38,7 @@ static inline struct stint_table *table_for_tests(void)
                                                 .tickets = 64,
                                                 .blocks = 64,
                                                 .requests = 1024,
+                                                .epoch_ns = epoch_ns,
                                                 .clock = STINT_CLOCK_VIRTUAL};
     assert_int_equal(stint_table_open(&table, &options, NULL), 0);
     return table;
@@ -51,17 +52,23 @@ struct serving {
     struct reply reply;
 };
 
-static inline void serve(struct serving *serving, const char *yaml)
+/* The table's time 0 is so much of the wall clock. */
+static inline void serve_since(struct serving *serving, const char *yaml, int64_t epoch_ns)
 {
     struct stint_error error;
     struct rules *rules = yaml != NULL ? rules_of(yaml) : NULL;
-    *serving = (struct serving){.table = table_for_tests(), .now_ns = START};
+    *serving = (struct serving){.table = table_for_tests(epoch_ns), .now_ns = START};
     const struct hub_options options = {.table = serving->table, .rules = rules, .workers = 2};
     if (hub_open(&serving->hub, &options, &error) != 0)
         fail_msg("%s", error.sentence);
     rules_unref(rules);
     serving->service = service_new(serving->hub, 0);
     assert_non_null(serving->service);
+}
+
+static inline void serve(struct serving *serving, const char *yaml)
+{
+    serve_since(serving, yaml, 0);
 }
 
 static inline void serve_no_more(struct serving *serving)
