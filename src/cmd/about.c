@@ -11,6 +11,8 @@
 
 const struct cmd cmd_all[] = {
     {"serve", "decide for others: a server that speaks RESP and HTTP", serve_main},
+    {"top", "what a server does, live in the terminal", top_main},
+    {"token", "make a token for a caller of a server", token_main},
     {"replay", "decide over yesterday's traffic: who would have been limited?", replay_main},
     {"plan", "which limits would have touched only the few? From a log", plan_main},
     {"sim", "what does a quota really do? Simulated, from a seed", sim_main},

@@ -39,6 +39,8 @@ int sim_worst_main(int argc, char **argv);
 int sim_utilisation_main(int argc, char **argv);
 int table_main(int argc, char **argv);
 int take_main(int argc, char **argv);
+int token_main(int argc, char **argv);
+int top_main(int argc, char **argv);
 int try_main(int argc, char **argv);
 int version_main(int argc, char **argv);
 
