@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint token`: makes secrets for callers of a server, and the lines that its tokens file wants.
+ */
+#define _GNU_SOURCE
+#include "cmd/args.h"
+#include "cmd/cmd.h"
+#include "cmd/say.h"
+#include "conn/access.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SECRET_MAX 4096
+
+struct token_options {
+    const char *action, *name;
+    const char *role_text;
+    unsigned roles;
+};
+
+enum { OPTION_ROLE = 256 };
+
+static const struct argp_option options_known[] = {
+    {"role", OPTION_ROLE, "ROLE[,ROLE]", 0, "ask (default), administer, metrics", 0},
+    {0},
+};
+
+static const char *const actions[] = {"new", "hash", NULL};
+
+static void take_word(struct token_options *options, struct argp_state *state, const char *word)
+{
+    if (options->action == NULL)
+        options->action = actions[args_choice(state, "command", word, actions)];
+    else if (options->name == NULL)
+        options->name = word;
+    else
+        argp_error(state, "expected one NAME, found '%s' after '%s'", word, options->name);
+}
+
+static void check(const struct token_options *options, struct argp_state *state)
+{
+    if (options->action == NULL)
+        argp_error(state, "expected `new NAME` or `hash`");
+    bool is_new = strcmp(options->action, "new") == 0;
+    if (is_new && options->name == NULL)
+        argp_error(state, "expected a NAME for the new token");
+    if (options->name != NULL && !access_name_is_valid(span_of_text(options->name)))
+        argp_error(state, "'%s' is no name of a token: expected 1 to %d letters, digits and . _ -",
+                   options->name, ACCESS_NAME_MAX);
+    if (!is_new && options->name == NULL && options->role_text != NULL)
+        argp_error(state, "--role goes with a NAME");
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct token_options *options = state->input;
+    switch (option) {
+    case OPTION_ROLE:
+        options->role_text = value;
+        options->roles = access_roles_parse(span_of_text(value));
+        if (options->roles == 0)
+            argp_error(state,
+                       "--role '%s' cannot be read: expected ask, administer or metrics, several "
+                       "with commas between them",
+                       value);
+        return 0;
+    case ARGP_KEY_ARG:
+        take_word(options, state, value);
+        return 0;
+    case ARGP_KEY_END:
+        check(options, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void print_line(const struct token_options *options, struct span secret)
+{
+    char roles[ACCESS_ROLES_SIZE], hash[ACCESS_HASH_TEXT_SIZE];
+    access_roles_text(options->roles, roles);
+    access_hash_text(secret, hash);
+    if (options->name != NULL)
+        printf("%s %s %s\n", options->name, roles, hash);
+    else
+        puts(hash);
+}
+
+/* The secret is told on standard error, so that `>> tokens` keeps only what belongs there. */
+static int make_new(const struct token_options *options)
+{
+    char secret[ACCESS_SECRET_SIZE];
+    if (!access_secret_new(secret)) {
+        say("the system has no random numbers to give");
+        return CMD_BAD_INPUT;
+    }
+    print_line(options, span_of_text(secret));
+    fprintf(stderr, "the secret of %s, which is not shown again:\n%s\n", options->name, secret);
+    memset(secret, 0, sizeof(secret));
+    return CMD_DONE;
+}
+
+static int hash_input(const struct token_options *options)
+{
+    static char text[SECRET_MAX + 2];
+    size_t len = fread(text, 1, sizeof(text), stdin);
+    if (ferror(stdin) != 0) {
+        say("cannot read standard input");
+        return CMD_BAD_INPUT;
+    }
+    if (len > 0 && text[len - 1] == '\n')
+        len--;
+    if (len > SECRET_MAX) {
+        say("a secret has at most %d bytes", SECRET_MAX);
+        return CMD_BAD_INPUT;
+    }
+    if (memchr(text, '\n', len) != NULL) {
+        say("expected one secret, on one line");
+        return CMD_BAD_INPUT;
+    }
+    if (len < ACCESS_SECRET_MIN) {
+        say("expected a secret of at least %d bytes that nobody can guess, found %zu; `stint token "
+            "new` makes one",
+            ACCESS_SECRET_MIN, len);
+        return CMD_BAD_INPUT;
+    }
+    print_line(options, span_of(text, len));
+    memset(text, 0, sizeof(text));
+    return CMD_DONE;
+}
+
+int token_main(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options_known,
+        .parser = parse_option,
+        .args_doc = "new NAME\nhash [NAME]",
+        .doc = "Makes a token for a caller of a server. `new` prints the line for the server's "
+               "tokens file on standard output, and the secret, once, on standard error. `hash` "
+               "reads a secret from standard input and prints its hash, or the whole line for NAME."
+               "\vstint token new shop --role ask >> tokens"};
+    struct token_options options = {.roles = ACCESS_ASK};
+    args_parse(&argp, argc, argv, &options);
+    return strcmp(options.action, "new") == 0 ? make_new(&options) : hash_input(&options);
+}
