@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT */
+/* The key pools of a server: definitions that change, names that are none, several threads. */
+#include "unit/serving.h"
+
+#include "conn/pools.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+static struct stint_error error;
+
+struct fixture {
+    struct stint_table *table;
+    struct pools *pools;
+};
+
+static int set_up(void **state)
+{
+    static struct fixture fixture;
+    fixture.table = table_for_tests(0);
+    fixture.pools = pools_new(fixture.table);
+    *state = &fixture;
+    return fixture.pools == NULL;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    pools_free(fixture->pools);
+    stint_table_close(fixture->table);
+    return 0;
+}
+
+/* A definition with keys "a", "b", … of one quota each. */
+static int define(struct pools *pools, const char *name, const char *keys, const char *quota)
+{
+    struct span quotas[26];
+    struct pools_key made[26];
+    size_t n = strlen(keys);
+    for (size_t i = 0; i < n; i++) {
+        quotas[i] = span_of_text(quota);
+        made[i] =
+            (struct pools_key){.name = span_of(&keys[i], 1), .quotas = &quotas[i], .n_quotas = 1};
+    }
+    const struct pools_definition definition = {
+        .name = span_of_text(name), .keys = made, .n_keys = n};
+    return pools_define(pools, &definition, START, &error);
+}
+
+static struct stint_pool_answer next(struct pools *pools, const char *name, uint64_t now_ns)
+{
+    const struct stint_pool_ask ask = {.now_ns = now_ns, .cost = 1};
+    struct stint_pool_answer answer;
+    assert_int_equal(pools_next(pools, span_of_text(name), &ask, &answer, &error), 0);
+    return answer;
+}
+
+static bool add_name(const struct stint_pool_status *status, void *arg)
+{
+    strcat(arg, status->name);
+    return true;
+}
+
+static const char *names_of(struct pools *pools, const char *name)
+{
+    static char names[64];
+    names[0] = '\0';
+    assert_int_equal(pools_each(pools, span_of_text(name), START, add_name, names, &error), 0);
+    return names;
+}
+
+static void test_keys_are_used_by_turns(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(define(fixture->pools, "p", "abc", "2/1m"), 0);
+    assert_string_equal(next(fixture->pools, "p", START).name, "a");
+    assert_string_equal(next(fixture->pools, "p", START).name, "b");
+    assert_string_equal(next(fixture->pools, "p", START).name, "c");
+    for (int i = 0; i < 3; i++)
+        assert_non_null(next(fixture->pools, "p", START).name);
+    struct stint_pool_answer none = next(fixture->pools, "p", START);
+    assert_null(none.name);
+    assert_non_null(next(fixture->pools, "p", START + none.wait_ns).name);
+}
+
+static void test_a_definition_makes_the_keys_its_own(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(define(fixture->pools, "p", "abc", "5/1m"), 0);
+    assert_int_equal(define(fixture->pools, "p", "cde", "5/1m"), 0);
+    assert_string_equal(names_of(fixture->pools, "p"), "cde");
+    assert_int_equal(pools_count(fixture->pools), 1);
+    assert_string_equal(pools_name(fixture->pools, 0), "p");
+    assert_null(pools_name(fixture->pools, 1));
+    assert_int_equal(define(fixture->pools, "p", "", "5/1m"), 0);
+    assert_string_equal(names_of(fixture->pools, "p"), "");
+}
+
+static void test_what_a_key_has_used_goes_on_under_the_same_quota(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(define(fixture->pools, "p", "ab", "3/1m"), 0);
+    for (int i = 0; i < 6; i++)
+        assert_non_null(next(fixture->pools, "p", START).name);
+    assert_int_equal(define(fixture->pools, "p", "a", "3/1m"), 0);
+    assert_null(next(fixture->pools, "p", START).name);
+    assert_int_equal(define(fixture->pools, "p", "abc", "3/1m"), 0);
+    assert_string_equal(next(fixture->pools, "p", START).name, "c");
+}
+
+static void test_a_definition_that_is_refused_changes_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(define(fixture->pools, "p", "abc", "5/1m"), 0);
+    assert_int_equal(define(fixture->pools, "p", "dd", "5/1m"), STINT_E_MISMATCH);
+    assert_int_equal(define(fixture->pools, "p", "de", "nonsense"), STINT_E_SYNTAX);
+    assert_int_equal(define(fixture->pools, "p", "de", "concurrency 3 lease=1s"), STINT_E_MISMATCH);
+    assert_int_equal(define(fixture->pools, "p", "d ", "5/1m"), STINT_E_SYNTAX);
+    assert_string_equal(names_of(fixture->pools, "p"), "abc");
+    assert_int_equal(define(fixture->pools, "", "a", "5/1m"), STINT_E_RANGE);
+    const struct pools_definition other_order = {.name = span_of_text("p"),
+                                                 .order = STINT_FILL_FIRST};
+    assert_int_equal(pools_define(fixture->pools, &other_order, START, &error), STINT_E_MISMATCH);
+    assert_string_equal(names_of(fixture->pools, "p"), "abc");
+    assert_int_equal(pools_count(fixture->pools), 1);
+}
+
+static void test_keys_come_and_go(void **state)
+{
+    struct fixture *fixture = *state;
+    struct span pool = span_of_text("p"), quota = span_of_text("5/1m");
+    struct pools_key key = {.name = span_of_text("z"), .quotas = &quota, .n_quotas = 1};
+    assert_int_equal(define(fixture->pools, "p", "a", "5/1m"), 0);
+    assert_int_equal(pools_add(fixture->pools, pool, &key, START, &error), 0);
+    assert_int_equal(pools_add(fixture->pools, pool, &key, START, &error), STINT_E_MISMATCH);
+    key.n_quotas = 0;
+    assert_int_equal(pools_add(fixture->pools, pool, &key, START, &error), STINT_E_RANGE);
+    assert_string_equal(names_of(fixture->pools, "p"), "az");
+    assert_int_equal(pools_remove(fixture->pools, pool, span_of_text("a"), START, &error), 0);
+    assert_int_equal(pools_remove(fixture->pools, pool, span_of_text("a"), START, &error),
+                     STINT_E_GONE);
+    assert_string_equal(names_of(fixture->pools, "p"), "z");
+}
+
+static void test_reports_and_what_is_given_back(void **state)
+{
+    struct fixture *fixture = *state;
+    struct span pool = span_of_text("p");
+    uint32_t given_back = 0;
+    assert_int_equal(define(fixture->pools, "p", "a", "2/1m"), 0);
+    struct pools_report report = {
+        .key = span_of_text("a"), .outcome = STINT_POOL_COOL, .cooldown_ns = 5 * S};
+    assert_int_equal(pools_report(fixture->pools, pool, &report, START, &error), 0);
+    assert_int_equal(next(fixture->pools, "p", START).name == NULL, 1);
+    report = (struct pools_report){.key = report.key, .outcome = STINT_POOL_OK};
+    assert_int_equal(pools_report(fixture->pools, pool, &report, START, &error), 0);
+    assert_non_null(next(fixture->pools, "p", START).name);
+    assert_non_null(next(fixture->pools, "p", START).name);
+    assert_null(next(fixture->pools, "p", START).name);
+    struct pools_return back = {.key = report.key, .cost = 1, .granted_at_ns = START};
+    assert_int_equal(pools_give_back(fixture->pools, pool, &back, START, &given_back, &error), 0);
+    assert_int_equal(given_back, 1);
+    assert_non_null(next(fixture->pools, "p", START).name);
+    back.key = span_of_text("nobody");
+    assert_int_equal(pools_give_back(fixture->pools, pool, &back, START, NULL, &error),
+                     STINT_E_GONE);
+    assert_non_null(strstr(error.sentence, "nobody"));
+}
+
+static void test_a_pool_that_is_not_there(void **state)
+{
+    struct fixture *fixture = *state;
+    struct span none = span_of_text("none");
+    struct stint_pool_answer answer;
+    struct pools_key key = {.name = span_of_text("a")};
+    const struct stint_pool_ask ask = {.now_ns = START, .cost = 1};
+    const struct pools_report report = {.key = span_of_text("a")};
+    const struct pools_return back = {.key = span_of_text("a")};
+    assert_int_equal(pools_next(fixture->pools, none, &ask, &answer, &error), STINT_E_GONE);
+    assert_non_null(strstr(error.sentence, "none"));
+    assert_int_equal(pools_add(fixture->pools, none, &key, START, &error), STINT_E_GONE);
+    assert_int_equal(pools_remove(fixture->pools, none, none, START, &error), STINT_E_GONE);
+    assert_int_equal(pools_report(fixture->pools, none, &report, START, &error), STINT_E_GONE);
+    assert_int_equal(pools_give_back(fixture->pools, none, &back, START, NULL, &error),
+                     STINT_E_GONE);
+    assert_int_equal(pools_each(fixture->pools, none, START, add_name, NULL, &error), STINT_E_GONE);
+}
+
+static void test_as_many_pools_as_the_table_knows(void **state)
+{
+    struct fixture *fixture = *state;
+    char name[16];
+    int refused = 0;
+    for (int i = 0; i < 20; i++) {
+        snprintf(name, sizeof(name), "p%d", i);
+        refused += define(fixture->pools, name, "a", "5/1m") == STINT_E_FULL;
+    }
+    assert_int_equal(refused, 4); /* 16 names by default */
+    assert_int_equal(pools_count(fixture->pools), 16);
+}
+
+/* ---- Threads --------------------------------------------------------------------------------- */
+
+#define THREADS 4
+#define ASKS 3000
+
+static struct pools *shared;
+static uint64_t granted;
+
+static void *take_all(void *arg)
+{
+    const struct stint_pool_ask ask = {.now_ns = START, .cost = 1};
+    struct stint_pool_answer answer;
+    (void)arg;
+    for (int i = 0; i < ASKS; i++)
+        if (pools_next(shared, span_of_text("p"), &ask, &answer, NULL) == 0 && answer.name != NULL)
+            __atomic_fetch_add(&granted, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+static void *redefine(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 200; i++)
+        define(shared, "p", i % 2 == 0 ? "abcd" : "ab", "500/1m");
+    return NULL;
+}
+
+static void test_definitions_change_while_keys_are_used(void **state)
+{
+    struct fixture *fixture = *state;
+    pthread_t threads[THREADS + 1];
+    shared = fixture->pools;
+    granted = 0;
+    assert_int_equal(define(shared, "p", "abcd", "500/1m"), 0);
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, take_all, NULL), 0);
+    assert_int_equal(pthread_create(&threads[THREADS], NULL, redefine, NULL), 0);
+    for (int i = 0; i <= THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_in_range(granted, 1, 2000); /* no key passes its quota, whoever came and went */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_keys_are_used_by_turns, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_definition_makes_the_keys_its_own, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_what_a_key_has_used_goes_on_under_the_same_quota,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_definition_that_is_refused_changes_nothing, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_keys_come_and_go, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_reports_and_what_is_given_back, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_pool_that_is_not_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_as_many_pools_as_the_table_knows, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_definitions_change_while_keys_are_used, set_up,
+                                        tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: MIT */
+/* What a service keeps of quotas that callers bring along: always the one that was asked for. */
+#include "unit/serving.h"
+
+#include "conn/spec_cache.h"
+#include "conn/throttle_cache.h"
+
+#include <stdio.h>
+
+static struct stint_error error;
+
+static const struct stint_quota *find_spec(struct spec_cache *cache, struct stint_table *table,
+                                           const char *text)
+{
+    return spec_cache_find(cache, table, span_of_text(text), &error);
+}
+
+static void test_a_spec_is_found_by_all_of_its_text(void **state)
+{
+    static struct spec_cache cache;
+    struct stint_table *table = table_for_tests(0);
+    char spec[32];
+    (void)state;
+    for (int round = 0; round < 3; round++)
+        for (uint32_t i = 1; i <= 600; i++) {
+            snprintf(spec, sizeof(spec), "gcra %u/1m", i);
+            const struct stint_quota *quota = find_spec(&cache, table, spec);
+            assert_non_null(quota);
+            assert_int_equal(quota->limit, i);
+        }
+    const struct stint_quota *first = find_spec(&cache, table, "gcra 5/1m");
+    assert_ptr_equal(find_spec(&cache, table, "gcra 5/1m"), first);
+    assert_int_equal(find_spec(&cache, table, "gcra 5/1m burst=2")->burst, 2);
+    stint_table_close(table);
+}
+
+static void test_a_spec_that_is_none_is_never_kept(void **state)
+{
+    static struct spec_cache cache;
+    struct stint_table *table = table_for_tests(0);
+    char longest[SPEC_TEXT_MAX + 2];
+    (void)state;
+    memset(longest, ' ', sizeof(longest) - 1);
+    longest[sizeof(longest) - 1] = '\0';
+    for (int i = 0; i < 3; i++) {
+        assert_null(find_spec(&cache, table, "5 per minute"));
+        assert_int_equal(error.code, STINT_E_SYNTAX);
+        assert_null(find_spec(&cache, table, ""));
+        assert_int_equal(error.code, STINT_E_SYNTAX);
+        assert_null(find_spec(&cache, table, longest));
+        assert_int_equal(error.code, STINT_E_RANGE);
+        assert_null(spec_cache_find(&cache, table, span_of("5/1m\0", 5), &error));
+        assert_int_equal(error.code, STINT_E_SYNTAX);
+        assert_null(find_spec(&cache, table, "log 100000/1m"));
+    }
+    stint_table_close(table);
+}
+
+static void test_a_throttle_is_found_by_its_three_numbers(void **state)
+{
+    static struct throttle_cache cache;
+    struct stint_table *table = table_for_tests(0);
+    (void)state;
+    for (int round = 0; round < 2; round++)
+        for (uint64_t i = 0; i < 900; i++) {
+            const struct request_throttle throttle = {i % 30, 1 + i / 30, 60 + i % 7};
+            const struct stint_quota *quota = throttle_cache_find(&cache, table, &throttle, &error);
+            assert_non_null(quota);
+            assert_int_equal(quota->burst, i % 30 + 1);
+            assert_int_equal(quota->limit, 1 + i / 30);
+            assert_int_equal(quota->period_ns, (60 + i % 7) * S);
+            assert_int_equal(quota->rule, THROTTLE_RULE);
+        }
+    stint_table_close(table);
+}
+
+static void test_numbers_that_cannot_be_meant(void **state)
+{
+    static struct throttle_cache cache;
+    struct stint_table *table = table_for_tests(0);
+    const struct request_throttle wrong[] = {
+        {1, 0, 60},          {1, 1, 0},
+        {UINT32_MAX, 1, 60}, {1, UINT64_C(1) << 32, 60},
+        {1, 1, UINT64_MAX},  {UINT64_MAX, UINT64_MAX, UINT64_MAX},
+        {0, 0, 0},           {10, 3999999999, 1}, /* off by more than 0.1 % */
+    };
+    (void)state;
+    for (size_t i = 0; i < N(wrong); i++) {
+        error.sentence[0] = '\0';
+        assert_null(throttle_cache_find(&cache, table, &wrong[i], &error));
+        assert_int_equal(error.code, STINT_E_RANGE);
+        assert_true(strlen(error.sentence) > 10);
+    }
+    stint_table_close(table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_spec_is_found_by_all_of_its_text),
+        cmocka_unit_test(test_a_spec_that_is_none_is_never_kept),
+        cmocka_unit_test(test_a_throttle_is_found_by_its_three_numbers),
+        cmocka_unit_test(test_numbers_that_cannot_be_meant),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
