@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: MIT */
+/* /auth for proxies, tokens and roles, pools and pages: what the door answers beside /v1's verbs.
+ */
+#include "unit/talking.h"
+
+#include "conn/pools.h"
+
+static const char *const yaml =
+    "domain: shop\n"
+    "descriptors:\n"
+    "  - key: remote_address\n"
+    "    rate_limit: {unit: minute, requests_per_unit: 2, algorithm: fixed_window}\n"
+    "  - key: path\n"
+    "    value: /login\n"
+    "    descriptors:\n"
+    "      - key: remote_address\n"
+    "        rate_limit: {unit: minute, requests_per_unit: 1, algorithm: fixed_window}\n";
+
+static struct talking t;
+
+static void talk_with(const struct http_site_options *options, struct access_now *access)
+{
+    talk_at(&t, yaml, options, access);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    talk_no_more(&t);
+    return 0;
+}
+
+/* ---- /auth ----------------------------------------------------------------------------------- */
+
+static void test_the_caller_itself_is_limited_without_a_word_of_proxies(void **state)
+{
+    (void)state;
+    talk_with(&(struct http_site_options){.domain = "shop"}, NULL);
+    assert_answer(&t, "GET /auth\nX-Forwarded-For: 203.0.113.9\n",
+                  "200\n"
+                  "RateLimit-Policy: \"remote_address\";q=2;w=60\n"
+                  "RateLimit: \"remote_address\";r=1;t=60\n"
+                  "\n");
+    assert_int_equal(status_of(&t, "HEAD /auth\n"), 200);
+    assert_says(&t, "POST /auth\n",
+                "429\n"
+                "Content-Type: application/problem+json\n"
+                "RateLimit-Policy: \"remote_address\";q=2;w=60\n"
+                "RateLimit: \"remote_address\";r=0;t=60\n"
+                "Retry-After: 60\n"
+                "\n"
+                "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\"");
+}
+
+static void test_a_trusted_proxy_speaks_for_its_clients(void **state)
+{
+    static const char *const lists[] = {"path, address", "address"};
+    static const char *const trusted[] = {"127.0.0.0/8"};
+    (void)state;
+    talk_with(&(struct http_site_options){.descriptors = lists,
+                                          .n_descriptors = 2,
+                                          .trusted_proxies = trusted,
+                                          .n_trusted_proxies = 1,
+                                          .deny_status = 403},
+              NULL);
+#define ASK "GET /auth?domain=shop\nX-Original-URI: "
+    assert_int_equal(status_of(&t, ASK "/login?a=b\nX-Forwarded-For: 203.0.113.9\n"), 200);
+    assert_says(&t, ASK "//%6Cogin\nX-Forwarded-For: 203.0.113.9\n", "403\n");
+    assert_non_null(strstr(t.answer, "\nRetry-After: 60\n"));
+    assert_non_null(strstr(t.answer, "\"violated-policies\":[\"path=/login.remote_address\"]"));
+    /* The refused one has charged nothing: one of two is left. */
+    assert_says(&t, ASK "/other\nX-Forwarded-For: 203.0.113.9\n",
+                "RateLimit: \"remote_address\";r=0;t=60");
+    assert_int_equal(status_of(&t, ASK "/other\nX-Forwarded-For: 203.0.113.10\n"), 200);
+    assert_int_equal(
+        status_of(&t, ASK "/\nX-Forwarded-For: 203.0.113.9\nForwarded: for=198.51.100.1\n"), 400);
+}
+
+static void test_auth_wants_a_domain_and_may_have_nothing_to_ask(void **state)
+{
+    static const char *const lists[] = {"header:x-api-key"};
+    (void)state;
+    talk_with(&(struct http_site_options){.descriptors = lists, .n_descriptors = 1}, NULL);
+    assert_says(&t, "GET /auth\n", "400\n");
+    assert_says(&t, "GET /auth\n", "no domain: ask /auth?domain=NAME");
+    assert_answer(&t, "GET /auth?domain=shop\n", "200\n\n");
+    assert_answer(&t, "GET /auth?domain=other\nX-Api-Key: k\n", "200\n\n");
+}
+
+static void test_a_site_that_cannot_be_meant_is_refused(void **state)
+{
+    struct http_site *site;
+    struct stint_error error;
+    static const char *const lists[] = {"pth"}, *const trusted[] = {"here"};
+    (void)state;
+    talk_with(&(struct http_site_options){0}, NULL);
+    assert_int_equal(http_site_new(&site, &(struct http_site_options){.deny_status = 200}, &error),
+                     STINT_E_RANGE);
+    assert_string_equal(error.sentence, "deny_status 200: expected 400 to 599");
+    assert_int_equal(http_site_new(&site, &(struct http_site_options){.styles = 16}, &error),
+                     STINT_E_RANGE);
+    assert_int_equal(
+        http_site_new(&site, &(struct http_site_options){.descriptors = lists, .n_descriptors = 1},
+                      &error),
+        STINT_E_SYNTAX);
+    assert_int_equal(http_site_new(&site,
+                                   &(struct http_site_options){.trusted_proxies = trusted,
+                                                               .n_trusted_proxies = 1},
+                                   &error),
+                     STINT_E_SYNTAX);
+}
+
+/* ---- Tokens ---------------------------------------------------------------------------------- */
+
+#define ASKER "0123456789abcdef0123456789abcdef-asker"
+#define WATCHER "0123456789abcdef0123456789abcdef-watcher"
+#define CHIEF "0123456789abcdef0123456789abcdef-chief"
+#define AS(secret) "\nAuthorization: Bearer " secret "\n"
+
+static struct access *tokens(void)
+{
+    static const struct {
+        const char *line, *secret;
+    } lines[] = {
+        {"asker ask ", ASKER}, {"watcher metrics ", WATCHER}, {"chief administer ", CHIEF}};
+    char text[1024];
+    int len = 0;
+    struct access *access;
+    struct stint_error error;
+    for (size_t i = 0; i < N(lines); i++) {
+        char hash[ACCESS_HASH_TEXT_SIZE];
+        access_hash_text(span_of_text(lines[i].secret), hash);
+        len += snprintf(text + len, sizeof(text) - (size_t)len, "%s%s\n", lines[i].line, hash);
+    }
+    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
+        fail_msg("%s", error.sentence);
+    return access;
+}
+
+static void test_each_role_goes_where_it_may(void **state)
+{
+    static const char *const trusted[] = {"192.0.2.1"};
+    struct access_now *access = access_now_new(tokens());
+    (void)state;
+    talk_with(&(struct http_site_options){.domain = "shop",
+                                          .trusted_proxies = trusted,
+                                          .n_trusted_proxies = 1},
+              access);
+    static const struct {
+        const char *request;
+        unsigned status;
+    } asked[] = {
+        {"GET /healthz\n", 200},
+        {"GET /readyz\n", 200},
+        {"GET /openapi.json\n", 200},
+        {"GET /auth\n", 401},
+        {"GET /auth" AS(ASKER), 200},
+        {"GET /auth" AS(WATCHER), 403},
+        {"POST /v1/take\n\n{\"quota\":\"1/1s\",\"key\":\"k\"}", 401},
+        {"POST /v1/take\nAuthorization: Basic " ASKER "\n\n{}", 401},
+        {"POST /v1/take" AS("x" ASKER) "\n{}", 401},
+        {"POST /v1/take" AS(ASKER) "\n{\"quota\":\"1/1s\",\"key\":\"k\"}", 200},
+        {"POST /v1/take\nauthorization: bEARER   " ASKER "\n\n{\"quota\":\"1/1s\",\"key\":\"l\"}",
+         200},
+        {"POST /v1/take" AS(CHIEF) "\n{\"quota\":\"1/1s\",\"key\":\"k\"}", 403},
+        {"POST /v1/block" AS(ASKER) "\n{\"quota\":\"1/1s\",\"key\":\"k\",\"for_ms\":1}", 403},
+        {"POST /v1/block" AS(CHIEF) "\n{\"quota\":\"1/1s\",\"key\":\"k\",\"for_ms\":1}", 200},
+        {"GET /metrics\n", 401},
+        {"GET /metrics" AS(ASKER), 403},
+        {"GET /metrics" AS(WATCHER), 200},
+        {"GET /v1/top" AS(WATCHER), 200},
+        {"GET /v1/stats" AS(WATCHER), 200},
+        {"GET /rlconfig" AS(WATCHER), 200},
+        {"POST /v1/reload" AS(ASKER), 403},
+        {"POST /v1/reload" AS(CHIEF), 501},
+        {"GET /v1/pools/p/status\n", 401},
+        {"POST /v1/pools/p/add" AS(ASKER), 403},
+    };
+    for (size_t i = 0; i < N(asked); i++)
+        if (status_of(&t, asked[i].request) != asked[i].status)
+            fail_msg("%s\n-- is answered --\n%s", asked[i].request, t.answer);
+    assert_says(&t, "GET /metrics\n", "WWW-Authenticate: Bearer realm=\"stint\"\n");
+    assert_says(&t, "GET /metrics" AS("x"), "Bearer realm=\"stint\", error=\"invalid_token\"\n");
+    assert_says(&t, "GET /metrics" AS(ASKER), "error=\"insufficient_scope\"\n");
+    t.peer = "192.0.2.1";
+    assert_int_equal(status_of(&t, "GET /auth\nX-Forwarded-For: 203.0.113.9\n"), 200);
+    assert_int_equal(status_of(&t, "GET /metrics\n"), 401);
+    talk_no_more(&t);
+    access_now_free(access);
+    talk_with(&(struct http_site_options){0}, NULL);
+}
+
+static void test_a_reload_of_tokens_holds_from_the_next_request_on(void **state)
+{
+    struct access_now *access = access_now_new(tokens());
+    (void)state;
+    talk_with(&(struct http_site_options){0}, access);
+    assert_int_equal(status_of(&t, "GET /v1/top" AS(WATCHER)), 200);
+    struct access *other;
+    char text[128], hash[ACCESS_HASH_TEXT_SIZE];
+    access_hash_text(span_of_text(ASKER), hash);
+    snprintf(text, sizeof(text), "asker ask %s\n", hash);
+    assert_int_equal(access_load(&other, "tokens", span_of_text(text), NULL), 0);
+    access_now_set(access, other);
+    assert_int_equal(status_of(&t, "GET /v1/top" AS(WATCHER)), 401);
+    talk_no_more(&t);
+    access_now_free(access);
+    talk_with(&(struct http_site_options){0}, NULL);
+}
+
+/* ---- Pools ----------------------------------------------------------------------------------- */
+
+static void test_a_pool_hands_out_its_keys(void **state)
+{
+    uint64_t again_ns;
+    (void)state;
+    talk_with(&(struct http_site_options){0}, NULL);
+    assert_int_equal(pools_define(hub_pools(t.s.hub),
+                                  &(struct pools_definition){.name = span_of_text("api-keys")},
+                                  t.s.now_ns, NULL),
+                     0);
+#define POOL "/v1/pools/api%2Dkeys/"
+    assert_answer(&t, "GET /v1/pools\n",
+                  "200\nContent-Type: application/json\n\n{\"pools\":[\"api-keys\"]}");
+    assert_answer(&t, "POST " POOL "add\n\n{\"key\":\"one\",\"quotas\":[\"log 2/1m\"]}",
+                  "200\nContent-Type: application/json\n\n{\"ok\":true}");
+    assert_int_equal(status_of(&t, "POST " POOL "add\n\n{\"key\":\"one\",\"quotas\":[\"1/1m\"]}"),
+                     409);
+    assert_answer(&t, "POST " POOL "next\n",
+                  "200\nContent-Type: application/json\n\n{\"key\":\"one\",\"wait_ms\":0,"
+                  "\"at\":\"60000000000000\",\"probe\":false,\"limit\":2,\"remaining\":1,"
+                  "\"reset_after_ms\":60000}");
+    assert_answer(&t,
+                  "POST " POOL "give_back\n\n{\"key\":\"one\",\"granted_at\":\"60000000000000\"}",
+                  "200\nContent-Type: application/json\n\n{\"given_back\":1}");
+    assert_int_equal(status_of(&t, "POST " POOL "next\n\n{\"cost\":2}"), 200);
+    t.s.now_ns += S;
+    assert_says(&t, "POST " POOL "next\n",
+                "429\nRetry-After: 59\nContent-Type: application/problem+json\n");
+    assert_non_null(strstr(t.answer,
+                           "\"status\":429,\"detail\":\"No key is free; wait_ms says when "
+                           "the first is.\",\"key\":null,\"wait_ms\":59000,"));
+    assert_null(talk_or_wait(&t, "POST " POOL "next\n\n{\"wait_ms\":59000}", &again_ns));
+    assert_int_equal(again_ns, t.s.now_ns + 59 * S);
+    t.asked_ns = 0;
+    assert_answer(&t, "GET " POOL "status\n",
+                  "200\nContent-Type: application/json\n\n{\"keys\":[{\"key\":\"one\",\"standing\":"
+                  "\"used_up\",\"returns_after_ms\":59000,\"weight\":1,\"failures\":0,\"limit\":2,"
+                  "\"remaining\":0}]}");
+    assert_int_equal(status_of(&t, "POST " POOL "report\n\n{\"key\":\"one\",\"outcome\":\"out\"}"),
+                     200);
+    assert_says(&t, "GET " POOL "status\n", "\"standing\":\"out\",\"returns_after_ms\":null");
+    assert_int_equal(status_of(&t, "POST " POOL "remove\n\n{\"key\":\"one\"}"), 200);
+    assert_answer(&t, "GET " POOL "status\n",
+                  "200\nContent-Type: application/json\n\n{\"keys\":[]}");
+}
+
+static void test_wrong_things_asked_of_pools_are_told(void **state)
+{
+    static const struct {
+        const char *request;
+        unsigned status;
+        const char *says;
+    } wrong[] = {
+        {"POST /v1/pools/p/nxt\n", 404, "expected /v1/pools/NAME/VERB"},
+        {"POST /v1/pools/p\n", 404, "expected /v1/pools/NAME/VERB"},
+        {"POST /v1/pools//next\n", 404, "expected /v1/pools/NAME/VERB"},
+        {"POST /v1/pools/p/next\n", 404, "\"status\":404"},
+        {"GET /v1/pools/p/next\n", 405, "Allow: POST\n"},
+        {"POST /v1/pools/p/status\n", 405, "Allow: GET, HEAD\n"},
+        {"POST /v1/pools/p/next\n\n{\"key\":\"k\"}", 400, "no member"},
+        {"POST /v1/pools/p/next\nContent-Type: text/plain\n\n{}", 415, "application/json"},
+        {"POST /v1/pools/p/report\n\n{\"key\":\"k\",\"outcome\":\"bad\"}", 400, "back_off"},
+        {"POST /v1/pools/p/report\n\n{\"key\":\"k\",\"outcome\":\"cool\"}", 400, "cooldown_ms"},
+        {"POST /v1/pools/p/report\n\n{\"key\":\"k\",\"outcome\":\"ok\",\"cooldown_ms\":5}", 400,
+         "nothing else has one"},
+        {"POST /v1/pools/p/add\n\n{\"key\":\"k\",\"quotas\":[]}", 400, "an array of 1 to 4 quotas"},
+    };
+    (void)state;
+    talk_with(&(struct http_site_options){0}, NULL);
+    for (size_t i = 0; i < N(wrong); i++) {
+        assert_says(&t, wrong[i].request, wrong[i].says);
+        assert_int_equal(status_of(&t, wrong[i].request), wrong[i].status);
+    }
+}
+
+/* ---- Pages ----------------------------------------------------------------------------------- */
+
+static void test_pages_are_served(void **state)
+{
+    (void)state;
+    talk_with(&(struct http_site_options){.dashboard = span_of_text("<p>hello</p>")}, NULL);
+    assert_answer(&t, "GET /healthz\n", "200\nContent-Type: text/plain; charset=utf-8\n\nok\n");
+    assert_says(&t, "GET /\n", "Content-Security-Policy: default-src 'none'; script-src");
+    assert_non_null(strstr(t.answer, "\n\n<p>hello</p>"));
+    assert_says(&t, "GET /openapi.json\n", "\"openapi\": \"3.1.0\"");
+    assert_answer(&t, "GET /rlconfig\n",
+                  "200\nContent-Type: text/plain; charset=utf-8\n\n"
+                  "shop.remote_address: unit=MINUTE requests_per_unit=2, quota: fixed_window 2/1m, "
+                  "shadow_mode: false (test.yaml:3)\n"
+                  "shop.path=/login.remote_address: unit=MINUTE requests_per_unit=1, quota: "
+                  "fixed_window 1/1m, shadow_mode: false (test.yaml:8)\n");
+    assert_int_equal(status_of(&t, "POST /v1/take\n\n{\"quota\":\"1/1s\",\"key\":\"k\\\"y\"}"),
+                     200);
+    assert_says(&t, "GET /v1/top?n=1&order=asked\n", "{\"keys\":[{\"key\":\"k\\\"y\"");
+    assert_says(&t, "GET /v1/top?n=0\n", "400\n");
+    assert_says(&t, "GET /v1/top?n=1001\n", "400\n");
+    assert_says(&t, "GET /v1/top?order=none\n", "expected ?n=1");
+    assert_says(&t, "GET /metrics\n", "Content-Type: text/plain; version=0.0.4");
+    assert_says(&t, "GET /metrics\nAccept: application/openmetrics-text;version=1.0.0,*/*\n",
+                "Content-Type: application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert_says(&t, "GET /metrics\n", "stint_decisions_total");
+    assert_says(&t, "GET /v1/stats\n", "200\nContent-Type: application/json\n\n{");
+}
+
+static void test_a_door_that_drains_is_not_ready(void **state)
+{
+    (void)state;
+    talk_with(&(struct http_site_options){0}, NULL);
+    assert_says(&t, "GET /readyz\n", "200\n");
+    http_door_drain(t.door);
+    assert_says(&t, "GET /readyz\n", "503\n");
+    assert_says(&t, "GET /healthz\n", "200\n");
+}
+
+int main(void)
+{
+#define TALK(test) cmocka_unit_test_teardown(test, tear_down)
+    const struct CMUnitTest tests[] = {
+        TALK(test_the_caller_itself_is_limited_without_a_word_of_proxies),
+        TALK(test_a_trusted_proxy_speaks_for_its_clients),
+        TALK(test_auth_wants_a_domain_and_may_have_nothing_to_ask),
+        TALK(test_a_site_that_cannot_be_meant_is_refused),
+        TALK(test_each_role_goes_where_it_may),
+        TALK(test_a_reload_of_tokens_holds_from_the_next_request_on),
+        TALK(test_a_pool_hands_out_its_keys),
+        TALK(test_wrong_things_asked_of_pools_are_told),
+        TALK(test_pages_are_served),
+        TALK(test_a_door_that_drains_is_not_ready),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

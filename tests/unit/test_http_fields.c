@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/* The header fields about quotas, byte for byte, at the ends of what they can say. */
+#include "unit/asking.h"
+
+#include "proto/http_fields.h"
+
+#include <stdio.h>
+
+static struct rule rule = {.name = "per \"ip\"\\\x01\xc3\xa9", .path = "ip", .domain = "d"};
+
+struct told {
+    struct stint_quota quota;
+    struct reply_status status;
+    struct reply reply;
+    struct request request;
+    struct http_answer answer;
+    char room[4096];
+};
+
+static struct told *tell(struct told *told, const char *spec, unsigned styles,
+                         const struct stint_decision *decision)
+{
+    struct http_text text = http_text_at(told->room, sizeof(told->room));
+    told->quota = quota_of(spec);
+    told->status = (struct reply_status){
+        .rule = &rule, .quota = &told->quota, .decision = *decision, .matched = true};
+    told->reply = (struct reply){.decision = *decision, .statuses = &told->status, .n_statuses = 1};
+    told->request = (struct request){.verb = REQUEST_TAKE};
+    told->answer = (struct http_answer){.status = decision->outcome == STINT_ALLOW ? 200 : 429};
+    http_fields_write(&told->answer, &text, styles, &told->request, &told->reply);
+    assert_false(text.is_full);
+    return told;
+}
+
+static const char *field_of(const struct told *told, const char *name)
+{
+    for (size_t i = 0; i < told->answer.n_fields; i++)
+        if (strcmp(told->answer.fields[i].name, name) == 0)
+            return told->answer.fields[i].value;
+    return "(none)";
+}
+
+static const struct stint_decision allowed = {.outcome = STINT_ALLOW,
+                                              .granted = 1,
+                                              .limit = 100,
+                                              .remaining = 99,
+                                              .reset_after_ns = 600 * MS};
+static const struct stint_decision denied = {
+    .outcome = STINT_DENY, .limit = 100, .retry_after_ns = 1, .reset_after_ns = 59 * S + 1};
+
+static void test_a_name_is_a_string_of_structured_fields(void **state)
+{
+    struct told told;
+    (void)state;
+    tell(&told, "gcra 100/1m", HTTP_STYLE_DRAFT_11, &allowed);
+    assert_string_equal(field_of(&told, "RateLimit-Policy"),
+                        "\"per \\\"ip\\\"\\\\???\";q=100;w=60");
+    assert_string_equal(field_of(&told, "RateLimit"), "\"per \\\"ip\\\"\\\\???\";r=99;t=1");
+    assert_string_equal(field_of(&told, "Retry-After"), "(none)");
+}
+
+static void test_older_styles_have_bare_numbers(void **state)
+{
+    struct told told;
+    (void)state;
+    tell(&told, "gcra 100/1m", HTTP_STYLE_DRAFT_03 | HTTP_STYLE_X_RATELIMIT, &denied);
+    assert_int_equal(told.answer.n_fields, 7);
+    assert_string_equal(field_of(&told, "RateLimit-Limit"), "100");
+    assert_string_equal(field_of(&told, "RateLimit-Remaining"), "0");
+    assert_string_equal(field_of(&told, "RateLimit-Reset"), "1");
+    assert_string_equal(field_of(&told, "X-RateLimit-Limit"), "100");
+    assert_string_equal(field_of(&told, "X-RateLimit-Remaining"), "0");
+    assert_string_equal(field_of(&told, "X-RateLimit-Reset"), "1");
+    assert_string_equal(field_of(&told, "Retry-After"), "1");
+    tell(&told, "gcra 100/1m", HTTP_STYLE_NONE, &denied);
+    assert_int_equal(told.answer.n_fields, 1);
+    assert_string_equal(field_of(&told, "Retry-After"), "1");
+}
+
+static void test_seconds_are_rounded_up_and_at_least_one(void **state)
+{
+    (void)state;
+    assert_int_equal(http_fields_retry_s(0), 1);
+    assert_int_equal(http_fields_retry_s(1), 1);
+    assert_int_equal(http_fields_retry_s(S), 1);
+    assert_int_equal(http_fields_retry_s(S + 1), 2);
+    assert_int_equal(http_fields_retry_s(59 * S + 999 * MS), 60);
+}
+
+static void test_never_has_no_time(void **state)
+{
+    const struct stint_decision never = {
+        .outcome = STINT_NEVER, .limit = 5, .remaining = 5, .retry_after_ns = STINT_NEVER_NS};
+    struct told told;
+    (void)state;
+    tell(&told, "gcra 5/1s", HTTP_STYLE_DRAFT_11, &never);
+    assert_string_equal(field_of(&told, "RateLimit"), "\"per \\\"ip\\\"\\\\???\";r=5");
+    assert_string_equal(field_of(&told, "Retry-After"), "(none)");
+}
+
+static void test_a_period_below_a_second_and_holders_are_told_as_they_can_be(void **state)
+{
+    struct told told;
+    (void)state;
+    tell(&told, "gcra 100/500ms", HTTP_STYLE_DRAFT_11, &allowed);
+    assert_non_null(strstr(field_of(&told, "RateLimit-Policy"), ";q=100;w=1"));
+    tell(&told, "concurrency 10 lease=30s", HTTP_STYLE_DRAFT_11, &allowed);
+    assert_non_null(
+        strstr(field_of(&told, "RateLimit-Policy"), ";q=10;qu=\"concurrent-requests\""));
+}
+
+/* gcra: what is left grows at the instant that is told; not a whole nanosecond before, as ticks are
+ * rounded up to one. */
+static void test_growth_of_gcra_is_exact(void **state)
+{
+    struct stint_quota quota = quota_of("gcra 7/1s burst=5");
+    (void)state;
+    for (uint32_t taken = 1; taken <= 5; taken++) {
+        struct small_state bucket = {{0, 0}};
+        struct reply_status status = {.quota = &quota};
+        uint64_t after_ns;
+        take(&quota, &bucket, 10 * S, taken);
+        for (uint64_t now = 10 * S; now < 10 * S + 400 * MS; now += 37 * MS) {
+            status.decision = peek(&quota, &bucket, now, 0);
+            uint32_t left = status.decision.remaining;
+            if (left == 5)
+                continue;
+            assert_true(http_fields_grows_after(&status, &after_ns));
+            assert_int_equal(peek(&quota, &bucket, now + after_ns, 0).remaining, left + 1);
+            assert_int_equal(peek(&quota, &bucket, now + after_ns - 2, 0).remaining, left);
+        }
+    }
+}
+
+static void test_quotas_that_are_not_enforced_are_not_told(void **state)
+{
+    struct told told;
+    struct http_text text;
+    (void)state;
+    tell(&told, "gcra 100/1m", HTTP_STYLE_DRAFT_11, &allowed);
+    struct rule shadow = rule;
+    shadow.shadow_mode = true;
+    told.status.rule = &shadow;
+    told.answer = (struct http_answer){.status = 200};
+    text = http_text_at(told.room, sizeof(told.room));
+    http_fields_write(&told.answer, &text, HTTP_STYLE_DRAFT_11 | HTTP_STYLE_DRAFT_03, &told.request,
+                      &told.reply);
+    assert_int_equal(told.answer.n_fields, 0);
+    told.status.rule = &rule;
+    told.status.replaced = true;
+    http_fields_write(&told.answer, &text, HTTP_STYLE_DRAFT_11, &told.request, &told.reply);
+    assert_int_equal(told.answer.n_fields, 0);
+}
+
+static void test_a_text_that_is_full_takes_nothing_more(void **state)
+{
+    char room[8];
+    struct http_text text = http_text_at(room, sizeof(room));
+    (void)state;
+    http_text_add(&text, "1234567");
+    assert_false(text.is_full);
+    http_text_add(&text, "8");
+    assert_true(text.is_full);
+    assert_int_equal(text.len, 7);
+    assert_string_equal(http_text_end(&text, 0), "1234567");
+    text = http_text_at(room, sizeof(room));
+    http_text_u64(&text, UINT64_MAX);
+    assert_true(text.is_full);
+    assert_int_equal(text.len, 0);
+}
+
+static void test_json_strings_are_escaped(void **state)
+{
+    static const char raw[] = "a\"\\\n\x7f\xc3\xa9\xff\xc0\x80\xed\xa0\x80\0z";
+    char room[128];
+    struct http_text text = http_text_at(room, sizeof(room));
+    (void)state;
+    http_text_json(&text, span_of(raw, sizeof(raw) - 1));
+    assert_string_equal(http_text_end(&text, 0),
+                        "\"a\\\"\\\\\\u000a\\u007f\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"
+                        "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\\u0000z\"");
+}
+
+static void test_styles_have_names(void **state)
+{
+    (void)state;
+    assert_int_equal(http_style_named(span_of_text("draft-11")), HTTP_STYLE_DRAFT_11);
+    assert_int_equal(http_style_named(span_of_text("draft-03")), HTTP_STYLE_DRAFT_03);
+    assert_int_equal(http_style_named(span_of_text("x-ratelimit")), HTTP_STYLE_X_RATELIMIT);
+    assert_int_equal(http_style_named(span_of_text("none")), HTTP_STYLE_NONE);
+    assert_int_equal(http_style_named(span_of_text("draft")), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_name_is_a_string_of_structured_fields),
+        cmocka_unit_test(test_older_styles_have_bare_numbers),
+        cmocka_unit_test(test_seconds_are_rounded_up_and_at_least_one),
+        cmocka_unit_test(test_never_has_no_time),
+        cmocka_unit_test(test_a_period_below_a_second_and_holders_are_told_as_they_can_be),
+        cmocka_unit_test(test_growth_of_gcra_is_exact),
+        cmocka_unit_test(test_quotas_that_are_not_enforced_are_not_told),
+        cmocka_unit_test(test_a_text_that_is_full_takes_nothing_more),
+        cmocka_unit_test(test_json_strings_are_escaped),
+        cmocka_unit_test(test_styles_have_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
