@@ -108,9 +108,20 @@ static void close_if_open(uv_handle_t *handle)
         uv_close(handle, NULL);
 }
 
+/* A further signal to end is not to kill a process that is about to end as it should. */
+static void ignore_signals(void)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    for (int i = 0; i < SIGNALS; i++)
+        sigaddset(&ends, signal_numbers[i]);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL);
+}
+
 /* After it the loop returns. */
 static void close_handles(struct server *server)
 {
+    ignore_signals();
     for (int i = 0; i < SIGNALS; i++)
         close_if_open((uv_handle_t *)&server->signals[i]);
     close_if_open((uv_handle_t *)&server->worker_ended);
