@@ -68,9 +68,17 @@ static void answer(struct resp_call *call)
         conn->is_over = true;
 }
 
+static void count_malformed(const struct service *service)
+{
+    struct metrics *metrics = hub_metrics(service_hub(service));
+    if (metrics != NULL)
+        metrics_malformed(metrics_worker(metrics, service_worker(service)), METRICS_RESP);
+}
+
 static void end_with_fault(struct resp_conn *conn, long fault)
 {
     char sentence[STINT_ERROR_MAX];
+    count_malformed(conn->door->service);
     struct buf buf = buf_of(sentence, sizeof(sentence));
     buf_add(&buf, "Protocol error: %s", resp_fault_sentence(fault));
     resp_write_error(&conn->out, "ERR", sentence);
@@ -191,6 +199,8 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 static struct span output(struct conn *base)
 {
     const struct resp_conn *conn = resp_of(base);
+    if (unsent(conn) == 0)
+        return span_of(NULL, 0);
     return span_of(conn->out.bytes + conn->sent, unsent(conn));
 }
 
