@@ -217,15 +217,8 @@ void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
 int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
                        struct stint_error *error)
 {
-    for (size_t i = 0; i < rules_count(rules->loaded.rules); i++) {
-        const struct rule *rule = rules_at(rules->loaded.rules, i);
-        int code = rule->unlimited ? 0 : stint_table_accepts(table, &rule->quota, error);
-        if (code == 0 && rule->has_shadow)
-            code = stint_table_accepts(table, &rule->shadow, error);
-        if (code != 0)
-            return code;
-    }
-    return question_init(&rules->question, table, error);
+    int code = question_accepts(table, rules->loaded.rules, error);
+    return code != 0 ? code : question_init(&rules->question, table, error);
 }
 
 /* ---- Deciding -------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "base/ns.h"
+#include "rules/question.h"
 
 #include <stdlib.h>
 
@@ -14,8 +15,11 @@
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
-static struct ruleset *ruleset_new(struct hub *hub, struct rules *rules)
+static struct ruleset *ruleset_new(struct hub *hub, struct rules *rules, struct stint_error *error)
 {
+    if (rules != NULL && question_accepts(hub->table, rules, error) != 0)
+        return NULL;
+    err_set(error, STINT_E_SYSTEM, "no memory to put rules in force");
     struct ruleset *ruleset = calloc(1, sizeof(*ruleset));
     if (ruleset == NULL)
         return NULL;
@@ -52,9 +56,10 @@ struct ruleset *hub_ruleset(struct hub *hub, uint64_t *generation)
 
 int hub_set_rules(struct hub *hub, struct rules *rules, struct stint_error *error)
 {
-    struct ruleset *ruleset = ruleset_new(hub, rules);
+    struct stint_error why;
+    struct ruleset *ruleset = ruleset_new(hub, rules, &why);
     if (ruleset == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory to put new rules in force");
+        return err_set(error, why.code, "%s", why.sentence);
     pthread_mutex_lock(&hub->lock);
     struct ruleset *old = hub->ruleset;
     hub->ruleset = ruleset;
@@ -80,8 +85,10 @@ uint64_t hub_generation(const struct hub *hub)
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
-static bool open_parts(struct hub *hub, const struct hub_options *options)
+static bool open_parts(struct hub *hub, const struct hub_options *options,
+                       struct stint_error *error)
 {
+    err_set(error, STINT_E_SYSTEM, "no memory for the figures of %u workers", options->workers);
     hub->metrics = metrics_new(options->workers);
     hub->pools = pools_new(options->table);
     if (!options->without_popular)
@@ -89,7 +96,7 @@ static bool open_parts(struct hub *hub, const struct hub_options *options)
     if (hub->metrics == NULL || hub->pools == NULL ||
         (hub->popular == NULL && !options->without_popular))
         return false;
-    hub->ruleset = ruleset_new(hub, options->rules);
+    hub->ruleset = ruleset_new(hub, options->rules, error);
     return hub->ruleset != NULL;
 }
 
@@ -106,10 +113,10 @@ int hub_open(struct hub **hub, const struct hub_options *options, struct stint_e
     made->id_lifetime_ns =
         options->id_lifetime_ns > 0 ? options->id_lifetime_ns : ID_LIFETIME_DEFAULT_NS;
     pthread_mutex_init(&made->lock, NULL);
-    if (!open_parts(made, options)) {
+    struct stint_error why;
+    if (!open_parts(made, options, &why)) {
         hub_close(made);
-        return err_set(error, STINT_E_SYSTEM, "no memory for the figures of %u workers",
-                       options->workers);
+        return err_set(error, why.code, "%s", why.sentence);
     }
     *hub = made;
     return 0;

@@ -38,7 +38,8 @@ void hub_close(struct hub *hub); /* after all services; NULL is fine */
 /*
  * Puts other rules in the place of those in force, from any thread: each service goes by them from
  * its next request on. States of rules whose identity is the same go on. The hub takes a reference.
- * STINT_E_SYSTEM without memory for it: the old rules stay in force.
+ * Else the old rules stay in force: STINT_E_FULL or STINT_E_MISMATCH where the table cannot hold
+ * states of all their quotas, STINT_E_SYSTEM without memory.
  */
 int hub_set_rules(struct hub *hub, struct rules *rules, struct stint_error *error);
 struct rules *hub_rules(struct hub *hub);       /* with a reference of the caller's; NULL: none */

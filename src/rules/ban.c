@@ -58,6 +58,13 @@ int ban_check(const struct rule_ban *ban, struct stint_error *error)
     return denials_quota(ban, 1, &quota, error);
 }
 
+int ban_accepted(struct stint_table *table, const struct rule *rule, struct stint_error *error)
+{
+    struct stint_quota quota;
+    int code = denials_quota(&rule->ban, rule->id, &quota, error);
+    return code != 0 ? code : stint_table_accepts(table, &quota, error);
+}
+
 static struct hash128 hash_of(const struct stint_table *table, const struct rule *rule,
                               struct span key)
 {

@@ -21,6 +21,9 @@
  */
 int ban_check(const struct rule_ban *ban, struct stint_error *error);
 
+/* Whether the table can count denials of the rule: as stint_table_accepts(). */
+int ban_accepted(struct stint_table *table, const struct rule *rule, struct stint_error *error);
+
 /* Until when a key is banned; 0: it is not. */
 uint64_t ban_until(struct stint_table *table, const struct rule *rule, struct span key,
                    uint64_t now_ns);

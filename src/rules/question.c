@@ -2,6 +2,7 @@
 /* Filling a question: the rule of each descriptor, the quota that counts, and who replaces whom. */
 #include "rules/question_parts.h"
 
+#include "rules/ban.h"
 #include "store/overrides.h"
 
 #include <assert.h>
@@ -9,6 +10,30 @@
 
 /* Names the states of overrides in a domain that has no rule for them. */
 #define OVERRIDE_RULE UINT64_C(0x65646972726576)
+
+static int accepts_rule(struct stint_table *table, const struct rule *rule,
+                        struct stint_error *error)
+{
+    int code = rule->unlimited ? 0 : stint_table_accepts(table, &rule->quota, error);
+    if (code == 0 && rule->has_shadow)
+        code = stint_table_accepts(table, &rule->shadow, error);
+    if (code == 0 && rule->ban.after > 0)
+        code = ban_accepted(table, rule, error);
+    return code;
+}
+
+int question_accepts(struct stint_table *table, const struct rules *rules,
+                     struct stint_error *error)
+{
+    struct stint_error why;
+    for (size_t i = 0; i < rules_count(rules); i++) {
+        const struct rule *rule = rules_at(rules, i);
+        int code = accepts_rule(table, rule, &why);
+        if (code != 0)
+            return err_set(error, code, "%s:%u: %s", rule->file, rule->line, why.sentence);
+    }
+    return 0;
+}
 
 int question_init(struct question *question, struct stint_table *table, struct stint_error *error)
 {
@@ -145,13 +170,14 @@ static int key_of_override(struct question *question, struct span domain,
 }
 
 /* A quota that the request brings along, for a descriptor with or without a rule. */
-static void bring_quota(struct question *question, struct target *target,
-                        const struct stint_quota *quota)
+static int bring_quota(struct question *question, struct target *target,
+                       const struct stint_quota *quota, struct stint_error *error)
 {
     struct stint_quota *own = &question->quotas[target - question->targets];
     *own = *quota;
     own->rule = target->rule != NULL ? target->rule->id : OVERRIDE_RULE;
     target->quota = own;
+    return stint_table_accepts(question->table, own, error);
 }
 
 static int match(struct question *question, const struct question_ask *ask,
@@ -176,7 +202,7 @@ static int match(struct question *question, const struct question_ask *ask,
         code = key_of_override(question, ask->domain, descriptor, &target->key, error);
     }
     if (code == 0 && descriptor->override != NULL && target->key.ptr != NULL)
-        bring_quota(question, target, descriptor->override);
+        code = bring_quota(question, target, descriptor->override, error);
     return code;
 }
 

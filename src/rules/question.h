@@ -69,6 +69,13 @@ struct question {
 /* All the keys of one request: they are packed, so that little of it is ever touched. */
 #define QUESTION_KEYS_SIZE ((size_t)TARGETS_MAX * RULES_KEY_MAX)
 
+/*
+ * Whether a table can hold states of all quotas of the rules, and count for their bans: else they
+ * would never be allowed. STINT_E_FULL or STINT_E_MISMATCH, with the first rule that it cannot.
+ */
+int question_accepts(struct stint_table *table, const struct rules *rules,
+                     struct stint_error *error);
+
 int question_init(struct question *question, struct stint_table *table, struct stint_error *error);
 void question_deinit(struct question *question);
 
@@ -89,7 +96,10 @@ struct question_ask {
     size_t n_descriptors;
     uint32_t cost; /* of descriptors without hits of their own */
 };
-/* Matches them, and drops what others replace. STINT_E_RANGE for a key that is too long. */
+/*
+ * Matches them, and drops what others replace. STINT_E_RANGE for a key that is too long; of quotas
+ * that they bring along, what the table says to them.
+ */
 int question_add_descriptors(struct question *question, const struct question_ask *ask,
                              struct stint_error *error);
 

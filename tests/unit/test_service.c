@@ -430,6 +430,24 @@ static void test_new_rules_hold_from_the_next_request_on(void **state)
     serve_no_more(&s);
 }
 
+static void test_rules_that_the_table_cannot_keep_are_refused(void **state)
+{
+    struct serving s;
+    struct stint_error error;
+    (void)state;
+    serve(&s, yaml);
+    struct rules *rules = rules_of("domain: d\n"
+                                   "descriptors:\n"
+                                   "  - key: ip\n"
+                                   "    rate_limit: {algorithm: log, unit: minute, "
+                                   "requests_per_unit: 5000}\n");
+    assert_int_equal(hub_set_rules(s.hub, rules, &error), STINT_E_MISMATCH);
+    assert_non_null(strstr(error.sentence, "test.yaml:3"));
+    rules_unref(rules);
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
+    serve_no_more(&s);
+}
+
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
 static void test_when_to_ask_again(void **state)
@@ -471,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_a_key_may_have_a_quota_of_its_own),
         cmocka_unit_test(test_a_quota_of_its_own_for_what_is_unlimited_and_for_items),
         cmocka_unit_test(test_new_rules_hold_from_the_next_request_on),
+        cmocka_unit_test(test_rules_that_the_table_cannot_keep_are_refused),
         cmocka_unit_test(test_when_to_ask_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
