@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`stint rules explain` and `stint replay --rules`: what files of rules do to a request or a log."""
+"""`stint rules explain` and `stint replay --rules`: what rules do to a request, or to a log."""
 import json
 
 import pytest
