@@ -52,7 +52,7 @@ int pools_define(struct pools *pools, const struct pools_definition *definition,
 size_t pools_count(const struct pools *pools);
 const char *pools_name(const struct pools *pools, size_t index);
 
-/* Each as the function stint_pool_… of its name. answer->name is valid as long as the pools are. */
+/* Each as the function stint_pool_… of its name. answer->name is valid until pools_free(). */
 int pools_next(struct pools *pools, struct span pool, const struct stint_pool_ask *ask,
                struct stint_pool_answer *answer, struct stint_error *error);
 
