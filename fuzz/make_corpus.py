@@ -8,6 +8,8 @@ Inputs that a finding left behind (fuzz/corpus/NAME/found-…) are not touched.
 
 import gzip
 import random
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -230,7 +232,35 @@ def rules():
     yield "\0".join([RULES[0], "domain: edge\ndescriptors: [{key: more}]"]).encode(), "merged"
 
 
-FUZZERS = [holders, jsonl, law, logline, reader, region, rules, spec, table, trace]
+def dialogues():
+    """What the dialogues of tests/trace say, each as lines and as arrays."""
+    for path in sorted((CORPUS.parents[1] / "tests/trace").glob("*.txt")):
+        said = re.findall(r"\b[A-Z] > (.*)", path.read_text())
+        lines = "".join(f"{command}\r\n" for command in said)
+        arrays = b""
+        for command in said:
+            words = [word.encode() for word in shlex.split(command)]
+            arrays += b"*%d\r\n" % len(words)
+            arrays += b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in words)
+        yield lines.encode(), arrays, path.stem
+
+
+def resp_reader():
+    for lines, arrays, name in dialogues():
+        yield lines, f"{name}-lines"
+        yield arrays, f"{name}-arrays"
+
+
+def resp():
+    """Whole; and in bites by turns of both connections, with steps of time and short readings."""
+    for lines, arrays, name in dialogues():
+        yield b"\0" + arrays, f"{name}-pieces"
+        for kind, text in ((1, arrays), (2, lines)):
+            bites = [bytes([0x2e]) + text[at:at + 254] for at in range(0, len(text), 254)]
+            yield bytes([kind]) + b"\xc0\x00\x10\xe0\x40".join(bites), f"{name}-{kind}"
+
+
+FUZZERS = [holders, jsonl, law, logline, reader, region, resp, resp_reader, rules, spec, table, trace]
 
 
 def main():
