@@ -142,7 +142,7 @@ static void put_row(struct drawing *drawing, const char *figures, const char *na
 
 static void draw_head(struct drawing *drawing, json_t *stats)
 {
-    struct figure allowed, denied, open, refused;
+    struct figure allowed, denied;
     struct human p50, p99, up, keys, places, bytes;
     json_t *durations = json_object_get(stats, "durations");
     put(drawing, true, "stint %s, up %s, %.0f rules, generation %.0f", text(stats, NULL, "version"),
@@ -153,12 +153,11 @@ static void draw_head(struct drawing *drawing, json_t *stats)
         rate_text(&denied, number(stats, "rates", "denied")),
         duration_text(&p50, json_object_get(durations, "p50_ns")),
         duration_text(&p99, json_object_get(durations, "p99_ns")));
-    put(drawing, false, "table %s of %s places in %s   connections %s open, %s refused",
+    put(drawing, false, "table %s of %s places in %s   connections %.0f open, %.0f refused",
         human_count(&keys, (uint64_t)number(stats, "table", "keys")),
         human_count(&places, (uint64_t)number(stats, "table", "places")),
-        human_bytes(&bytes, (uint64_t)number(stats, "table", "bytes")),
-        rate_text(&open, sum_of_doors(stats, "open")),
-        rate_text(&refused, sum_of_doors(stats, "refused")));
+        human_bytes(&bytes, (uint64_t)number(stats, "table", "bytes")), sum_of_doors(stats, "open"),
+        sum_of_doors(stats, "refused"));
     if (text(stats, "reloads", "fault")[0] != '\0')
         put(drawing, true, "the last reload failed: %s", text(stats, "reloads", "fault"));
 }

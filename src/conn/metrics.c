@@ -116,6 +116,14 @@ void metrics_bytes(struct metrics_worker *worker, enum metrics_door door, uint64
     count_up(&worker->doors[door].bytes_out, out);
 }
 
+uint64_t metrics_decisions(const struct metrics_worker *worker)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < METRICS_OUTCOMES; i++)
+        sum += worker->total.outcomes[i];
+    return sum;
+}
+
 static unsigned bucket_of(uint64_t each_ns)
 {
     /* The least i with each_ns <= METRICS_BUCKET_NS << i. */

@@ -92,6 +92,8 @@ void metrics_refused(struct metrics_worker *worker, enum metrics_door door,
                      enum metrics_refusal why);
 void metrics_bytes(struct metrics_worker *worker, enum metrics_door door, uint64_t in,
                    uint64_t out);
+/* How many descriptors and items were decided so far. */
+uint64_t metrics_decisions(const struct metrics_worker *worker);
 /*
  * How long decisions took, `times` of them in `duration_ns` altogether. Two readings of a clock
  * cost as much as a decision: time one batch in many, and say so; nothing is scaled up.

@@ -10,6 +10,7 @@
 
 #include "io/due.h"
 #include "io/http.h"
+#include "io/timing.h"
 
 #include <microhttpd.h>
 #include <netinet/in.h>
@@ -62,6 +63,7 @@ struct http {
     struct http_door *door;
     struct stint_table *table;
     struct metrics_worker *metrics;
+    struct timing_turn turn;
     struct http_peer *peers;
     size_t n_peers;
     struct http_peer *adopting; /* whom libmicrohttpd is being told of */

@@ -194,7 +194,9 @@ static enum MHD_Result ask(struct http_visit *visit)
     struct http_answer answer;
     if (visit->asked_ns == 0)
         visit->asked_ns = now_ns;
+    struct timing timing = timing_begin(&http->turn, http->metrics);
     http_door_ask(http->door, &message, visit->asked_ns, now_ns, &answer);
+    timing_end(&timing, http->metrics);
     if (answer.again_at_ns != 0 && http_suspend(visit, answer.again_at_ns))
         return MHD_YES;
     if (answer.again_at_ns != 0) {

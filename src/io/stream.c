@@ -7,6 +7,7 @@
 #include "io/stream.h"
 
 #include "base/ns.h"
+#include "io/timing.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -41,6 +42,7 @@ struct streams {
     struct dues dues;
     uv_timer_t timer;
     uint64_t timer_at_ns; /* when it goes off; STINT_NEVER_NS: it does not */
+    struct timing_turn turn;
     uint8_t bytes[READ_SIZE];
 };
 
@@ -254,7 +256,9 @@ static bool receive(struct stream *stream, uint64_t *now_ns)
     *now_ns = now_of(home);
     if (len > 0) {
         stream->active_ns = *now_ns;
+        struct timing timing = timing_begin(&home->turn, home->options.metrics);
         stream->conn->ops->feed(stream->conn, span_of(home->bytes, (size_t)len), *now_ns);
+        timing_end(&timing, home->options.metrics);
         metrics_bytes(home->options.metrics, home->options.door, (size_t)len, 0);
     } else if (len == 0)
         at_end(stream, *now_ns);

@@ -65,16 +65,14 @@ function paint(chart) {
         scale.grid.color = colour("line");
         if (scale.title) scale.title.color = colour("soft");
     }
-    for (const data of chart.data.datasets) {
-        data.backgroundColor = colour(data.tone) + (data.filled ? "66" : "");
-        data.borderColor = colour(data.tone);
-    }
 }
 
 // ---- Charts -------------------------------------------------------------------------------------
 
+// Colours are asked for at each drawing, since the theme may have changed.
 function dataset(label, tone, filled) {
-    return { label, tone, filled, data: [], borderWidth: filled ? 1.5 : 0, pointRadius: 0, fill: filled };
+    return { label, data: [], borderWidth: filled ? 1.5 : 0, pointRadius: 0, fill: filled || false,
+        borderColor: () => colour(tone), backgroundColor: () => colour(tone) + (filled ? "66" : "") };
 }
 
 function makeChart(id, type, datasets, scales, extra) {
@@ -96,7 +94,7 @@ function axis(title, more) {
 
 function makeCharts() {
     view.charts.past = makeChart("past", "line",
-        [dataset("allowed", "allowed", true), dataset("denied", "denied", true)],
+        [dataset("allowed", "allowed", "origin"), dataset("denied", "denied", "-1")],
         { x: axis("seconds ago", { type: "linear", reverse: false, max: 0, min: -120,
             ticks: { callback: (value) => -value } }),
           y: axis("", { stacked: true, beginAtZero: true, suggestedMax: 10 }) });
@@ -141,15 +139,15 @@ function drawRules(rules) {
 
 // ---- Tables -------------------------------------------------------------------------------------
 
-// Each row is a list of texts; those of keys keep their whole text as a title.
-function fillRows(body, rows, keyColumns) {
+// Each row is a list of texts, the first of them names; a name that is cut has all of it as a title.
+function fillRows(body, rows, nameColumns) {
     body.replaceChildren(...rows.map((row) => {
         const line = document.createElement("tr");
         row.forEach((text, i) => {
             const cell = document.createElement(i === 0 ? "th" : "td");
             if (i === 0) cell.scope = "row";
             cell.textContent = text;
-            if (i < keyColumns) { cell.className = "key"; cell.title = text; }
+            if (i < nameColumns) { cell.className = i === 0 ? "key" : "name"; cell.title = text; }
             line.append(cell);
         });
         return line;
