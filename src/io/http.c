@@ -314,6 +314,7 @@ static int set_limits(struct http *http, const struct http_limits *given, struct
 }
 
 /* What libmicrohttpd has to say is of use while it starts; later it speaks of its clients. */
+ERR_PRINTF(2, 0)
 static void keep_fault(void *arg, const char *format, va_list args)
 {
     struct http *http = arg;
