@@ -9,7 +9,8 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
-    python3 python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium fonts-dejavu-core"
+    python3 python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium fonts-dejavu-core
+    curl wrk nginx haproxy python3-jsonschema"
 check="$test clang-format clang-tidy cppcheck"
 bench_server="$run python3 redis-server redis-tools nginx wrk util-linux"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
