@@ -44,15 +44,16 @@ static uint32_t slow_step(const struct places *places, uint32_t above,
     uint32_t exact = PLACE_NONE, wildcard = PLACE_NONE, bare = PLACE_NONE;
     for (uint32_t at = places_next(places, PLACE_NONE); at; at = places_next(places, at)) {
         const struct place *place = places_at(places, at);
-        if (!place->is_entry || place->above != above || place->kind == PLACE_DOMAIN ||
-            !is_same(place_key(place), entry->key))
+        const struct place *key = place->kind > PLACE_KEY ? places_at(places, place->above) : place;
+        if (!place->is_entry || key->kind != PLACE_KEY || key->above != above ||
+            !is_same(place_text(key), entry->key))
             continue;
-        if (place->kind == PLACE_BARE)
+        if (place->kind == PLACE_KEY)
             bare = at;
-        else if (place->kind == PLACE_EXACT && is_same(place_value(place), entry->value))
+        else if (place->kind == PLACE_VALUE && is_same(place_text(place), entry->value))
             exact = at;
         else if (place->kind == PLACE_WILDCARD && wildcard == PLACE_NONE &&
-                 slow_matches(place_value(place), entry->value, budget))
+                 slow_matches(place_text(place), entry->value, budget))
             wildcard = at;
     }
     return exact != PLACE_NONE ? exact : wildcard != PLACE_NONE ? wildcard : bare;
@@ -75,7 +76,7 @@ static bool slow_match(const struct rules *rules, uint32_t domain,
         at = slow_step(places, at, &descriptor->entries[i], &budget);
         if (at != PLACE_NONE)
             answer->key_len +=
-                4 + (places_at(places, at)->is_shared ? places_at(places, at)->value_len
+                4 + (places_at(places, at)->is_shared ? places_at(places, at)->text_len
                                                       : descriptor->entries[i].value.len);
     }
     if (at != PLACE_NONE && places_at(places, at)->rule != RULE_NONE)
@@ -102,12 +103,12 @@ static struct span draw_value(struct dice *dice, const struct place *place, uint
     static const char *const usual[] = {"", "*", "a", "b/c/d", "x\0y", "192.0.2.1"};
     static const size_t lens[] = {0, 1, 1, 5, 3, 9};
     size_t len = 0;
-    if (place->kind == PLACE_BARE || throw_dice(dice, 8) == 0) {
+    if (place->kind == PLACE_KEY || throw_dice(dice, 8) == 0) {
         uint32_t which = throw_dice(dice, 6);
         return span_of(usual[which], lens[which]);
     }
-    for (size_t i = 0; i < place->value_len; i++) {
-        uint8_t c = place_value(place).ptr[i];
+    for (size_t i = 0; i < place->text_len; i++) {
+        uint8_t c = place->text[i];
         for (uint32_t n = c == '*' ? throw_dice(dice, 3) : 1; n > 0; n--)
             bytes[len++] = c == '*' ? (uint8_t)('a' + throw_dice(dice, 3)) : c;
     }
@@ -121,11 +122,13 @@ static uint32_t draw_entries(const struct places *places, uint32_t at, struct di
 {
     struct descriptor_entry upwards[ENTRIES_MAX];
     size_t n = 0;
-    for (; places_at(places, at)->kind != PLACE_DOMAIN; at = places_at(places, at)->above) {
+    while (places_at(places, at)->kind != PLACE_DOMAIN) {
         const struct place *place = places_at(places, at);
+        const struct place *key = place->kind > PLACE_KEY ? places_at(places, place->above) : place;
         MUST(n < ENTRIES_MAX);
-        upwards[n] = (struct descriptor_entry){place_key(place), draw_value(dice, place, bytes[n])};
+        upwards[n] = (struct descriptor_entry){place_text(key), draw_value(dice, place, bytes[n])};
         n++;
+        at = key->above;
     }
     for (size_t i = 0; i < n; i++)
         entries[i] = upwards[n - 1 - i];
@@ -147,7 +150,7 @@ static void ask(const struct rules *rules, uint32_t place, struct dice *dice)
         return;
     if (throw_dice(dice, 8) == 0)
         descriptor.n_entries = 1 + throw_dice(dice, (uint32_t)descriptor.n_entries);
-    int code = rules_match(rules, place_key(places_at(&rules->places, domain)), &descriptor, key,
+    int code = rules_match(rules, place_text(places_at(&rules->places, domain)), &descriptor, key,
                            sizeof(key), &match, &error);
     if (!slow_match(rules, domain, &descriptor, &expected))
         return;

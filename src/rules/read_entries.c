@@ -6,6 +6,8 @@
 #include "rules/read_limit.h"
 #include "rules/wildcard.h"
 
+#include <stdlib.h>
+
 /* An entry on the way down, or the domain. */
 struct level {
     const struct level *above; /* NULL: the domain */
@@ -29,56 +31,65 @@ static struct place *place_of(const struct reading *reading, uint32_t number)
 
 /* ---- Places ---------------------------------------------------------------------------------- */
 
-static void tell_double(const struct reading *reading, const struct fields *fields,
-                        const struct level *level, const struct place *other)
+bool note_origin(struct reading *reading, uint32_t place, uint32_t line)
 {
-    const char *other_file = reading->files[other->file].path;
-    bool is_elsewhere = other->file != reading->file;
+    if (place >= reading->n_origins) {
+        uint32_t n = reading->rules->places.units_max;
+        struct origin *origins = realloc(reading->origins, n * sizeof(*origins));
+        if (origins == NULL)
+            return false;
+        reading->origins = origins;
+        reading->n_origins = n;
+    }
+    reading->origins[place] = (struct origin){reading->file, line};
+    return true;
+}
+
+static void tell_double(const struct reading *reading, const struct fields *fields,
+                        const struct level *level, struct origin other)
+{
+    bool is_elsewhere = other.file != reading->file;
     faults_add(reading->source.faults, reading->source.path, fields->map->place,
                "the key \"%s\" %s%s%s is there already at this level, in line %u%s%s",
                fault_text(level->key).text,
                level->has_value ? "with the value \"" : "without value",
                level->has_value ? fault_text(level->value).text : "", level->has_value ? "\"" : "",
-               (unsigned)other->line, is_elsewhere ? " of " : "", is_elsewhere ? other_file : "");
+               (unsigned)other.line, is_elsewhere ? " of " : "",
+               is_elsewhere ? reading->files[other.file].path : "");
 }
 
-/* The place that holds the wildcards of a key together, made where there is none. */
-static uint32_t bare_place(struct reading *reading, const struct place_name *name,
-                           struct hash128 key_hash)
+static uint32_t find_or_add(struct places *places, const struct place_name *name)
 {
-    struct place_name bare = {name->above, PLACE_BARE, name->key, {NULL, 0}};
-    uint32_t number = places_find(&reading->rules->places, key_hash, &bare);
-    return number != PLACE_NONE ? number : places_add(&reading->rules->places, &bare);
+    uint32_t number = places_find(places, name);
+    return number != PLACE_NONE ? number : places_add(places, name);
 }
 
-static void join_wildcards(struct reading *reading, uint32_t bare_number, uint32_t number)
+/* The new one becomes the last of the ring. */
+static void join_wildcards(struct reading *reading, uint32_t key_number, uint32_t number)
 {
-    struct place *bare = place_of(reading, bare_number);
-    if (bare->wildcard == PLACE_NONE)
-        bare->wildcard = number;
-    else
-        place_of(reading, bare->last_wildcard)->wildcard = number;
-    bare->last_wildcard = number;
+    struct place *key = place_of(reading, key_number), *wildcard = place_of(reading, number);
+    struct place *last = key->wildcard == PLACE_NONE ? wildcard : place_of(reading, key->wildcard);
+    if (last == wildcard)
+        wildcard->wildcard = number;
+    wildcard->wildcard = last->wildcard;
+    last->wildcard = number;
+    key->wildcard = number;
 }
 
-static uint32_t make_place(struct reading *reading, const struct place_name *name,
-                           struct hash128 key_hash)
+/* The place of an entry, made where there is none; another entry may stand there already. */
+static uint32_t entry_place(struct reading *reading, const struct level *level)
 {
-    if (name->kind != PLACE_WILDCARD)
-        return places_add(&reading->rules->places, name);
-    uint32_t bare = bare_place(reading, name, key_hash);
-    uint32_t number = bare == PLACE_NONE ? bare : places_add(&reading->rules->places, name);
-    if (number != PLACE_NONE)
-        join_wildcards(reading, bare, number);
+    struct places *places = &reading->rules->places;
+    const struct place_name key_name = {level->above->place, PLACE_KEY, level->key};
+    uint32_t key = find_or_add(places, &key_name);
+    if (!level->has_value || key == PLACE_NONE)
+        return key;
+    bool is_wildcard = wildcard_is(level->value);
+    const struct place_name name = {key, is_wildcard ? PLACE_WILDCARD : PLACE_VALUE, level->value};
+    uint32_t number = find_or_add(places, &name);
+    if (is_wildcard && number != PLACE_NONE && place_of(reading, number)->wildcard == PLACE_NONE)
+        join_wildcards(reading, key, number);
     return number;
-}
-
-static struct place_name name_of(const struct level *level)
-{
-    struct place_name name = {level->above->place, PLACE_BARE, level->key, level->value};
-    if (level->has_value)
-        name.kind = wildcard_is(level->value) ? PLACE_WILDCARD : PLACE_EXACT;
-    return name;
 }
 
 /*
@@ -87,25 +98,18 @@ static struct place_name name_of(const struct level *level)
  */
 static bool take_place(struct reading *reading, const struct fields *fields, struct level *level)
 {
-    struct places *places = &reading->rules->places;
-    struct place_name name = name_of(level);
-    struct hash128 key_hash = places_hash_key(places, name.above, name.key);
-    uint32_t number = level->key.len > 0 ? places_find(places, key_hash, &name) : PLACE_NONE;
+    const struct place_name nowhere = {level->above->place, PLACE_KEY, {NULL, 0}};
+    uint32_t number = level->key.len > 0 ? entry_place(reading, level) : PLACE_NONE;
     bool is_double = number != PLACE_NONE && place_of(reading, number)->is_entry;
     if (is_double)
-        tell_double(reading, fields, level, place_of(reading, number));
+        tell_double(reading, fields, level, reading->origins[number]);
     if (is_double || level->key.len == 0)
-        number = places_add(places, &name);
-    else if (number == PLACE_NONE)
-        number = make_place(reading, &name, key_hash);
-    if (number == PLACE_NONE) {
+        number = places_add(&reading->rules->places, &nowhere);
+    if (number == PLACE_NONE || !note_origin(reading, number, fields->map->place.line)) {
         tell_no_memory(&reading->source);
         return false;
     }
-    struct place *place = place_of(reading, number);
-    place->is_entry = true;
-    place->file = reading->file;
-    place->line = fields->map->place.line;
+    place_of(reading, number)->is_entry = true;
     place_of(reading, level->above->place)->has_below = true;
     level->place = number;
     return true;
@@ -393,7 +397,7 @@ static void read_list(struct reading *reading, const struct level *above,
 void read_entries(struct reading *reading, uint32_t domain, const struct yaml_value *descriptors)
 {
     struct level level = {.place = domain,
-                          .id = rule_id_of_domain(place_key(place_of(reading, domain)))};
+                          .id = rule_id_of_domain(place_text(place_of(reading, domain)))};
     if (descriptors != NULL)
         read_list(reading, &level, descriptors);
 }

@@ -4,6 +4,8 @@
 
 #include "rules/read_entries.h"
 
+#include <stdlib.h>
+
 /* The same files hash alike wherever they are read; no text can aim at its own hash. */
 static void choose_secret(const struct rules_file *files, size_t n_files, uint64_t secret[2])
 {
@@ -17,19 +19,14 @@ static void choose_secret(const struct rules_file *files, size_t n_files, uint64
 
 static uint32_t add_domain(struct reading *reading, struct span name, uint32_t line)
 {
-    struct place_name place_name = {PLACE_NONE, PLACE_DOMAIN, name, {NULL, 0}};
+    const struct place_name place_name = {PLACE_NONE, PLACE_DOMAIN, name};
     uint32_t number = places_add(&reading->rules->places, &place_name);
     reading->domain = arena_text(&reading->rules->texts, name);
-    if (number == PLACE_NONE || reading->domain == NULL ||
-        !rules_add_domain(reading->rules, reading->domain)) {
-        tell_no_memory(&reading->source);
-        return PLACE_NONE;
-    }
-    struct place *place = places_at(&reading->rules->places, number);
-    place->is_entry = true;
-    place->file = reading->file;
-    place->line = line;
-    return number;
+    if (number != PLACE_NONE && reading->domain != NULL && note_origin(reading, number, line) &&
+        rules_add_domain(reading->rules, reading->domain))
+        return number;
+    tell_no_memory(&reading->source);
+    return PLACE_NONE;
 }
 
 /* The name that the rules of the domain point to already. */
@@ -59,20 +56,19 @@ static bool read_domain(struct reading *reading, const struct fields *fields, st
  */
 static uint32_t take_domain(struct reading *reading, const struct fields *fields, bool may_merge)
 {
-    struct places *places = &reading->rules->places;
     struct span name = {(const uint8_t *)"", 0};
     if (!read_domain(reading, fields, &name))
         return add_domain(reading, span_of("", 0), 0);
-    struct place_name place_name = {PLACE_NONE, PLACE_DOMAIN, name, {NULL, 0}};
-    uint32_t number = places_find(places, places_hash_key(places, PLACE_NONE, name), &place_name);
+    const struct place_name place_name = {PLACE_NONE, PLACE_DOMAIN, name};
+    uint32_t number = places_find(&reading->rules->places, &place_name);
     if (number == PLACE_NONE)
         return add_domain(reading, name, fields_place(fields, FILE_DOMAIN).line);
     reading->domain = kept_domain(reading->rules, name);
     if (may_merge)
         return number;
-    const struct place *place = places_at(places, number);
+    struct origin other = reading->origins[number];
     fields_fault(&reading->source, fields, FILE_DOMAIN, "\"%s\" is there already, in line %u of %s",
-                 fault_text(name).text, (unsigned)place->line, reading->files[place->file].path);
+                 fault_text(name).text, (unsigned)other.line, reading->files[other.file].path);
     return add_domain(reading, span_of("", 0), 0);
 }
 
@@ -130,6 +126,7 @@ struct rules *rules_load(const struct rules_file *files, size_t n_files,
         reading.file = (uint32_t)i;
         load_file(&reading, options->merge_domains);
     }
+    free(reading.origins);
     if (faults_count(faults) == 0)
         return reading.rules;
     rules_unref(reading.rules);

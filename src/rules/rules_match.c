@@ -11,8 +11,8 @@
 
 static uint32_t find_domain(const struct places *places, struct span domain)
 {
-    struct place_name name = {PLACE_NONE, PLACE_DOMAIN, domain, {NULL, 0}};
-    return places_find(places, places_hash_key(places, PLACE_NONE, domain), &name);
+    const struct place_name name = {PLACE_NONE, PLACE_DOMAIN, domain};
+    return places_find(places, &name);
 }
 
 bool rules_has_domain(const struct rules *rules, struct span domain)
@@ -20,11 +20,16 @@ bool rules_has_domain(const struct rules *rules, struct span domain)
     return find_domain(&rules->places, domain) != PLACE_NONE;
 }
 
-static uint32_t find_wildcard(const struct places *places, uint32_t first, struct span value)
+static uint32_t find_wildcard(const struct places *places, uint32_t key, struct span value)
 {
-    for (uint32_t at = first; at != PLACE_NONE; at = places_at(places, at)->wildcard)
-        if (wildcard_matches(place_value(places_at(places, at)), value))
+    uint32_t last = places_at(places, key)->wildcard, at = last;
+    if (last == PLACE_NONE)
+        return PLACE_NONE;
+    do {
+        at = places_at(places, at)->wildcard;
+        if (wildcard_matches(place_text(places_at(places, at)), value))
             return at;
+    } while (at != last);
     return PLACE_NONE;
 }
 
@@ -32,20 +37,17 @@ static uint32_t find_wildcard(const struct places *places, uint32_t first, struc
 static uint32_t step(const struct places *places, uint32_t above,
                      const struct descriptor_entry *entry)
 {
-    struct hash128 key_hash = places_hash_key(places, above, entry->key);
-    struct place_name name = {above, PLACE_EXACT, entry->key, entry->value};
-    uint32_t found = places_find(places, key_hash, &name);
-    if (found != PLACE_NONE)
-        return found;
-    name.kind = PLACE_BARE;
-    name.value = span_of(NULL, 0);
-    uint32_t bare = places_find(places, key_hash, &name);
-    if (bare == PLACE_NONE)
+    const struct place_name key_name = {above, PLACE_KEY, entry->key};
+    uint32_t key = places_find(places, &key_name);
+    if (key == PLACE_NONE)
         return PLACE_NONE;
-    found = find_wildcard(places, places_at(places, bare)->wildcard, entry->value);
+    const struct place_name value_name = {key, PLACE_VALUE, entry->value};
+    uint32_t found = places_find(places, &value_name);
+    if (found == PLACE_NONE)
+        found = find_wildcard(places, key, entry->value);
     if (found != PLACE_NONE)
         return found;
-    return places_at(places, bare)->is_entry ? bare : PLACE_NONE;
+    return places_at(places, key)->is_entry ? key : PLACE_NONE;
 }
 
 /* Big-endian, so that a key is the same wherever it is made. */
@@ -65,7 +67,7 @@ static struct span counted_value(const struct path *path, const struct descripto
                                  size_t i)
 {
     const struct place *place = path->places[i];
-    return place->is_shared ? place_value(place) : descriptor->entries[i].value;
+    return place->is_shared ? place_text(place) : descriptor->entries[i].value;
 }
 
 static size_t key_length(const struct path *path, const struct descriptor *descriptor)

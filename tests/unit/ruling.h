@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+/* Files of rules as texts in a test, and what descriptors meet in them. */
+#ifndef STINT_TESTS_RULING_H
+#define STINT_TESTS_RULING_H
+
+#include "unit/asking.h"
+
+#include "rules/rules_load.h"
+
+#include <stdio.h>
+
+#define FILES_MAX 4
+
+static inline size_t files_of(struct rules_file *files, const char *const *texts)
+{
+    static const char *const names[FILES_MAX] = {"a.yaml", "b.yaml", "c.yaml", "d.yaml"};
+    size_t n = 0;
+    for (; texts[n] != NULL; n++) {
+        assert_true(n < FILES_MAX);
+        files[n] = (struct rules_file){names[n], span_of_text(texts[n])};
+    }
+    return n;
+}
+
+/* The rules of texts that must be without fault; `texts` ends with NULL. */
+static inline struct rules *rules_of_files(const char *const *texts,
+                                           const struct rules_load_options *options)
+{
+    struct rules_file files[FILES_MAX];
+    struct rules_faults faults;
+    struct rules *rules = rules_load(files, files_of(files, texts), options, &faults);
+    if (rules == NULL)
+        fail_msg("%s:%u:%u: %s", faults.faults[0].file, (unsigned)faults.faults[0].line,
+                 (unsigned)faults.faults[0].column, faults.faults[0].sentence);
+    assert_int_equal(faults.n_faults + faults.n_more, 0);
+    rules_faults_free(&faults);
+    return rules;
+}
+
+static inline struct rules *rules_of(const char *text)
+{
+    const char *texts[] = {text, NULL};
+    return rules_of_files(texts, NULL);
+}
+
+#endif
