@@ -32,7 +32,7 @@ static json_t *proposal_json(const struct plan_report *report, const struct plan
 {
     if (curve->proposal.found != PLAN_FOUND)
         return json_pack("{s:n, s:s, s:I, s:s}", "quota", "algorithm",
-                         stint_algorithm_name(curve->algorithm), "period_ns",
+                         stint_algorithm_name((int)curve->algorithm), "period_ns",
                          (json_int_t)curve->period_ns, "why",
                          curve->proposal.found == PLAN_REFUSED ? curve->proposal.why
                                                                : "no limit keeps to the target");

@@ -45,7 +45,7 @@ static void add_lines(struct plot *plot, const struct plan_result *result, unsig
         struct buf buf = buf_of(title, sizeof(title));
         if (curve->n_points == 0)
             continue;
-        buf_add(&buf, "%s, per ", stint_algorithm_name(curve->algorithm));
+        buf_add(&buf, "%s, per ", stint_algorithm_name((int)curve->algorithm));
         spec_format_duration(&buf, curve->period_ns);
         plot_script(plot,
                     "%s@data index \"curve%zu\" using 1:%u with linespoints pointtype 7 pointsize "

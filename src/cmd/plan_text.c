@@ -102,7 +102,7 @@ static void print_found(const struct plan_report *report, const struct plan_curv
 
 static void print_proposal(const struct plan_report *report, const struct plan_curve *curve)
 {
-    const char *name = stint_algorithm_name(curve->algorithm);
+    const char *name = stint_algorithm_name((int)curve->algorithm);
     struct human period;
     human_duration(&period, curve->period_ns);
     fputs("  ", stdout);

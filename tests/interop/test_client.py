@@ -210,7 +210,8 @@ def test_a_token_is_sent_to_the_own_host(server, tmp_path):
         "Bearer s3cret-token"] * 2
 
 
-@pytest.mark.parametrize("text", [b"", b"\n", b"two words\n", b"caf\xc3\xa9\n", b"x" * 4097, b"a\0b\n"])
+@pytest.mark.parametrize("text", [
+    b"", b"\n", b"two words\n", b"caf\xc3\xa9\n", b"x" * 4097, b"a\0b\n"])
 def test_what_is_no_token_is_not_sent(server, tmp_path, text):
     token = tmp_path / "token"
     token.write_bytes(text)
