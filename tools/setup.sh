@@ -10,7 +10,9 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
 # with llvm's symbolizer.
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium fonts-dejavu-core
-    curl wrk nginx haproxy python3-jsonschema"
+    curl wrk nginx haproxy python3-jsonschema redis-tools python3-redis"
+# A client of npm is tested with whichever Node there is.
+command -v npm >/dev/null || test="$test nodejs npm"
 check="$test clang-format clang-tidy cppcheck"
 bench_server="$run python3 redis-server redis-tools nginx wrk util-linux"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
