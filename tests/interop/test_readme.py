@@ -18,6 +18,7 @@ README = SOURCE / "README.md"
 EMBEDDING = SOURCE / "docs/embedding.md"
 ALGORITHMS = SOURCE / "docs/algorithms.md"
 PLAN = SOURCE / "docs/plan.md"
+RULES = SOURCE / "docs/rules.md"
 DOCUMENTS = sorted(path for pattern in ("*.md", "docs/*.md", "docs/decisions/*.md")
                    for path in SOURCE.glob(pattern))
 PAGES = sorted((SOURCE / "docs/man").glob("*.scd"))
@@ -41,7 +42,7 @@ def blocks(path, language):
 
 def shell_blocks():
     return [pytest.param(inside, output, id=f"{path.name}:{line}")
-            for path in (README, EMBEDDING, ALGORITHMS, PLAN)
+            for path in (README, EMBEDDING, ALGORITHMS, PLAN, RULES)
             for line, inside, output in blocks(path, "sh")]
 
 
@@ -91,7 +92,7 @@ def test_there_are_commands():
     for path in DOCUMENTS:
         fences = re.findall(r"(?m)^```(.*)$", path.read_text())
         assert len(fences) % 2 == 0, path
-        assert set(fences) <= {"", "sh", "text", "c"}, path
+        assert set(fences) <= {"", "sh", "text", "c", "yaml"}, path
 
 
 @pytest.mark.parametrize("commands,output", shell_blocks())

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: MIT
+"""rules check and rules show, as whoever keeps the files uses them; and what docs/rules.md says."""
+import json
+import re
+
+import pytest
+
+from program import SOURCE, stint
+
+GUIDE = SOURCE / "docs/rules.md"
+EXAMPLES = SOURCE / "examples/rules"
+
+GOOD = "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 5}}]\n"
+BAD = "domain: e\ndescriptors:\n- key: k\n  rate_limt: {}\n"
+
+
+def show(*args, **given):
+    return json.loads(stint("rules", "show", "--json", *args, **given)[0])
+
+
+# ---- check --------------------------------------------------------------------------------------
+
+def test_the_examples_are_without_fault():
+    out, err = stint("rules", "check", EXAMPLES)
+    assert re.fullmatch(r"\d+ rules in 1 domain, 1 file: no fault\n", out) and err == ""
+
+
+def test_each_fault_has_its_file_line_and_column(tmp_path):
+    (tmp_path / "a.yaml").write_text(GOOD)
+    (tmp_path / "b.yaml").write_text(BAD)
+    out, err = stint("rules", "check", tmp_path, code=1)
+    assert err == ""
+    assert out == (f"{tmp_path}/b.yaml:4:3: unknown key \"rate_limt\" in an entry; did you mean "
+                   "\"rate_limit\"?\n1 fault in 2 files\n")
+
+
+def test_faults_as_json(tmp_path):
+    path = tmp_path / "b.yaml"
+    path.write_text(BAD)
+    faults = json.loads(stint("rules", "check", "--json", path, code=1)[0])
+    assert faults == [{"file": str(path), "line": 4, "column": 3, "sentence":
+                       "unknown key \"rate_limt\" in an entry; did you mean \"rate_limit\"?"}]
+    path.write_text(GOOD)
+    assert json.loads(stint("rules", "check", "--json", path)[0]) == []
+
+
+def test_standard_input_is_a_file_like_others():
+    assert stint("rules", "check", "-", given=GOOD)[0] == "1 rule in 1 domain, 1 file: no fault\n"
+    out, _ = stint("rules", "check", "-", given=BAD, code=1)
+    assert out.startswith("-:4:3: ")
+
+
+def test_what_stands_in_a_file_does_not_steer_the_terminal(tmp_path):
+    path = tmp_path / "a\x1b[31m.yaml"
+    path.write_text("domain: \"\\e[2Jd\\n\"\n\"\\e[1m\": x\n")
+    out, _ = stint("rules", "check", path, code=1)
+    assert "\x1b" not in out and out.count("\n") == 2
+    path.write_text("domain: \"\\e[2Jd\"\ndescriptors: [{key: \"\\e[1m\", rate_limit: "
+                    "{name: \"\\a\", unlimited: on}}]\n")
+    out, _ = stint("rules", "show", path)
+    assert "\x1b" not in out and "\x07" not in out
+
+
+# ---- Paths --------------------------------------------------------------------------------------
+
+def test_a_folder_is_read_in_the_order_of_names(tmp_path):
+    for name in ("b.yml", "a.yaml", "c.yaml", "10.yaml"):
+        (tmp_path / name).write_text(f"domain: {name}\n")
+    (tmp_path / "notes.txt").write_text("no rules")
+    (tmp_path / ".hidden.yaml").write_text("no: rules")
+    (tmp_path / "more.yaml").mkdir()
+    (tmp_path / "more.yaml" / "x.yaml").write_text("no: rules")
+    out, _ = stint("rules", "show", tmp_path)
+    assert re.findall(r"^domain (.*)$", out, re.M) == ["10.yaml", "a.yaml", "b.yml", "c.yaml"]
+
+
+def test_a_mounted_config_map_is_read_once(tmp_path):
+    """As Kubernetes lays it out: a folder with a date, a link ..data to it, a link to each file."""
+    data = tmp_path / "..2024_01_01_00_00_00.123"
+    data.mkdir()
+    (data / "edge.yaml").write_text(GOOD)
+    (tmp_path / "..data").symlink_to(data.name)
+    (tmp_path / "edge.yaml").symlink_to("..data/edge.yaml")
+    assert [rule["file"] for rule in show(tmp_path)] == [f"{tmp_path}/edge.yaml"]
+
+
+def test_an_empty_folder_has_no_rules(tmp_path):
+    assert stint("rules", "check", tmp_path)[0] == "0 rules in 0 domains, 0 files: no fault\n"
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    missing = tmp_path / "missing.yaml"
+    for command in ("check", "show"):
+        out, err = stint("rules", command, missing, code=1)
+        assert out == "" and err == f"stint: cannot read {missing}: No such file or directory\n"
+    (tmp_path / "dangling.yaml").symlink_to("nowhere")
+    assert "dangling.yaml" in stint("rules", "check", tmp_path, code=1)[1]
+
+
+def test_a_file_has_an_end(tmp_path):
+    path = tmp_path / "large.yaml"
+    with path.open("wb") as file:
+        file.truncate((16 << 20) + 1)
+    _, err = stint("rules", "check", path, code=1)
+    assert err == f"stint: {path}: expected a file of at most 16777216 bytes\n"
+    stint("rules", "check", "/dev/zero", code=1)
+
+
+def test_a_domain_in_two_files_is_a_fault_unless_it_may_be(tmp_path):
+    (tmp_path / "a.yaml").write_text(GOOD)
+    (tmp_path / "b.yaml").write_text(GOOD.replace("k,", "l,"))
+    out, _ = stint("rules", "check", tmp_path, code=1)
+    assert f"\"d\" is there already, in line 1 of {tmp_path}/a.yaml" in out
+    assert len(show("--merge-domains", tmp_path)) == 2
+
+
+# ---- show ---------------------------------------------------------------------------------------
+
+def test_a_rule_is_shown_with_all_that_belongs_to_it():
+    rules = {rule["path"]: rule for rule in show(EXAMPLES)}
+    address, login = rules["remote_address"], rules["path=/login.remote_address"]
+    assert address["limit"] == {"spec": "window 100/1m resolution=24", "max_in_any_window": 100,
+                                "strict": True, "when_full": "inherit"}
+    assert address["shadow"]["spec"] == "gcra 60/1m burst=20"
+    assert not address["shadow"]["strict"]
+    assert address["shadow"]["max_in_any_window"] == 79
+    assert login["ban"] == {"after": 10, "factor": 2, "within_ns": 600 * 10**9,
+                            "for_ns": 900 * 10**9, "max_ns": 86400 * 10**9}
+    assert login["name"] == "login" and login["requests_per_unit"] == 5
+    assert rules["remote_address=192.0.2.10"]["limit"] is None
+    assert rules["path=/download/*"]["share_threshold"]
+    assert rules["account"]["limit"]["spec"] == "fixed_window 1000000/1mo align=calendar"
+    assert rules["account"]["on_store_error"] == "allow"
+    lines = (EXAMPLES / "edge.yaml").read_text().splitlines()
+    for rule in rules.values():
+        key = re.split("[=.]", rule["path"].split(".")[-1] if rule["path"].startswith("path=/login")
+                       else rule["path"])[0]
+        assert lines[rule["line"] - 1].strip().startswith("- key: "), key
+        assert rule["column"] == lines[rule["line"] - 1].index("key") + 1
+
+
+def test_the_text_says_the_worst_case():
+    out, _ = stint("rules", "show", EXAMPLES)
+    assert "  limit   window 100/1m resolution=24\n          At most 100 units in any 1m." in out
+    assert "31 days can hold up to 3000000" in out
+    assert "after 10 denials within 10m, for 15m, each time 2 times as long, at most 1d" in out
+
+
+def test_a_spec_that_is_shown_is_understood():
+    for rule in show(EXAMPLES):
+        if rule["limit"]:
+            stint("explain", rule["limit"]["spec"])
+
+
+def test_faults_leave_nothing_to_show():
+    out, err = stint("rules", "show", "-", given=BAD, code=1)
+    assert out == "" and err.startswith("-:4:3: unknown key")
+
+
+def test_the_law_of_limits_that_name_none():
+    (rule,) = show("--default-algorithm", "token_bucket", "-", given=GOOD)
+    assert rule["limit"]["spec"] == "gcra 5/1d"
+
+
+@pytest.mark.parametrize("arguments,told", [
+    ((), "expected a subcommand; `stint help rules` lists them all"),
+    (("chek",), "there is no command 'rules chek'; did you mean 'check'?"),
+    (("check",), "expected the PATH of a file of rules"),
+    (("check", "--jsn", "-"), "has no option '--jsn'; did you mean '--json'?"),
+    (("show", "--default-algorithm=windw", "-"), "there is no 'windw'; did you mean 'window'?"),
+    (("show", "--default-algorithm=concurrency", "-"), "concurrency is not per time"),
+])
+def test_bad_usage(arguments, told):
+    assert told in stint("rules", *arguments, code=2)[1]
+
+
+def test_help():
+    out, _ = stint("help", "rules")
+    assert re.findall(r"^  (\w+) ", out, re.M)[:2] == ["check", "show"]
+    assert "Usage: stint rules check" in stint("help", "rules", "check")[0]
+    assert "Usage: stint rules show" in stint("rules", "show", "--help")[0]
+
+
+# ---- The guide ----------------------------------------------------------------------------------
+
+def guide_blocks():
+    """Each file of rules in the guide, with the text that the guide has below it, if any."""
+    found = re.findall(r"^```yaml\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", GUIDE.read_text(),
+                       re.M | re.S)
+    return [pytest.param(*block, id=block[0].splitlines()[0]) for block in found]
+
+
+@pytest.mark.parametrize("file,told", guide_blocks())
+def test_a_file_of_the_guide(file, told):
+    """Loads, or has the faults that the guide shows."""
+    out, _ = stint("rules", "check", "-", given=file, code=1 if told else 0)
+    assert out == told or not told
+
+
+def test_the_guide_names_every_key():
+    keys = re.findall(r'\[\w+\] = "(\w+)"', (SOURCE / "src/rules/shapes.c").read_text())
+    assert len(keys) > 30
+    for key in keys:
+        assert f"`{key}`" in GUIDE.read_text(), key
+
+
+def test_the_guide_names_no_key_that_there_is_not():
+    keys = set(re.findall(r'\[\w+\] = "(\w+)"', (SOURCE / "src/rules/shapes.c").read_text()))
+    for row in re.findall(r"^\| (`.*?`) \|", GUIDE.read_text(), re.M):
+        assert set(re.findall(r"`(\w+)`", row)) <= keys, row
