@@ -42,6 +42,7 @@ struct server {
     struct worker *workers[WORKERS_MAX];
     unsigned n_workers;
     uint64_t tickets[WORKERS_MAX]; /* each worker's: the reload it waits for; 0: none */
+    bool are_stuck[WORKERS_MAX];   /* as was told */
     uint64_t watchdog_ms;
     enum worker_stage stage;
     bool is_handed_over;
@@ -246,12 +247,14 @@ static void on_signal(uv_signal_t *signal, int number)
 static bool are_workers_alive(struct server *server, uint64_t now_ns)
 {
     bool are_alive = true;
-    for (unsigned i = 0; i < server->n_workers; i++)
-        if (!worker_has_ended(server->workers[i]) &&
-            worker_beat_ns(server->workers[i]) + STUCK_NS < now_ns) {
+    for (unsigned i = 0; i < server->n_workers; i++) {
+        bool is_stuck = !worker_has_ended(server->workers[i]) &&
+                        worker_beat_ns(server->workers[i]) + STUCK_NS < now_ns;
+        if (is_stuck && !server->are_stuck[i])
             log_line(server->options.log, LOG_WORKER_STUCK, LOG_NUMBER("worker", i));
-            are_alive = false;
-        }
+        server->are_stuck[i] = is_stuck;
+        are_alive = are_alive && !is_stuck;
+    }
     return are_alive;
 }
 

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "io/worker.h"
 
+#include "base/buf.h"
 #include "io/accept.h"
 #include "io/tls_conn.h"
 #include "io/web.h"
@@ -301,6 +302,10 @@ static void tear_down(struct worker *worker)
 static void *run(void *arg)
 {
     struct worker *worker = arg;
+    char name[16]; /* as top and debuggers show it */
+    struct buf buf = buf_of(name, sizeof(name));
+    buf_add(&buf, "worker %u", worker->options.index);
+    pthread_setname_np(pthread_self(), name);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     atomic_store_explicit(&worker->has_ended, true, memory_order_release);
     worker->options.ended(worker->options.arg);
