@@ -4,16 +4,18 @@
  * is asked, comes to an end, and can be closed.
  *
  * The file is a good one with all kinds of states in it. The input is a list of changes: a place
- * (in the head, the tickets, the blocks, or a generation), a length, and the bytes to put there.
- * What the head's checksum covers is made right again if the first byte says so: else an input that
- * touches it would never get behind it.
+ * (in the head, the tickets, pools, overrides and answers, the blocks, or a generation), a length,
+ * and the bytes to put there. What the head's checksum covers is made right again if the first byte
+ * says so: else an input that touches it would never get behind it.
  */
 #define _GNU_SOURCE
 #include "bytes.h"
 #include "stint.h"
 
 #include "base/ns.h"
+#include "store/overrides.h"
 #include "store/region.h"
+#include "store/requests.h"
 
 #include <unistd.h>
 
@@ -47,13 +49,46 @@ static struct stint_table_options options_for(const char *path)
         .tickets = 32,
         .blocks = 4,
         .quotas = 12,
+        .overrides = 2,
+        .requests = 8,
         .hash_key = {3, 4},
         .clock = STINT_CLOCK_VIRTUAL,
     };
 }
 
+/* What a server keeps beside states: an answer is given as it was recorded, or not at all. */
+static void use_answers(struct stint_table *table, uint64_t now_ns)
+{
+    for (uint64_t id = 0; id < 4; id++) {
+        const struct requests_ask ask = {requests_hash(table, &id, sizeof(id)), id, now_ns,
+                                         NS_PER_HOUR};
+        struct requests_answer answer = {.at_ns = id, .decision = {.granted = (uint32_t)id}};
+        struct requests_claim claim;
+        enum requests_found found = requests_begin(table, &ask, &claim, &answer);
+        MUST(found != REQUESTS_SAME || (answer.at_ns == id && answer.decision.granted == id));
+        if (found == REQUESTS_NEW)
+            requests_end(table, &claim, &answer);
+    }
+}
+
+static void use_overrides(struct stint_table *table)
+{
+    struct stint_quota quota = quotas[0], found;
+    quota.rule = 9;
+    for (char key = 'a'; key < 'd'; key++) {
+        struct hash128 hash = table_hash(table, &quota, &key, 1);
+        if (overrides_find(table, hash, quota.rule, &found))
+            MUST(found.limit == quota.limit);
+        overrides_set(table, hash, &quota, NULL);
+    }
+    overrides_drop(table, table_hash(table, &quota, "a", 1), NULL);
+}
+
 static void use_keys(struct stint_table *table, uint64_t now_ns)
 {
+    use_answers(table, now_ns);
+    use_overrides(table);
+
     struct stint_item items[SPECS];
     struct stint_ticket ticket;
     for (char key = 'a'; key < 'f'; key++)

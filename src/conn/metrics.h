@@ -128,7 +128,7 @@ enum metrics_format { METRICS_PROMETHEUS, METRICS_OPENMETRICS };
 void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
                    enum metrics_format format, struct page *page);
 
-/* The same for /v1/stats, as a JSON object; of the rules, those asked most. docs/protocol.md. */
+/* The same for /v1/stats, as a JSON object; of the rules, those asked most. docs/openapi.json. */
 #define METRICS_JSON_RULES 200
 void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, struct page *page);
 

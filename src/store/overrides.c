@@ -283,6 +283,7 @@ int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_
 void overrides_mend(struct stint_table *table)
 {
     uint64_t places = overrides_places(&table->region.header->fixed);
+    table->region.header->overrides_owner = 0;
     for (uint64_t i = 0; i < places; i++) {
         struct override *place = place_at(table, i), read;
         bool is_whole =

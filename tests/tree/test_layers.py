@@ -44,8 +44,8 @@ SYSTEM = {
     "src/wire/": LANGUAGE,
     "src/proto/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h"},
     "src/proto/http_origin": {"arpa/inet.h"},  # inet_pton
-    "src/conn/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h", "stdatomic.h",
-                             "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
+    "src/conn/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
+                             "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/store/region": {
         "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
     },
