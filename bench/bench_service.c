@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * CL.THROTTLE as a worker of the server answers it, from a request to a reply, against the bare
- * take of the same quota on the same key: what roles, rules, figures and the rest cost.
+ * Requests as a worker of the server answers them, from a request to a reply, against the bare take
+ * of a quota on the same key: what roles, rules, figures and the rest cost. CL.THROTTLE takes from
+ * the very states of the baseline; the others have as many of their own.
  */
 #include "load.h"
 
@@ -9,6 +10,7 @@
 #include "conn/access.h"
 #include "conn/service.h"
 #include "conn/throttle_cache.h"
+#include "rules/rules_load.h"
 
 #include <stdlib.h>
 
@@ -21,8 +23,16 @@ struct serving {
     struct service *service;
     struct sequence sequence;
     struct stint_quota quota;
+    struct request request; /* whose key changes each time */
+    struct span *key;
     uint64_t ops, now_ns;
 };
+
+static const char rules_text[] = "domain: bench\n"
+                                 "descriptors:\n"
+                                 "  - key: ip\n"
+                                 "    rate_limit: {unit: minute, requests_per_unit: 100, "
+                                 "algorithm: gcra}\n";
 
 static const struct request_throttle throttle = {
     .max_burst = 99, .count_per_period = 100, .period_s = 60};
@@ -48,12 +58,9 @@ static void served(void *arg, unsigned turn)
     uint64_t at = turn * serving->ops, denied = 0;
     for (uint64_t i = 0; i < serving->ops; i++) {
         struct key key = sequence_key(&serving->sequence, at + i);
-        struct request request = {.verb = REQUEST_THROTTLE,
-                                  .cost = 1,
-                                  .throttle = throttle,
-                                  .key = span_of(&key, KEY_LEN)};
+        *serving->key = span_of(&key, KEY_LEN);
         serving->now_ns += STEP_NS;
-        service_ask(serving->service, &request, &caller, serving->now_ns, &reply);
+        service_ask(serving->service, &serving->request, &caller, serving->now_ns, &reply);
         denied += reply.decision.outcome;
     }
     keep(denied);
@@ -68,7 +75,9 @@ static void die(const char *sentence)
 static void open_serving(struct serving *serving, uint32_t n_keys)
 {
     struct stint_error error;
-    const struct stint_table_options table = {.keys = n_keys, .clock = STINT_CLOCK_VIRTUAL};
+    /* Of three kinds of requests, two have states of their own, each under all keys. */
+    const struct stint_table_options table = {.keys = 3 * (uint64_t)n_keys,
+                                              .clock = STINT_CLOCK_VIRTUAL};
     *serving = (struct serving){.now_ns = NS_PER_HOUR,
                                 .quota = {.algorithm = STINT_GCRA,
                                           .limit = (uint32_t)throttle.count_per_period,
@@ -78,9 +87,15 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     if (stint_quota_check(&serving->quota, &error) != 0 ||
         stint_table_open(&serving->table, &table, &error) != 0)
         die(error.sentence);
-    const struct hub_options hub = {.table = serving->table, .workers = 1};
-    if (hub_open(&serving->hub, &hub, &error) != 0)
-        die(error.sentence);
+    struct rules_faults faults;
+    const struct rules_file file = {.path = "bench.yaml", .text = span_of_text(rules_text)};
+    struct rules *rules = rules_load(
+        &file, 1, &(struct rules_load_options){.default_algorithm = STINT_GCRA}, &faults);
+    const struct hub_options hub = {.table = serving->table, .rules = rules, .workers = 1};
+    if (rules == NULL || hub_open(&serving->hub, &hub, &error) != 0)
+        die(rules == NULL ? faults.faults[0].sentence : error.sentence);
+    rules_unref(rules);
+    rules_faults_free(&faults);
     serving->service = service_new(serving->hub, 0);
     if (serving->service == NULL)
         die("no memory for a service");
@@ -101,32 +116,59 @@ static void fill(struct serving *serving, uint32_t n_keys)
     bare(serving, 0);
 }
 
-int main(int argc, char **argv)
+/* One kind of request against the bare take; its states are made before the first turn counts. */
+static void run(const struct bench_options *options, struct serving *serving, const char *words,
+                uint32_t n_keys)
 {
-    struct bench_options options = bench_options(argc, argv);
-    uint32_t n_keys = options.keys > 0 ? (uint32_t)options.keys : options.quick ? 100000 : 1000000;
-    struct serving serving;
     struct row row;
     char what[64], note[64];
-    open_serving(&serving, n_keys);
-    fill(&serving, n_keys);
-    serving.ops = n_keys;
-    snprintf(what, sizeof(what), "CL.THROTTLE in a service, %u k keys", n_keys / 1000);
+    uint64_t turn = serving->ops;
+    serving->ops = SEQUENCE_LEN;
+    served(serving, 0);
+    serving->ops = turn;
+    snprintf(what, sizeof(what), "%s, %u k keys", words, n_keys / 1000);
     const struct duel duel = {
         .what = what,
         .baseline_name = "the bare take",
         .baseline = bare,
         .subject = served,
-        .arg = &serving,
-        .ops = serving.ops,
+        .arg = serving,
+        .ops = serving->ops,
     };
-    duel_run(&options, &duel, &row);
+    duel_run(options, &duel, &row);
     double over = 0;
     for (unsigned i = 0; i < row.n_turns; i++)
         over += (row.values[i] - row.baselines[i]) / row.n_turns;
     snprintf(note, sizeof(note), "%.0f ns more", over);
     row.note = note;
-    row_report(&options, &row);
+    row_report(options, &row);
+}
+
+int main(int argc, char **argv)
+{
+    struct bench_options options = bench_options(argc, argv);
+    uint32_t n_keys = options.keys > 0 ? (uint32_t)options.keys : options.quick ? 100000 : 1000000;
+    struct serving serving;
+    struct request_item item = {.quota = span_of_text("gcra 100/60s")};
+    struct descriptor_entry entry = {.key = span_of_text("ip")};
+    struct descriptor descriptor = {.entries = &entry, .n_entries = 1};
+    open_serving(&serving, n_keys);
+    fill(&serving, n_keys);
+    serving.ops = n_keys;
+    serving.request = (struct request){.verb = REQUEST_THROTTLE, .cost = 1, .throttle = throttle};
+    serving.key = &serving.request.key;
+    run(&options, &serving, "CL.THROTTLE in a service", n_keys);
+    serving.request =
+        (struct request){.verb = REQUEST_TAKE, .cost = 1, .items = &item, .n_items = 1};
+    serving.key = &item.key;
+    run(&options, &serving, "take of a quota and a key", n_keys);
+    serving.request = (struct request){.verb = REQUEST_TAKE,
+                                       .cost = 1,
+                                       .domain = span_of_text("bench"),
+                                       .descriptors = &descriptor,
+                                       .n_descriptors = 1};
+    serving.key = &entry.value;
+    run(&options, &serving, "take of one descriptor", n_keys);
     sequence_free(&serving.sequence);
     close_serving(&serving);
     return 0;

@@ -38,7 +38,7 @@ void question_count_denials(struct question *question);
 /* The live targets that ask and are neither blocked nor have stepped back; false if there is none.
  */
 bool question_gather(struct question *question);
-/* The same as a list. False also for what can never be allowed, and then its targets say so. */
+/* What was gathered, as a list. False for what can never be allowed: then its targets say so. */
 bool question_list(struct question *question);
 /* The list's decisions, to the targets they are of. */
 void question_hand_out(struct question *question);

@@ -30,8 +30,6 @@ bool question_gather(struct question *question)
 
 bool question_list(struct question *question)
 {
-    if (!question_gather(question))
-        return false;
     if (list_init(&question->list, question->table, question->items, question->n_items,
                   question->now_ns))
         return true;
@@ -169,17 +167,36 @@ static void look_again(struct question *question)
     }
 }
 
+/* One limit is what most requests meet: it is taken from as the library does for anybody. */
+static void take_one(struct question *question)
+{
+    const struct stint_item *item = &question->items[0];
+    struct target *target = &question->targets[question->target_of[0]];
+    target->decision = stint_take(question->table, item->quota, item->key, item->key_len,
+                                  item->cost, question->now_ns);
+    target->over = target->decision.outcome != STINT_ALLOW;
+}
+
+static void ask_gathered(struct question *question, bool charges)
+{
+    if (charges && question->n_items == 1) {
+        take_one(question);
+    } else if (question_list(question)) {
+        if (charges)
+            list_take(&question->list);
+        else
+            list_ask(&question->list, STINT_PEEK, 0);
+        question_hand_out(question);
+    }
+}
+
 void question_ask_live(struct question *question, bool charges)
 {
     question_find_blocks(question);
     for (;;) {
-        if (question_list(question)) {
-            if (charges && !question_is_denied(question, NO_TARGET))
-                list_take(&question->list);
-            else
-                list_ask(&question->list, STINT_PEEK, 0);
-            question_hand_out(question);
-        }
+        bool may_charge = charges && !question_is_denied(question, NO_TARGET);
+        if (question_gather(question))
+            ask_gathered(question, may_charge);
         if (question_is_denied(question, NO_TARGET) || !question_step_back(question))
             return;
     }

@@ -18,7 +18,7 @@ static uint32_t least_cost(const struct question *question)
 /* One round of best effort; how much was granted. */
 static uint32_t try_upto(struct question *question, uint32_t most)
 {
-    if (!question_list(question))
+    if (!question_gather(question) || !question_list(question))
         return 0;
     struct stint_decision sum = list_take_upto(&question->list, most);
     uint32_t granted = sum.outcome == STINT_ALLOW ? sum.granted : 0;
