@@ -95,7 +95,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         MUST(compare(json.nodes, value) == json.nodes + json.n_nodes);
     else if (code == 0)
         MUST(jansson_may_refuse(&fault));
-    else if (value != NULL)
+    else if (value != NULL &&
+             memchr(copy, '\0', size) == NULL) /* jansson skips one behind a number */
         MUST(we_may_refuse(value, &error));
     json_decref(value);
     http_json_deinit(&json);
