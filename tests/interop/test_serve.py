@@ -12,7 +12,7 @@ import urllib.request
 
 import pytest
 
-from program import STINT, stint
+from program import SOURCE, STINT, stint
 from server import Resp, Server
 
 RULES = """
@@ -121,6 +121,13 @@ def test_help_tells_every_setting_and_its_default():
     assert len(names) > 50
     assert {name.replace("_", "-") for name in names} <= shown
     assert "(default 127.0.0.1:7379)" in re.sub(r"\s+", " ", text)
+
+
+def test_the_documents_table_is_the_programs():
+    document = (SOURCE / "docs" / "serving.md").read_text()
+    rows = re.findall(r"^\| `([a-z0-9_]+)` \| `(.*?)` \| (.*) \|$", document, re.M)
+    told = re.findall(r"^# (.*)\n([a-z0-9_]+): (.*)$", printed(), re.M)
+    assert rows == [(name, value, sentence) for sentence, name, value in told]
 
 
 # ---- what keeps it from starting ----
