@@ -4,13 +4,15 @@ QUOTA ?= 100/1h
 LOG ?= examples/sample.log
 FUZZ_SECONDS ?= 600
 FUZZERS ?=
+SERVE ?=
 PREFIX ?= /usr/local
 
-.PHONY: help release run test bench bench-server fuzz fuzz-afl check install clean
+.PHONY: help release run replay test bench bench-server fuzz fuzz-afl check install clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo 'make run      replay a sample access log against a quota (QUOTA="$(QUOTA)" LOG=…)'
+	@echo 'make run      a server with the rules of examples/rules, until ^C (SERVE="options")'
+	@echo 'make replay   a sample access log against a quota (QUOTA="$(QUOTA)" LOG=…)'
 	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
@@ -28,6 +30,13 @@ release:
 	@ninja -C build-release --quiet
 
 run: release
+	@echo 'Try in another shell:'
+	@echo '  redis-cli -p 7379 CL.THROTTLE user:1 4 10 60    # burst 5, 10 a minute'
+	@echo '  curl -i http://127.0.0.1:8080/auth?domain=edge  # what a proxy asks'
+	@echo "  curl http://127.0.0.1:8080/v1/take -d '{\"quota\":\"100/1m\",\"key\":\"me\"}'"
+	@build-release/src/cmd/stint serve --rules examples/rules $(SERVE)
+
+replay: release
 	build-release/src/cmd/stint replay --quota '$(QUOTA)' --format combined '$(LOG)'
 
 test:
