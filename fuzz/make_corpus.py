@@ -260,7 +260,8 @@ def resp():
             yield bytes([kind]) + b"\xc0\x00\x10\xe0\x40".join(bites), f"{name}-{kind}"
 
 
-FUZZERS = [holders, jsonl, law, logline, reader, region, resp, resp_reader, rules, spec, table, trace]
+FUZZERS = [holders, jsonl, law, logline, reader, region, resp, resp_reader, rules, spec, table,
+           trace]
 
 
 def main():

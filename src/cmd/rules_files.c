@@ -72,7 +72,9 @@ static int add_file(struct rules_files *files, const char *path, const struct gr
         free(text->bytes);
         return no_memory(error);
     }
-    files->files[files->n_files++] = (struct rules_file){copy, span_of(text->bytes, text->len)};
+    struct rules_file *file = &files->files[files->n_files++];
+    file->path = copy;
+    file->text = span_of(text->bytes, text->len);
     return STINT_OK;
 }
 

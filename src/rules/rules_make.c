@@ -41,8 +41,10 @@ bool rules_add_domain(struct rules *rules, const char *name)
 
 struct rule *rules_add_rule(struct rules *rules)
 {
+    if (rules->n_rules >= RULE_NONE)
+        return NULL;
     struct rule *all = with_room(rules->rules, rules->n_rules, &rules->rules_max, sizeof(*all));
-    if (all == NULL || rules->n_rules >= RULE_NONE)
+    if (all == NULL)
         return NULL;
     rules->rules = all;
     struct rule *rule = &all[rules->n_rules];
