@@ -33,7 +33,7 @@ run: release
 	@echo 'Try in another shell:'
 	@echo '  redis-cli -p 7379 CL.THROTTLE user:1 4 10 60    # burst 5, 10 a minute'
 	@echo '  curl -i http://127.0.0.1:8080/auth?domain=edge  # what a proxy asks'
-	@echo "  curl http://127.0.0.1:8080/v1/take -d '{\"quota\":\"100/1m\",\"key\":\"me\"}'"
+	@echo "  curl http://127.0.0.1:8080/v1/take --json '{\"quota\":\"100/1m\",\"key\":\"me\"}'"
 	@build-release/src/cmd/stint serve --rules examples/rules $(SERVE)
 
 replay: release

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT */
+/* Places to listen, from text and back; and which of them other machines reach. */
+#define _GNU_SOURCE
+#include "io/endpoint.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <setjmp.h>
+
+#include <cmocka.h>
+
+static const struct sockaddr *address_of(const struct endpoint *endpoint)
+{
+    return (const struct sockaddr *)&endpoint->address;
+}
+
+static void test_places_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *back;
+        bool is_local;
+    } places[] = {
+        {"127.0.0.1:7379", "127.0.0.1:7379", true},
+        {"127.8.9.10:0", "127.8.9.10:0", true},
+        {"0.0.0.0:65535", "0.0.0.0:65535", false},
+        {"192.0.2.1:80", "192.0.2.1:80", false},
+        {"[::1]:7379", "[::1]:7379", true},
+        {"[2001:DB8::1]:7379", "[2001:db8::1]:7379", false},
+        {":7379", "[::]:7379", false},
+        {"unix:/run/a b.sock", "unix:/run/a b.sock", true},
+        {"unix:/run/s,mode=0600", "unix:/run/s", true},
+    };
+    for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+        struct endpoint endpoint;
+        char text[ENDPOINT_TEXT_SIZE];
+        assert_int_equal(endpoint_parse(&endpoint, places[i].text, NULL), 0);
+        assert_false(endpoint_is_off(&endpoint));
+        assert_string_equal(endpoint_text(address_of(&endpoint), text), places[i].back);
+        assert_int_equal(endpoint_is_local(address_of(&endpoint)), places[i].is_local);
+    }
+}
+
+static void test_modes_are_octal(void **state)
+{
+    (void)state;
+    struct endpoint endpoint;
+    assert_int_equal(endpoint_parse(&endpoint, "unix:/s,mode=0606", NULL), 0);
+    assert_int_equal(endpoint.mode, 0606);
+    assert_int_equal(endpoint_parse(&endpoint, "unix:/s", NULL), 0);
+    assert_int_equal(endpoint.mode, ENDPOINT_MODE_DEFAULT);
+}
+
+static void test_off_is_no_place(void **state)
+{
+    (void)state;
+    struct endpoint endpoint;
+    assert_int_equal(endpoint_parse(&endpoint, "off", NULL), 0);
+    assert_true(endpoint_is_off(&endpoint));
+}
+
+static void test_a_path_as_long_as_a_socket_may_have(void **state)
+{
+    (void)state;
+    struct endpoint endpoint;
+    struct sockaddr_un local;
+    char text[sizeof(local.sun_path) + 8];
+    memset(text, 'x', sizeof(text));
+    memcpy(text, "unix:/", 6);
+    text[5 + sizeof(local.sun_path) - 1] = '\0';
+    assert_int_equal(endpoint_parse(&endpoint, text, NULL), 0);
+    text[5 + sizeof(local.sun_path) - 1] = 'x';
+    text[5 + sizeof(local.sun_path)] = '\0';
+    assert_int_equal(endpoint_parse(&endpoint, text, NULL), STINT_E_RANGE);
+}
+
+static void test_what_is_no_place_is_refused_with_its_text(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "",
+        "7379",
+        "localhost:7379",
+        "127.0.0.1",
+        "127.0.0.1:",
+        "127.0.0.1:65536",
+        "127.0.0.1:-1",
+        "127.0.0.1:+1",
+        "127.0.0.1: 1",
+        "127.0.0.1:1x",
+        "127.0.0.256:1",
+        "1.2.3:1",
+        "::1:7379",
+        "[::1:7379",
+        "[::1]7379",
+        "[]:1",
+        "[127.0.0.1]:1",
+        "[fe80::1%eth0]:1",
+        "unix:",
+        "unix:relative",
+        "unix:/s,mode=",
+        "unix:/s,mode=0888",
+        "unix:/s,mode=1777",
+        "OFF",
+        "11111111111111111111111111111111111111111111111111111111111111111111:1",
+    };
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
+        struct endpoint endpoint;
+        struct stint_error error;
+        assert_int_equal(endpoint_parse(&endpoint, texts[i], &error), STINT_E_SYNTAX);
+        assert_non_null(strstr(error.sentence, texts[i]));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_places_read_back),
+        cmocka_unit_test(test_modes_are_octal),
+        cmocka_unit_test(test_off_is_no_place),
+        cmocka_unit_test(test_a_path_as_long_as_a_socket_may_have),
+        cmocka_unit_test(test_what_is_no_place_is_refused_with_its_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
