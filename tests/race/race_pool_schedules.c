@@ -1,48 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The pair of a pool under schedules that no machine would show in a year: as race_schedules.c, of
- * which the machine here is the smaller sister. Every task is a process with a list of keys of its
- * own; it gives way at every access to shared memory, and is stopped for long or killed there. What
- * is asked for makes pools change over in all ways there are. No key may ever be given out more
- * often than its limit in one window; where nothing makes trouble, all that the keys have goes out;
- * and a pool is as good as new when all units are free again, whoever died in it.
+ * The pair of a pool under schedules that no machine would show in a year, on the machine of
+ * race_schedules.c (schedule.h). Every task is a process with a list of keys of its own; it gives
+ * way at every access to shared memory, and is stopped for long or killed there. What is asked for
+ * makes pools change over in all ways there are. No key may ever be given out more often than its
+ * limit in one window; where nothing makes trouble, all that the keys have goes out; and a pool is
+ * as good as new when all units are free again, whoever died in it.
  *
  * race_pool_schedules [SCHEDULES [SEED]]: SCHEDULES of every scenario; a failure names its seed.
  */
 #include "limiter/pool.h"
 
+#include "race/schedule.h"
 #include "store/bench.h"
-#include "store/clock.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <ucontext.h>
 
-#define TASKS_MAX 5
 #define KEYS_MAX 4
 #define WINDOWS 3
-#define STACK_SIZE (512 << 10)
-#define STEP_NS 30000
-#define STEPS_MAX 2000000
 #define NOW_NS(window) ((10 * (uint64_t)(window) + 10) * NS_PER_HOUR)
 
-void schedule_step(void);
-pid_t schedule_pid(void);
-int schedule_signal(pid_t pid, int signal);
-
-enum task_state { TASK_READY, TASK_STOPPED, TASK_KILLED, TASK_DONE };
-
 struct task {
-    ucontext_t context;
-    enum task_state state;
-    uint64_t wakes_at; /* step at which a stopped one goes on */
     struct stint_table table;
     struct process_page page;
     struct stint_pool *pool;
-    uint64_t random;
 };
 
 struct scenario {
@@ -56,13 +39,8 @@ struct scenario {
 
 static struct {
     const struct scenario *scenario;
-    struct task tasks[TASKS_MAX];
-    char *stacks;
-    ucontext_t main;
-    unsigned current;
-    uint64_t random, steps, boot_ns, switch_mask;
-    unsigned stopped, killed, phases[TURNS_OTHER + 1];
-    bool hung;
+    struct task tasks[SCHEDULE_TASKS_MAX];
+    unsigned phases[TURNS_OTHER + 1];
     struct stint_quota quota;
     struct stint_table *table;
     unsigned window;
@@ -70,104 +48,6 @@ static struct {
 } world;
 
 static unsigned failures;
-
-static uint64_t draw(uint64_t *random)
-{
-    uint64_t mixed = (*random += UINT64_C(0x9E3779B97F4A7C15));
-    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return mixed ^ (mixed >> 31);
-}
-
-/* ---- The machine ----------------------------------------------------------------------------- */
-
-uint64_t clock_boot_ns(void)
-{
-    return world.boot_ns;
-}
-
-int64_t clock_wall_ns(void)
-{
-    return (int64_t)world.boot_ns;
-}
-
-uint64_t clock_boot_id(void)
-{
-    return 1;
-}
-
-pid_t schedule_pid(void)
-{
-    return (pid_t)(4000000 + world.current);
-}
-
-int schedule_signal(pid_t pid, int signal)
-{
-    unsigned task = (unsigned)(pid - 4000000);
-    if (signal == 0 && task < TASKS_MAX && world.tasks[task].state != TASK_KILLED)
-        return 0;
-    errno = ESRCH;
-    return -1;
-}
-
-static bool is_running(struct task *task)
-{
-    if (task->state == TASK_STOPPED && world.steps >= task->wakes_at)
-        task->state = TASK_READY;
-    return task->state == TASK_READY;
-}
-
-/* Somebody who can go on; with nobody left but stopped ones, they go on. -1: all is done. */
-static int pick(void)
-{
-    unsigned n = world.scenario->tasks, from = (unsigned)(draw(&world.random) % n);
-    for (unsigned i = 0; i < n; i++)
-        if (is_running(&world.tasks[(from + i) % n]))
-            return (int)((from + i) % n);
-    for (unsigned i = 0; i < n; i++) {
-        struct task *task = &world.tasks[(from + i) % n];
-        if (task->state != TASK_STOPPED)
-            continue;
-        task->state = TASK_READY;
-        return (int)((from + i) % n);
-    }
-    return -1;
-}
-
-static void go_on_with(int next)
-{
-    unsigned before = world.current;
-    if (next == (int)before)
-        return;
-    if (next >= 0)
-        world.current = (unsigned)next;
-    swapcontext(&world.tasks[before].context, next < 0 ? &world.main : &world.tasks[next].context);
-}
-
-void schedule_step(void)
-{
-    world.boot_ns += STEP_NS;
-    if (world.scenario == NULL)
-        return; /* the table is being made, or looked at in the end */
-    struct task *task = &world.tasks[world.current];
-    if (++world.steps > STEPS_MAX) {
-        world.hung = true;
-        swapcontext(&task->context, &world.main);
-    }
-    uint64_t dice = draw(&world.random);
-    if (world.scenario->stops && dice % 128 == 1) {
-        task->state = TASK_STOPPED;
-        task->wakes_at = world.steps + (dice >> 32) % 1024;
-        world.stopped++;
-    } else if (world.scenario->kills && dice % 256 == 2 &&
-               world.killed + 1 < world.scenario->tasks) {
-        task->state = TASK_KILLED;
-        world.killed++;
-    } else if ((dice >> 16 & world.switch_mask) != 0) {
-        return;
-    }
-    go_on_with(pick());
-}
 
 /* ---- The tasks ------------------------------------------------------------------------------- */
 
@@ -214,12 +94,12 @@ static void change_list(struct task *task, uint64_t now_ns)
         add_key(task->pool, 1, now_ns);
 }
 
-static void task_main(unsigned number)
+static void work(unsigned number, uint64_t seed)
 {
     struct task *task = &world.tasks[number];
     const struct scenario *scenario = world.scenario;
     for (uint32_t i = 0; i < scenario->asks; i++) {
-        uint64_t dice = draw(&task->random);
+        uint64_t dice = schedule_draw(&seed);
         if (scenario->time_passes && dice >> 40 & 1 && happens(dice >> 50, 24) &&
             world.window + 1 < WINDOWS)
             world.window++;
@@ -229,15 +109,13 @@ static void task_main(unsigned number)
                               (dice >> 33 & 3) == 3 ? NS_PER_S : 0, now_ns, NULL);
         if (happens(dice >> 28, scenario->lists))
             change_list(task, now_ns);
-        take(task, draw(&task->random));
+        take(task, schedule_draw(&seed));
     }
-    task->state = TASK_DONE;
-    go_on_with(pick());
 }
 
 /* ---- One schedule ---------------------------------------------------------------------------- */
 
-static void open_table(const struct scenario *scenario)
+static void open_table(const struct scenario *scenario, uint64_t hash_key)
 {
     struct stint_error error;
     const struct stint_table_options options = {.keys = 16,
@@ -247,7 +125,7 @@ static void open_table(const struct scenario *scenario)
                                                 .quotas = 8,
                                                 .pools = 1,
                                                 .skew_max_ns = NS_PER_S,
-                                                .hash_key = {draw(&world.random), 1},
+                                                .hash_key = {hash_key, 1},
                                                 .clock = STINT_CLOCK_VIRTUAL};
     if (stint_quota_parse(&world.quota, scenario->spec, &error) != 0 ||
         stint_table_open(&world.table, &options, &error) != 0) {
@@ -264,23 +142,16 @@ static void open_pool(struct task *task, uint32_t keys)
         add_key(task->pool, i, NOW_NS(0));
 }
 
-static void start_task(const struct scenario *scenario, unsigned i)
+static void make_task(const struct scenario *scenario, unsigned i)
 {
     struct task *task = &world.tasks[i];
     bool is_other = scenario->others && i + 1 == scenario->tasks;
-    task->state = TASK_READY;
     task->table = *world.table;
     task->page = (struct process_page){0, 0};
     task->table.process = &task->page; /* each as a process of its own */
     if (intern_open(&task->table.intern, &world.table->region, NULL) != 0)
         exit(1);
     open_pool(task, scenario->keys - is_other);
-    task->random = draw(&world.random);
-    getcontext(&task->context);
-    task->context.uc_stack.ss_sp = world.stacks + (size_t)i * STACK_SIZE;
-    task->context.uc_stack.ss_size = STACK_SIZE;
-    task->context.uc_link = &world.main;
-    makecontext(&task->context, (void (*)(void))task_main, 1, i);
 }
 
 static void fail(const struct scenario *scenario, uint64_t seed, const char *what, unsigned key,
@@ -326,23 +197,21 @@ static void check(const struct scenario *scenario, uint64_t seed)
 
 static void run(const struct scenario *scenario, uint64_t seed)
 {
-    static const uint64_t masks[] = {0, 1, 3, 15, 63};
-    world.scenario = NULL;
-    world.random = seed;
-    world.steps = 0;
-    world.boot_ns = 1000;
-    world.stopped = world.killed = world.window = 0;
-    world.hung = false;
-    memset(world.given, 0, sizeof(world.given));
-    open_table(scenario);
-    world.switch_mask = masks[draw(&world.random) % 5];
-    for (unsigned i = 0; i < scenario->tasks; i++)
-        start_task(scenario, i);
+    uint64_t random = seed;
     world.scenario = scenario;
-    world.current = 0;
-    swapcontext(&world.main, &world.tasks[0].context);
-    world.scenario = NULL;
-    if (world.hung)
+    world.window = 0;
+    memset(world.given, 0, sizeof(world.given));
+    schedule_boot();
+    open_table(scenario, schedule_draw(&random));
+    for (unsigned i = 0; i < scenario->tasks; i++)
+        make_task(scenario, i);
+    const struct schedule schedule = {.seed = random,
+                                      .tasks = scenario->tasks,
+                                      .stops = scenario->stops ? 128 : 0,
+                                      .kills = scenario->kills ? 256 : 0,
+                                      .stopped_steps = 1024,
+                                      .work = work};
+    if (schedule_run(&schedule).hung)
         fail(scenario, seed, "is waited for in vain", 0, 0);
     else
         check(scenario, seed);
@@ -422,13 +291,9 @@ int main(int argc, char **argv)
 {
     uint64_t schedules = argc > 1 ? strtoull(argv[1], NULL, 10) : 1000;
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    world.stacks = malloc((size_t)TASKS_MAX * STACK_SIZE);
-    if (world.stacks == NULL)
-        return 1;
     for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
         for (uint64_t seed = first; seed < first + schedules; seed++)
             run(&scenarios[i], seed);
-    free(world.stacks);
     if (getenv("STINT_TEST_VERBOSE") != NULL)
         for (int phase = 0; phase <= TURNS_OTHER; phase++)
             fprintf(stderr, "%u schedules ended in phase %d\n", world.phases[phase], phase);

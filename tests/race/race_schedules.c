@@ -1,49 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The store under schedules that no machine would show in a year. Every task runs src/store as it
- * is, on a stack of its own, and gives way at every access to shared memory; a seeded scheduler
- * decides who goes on, who is stopped for long and who is killed there. Small tables and few keys
- * make tasks meet. No key may ever admit more than its limit in one window, and where nobody was
- * stopped or killed, it admits exactly that.
+ * is and gives way at every access to shared memory; a seeded scheduler (schedule.h) decides who
+ * goes on, who is stopped for long and who is killed there. Small tables and few keys make tasks
+ * meet. No key may ever admit more than its limit in one window, and where nobody was stopped or
+ * killed, it admits exactly that.
  *
  * race_schedules [SCHEDULES [SEED]]: SCHEDULES of every scenario; one that fails names its seed.
  */
 #include "store/place.h"
 
-#include "store/clock.h"
+#include "race/schedule.h"
 #include "store/region_layout.h"
 
-#include <assert.h>
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
-#include <ucontext.h>
 
-#define TASKS_MAX 5
 #define KEYS_MAX 6
 #define CLUSTERS 3
 #define SPECS_MAX 3
-#define STACK_SIZE (512 << 10)
-#define PID_FIRST 4000000
-#define STEP_NS 30000 /* so that an owner's patience ends within a few hundred steps */
-#define STEPS_MAX 2000000
-
-void schedule_step(void);
-pid_t schedule_pid(void);
-int schedule_signal(pid_t pid, int signal);
-
-enum task_state { TASK_READY, TASK_STOPPED, TASK_KILLED, TASK_DONE };
 
 struct task {
-    ucontext_t context;
-    enum task_state state;
-    uint64_t wakes_at; /* step at which a stopped one goes on */
     struct stint_table table;
     struct process_page page;
-    uint64_t random;
 };
 
 struct scenario {
@@ -59,13 +39,7 @@ struct scenario {
 
 static struct {
     const struct scenario *scenario;
-    struct task tasks[TASKS_MAX];
-    char *stacks;
-    ucontext_t main;
-    unsigned current;
-    uint64_t random, steps, boot_ns, switch_mask;
-    unsigned stopped, killed;
-    bool hung;
+    struct task tasks[SCHEDULE_TASKS_MAX];
     struct stint_quota quotas[SPECS_MAX];
     unsigned n_quotas;
     struct stint_table *table;
@@ -74,109 +48,6 @@ static struct {
 } world;
 
 static unsigned failures;
-
-static uint64_t draw(uint64_t *random)
-{
-    uint64_t mixed = (*random += UINT64_C(0x9E3779B97F4A7C15));
-    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return mixed ^ (mixed >> 31);
-}
-
-/* ---- The machine ----------------------------------------------------------------------------- */
-
-uint64_t clock_boot_ns(void)
-{
-    return world.boot_ns;
-}
-
-int64_t clock_wall_ns(void)
-{
-    return (int64_t)world.boot_ns;
-}
-
-uint64_t clock_boot_id(void)
-{
-    return 1;
-}
-
-pid_t schedule_pid(void)
-{
-    return (pid_t)(PID_FIRST + world.current);
-}
-
-int schedule_signal(pid_t pid, int signal)
-{
-    unsigned task = (unsigned)(pid - PID_FIRST);
-    assert(signal == 0);
-    if (task < TASKS_MAX && world.tasks[task].state != TASK_KILLED)
-        return 0;
-    errno = ESRCH;
-    return -1;
-}
-
-static bool is_running(unsigned task)
-{
-    struct task *it = &world.tasks[task];
-    if (it->state == TASK_STOPPED && world.steps >= it->wakes_at)
-        it->state = TASK_READY;
-    return it->state == TASK_READY;
-}
-
-/* Somebody who can go on; with nobody left but stopped ones, they go on. */
-static int pick(void)
-{
-    unsigned n = world.scenario->tasks, from = (unsigned)(draw(&world.random) % n);
-    for (unsigned i = 0; i < n; i++)
-        if (is_running((from + i) % n))
-            return (int)((from + i) % n);
-    for (unsigned i = 0; i < n; i++) {
-        struct task *task = &world.tasks[(from + i) % n];
-        if (task->state == TASK_STOPPED) {
-            task->state = TASK_READY;
-            return (int)((from + i) % n);
-        }
-    }
-    return -1;
-}
-
-static void go_on_with(int next)
-{
-    unsigned before = world.current;
-    if (next == (int)before)
-        return;
-    if (next < 0) {
-        swapcontext(&world.tasks[before].context, &world.main);
-        return;
-    }
-    world.current = (unsigned)next;
-    swapcontext(&world.tasks[before].context, &world.tasks[next].context);
-}
-
-void schedule_step(void)
-{
-    world.boot_ns += STEP_NS;
-    if (world.scenario == NULL)
-        return; /* the table is being made, or looked at in the end */
-    struct task *task = &world.tasks[world.current];
-    if (++world.steps > STEPS_MAX) {
-        world.hung = true;
-        swapcontext(&task->context, &world.main);
-    }
-    uint64_t dice = draw(&world.random);
-    if (world.scenario->stops && dice % 256 == 1) {
-        task->state = TASK_STOPPED;
-        task->wakes_at = world.steps + (dice >> 32) % 4096;
-        world.stopped++;
-    } else if (world.scenario->kills && dice % 512 == 2 &&
-               world.killed + 1 < world.scenario->tasks) {
-        task->state = TASK_KILLED;
-        world.killed++;
-    } else if ((dice >> 16 & world.switch_mask) != 0) {
-        return;
-    }
-    go_on_with(pick());
-}
 
 /* ---- The tasks ------------------------------------------------------------------------------- */
 
@@ -217,12 +88,12 @@ static bool see_entry(const struct stint_entry *entry, void *arg)
     return entry->quota.limit > 0;
 }
 
-static void task_main(unsigned number)
+static void work(unsigned number, uint64_t seed)
 {
     struct task *task = &world.tasks[number];
     const struct scenario *scenario = world.scenario;
     for (uint32_t i = 0; i < scenario->asks; i++) {
-        uint64_t dice = draw(&task->random);
+        uint64_t dice = schedule_draw(&seed);
         uint32_t key = (uint32_t)(dice >> 32) % scenario->keys;
         const struct stint_quota *quota = &world.quotas[dice % world.n_quotas];
         if (scenario->time_passes && dice % 16 == 0 && world.cluster + 1 < CLUSTERS)
@@ -239,13 +110,11 @@ static void task_main(unsigned number)
             admit(began, key, 1);
         }
     }
-    task->state = TASK_DONE;
-    go_on_with(pick());
 }
 
 /* ---- One schedule ---------------------------------------------------------------------------- */
 
-static void open_table(const struct scenario *scenario)
+static void open_table(const struct scenario *scenario, uint64_t hash_key)
 {
     struct stint_error error;
     struct stint_table_options options = {.keys = scenario->keys,
@@ -256,7 +125,7 @@ static void open_table(const struct scenario *scenario)
                                           .blocks = 64,
                                           .quotas = 8,
                                           .skew_max_ns = NS_PER_S,
-                                          .hash_key = {draw(&world.random), 1},
+                                          .hash_key = {hash_key, 1},
                                           .clock = STINT_CLOCK_VIRTUAL};
     if (stint_table_open(&world.table, &options, &error) != 0) {
         fprintf(stderr, "%s\n", error.sentence);
@@ -273,22 +142,15 @@ static void open_table(const struct scenario *scenario)
     }
 }
 
-static void start_tasks(const struct scenario *scenario)
+static void make_tasks(const struct scenario *scenario)
 {
     for (unsigned i = 0; i < scenario->tasks; i++) {
         struct task *task = &world.tasks[i];
-        task->state = TASK_READY;
         task->table = *world.table;
         task->page = (struct process_page){0, 0};
         task->table.process = &task->page; /* each as a process of its own */
         if (intern_open(&task->table.intern, &world.table->region, NULL) != 0)
             exit(1);
-        task->random = draw(&world.random);
-        getcontext(&task->context);
-        task->context.uc_stack.ss_sp = world.stacks + (size_t)i * STACK_SIZE;
-        task->context.uc_stack.ss_size = STACK_SIZE;
-        task->context.uc_link = &world.main;
-        makecontext(&task->context, (void (*)(void))task_main, 1, i);
     }
 }
 
@@ -354,7 +216,7 @@ static void check_frozen(const struct scenario *scenario, uint64_t seed)
     }
 }
 
-static void check(const struct scenario *scenario, uint64_t seed)
+static void check(const struct scenario *scenario, uint64_t seed, unsigned killed)
 {
     uint32_t limit = 0;
     bool is_one_limit = true;
@@ -376,7 +238,7 @@ static void check(const struct scenario *scenario, uint64_t seed)
                  info.owners_displaced == 0;
     if (exact && world.total[0] != limit)
         fail(scenario, seed, "admits too little", 0, world.total[0]);
-    if (world.killed == 0 && info.owners_displaced == 0)
+    if (killed == 0 && info.owners_displaced == 0)
         check_frozen(scenario, seed);
     if (scenario->specs[1] != NULL && is_one_limit)
         check_rule(scenario, seed, limit);
@@ -384,26 +246,24 @@ static void check(const struct scenario *scenario, uint64_t seed)
 
 static void run(const struct scenario *scenario, uint64_t seed)
 {
-    static const uint64_t masks[] = {0, 1, 3, 15, 63};
-    world.scenario = NULL;
-    world.random = seed;
-    world.steps = 0;
-    world.boot_ns = 1000;
-    world.stopped = world.killed = 0;
-    world.hung = false;
+    uint64_t random = seed;
+    world.scenario = scenario;
     world.cluster = 0;
     memset(world.certain, 0, sizeof(world.certain));
     memset(world.total, 0, sizeof(world.total));
-    open_table(scenario);
-    world.switch_mask = masks[draw(&world.random) % 5];
-    start_tasks(scenario);
-    world.scenario = scenario;
-    world.current = 0;
-    swapcontext(&world.main, &world.tasks[0].context);
-    world.scenario = NULL;
-    if (world.hung)
+    schedule_boot();
+    open_table(scenario, schedule_draw(&random));
+    make_tasks(scenario);
+    const struct schedule schedule = {.seed = random,
+                                      .tasks = scenario->tasks,
+                                      .stops = scenario->stops ? 256 : 0,
+                                      .kills = scenario->kills ? 512 : 0,
+                                      .stopped_steps = 4096,
+                                      .work = work};
+    struct schedule_end end = schedule_run(&schedule);
+    if (end.hung)
         fail(scenario, seed, "is waited for in vain", 0, 0);
-    check(scenario, seed);
+    check(scenario, seed, end.killed);
     for (unsigned i = 0; i < scenario->tasks; i++)
         intern_close(&world.tasks[i].table.intern);
     stint_table_close(world.table);
@@ -582,13 +442,9 @@ int main(int argc, char **argv)
 {
     uint64_t schedules = argc > 1 ? strtoull(argv[1], NULL, 10) : 1500;
     uint64_t first = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    world.stacks = malloc((size_t)TASKS_MAX * STACK_SIZE);
-    if (world.stacks == NULL)
-        return 1;
     for (size_t i = 0; i < sizeof(scenarios) / sizeof(scenarios[0]); i++)
         for (uint64_t seed = first; seed < first + schedules; seed++)
             run(&scenarios[i], seed);
-    free(world.stacks);
     if (failures > 0)
         fprintf(stderr, "%u schedules broke a promise\n", failures);
     return failures > 0;

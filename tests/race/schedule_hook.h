@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Put before every file of src/store when race_schedules is compiled: each access to shared memory
- * first asks the scheduler whose turn it is, and processes, deaths and waits are the scheduler's.
+ * Put before every file of src/store when it is compiled for schedules (schedule.h): each access to
+ * shared memory first asks the scheduler whose turn it is, and processes, deaths and waits are the
+ * scheduler's.
  */
 #ifndef STINT_TESTS_RACE_SCHEDULE_HOOK_H
 #define STINT_TESTS_RACE_SCHEDULE_HOOK_H
 
 #define _GNU_SOURCE
 
+#include "schedule.h"
+
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
-
-void schedule_step(void);
-pid_t schedule_pid(void);
-int schedule_signal(pid_t pid, int signal);
 
 #define __atomic_load_n(...) (schedule_step(), __atomic_load_n(__VA_ARGS__))
 #define __atomic_store_n(...) (schedule_step(), __atomic_store_n(__VA_ARGS__))

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT */
+/* The tasks of a schedule and who of them goes on, the machine's clocks and its processes. */
+#include "race/schedule.h"
+
+#include "store/clock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stddef.h>
+#include <ucontext.h>
+
+#define STACK_SIZE (512 << 10)
+#define PID_FIRST 4000000
+#define STEP_NS 30000 /* so that an owner's patience ends within a few hundred steps */
+#define STEPS_MAX 2000000
+
+enum task_state { TASK_READY, TASK_STOPPED, TASK_KILLED, TASK_DONE };
+
+struct task {
+    ucontext_t context;
+    enum task_state state;
+    uint64_t wakes_at; /* step at which a stopped one goes on */
+    uint64_t seed;
+};
+
+static struct {
+    const struct schedule *schedule; /* NULL: a table is being made, or looked at in the end */
+    struct task tasks[SCHEDULE_TASKS_MAX];
+    ucontext_t main;
+    unsigned current;
+    uint64_t random, steps, boot_ns, switch_mask;
+    struct schedule_end end;
+} machine;
+
+static char stacks[SCHEDULE_TASKS_MAX][STACK_SIZE];
+
+uint64_t schedule_draw(uint64_t *random)
+{
+    uint64_t mixed = (*random += UINT64_C(0x9E3779B97F4A7C15));
+    mixed = (mixed ^ (mixed >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    mixed = (mixed ^ (mixed >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return mixed ^ (mixed >> 31);
+}
+
+/* ---- The system ------------------------------------------------------------------------------ */
+
+uint64_t clock_boot_ns(void)
+{
+    return machine.boot_ns;
+}
+
+int64_t clock_wall_ns(void)
+{
+    return (int64_t)machine.boot_ns;
+}
+
+uint64_t clock_boot_id(void)
+{
+    return 1;
+}
+
+pid_t schedule_pid(void)
+{
+    return (pid_t)(PID_FIRST + machine.current);
+}
+
+int schedule_signal(pid_t pid, int signal)
+{
+    unsigned task = (unsigned)(pid - PID_FIRST);
+    assert(signal == 0);
+    if (task < SCHEDULE_TASKS_MAX && machine.tasks[task].state != TASK_KILLED)
+        return 0;
+    errno = ESRCH;
+    return -1;
+}
+
+/* ---- Who goes on ----------------------------------------------------------------------------- */
+
+static bool is_running(struct task *task)
+{
+    if (task->state == TASK_STOPPED && machine.steps >= task->wakes_at)
+        task->state = TASK_READY;
+    return task->state == TASK_READY;
+}
+
+/* Somebody who can go on; with nobody left but stopped ones, they go on. -1: all is done. */
+static int pick(void)
+{
+    unsigned n = machine.schedule->tasks, from = (unsigned)(schedule_draw(&machine.random) % n);
+    for (unsigned i = 0; i < n; i++)
+        if (is_running(&machine.tasks[(from + i) % n]))
+            return (int)((from + i) % n);
+    for (unsigned i = 0; i < n; i++) {
+        struct task *task = &machine.tasks[(from + i) % n];
+        if (task->state != TASK_STOPPED)
+            continue;
+        task->state = TASK_READY;
+        return (int)((from + i) % n);
+    }
+    return -1;
+}
+
+static void go_on_with(int next)
+{
+    struct task *before = &machine.tasks[machine.current];
+    if (next == (int)machine.current)
+        return;
+    if (next >= 0)
+        machine.current = (unsigned)next;
+    swapcontext(&before->context, next < 0 ? &machine.main : &machine.tasks[next].context);
+}
+
+/* One in so many sides of the dice: this one. */
+static bool comes_up(uint64_t dice, uint32_t sides, uint32_t side)
+{
+    return sides > 0 && dice % sides == side;
+}
+
+void schedule_step(void)
+{
+    const struct schedule *schedule = machine.schedule;
+    machine.boot_ns += STEP_NS;
+    if (schedule == NULL)
+        return;
+    struct task *task = &machine.tasks[machine.current];
+    if (++machine.steps > STEPS_MAX) {
+        machine.end.hung = true;
+        swapcontext(&task->context, &machine.main);
+    }
+    uint64_t dice = schedule_draw(&machine.random);
+    if (comes_up(dice, schedule->stops, 1)) {
+        task->state = TASK_STOPPED;
+        task->wakes_at = machine.steps + (dice >> 32) % schedule->stopped_steps;
+    } else if (comes_up(dice, schedule->kills, 2) && machine.end.killed + 1 < schedule->tasks) {
+        task->state = TASK_KILLED;
+        machine.end.killed++;
+    } else if ((dice >> 16 & machine.switch_mask) != 0) {
+        return;
+    }
+    go_on_with(pick());
+}
+
+/* ---- A schedule ------------------------------------------------------------------------------ */
+
+static void task_main(unsigned number)
+{
+    struct task *task = &machine.tasks[number];
+    machine.schedule->work(number, task->seed);
+    task->state = TASK_DONE;
+    go_on_with(pick());
+}
+
+static void make_task(unsigned number)
+{
+    struct task *task = &machine.tasks[number];
+    task->state = TASK_READY;
+    task->seed = schedule_draw(&machine.random);
+    getcontext(&task->context);
+    task->context.uc_stack.ss_sp = stacks[number];
+    task->context.uc_stack.ss_size = STACK_SIZE;
+    task->context.uc_link = &machine.main;
+    makecontext(&task->context, (void (*)(void))task_main, 1, number);
+}
+
+void schedule_boot(void)
+{
+    machine.schedule = NULL;
+    machine.boot_ns = 1000;
+    machine.current = 0;
+}
+
+struct schedule_end schedule_run(const struct schedule *schedule)
+{
+    static const uint64_t masks[] = {0, 1, 3, 15, 63};
+    machine.random = schedule->seed;
+    machine.steps = 0;
+    machine.end = (struct schedule_end){.hung = false};
+    machine.switch_mask = masks[schedule_draw(&machine.random) % 5];
+    for (unsigned i = 0; i < schedule->tasks; i++)
+        make_task(i);
+    machine.schedule = schedule;
+    machine.current = 0;
+    swapcontext(&machine.main, &machine.tasks[0].context);
+    machine.schedule = NULL;
+    return machine.end;
+}
