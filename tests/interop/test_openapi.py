@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""docs/openapi.json held against the server: every path, method, status and member that it speaks of.
+"""docs/openapi.json held against the server: every path, method, status and member it speaks of.
 
 The examples below are sent for real. What is sent must fit the document where the server takes it,
 and not fit where the server refuses its shape; what comes back must fit the schema of its status.

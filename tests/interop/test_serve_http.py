@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """HTTP as clients meet it: curl, wrk, Python's own, and bytes written by hand.
 
-What each path answers is in tests/unit/test_http_….c; here it is about connections: order, pieces,
-deadlines, limits, waiting, TLS.
+What each path answers is in tests/unit/test_http_….c; here it is about connections: order,
+pieces, deadlines, limits, waiting, TLS.
 """
 import http.client
 import json
@@ -58,7 +58,8 @@ def server():
 
 
 def test_curl_is_allowed_and_then_denied(server):
-    command = ["curl", "-sS", "-i", "--json", '{"quota":"2/1h","key":"curl"}', server.url("/v1/take")]
+    command = ["curl", "-sS", "-i", "--json", '{"quota":"2/1h","key":"curl"}',
+               server.url("/v1/take")]
     answers = [subprocess.run(command, check=True, capture_output=True, text=True).stdout
                for _ in range(3)]
     assert [answer.split()[1] for answer in answers] == ["200", "200", "429"]
@@ -109,8 +110,8 @@ def test_a_request_may_come_in_single_bytes(server):
 
 def test_bodies_may_be_chunked_and_expected(server):
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (TAKE[:7], TAKE[7:]))
-    got = bytes_of(server, b"POST /v1/take HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
-                   + chunks + b"0\r\n\r\n")
+    head = b"POST /v1/take HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    got = bytes_of(server, head + chunks + b"0\r\n\r\n")
     assert got.startswith(b"HTTP/1.1 200 OK\r\n") and b'"remaining":2' in got
     with socket.create_connection(("127.0.0.1", server.http), timeout=20) as sock:
         head, body = post(b"/v1/take", TAKE, b"Expect: 100-continue\r\n").split(b"\r\n\r\n")
