@@ -7,27 +7,19 @@
  * crash_kill [KILLS]: per law and kind of memory; default 40, and thousands for the long run.
  */
 #define _GNU_SOURCE
-#include "race/crew.h"
+#include "crash/workers.h"
 
-#include <errno.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define WORKERS 4
 #define KEYS_MAX 65536u
 #define ASKS_PER_KEY 250u
 #define KEYS_PER_PERIOD 64u
 #define LIMIT 100u
 #define HOUR_NS (UINT64_C(3600) * 1000000000)
-#define STUCK_MS 10000 /* a worker that has not asked for so long hangs */
 
 struct shared {
     uint64_t asks;               /* by all; says which key is asked for, and when it is */
-    uint64_t alive[WORKERS];     /* asks of each */
+    uint64_t finished[WORKERS];  /* asks of each */
     uint32_t admitted[KEYS_MAX]; /* each key is used in one stretch, all at one time */
     uint64_t odd;
 };
@@ -62,77 +54,30 @@ static void work(unsigned worker)
         } else if (decision.outcome == STINT_NEVER) {
             __atomic_fetch_add(&shared->odd, 1, __ATOMIC_RELAXED);
         }
-        __atomic_fetch_add(&shared->alive[worker], 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&shared->finished[worker], 1, __ATOMIC_RELAXED);
     }
 }
 
-static pid_t start_worker(unsigned worker)
+static bool is_over(void)
 {
-    pid_t supervisor = getpid(), child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == supervisor)
-            work(worker);
-        _exit(0);
-    }
-    return child;
-}
-
-static void sleep_us(unsigned us)
-{
-    struct timespec time = {.tv_sec = 0, .tv_nsec = (long)us * 1000};
-    nanosleep(&time, NULL);
-}
-
-/* Everybody who is not stopped gets on. */
-static bool all_get_on(const char *spec)
-{
-    for (unsigned worker = 0; worker < WORKERS; worker++) {
-        uint64_t before = __atomic_load_n(&shared->alive[worker], __ATOMIC_RELAXED);
-        for (unsigned ms = 0; __atomic_load_n(&shared->alive[worker], __ATOMIC_RELAXED) == before;
-             ms++) {
-            if (__atomic_load_n(&shared->asks, __ATOMIC_RELAXED) / ASKS_PER_KEY >= KEYS_MAX)
-                return true;
-            if (ms > STUCK_MS) {
-                crew_check(false, "%s: worker %u hangs", spec, worker);
-                return false;
-            }
-            sleep_us(1000);
-        }
-    }
-    return true;
+    return __atomic_load_n(&shared->asks, __ATOMIC_RELAXED) / ASKS_PER_KEY >= KEYS_MAX;
 }
 
 static void harass(const char *spec, unsigned kills)
 {
-    pid_t workers[WORKERS];
-    uint64_t random = 42;
-    for (unsigned i = 0; i < WORKERS; i++)
-        workers[i] = start_worker(i);
+    struct workers workers = {
+        .name = spec, .work = work, .is_over = is_over, .finished = shared->finished};
+    workers_start(&workers);
     for (unsigned i = 0; i < kills; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        unsigned worker = (unsigned)(random >> 40) % WORKERS;
-        sleep_us((unsigned)(random >> 20) % 1500);
-        if (i % 4 == 3) {
-            kill(workers[worker], SIGSTOP);
-            sleep_us(12000);
-            kill(workers[worker], SIGCONT);
-        } else {
-            kill(workers[worker], SIGKILL);
-            /* Some are reaped late: a zombie is as dead as any. */
-            if (i % 8 == 0)
-                sleep_us(1000);
-            waitpid(workers[worker], NULL, 0);
-            workers[worker] = start_worker(worker);
-        }
-        if (i % 32 == 31 && !all_get_on(spec))
+        unsigned worker = workers_pick(&workers, 1500);
+        if (i % 4 == 3)
+            workers_stop_for(&workers, worker, 12000);
+        else /* some are reaped late: a zombie is as dead as any */
+            workers_replace(&workers, worker, i % 8 == 0 ? 1000 : 0);
+        if (i % 32 == 31 && !workers_get_on(&workers))
             break;
     }
-    all_get_on(spec);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        kill(workers[i], SIGKILL);
-        waitpid(workers[i], NULL, 0);
-    }
+    workers_end(&workers);
 }
 
 /* Nobody is left: the table decides as ever, on new keys and on those that were in use. */
@@ -197,9 +142,7 @@ int main(int argc, char **argv)
     unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 40;
     char path[64];
     snprintf(path, sizeof(path), "/dev/shm/stint-crash-%ld", (long)getpid());
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-        return 1;
+    shared = workers_share(sizeof(*shared));
     for (unsigned i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         survive(specs[i], NULL, kills);
         survive(specs[i], path, kills);

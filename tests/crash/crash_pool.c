@@ -11,27 +11,20 @@
  * crash_pool [KILLS]: per law; default 150, and thousands for the long run.
  */
 #define _GNU_SOURCE
-#include "race/crew.h"
+#include "crash/workers.h"
 
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define WORKERS 4
 #define KEYS 3u
 #define LIMIT 30u
 #define STRETCHES 32768u
 #define ASKS_PER_STRETCH 160u
 #define KILLS_MAX 300u /* in one table: its pools are soon used up */
 #define HOUR_NS (UINT64_C(3600) * 1000000000)
-#define STUCK_MS 10000 /* a worker that has not asked for so long hangs */
 
 struct shared {
-    uint64_t asks;           /* by all; says which pool is asked, and when it is */
-    uint64_t alive[WORKERS]; /* asks of each */
+    uint64_t asks;              /* by all; says which pool is asked, and when it is */
+    uint64_t finished[WORKERS]; /* asks of each */
     uint32_t given[STRETCHES][KEYS];
     uint64_t odd, kills;
 };
@@ -114,74 +107,32 @@ static void work(unsigned worker)
             __atomic_fetch_add(&shared->odd, 1, __ATOMIC_RELAXED);
         else
             ask(pool, stretch, turn);
-        __atomic_fetch_add(&shared->alive[worker], 1, __ATOMIC_RELAXED);
+        __atomic_fetch_add(&shared->finished[worker], 1, __ATOMIC_RELAXED);
     }
 }
 
-static pid_t start_worker(unsigned worker)
+static bool is_over(void)
 {
-    pid_t supervisor = getpid(), child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == supervisor)
-            work(worker);
-        _exit(0);
-    }
-    return child;
-}
-
-static void sleep_us(unsigned us)
-{
-    struct timespec time = {.tv_sec = 0, .tv_nsec = (long)us * 1000};
-    nanosleep(&time, NULL);
-}
-
-static bool all_get_on(const char *spec)
-{
-    for (unsigned worker = 0; worker < WORKERS; worker++) {
-        uint64_t before = __atomic_load_n(&shared->alive[worker], __ATOMIC_RELAXED);
-        for (unsigned ms = 0; __atomic_load_n(&shared->alive[worker], __ATOMIC_RELAXED) == before;
-             ms++) {
-            if (stretch_now() >= STRETCHES)
-                return true;
-            if (ms > STUCK_MS) {
-                crew_check(false, "%s: worker %u hangs", spec, worker);
-                return false;
-            }
-            sleep_us(1000);
-        }
-    }
-    return true;
+    return stretch_now() >= STRETCHES;
 }
 
 static void harass(const char *spec, unsigned kills)
 {
-    pid_t workers[WORKERS];
-    uint64_t random = 42;
-    for (unsigned i = 0; i < WORKERS; i++)
-        workers[i] = start_worker(i);
-    for (unsigned i = 0; i < kills && stretch_now() < STRETCHES; i++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        unsigned worker = (unsigned)(random >> 40) % WORKERS;
-        sleep_us((unsigned)(random >> 20) % 600);
+    struct workers workers = {
+        .name = spec, .work = work, .is_over = is_over, .finished = shared->finished};
+    workers_start(&workers);
+    for (unsigned i = 0; i < kills && !is_over(); i++) {
+        unsigned worker = workers_pick(&workers, 600);
         if (i % 8 == 7) {
-            kill(workers[worker], SIGSTOP);
-            sleep_us(2000);
-            kill(workers[worker], SIGCONT);
+            workers_stop_for(&workers, worker, 2000);
         } else {
-            kill(workers[worker], SIGKILL);
+            workers_replace(&workers, worker, 0);
             shared->kills++;
-            waitpid(workers[worker], NULL, 0);
-            workers[worker] = start_worker(worker);
         }
-        if (i % 64 == 63 && !all_get_on(spec))
+        if (i % 64 == 63 && !workers_get_on(&workers))
             break;
     }
-    all_get_on(spec);
-    for (unsigned i = 0; i < WORKERS; i++) {
-        kill(workers[i], SIGKILL);
-        waitpid(workers[i], NULL, 0);
-    }
+    workers_end(&workers);
 }
 
 /* All units of a pool, once those of its stretch are free again. */
@@ -243,9 +194,7 @@ int main(int argc, char **argv)
 {
     static const char *const specs[] = {"window 30/1h", "window 30/1h resolution=12", "log 30/1h"};
     unsigned kills = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 150;
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-        return 1;
+    shared = workers_share(sizeof(*shared));
     for (unsigned i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
         for (unsigned left = kills; left > 0; left -= left < KILLS_MAX ? left : KILLS_MAX)
             survive(specs[i], left < KILLS_MAX ? left : KILLS_MAX);

@@ -7,23 +7,16 @@
  * crash_requests [KILLS]: default 200, and thousands for the long run.
  */
 #define _GNU_SOURCE
-#include "race/crew.h"
+#include "crash/workers.h"
 
 #include "store/overrides.h"
 #include "store/requests.h"
 
 #include <sched.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define WORKERS 4
 #define IDS_MAX (1u << 17)
 #define NOW UINT64_C(1000000000)
-#define STUCK_MS 10000
 #define AT_ONCE 8u /* ids near to one another that all are at */
 
 struct shared {
@@ -52,12 +45,6 @@ static void compare(uint32_t id, uint32_t answer)
     if (!__atomic_compare_exchange_n(&shared->answered_with[id], &first, answer, false,
                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         note_odd(first != answer);
-}
-
-static void sleep_us(unsigned us)
-{
-    struct timespec time = {.tv_sec = 0, .tv_nsec = (long)us * 1000};
-    nanosleep(&time, NULL);
 }
 
 static void ask(uint32_t id)
@@ -102,59 +89,20 @@ static void work(unsigned worker)
     }
 }
 
-static pid_t start_worker(unsigned worker)
+static bool is_over(void)
 {
-    pid_t supervisor = getpid(), child = fork();
-    if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() == supervisor)
-            work(worker);
-        _exit(0);
-    }
-    return child;
-}
-
-static bool all_get_on(void)
-{
-    for (unsigned worker = 0; worker < WORKERS; worker++) {
-        uint64_t before = __atomic_load_n(&shared->finished[worker], __ATOMIC_RELAXED);
-        for (unsigned ms = 0;
-             __atomic_load_n(&shared->finished[worker], __ATOMIC_RELAXED) == before; ms++) {
-            if (__atomic_load_n(&shared->next, __ATOMIC_RELAXED) / WORKERS >= IDS_MAX)
-                return true;
-            if (ms > STUCK_MS) {
-                crew_check(false, "worker %u hangs", worker);
-                return false;
-            }
-            sleep_us(1000);
-        }
-    }
-    return true;
-}
-
-static void end_worker(pid_t pid)
-{
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
+    return __atomic_load_n(&shared->next, __ATOMIC_RELAXED) / WORKERS >= IDS_MAX;
 }
 
 static unsigned harass(unsigned kills)
 {
-    pid_t workers[WORKERS];
-    uint64_t random = 42;
+    struct workers workers = {
+        .name = "requests", .work = work, .is_over = is_over, .finished = shared->finished};
     unsigned killed = 0;
-    for (unsigned i = 0; i < WORKERS; i++)
-        workers[i] = start_worker(i);
-    for (; killed < kills && shared->next / WORKERS < IDS_MAX && all_get_on(); killed++) {
-        random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-        unsigned worker = (unsigned)(random >> 40) % WORKERS;
-        sleep_us((unsigned)(random >> 20) % 300);
-        end_worker(workers[worker]);
-        workers[worker] = start_worker(worker);
-    }
-    all_get_on();
-    for (unsigned i = 0; i < WORKERS; i++)
-        end_worker(workers[i]);
+    workers_start(&workers);
+    for (; killed < kills && !is_over() && workers_get_on(&workers); killed++)
+        workers_replace(&workers, workers_pick(&workers, 300), 0);
+    workers_end(&workers);
     return killed + WORKERS;
 }
 
@@ -170,9 +118,7 @@ int main(int argc, char **argv)
     crew_parse(&quotas[0], "gcra 7/1s");
     crew_parse(&quotas[1], "gcra 8/1m");
     quotas[0].rule = quotas[1].rule = 5;
-    shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (shared == MAP_FAILED)
-        return 1;
+    shared = workers_share(sizeof(*shared));
     unsigned killed = harass(kills);
     uint64_t ids = shared->next / WORKERS, anew = 0;
     for (uint64_t id = 0; id < ids && id < IDS_MAX; id++)
