@@ -245,7 +245,7 @@ def test_a_drain_answers_what_was_asked_and_ends(server):
     connection.request("GET", "/healthz")
     assert connection.getresponse().read() == b"ok\n"
     waiting = socket.create_connection(("127.0.0.1", server.http), timeout=20)
-    body = json.dumps({"quota": "gcra 1/1h burst=1", "key": "d", "wait_ms": 50000}).encode()
+    body = json.dumps({"quota": "gcra 1/40s burst=1", "key": "d", "wait_ms": 50000}).encode()
     waiting.sendall(post(b"/v1/take", body) + post(b"/v1/take", body))
     assert waiting.recv(65536).startswith(b"HTTP/1.1 200 ")
     began = time.monotonic()
