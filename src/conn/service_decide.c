@@ -40,6 +40,11 @@ static int add_descriptors(struct service *service, const struct request *reques
     };
     if (request->domain.len == 0)
         return err_set(error, STINT_E_SYNTAX, "a domain is missing");
+    for (size_t i = 0; i < request->n_descriptors; i++)
+        if (request->descriptors[i].n_entries < 1 ||
+            request->descriptors[i].n_entries > ENTRIES_MAX)
+            return err_set(error, STINT_E_RANGE, "descriptor %zu has %zu entries, not 1 to %d",
+                           i + 1, request->descriptors[i].n_entries, ENTRIES_MAX);
     return question_add_descriptors(&service->question, &ask, error);
 }
 

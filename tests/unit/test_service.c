@@ -81,6 +81,9 @@ static void test_what_cannot_be_meant_is_told(void **state)
     struct request *request = descriptors_of(&asked, "ip=1");
     request->domain = span_of_text("");
     assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
+    request = descriptors_of(&asked, "ip=1; ");
+    assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
+    assert_non_null(strstr(s.reply.sentence, "descriptor 2"));
     serve_no_more(&s);
 }
 
