@@ -5,18 +5,14 @@
  * same parameters may get two numbers; then both name the same law, and a key has one state.
  */
 #define _GNU_SOURCE
-#include "unit/asking.h"
+#include "unit/region_file.h"
 
 #include "store/table.h"
 
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define EPOCH (INT64_C(1700000000) * (int64_t)S)
-
-static char path[64];
 
 struct fixture {
     struct region region;
@@ -66,21 +62,6 @@ static uint32_t nth_id(struct fixture *fixture, uint32_t number)
 static uint64_t used(const struct fixture *fixture)
 {
     return fixture->region.header->quotas;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof(path), "/tmp/stint-intern-%ld", (long)getpid());
-    unlink(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(path);
-    return 0;
 }
 
 /* Equal parameters share an id, however they were written; what differs has one of its own. */
@@ -443,7 +424,7 @@ static void test_two_numbers_of_one_quota_share_its_states(void **state)
     }
 }
 
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
 
 int main(void)
 {

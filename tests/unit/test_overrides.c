@@ -1,30 +1,22 @@
 /* SPDX-License-Identifier: MIT */
 /* Quotas of single keys: found by who asks, kept in the table, and what was used goes with them. */
-#include "asking.h"
+#define _GNU_SOURCE
+#include "unit/region_file.h"
 
 #include "store/overrides.h"
 
-#include <stdio.h>
-#include <unistd.h>
-
 #define RULE UINT64_C(77)
-
-static char path[64];
 
 static struct stint_table *open_table(uint32_t overrides, const char *file)
 {
-    struct stint_table_options options = {.path = file,
-                                          .keys = 4800,
-                                          .keys16 = 48,
-                                          .overrides = overrides,
-                                          .quotas = 16,
-                                          .hash_key = {1, 2},
-                                          .clock = STINT_CLOCK_VIRTUAL};
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, &options, &error) != 0)
-        fail_msg("%s", error.sentence);
-    return table;
+    const struct stint_table_options options = {.path = file,
+                                                .keys = 4800,
+                                                .keys16 = 48,
+                                                .overrides = overrides,
+                                                .quotas = 16,
+                                                .hash_key = {1, 2},
+                                                .clock = STINT_CLOCK_VIRTUAL};
+    return must_open_table(&options);
 }
 
 static struct stint_quota of_rule(const char *spec)
@@ -204,13 +196,7 @@ static void test_a_damaged_one_is_forgotten(void **state)
     uint64_t bits = overrides_places(&table->region.header->fixed) * OVERRIDE_SIZE * 8;
     stint_table_close(table);
     for (uint64_t bit = 0; bit < bits; bit += 11) {
-        FILE *file = fopen(path, "r+");
-        assert_non_null(file);
-        assert_int_equal(fseek(file, (long)(offset + bit / 8), SEEK_SET), 0);
-        int byte = fgetc(file);
-        assert_int_equal(fseek(file, (long)(offset + bit / 8), SEEK_SET), 0);
-        fputc(byte ^ (1 << bit % 8), file);
-        fclose(file);
+        flip_bit(8 * offset + bit);
         table = open_table(0, path);
         for (uint64_t key = 0; key < n; key++) {
             uint32_t limit = limit_of(table, key), was = key % 2 == 0 ? 7 : 8;
@@ -229,13 +215,6 @@ static void test_a_damaged_one_is_forgotten(void **state)
     unlink(path);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof(path), "/tmp/stint-overrides-%ld", (long)getpid());
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,5 +226,5 @@ int main(void)
         cmocka_unit_test(test_they_outlive_their_process_and_are_copied),
         cmocka_unit_test(test_a_damaged_one_is_forgotten),
     };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return cmocka_run_group_tests(tests, name_path, remove_file);
 }

@@ -4,52 +4,18 @@
  * not there. Who may be in at once is in test_region_locks.c, their time in test_region_time.c.
  */
 #define _GNU_SOURCE
-#include "unit/asking.h"
+#include "unit/region_file.h"
 
-#include "store/region.h"
-
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { USERS_BYTE, DOOR_BYTE };
-
-static char path[64];
 
 static struct stint_table_options small(uint8_t memory, uint8_t clock)
 {
-    return (struct stint_table_options){
-        .path = memory == STINT_MEMORY_FILE ? path : NULL,
-        .keys = 12,
-        .keys16 = 12,
-        .tickets = 4,
-        .blocks = 4,
-        .quotas = 4,
-        .memory = memory,
-        .clock = clock,
-    };
-}
-
-static struct region must_open(const struct stint_table_options *options)
-{
-    struct region region;
-    struct stint_error error;
-    if (region_open(&region, options, &error) != 0)
-        fail_msg("%s", error.sentence);
-    return region;
-}
-
-static struct region open_file(uint8_t clock)
-{
-    struct stint_table_options options = small(STINT_MEMORY_FILE, clock);
-    struct region region = must_open(&options);
-    region_settle(&region);
-    return region;
+    struct stint_table_options options = small_file(clock);
+    options.memory = memory;
+    options.path = memory == STINT_MEMORY_FILE ? path : NULL;
+    return options;
 }
 
 /* Opening fails with this code, and a sentence that names the file and says this. */
@@ -66,65 +32,6 @@ static void assert_refused_as(const struct stint_table_options *options, int cod
 static void assert_refused(const struct stint_table_options *options, int code)
 {
     assert_refused_as(options, code, options->path != NULL ? options->path : "");
-}
-
-static struct region_header read_header(void)
-{
-    struct region_header header;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    assert_int_equal(pread(fd, &header, sizeof(header), 0), sizeof(header));
-    close(fd);
-    return header;
-}
-
-static void write_header(const struct region_header *header)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-    assert_int_equal(pwrite(fd, header, sizeof(*header), 0), sizeof(*header));
-    close(fd);
-}
-
-/* Whether somebody who comes now could lock this byte of the file for himself. */
-static bool is_free(off_t byte)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-    int refused = fcntl(fd, F_OFD_SETLK, &lock);
-    close(fd);
-    return refused == 0;
-}
-
-static unsigned count_names(const char *folder, const char *prefix)
-{
-    unsigned n = 0;
-    DIR *names = opendir(folder);
-    assert_non_null(names);
-    for (struct dirent *name = readdir(names); name != NULL; name = readdir(names))
-        n += strncmp(name->d_name, prefix, strlen(prefix)) == 0;
-    closedir(names);
-    return n;
-}
-
-static int exit_code_of(pid_t child)
-{
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof(path), "/tmp/stint-region-%ld-", (long)getpid());
-    unlink(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(path);
-    return 0;
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -237,26 +144,26 @@ static void test_no_room_leaves_nothing(void **state)
     pid_t child = fork();
     if (child == 0) {
         const struct rlimit limit = {.rlim_cur = 8192, .rlim_max = 8192};
-        struct stint_table_options options = small(STINT_MEMORY_FILE, STINT_CLOCK_VIRTUAL);
+        struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
         struct region region;
         signal(SIGXFSZ, SIG_IGN);
         setrlimit(RLIMIT_FSIZE, &limit);
         _exit(region_open(&region, &options, NULL) == STINT_E_SYSTEM ? 0 : 1);
     }
     assert_int_equal(exit_code_of(child), 0);
-    assert_int_equal(count_names("/tmp", path + strlen("/tmp/")), 0);
+    assert_int_equal(count_files(), 0);
     /* The same where the sizes cannot be, and where the file was to exist. */
-    struct stint_table_options options = small(STINT_MEMORY_FILE, STINT_CLOCK_VIRTUAL);
+    struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     options.must_exist = true;
     assert_refused(&options, STINT_E_SYSTEM);
-    options = small(STINT_MEMORY_FILE, STINT_CLOCK_VIRTUAL);
+    options = small_file(STINT_CLOCK_VIRTUAL);
     options.read_only = true;
     assert_refused(&options, STINT_E_SYSTEM);
     struct region region;
-    options = small(STINT_MEMORY_FILE, STINT_CLOCK_VIRTUAL);
+    options = small_file(STINT_CLOCK_VIRTUAL);
     options.quotas = 40000;
     assert_int_equal(region_open(&region, &options, NULL), STINT_E_RANGE);
-    assert_int_equal(count_names("/tmp", path + strlen("/tmp/")), 0);
+    assert_int_equal(count_files(), 0);
 }
 
 /* Once a file is made, its own name is the only one it has. */
@@ -264,7 +171,7 @@ static void test_a_file_has_one_name(void **state)
 {
     (void)state;
     struct region region = open_file(STINT_CLOCK_VIRTUAL);
-    assert_int_equal(count_names("/tmp", path + strlen("/tmp/")), 1);
+    assert_int_equal(count_files(), 1);
     region_close(&region);
 }
 
@@ -284,13 +191,13 @@ static void test_what_a_killed_maker_left_is_in_nobodys_way(void **state)
         snprintf(left, sizeof(left), "%s.%ld.%u.making", path, (long)getpid(), i);
         assert_int_equal(unlink(left), 0);
     }
-    assert_int_equal(count_names("/tmp", path + strlen("/tmp/")), 1);
+    assert_int_equal(count_files(), 1);
 }
 
 /* The second opener shares the first one's memory and sizes, whatever sizes he asks for. */
 static void test_the_second_opener_shares(void **state)
 {
-    struct stint_table_options options = small(STINT_MEMORY_FILE, STINT_CLOCK_VIRTUAL);
+    struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     (void)state;
     struct region first = open_file(STINT_CLOCK_VIRTUAL);
     options.keys = 100000;
@@ -335,7 +242,7 @@ static struct region_header changed(const struct region_header *good, size_t at,
 static void assert_header_refused(const struct region_header *header, bool checksum, int code)
 {
     struct region_header bad = *header;
-    const struct stint_table_options options = small(STINT_MEMORY_FILE, STINT_CLOCK_VIRTUAL);
+    const struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     if (checksum)
         bad.fixed_checksum = region_checksum(&bad.fixed);
     write_header(&bad);
@@ -389,7 +296,7 @@ static void test_a_file_of_another_kind_is_refused(void **state)
 /* A file that is cut, has grown or never was a region is refused, and so is what is no file. */
 static void test_what_is_no_region_is_refused(void **state)
 {
-    struct stint_table_options options = small(STINT_MEMORY_FILE, STINT_CLOCK_VIRTUAL);
+    struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     (void)state;
     struct region region = open_file(STINT_CLOCK_VIRTUAL);
     const off_t whole = (off_t)region.header->fixed.bytes;
@@ -416,7 +323,7 @@ static void test_the_other_clock_is_refused(void **state)
 {
     (void)state;
     for (uint8_t clock = STINT_CLOCK_REAL; clock <= STINT_CLOCK_VIRTUAL; clock++) {
-        struct stint_table_options options = small(STINT_MEMORY_FILE, (uint8_t)!clock);
+        struct stint_table_options options = small_file((uint8_t)!clock);
         struct region region = open_file(clock);
         region_close(&region);
         assert_refused(&options, STINT_E_MISMATCH);
@@ -430,7 +337,7 @@ static void test_the_other_clock_is_refused(void **state)
 /* Who only looks locks nobody out and leaves not a bit behind. */
 static void test_a_reader_leaves_no_trace(void **state)
 {
-    struct stint_table_options options = small(STINT_MEMORY_FILE, STINT_CLOCK_REAL);
+    struct stint_table_options options = small_file(STINT_CLOCK_REAL);
     (void)state;
     struct region region = open_file(STINT_CLOCK_REAL);
     region_close(&region);
@@ -447,7 +354,7 @@ static void test_a_reader_leaves_no_trace(void **state)
     assert_memory_equal(&after, &before, sizeof(after));
 }
 
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
 
 int main(void)
 {

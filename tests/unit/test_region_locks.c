@@ -4,80 +4,10 @@
  * process is.
  */
 #define _GNU_SOURCE
-#include "unit/asking.h"
+#include "unit/region_file.h"
 
-#include "store/region.h"
-
-#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-enum { USERS_BYTE, DOOR_BYTE };
-
-static char path[64];
-
-static struct stint_table_options small(void)
-{
-    return (struct stint_table_options){.path = path,
-                                        .keys = 12,
-                                        .keys16 = 12,
-                                        .tickets = 4,
-                                        .blocks = 4,
-                                        .quotas = 4,
-                                        .clock = STINT_CLOCK_VIRTUAL};
-}
-
-static struct region must_open(const struct stint_table_options *options)
-{
-    struct region region;
-    struct stint_error error;
-    if (region_open(&region, options, &error) != 0)
-        fail_msg("%s", error.sentence);
-    return region;
-}
-
-static struct region open_file(void)
-{
-    struct stint_table_options options = small();
-    struct region region = must_open(&options);
-    region_settle(&region);
-    return region;
-}
-
-/* Whether somebody who comes now could lock this byte of the file for himself. */
-static bool is_free(off_t byte)
-{
-    int fd = open(path, O_RDWR | O_CLOEXEC);
-    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-    int refused = fcntl(fd, F_OFD_SETLK, &lock);
-    close(fd);
-    return refused == 0;
-}
-
-static int exit_code_of(pid_t child)
-{
-    int status = 0;
-    waitpid(child, &status, 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof(path), "/tmp/stint-region-locks-%ld", (long)getpid());
-    unlink(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(path);
-    return 0;
-}
 
 #define THREADS 4u
 
@@ -89,7 +19,7 @@ struct opener {
 
 static void *open_at_once(void *arg)
 {
-    struct stint_table_options options = small();
+    struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     struct opener *opener = arg;
     pthread_barrier_wait(opener->start);
     opener->code = region_open(&opener->region, &options, NULL);
@@ -131,7 +61,7 @@ static void test_threads_that_open_at_once_share_one_file(void **state)
 /* The door is shut from opening until region_settle(), and the users' byte held until the close. */
 static void test_the_door_is_shut_until_it_is_settled(void **state)
 {
-    struct stint_table_options options = small();
+    struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     (void)state;
     struct region region = must_open(&options);
     assert_false(is_free(DOOR_BYTE));
@@ -146,7 +76,7 @@ static void test_the_door_is_shut_until_it_is_settled(void **state)
 /* Who finds the door shut waits, and is no error. That he comes at all is what takes real time. */
 static void test_who_finds_the_door_shut_waits(void **state)
 {
-    struct stint_table_options options = small();
+    struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     struct region region = must_open(&options), late;
     char said = 0;
     int pipes[2];
@@ -172,7 +102,7 @@ static void test_who_finds_the_door_shut_waits(void **state)
 /* A user's locks end with him, also by kill -9: in the door, and inside. */
 static void test_locks_end_with_their_holder(void **state)
 {
-    struct stint_table_options options = small();
+    struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     (void)state;
     for (int settled = 0; settled < 2; settled++) {
         int pipes[2];
@@ -195,7 +125,7 @@ static void test_locks_end_with_their_holder(void **state)
         exit_code_of(child);
         close(pipes[0]);
         close(pipes[1]);
-        struct region region = open_file();
+        struct region region = open_file(STINT_CLOCK_VIRTUAL);
         assert_true(region.alone);
         region_close(&region);
     }
@@ -204,9 +134,9 @@ static void test_locks_end_with_their_holder(void **state)
 /* Whose process ids mean something else is kept out while others are in, and let in alone. */
 static void test_another_pid_namespace_is_kept_out(void **state)
 {
-    const struct stint_table_options options = small();
+    const struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     (void)state;
-    struct region first = open_file();
+    struct region first = open_file(STINT_CLOCK_VIRTUAL);
     uint64_t ours = first.header->pid_space;
     first.header->pid_space ^= 1;
     struct region second;
@@ -214,13 +144,13 @@ static void test_another_pid_namespace_is_kept_out(void **state)
     assert_int_equal(region_open(&second, &options, &error), STINT_E_BUSY);
     assert_non_null(strstr(error.sentence, "PID namespace"));
     region_close(&first);
-    first = open_file();
+    first = open_file(STINT_CLOCK_VIRTUAL);
     assert_true(first.alone);
     assert_int_equal(first.header->pid_space, ours);
     region_close(&first);
 }
 
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
 
 int main(void)
 {

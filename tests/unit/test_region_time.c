@@ -6,65 +6,35 @@
  * some time ago.
  */
 #define _GNU_SOURCE
-#include "unit/asking.h"
+#include "unit/region_file.h"
 
 #include "store/clock.h"
-#include "store/region.h"
-
-#include <stdio.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define TEN_MINUTES (10 * MINUTE)
 #define AT_MOST                                                                                    \
     (5 * MINUTE) /* what a test may take, also on a machine that has stopped for long              \
                   */
 
-static char path[64];
-
-static struct stint_table_options options_of(uint8_t clock)
-{
-    return (struct stint_table_options){.path = path,
-                                        .keys = 12,
-                                        .keys16 = 12,
-                                        .tickets = 4,
-                                        .blocks = 4,
-                                        .quotas = 4,
-                                        .clock = clock};
-}
-
 static struct region enter(uint8_t clock)
 {
-    struct stint_table_options options = options_of(clock);
-    struct region region;
-    struct stint_error error;
-    if (region_open(&region, &options, &error) != 0)
-        fail_msg("%s", error.sentence);
-    return region;
+    const struct stint_table_options options = small_file(clock);
+    return must_open(&options);
 }
 
 static struct region open_real(void)
 {
-    struct region region = enter(STINT_CLOCK_REAL);
-    region_settle(&region);
-    return region;
+    return open_file(STINT_CLOCK_REAL);
 }
 
 /* Closes the region, and leaves in the file what a boot leaves after `away_ns` of wall clock. */
 static void boot(struct region *region, bool clean, int64_t away_ns)
 {
     region_close(region);
-    struct stint_table_options options = options_of(STINT_CLOCK_REAL);
-    FILE *file = fopen(options.path, "r+b");
-    struct region_header header;
-    assert_non_null(file);
-    assert_int_equal(fread(&header, sizeof(header), 1, file), 1);
+    struct region_header header = read_header();
     header.boot_id ^= 2;
     header.clean = clean;
     header.heartbeat_wall_ns -= away_ns;
-    rewind(file);
-    assert_int_equal(fwrite(&header, sizeof(header), 1, file), 1);
-    fclose(file);
+    write_header(&header);
 }
 
 /* `away_ns` later than before, give or take what the test itself took. */
@@ -79,21 +49,6 @@ static void assert_anchored(const struct region *region)
 {
     int64_t off_ns = region->header->epoch_ns + (int64_t)region_now(region) - clock_wall_ns();
     assert_true(off_ns < (int64_t)S && off_ns > -(int64_t)AT_MOST);
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof(path), "/tmp/stint-region-time-%ld", (long)getpid());
-    unlink(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(path);
-    return 0;
 }
 
 /* A virtual clock says what was set, no more, and says it again after a restart and a boot. */
@@ -197,7 +152,7 @@ static void test_no_decision_is_later_than_now_after_a_boot(void **state)
 /* Time is not carried past its end, however far on the wall clock was set. */
 static void test_time_that_is_over_is_refused(void **state)
 {
-    struct stint_table_options options = options_of(STINT_CLOCK_REAL);
+    struct stint_table_options options = small_file(STINT_CLOCK_REAL);
     struct stint_error error;
     (void)state;
     struct region region = open_real();
@@ -209,7 +164,7 @@ static void test_time_that_is_over_is_refused(void **state)
 /* A file whose states are from the future is damaged: they would deny for who knows how long. */
 static void test_states_from_the_future_are_refused(void **state)
 {
-    struct stint_table_options options = options_of(STINT_CLOCK_REAL);
+    struct stint_table_options options = small_file(STINT_CLOCK_REAL);
     struct stint_error error;
     (void)state;
     struct region region = open_real();
@@ -254,9 +209,7 @@ static void test_a_crash_is_seen_until_it_is_settled(void **state)
         region = enter(STINT_CLOCK_REAL);
         _exit(region.after_crash ? 0 : 1);
     }
-    int status = 1;
-    waitpid(child, &status, 0);
-    assert_int_equal(status, 0);
+    assert_int_equal(exit_code_of(child), 0);
     region = open_real();
     assert_true(region.after_crash);
     region_close(&region);
@@ -265,7 +218,7 @@ static void test_a_crash_is_seen_until_it_is_settled(void **state)
 /* The last to leave says that all is well, and until when; nobody says it before him. */
 static void test_the_last_to_leave_shuts_the_door(void **state)
 {
-    struct stint_table_options options = options_of(STINT_CLOCK_REAL);
+    struct stint_table_options options = small_file(STINT_CLOCK_REAL);
     struct region reader;
     (void)state;
     struct region first = open_real(), second = open_real();
@@ -307,7 +260,7 @@ static void test_the_heart_beats_once_a_second(void **state)
     region_close(&region);
 }
 
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
 
 int main(void)
 {

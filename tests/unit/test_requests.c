@@ -1,31 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Answers to requests with an id: the same is said again, and what cannot be said is not made up.
  */
-#include "asking.h"
+#define _GNU_SOURCE
+#include "unit/region_file.h"
 
 #include "store/requests.h"
 
-#include <stdio.h>
-#include <unistd.h>
-
 #define LIFETIME (10 * MINUTE)
-
-static char path[64];
 
 static struct stint_table *open_table(uint32_t requests, const char *file)
 {
-    struct stint_table_options options = {.path = file,
-                                          .keys = 48,
-                                          .keys16 = 48,
-                                          .tickets = 4,
-                                          .requests = requests,
-                                          .hash_key = {1, 2},
-                                          .clock = STINT_CLOCK_VIRTUAL};
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, &options, &error) != 0)
-        fail_msg("%s", error.sentence);
-    return table;
+    const struct stint_table_options options = {.path = file,
+                                                .keys = 48,
+                                                .keys16 = 48,
+                                                .tickets = 4,
+                                                .requests = requests,
+                                                .hash_key = {1, 2},
+                                                .clock = STINT_CLOCK_VIRTUAL};
+    return must_open_table(&options);
 }
 
 /* Who comes with an id at a time, and what it found. */
@@ -211,13 +203,7 @@ static void test_a_damaged_answer_is_not_given(void **state)
     stint_table_close(table);
     unsigned forgotten = 0;
     for (uint64_t bit = 0; bit < REQUESTS_SET_SIZE * 8; bit += 13) {
-        FILE *file = fopen(path, "r+");
-        assert_non_null(file);
-        assert_int_equal(fseek(file, (long)(offset + bit / 8), SEEK_SET), 0);
-        int byte = fgetc(file);
-        assert_int_equal(fseek(file, (long)(offset + bit / 8), SEEK_SET), 0);
-        fputc(byte ^ (1 << bit % 8), file);
-        fclose(file);
+        flip_bit(8 * offset + bit);
         table = open_table(0, path);
         for (uint64_t id = 0; id < n; id++) {
             struct visit visit = come(table, id, 1, S);
@@ -236,13 +222,6 @@ static void test_a_damaged_answer_is_not_given(void **state)
     unlink(path);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof(path), "/tmp/stint-requests-%ld", (long)getpid());
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,5 +235,5 @@ int main(void)
         cmocka_unit_test(test_a_copy_of_the_table_has_the_answers),
         cmocka_unit_test(test_a_damaged_answer_is_not_given),
     };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    return cmocka_run_group_tests(tests, name_path, remove_file);
 }

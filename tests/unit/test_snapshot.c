@@ -1,23 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /* Snapshots: a copy that opens as the table was, put in place whole or not at all. */
 #define _GNU_SOURCE
-#include "unit/asking.h"
+#include "unit/region_file.h"
 
-#include "store/region.h"
-
-#include <dirent.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define NOW (1000 * MINUTE)
 
 static const char *const specs[] = {"gcra 20/1h", "window 20/1h resolution=12", "window 20/1h",
                                     "log 20/1h"};
 #define N_SPECS (sizeof(specs) / sizeof(specs[0]))
-
-static char path[64];
 
 static struct stint_table *open_table(const char *where)
 {
@@ -31,10 +24,7 @@ static struct stint_table *open_table(const char *where)
                                                 .quotas = 8,
                                                 .clock = STINT_CLOCK_VIRTUAL,
                                                 .must_exist = where != NULL};
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, &options, &error) != 0)
-        fail_msg("%s", error.sentence);
+    struct stint_table *table = must_open_table(&options);
     stint_table_set_now(table, NOW);
     return table;
 }
@@ -50,45 +40,6 @@ static uint32_t remaining(struct stint_table *table, const struct stint_quota *q
 {
     const struct stint_item asked = {quota, "key", 3, 0};
     return stint_peek(table, &asked, 1, NOW).remaining;
-}
-
-/* Whether a boot would find the copy closed, though the table it was made of is in use. */
-static bool is_clean(void)
-{
-    struct region_header header;
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    assert_int_equal(fread(&header, sizeof(header), 1, file), 1);
-    fclose(file);
-    return header.clean == 1;
-}
-
-/* Files in /tmp whose name begins with the snapshot's. */
-static unsigned count_names(void)
-{
-    const char *prefix = path + strlen("/tmp/");
-    unsigned n = 0;
-    DIR *names = opendir("/tmp");
-    assert_non_null(names);
-    for (struct dirent *name = readdir(names); name != NULL; name = readdir(names))
-        n += strncmp(name->d_name, prefix, strlen(prefix)) == 0;
-    closedir(names);
-    return n;
-}
-
-static int set_up(void **state)
-{
-    (void)state;
-    snprintf(path, sizeof(path), "/tmp/stint-snapshot-%ld-", (long)getpid());
-    unlink(path);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    unlink(path);
-    return 0;
 }
 
 /* A copy opens as the table was, with its states, blocks, tickets, quotas and time; what happens to
@@ -108,7 +59,7 @@ static void test_a_copy_opens_as_the_table_was(void **state)
     stint_reserve(table, &asked, 1, MINUTE, NOW, &ticket);
     assert_int_equal(stint_block(table, "blocked", 7, NOW + MINUTE, NOW), 0);
     must_snapshot(table);
-    assert_true(is_clean());
+    assert_int_equal(read_header().clean, 1); /* though the table it was made of is in use */
     for (size_t i = 0; i < N_SPECS; i++)
         stint_take(table, &quotas[i], "key", 3, 1, NOW);
     stint_table_close(table);
@@ -141,7 +92,7 @@ static void test_a_copy_is_put_in_place_whole(void **state)
     for (uint32_t turn = 1; turn <= 2; turn++) {
         stint_take(table, &quota, "key", 3, 1, NOW);
         must_snapshot(table);
-        assert_int_equal(count_names(), 1);
+        assert_int_equal(count_files(), 1);
         copy = open_table(path);
         assert_int_equal(remaining(copy, &quota), 20 - turn);
         stint_table_close(copy);
@@ -154,7 +105,7 @@ static void test_a_copy_is_put_in_place_whole(void **state)
     int code = stint_table_snapshot(table, nowhere, &error);
     assert_int_equal(rmdir(nowhere), 0);
     assert_int_equal(code, STINT_E_SYSTEM);
-    assert_int_equal(count_names(), 1);
+    assert_int_equal(count_files(), 1);
     stint_table_close(table);
 }
 
@@ -195,7 +146,7 @@ static void test_threads_that_copy_at_once_leave_one_copy(void **state)
         pthread_barrier_destroy(&start);
         for (size_t i = 0; i < THREADS; i++)
             assert_int_equal(copiers[i].code, 0);
-        assert_int_equal(count_names(), 1);
+        assert_int_equal(count_files(), 1);
         struct stint_table *copy = open_table(path);
         assert_int_equal(remaining(copy, &quota), 13);
         stint_table_close(copy);
@@ -203,7 +154,7 @@ static void test_threads_that_copy_at_once_leave_one_copy(void **state)
     stint_table_close(table);
 }
 
-#define STORY(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define STORY(name) cmocka_unit_test_setup_teardown(name, name_path, remove_file)
 
 int main(void)
 {

@@ -4,19 +4,15 @@
  * one another, however often the ring has turned and whatever has become of its bytes.
  */
 #define _GNU_SOURCE
-#include "unit/asking.h"
+#include "unit/region_file.h"
 
 #include "store/table.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <unistd.h>
 
 #define NOW (1000 * MINUTE)
 #define RING 4u
 #define N(array) (sizeof(array) / sizeof((array)[0]))
-
-static char path[64];
 
 struct fixture {
     struct stint_table *table;
@@ -34,18 +30,13 @@ static struct stint_table *open_table(uint32_t tickets)
                                                 .blocks = 4,
                                                 .quotas = 8,
                                                 .clock = STINT_CLOCK_VIRTUAL};
-    struct stint_table *table;
-    struct stint_error error;
-    if (stint_table_open(&table, &options, &error) != 0)
-        fail_msg("%s", error.sentence);
-    return table;
+    return must_open_table(&options);
 }
 
 static int set_up(void **state)
 {
     static struct fixture fixture;
-    snprintf(path, sizeof(path), "/tmp/stint-ticket-%ld", (long)getpid());
-    unlink(path);
+    name_path(state);
     fixture.table = open_table(RING);
     fixture.gcra = quota_of("gcra 20/20h"); /* slow: what flows back does not count here */
     fixture.fixed = quota_of("fixed_window 20/20h");
@@ -59,8 +50,7 @@ static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
     stint_table_close(fixture->table);
-    unlink(path);
-    return 0;
+    return remove_file(state);
 }
 
 static struct stint_item item(const struct stint_quota *quota, const char *key, uint32_t cost)
