@@ -3,11 +3,12 @@
 QUOTA ?= 100/1h
 LOG ?= examples/sample.log
 FUZZ_SECONDS ?= 600
+SOAK_SECONDS ?= 600
 FUZZERS ?=
 SERVE ?=
 PREFIX ?= /usr/local
 
-.PHONY: help release run replay test bench bench-server fuzz fuzz-afl check install clean
+.PHONY: help release run replay test bench bench-server soak fuzz fuzz-afl check install clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +17,7 @@ help:
 	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
+	@echo 'make soak     a server under mixed load for SOAK_SECONDS=$(SOAK_SECONDS)'
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="law spec": only these)'
 	@echo 'make check    formatting and static analysis'
@@ -60,6 +62,10 @@ bench-server:
 	    -Dtests=false >/dev/null
 	@ninja -C build-bench --quiet bench-server
 	@bench/server/run.py build-bench $(BENCH)
+
+soak: release
+	@tools/setup.sh test
+	@/usr/bin/python3 tools/soak.py build-release '$(SOAK_SECONDS)'
 
 fuzz:
 	@tools/setup.sh test
