@@ -4,6 +4,8 @@
  * a counter's family is called and in the last line.
  */
 #include "conn/metrics_parts.h"
+
+#include "base/utf8.h"
 #include "store/table.h"
 
 #include <inttypes.h>
@@ -30,45 +32,21 @@ static void family(const struct writing *writing, const char *name, const char *
                end, type);
 }
 
-/* How many bytes of UTF-8 stand at `text`; 0 for what is none. */
-static size_t utf8_len(const unsigned char *text)
-{
-    static const struct {
-        unsigned char first_min, first_max, second_min, second_max;
-        size_t len;
-    } forms[] = {
-        {0x20, 0x7e, 0, 0, 1},       {0xc2, 0xdf, 0x80, 0xbf, 2}, {0xe0, 0xe0, 0xa0, 0xbf, 3},
-        {0xe1, 0xec, 0x80, 0xbf, 3}, {0xed, 0xed, 0x80, 0x9f, 3}, {0xee, 0xef, 0x80, 0xbf, 3},
-        {0xf0, 0xf0, 0x90, 0xbf, 4}, {0xf1, 0xf3, 0x80, 0xbf, 4}, {0xf4, 0xf4, 0x80, 0x8f, 4}};
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        if (text[0] < forms[i].first_min || text[0] > forms[i].first_max)
-            continue;
-        size_t len = 1;
-        if (forms[i].len > 1 && (text[1] < forms[i].second_min || text[1] > forms[i].second_max))
-            return 0;
-        for (len = forms[i].len > 1 ? 2 : 1; len < forms[i].len; len++)
-            if (text[len] < 0x80 || text[len] > 0xbf)
-                return 0;
-        return len;
-    }
-    return 0;
-}
-
 /* A label's value may hold any UTF-8; what is none, and what would break a line, is U+FFFD. */
 static void add_escaped(struct page *page, const char *text)
 {
-    const unsigned char *at = (const unsigned char *)text;
-    while (*at != '\0') {
-        size_t len = utf8_len(at);
-        if (*at == '\n')
+    struct span value = span_of_text(text);
+    for (size_t at = 0, len; at<value.len; at += len> 0 ? len : 1) {
+        uint8_t c = value.ptr[at];
+        len = c < 0x20 || c == 0x7f ? 0 : utf8_length(value.ptr + at, value.len - at);
+        if (c == '\n')
             page_add(page, "\\n");
-        else if (*at == '"' || *at == '\\')
-            page_print(page, "\\%c", *at);
+        else if (c == '"' || c == '\\')
+            page_print(page, "\\%c", c);
         else if (len == 0)
-            page_add(page, "\xef\xbf\xbd");
+            page_add(page, UTF8_REPLACEMENT);
         else
-            page_add_span(page, span_of(at, len));
-        at += len > 0 ? len : 1;
+            page_add_span(page, span_of(value.ptr + at, len));
     }
 }
 

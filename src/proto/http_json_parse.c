@@ -8,6 +8,8 @@
  */
 #include "proto/http_json.h"
 
+#include "base/utf8.h"
+
 #include <stdlib.h>
 
 struct parse {
@@ -68,22 +70,6 @@ static struct http_json_node *add_node(struct parse *parse, enum http_json_kind 
 
 /* ---- Strings --------------------------------------------------------------------------------- */
 
-/* Bytes of the UTF-8 character that begins at `text`, by RFC 3629; 0 if there is none. */
-static size_t utf8_length(const uint8_t *text, size_t len)
-{
-    uint8_t lead = text[0];
-    size_t need = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-    if (need == 0 || need > len)
-        return 0;
-    for (size_t i = 1; i < need; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (lead == 0xe0 && text[1] < 0xa0) || (lead == 0xf0 && text[1] < 0x90);
-    bool surrogate = lead == 0xed && text[1] >= 0xa0;
-    bool beyond = lead == 0xf4 && text[1] >= 0x90;
-    return overlong || surrogate || beyond ? 0 : need;
-}
-
 /* Goes on to a quote or a backslash; false for what no string holds. */
 static bool skip_plain(struct parse *parse)
 {
@@ -93,7 +79,7 @@ static bool skip_plain(struct parse *parse)
             return true;
         if (c < 0x20)
             return fail(parse, "a control character in a string");
-        size_t n = c < 0x80 ? 1 : utf8_length(parse->at, (size_t)(parse->end - parse->at));
+        size_t n = utf8_length(parse->at, (size_t)(parse->end - parse->at));
         if (n == 0)
             return fail(parse, "text that is not UTF-8");
         parse->at += n;

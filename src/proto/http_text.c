@@ -3,6 +3,7 @@
 #include "proto/http_text.h"
 
 #include "base/ns.h"
+#include "base/utf8.h"
 #include "stint.h"
 
 #include <assert.h>
@@ -35,22 +36,6 @@ const char *http_text_end(struct http_text *out, size_t start)
     return out->text + start;
 }
 
-/* Bytes of the UTF-8 character that begins at `text`, by RFC 3629; 0 if there is none. */
-static size_t utf8_length(const uint8_t *text, size_t len)
-{
-    uint8_t lead = text[0];
-    size_t need = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
-    if (need == 0 || need > len)
-        return 0;
-    for (size_t i = 1; i < need; i++)
-        if ((text[i] & 0xc0) != 0x80)
-            return 0;
-    bool overlong = (lead == 0xe0 && text[1] < 0xa0) || (lead == 0xf0 && text[1] < 0x90);
-    bool surrogate = lead == 0xed && text[1] >= 0xa0;
-    bool beyond = lead == 0xf4 && text[1] >= 0x90;
-    return overlong || surrogate || beyond ? 0 : need;
-}
-
 static bool is_plain(uint8_t c)
 {
     return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
@@ -64,7 +49,7 @@ static size_t write_special(struct http_text *out, const uint8_t *text, size_t l
     if (c >= 0x80) {
         size_t n = utf8_length(text, len);
         if (n == 0)
-            http_text_add(out, "\xef\xbf\xbd");
+            http_text_add(out, UTF8_REPLACEMENT);
         else
             http_text_bytes(out, text, n);
         return n == 0 ? 1 : n;

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* UTF-8 in bytes that may be any. */
+#ifndef STINT_BASE_UTF8_H
+#define STINT_BASE_UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What is put in place of a byte that begins no character: U+FFFD. */
+#define UTF8_REPLACEMENT "\xef\xbf\xbd"
+
+/* Bytes of the character that begins at `text`, by RFC 3629; 0 if none is in the `len` bytes, of
+   which there is one at the least. */
+static inline size_t utf8_length(const uint8_t *text, size_t len)
+{
+    uint8_t lead = text[0];
+    if (lead < 0x80)
+        return 1;
+    size_t need = lead < 0xc2 ? 0 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : lead < 0xf5 ? 4 : 0;
+    if (need == 0 || need > len)
+        return 0;
+    for (size_t i = 1; i < need; i++)
+        if ((text[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (lead == 0xe0 && text[1] < 0xa0) || (lead == 0xf0 && text[1] < 0x90);
+    bool surrogate = lead == 0xed && text[1] >= 0xa0;
+    bool beyond = lead == 0xf4 && text[1] >= 0x90;
+    return overlong || surrogate || beyond ? 0 : need;
+}
+
+#endif

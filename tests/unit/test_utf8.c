@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/* Characters of UTF-8: all there are, each known by its length, and nothing else taken for one. */
+#include "unit/asking.h"
+
+#include "base/utf8.h"
+
+/* The bytes that RFC 3629 gives a code point, surrogates included. */
+static size_t encode(uint32_t code, uint8_t bytes[4])
+{
+    size_t len = code < 0x80 ? 1 : code < 0x800 ? 2 : code < 0x10000 ? 3 : 4;
+    static const uint8_t leads[] = {0, 0x00, 0xc0, 0xe0, 0xf0};
+    for (size_t i = len - 1; i > 0; i--, code >>= 6)
+        bytes[i] = (uint8_t)(0x80 | (code & 0x3f));
+    bytes[0] = (uint8_t)(leads[len] | code);
+    return len;
+}
+
+static void test_every_code_point_is_known_and_no_part_of_it(void **state)
+{
+    (void)state;
+    for (uint32_t code = 0; code <= 0x10ffff; code++) {
+        uint8_t bytes[4];
+        size_t len = encode(code, bytes);
+        bool is_surrogate = code >= 0xd800 && code < 0xe000;
+        assert_int_equal(utf8_length(bytes, 4), is_surrogate ? 0 : len);
+        for (size_t cut = 1; cut < len; cut++)
+            assert_int_equal(utf8_length(bytes, cut), 0);
+    }
+    uint8_t beyond[4];
+    encode(0x110000, beyond);
+    assert_int_equal(utf8_length(beyond, 4), 0);
+}
+
+/* As many strings of two and of three bytes are characters as there are code points for them. */
+static void test_nothing_else_is_taken_for_a_character(void **state)
+{
+    size_t n[5] = {0};
+    (void)state;
+    for (uint32_t word = 0; word < 1u << 24; word++) {
+        const uint8_t bytes[] = {(uint8_t)(word >> 16), (uint8_t)(word >> 8), (uint8_t)word};
+        n[utf8_length(bytes, 3)]++;
+    }
+    assert_int_equal(n[1], 0x80u << 16);
+    assert_int_equal(n[2], (0x800u - 0x80) << 8);
+    assert_int_equal(n[3], 0x10000 - 0x800 - 0x800);
+    assert_int_equal(n[4], 0);
+}
+
+static void test_no_four_bytes_are_taken_for_another_character(void **state)
+{
+    static const uint8_t edges[] = {0x00, 0x7f, 0x80, 0xbf, 0xc0, 0xff};
+    size_t n = 0;
+    (void)state;
+    for (uint32_t word = 0; word < 1u << 16; word++)
+        for (size_t third = 0; third < sizeof(edges); third++)
+            for (size_t fourth = 0; fourth < sizeof(edges); fourth++) {
+                const uint8_t bytes[] = {(uint8_t)(word >> 8), (uint8_t)word, edges[third],
+                                         edges[fourth]};
+                n += utf8_length(bytes, 4) == 4;
+            }
+    /* 2^20 characters, 64 of each third and fourth byte, of which two are tried. */
+    assert_int_equal(n, (1u << 20) / 64 / 64 * 2 * 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_every_code_point_is_known_and_no_part_of_it),
+        cmocka_unit_test(test_nothing_else_is_taken_for_a_character),
+        cmocka_unit_test(test_no_four_bytes_are_taken_for_another_character),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
