@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""`stint serve` asked by clients of Redis that others wrote: redis-cli, redis-benchmark, redis-py and
-ioredis.
+"""`stint serve` asked by clients of Redis that others wrote: redis-cli, redis-benchmark, redis-py
+and ioredis.
 
 Real time, as clients and sockets know no other: quotas are of an hour, so that nothing comes back
 meanwhile.
