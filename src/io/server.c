@@ -30,7 +30,7 @@ struct server {
     struct server_options options;
     uv_loop_t loop;
     uv_signal_t signals[SIGNALS];
-    uv_async_t worker_ended;
+    uv_async_t worker_changed;
     uv_timer_t second, patience;
     struct listeners listeners;
     struct gate *gate;
@@ -125,7 +125,7 @@ static void close_handles(struct server *server)
     ignore_signals();
     for (int i = 0; i < SIGNALS; i++)
         close_if_open((uv_handle_t *)&server->signals[i]);
-    close_if_open((uv_handle_t *)&server->worker_ended);
+    close_if_open((uv_handle_t *)&server->worker_changed);
     close_if_open((uv_handle_t *)&server->second);
     close_if_open((uv_handle_t *)&server->patience);
     if (server->reload != NULL)
@@ -136,17 +136,31 @@ static void close_handles(struct server *server)
     server->handover = NULL;
 }
 
-static void on_worker_ended(uv_async_t *message)
+/*
+ * A successor has copies of the listening sockets. Ours would keep their addresses, and let clients
+ * wait in queues that nobody empties, should it die while our last connections linger here.
+ */
+static void let_go_of_listeners(struct server *server)
+{
+    for (unsigned i = 0; i < server->n_workers; i++)
+        if (worker_accepts(server->workers[i]))
+            return;
+    listeners_close(&server->listeners);
+}
+
+static void on_worker_changed(uv_async_t *message)
 {
     struct server *server = message->data;
+    if (server->is_handed_over)
+        let_go_of_listeners(server);
     if (have_workers_ended(server))
         close_handles(server);
 }
 
-static void tell_worker_ended(void *arg)
+static void tell_worker_changed(void *arg)
 {
     struct server *server = arg;
-    uv_async_send(&server->worker_ended);
+    uv_async_send(&server->worker_changed);
 }
 
 /* ---- Reloading ------------------------------------------------------------------------------- */
@@ -389,7 +403,7 @@ static int open_workers(struct server *server, struct stint_error *error)
         .stream_limits = options->stream_limits,
         .reload = reload_for_worker,
         .is_ready = is_ready,
-        .ended = tell_worker_ended,
+        .changed = tell_worker_changed,
         .arg = server,
     };
     for (; server->n_workers < options->workers; server->n_workers++) {
@@ -403,10 +417,10 @@ static int open_workers(struct server *server, struct stint_error *error)
 
 static void open_handles(struct server *server)
 {
-    uv_async_init(&server->loop, &server->worker_ended, on_worker_ended);
+    uv_async_init(&server->loop, &server->worker_changed, on_worker_changed);
     uv_timer_init(&server->loop, &server->second);
     uv_timer_init(&server->loop, &server->patience);
-    server->worker_ended.data = server->second.data = server->patience.data = server;
+    server->worker_changed.data = server->second.data = server->patience.data = server;
     for (int i = 0; i < SIGNALS; i++) {
         uv_signal_init(&server->loop, &server->signals[i]);
         server->signals[i].data = server;

@@ -33,7 +33,7 @@ struct worker {
     _Atomic(enum worker_stage) wanted_stage;
     _Atomic(struct tls *) new_tls; /* exchanged, so that one thread has each reference */
     _Atomic uint64_t beat_ns;
-    atomic_bool has_ended;
+    atomic_bool accepts_no_more, has_ended;
     bool is_open; /* the handles of the loop are */
 };
 
@@ -110,6 +110,8 @@ static void end_if_empty(void *arg)
 static void linger(struct worker *worker)
 {
     close_acceptors(worker, false);
+    atomic_store_explicit(&worker->accepts_no_more, true, memory_order_release);
+    worker->options.changed(worker->options.arg);
     if (worker->web != NULL)
         web_linger(worker->web);
 }
@@ -308,7 +310,7 @@ static void *run(void *arg)
     pthread_setname_np(pthread_self(), name);
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     atomic_store_explicit(&worker->has_ended, true, memory_order_release);
-    worker->options.ended(worker->options.arg);
+    worker->options.changed(worker->options.arg);
     return NULL;
 }
 
@@ -360,6 +362,12 @@ void worker_set_tls(struct worker *worker, struct tls *tls)
     tls_unref(atomic_exchange_explicit(&worker->new_tls, tls, memory_order_acq_rel));
     if (!worker_has_ended(worker))
         uv_async_send(&worker->message);
+}
+
+bool worker_accepts(const struct worker *worker)
+{
+    return !atomic_load_explicit(&worker->accepts_no_more, memory_order_acquire) &&
+           !worker_has_ended(worker);
 }
 
 bool worker_has_ended(const struct worker *worker)

@@ -39,7 +39,7 @@ struct worker_options {
     struct stream_limits stream_limits;
     int (*reload)(void *arg, unsigned worker, struct stint_error *error); /* POST /v1/reload */
     bool (*is_ready)(void *arg);
-    void (*ended)(void *arg); /* from the worker's thread, as the last it does */
+    void (*changed)(void *arg); /* accepts no more, or has ended. From the worker's thread */
     void *arg;
 };
 
@@ -55,6 +55,8 @@ void worker_move_to(struct worker *worker, enum worker_stage stage);
 /* Those who come from now on are met with these certificates. Takes over the reference. */
 void worker_set_tls(struct worker *worker, struct tls *tls);
 
+/* False: its listening sockets may be closed. */
+bool worker_accepts(const struct worker *worker);
 bool worker_has_ended(const struct worker *worker);
 /* When it was in its loop last: at most half a second ago, unless it is stuck. */
 uint64_t worker_beat_ns(const struct worker *worker);

@@ -72,6 +72,14 @@ def connections(server):
             metric(server.http, "stint_connections", door="http") - 1)
 
 
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=5).close()
+        return True
+    except ConnectionRefusedError:
+        return False
+
+
 @contextlib.contextmanager
 def many_descriptors(n):
     """Room for n descriptors here, or as many as there may be; says how many."""
@@ -367,6 +375,22 @@ def test_an_hours_limit_is_one_limit_over_several_lives(tmp_path):
         while take(client, KILL_KEYS["window"][0], "window"):
             granted["window"] += 1
         assert 4000 - unheard <= granted["window"] <= 4000
+
+
+def test_a_killed_successor_leaves_its_ports_to_the_next(tmp_path):
+    """Though the process before it still stays with a client of its own."""
+    options = ["--state", tmp_path / "state", "--resp", f"127.0.0.1:{free_port()}",
+               "--http", "off", "--workers", 2, "--drain-time", "60s"]
+    with Server(*options) as first, first.connect() as old:
+        assert take(old, "2/1h", "key")
+        successor = Server(*options, "--replace")
+        successor.kill()
+        first.wait_for("handed_over")
+        assert until(lambda: not listens(successor.resp))
+        with Server(*options) as third, third.connect() as client:
+            assert take(client, "2/1h", "key") and not take(old, "2/1h", "key")
+        old.close()
+        assert first.wait() == 0
 
 
 def test_a_state_that_is_cut_or_of_no_file_is_refused_and_kept(tmp_path):
