@@ -20,7 +20,7 @@ static const struct argp_option options_known[] = {
     {0},
 };
 
-static void read_algorithm(struct argp_state *state, struct rules_args *args, const char *name)
+void rules_args_algorithm(struct rules_args *args, const char *name, struct argp_state *state)
 {
     const char *nearest;
     int algorithm = spec_algorithm(span_of_text(name), &nearest);
@@ -40,7 +40,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         args->json = true;
         return 0;
     case OPTION_ALGORITHM:
-        read_algorithm(state, args, value);
+        rules_args_algorithm(args, value, state);
         return 0;
     case OPTION_MERGE:
         args->load.merge_domains = true;

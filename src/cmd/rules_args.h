@@ -5,6 +5,7 @@
 
 #include "cmd/rules_files.h"
 
+#include <argp.h>
 #include <stdio.h>
 
 struct rules_args {
@@ -17,6 +18,9 @@ struct rules_args {
 /* Exits with CMD_BAD_USAGE where the command line is wrong. `args` needs rules_args_free(). */
 void rules_args_read(struct rules_args *args, const char *doc, int argc, char **argv);
 void rules_args_free(struct rules_args *args);
+
+/* Takes what --default-algorithm was given; exits as well where that is no law for limits. */
+void rules_args_algorithm(struct rules_args *args, const char *name, struct argp_state *state);
 
 /* A set of rules out of the files that a command line names, or what is wrong with them. */
 struct rules_loaded {

@@ -4,7 +4,6 @@
 #include "cmd/rules_given.h"
 
 #include "cmd/say.h"
-#include "core/spec.h"
 
 #include <stdlib.h>
 
@@ -28,16 +27,6 @@ static void add_path(struct argp_state *state, struct rules_args *args, const ch
     args->paths[args->n_paths++] = path;
 }
 
-static void read_algorithm(struct argp_state *state, struct rules_args *args, const char *name)
-{
-    const char *nearest;
-    int algorithm = spec_algorithm(span_of_text(name), &nearest);
-    if (algorithm == 0 || algorithm == STINT_CONCURRENCY)
-        argp_error(state, "--default-algorithm: expected window, gcra, fixed_window, … not '%s'",
-                   name);
-    args->load.default_algorithm = (uint8_t)algorithm;
-}
-
 static error_t parse_option(int option, char *value, struct argp_state *state)
 {
     struct rules_args *args = state->input;
@@ -46,7 +35,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         add_path(state, args, value);
         return 0;
     case OPTION_ALGORITHM:
-        read_algorithm(state, args, value);
+        rules_args_algorithm(args, value, state);
         return 0;
     case OPTION_MERGE:
         args->load.merge_domains = true;
