@@ -449,7 +449,8 @@ def main():
     if quick:
         for each in rows:
             each.pop("met", None)
-    print(f"\n{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, {where['compiler']}\n")
+    print(f"\n{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, "
+          f"{where['compiler']}\n")
     print_table([dict({"ratio_q1": 0, "ratio_q3": 0}, **each) for each in rows])
     path = arguments.json or build / "bench/server.json"
     path.write_text(json.dumps({"machine": where, "quick": quick, "rows": rows}, indent=1) + "\n")

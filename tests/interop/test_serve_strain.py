@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What many, slow, hostile and vanishing clients cost, at both doors, and what a killed server owes.
+"""What many, slow, hostile and vanishing clients cost at both doors, what a killed server owes.
 
 Real time throughout: kernel queues, deadlines that libmicrohttpd must obey, processes that are
 killed. Deadlines are set to a second, so that each test is short. With STINT_LONG=1 the flood has
@@ -92,14 +92,15 @@ def many_descriptors(n):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-# ---- clients who are many, slow, or gone -----------------------------------------------------------
+# ---- clients who are many, slow, or gone --------------------------------------------------------
 
 
 @pytest.mark.parametrize("door", ["resp", "http"])
 def test_connections_that_come_and_stay_and_go_cost_the_same_each_time(door):
-    """At most 16 KiB while idle, no processor, and the third thousands need no more than the first."""
+    """At most 16 KiB while idle, no processor; the third thousand needs no more than the first."""
     with many_descriptors(4000) as room, \
-            Server("--connections", 20000, "--connections-per-address", 0, "--workers", 2) as server:
+            Server("--connections", 20000, "--connections-per-address", 0,
+                   "--workers", 2) as server:
         n = min(3000, room - 500)
         before, open_before = own_memory(server.pid), descriptors(server.pid)
         peaks = []
@@ -254,7 +255,7 @@ def test_garbage_ends_the_one_who_sends_it():
 
 
 def test_http_waits_at_rest_until_there_is_a_descriptor():
-    """What cannot be accepted waits in the kernel's queue, and the loop does not turn in circles."""
+    """What cannot be accepted waits in the kernel's queue, and the loop does not go in circles."""
     question = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
     with Server("--workers", 1) as server:
         room = descriptors(server.pid) + 10
@@ -274,7 +275,7 @@ def test_http_waits_at_rest_until_there_is_a_descriptor():
         assert is_healthy(server)
 
 
-# ---- more keys than there is room for --------------------------------------------------------------
+# ---- more keys than there is room for -----------------------------------------------------------
 
 
 def flood(server, first, n):
@@ -318,7 +319,7 @@ def test_a_flood_of_new_keys_frees_no_denied_one():
         assert grown < 2 * MIB, f"grew by {grown / MIB:.1f} MiB"
 
 
-# ---- killed, and started again ---------------------------------------------------------------------
+# ---- killed, and started again ------------------------------------------------------------------
 
 KILL_KEYS = {
     "window": ("window 4000/1h", 4000),
