@@ -152,6 +152,8 @@ static void tls_feed(struct conn *conn, struct span bytes, uint64_t now_ns)
 static struct span tls_output(struct conn *conn)
 {
     struct tls_conn *tls = tls_of(conn);
+    if (tls->output == NULL)
+        return span_of(NULL, 0);
     return span_of(tls->output + tls->output_at, unsent(tls));
 }
 
