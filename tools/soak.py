@@ -25,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests" / "interop"), str(ROOT / "tools")]
 
+SECONDS_MIN = 120
 SAMPLE_S = 5
 RELOAD_S = 3
 HANDOVERS = 4
@@ -70,7 +71,8 @@ class Soak:
 
     def write_rules(self, fault=""):
         from soak_clients import RULES
-        extra = f"  - key: extra{self.generation}\n    rate_limit: {{unit: day, requests_per_unit: 1}}\n"
+        extra = (f"  - key: extra{self.generation}\n"
+                 "    rate_limit: {unit: day, requests_per_unit: 1}\n")
         new = self.rules.with_suffix(".new")
         new.write_text(RULES + extra + fault)
         new.rename(self.rules)
@@ -266,6 +268,8 @@ def main():
     parser.add_argument("build", type=Path, help="the build folder")
     parser.add_argument("seconds", type=int, nargs="?", default=600)
     args = parser.parse_args()
+    if args.seconds < SECONDS_MIN:
+        parser.error(f"growth shows in {SECONDS_MIN} seconds or more, not in {args.seconds}")
     program = args.build.resolve() / "src" / "cmd" / "stint"
     is_sanitized = b"__asan_init" in program.read_bytes()
     os.environ["STINT_BIN"] = str(program)

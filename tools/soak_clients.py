@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The clients of a soak: some ask as they should and check what they get, some do all that is wrong.
+"""The clients of a soak: some ask as they should and check what they get, some do what is wrong.
 
 Each is a thread that goes on until the soak ends. What a client should have got and did not is a
 fault; what happens to those who misbehave is their own affair, as long as the server lives.
@@ -69,7 +69,7 @@ class Client(threading.Thread):
         return socket.create_connection(("127.0.0.1", self.soak.ports[door]), timeout=timeout)
 
 
-# ---- who asks as he should -------------------------------------------------------------------------
+# ---- who asks as he should ----
 
 
 class Ledger:
@@ -252,7 +252,7 @@ class Idlers(Client):
             client.close()
 
 
-# ---- who does not ----------------------------------------------------------------------------------
+# ---- who does not ----
 
 
 class SlowReader(Client):
