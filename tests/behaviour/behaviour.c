@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Runs cases.jsonl through one door, in virtual time, under every law; README.md has the form.
+ * Whatever a door tells has to be what a service of the same rules, asked beside it, decides.
+ */
+#include "behaviour/door.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* A Monday on which a month begins: Monday, 1 January 2024. */
+#define EPOCH_NS (INT64_C(1704067200) * 1000000000)
+#define RULES_MAX 4096
+#define CASES_MAX 256
+
+static const struct law {
+    const char *name, *keys;
+} laws[] = {
+    {"window", "algorithm: window"},
+    {"window12", "algorithm: window, resolution: 12"},
+    {"buckets", "algorithm: buckets, count_slack: 1"},
+    {"log", "algorithm: log"},
+    {"gcra", "algorithm: gcra"},
+    {"fixed_window", "algorithm: fixed_window"},
+    {"sliding_counter", "algorithm: sliding_counter"},
+};
+
+static const struct door *const doors[] = {&door_service, &door_resp, &door_http};
+static const struct door *door;
+
+/* ---- What a case says ------------------------------------------------------------------------ */
+
+struct behaviour {
+    const char *name, *rules, *why;
+    json_t *steps, *differs, *laws;
+};
+
+struct step {
+    double at, told; /* seconds; NAN: not said */
+    const char *ask, *expect;
+    int times, cost;
+    json_t *granted, *limit, *remaining, *retry_after_ms; /* NULL: not said */
+};
+
+static bool is_law(const char *name)
+{
+    for (size_t i = 0; i < N(laws); i++)
+        if (strcmp(laws[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* A name that is mistaken would take a law, or a step, out of what is tested. */
+static void check_names(const struct behaviour *test)
+{
+    const char *law, *step;
+    json_t *steps, *value;
+    size_t i;
+    json_array_foreach(test->laws, i, value) assert_true(is_law(json_string_value(value)));
+    json_object_foreach(test->differs, law, steps)
+    {
+        assert_true(is_law(law));
+        assert_non_null(test->why);
+        json_object_foreach(steps, step, value)
+            assert_in_range(atoi(step), 0, json_array_size(test->steps) - 1);
+    }
+}
+
+static struct behaviour read_case(json_t *line)
+{
+    struct behaviour test = {0};
+    json_error_t why;
+    if (json_unpack_ex(line, &why, JSON_STRICT, "{s:s, s:s, s:o, s?o, s?s, s?o}", "name",
+                       &test.name, "rules", &test.rules, "steps", &test.steps, "differs",
+                       &test.differs, "why", &test.why, "laws", &test.laws) != 0)
+        fail_msg("%s", why.text);
+    check_names(&test);
+    return test;
+}
+
+static struct step read_step(const struct behaviour *test, size_t i)
+{
+    struct step step = {.at = NAN, .told = NAN, .times = 1, .cost = 1};
+    json_error_t why;
+    if (json_unpack_ex(json_array_get(test->steps, i), &why, JSON_STRICT,
+                       "{s?F, s?F, s:s, s:s, s?i, s?i, s?o, s?o, s?o, s?o}", "at", &step.at, "told",
+                       &step.told, "ask", &step.ask, "expect", &step.expect, "times", &step.times,
+                       "cost", &step.cost, "granted", &step.granted, "limit", &step.limit,
+                       "remaining", &step.remaining, "retry_after_ms", &step.retry_after_ms) != 0)
+        fail_msg("step %zu: %s", i, why.text);
+    if (isnan(step.at) == isnan(step.told))
+        fail_msg("step %zu: expected one of at and told", i);
+    return step;
+}
+
+/* Some speak of what one law alone can say. */
+static bool is_for(const struct behaviour *test, const struct law *law)
+{
+    bool found = test->laws == NULL;
+    for (size_t i = 0; i < json_array_size(test->laws); i++)
+        found |= strcmp(json_string_value(json_array_get(test->laws, i)), law->name) == 0;
+    return found;
+}
+
+/* Puts the law's keys where the case says LAW. */
+static void write_rules(char *to, const char *from, const struct law *law)
+{
+    size_t at = 0;
+    while (*from != '\0') {
+        bool is_placeholder = strncmp(from, "LAW", 3) == 0;
+        size_t len = is_placeholder ? strlen(law->keys) : 1;
+        assert_true(at + len < RULES_MAX);
+        memcpy(to + at, is_placeholder ? law->keys : from, len);
+        at += len;
+        from += is_placeholder ? 3 : 1;
+    }
+    to[at] = '\0';
+}
+
+/* ---- Playing it ------------------------------------------------------------------------------ */
+
+struct play {
+    const struct behaviour *test;
+    const struct law *law;
+    void *server;  /* behind the door */
+    void *service; /* beside it; NULL: the door is the service itself */
+    size_t step;
+    uint64_t now_ns;
+    uint64_t back_ns; /* when the last who was denied was told to come back */
+    struct told told, exact;
+};
+
+static void fail_play(const struct play *play, const char *expected)
+{
+    fail_msg("%s: step %zu at %.3f s: expected %s; told\n%s\n%s %jd granted, %jd of %jd remain, "
+             "%jd ms",
+             play->law->name, play->step, (double)play->now_ns / 1e9, expected, play->told.answer,
+             play->told.all.outcome, (intmax_t)play->told.all.granted,
+             (intmax_t)play->told.all.remaining, (intmax_t)play->told.all.limit,
+             (intmax_t)play->told.all.retry_after_ms);
+}
+
+static bool are_same(const struct figures *a, const struct figures *b)
+{
+    return strcmp(a->outcome, b->outcome) == 0 && a->granted == b->granted &&
+           a->limit == b->limit && a->remaining == b->remaining &&
+           a->retry_after_ms == b->retry_after_ms;
+}
+
+/* A door may leave out the statuses of a request that has one. */
+static void compare_with_service(const struct play *play)
+{
+    const struct told *told = &play->told, *exact = &play->exact;
+    if (!are_same(&told->all, &exact->all) || told->binding != exact->binding)
+        fail_play(play, "what a service decides");
+    if (told->n_statuses == 0 && exact->n_statuses == 1)
+        return;
+    if (told->n_statuses != exact->n_statuses)
+        fail_play(play, "a status for each descriptor");
+    for (size_t i = 0; i < told->n_statuses; i++)
+        if (!are_same(&told->statuses[i], &exact->statuses[i]))
+            fail_play(play, "the status that a service tells of each descriptor");
+}
+
+static void ask_once(struct play *play, const struct request *request)
+{
+    if (!door->ask(play->server, request, play->now_ns, &play->told))
+        fail_play(play, "a decision in every part of the answer");
+    if (play->service == NULL)
+        return;
+    if (!door_service.ask(play->service, request, play->now_ns, &play->exact))
+        fail_msg("the service: %s", play->exact.answer);
+    compare_with_service(play);
+}
+
+static void compare_figure(const struct play *play, const char *name, const json_t *expected,
+                           int64_t told)
+{
+    char text[64];
+    int64_t figure = json_is_null(expected) ? TOLD_NONE : (int64_t)json_integer_value(expected);
+    if (expected == NULL || figure == told)
+        return;
+    snprintf(text, sizeof(text), "%s of %jd", name, (intmax_t)figure);
+    fail_play(play, text);
+}
+
+/* The figures of a step are of its last time, under the laws that do as all others. */
+static void compare_figures(const struct play *play, const struct step *step)
+{
+    const struct figures *told = &play->told.all;
+    compare_figure(play, "granted", step->granted, told->granted);
+    compare_figure(play, "limit", step->limit, told->limit);
+    compare_figure(play, "remaining", step->remaining, told->remaining);
+    compare_figure(play, "retry_after_ms", step->retry_after_ms, told->retry_after_ms);
+}
+
+static const char *differing_outcome(const struct play *play)
+{
+    char step[24];
+    snprintf(step, sizeof(step), "%zu", play->step);
+    return json_string_value(
+        json_object_get(json_object_get(play->test->differs, play->law->name), step));
+}
+
+static void set_time(struct play *play, const struct step *step)
+{
+    if (isnan(step->told))
+        play->now_ns = (uint64_t)llround(step->at * 1e9);
+    else
+        play->now_ns = play->back_ns + (uint64_t)llround(step->told * 1e9);
+}
+
+static void play_step(struct play *play)
+{
+    struct asked asked;
+    struct step step = read_step(play->test, play->step);
+    const char *other = differing_outcome(play);
+    const char *outcome = other != NULL ? other : step.expect;
+    struct request *request = descriptors_of(&asked, step.ask);
+    request->cost = (uint32_t)step.cost;
+    set_time(play, &step);
+    for (int time = 0; time < step.times; time++) {
+        ask_once(play, request);
+        if (strcmp(play->told.all.outcome, outcome) != 0)
+            fail_play(play, outcome);
+    }
+    if (other == NULL)
+        compare_figures(play, &step);
+    if (strcmp(outcome, "deny") == 0)
+        play->back_ns = play->now_ns + (uint64_t)play->told.all.retry_after_ms * MS;
+}
+
+static void play_under(const struct behaviour *test, const struct law *law)
+{
+    char rules[RULES_MAX];
+    struct play play = {.test = test, .law = law};
+    write_rules(rules, test->rules, law);
+    play.server = door->open(rules, EPOCH_NS);
+    if (door != &door_service)
+        play.service = door_service.open(rules, EPOCH_NS);
+    for (; play.step < json_array_size(test->steps); play.step++)
+        play_step(&play);
+    door->close(play.server);
+    if (play.service != NULL)
+        door_service.close(play.service);
+}
+
+static void test_case_under_every_law(void **state)
+{
+    const struct behaviour test = read_case(*state);
+    for (size_t i = 0; i < N(laws); i++)
+        if (is_for(&test, &laws[i]))
+            play_under(&test, &laws[i]);
+}
+
+/* ---- All of them ----------------------------------------------------------------------------- */
+
+/* How many tests there are; 0 if the file cannot be read to its end. */
+static size_t load(struct CMUnitTest *tests, const char *path)
+{
+    char line[16384];
+    size_t n = 0;
+    FILE *file = fopen(path, "r");
+    if (file == NULL)
+        perror(path);
+    while (file != NULL && fgets(line, sizeof(line), file) != NULL) {
+        json_error_t why;
+        json_t *test = json_loads(line, JSON_REJECT_DUPLICATES, &why);
+        if (test == NULL || n == CASES_MAX) {
+            fprintf(stderr, "%s:%zu: %s\n", path, n + 1, test == NULL ? why.text : "too many");
+            json_decref(test);
+            break;
+        }
+        tests[n++] = (struct CMUnitTest){
+            .name = json_string_value(json_object_get(test, "name")),
+            .test_func = test_case_under_every_law,
+            .initial_state = test,
+        };
+    }
+    bool is_whole = file != NULL && feof(file);
+    if (file != NULL)
+        fclose(file);
+    return is_whole ? n : 0;
+}
+
+int main(int argc, char **argv)
+{
+    static struct CMUnitTest tests[CASES_MAX];
+    for (size_t i = 0; i < N(doors) && argc == 3; i++)
+        if (strcmp(doors[i]->name, argv[1]) == 0)
+            door = doors[i];
+    if (door == NULL) {
+        fprintf(stderr, "usage: behaviour service|resp|http CASES\n");
+        return 2;
+    }
+    size_t n = load(tests, argv[2]);
+    if (n == 0)
+        fprintf(stderr, "%s: no cases\n", argv[2]);
+    int failed = n == 0 ? 2 : _cmocka_run_group_tests(argv[1], tests, n, NULL, NULL);
+    for (size_t i = 0; i < n; i++)
+        json_decref(tests[i].initial_state);
+    return failed;
+}
