@@ -92,11 +92,33 @@ static struct override *find(const struct stint_table *table, struct hash128 has
     return NULL;
 }
 
+static uint64_t moves(const struct stint_table *table)
+{
+    /* acquire: what is read after it is as new as the move, or the next look counts another. */
+    return __atomic_load_n(&table->region.header->overrides_moves, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * Like find(), while others write. A pair that moves may come to a place that was looked at before,
+ * and be gone from the one that is looked at after; but then the move is counted before it went.
+ */
+static bool find_moving(const struct stint_table *table, struct hash128 hash, struct pair *pair)
+{
+    for (uint64_t before = moves(table);;) {
+        if (find(table, hash, NULL, pair) != NULL)
+            return true;
+        uint64_t after = moves(table);
+        if (after == before)
+            return false;
+        before = after;
+    }
+}
+
 bool overrides_find(struct stint_table *table, struct hash128 hash, uint64_t rule,
                     struct stint_quota *quota)
 {
     struct pair pair;
-    if (!overrides_any(table) || find(table, hash, NULL, &pair) == NULL)
+    if (!overrides_any(table) || !find_moving(table, hash, &pair))
         return false;
     const struct stint_quota *known =
         intern_quota(&table->intern, (uint32_t)(pair.second & QUOTA_ID_MASK));
@@ -234,6 +256,8 @@ static int replace(struct stint_table *table, struct hash128 hash, const struct 
         return err_set(error, STINT_E_FULL, "%u keys have quotas of their own, and no more may",
                        overrides_room(table));
     put(table, place, made);
+    /* release: whoever sees a place cleared below sees this, and looks for the new one again. */
+    __atomic_fetch_add(&table->region.header->overrides_moves, 1, __ATOMIC_RELEASE);
     /* More than one, where somebody died between these two steps. */
     while ((old = find(table, hash, place, &seen)) != NULL)
         clear(table, old);

@@ -80,6 +80,7 @@ struct region_header {
     uint64_t booked_until_ns;     /* no booked place begins later */
     int64_t epoch_ns;             /* wall clock at region time 0 */
     uint64_t overrides;           /* keys with a quota of their own: as good as constant too */
+    uint64_t overrides_moves;     /* counts those that moved to another place */
     /* How region time goes on: written at open, once a second, and at close. */
     _Alignas(128) int64_t clock_offset_ns; /* region time - CLOCK_BOOTTIME */
     uint64_t heartbeat_ns;
