@@ -26,7 +26,7 @@ BUILDS = {
     "build-asan": (
         "clang",
         ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dfuzzers=true"],
-        ["unit", "trace", "race", "crash", "table", "fuzz"],
+        ["unit", "behaviour", "trace", "race", "crash", "table", "fuzz"],
         4,
     ),
     "build-tsan": ("gcc", ["-Db_sanitize=thread"], ["unit", "race"], 8),
