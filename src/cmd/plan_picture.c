@@ -28,7 +28,7 @@ static double raised(uint64_t number)
 
 static void add_curve(struct plot *plot, const struct plan_curve *curve, size_t number)
 {
-    char name[16];
+    char name[32];
     snprintf(name, sizeof(name), "curve%zu", number);
     plot_set(plot, name);
     for (size_t i = 0; i < curve->n_points; i++)
