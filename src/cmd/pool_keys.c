@@ -242,13 +242,17 @@ static int read_file(struct pool_keys *keys, struct stint_error *error)
     return code != 0 ? code : pool_keys_parse_file(keys, keys->text, keys->text_size, error);
 }
 
+int pool_keys_read_file(struct pool_keys *keys, const char *path, struct stint_error *error)
+{
+    *keys = (struct pool_keys){.path = path};
+    return read_file(keys, error);
+}
+
 int pool_keys_read(struct pool_keys *keys, const char *word, struct stint_error *error)
 {
+    if (word[0] == '@')
+        return pool_keys_read_file(keys, word + 1, error);
     *keys = (struct pool_keys){0};
-    if (word[0] == '@') {
-        keys->path = word + 1;
-        return read_file(keys, error);
-    }
     char *text = strdup(word);
     return text != NULL ? pool_keys_parse_list(keys, text, error) : out_of_memory(error);
 }

@@ -33,6 +33,7 @@ struct pool_keys {
 
 /* "@FILE" or "a,b,c". pool_keys_deinit() is due also where a code comes back. */
 int pool_keys_read(struct pool_keys *keys, const char *word, struct stint_error *error);
+int pool_keys_read_file(struct pool_keys *keys, const char *path, struct stint_error *error);
 
 /* Takes `text` over, `len` bytes in memory of malloc() with room for one more. */
 int pool_keys_parse_file(struct pool_keys *keys, char *text, size_t len, struct stint_error *error);

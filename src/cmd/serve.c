@@ -184,6 +184,9 @@ static int open_ground(struct ground *ground, struct stint_error *error)
         code = stint_table_open(&ground->table, &table, error);
     if (code == 0)
         code = open_hub(ground, loaded.rules, error);
+    if (code == 0)
+        code = configured_pools_define(&settings->pools, hub_pools(ground->hub),
+                                       stint_now(ground->table), error);
     rules_unref(loaded.rules);
     if (code == 0)
         tell_state(ground);

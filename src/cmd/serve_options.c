@@ -24,7 +24,7 @@ struct stint_table_options serve_table_options(const struct serve_settings *sett
         .tickets = (uint32_t)settings->tickets,
         .blocks = (uint32_t)settings->blocks,
         .quotas = (uint32_t)settings->quotas,
-        .pools = (uint32_t)settings->pools,
+        .pools = (uint32_t)settings->pools_max,
         .overrides = (uint32_t)settings->overrides,
         .requests = (uint32_t)settings->requests,
         .huge_pages = settings->huge_pages,

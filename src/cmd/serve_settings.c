@@ -3,6 +3,7 @@
  */
 #define _GNU_SOURCE
 #include "cmd/serve_settings.h"
+#include "base/buf.h"
 
 #include "cmd/args.h"
 #include "core/spec.h"
@@ -247,6 +248,7 @@ void settings_deinit(struct settings *settings)
         if (settings_known[i].kind == SETTING_CHOICE)
             free(*(char **)value_at(&settings->values, &settings_known[i]));
     }
+    arena_free(&settings->arena);
 }
 
 int settings_read_environment(struct settings *settings, struct stint_error *error)

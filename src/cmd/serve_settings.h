@@ -12,6 +12,7 @@
 
 #include "base/err.h"
 #include "base/span.h"
+#include "cmd/serve_pools.h"
 
 #include <stdio.h>
 
@@ -26,12 +27,13 @@ struct serve_settings {
     char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
         *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *log_format, *log_level;
-    uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools, overrides,
-        requests, popular_keys, connections, connections_per_address, request_size, argument_size,
-        arguments, output_size, http_header_size, http_body_size, http_deny_status;
+    uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
+        overrides, requests, popular_keys, connections, connections_per_address, request_size,
+        argument_size, arguments, output_size, http_header_size, http_body_size, http_deny_status;
     uint64_t id_lifetime, idle_time, request_time, write_time, http_idle_time, http_request_time,
         http_answer_time, drain_time, watch; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace;
+    struct configured_pools pools; /* the config file alone has them */
 };
 
 enum setting_kind {
@@ -69,6 +71,7 @@ int setting_find(struct span name, char separator);
 struct settings {
     struct serve_settings values;
     enum setting_origin origins[SETTINGS_MAX];
+    struct arena arena; /* of the config file: its pools are in here */
 };
 
 /* With the defaults. */
