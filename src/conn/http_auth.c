@@ -8,18 +8,32 @@ bool http_auth_is_trusted(const struct http_exchange *exchange)
     return http_proxies_trust(exchange->door->options.site->proxies, exchange->message->peer);
 }
 
+/* ?deny_status=N, or what is configured; 0: it is no status to deny with. */
+static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *room)
+{
+    struct span text;
+    unsigned status = 0;
+    if (!http_target_find(exchange->target.query, "deny_status", room, &text))
+        return exchange->door->options.site->deny_status;
+    if (text.len != 3)
+        return 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return 0;
+        status = status * 10 + (text.ptr[i] - (unsigned)'0');
+    }
+    return status >= HTTP_DENY_STATUS_MIN && status <= HTTP_DENY_STATUS_MAX ? status : 0;
+}
+
 /* ?domain=NAME, or what is configured. False: neither is there. */
-static bool find_domain(struct http_exchange *exchange, struct http_text *arena,
+static bool find_domain(const struct http_exchange *exchange, struct http_text *arena,
                         struct span *domain)
 {
-    struct span query = exchange->target.query;
     const char *configured = exchange->door->options.site->domain;
-    if (query.len > 0 && query.len < arena->size - arena->len) {
-        uint8_t *room = (uint8_t *)arena->text + arena->len;
-        if (http_target_find(query, "domain", room, domain)) {
-            arena->len += (size_t)(domain->ptr - room) + domain->len;
-            return domain->len > 0;
-        }
+    uint8_t *room = (uint8_t *)arena->text + arena->len;
+    if (http_target_find(exchange->target.query, "domain", room, domain)) {
+        arena->len += (size_t)(domain->ptr - room) + domain->len;
+        return domain->len > 0;
     }
     if (configured == NULL)
         return false;
@@ -27,8 +41,26 @@ static bool find_domain(struct http_exchange *exchange, struct http_text *arena,
     return true;
 }
 
+/* Reads ?domain=NAME&deny_status=N; false where the answer is a refusal. */
+static bool read_query(struct http_exchange *exchange, struct http_text *arena,
+                       unsigned *deny_status)
+{
+    if (exchange->target.query.len >= arena->size - arena->len) {
+        http_exchange_refuse(exchange, 414, "the query is too long");
+        return false;
+    }
+    *deny_status = find_deny_status(exchange, (uint8_t *)arena->text + arena->len);
+    if (*deny_status == 0)
+        http_exchange_refuse(exchange, 400, "deny_status: expected 400 to 599");
+    else if (!find_domain(exchange, arena, &exchange->door->call.request.domain))
+        http_exchange_refuse(exchange, 400, "no domain: ask /auth?domain=NAME, or set http.domain");
+    else
+        return true;
+    return false;
+}
+
 /* Fills door->call; false where the answer is a refusal, or there is nothing to ask. */
-static bool describe(struct http_exchange *exchange)
+static bool describe(struct http_exchange *exchange, unsigned *deny_status)
 {
     struct http_door *door = exchange->door;
     const struct http_site *site = door->options.site;
@@ -39,10 +71,8 @@ static bool describe(struct http_exchange *exchange)
     struct http_origin origin;
     struct stint_error error;
     http_call_clear(call);
-    if (!find_domain(exchange, &arena, &call->request.domain)) {
-        http_exchange_refuse(exchange, 400, "no domain: ask /auth?domain=NAME, or set http.domain");
+    if (!read_query(exchange, &arena, deny_status))
         return false;
-    }
     if (http_origin_find(&origin, site->proxies, &fields, exchange->message, &error) < 0) {
         http_exchange_fault(exchange, &error);
         return false;
@@ -65,7 +95,8 @@ void http_auth(struct http_exchange *exchange)
     struct http_door *door = exchange->door;
     struct http_answer *answer = exchange->answer;
     const struct request *request = &door->call.request;
-    if (!describe(exchange))
+    unsigned deny_status;
+    if (!describe(exchange, &deny_status))
         return;
     (void)http_exchange_ask(exchange); /* it has no way to wait */
     if (door->reply.error != REPLY_DECIDED) {
@@ -74,7 +105,7 @@ void http_auth(struct http_exchange *exchange)
     }
     if (door->reply.decision.outcome != STINT_ALLOW) {
         http_exchange_reply(exchange, HTTP_TYPE_PROBLEM, http_reply_write);
-        answer->status = door->options.site->deny_status;
+        answer->status = deny_status;
         return;
     }
     struct http_text out;

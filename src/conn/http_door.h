@@ -21,6 +21,9 @@ struct http_site {
     struct span dashboard;
 };
 
+#define HTTP_DENY_STATUS_MIN 400
+#define HTTP_DENY_STATUS_MAX 599
+
 #define HTTP_ARENA_SIZE 65536 /* for what descriptors are made of */
 #define HTTP_TEXT_SIZE 8192   /* of an answer; grows up to HTTP_TEXT_MAX */
 #define HTTP_TEXT_MAX (8u << 20)

@@ -21,8 +21,9 @@ static bool copy_text(char **copy, const char *text)
 static int check_status(const struct http_site_options *options, struct stint_error *error)
 {
     unsigned status = options->deny_status;
-    if (status != 0 && (status < 400 || status > 599))
-        return err_set(error, STINT_E_RANGE, "deny_status %u: expected 400 to 599", status);
+    if (status != 0 && (status < HTTP_DENY_STATUS_MIN || status > HTTP_DENY_STATUS_MAX))
+        return err_set(error, STINT_E_RANGE, "deny_status %u: expected %d to %d", status,
+                       HTTP_DENY_STATUS_MIN, HTTP_DENY_STATUS_MAX);
     if ((options->styles & ~(unsigned)HTTP_STYLES_ALL) != 0)
         return err_set(error, STINT_E_RANGE, "no such style of header fields: %u", options->styles);
     return 0;

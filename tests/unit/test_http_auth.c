@@ -76,6 +76,31 @@ static void test_a_trusted_proxy_speaks_for_its_clients(void **state)
         status_of(&t, ASK "/\nX-Forwarded-For: 203.0.113.9\nForwarded: for=198.51.100.1\n"), 400);
 }
 
+static void test_each_request_may_say_what_denies_it(void **state)
+{
+    static const char *const wrong[] = {
+        "399", "600", "", "40", "4030", "0403", "+403", "40x", "%34%30%33%00", "-1",
+    };
+    char request[64];
+    (void)state;
+    talk_with(&(struct http_site_options){.domain = "shop", .deny_status = 418}, NULL);
+    for (size_t i = 0; i < N(wrong); i++) {
+        snprintf(request, sizeof(request), "GET /auth?deny_status=%s\n", wrong[i]);
+        assert_says(&t, request, "deny_status: expected 400 to 599");
+        assert_int_equal(status_of(&t, request), 400);
+    }
+    /* What was refused has charged nothing: both of two are left. */
+    assert_int_equal(status_of(&t, "GET /auth?deny_status=403\n"), 200);
+    assert_int_equal(status_of(&t, "GET /auth?deny_status=403\n"), 200);
+    assert_says(&t, "GET /auth?deny_status=403\n", "403\n");
+    assert_non_null(strstr(t.answer, "\nRetry-After: 60\n"));
+    assert_int_equal(status_of(&t, "GET /auth?domain=shop&deny_status=400\n"), 400);
+    assert_non_null(strstr(t.answer, "quota-exceeded"));
+    assert_int_equal(status_of(&t, "GET /auth?deny_status=599&domain=shop\n"), 599);
+    assert_int_equal(status_of(&t, "GET /auth?deny_status=%34%30%33\n"), 403);
+    assert_int_equal(status_of(&t, "GET /auth\n"), 418);
+}
+
 static void test_auth_wants_a_domain_and_may_have_nothing_to_ask(void **state)
 {
     static const char *const lists[] = {"header:x-api-key"};
@@ -329,6 +354,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TALK(test_the_caller_itself_is_limited_without_a_word_of_proxies),
         TALK(test_a_trusted_proxy_speaks_for_its_clients),
+        TALK(test_each_request_may_say_what_denies_it),
         TALK(test_auth_wants_a_domain_and_may_have_nothing_to_ask),
         TALK(test_a_site_that_cannot_be_meant_is_refused),
         TALK(test_each_role_goes_where_it_may),
