@@ -32,11 +32,11 @@ release:
 	@ninja -C build-release --quiet
 
 run: release
-	@echo 'Try in another shell:'
-	@echo '  redis-cli -p 7379 CL.THROTTLE user:1 4 10 60    # burst 5, 10 a minute'
-	@echo '  curl -i http://127.0.0.1:8080/auth?domain=edge  # what a proxy asks'
-	@echo "  curl http://127.0.0.1:8080/v1/take --json '{\"quota\":\"100/1m\",\"key\":\"me\"}'"
-	@build-release/src/cmd/stint serve --rules examples/rules $(SERVE)
+	@echo 'Try in another shell, here:'
+	@echo '  redis-cli -p 7379 CL.THROTTLE user:1 4 10 60'
+	@echo "  curl -i --json '{\"quota\":\"100/1m\",\"key\":\"me\"}' http://127.0.0.1:8080/v1/take"
+	@echo '  nginx -p "$$PWD/examples/nginx/" -c nginx.conf && curl -i http://127.0.0.1:8088/login'
+	@build-release/src/cmd/stint serve --config examples/serve.yaml $(SERVE)
 
 replay: release
 	build-release/src/cmd/stint replay --quota '$(QUOTA)' --format combined '$(LOG)'

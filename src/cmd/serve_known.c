@@ -104,7 +104,8 @@ const struct setting settings_known[] = {
     TEXT(http_uri_field, "NAME", NULL, "The field in which they tell what was asked"),
     TEXT(http_method_field, "NAME", NULL, "The field in which they tell how"),
     LIST(http_fields, "STYLE", "draft-11", field_styles, "Which RateLimit fields answers have"),
-    NUMBER(http_deny_status, "429", 400, 599, "What /auth denies with; nginx wants 403"),
+    NUMBER(http_deny_status, "429", 400, 599,
+           "What /auth denies with where it does not say ?deny_status=N"),
 
     NUMBER(connections, "10000", 1, 1000000, "Connections at most, in all"),
     NUMBER(connections_per_address, "4096", 0, 1000000,

@@ -92,6 +92,8 @@ GOOD = [
     ("POST", "/json", {"domain": "shop", "descriptors": [
         {"entries": [{"key": "ip", "value": "9"}], "hits_addend": 9}]}, 429),
     ("GET", "/auth?domain=shop", None, 200),
+    ("GET", "/auth?domain=shop&deny_status=403", None, 200),
+    ("GET", "/auth?domain=shop&deny_status=200", None, 400),
     ("GET", "/healthz", None, 200),
     ("GET", "/readyz", None, 200),
     ("GET", "/metrics", None, 200),
