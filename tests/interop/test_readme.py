@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from program import SAMPLE, SOURCE, STINT, stint
+from server import Server, free_port
 
 BUILD = pathlib.Path(os.environ.get("STINT_BUILD", SOURCE / "build"))
 README = SOURCE / "README.md"
@@ -95,8 +96,36 @@ def test_there_are_commands():
         assert set(fences) <= {"", "sh", "text", "c", "yaml"}, path
 
 
+PORTS = {"7379": "resp", "8080": "http"}
+
+
+@pytest.fixture(scope="module")
+def server():
+    """What `make run` starts, at ports that nobody uses."""
+    with Server("--config", SOURCE / "examples/serve.yaml") as running:
+        yield running
+
+
+@pytest.fixture
+def at_its_ports(server, scratch):
+    """The same text with the ports of that server, and of an nginx of the test's own."""
+    ports = {port: str(server.port(door)) for port, door in PORTS.items()}
+    ports |= {port: str(free_port()) for port in ("8088", "8089")}
+
+    def exchange(text):
+        return re.sub(r"\b(7379|808[089])\b", lambda port: ports[port[1]], text)
+
+    config = scratch / "examples/nginx/nginx.conf"
+    config.write_text(exchange(config.read_text()))
+    return exchange
+
+
+def asks_a_server(commands):
+    return re.search(r"\b(7379|808[089])\b|stint (take|peek|reset|top)\b", commands)
+
+
 @pytest.mark.parametrize("commands,output", shell_blocks())
-def test_a_block_of_commands(commands, output, scratch, environment):
+def test_a_block_of_commands(commands, output, scratch, environment, request):
     """A shell runs it as it stands. Targets of make are looked up: they would run this test."""
     targets = re.findall(r"(?m)^make (\w+)", commands)
     for target in targets:
@@ -104,6 +133,10 @@ def test_a_block_of_commands(commands, output, scratch, environment):
     commands = re.sub(r"(?m)^make .*\n", "", commands)
     if targets and not commands.strip():
         return
+    if asks_a_server(commands):
+        commands = request.getfixturevalue("at_its_ports")(commands)
+        url = request.getfixturevalue("server").url("")
+        environment = dict(environment, STINT_URL=url)
     done = subprocess.run(["sh", "-e", "-c", commands], cwd=scratch, env=environment,
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -112,17 +145,23 @@ def test_a_block_of_commands(commands, output, scratch, environment):
         assert same(output, done.stdout), done.stdout
 
 
-def test_make_run_prints_what_the_readme_says():
-    (recipe,) = [line for line in make("run").splitlines() if " replay " in line]
-    assert recipe.split()[0] == "build-release/src/cmd/stint"
+def test_make_run_serves_what_the_readme_asks():
+    recipe = make("run")
+    assert "build-release/src/cmd/stint serve --config examples/serve.yaml" in recipe
+    hints = re.findall(r"(?m)^echo ['\"] +(.*?)['\"]$", recipe)
+    assert len(hints) == 3, recipe
+    for hint, word in zip(hints, ("redis-cli -p 7379", "/v1/take", "nginx -p")):
+        assert word in hint and word in README.read_text()
+
+
+def test_make_replay_takes_what_the_readme_gives_it():
+    ((quota, log),) = re.findall(r"`make replay QUOTA='(.*?)' LOG=(\S+)`", README.read_text())
+    assert f"--quota '{quota}'" in make("replay", f"QUOTA={quota}", f"LOG={log}")
+    (recipe,) = [line for line in make("replay").splitlines() if " replay " in line]
     recipe = recipe.replace("build-release/src/cmd/stint", STINT)
-    printed = subprocess.run(["sh", "-c", recipe], cwd=SOURCE, capture_output=True, text=True,
-                             check=True).stdout
-    (told,) = re.findall(r"(?s)`make run`\s+prints:\n\n```text\n(.*?)```", README.read_text())
-    assert SAMPLE.name in told and same(told, printed), printed
-    # With the words of the reader in place of the defaults.
-    (other,) = re.findall(r"`make run QUOTA='(.*?)' LOG=(\S+)`", README.read_text())
-    assert f"--quota '{other[0]}'" in make("run", f"QUOTA={other[0]}", f"LOG={other[1]}")
+    done = subprocess.run(["sh", "-c", recipe], cwd=SOURCE, capture_output=True, text=True,
+                          check=True)
+    assert SAMPLE.name in done.stdout and "keys denied most" in done.stdout
 
 
 def test_make_test_runs_this():
