@@ -54,6 +54,7 @@ static int open_table(struct pool_session *session, struct stint_error *error)
         .clock = options->has_now ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
         .skew_max_ns = options->has_now ? 1 : 0, /* in virtual time all callers agree */
         .must_exist = !makes,
+        .overrides = 1, /* pools have none, and their file is to be small */
     };
     struct stint_error why;
     size_table(&table, session);

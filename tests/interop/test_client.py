@@ -166,7 +166,8 @@ def test_wrong_answers_are_named(server, status, body, kind, words):
 @pytest.mark.parametrize("raw", [
     b"", b"\0" * 64, b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n{}",
     b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", b"+PONG\r\n",
-    b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * (1 << 20) + b"\r\n\r\n{}"])
+    b"HTTP/1.1 200 OK\r\n" + b"X: " + b"y" * (1 << 20) + b"\r\n\r\n{}"],
+    ids=["nothing", "zeros", "cut", "chunked", "resp", "endless"])
 def test_what_is_no_http_is_an_error(server, raw):
     server.answers.raw = raw
     out, err = ask("take", server, "--quota", "5/1s", "k", code=1)
