@@ -243,7 +243,8 @@ def test_names_of_code_and_files_exist(path):
     """A document that names a function, an option, a test or a file has to follow when it goes."""
     code = "\n".join(file.read_text() for folder in ("src", "include", "tests", "tools", "contrib")
                      for file in sorted((SOURCE / folder).rglob("*"))
-                     if file.suffix in {".c", ".h", ".py", ".sh", ".conf"} and file.name != "test_readme.py")
+                     if file.suffix in {".c", ".h", ".py", ".sh", ".conf"}
+                     and file.name != "test_readme.py")
     prose = re.sub(r"(?ms)^```.*?^```$", "", path.read_text())
     for name in re.findall(r"`([^`\n]+)`", prose):
         word = re.sub(r"\(\)$", "", name)
