@@ -16,7 +16,7 @@
 #define PLAN_NAMES_DEFAULT 10
 
 struct plan_options {
-    struct replay_options source; /* what is said of the log */
+    struct source_options source; /* what is said of the log */
     struct plan_target target;
     const char *target_text;
     uint64_t periods_ns[PLAN_PERIODS_MAX]; /* shortest first */

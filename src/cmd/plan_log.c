@@ -49,7 +49,7 @@ static void put_in_order(struct plan_log *log, struct event_list *events)
 }
 
 static int group(struct plan_log *log, struct event_list *events,
-                 const struct replay_options *source, struct stint_error *error)
+                 const struct source_options *source, struct stint_error *error)
 {
     int code = source->sort ? event_list_sort(events, error) : 0;
     if (code != 0)

@@ -11,12 +11,6 @@ enum {
     OPTION_TARGET = 256,
     OPTION_PERIODS,
     OPTION_ALGORITHM,
-    OPTION_FORMAT,
-    OPTION_KEY,
-    OPTION_TIME,
-    OPTION_COST,
-    OPTION_SORT,
-    OPTION_STRICT,
     OPTION_OUT,
     OPTION_DOMAIN,
     OPTION_NAMES,
@@ -41,12 +35,12 @@ static const struct argp_option options_known[] = {
      1},
     {"periods", OPTION_PERIODS, "LIST", 0, "Lengths of time (default 1s,10s,1m,1h,1d)", 1},
     {"algorithm", OPTION_ALGORITHM, "LIST", 0, "window (default), gcra (with its burst), log", 1},
-    {"format", OPTION_FORMAT, "FORMAT", 0, "combined (access logs; default), trace, or jsonl", 2},
-    {"key", OPTION_KEY, "EXPR", 0, "What is limited: as for stint replay (default ip, or key)", 2},
-    {"time", OPTION_TIME, "MEMBER", 0, "jsonl: seconds or RFC 3339 (default time)", 2},
-    {"cost", OPTION_COST, "MEMBER", 0, "jsonl: units of each event (default: 1 each)", 2},
-    {"sort", OPTION_SORT, NULL, 0, "Put the events into the order of time first", 3},
-    {"strict", OPTION_STRICT, NULL, 0, "Stop at the first malformed line", 3},
+    {"format", SOURCE_FORMAT, "FORMAT", 0, "combined (access logs; default), trace, or jsonl", 2},
+    {"key", SOURCE_KEY, "EXPR", 0, "What is limited: as for stint replay (default ip, or key)", 2},
+    {"time", SOURCE_TIME, "MEMBER", 0, "jsonl: seconds or RFC 3339 (default time)", 2},
+    {"cost", SOURCE_COST, "MEMBER", 0, "jsonl: units of each event (default: 1 each)", 2},
+    {"sort", SOURCE_SORT, NULL, 0, "Put the events into the order of time first", 3},
+    {"strict", SOURCE_STRICT, NULL, 0, "Stop at the first malformed line", 3},
     {"out", OPTION_OUT, "FILE", 0,
      "Write a file of rules: the proposal that denies most within the target", 4},
     {"domain", OPTION_DOMAIN, "DOMAIN", 0, "Of the file of rules", 4},
@@ -55,9 +49,6 @@ static const struct argp_option options_known[] = {
     {"json", OPTION_JSON, NULL, 0, "Print one JSON object", 5},
     {0},
 };
-
-/* By enum replay_format. */
-static const char *const formats[] = {"trace", "combined", "jsonl", NULL};
 
 /* Calls `add` with each part of a list that commas separate; the list is cut up. */
 static void each_part(struct argp_state *state, char *list,
@@ -115,16 +106,7 @@ static void set_defaults(struct plan_options *options)
 
 static void check_together(struct argp_state *state, const struct plan_options *options)
 {
-    const struct replay_options *source = &options->source;
-    struct stint_error error;
-    struct logline logline;
-    if (source->format == REPLAY_TRACE && source->key != NULL)
-        argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
-    if (source->format != REPLAY_JSONL && (source->time != NULL || source->cost != NULL))
-        argp_error(state, "--time and --cost are for --format jsonl");
-    if (source->format == REPLAY_COMBINED && source->key != NULL &&
-        logline_init(&logline, source->key, &error) != 0)
-        argp_error(state, "--key: %s", error.sentence);
+    source_check(&options->source, state);
     if ((options->out == NULL) != (options->domain == NULL))
         argp_error(state, "a file of rules is of one domain; expected --out and --domain together");
     if (options->domain != NULL && options->domain[0] == '\0')
@@ -149,24 +131,6 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     case OPTION_ALGORITHM:
         each_part(state, value, add_algorithm);
         return 0;
-    case OPTION_FORMAT:
-        options->source.format = (enum replay_format)args_choice(state, "--format", value, formats);
-        return 0;
-    case OPTION_KEY:
-        options->source.key = value;
-        return 0;
-    case OPTION_TIME:
-        options->source.time = value;
-        return 0;
-    case OPTION_COST:
-        options->source.cost = value;
-        return 0;
-    case OPTION_SORT:
-        options->source.sort = true;
-        return 0;
-    case OPTION_STRICT:
-        options->source.strict = true;
-        return 0;
     case OPTION_OUT:
         options->out = value;
         return 0;
@@ -182,15 +146,12 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     case OPTION_JSON:
         options->json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        args_file(state, &options->source.path, value);
-        return 0;
     case ARGP_KEY_END:
         set_defaults(options);
         check_together(state, options);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return source_option(&options->source, option, value, state);
     }
 }
 

@@ -63,7 +63,7 @@ static void print_limit(FILE *out, const struct stint_quota *quota, int indent)
 }
 
 /* What the reader of the log joins by + are entries within each other; returns the indent. */
-static int print_entries(FILE *out, const struct replay_options *source)
+static int print_entries(FILE *out, const struct source_options *source)
 {
     const char *key = source->key != NULL                 ? source->key
                       : source->format == REPLAY_COMBINED ? "ip"

@@ -47,8 +47,8 @@ static int read_all(struct replay *replay, struct stint_error *error)
         struct event_entry entry;
         code = number_key(replay, &event, &entry, error);
         if (code == 0)
-            code = replay->options.sort ? event_list_add(&replay->sorted, entry, error)
-                                        : decide(replay, entry, error);
+            code = replay->options.source.sort ? event_list_add(&replay->sorted, entry, error)
+                                               : decide(replay, entry, error);
         if (code != 0)
             return code;
         if (n % REPLAY_BATCH != 0)
@@ -102,8 +102,8 @@ static int open_rules(struct replay *replay, struct stint_error *error)
     int code = replay_rules_open(&replay->rules, &options->rules, error);
     if (code != 0)
         return code;
-    options->key = replay->rules->key_expr;
-    if (options->format == REPLAY_TRACE && strcmp(options->key, "key") != 0)
+    options->source.key = replay->rules->key_expr;
+    if (options->source.format == REPLAY_TRACE && strcmp(options->source.key, "key") != 0)
         return err_set(error, STINT_E_SYNTAX,
                        "--descriptors: a trace has one column, key, such as 'ip=key'");
     return 0;
@@ -116,9 +116,9 @@ static int run(struct replay *replay)
         say("%s", error.sentence);
         return CMD_BAD_INPUT;
     }
-    if (replay->options.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
+    if (replay->options.source.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Reading events from standard input; ^D ends.\n", stderr);
-    if (replay_source_open(&replay->source, &replay->options, &error) != 0) {
+    if (replay_source_open(&replay->source, &replay->options.source, &error) != 0) {
         say("%s", error.sentence);
         return CMD_BAD_INPUT;
     }

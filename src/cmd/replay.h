@@ -10,6 +10,7 @@
 #include "cmd/input.h"
 #include "cmd/progress.h"
 #include "cmd/replay_rules.h"
+#include "cmd/source_options.h"
 #include "sim/event.h"
 #include "sim/event_list.h"
 #include "sim/exact.h"
@@ -20,24 +21,20 @@
 
 #include <jansson.h>
 
-enum replay_format { REPLAY_TRACE, REPLAY_COMBINED, REPLAY_JSONL };
-
 #define REPLAY_POPULAR_MAX 1000
 
 struct replay_options {
     struct stint_quota quotas[STINT_ITEMS_MAX];
     size_t n_quotas;
     struct replay_rules_options rules; /* in place of quotas, where any file is given */
-    enum replay_format format;
+    struct source_options source;
     enum stint_verb verb;
-    const char *key, *time, *cost; /* NULL: the format's default */
-    const char *state;             /* file that keeps the table; NULL = memory */
-    const char *path;              /* NULL = standard input */
-    uint64_t keys;                 /* live keys the table has room for; 0 = the default */
+    const char *state; /* file that keeps the table; NULL = memory */
+    uint64_t keys;     /* live keys the table has room for; 0 = the default */
     struct gnuplot plot;
     const char *plot_key; /* NULL: the one denied most */
     size_t popular;       /* keys asked most, and denied most, to be told; 0: it was not said */
-    bool decisions, json, sort, strict;
+    bool decisions, json;
 };
 
 /* Exits where the command line is wrong. */
@@ -59,7 +56,7 @@ struct replay_source {
     bool begun;
 };
 
-int replay_source_open(struct replay_source *source, const struct replay_options *options,
+int replay_source_open(struct replay_source *source, const struct source_options *options,
                        struct stint_error *error);
 void replay_source_close(struct replay_source *source);
 /*

@@ -10,13 +10,7 @@
 
 enum {
     OPTION_QUOTA = 256,
-    OPTION_FORMAT,
-    OPTION_KEY,
-    OPTION_TIME,
-    OPTION_COST,
     OPTION_VERB,
-    OPTION_SORT,
-    OPTION_STRICT,
     OPTION_DECISIONS,
     OPTION_JSON,
     OPTION_STATE,
@@ -47,15 +41,15 @@ static const struct argp_option options_known[] = {
      "or 'remote_address=ip'",
      1},
     {"verb", OPTION_VERB, "VERB", 0, "take (default), take_upto, or peek", 1},
-    {"format", OPTION_FORMAT, "FORMAT", 0, "trace (default), combined (access logs), or jsonl", 2},
-    {"key", OPTION_KEY, "EXPR", 0,
+    {"format", SOURCE_FORMAT, "FORMAT", 0, "trace (default), combined (access logs), or jsonl", 2},
+    {"key", SOURCE_KEY, "EXPR", 0,
      "combined: ip (default), ip/BITS for IPv6 by prefix, user, path, method, status; jsonl: names "
      "of members (default key). Joined by +: ip+path",
      2},
-    {"time", OPTION_TIME, "MEMBER", 0, "jsonl: seconds or RFC 3339 (default time)", 2},
-    {"cost", OPTION_COST, "MEMBER", 0, "jsonl: units of each event (default: 1 each)", 2},
-    {"sort", OPTION_SORT, NULL, 0, "Put the events into the order of time first, in memory", 3},
-    {"strict", OPTION_STRICT, NULL, 0, "Stop at the first malformed line", 3},
+    {"time", SOURCE_TIME, "MEMBER", 0, "jsonl: seconds or RFC 3339 (default time)", 2},
+    {"cost", SOURCE_COST, "MEMBER", 0, "jsonl: units of each event (default: 1 each)", 2},
+    {"sort", SOURCE_SORT, NULL, 0, "Put the events into the order of time first, in memory", 3},
+    {"strict", SOURCE_STRICT, NULL, 0, "Stop at the first malformed line", 3},
     {"decisions", OPTION_DECISIONS, NULL, 0,
      "A line for each event: time, key, cost, outcome, granted, remaining, retry_after_ns, "
      "reset_after_ns, separated by tabs",
@@ -72,7 +66,6 @@ static const struct argp_option options_known[] = {
     {0},
 };
 
-static const char *const formats[] = {"trace", "combined", "jsonl", NULL};
 /* By enum stint_verb. */
 static const char *const verbs[] = {"take", "take_upto", "peek", NULL};
 
@@ -98,7 +91,7 @@ static void check_rules(struct argp_state *state, const struct replay_options *o
         argp_error(state, "--domain and --descriptors are for --rules");
     if (!has_rules)
         return;
-    if (options->n_quotas > 0 || options->key != NULL)
+    if (options->n_quotas > 0 || options->source.key != NULL)
         argp_error(state, "--rules has its own quotas and keys; expected no --%s",
                    options->n_quotas > 0 ? "quota" : "key");
     if (rules->domain == NULL || rules->descriptors == NULL)
@@ -107,26 +100,17 @@ static void check_rules(struct argp_state *state, const struct replay_options *o
         argp_error(state, "--plot shows what one quota does to a key; --rules has several");
 }
 
-/* Options that another format would silently ignore are a mistake of the caller's. */
 static void check_together(struct argp_state *state, const struct replay_options *options)
 {
     check_rules(state, options);
     if (options->n_quotas == 0 && options->rules.files.n_paths == 0)
         argp_error(state, "expected --quota, for example --quota '100/60s', or --rules PATH");
-    if (options->format == REPLAY_TRACE && options->key != NULL)
-        argp_error(state, "--key is for logs (--format combined or jsonl); a trace has its keys");
-    if (options->format != REPLAY_JSONL && (options->time != NULL || options->cost != NULL))
-        argp_error(state, "--time and --cost are for --format jsonl");
+    source_check(&options->source, state);
     if (options->popular > 0 && options->decisions)
         argp_error(state, "--popular is told in the summary, which --decisions leaves out");
     if (options->plot.format == GNUPLOT_NONE && options->plot_key != NULL)
         argp_error(state, "--plot-key says what --plot shows; expected --plot too");
     check_plot(state, options);
-    struct stint_error error;
-    struct logline logline;
-    if (options->format == REPLAY_COMBINED && options->key != NULL &&
-        logline_init(&logline, options->key, &error) != 0)
-        argp_error(state, "--key: %s", error.sentence);
 }
 
 static error_t parse_option(int option, char *value, struct argp_state *state)
@@ -135,9 +119,6 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     switch (option) {
     case OPTION_QUOTA:
         args_add_quota(state, options->quotas, &options->n_quotas, value);
-        return 0;
-    case OPTION_FORMAT:
-        options->format = (enum replay_format)args_choice(state, "--format", value, formats);
         return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->rules.files;
@@ -150,21 +131,6 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         return 0;
     case OPTION_VERB:
         options->verb = (enum stint_verb)args_choice(state, "--verb", value, verbs);
-        return 0;
-    case OPTION_KEY:
-        options->key = value;
-        return 0;
-    case OPTION_TIME:
-        options->time = value;
-        return 0;
-    case OPTION_COST:
-        options->cost = value;
-        return 0;
-    case OPTION_SORT:
-        options->sort = true;
-        return 0;
-    case OPTION_STRICT:
-        options->strict = true;
         return 0;
     case OPTION_DECISIONS:
         options->decisions = true;
@@ -187,14 +153,11 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     case OPTION_PLOT_KEY:
         options->plot_key = value;
         return 0;
-    case ARGP_KEY_ARG:
-        args_file(state, &options->path, value);
-        return 0;
     case ARGP_KEY_END:
         check_together(state, options);
         return 0;
     default:
-        return ARGP_ERR_UNKNOWN;
+        return source_option(&options->source, option, value, state);
     }
 }
 

@@ -90,7 +90,7 @@ static int draw_history(const struct replay_run *run, const struct history *hist
     struct human date;
     struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
     /* A trace has a 0 of its own; times of a log are told from the key's first. */
-    if (run->options->format != REPLAY_TRACE) {
+    if (run->options->source.format != REPLAY_TRACE) {
         picture.zero_ns = history->rows[0].at_ns;
         picture.origin = human_date(&date, run->epoch_ns + picture.zero_ns);
     }

@@ -94,7 +94,7 @@ static void print_most(const struct replay_run *run, size_t i)
     if (most->units > 0) {
         fputs(", to ", stdout);
         say_key(stdout, key_set_name(&run->names, most->key));
-        if (run->options->format == REPLAY_TRACE)
+        if (run->options->source.format == REPLAY_TRACE)
             printf(" (until %.9g s)", (double)most->at_ns / 1e9);
         else
             printf(" (until %s)", human_date(&date, run->epoch_ns + most->at_ns));
@@ -126,7 +126,7 @@ void replay_print_text(const struct replay_run *run, const struct replay_source 
     printf("%s: %s event%s of %s key%s", source->input.name, human_count(&events, run->events),
            run->events == 1 ? "" : "s", human_count(&keys, run->names.n_keys),
            run->names.n_keys == 1 ? "" : "s");
-    if (run->events > 0 && run->options->format == REPLAY_TRACE)
+    if (run->events > 0 && run->options->source.format == REPLAY_TRACE)
         printf(" in %s\n\n", human_duration(&length, run->last_ns - run->first_ns));
     else if (run->events > 0)
         printf("\n%s to %s (%s)\n\n", human_date(&from, run->first_ns),

@@ -96,7 +96,7 @@ static int refused(const struct replay_options *options, int code, struct stint_
 int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error)
 {
     const struct replay_options *options = run->options;
-    bool is_trace = options->format == REPLAY_TRACE;
+    bool is_trace = options->source.format == REPLAY_TRACE;
     struct stint_table_options table = {
         .path = options->state,
         .clock = STINT_CLOCK_VIRTUAL,

@@ -16,7 +16,7 @@
  */
 #define SPREAD_MAX_NS (STINT_NOW_MAX / 2)
 
-static int init_parser(struct replay_source *source, const struct replay_options *options,
+static int init_parser(struct replay_source *source, const struct source_options *options,
                        struct stint_error *error)
 {
     if (options->format == REPLAY_COMBINED)
@@ -32,7 +32,7 @@ static int init_parser(struct replay_source *source, const struct replay_options
     return jsonl_init(&source->parser.jsonl, &members, error);
 }
 
-int replay_source_open(struct replay_source *source, const struct replay_options *options,
+int replay_source_open(struct replay_source *source, const struct source_options *options,
                        struct stint_error *error)
 {
     memset(source, 0, sizeof(*source));

@@ -53,14 +53,14 @@ static int read_source(struct sim_log *log, const struct workload_spec *spec,
 {
     uint64_t secret[2];
     struct replay_source source;
-    const struct replay_options replay = {.format = format_of(spec),
-                                          .key = given(spec->key),
-                                          .time = given(spec->time),
-                                          .cost = given(spec->cost),
-                                          .path = spec->path};
+    const struct source_options options = {.format = format_of(spec),
+                                           .key = given(spec->key),
+                                           .time = given(spec->time),
+                                           .cost = given(spec->cost),
+                                           .path = spec->path};
     if (getrandom(secret, sizeof(secret), 0) != sizeof(secret))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
-    int code = replay_source_open(&source, &replay, error);
+    int code = replay_source_open(&source, &options, error);
     if (code != 0)
         return code;
     key_set_init(&log->names, secret);
