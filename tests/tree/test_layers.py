@@ -44,6 +44,11 @@ SYSTEM = {
     "src/wire/": LANGUAGE,
     "src/proto/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h"},
     "src/proto/http_origin": {"arpa/inet.h"},  # inet_pton
+    "src/proto/grpc": {"zlib.h"},
+    "src/proto/rls": {"protobuf-c/protobuf-c.h"},
+    "src/proto/health": {"protobuf-c/protobuf-c.h"},
+    "src/proto/reflection": {"protobuf-c/protobuf-c.h"},
+    "src/conn/grpc": {"nghttp2/nghttp2.h"},
     "src/conn/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                              "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/store/region": {

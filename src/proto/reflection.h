@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * grpc.reflection v1 and v1alpha, which differ in their names alone: what services there are, and
+ * the descriptions of their messages, which are made from src/proto/messages/ when it is built.
+ */
+#ifndef STINT_PROTO_REFLECTION_H
+#define STINT_PROTO_REFLECTION_H
+
+#include "base/span.h"
+#include "stint.h"
+
+/*
+ * The answer to one ServerReflectionRequest; an error that the protocol knows (no such file, no
+ * such symbol) is an answer, too. In memory that *room grows to, to be freed by the caller.
+ * STINT_E_SYNTAX for what is no such message, STINT_E_SYSTEM without memory.
+ */
+struct reflection_room {
+    uint8_t *bytes;
+    size_t size;
+};
+int reflection_answer(struct span message, struct reflection_room *room, struct span *answer,
+                      struct stint_error *error);
+
+#endif
