@@ -94,17 +94,26 @@ void rules_loaded_free(struct rules_loaded *loaded)
     rules_files_free(&loaded->files);
 }
 
+static void print_fault(FILE *out, const struct rules_fault *fault, const char *what)
+{
+    say_key(out, span_of_text(fault->file));
+    if (fault->line > 0)
+        fprintf(out, ":%u:%u", (unsigned)fault->line, (unsigned)fault->column);
+    fprintf(out, ": %s", what);
+    say_key(out, span_of_text(fault->sentence));
+    putc('\n', out);
+}
+
+void rules_print_warnings(FILE *out, const struct rules_faults *faults)
+{
+    for (size_t i = 0; i < faults->n_warnings; i++)
+        print_fault(out, &faults->warnings[i], "warning: ");
+}
+
 void rules_print_faults(FILE *out, const struct rules_faults *faults)
 {
-    for (size_t i = 0; i < faults->n_faults; i++) {
-        const struct rules_fault *fault = &faults->faults[i];
-        say_key(out, span_of_text(fault->file));
-        if (fault->line > 0)
-            fprintf(out, ":%u:%u", (unsigned)fault->line, (unsigned)fault->column);
-        fputs(": ", out);
-        say_key(out, span_of_text(fault->sentence));
-        putc('\n', out);
-    }
+    for (size_t i = 0; i < faults->n_faults; i++)
+        print_fault(out, &faults->faults[i], "");
     if (faults->n_more > 0)
         fprintf(out, "and %zu more\n", faults->n_more);
 }

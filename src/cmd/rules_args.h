@@ -35,5 +35,7 @@ void rules_loaded_free(struct rules_loaded *loaded);
 
 /* Prints "FILE:LINE:COLUMN: sentence", and how many faults were too many to keep. */
 void rules_print_faults(FILE *out, const struct rules_faults *faults);
+/* Prints "FILE:LINE:COLUMN: warning: sentence". */
+void rules_print_warnings(FILE *out, const struct rules_faults *faults);
 
 #endif

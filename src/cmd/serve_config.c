@@ -27,12 +27,13 @@ static int fault_at(const struct config *config, struct fault_place place, const
                    place.line, place.column, sentence);
 }
 
-/* 0 where there is none. */
+/* 0 where there is none. This file is nobody else's format: what rules warn of is refused. */
 static int first_fault(const struct config *config, const struct rules_faults *faults)
 {
-    if (faults->n_faults == 0)
+    if (faults->n_faults == 0 && faults->n_warnings == 0)
         return 0;
-    const struct rules_fault *first = &faults->faults[0];
+    const struct rules_fault *first =
+        faults->n_faults > 0 ? &faults->faults[0] : &faults->warnings[0];
     return fault_at(config, (struct fault_place){first->line, first->column}, first->sentence);
 }
 
@@ -90,7 +91,7 @@ static int read_pools(struct config *config, const struct yaml_part *part)
     config->has_pools = true;
     configured_pools_read(&config->settings->values.pools, &config->settings->arena, &source,
                           part->value);
-    faults_sort(&faults, 0);
+    faults_sort(&faults, 0, 0);
     int code = first_fault(config, &faults);
     rules_faults_free(&faults);
     return code;

@@ -6,15 +6,25 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static bool is_told(const struct rules_faults *faults, const struct rules_fault *fault)
+static bool is_told(const struct rules_fault *told, size_t n_told, const struct rules_fault *fault)
 {
-    for (size_t i = 0; i < faults->n_faults; i++) {
-        const struct rules_fault *other = &faults->faults[i];
-        if (other->file == fault->file && other->line == fault->line &&
-            other->column == fault->column && strcmp(other->sentence, fault->sentence) == 0)
+    for (size_t i = 0; i < n_told; i++)
+        if (told[i].file == fault->file && told[i].line == fault->line &&
+            told[i].column == fault->column && strcmp(told[i].sentence, fault->sentence) == 0)
             return true;
-    }
     return false;
+}
+
+/* False where there is no room. */
+static bool add(struct rules_fault **list, size_t *n_listed, const struct rules_fault *fault)
+{
+    if (*list == NULL)
+        *list = calloc(RULES_FAULTS_MAX, sizeof(**list));
+    if (*list == NULL || *n_listed == RULES_FAULTS_MAX)
+        return false;
+    if (!is_told(*list, *n_listed, fault))
+        (*list)[(*n_listed)++] = *fault;
+    return true;
 }
 
 void faults_add(struct rules_faults *faults, const char *file, struct fault_place place,
@@ -25,12 +35,19 @@ void faults_add(struct rules_faults *faults, const char *file, struct fault_plac
     va_start(args, format);
     vsnprintf(fault.sentence, sizeof(fault.sentence), format, args);
     va_end(args);
-    if (faults->faults == NULL)
-        faults->faults = calloc(RULES_FAULTS_MAX, sizeof(*faults->faults));
-    if (faults->faults == NULL || faults->n_faults == RULES_FAULTS_MAX)
+    if (!add(&faults->faults, &faults->n_faults, &fault))
         faults->n_more++;
-    else if (!is_told(faults, &fault))
-        faults->faults[faults->n_faults++] = fault;
+}
+
+void warnings_add(struct rules_faults *faults, const char *file, struct fault_place place,
+                  const char *format, ...)
+{
+    struct rules_fault warning = {.file = file, .line = place.line, .column = place.column};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(warning.sentence, sizeof(warning.sentence), format, args);
+    va_end(args);
+    add(&faults->warnings, &faults->n_warnings, &warning);
 }
 
 size_t faults_count(const struct rules_faults *faults)
@@ -44,20 +61,27 @@ static bool is_after(const struct rules_fault *a, const struct rules_fault *b)
 }
 
 /* By insertion: they are few, nearly in order, and equal places keep theirs. */
-void faults_sort(struct rules_faults *faults, size_t first)
+static void sort(struct rules_fault *list, size_t first, size_t end)
 {
-    for (size_t i = first + 1; i < faults->n_faults; i++) {
-        struct rules_fault fault = faults->faults[i];
+    for (size_t i = first + 1; i < end; i++) {
+        struct rules_fault fault = list[i];
         size_t at = i;
-        for (; at > first && is_after(&faults->faults[at - 1], &fault); at--)
-            faults->faults[at] = faults->faults[at - 1];
-        faults->faults[at] = fault;
+        for (; at > first && is_after(&list[at - 1], &fault); at--)
+            list[at] = list[at - 1];
+        list[at] = fault;
     }
+}
+
+void faults_sort(struct rules_faults *faults, size_t first, size_t first_warning)
+{
+    sort(faults->faults, first, faults->n_faults);
+    sort(faults->warnings, first_warning, faults->n_warnings);
 }
 
 void rules_faults_free(struct rules_faults *faults)
 {
     free(faults->faults);
+    free(faults->warnings);
     *faults = (struct rules_faults){0};
 }
 

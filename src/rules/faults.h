@@ -16,11 +16,15 @@ struct fault_place {
 void faults_add(struct rules_faults *faults, const char *file, struct fault_place place,
                 const char *format, ...) ERR_PRINTF(4, 5);
 
+/* The same, of what is loaded nevertheless. */
+void warnings_add(struct rules_faults *faults, const char *file, struct fault_place place,
+                  const char *format, ...) ERR_PRINTF(4, 5);
+
 /* Faults told so far, also those that were too many to keep. */
 size_t faults_count(const struct rules_faults *faults);
 
-/* Puts those of the last file, from `first` on, in the order of its lines. */
-void faults_sort(struct rules_faults *faults, size_t first);
+/* Puts those of the last file, from `first` and `first_warning` on, in the order of its lines. */
+void faults_sort(struct rules_faults *faults, size_t first, size_t first_warning);
 
 /* Text out of a file as a sentence may repeat it: short, and without control characters. */
 struct fault_text {

@@ -224,6 +224,20 @@ static void check(struct limit_reader *reader)
         fields_fault(reader->source, reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.sentence);
 }
 
+/* The files of envoyproxy/ratelimit may leave the number out; `shadow` is no key of theirs. */
+static void tell_no_number(const struct limit_reader *reader)
+{
+    const struct source *source = reader->source;
+    const struct fields *fields = reader->fields;
+    if (fields->shape == &shape_limit)
+        warnings_add(source->faults, source->path, fields->map->place,
+                     "rate_limit has no requests_per_unit, which means 0: it denies always");
+    else
+        faults_add(source->faults, source->path, fields->map->place,
+                   "%s has no requests_per_unit; expected a whole number, 0 to deny always",
+                   fields->shape->name);
+}
+
 bool read_limit(const struct source *source, const struct fields *fields, uint8_t default_algorithm,
                 struct limit *limit)
 {
@@ -232,9 +246,7 @@ bool read_limit(const struct source *source, const struct fields *fields, uint8_
     memset(limit, 0, sizeof(*limit)); /* also what lies between the fields of the quota */
     read_algorithm(&reader, default_algorithm);
     if (!has(&reader, LIMIT_REQUESTS_PER_UNIT))
-        faults_add(source->faults, source->path, fields->map->place,
-                   "%s has no requests_per_unit; expected a whole number, 0 to deny always",
-                   fields->shape->name);
+        tell_no_number(&reader);
     fields_number(source, fields, LIMIT_REQUESTS_PER_UNIT, 0, &limit->requests_per_unit);
     limit->quota.limit = limit->requests_per_unit;
     if (limit->quota.algorithm == STINT_CONCURRENCY && reader.names_algorithm) {

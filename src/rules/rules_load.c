@@ -87,6 +87,7 @@ static void load_file(struct reading *reading, bool may_merge)
     const struct rules_file *file = &reading->files[reading->file];
     struct arena values = {0};
     size_t first = reading->source.faults->n_faults;
+    size_t first_warning = reading->source.faults->n_warnings;
     reading->source.path = file->path;
     reading->path = arena_text(&reading->rules->texts, span_of_text(file->path));
     if (reading->path == NULL) {
@@ -101,7 +102,7 @@ static void load_file(struct reading *reading, bool may_merge)
         root = yaml_read(&values, file, reading->source.faults);
     if (root != NULL)
         read_file(reading, root, may_merge);
-    faults_sort(reading->source.faults, first);
+    faults_sort(reading->source.faults, first, first_warning);
     arena_free(&values);
 }
 

@@ -18,6 +18,9 @@ struct rules_faults {
     struct rules_fault *faults; /* in the order of files and lines */
     size_t n_faults;
     size_t n_more; /* past RULES_FAULTS_MAX */
+    /* What loads, and is perhaps not what was meant; also where there are faults. */
+    struct rules_fault *warnings;
+    size_t n_warnings; /* at most RULES_FAULTS_MAX; others are not kept */
 };
 #define RULES_FAULTS_MAX 200
 #define RULES_TEXT_MAX (16 << 20) /* bytes in a file */

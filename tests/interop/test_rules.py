@@ -44,6 +44,15 @@ def test_faults_as_json(tmp_path):
     assert json.loads(stint("rules", "check", "--json", path)[0]) == []
 
 
+def test_what_loads_and_is_perhaps_not_meant_is_warned_of():
+    odd = "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day}}]\n"
+    sentence = "rate_limit has no requests_per_unit, which means 0: it denies always"
+    assert stint("rules", "check", "-", given=odd)[0] == (
+        f"-:2:36: warning: {sentence}\n1 rule in 1 domain, 1 file: no fault, 1 warning\n")
+    assert json.loads(stint("rules", "check", "--json", "-", given=odd)[0]) == [
+        {"file": "-", "line": 2, "column": 36, "sentence": sentence, "warning": True}]
+
+
 def test_standard_input_is_a_file_like_others():
     assert stint("rules", "check", "-", given=GOOD)[0] == "1 rule in 1 domain, 1 file: no fault\n"
     out, _ = stint("rules", "check", "-", given=BAD, code=1)

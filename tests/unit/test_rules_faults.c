@@ -162,8 +162,6 @@ static void test_what_is_there_twice_is_told_with_the_first(void **unused)
          "3\n"},
         {"domain: d\ndescriptors:\n- {key: k}\n- {key: k, rate_limit: {unit: x}}\n",
          "a.yaml:4:3: the key \"k\" without value is there already at this level, in line 3\n"
-         "a.yaml:4:24: rate_limit has no requests_per_unit; expected a whole number, 0 to deny "
-         "always\n"
          "a.yaml:4:31: unit: expected second, minute, hour, day, week, month or year, found "
          "\"x\"\n"},
     };
@@ -176,8 +174,9 @@ static void test_every_bad_value_is_told(void **unused)
     static const struct mistake mistakes[] = {
         {LIMIT(TEN), "a.yaml:5:7: rate_limit has no unit; expected unit: second, minute, hour, "
                      "day, week, month or year, or period: DURATION\n"},
-        {LIMIT(UNIT), "a.yaml:5:7: rate_limit has no requests_per_unit; expected a whole number, "
-                      "0 to deny always\n"},
+        {LIMIT(UNIT TEN "    shadow: {unit: day}\n"),
+         "a.yaml:7:13: shadow has no requests_per_unit; expected a whole number, 0 to deny "
+         "always\n"},
         {LIMIT(TEN "      unit: minuet\n"),
          "a.yaml:6:13: unit: expected second, minute, hour, day, week, month or year, found "
          "\"minuet\"; did you mean \"minute\"?\n"},
@@ -199,9 +198,9 @@ static void test_every_bad_value_is_told(void **unused)
          "\"4294967296\"\n"},
         {LIMIT(UNIT "      requests_per_unit: '5'\n"),
          "a.yaml:6:26: requests_per_unit: expected a number without quotes, found \"5\"\n"},
-        {LIMIT(UNIT "      requests_per_unit: 010\n"),
-         "a.yaml:6:26: requests_per_unit: expected a number without a leading 0, which some take "
-         "as octal, found \"010\"\n"},
+        {LIMIT(UNIT "      requests_per_unit: 08\n"),
+         "a.yaml:6:26: requests_per_unit: expected a whole number from 0 to 4294967295, found "
+         "\"08\"\n"},
         {LIMIT(UNIT "      requests_per_unit: [5]\n"),
          "a.yaml:6:26: requests_per_unit: expected a whole number from 0 to 4294967295, found a "
          "list\n"},
@@ -359,6 +358,74 @@ static void test_faults_that_are_too_many_are_counted(void **unused)
     assert_non_null(strstr(all, "\nand 7 more\n"));
 }
 
+/* ---- Warnings -------------------------------------------------------------------------------- */
+
+/* The first warning of a file without fault, or "". The rule's limit in *limit. */
+static const char *warned(const char *text, uint32_t *limit)
+{
+    static char warning[512];
+    const struct rules_file file = {"a.yaml", span_of_text(text)};
+    struct rules_faults faults;
+    struct rules *rules = rules_load(&file, 1, NULL, &faults);
+    assert_non_null(rules);
+    assert_in_range(faults.n_warnings, 0, 1);
+    *limit = rules_at(rules, 0)->requests_per_unit;
+    assert_int_equal(rules_at(rules, 0)->quota.limit, *limit);
+    warning[0] = '\0';
+    if (faults.n_warnings > 0)
+        snprintf(warning, sizeof(warning), "%s:%u:%u: %s", faults.warnings[0].file,
+                 (unsigned)faults.warnings[0].line, (unsigned)faults.warnings[0].column,
+                 faults.warnings[0].sentence);
+    rules_unref(rules);
+    rules_faults_free(&faults);
+    return warning;
+}
+
+/* envoyproxy/ratelimit reads these two so; their files load, and whoever checks is told. */
+static void test_what_loads_and_is_perhaps_not_meant_is_a_warning(void **unused)
+{
+    static const char missing[] =
+        "a.yaml:5:7: rate_limit has no requests_per_unit, which means 0: it denies always";
+    uint32_t limit;
+    (void)unused;
+    assert_string_equal(warned(LIMIT(UNIT), &limit), missing);
+    assert_int_equal(limit, 0);
+    assert_string_equal(warned(LIMIT(UNIT "      requests_per_unit: ~\n"), &limit), missing);
+    assert_int_equal(limit, 0);
+    assert_string_equal(warned(LIMIT(UNIT "      requests_per_unit: 010\n"), &limit),
+                        "a.yaml:6:26: requests_per_unit: a leading 0 makes 010 an octal number, 8");
+    assert_int_equal(limit, 8);
+}
+
+/* gopkg.in/yaml.v2 into a uint32, which is what envoyproxy/ratelimit reads its files with. */
+static void test_numbers_are_those_that_others_read(void **unused)
+{
+    static const struct {
+        const char *text;
+        uint32_t number;
+    } numbers[] = {
+        {"0x1F", 31}, {"0X1f", 31},    {"+0x1f", 31}, {"0xFFFFFFFF", UINT32_MAX},
+        {"0o17", 15}, {"0b101", 5},    {"007", 7},    {"+5", 5},
+        {"-0", 0},    {"1_000", 1000}, {"1__0_", 10}, {"0x_ff", 255},
+        {"00", 0},
+    };
+    static const char *const others[] = {"0x",   "0xg", "0b2", "0o8",         "_5", "+",
+                                         "-0x1", "1e3", "5.0", "0x100000000", "5 0"};
+    char text[256];
+    const char *texts[] = {text, NULL};
+    uint32_t limit;
+    (void)unused;
+    for (size_t i = 0; i < N(numbers); i++) {
+        snprintf(text, sizeof(text), LIMIT(UNIT "      requests_per_unit: %s\n"), numbers[i].text);
+        assert_string_equal(warned(text, &limit), "");
+        assert_int_equal(limit, numbers[i].number);
+    }
+    for (size_t i = 0; i < N(others); i++) {
+        snprintf(text, sizeof(text), LIMIT(UNIT "      requests_per_unit: %s\n"), others[i]);
+        assert_non_null(strstr(told(texts, NULL), "expected a whole number from 0 to 4294967295"));
+    }
+}
+
 /* ---- Limits on files ------------------------------------------------------------------------- */
 
 static char *repeated(const char *piece, size_t n)
@@ -435,6 +502,8 @@ int main(void)
         cmocka_unit_test(test_mistakes_in_bans_are_told),
         cmocka_unit_test(test_all_faults_of_all_files_are_told_in_their_order),
         cmocka_unit_test(test_faults_that_are_too_many_are_counted),
+        cmocka_unit_test(test_what_loads_and_is_perhaps_not_meant_is_a_warning),
+        cmocka_unit_test(test_numbers_are_those_that_others_read),
         cmocka_unit_test(test_aliases_do_not_let_a_small_file_grow_large),
         cmocka_unit_test(test_nesting_has_an_end),
         cmocka_unit_test(test_long_texts_and_files_are_told),
