@@ -12,8 +12,11 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium fonts-dejavu-core
     curl wrk nginx haproxy python3-jsonschema redis-tools python3-redis"
-# A client of npm is tested with whichever Node there is.
+# Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.
 command -v npm >/dev/null || test="$test nodejs npm"
+command -v go >/dev/null || test="$test golang-go"
+command -v javac >/dev/null || test="$test default-jdk-headless"
+command -v mvn >/dev/null || test="$test maven"
 check="$test clang-format clang-tidy cppcheck"
 bench_server="$run python3 redis-server redis-tools nginx wrk util-linux"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
