@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""HTTP as clients meet it: curl, wrk, Python's own, and bytes written by hand.
+"""HTTP as clients meet it: curl, wrk, h2load, Python's own, and bytes written by hand.
 
 What each path answers is in tests/unit/test_http_….c; here it is about connections: order,
 pieces, deadlines, limits, waiting, TLS.
@@ -16,6 +16,7 @@ import time
 
 import pytest
 
+from measure import metric
 from server import Server
 
 RULES = """\
@@ -260,6 +261,34 @@ def test_wrk_sees_no_error(server):
                             capture_output=True, text=True).stdout
     assert "Non-2xx" not in output and "Socket errors" not in output
     assert int(re.search(r"(\d+) requests in", output)[1]) > 100
+
+
+def h2load(server, path, *options):
+    """(requests that were answered, how many with 2xx, how many with 4xx) of 4,000."""
+    output = subprocess.run(["h2load", "--h1", "-n", "4000", "-c", "20", *map(str, options),
+                             server.url(path)], check=True, capture_output=True, text=True).stdout
+    done, errored, timeout = (int(re.search(rf"(\d+) {what}\b", output)[1])
+                              for what in ("done", "errored", "timeout"))
+    codes = [int(re.search(rf"(\d+) {kind}xx", output)[1]) for kind in (2, 3, 4, 5)]
+    assert (errored, timeout, codes[1], codes[3]) == (0, 0, 0, 0), output
+    return done, codes[0], codes[2]
+
+
+@pytest.mark.skipif(shutil.which("h2load") is None, reason="no h2load here")
+@pytest.mark.parametrize("pipeline", [1, 10])
+def test_h2load_and_the_server_count_the_same(server, tmp_path, pipeline):
+    """None fails at /auth; 1,500 of 4,000 are granted where the limit is 1,500."""
+    body = tmp_path / "body.json"
+    body.write_text('{"quota": "1500/1h", "key": "k"}')
+    assert h2load(server, "/auth", "-m", pipeline) == (4000, 4000, 0)
+    assert h2load(server, "/v1/take", "-m", pipeline, "-d", body,
+                  "-H", "content-type: application/json") == (4000, 1500, 2500)
+    decisions = {(rule, outcome): metric(server.http, "stint_decisions_total", rule=rule,
+                                         outcome=outcome)
+                 for rule in ("remote_address", "") for outcome in ("allow", "deny")}
+    assert decisions == {("remote_address", "allow"): 4000, ("remote_address", "deny"): 0,
+                         ("", "allow"): 1500, ("", "deny"): 2500}
+    assert metric(server.http, "stint_requests_total", door="http", verb="take") == 8000
 
 
 # ---- TLS ----------------------------------------------------------------------------------------
