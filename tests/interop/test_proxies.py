@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -37,19 +38,19 @@ class Application(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     served = []
 
-    def answer(self):
-        self.served.append(self.path)
+    def answer(self, got=0):
+        self.served.append((self.command, self.path, got))
         body = self.path.encode()
         self.send_response(403 if self.path == "/forbidden" else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
-    do_GET = answer
+    def do_GET(self):
+        self.answer()
 
     def do_POST(self):
-        self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        self.answer()
+        self.answer(len(self.rfile.read(int(self.headers.get("Content-Length", 0)))))
 
     def log_message(self, *_):
         pass
@@ -128,8 +129,43 @@ def haproxy(folder, stint, application):
     return Proxy(["haproxy", "-db", "-f", folder / "haproxy.cfg"], port, folder / "haproxy.log")
 
 
+APACHE_MODULES = Path("/usr/lib/apache2/modules")  # where Debian has them
+
+
+def apache(folder, stint, application):
+    """The recipe is a few lines of a configuration, as Debian's is: here of the least there is."""
+    port = free_port()
+    hook = (CONTRIB / "apache/stint.lua").read_text().replace("127.0.0.1:8080",
+                                                              f"127.0.0.1:{stint}")
+    (folder / "stint.lua").write_text(hook)
+    recipe = (CONTRIB / "apache/stint.conf").read_text()
+    recipe = recipe.replace("/etc/apache2/stint.lua", str(folder / "stint.lua"))
+    recipe = recipe.replace("modules/mod_lua.so", str(APACHE_MODULES / "mod_lua.so"))
+    modules = "".join(f"LoadModule {name}_module {APACHE_MODULES}/mod_{name}.so\n" for name in
+                      ("mpm_event", "authz_core", "proxy", "proxy_http"))
+    (folder / "apache.conf").write_text(
+        f"ServerRoot {folder}\nServerName localhost\nListen 127.0.0.1:{port}\n"
+        f"PidFile {folder}/pid\nDefaultRuntimeDir {folder}\nErrorLog {folder}/error.log\n"
+        f"{modules}{recipe}\nProxyPass / http://127.0.0.1:{application}/ nocanon\n")
+    return Proxy(["apache2", "-D", "FOREGROUND", "-f", folder / "apache.conf"], port,
+                 folder / "apache.log")
+
+
+def caddy(folder, stint, application):
+    port = free_port()
+    recipe = (CONTRIB / "caddy/Caddyfile").read_text()
+    recipe = recipe.replace(":80 {", f"http://127.0.0.1:{port} {{")
+    recipe = recipe.replace("127.0.0.1:8080", f"127.0.0.1:{stint}")
+    recipe = recipe.replace("127.0.0.1:3000", f"127.0.0.1:{application}")
+    (folder / "Caddyfile").write_text("{\n\tadmin off\n}\n" + recipe)
+    return Proxy(["env", f"HOME={folder}", "caddy", "run", "--config", folder / "Caddyfile",
+                  "--adapter", "caddyfile"], port, folder / "caddy.log")
+
+
 PROXIES = [pytest.param(nginx, id="nginx", marks=needs("nginx")),
-           pytest.param(haproxy, id="haproxy", marks=needs("haproxy"))]
+           pytest.param(haproxy, id="haproxy", marks=needs("haproxy")),
+           pytest.param(apache, id="apache", marks=needs("apache2")),
+           pytest.param(caddy, id="caddy", marks=needs("caddy"))]
 
 
 @pytest.mark.parametrize("proxy", PROXIES)
@@ -181,3 +217,15 @@ def test_the_application_s_own_answers_go_through(proxy, application, tmp_path):
             proxy(tmp_path, server.http, application) as front:
         assert front.ask("/forbidden")[::2] == (403, "/forbidden")
         assert front.ask("/big", "POST", b"x" * 300000)[::2] == (200, "/big")
+        assert Application.served == [("GET", "/forbidden", 0), ("POST", "/big", 300000)]
+
+
+# What the recipes say of a stint that does not answer.
+ALONE = {"nginx": 500, "haproxy": 200, "apache": 200, "caddy": 502}
+
+
+@pytest.mark.parametrize("proxy", PROXIES)
+def test_without_stint_it_is_as_the_recipe_says(proxy, application, tmp_path):
+    with proxy(tmp_path, free_port(), application) as front:
+        assert front.ask("/x")[0] == ALONE[proxy.__name__]
+    assert len(Application.served) == (ALONE[proxy.__name__] == 200)
