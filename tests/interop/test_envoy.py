@@ -94,9 +94,9 @@ def behind(program, application, tmp_path):  # noqa: F811
             raise
         fronts.append(front)
         # The limit is as new, whatever was asked to see that they have met.
-        reset = subprocess.run(
-            ["curl", "-sf", "--json", '{"domain":"web","descriptors":[{"remote_address":"127.0.0.1"}]}',
-             server.url("/v1/reset")], capture_output=True, check=False)
+        address = '{"domain":"web","descriptors":[{"remote_address":"127.0.0.1"}]}'
+        reset = subprocess.run(["curl", "-sf", "--json", address, server.url("/v1/reset")],
+                               capture_output=True, check=False)
         assert reset.returncode == 0, reset
         Application.served.clear()
         return server, front

@@ -6,14 +6,13 @@ Real time, as clients and sockets know no other: quotas are of an hour, so that 
 meanwhile.
 """
 import json
-import os
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
+from npm_clients import node  # noqa: F401 (a fixture)
 from program import SOURCE
 from server import Server
 
@@ -180,32 +179,8 @@ def test_redis_py_is_asked_for_its_token(tmp_path):
 # ---- ioredis -------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def node_modules():
-    """The clients of npm as the lock file pins them, in the build folder."""
-    if shutil.which("npm") is None or shutil.which("node") is None:
-        pytest.skip("npm is not installed")
-    source, folder = SOURCE / "tests/interop/npm", Path(os.environ["STINT_BUILD"]) / "tests/npm"
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = (source / "package-lock.json").read_bytes()
-    mark = folder / "installed.json"
-    if not mark.exists() or mark.read_bytes() != lock:
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(source / name, folder / name)
-        done = subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts"],
-                              cwd=folder, capture_output=True, text=True, timeout=300)
-        if done.returncode != 0:
-            pytest.skip(f"npm ci: {done.stderr[-300:]}")
-        mark.write_bytes(lock)
-    return folder / "node_modules"
-
-
-def test_ioredis(server, node_modules):
-    done = subprocess.run(
-        ["node", SOURCE / "tests/interop/npm/session.js", str(server.resp)], capture_output=True,
-        text=True, timeout=60, env={**os.environ, "NODE_PATH": str(node_modules)})
-    assert done.returncode == 0, done.stderr
-    replies = json.loads(done.stdout)
+def test_ioredis(server, node):  # noqa: F811
+    replies = json.loads(node("session.js", server.resp))
     assert replies["status"] == ["ready"]
     assert replies["first"] == [0, 3, 2, -1, 3600]
     assert [reply[:3] for _, reply in replies["pipeline"]] == [
