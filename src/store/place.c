@@ -4,6 +4,10 @@
  * with more free slots. At three quarters full 82 % of the keys are in their first set, where one
  * line is read to find them, and one key in 14,000 finds all its places taken.
  *
+ * Of the free slots those that were never used go first, then those whose state died long ago: a
+ * key that comes back after its state has died finds its slot as it left it, and a newcomer costs
+ * twice as much.
+ *
  * A live state under `inherit` or `deny` never leaves its slot. The newcomer is denied until the
  * first of the live states in its places dies, and is new then: what SEMANTICS calls inheriting a
  * death, without giving up the state of the one who would have died (docs/decisions).
@@ -12,18 +16,31 @@
 
 #include <assert.h>
 
-static void appraise_live(const struct asking *asking, const struct stint_quota *quota,
-                          const struct stint_decision *peek, uint64_t dies_at_ns,
-                          struct place *place)
+/* By when its state dies: nothing is lost with a dead one. */
+static void appraise_life(const struct asking *asking, uint64_t dies_at_ns, struct place *place)
 {
     place->dies_at_ns = add_sat(dies_at_ns, table_grace_ns(asking->table));
-    place->worth = WORTH_KEEP;
-    if (dies_at_ns == 0 || place->dies_at_ns <= asking->ask.now_ns) {
+    if (dies_at_ns == 0) {
         place->worth = WORTH_EMPTY;
-    } else if (quota->when_full == STINT_FULL_EVICT && peek->remaining > 0) {
-        place->worth = WORTH_EVICT;
-        place->debt = (uint32_t)(((uint64_t)(peek->limit - peek->remaining) << 16) / peek->limit);
+    } else if (place->dies_at_ns <= asking->ask.now_ns) {
+        place->worth = WORTH_EMPTY;
+        place->died_at_ns = dies_at_ns;
+    } else {
+        place->worth = WORTH_KEEP;
     }
+}
+
+static bool may_be_evicted(const struct stint_quota *quota, const struct place *place)
+{
+    return place->worth == WORTH_KEEP && quota->when_full == STINT_FULL_EVICT;
+}
+
+static void appraise_debt(const struct stint_decision *peek, struct place *place)
+{
+    if (peek->remaining == 0)
+        return;
+    place->worth = WORTH_EVICT;
+    place->debt = (uint32_t)(((uint64_t)(peek->limit - peek->remaining) << 16) / peek->limit);
 }
 
 static void appraise8(const struct asking *asking, const struct stint_quota *quota,
@@ -31,8 +48,11 @@ static void appraise8(const struct asking *asking, const struct stint_quota *quo
 {
     struct stint_ask ask = {.now_ns = asking->ask.now_ns, .cost = 1, .verb = STINT_PEEK};
     uint64_t state = place->seen.pair.second;
-    struct stint_decision peek = law8_ask(quota, &state, &ask);
-    appraise_live(asking, quota, &peek, law8_dies_at(quota, place->seen.pair.second), place);
+    appraise_life(asking, law8_dies_at(quota, state), place);
+    if (may_be_evicted(quota, place)) {
+        struct stint_decision peek = law8_ask(quota, &state, &ask);
+        appraise_debt(&peek, place);
+    }
 }
 
 static void appraise16(const struct asking *asking, const struct stint_quota *quota,
@@ -43,8 +63,7 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
     bool arrives = (place->seen.pair.first & TAG_PENDING) != 0 &&
                    (place->state.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
     if (arrives || state_leaves(place->state, generation)) {
-        struct stint_decision full = {.limit = 1};
-        appraise_live(asking, quota, &full, place->state.first, place);
+        appraise_life(asking, place->state.first, place);
         return;
     }
     if ((place->state.second & ~STATE_MASK) != state_mark(generation)) {
@@ -52,9 +71,11 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
         return;
     }
     struct word16 state = {place->state.first, place->state.second & STATE_MASK};
-    uint64_t dies_at_ns = law16_dies_at(quota, state);
-    struct stint_decision peek = law16_ask(quota, &state, &ask);
-    appraise_live(asking, quota, &peek, dies_at_ns, place);
+    appraise_life(asking, law16_dies_at(quota, state), place);
+    if (may_be_evicted(quota, place)) {
+        struct stint_decision peek = law16_ask(quota, &state, &ask);
+        appraise_debt(&peek, place);
+    }
 }
 
 /*
@@ -90,13 +111,12 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
         place.worth = WORTH_PENDING;
         return place;
     }
-    struct stint_decision full = {.limit = 1};
     if (slots_is_frozen(tag_word)) {
-        appraise_live(asking, asking->quota, &full, rule_frozen_until(slots, &place.seen), &place);
+        appraise_life(asking, rule_frozen_until(slots, &place.seen), &place);
         return place;
     }
     if (slots->class == CLASS_BLOCKS) {
-        appraise_live(asking, asking->quota, &full, place.seen.pair.second, &place);
+        appraise_life(asking, place.seen.pair.second, &place);
         return place;
     }
     const struct stint_quota *quota =
@@ -108,7 +128,7 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
     else if (slots->class == CLASS_16)
         appraise16(asking, quota, &place);
     else
-        appraise_live(asking, quota, &full, wide_dies_at(&place.seen), &place);
+        appraise_life(asking, wide_dies_at(&place.seen), &place);
     return place;
 }
 
@@ -116,6 +136,8 @@ static bool is_better(const struct place *a, const struct place *b)
 {
     if (b->seen.at == NULL || a->worth != b->worth)
         return b->seen.at == NULL || a->worth < b->worth;
+    if (a->worth == WORTH_EMPTY)
+        return a->died_at_ns < b->died_at_ns;
     return a->worth == WORTH_EVICT && a->debt < b->debt;
 }
 
@@ -137,6 +159,15 @@ static struct place choose_in_set(const struct asking *asking, uint8_t *set, uns
     return best;
 }
 
+/* Both have free slots: the living are spread, and the dead left alone while there is room. */
+static bool prefers_second(const struct place *first, const struct place *second,
+                           const unsigned free_slots[2])
+{
+    if (free_slots[0] < HALF_WAYS)
+        return free_slots[1] > free_slots[0];
+    return free_slots[1] >= HALF_WAYS && first->died_at_ns > 0 && second->died_at_ns == 0;
+}
+
 struct place place_choose(const struct asking *asking)
 {
     unsigned free_slots[2] = {0, 0};
@@ -146,7 +177,7 @@ struct place place_choose(const struct asking *asking)
     struct place second = choose_in_set(asking, asking->home.set[1], &free_slots[1]);
     uint64_t first_death_ns = min_u64(first.dies_at_ns, second.dies_at_ns);
     bool take_second = first.worth == WORTH_EMPTY && second.worth == WORTH_EMPTY
-                           ? free_slots[0] < HALF_WAYS && free_slots[1] > free_slots[0]
+                           ? prefers_second(&first, &second, free_slots)
                            : second.seen.at != NULL && is_better(&second, &first);
     struct place best = take_second ? second : first;
     best.dies_at_ns = first_death_ns;

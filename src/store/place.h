@@ -67,6 +67,7 @@ struct place {
     struct pair state; /* class 16: the state that goes */
     enum worth worth;
     uint32_t debt;       /* WORTH_EVICT: share of capacity in use, in 1/65536 */
+    uint64_t died_at_ns; /* WORTH_EMPTY: the state in it; 0 where there is none */
     uint64_t dies_at_ns; /* WORTH_KEEP: when the first of all that are kept dies */
 };
 

@@ -107,6 +107,42 @@ static void test_keys_of_every_length(void **state)
     stint_table_close(table);
 }
 
+/* How many of the keys 1 … n, all of the same two sets, have a state in the table, dead or alive.
+ */
+static unsigned count_kept(struct stint_table *table, uint64_t n)
+{
+    const struct slots *slots = &table->slots[CLASS_8];
+    unsigned kept = 0;
+    for (uint64_t key = 1; key <= n; key++) {
+        struct home home = slots_home(slots, (struct hash128){key << 16, 0});
+        kept += slots_find(slots, &home).at != NULL;
+    }
+    return kept;
+}
+
+/* A key that comes back after its state has died is spared a newcomer's way: while there are slots
+ * that nobody has used, no other takes its place; then the longest dead give way. */
+static void test_the_dead_are_left_alone_while_there_is_room(void **state)
+{
+    (void)state;
+    struct stint_table *table = open_table();
+    struct stint_quota quota;
+    const uint64_t hour_ns = UINT64_C(3600) * 1000000000;
+    assert_int_equal(stint_quota_parse(&quota, "gcra 3/1h", NULL), 0);
+    for (uint64_t key = 1; key <= 2 * WAYS; key++) {
+        const struct stint_ask ask = {.now_ns = key * 2 * hour_ns, .cost = 1, .verb = STINT_TAKE};
+        table_ask_hash(table, &quota, (struct hash128){key << 16, 0}, &ask, NULL, NULL);
+        assert_int_equal(count_kept(table, key), key);
+    }
+    for (uint64_t key = 2 * WAYS + 1; key <= 3 * WAYS; key++) {
+        const struct stint_ask ask = {.now_ns = key * 2 * hour_ns, .cost = 1, .verb = STINT_TAKE};
+        table_ask_hash(table, &quota, (struct hash128){key << 16, 0}, &ask, NULL, NULL);
+        assert_int_equal(count_kept(table, key), 2 * WAYS);
+        assert_int_equal(count_kept(table, key - 2 * WAYS), 0);
+    }
+    stint_table_close(table);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -114,6 +150,7 @@ int main(void)
         cmocka_unit_test(test_partly_equal_hashes_are_apart),
         cmocka_unit_test(test_a_tag_of_zero_is_a_key),
         cmocka_unit_test(test_keys_of_every_length),
+        cmocka_unit_test(test_the_dead_are_left_alone_while_there_is_room),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
