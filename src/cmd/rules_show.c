@@ -91,6 +91,15 @@ static void print_replaces(const struct rule *rule)
         putchar('\n');
 }
 
+static void print_metadata(const struct rule *rule)
+{
+    if (rule->metadata.len == 0)
+        return;
+    fputs("  tells   ", stdout);
+    say_key(stdout, rule->metadata);
+    putchar('\n');
+}
+
 static void print_rule(const struct rule *rule)
 {
     say_key(stdout, span_of_text(rule->path));
@@ -114,6 +123,7 @@ static void print_rule(const struct rule *rule)
         printf("  store   %s while it cannot be asked\n",
                on_store_error_names[rule->on_store_error]);
     print_replaces(rule);
+    print_metadata(rule);
     print_flags(rule);
 }
 
@@ -183,6 +193,11 @@ static json_t *rule_json(const struct rule *rule)
                   rule->quota_mode, "detailed_metric", rule->detailed_metric, "value_to_metric",
                   rule->value_to_metric, "share_threshold", rule->share_threshold);
     json_object_update_new(object, flags);
+    json_object_set_new(object, "metadata",
+                        rule->metadata.len == 0
+                            ? json_null()
+                            : json_loadb((const char *)rule->metadata.ptr, rule->metadata.len,
+                                         JSON_ALLOW_NUL, NULL));
     return object;
 }
 

@@ -6,6 +6,7 @@
 #include "core/nearest.h"
 #include "core/spec.h"
 #include "core/text.h"
+#include "rules/yaml_scalar.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,116 +48,43 @@ bool fields_text(const struct source *source, const struct fields *fields, int k
     return true;
 }
 
-/* The words of YAML 1.1, as envoyproxy/ratelimit reads them. */
 bool fields_flag(const struct source *source, const struct fields *fields, int key, bool *flag)
 {
-    static const char *const words[2][11] = {
-        {"false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF", "n", "N"},
-        {"true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON", "y", "Y"},
-    };
     const struct yaml_value *value = fields_value(fields, key);
     if (value == NULL)
         return false;
-    for (size_t i = 0; i < 22 && value->kind == YAML_TEXT && !value->is_string; i++)
-        if (text_is(value->text, words[i / 11][i % 11])) {
-            *flag = i >= 11;
-            return true;
-        }
-    return expected(source, fields, key, "true or false");
-}
-
-#define DIGITS_MAX 64
-
-static unsigned digit_value(uint8_t c)
-{
-    if (c >= '0' && c <= '9')
-        return c - (unsigned)'0';
-    if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')
-        return (c | 0x20) - (unsigned)'a' + 10;
-    return UINT32_MAX;
-}
-
-/* Cuts 0x, 0o, 0b or the 0 of an octal number off, which tell the base of what is left. */
-static unsigned cut_base(struct span *digits)
-{
-    static const struct {
-        char letter;
-        uint8_t base;
-    } bases[] = {{'x', 16}, {'o', 8}, {'b', 2}};
-    if (digits->len < 2 || digits->ptr[0] != '0')
-        return 10;
-    for (size_t i = 0; i < sizeof(bases) / sizeof(bases[0]); i++)
-        if ((digits->ptr[1] | 0x20) == bases[i].letter) {
-            *digits = span_of(digits->ptr + 2, digits->len - 2);
-            return bases[i].base;
-        }
-    *digits = span_of(digits->ptr + 1, digits->len - 1);
-    return 8;
-}
-
-/*
- * A whole number as envoyproxy/ratelimit's reader of YAML takes it: decimal, 0x1f, 0o17, 017 or
- * 0b101, with a sign, and with any _ after the first character. False for anything else, and for
- * what is below 0; UINT32_MAX + 1 for what is too large.
- */
-static bool number_value(struct span text, uint64_t *number)
-{
-    uint8_t plain[DIGITS_MAX];
-    struct span digits = {plain, 0};
-    if (text.len == 0 || text.ptr[0] == '_')
-        return false;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.ptr[i] == '_')
-            continue;
-        if (digits.len == DIGITS_MAX)
-            return false;
-        plain[digits.len++] = text.ptr[i];
-    }
-    bool is_negative = digits.ptr[0] == '-';
-    if (is_negative || digits.ptr[0] == '+')
-        digits = span_of(digits.ptr + 1, digits.len - 1);
-    unsigned base = cut_base(&digits);
-    uint64_t value = 0;
-    for (size_t i = 0; i < digits.len; i++) {
-        unsigned digit = digit_value(digits.ptr[i]);
-        if (digit >= base)
-            return false;
-        if (value <= UINT32_MAX)
-            value = value * base + digit;
-    }
-    *number = value;
-    return digits.len > 0 && !(is_negative && value > 0);
+    return yaml_flag(value, flag) || expected(source, fields, key, "true or false");
 }
 
 /* 010 is eight, as YAML 1.1 has it; whoever wrote it may have meant ten. */
 static void warn_of_octal(const struct source *source, const struct fields *fields, int key,
-                          struct span text, uint64_t number)
+                          struct span text, uint32_t number)
 {
-    size_t zero = text.ptr[0] == '+' || text.ptr[0] == '-';
-    if (number < 8 || text.ptr[zero] != '0' || digit_value(text.ptr[zero + 1]) > 7)
-        return;
-    warnings_add(source->faults, source->path, fields_place(fields, key),
-                 "%s: a leading 0 makes %s an octal number, %" PRIu64, fields->shape->keys[key],
-                 fault_text(text).text, number);
+    size_t zero = text.ptr[0] == '+';
+    if (number >= 8 && text.ptr[zero] == '0' && (text.ptr[zero + 1] & 0x40) == 0)
+        warnings_add(source->faults, source->path, fields_place(fields, key),
+                     "%s: a leading 0 makes %s an octal number, %" PRIu32, fields->shape->keys[key],
+                     fault_text(text).text, number);
 }
 
 bool fields_number(const struct source *source, const struct fields *fields, int key, uint32_t min,
                    uint32_t *number)
 {
     const struct yaml_value *value = fields_value(fields, key);
-    uint64_t read;
+    struct yaml_whole whole;
     char what[64];
     if (value == NULL)
         return false;
     snprintf(what, sizeof(what), "a whole number from %u to %u", (unsigned)min, UINT32_MAX);
-    if (value->kind != YAML_TEXT || !number_value(value->text, &read))
+    if (!yaml_whole(value, &whole))
         return expected(source, fields, key, what);
     if (value->is_string)
         return expected(source, fields, key, "a number without quotes");
-    if (read < min || read > UINT32_MAX)
+    if (whole.is_too_large || whole.magnitude < min || whole.magnitude > UINT32_MAX ||
+        (whole.is_negative && whole.magnitude > 0))
         return expected(source, fields, key, what);
-    warn_of_octal(source, fields, key, value->text, read);
-    *number = (uint32_t)read;
+    *number = (uint32_t)whole.magnitude;
+    warn_of_octal(source, fields, key, value->text, *number);
     return true;
 }
 

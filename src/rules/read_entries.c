@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "rules/read_limit.h"
+#include "rules/read_metadata.h"
 #include "rules/wildcard.h"
 
 #include <stdlib.h>
@@ -16,6 +17,7 @@ struct level {
     struct hash128 id;
     struct span key, value;
     bool has_value;
+    struct span metadata;
     bool is_shared, shows_value; /* share_threshold and value_to_metric, here or above */
 };
 
@@ -294,6 +296,7 @@ static void read_rule(struct reading *reading, const struct fields *entry,
     read_ban_of(reading, entry, rule);
     rule->share_threshold = level->is_shared;
     rule->value_to_metric = level->shows_value;
+    rule->metadata = level->metadata;
     name_rule(reading, level, &entry->map->place, name, rule);
     struct place *place = place_of(reading, level->place);
     place->rule = rule->index;
@@ -340,14 +343,6 @@ static void read_sharing(const struct source *source, const struct fields *entry
     level->is_shared = true;
 }
 
-static void check_metadata(const struct source *source, const struct fields *entry)
-{
-    const struct yaml_value *value = fields_value(entry, ENTRY_METADATA);
-    if (value != NULL && value->kind != YAML_MAP)
-        fields_fault(source, entry, ENTRY_METADATA, "expected a mapping, found %s",
-                     fields_found(value).text);
-}
-
 static void read_entry(struct reading *reading, const struct level *above,
                        const struct yaml_value *value)
 {
@@ -365,7 +360,7 @@ static void read_entry(struct reading *reading, const struct level *above,
         return;
     level.id = rule_id_below(above->id, level.key, level.value, level.has_value);
     read_sharing(source, &entry, reading, &level);
-    check_metadata(source, &entry);
+    level.metadata = read_metadata(source, &entry, &reading->rules->texts);
     if (fields_value(&entry, ENTRY_RATE_LIMIT) != NULL)
         read_rule(reading, &entry, &level);
     else

@@ -51,6 +51,7 @@ struct rule {
     struct rule_ban ban;
     const char *const *replaces; /* names, n_replaces of them */
     size_t n_replaces;
+    struct span metadata;       /* of its entry: one object of compact JSON. Empty: none */
     uint32_t requests_per_unit; /* as written; the limit where the file has no such key */
     uint8_t unit;               /* enum rule_unit */
     uint8_t on_store_error;     /* enum rule_on_store_error */

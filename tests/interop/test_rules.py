@@ -125,6 +125,14 @@ def test_a_domain_in_two_files_is_a_fault_unless_it_may_be(tmp_path):
 
 # ---- show ---------------------------------------------------------------------------------------
 
+def test_metadata_is_shown():
+    rules = ("domain: d\ndescriptors:\n- key: k\n  metadata: {tier: gold, to: [1, {a: \"\\x7f\"}]}\n"
+             "  rate_limit: {unlimited: true}\n")
+    assert show("-", given=rules)[0]["metadata"] == {"tier": "gold", "to": [1, {"a": "\x7f"}]}
+    assert ('  tells   {"tier":"gold","to":[1,{"a":"\\u007f"}]}\n'
+            in stint("rules", "show", "-", given=rules)[0])
+
+
 def test_a_rule_is_shown_with_all_that_belongs_to_it():
     rules = {rule["path"]: rule for rule in show(EXAMPLES)}
     address, login = rules["remote_address"], rules["path=/login.remote_address"]
@@ -135,6 +143,7 @@ def test_a_rule_is_shown_with_all_that_belongs_to_it():
     assert address["shadow"]["max_in_any_window"] == 79
     assert login["ban"] == {"after": 10, "factor": 2, "within_ns": 600 * 10**9,
                             "for_ns": 900 * 10**9, "max_ns": 86400 * 10**9}
+    assert login["metadata"] is None and address["metadata"] is None
     assert login["name"] == "login" and login["requests_per_unit"] == 5
     assert rules["remote_address=192.0.2.10"]["limit"] is None
     assert rules["path=/download/*"]["share_threshold"]
