@@ -8,6 +8,7 @@
 #include "cmd/serve_load.h"
 #include "cmd/serve_options.h"
 #include "cmd/serve_settings.h"
+#include "io/user.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -205,9 +206,9 @@ static void close_ground(struct ground *ground)
 static char **successor_argv(int argc, char **argv)
 {
     static char path[PATH_MAX];
-    static char command[] = "serve";
+    static char command[] = "serve", replace[] = "--replace";
     ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    char **all = calloc((size_t)argc + 2, sizeof(char *));
+    char **all = calloc((size_t)argc + 3, sizeof(char *));
     if (len <= 0 || all == NULL) {
         free(all);
         return NULL;
@@ -217,15 +218,30 @@ static char **successor_argv(int argc, char **argv)
     all[1] = command;
     for (int i = 1; i < argc; i++)
         all[i + 1] = argv[i];
+    all[argc + 1] = replace;
     return all;
 }
 
-static int run(const struct serve_settings *settings, struct ground *ground, char **argv,
+/* First of all, before a file is open: who starts successors, and as whom the rest is done. */
+static int begin_process(const struct serve_settings *settings, struct server_options *options,
+                         char *const *successor, struct stint_error *error)
+{
+    int code = 0;
+    if (options->control != NULL && successor != NULL)
+        code = starter_new(&options->starter, successor, error);
+    if (code == 0 && settings->user != NULL)
+        code = user_become(settings->user, error);
+    return code;
+}
+
+static int run(const struct serve_settings *settings, struct ground *ground, char **successor,
                struct stint_error *error)
 {
     struct serve_places places;
-    struct server_options options = {.log = ground->log, .argv = argv};
+    struct server_options options = {.log = ground->log};
     int code = serve_server_options(settings, &places, &options, error);
+    if (code == 0)
+        code = begin_process(settings, &options, successor, error);
     if (code == 0)
         code = open_ground(ground, error);
     if (code == 0) {
@@ -239,6 +255,7 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
     }
     close_ground(ground);
     serve_places_deinit(&places);
+    starter_free(options.starter);
     return code;
 }
 

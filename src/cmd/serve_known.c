@@ -10,6 +10,7 @@
 
 static const char *const log_formats[] = {"text", "json", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+static const char *const sandboxes[] = {"auto", "on", "off", NULL};
 static const char *const algorithms[] = {"window",       "buckets",         "log", "gcra",
                                          "fixed_window", "sliding_counter", NULL};
 static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
@@ -129,6 +130,9 @@ const struct setting settings_known[] = {
     DURATION(drain_time, "30s", 0, NS_PER_HOUR, "How long connections have to end at the end"),
     TEXT(control, "PATH", NULL, "Where a successor takes over; by default FILE.control of --state"),
     SWITCH(replace, "false", "Take over from the process at --control, if one serves there"),
+    TEXT(user, "NAME", NULL, "Whom root becomes before it opens files"),
+    CHOICE(sandbox, "auto", sandboxes,
+           "Files and system calls given up: auto, on (all, or no server), off"),
     DURATION(watch, "5s", 0, NS_PER_DAY, "How often files are looked at for changes; 0: never"),
     CHOICE(log_format, "text", log_formats, "Lines of the log: text or json"),
     CHOICE(log_level, "info", log_levels, "The least that is logged: debug, info, warn or error"),

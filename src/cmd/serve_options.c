@@ -164,6 +164,13 @@ static void set_limits(const struct serve_settings *settings, struct server_opti
     };
 }
 
+static enum sandbox_mode sandbox_mode(const char *name)
+{
+    return strcmp(name, "on") == 0    ? SANDBOX_ON
+           : strcmp(name, "off") == 0 ? SANDBOX_OFF
+                                      : SANDBOX_AUTO;
+}
+
 int serve_server_options(const struct serve_settings *settings, struct serve_places *places,
                          struct server_options *options, struct stint_error *error)
 {
@@ -190,6 +197,7 @@ int serve_server_options(const struct serve_settings *settings, struct serve_pla
     options->replaces = settings->replace;
     options->drain_ns = settings->drain_time;
     options->watch_ns = settings->watch;
+    options->sandbox = sandbox_mode(settings->sandbox);
     return code;
 }
 

@@ -26,7 +26,7 @@ struct serve_settings {
         http_fields;
     char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
         *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
-        *log_format, *log_level;
+        *log_format, *log_level, *sandbox, *user;
     uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
         overrides, requests, popular_keys, connections, connections_per_address, request_size,
         argument_size, arguments, output_size, http_header_size, http_body_size, http_deny_status;

@@ -11,13 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#define ARGUMENTS_MAX 256
 #define CONTROL_MODE 0600
 
 struct handover {
     struct handover_options options;
-    uv_poll_t control, successor; /* who may take over, and who is about to */
-    uv_process_t started;
+    uv_poll_t control, successor;                 /* who may take over, and who is about to */
+    uv_poll_t started;                            /* the end of a successor that we had started */
     int control_fd, successor_fd, predecessor_fd; /* -1: none */
     size_t open_handles;
     bool is_closing, has_started, is_done;
@@ -154,48 +153,35 @@ static void on_control(uv_poll_t *poll, int status, int events)
     uv_poll_start(&handover->successor, UV_READABLE | UV_DISCONNECT, on_successor);
 }
 
-static void on_started_ended(uv_process_t *process, int64_t status, int signal)
+/* By then it has taken over, or it cannot any more. */
+static void on_started_ended(uv_poll_t *poll, int status, int events)
 {
-    struct handover *handover = process->data;
-    (void)status, (void)signal;
+    struct handover *handover = poll->data;
+    (void)status, (void)events;
+    bool was_it = starter_read(handover->options.starter);
     handover->has_started = false;
-    uv_close((uv_handle_t *)process, on_handle_closed);
+    uv_close((uv_handle_t *)poll, on_handle_closed);
     if (!handover->is_done)
-        fail(handover, "the process that was started to take over has ended");
+        fail(handover, was_it ? "the process that was started to take over has ended"
+                              : "the process that starts successors has ended");
 }
 
-int handover_start_successor(struct handover *handover, char *const *argv,
-                             struct stint_error *error)
+int handover_start_successor(struct handover *handover, struct stint_error *error)
 {
-    char *arguments[ARGUMENTS_MAX + 2] = {NULL};
-    char replace[] = "--replace";
-    size_t n_arguments = 0;
-    if (handover == NULL || handover->control_fd < 0 || argv == NULL)
+    if (handover == NULL || handover->control_fd < 0 || handover->options.starter == NULL)
         return err_set(error, STINT_E_MISMATCH,
                        "a successor finds this process by its --control socket, and it has none");
     if (handover->has_started || handover->is_done)
         return err_set(error, STINT_E_BUSY, "a successor was started already");
-    for (; argv[n_arguments] != NULL && n_arguments < ARGUMENTS_MAX; n_arguments++)
-        arguments[n_arguments] = argv[n_arguments];
-    arguments[n_arguments] = replace;
-    uv_stdio_container_t streams[3];
-    for (int i = 0; i < 3; i++)
-        streams[i] = (uv_stdio_container_t){.flags = UV_INHERIT_FD, .data.fd = i};
-    uv_process_options_t options = {
-        .exit_cb = on_started_ended,
-        .file = arguments[0],
-        .args = arguments,
-        .stdio = streams,
-        .stdio_count = 3,
-    };
-    int code = uv_spawn(handover->options.loop, &handover->started, &options);
+    if (!starter_ask(handover->options.starter) ||
+        uv_poll_init(handover->options.loop, &handover->started,
+                     starter_fd(handover->options.starter)) != 0)
+        return err_set(error, STINT_E_SYSTEM, "the process that starts successors has ended");
     handover->started.data = handover;
     handover->open_handles++;
-    handover->has_started = code == 0;
-    if (code == 0)
-        return 0;
-    uv_close((uv_handle_t *)&handover->started, on_handle_closed);
-    return err_set(error, STINT_E_SYSTEM, "cannot start %s: %s", argv[0], uv_strerror(code));
+    handover->has_started = true;
+    uv_poll_start(&handover->started, UV_READABLE | UV_DISCONNECT, on_started_ended);
+    return 0;
 }
 
 /* ---- The new process ------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 
 #include "io/listener.h"
 #include "io/log.h"
+#include "io/starter.h"
 
 #include <uv.h>
 
@@ -20,6 +21,7 @@ struct handover_options {
     uv_loop_t *loop;
     const char *path; /* of the socket; NULL: nobody can take over */
     const struct listeners *listeners;
+    struct starter *starter; /* NULL: nobody starts a successor for us */
     struct log *log;
     void (*handed_over)(void *arg, int successor); /* its pid: it serves now */
     void *arg;
@@ -38,8 +40,7 @@ int handover_take(struct handover *handover, struct listener_given *given, size_
 /* Tells the predecessor, if there is one, that he may go; then listens for a successor. */
 int handover_begin(struct handover *handover, struct stint_error *error);
 
-/* Starts a program that is to take over: argv, and --replace. */
-int handover_start_successor(struct handover *handover, char *const *argv,
-                             struct stint_error *error);
+/* Has a program started that is to take over. */
+int handover_start_successor(struct handover *handover, struct stint_error *error);
 
 #endif

@@ -24,6 +24,9 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(DESCRIPTORS_FEW, WARN, "descriptors_few",                                                    \
       "fewer connections are possible than asked for: raise the limit of open files")              \
     X(INSECURE, WARN, "insecure", "anybody who reaches this address may ask and administer")       \
+    X(RUNS_AS_ROOT, WARN, "runs_as_root", "serving as root: --user NAME would not")                \
+    X(SANDBOXED, INFO, "sandboxed", "gave up what serving does not need")                          \
+    X(SANDBOX_LACKS, WARN, "sandbox_lacks", "a part of the sandbox is not to be had here")         \
     X(ACCEPT_PAUSED, WARN, "accept_paused", "no descriptor or memory is left: accepting pauses")   \
     X(REFUSED, WARN, "refused", "connection refused")                                              \
     X(CONNECTION_ENDED, DEBUG, "connection_ended", "connection ended")                             \

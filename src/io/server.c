@@ -7,6 +7,7 @@
 #include "io/handover.h"
 #include "io/notify.h"
 #include "io/reload.h"
+#include "io/user.h"
 #include "io/watch.h"
 #include "io/worker.h"
 
@@ -254,7 +255,7 @@ static void on_signal(uv_signal_t *signal, int number)
         reload(server);
     else if (number != SIGUSR2)
         on_end_signal(server);
-    else if (handover_start_successor(server->handover, server->options.argv, &error) != 0)
+    else if (handover_start_successor(server->handover, &error) != 0)
         log_line(server->options.log, LOG_HANDOVER_FAILED, LOG_TEXT("reason", error.sentence));
 }
 
@@ -443,6 +444,7 @@ static int open_parts(struct server *server, struct stint_error *error)
         .loop = &server->loop,
         .path = options->control,
         .listeners = &server->listeners,
+        .starter = options->starter,
         .log = options->log,
         .handed_over = on_handed_over,
         .arg = server,
@@ -470,6 +472,35 @@ static void begin_watching(struct server *server)
     });
 }
 
+static struct sandbox_options sandbox_options(const struct server *server)
+{
+    const struct server_options *options = &server->options;
+    return (struct sandbox_options){
+        .mode = options->sandbox,
+        .read_paths = options->watched,
+        .n_read_paths = options->n_watched,
+        .control = options->control,
+        .listeners = &server->listeners,
+        .log = options->log,
+    };
+}
+
+/* What ports below 1024 needed is given up, and files: before there are other threads. */
+static int give_up_rights(struct server *server, struct stint_error *error)
+{
+    struct sandbox_options sandbox = sandbox_options(server);
+    int code = user_settle(error);
+    if (code == 0 && geteuid() == 0)
+        log_line(server->options.log, LOG_RUNS_AS_ROOT, LOG_NUMBER("pid", (uint64_t)getpid()));
+    return code != 0 ? code : sandbox_enter_files(&sandbox, error);
+}
+
+static void begin_workers(struct server *server)
+{
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_begin(server->workers[i]);
+}
+
 /* Everything is open: from here on the server is answerable. */
 static int begin(struct server *server, struct stint_error *error)
 {
@@ -478,6 +509,11 @@ static int begin(struct server *server, struct stint_error *error)
         return code;
     listeners_own_paths(&server->listeners, true);
     begin_watching(server);
+    struct sandbox_options sandbox = sandbox_options(server);
+    code = sandbox_enter_calls(&sandbox, error);
+    if (code != 0)
+        return code;
+    begin_workers(server);
     server->watchdog_ms = notify_watchdog_ms();
     uint64_t every_ms = server->watchdog_ms > 0 && server->watchdog_ms < SECOND_MS
                             ? server->watchdog_ms
@@ -497,6 +533,8 @@ static int open_all(struct server *server, struct stint_error *error)
     int code = open_parts(server, error);
     if (code == 0)
         code = open_listeners(server, error);
+    if (code == 0)
+        code = give_up_rights(server, error);
     if (code == 0)
         code = open_workers(server, error);
     return code != 0 ? code : begin(server, error);
@@ -527,6 +565,7 @@ int server_run(const struct server_options *options, struct stint_error *error)
     open_handles(server);
     int code = open_all(server, error);
     if (code != 0) {
+        begin_workers(server);
         move_to(server, WORKER_ENDS, END_MS);
         if (server->n_workers == 0)
             close_handles(server);

@@ -15,6 +15,8 @@
 #include "io/http.h"
 #include "io/listener.h"
 #include "io/log.h"
+#include "io/sandbox.h"
+#include "io/starter.h"
 #include "io/stream.h"
 #include "io/tls.h"
 
@@ -35,7 +37,8 @@ struct server_options {
     uint64_t drain_ns;   /* how long connections have to end, once the server is to */
     const char *control; /* path of the socket by which another process takes over. NULL: none */
     bool replaces;       /* takes over from the process at `control`, if there is one */
-    char *const *argv;   /* what SIGUSR2 starts, with --replace. NULL: nothing */
+    struct starter *starter; /* what SIGUSR2 asks for a successor. NULL: nobody */
+    enum sandbox_mode sandbox;
     /* Files and folders; where one changes, load() is called. */
     const char *const *watched;
     size_t n_watched;

@@ -8,7 +8,9 @@
 #include "io/tls_conn.h"
 #include "io/web.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@
 struct worker {
     struct worker_options options;
     pthread_t thread;
+    sem_t may_begin;
     uv_loop_t loop;
     uv_async_t message;
     uv_timer_t beat;
@@ -167,6 +170,8 @@ static void on_beat(uv_timer_t *beat)
     struct worker *worker = beat->data;
     atomic_store_explicit(&worker->beat_ns, stint_now(hub_table(worker->options.hub)),
                           memory_order_release);
+    if (worker->service != NULL)
+        service_renew_rules(worker->service);
     if (worker->web != NULL)
         web_sweep(worker->web);
 }
@@ -297,6 +302,7 @@ static void tear_down(struct worker *worker)
     uv_loop_close(&worker->loop);
     tls_unref(worker->tls);
     tls_unref(atomic_exchange(&worker->new_tls, NULL));
+    sem_destroy(&worker->may_begin);
     free(worker->acceptors);
     free(worker);
 }
@@ -308,6 +314,8 @@ static void *run(void *arg)
     struct buf buf = buf_of(name, sizeof(name));
     buf_add(&buf, "worker %u", worker->options.index);
     pthread_setname_np(pthread_self(), name);
+    while (sem_wait(&worker->may_begin) != 0 && errno == EINTR)
+        ;
     uv_run(&worker->loop, UV_RUN_DEFAULT);
     atomic_store_explicit(&worker->has_ended, true, memory_order_release);
     worker->options.changed(worker->options.arg);
@@ -329,6 +337,7 @@ int worker_open(struct worker **worker, const struct worker_options *options,
         free(made);
         return no_memory(error);
     }
+    sem_init(&made->may_begin, 0, 0);
     made->options = *options;
     made->tls = tls_ref(options->tls);
     int code = set_up(made, error);
@@ -340,6 +349,11 @@ int worker_open(struct worker **worker, const struct worker_options *options,
     }
     *worker = made;
     return 0;
+}
+
+void worker_begin(struct worker *worker)
+{
+    sem_post(&worker->may_begin);
 }
 
 void worker_close(struct worker *worker)

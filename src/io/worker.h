@@ -45,9 +45,12 @@ struct worker_options {
 
 struct worker;
 
-/* Starts the thread. */
+/* Starts the thread, which waits for worker_begin(): what the process gives up, it gives up, too.
+ */
 int worker_open(struct worker **worker, const struct worker_options *options,
                 struct stint_error *error);
+/* Lets it serve; also before it is told to end. */
+void worker_begin(struct worker *worker);
 /* Waits for the thread to end, and frees it; NULL is fine. */
 void worker_close(struct worker *worker);
 
