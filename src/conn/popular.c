@@ -20,14 +20,20 @@
 #define STEP_GROWTH 1.0001155312033088 /* of the factor: 2 to the power of STEP_NS / half-life */
 #define FACTOR_MAX 1e100
 #define EPOCH_NS (100 * NS_PER_MS) /* how often it is found out how much is asked */
-#define NOTES_PER_EPOCH 2000       /* of one worker, about */
+#define NOTES_PER_EPOCH 500        /* of one worker, about */
 #define STRIDE_MAX 64
 #define LN2 0.693147180559945
 
 _Static_assert(POPULAR_HALF_LIFE_NS == 6000 * STEP_NS, "STEP_GROWTH counts on it");
 
+/* What is looked at to find a key, or the least of some: apart from the rest, in two lines. */
+struct set {
+    _Alignas(128) uint64_t ids[WAYS]; /* 0: free */
+    double asked[WAYS];
+};
+
 struct popular_entry {
-    double asked, denied, over_by;
+    double denied, over_by;
     uint64_t last_asked_ns;
     char domain[64], rule[96];
     uint8_t name[POPULAR_NAME_MAX];
@@ -45,13 +51,13 @@ struct shard {
     uint64_t epoch_ns, asked_in_epoch;
     uint64_t step; /* of time, for which `factor` is right */
     double factor;
-    uint64_t *ids;
-    struct popular_entry *entries;
+    struct set *sets;
+    struct popular_entry *entries; /* WAYS of each set */
 };
 
 struct popular {
     unsigned workers;
-    size_t keys; /* of each, a multiple of WAYS */
+    size_t n_sets; /* of each */
     uint64_t secret[2];
     struct shard *shards;
 };
@@ -64,7 +70,7 @@ struct popular *popular_new(unsigned workers, size_t keys)
     keys = keys > 0 ? keys : POPULAR_KEYS_DEFAULT;
     keys = keys < POPULAR_KEYS_MAX ? keys : POPULAR_KEYS_MAX;
     made->workers = workers;
-    made->keys = (keys + WAYS - 1) / WAYS * WAYS;
+    made->n_sets = (keys + WAYS - 1) / WAYS;
     made->shards = aligned_alloc(128, workers * sizeof(*made->shards));
     bool works = made->shards != NULL &&
                  gnutls_rnd(GNUTLS_RND_NONCE, made->secret, sizeof(made->secret)) == 0;
@@ -75,9 +81,11 @@ struct popular *popular_new(unsigned workers, size_t keys)
         shard->factor = 1;
         shard->stride = 1;
         shard->random = i + 1;
-        shard->ids = calloc(made->keys, sizeof(*shard->ids));
-        shard->entries = calloc(made->keys, sizeof(*shard->entries));
-        works = shard->ids != NULL && shard->entries != NULL;
+        shard->sets = aligned_alloc(128, made->n_sets * sizeof(*shard->sets));
+        shard->entries = calloc(made->n_sets * WAYS, sizeof(*shard->entries));
+        works = shard->sets != NULL && shard->entries != NULL;
+        if (shard->sets != NULL)
+            memset(shard->sets, 0, made->n_sets * sizeof(*shard->sets));
     }
     if (!works) {
         popular_free(made);
@@ -91,7 +99,7 @@ void popular_free(struct popular *popular)
     if (popular == NULL)
         return;
     for (unsigned i = 0; popular->shards != NULL && i < popular->workers; i++) {
-        free(popular->shards[i].ids);
+        free(popular->shards[i].sets);
         free(popular->shards[i].entries);
     }
     free(popular->shards);
@@ -125,8 +133,8 @@ static double growth(uint64_t n)
 
 static void scale_down(const struct popular *popular, struct shard *shard, double by)
 {
-    for (size_t i = 0; i < popular->keys; i++) {
-        shard->entries[i].asked /= by;
+    for (size_t i = 0; i < popular->n_sets * WAYS; i++) {
+        shard->sets[i / WAYS].asked[i % WAYS] /= by;
         shard->entries[i].denied /= by;
         shard->entries[i].over_by /= by;
     }
@@ -191,9 +199,9 @@ static void copy_cut(char *to, size_t size, const char *from)
 }
 
 /* The newcomer takes over the score of whom it displaces: it may have been asked as often. */
-static void settle(struct popular_entry *entry, const struct popular_ask *ask)
+static void settle(struct popular_entry *entry, double score, const struct popular_ask *ask)
 {
-    entry->over_by = entry->asked;
+    entry->over_by = score;
     entry->denied = 0;
     copy_cut(entry->domain, sizeof(entry->domain), ask->rule != NULL ? ask->rule->domain : "");
     copy_cut(entry->rule, sizeof(entry->rule), ask->rule != NULL ? ask->rule->path : "");
@@ -203,21 +211,34 @@ static void settle(struct popular_entry *entry, const struct popular_ask *ask)
         memcpy(entry->name, ask->key.ptr, entry->name_len);
 }
 
-/* The place of an id among the few where it may be; that of the least, made its own, if it is new.
- */
-static struct popular_entry *place_of(const struct popular *popular, struct shard *shard,
-                                      uint64_t id, const struct popular_ask *ask)
+/* The way of an id in its set; that of the least, made its own, if it is new. */
+static size_t way_of(struct set *set, struct popular_entry *entries, uint64_t id,
+                     const struct popular_ask *ask)
 {
-    size_t set = (size_t)(((id >> 32) * (popular->keys / WAYS)) >> 32) * WAYS, least = set;
-    for (size_t i = set; i < set + WAYS; i++) {
-        if (shard->ids[i] == id)
-            return &shard->entries[i];
-        if (shard->entries[i].asked < shard->entries[least].asked)
-            least = i;
+    size_t least = 0;
+    for (size_t way = 0; way < WAYS; way++) {
+        if (set->ids[way] == id)
+            return way;
+        if (set->asked[way] < set->asked[least])
+            least = way;
     }
-    shard->ids[least] = id;
-    settle(&shard->entries[least], ask);
-    return &shard->entries[least];
+    set->ids[least] = id;
+    settle(&entries[least], set->asked[least], ask);
+    return least;
+}
+
+static void add(const struct popular *popular, struct shard *shard, const struct popular_ask *ask,
+                double score)
+{
+    uint64_t id = id_of(popular, ask);
+    size_t number = (size_t)(((id >> 32) * popular->n_sets) >> 32);
+    struct set *set = &shard->sets[number];
+    struct popular_entry *entries = &shard->entries[number * WAYS];
+    size_t way = way_of(set, entries, id, ask);
+    set->asked[way] += score;
+    if (ask->denied)
+        entries[way].denied += score;
+    entries[way].last_asked_ns = max_u64(entries[way].last_asked_ns, ask->now_ns);
 }
 
 void popular_note(struct popular *popular, unsigned worker, const struct popular_ask *ask)
@@ -234,11 +255,7 @@ void popular_note(struct popular *popular, unsigned worker, const struct popular
     if (!try_hold(shard))
         return;
     go_on(popular, shard, ask->now_ns);
-    struct popular_entry *entry = place_of(popular, shard, id_of(popular, ask), ask);
-    entry->asked += units * shard->factor;
-    if (ask->denied)
-        entry->denied += units * shard->factor;
-    entry->last_asked_ns = max_u64(entry->last_asked_ns, ask->now_ns);
+    add(popular, shard, ask, units * shard->factor);
     let_go(shard);
 }
 
@@ -262,11 +279,12 @@ static size_t collect(struct popular *popular, unsigned worker, uint64_t now_ns,
     while (!try_hold(shard)) {
     }
     go_on(popular, shard, now_ns);
-    for (size_t i = 0; i < popular->keys; i++) {
+    for (size_t i = 0; i < popular->n_sets * WAYS; i++) {
         const struct popular_entry *entry = &shard->entries[i];
-        if (shard->ids[i] != 0)
-            found[n++] = (struct found){shard->ids[i],
-                                        entry->asked / shard->factor,
+        const struct set *set = &shard->sets[i / WAYS];
+        if (set->ids[i % WAYS] != 0)
+            found[n++] = (struct found){set->ids[i % WAYS],
+                                        set->asked[i % WAYS] / shard->factor,
                                         entry->denied / shard->factor,
                                         entry->over_by / shard->factor,
                                         entry->last_asked_ns,
@@ -330,7 +348,7 @@ static bool describe(struct popular *popular, const struct found *found, struct 
     const double per_s = LN2 / ((double)POPULAR_HALF_LIFE_NS / (double)NS_PER_S);
     while (!try_hold(shard)) {
     }
-    bool is_there = shard->ids[found->index] == found->id;
+    bool is_there = shard->sets[found->index / WAYS].ids[found->index % WAYS] == found->id;
     *key = (struct popular_key){.name_len = entry->name_len, .cut = entry->cut};
     memcpy(key->domain, entry->domain, sizeof(key->domain));
     memcpy(key->rule, entry->rule, sizeof(key->rule));
@@ -348,7 +366,7 @@ static bool describe(struct popular *popular, const struct found *found, struct 
 size_t popular_read(struct popular *popular, enum popular_order order, uint64_t now_ns,
                     struct popular_key *keys, size_t most)
 {
-    struct found *found = calloc(popular->workers * popular->keys, sizeof(*found));
+    struct found *found = calloc(popular->workers * popular->n_sets * WAYS, sizeof(*found));
     size_t n = 0, told = 0;
     if (found == NULL)
         return 0;
