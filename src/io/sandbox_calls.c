@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* clang-format off: lists and tables are read as such */
 /* Old ones stand beside their successors: which of them a libc calls, differs by processor. */
 static const char *const allowed[] = {
     /* Memory; what concerns code of programs is below. */
@@ -247,7 +248,6 @@ struct condition {
         }                                                                                          \
     }
 
-/* clang-format off: a table is read by its columns */
 static const struct condition conditions[] = {
     /* Memory is never both data that came from somewhere and code. */
     ALLOWED_IF("mmap", 2, MASKED(PROT_EXEC, 0)),
