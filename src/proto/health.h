@@ -23,8 +23,14 @@ enum health_status {
  */
 bool health_knows(struct span service);
 
-/* HealthCheckRequest: its service, within the message. STINT_E_SYNTAX. */
-int health_read(struct span message, struct span *service, struct stint_error *error);
+#define HEALTH_NAME_MAX 128
+
+/*
+ * HealthCheckRequest: its service, in `name`; a longer one is cut, and known it is not.
+ * STINT_E_SYNTAX.
+ */
+int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
+                struct stint_error *error);
 /* HealthCheckResponse, and HealthListResponse with all services: bytes written. */
 size_t health_write(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);
 size_t health_write_list(uint8_t bytes[HEALTH_MESSAGE_MAX], enum health_status status);

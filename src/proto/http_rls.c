@@ -3,22 +3,15 @@
 #include "proto/http_rls.h"
 
 #include "base/ns.h"
-#include "proto/http_fields.h"
-
-#define HTTP_RLS_UNLIMITED UINT32_MAX /* limit_remaining where there is no limit */
+#include "proto/rls_limit.h"
 
 struct rls_reading {
     struct http_call *call;
     struct descriptor *descriptor;
     struct descriptor_entry *entry;
-    uint32_t requests_per_unit;
+    uint32_t requests_per_unit, unit_multiplier;
     int unit; /* enum rule_unit */
 };
-
-/* By enum rule_unit; what Envoy calls them. */
-static const char *const unit_names[] = {"UNKNOWN", "SECOND", "MINUTE", "HOUR",
-                                         "DAY",     "MONTH",  "YEAR",   "WEEK"};
-#define N_UNITS (sizeof(unit_names) / sizeof(unit_names[0]))
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
@@ -112,7 +105,7 @@ static int read_unit(void *state, const struct http_json_node *value,
         return 0;
     }
     for (int unit = RULE_SECOND; unit <= RULE_YEAR && value->kind == HTTP_JSON_STRING; unit++) {
-        if (span_equals(span_of(value->text, value->count), unit_names[unit])) {
+        if (span_equals(span_of(value->text, value->count), rls_unit_names[unit])) {
             reading->unit = unit;
             return 0;
         }
@@ -120,21 +113,18 @@ static int read_unit(void *state, const struct http_json_node *value,
     return http_json_fault(place, "expected SECOND, MINUTE, HOUR, DAY, MONTH or YEAR", error);
 }
 
+static int read_unit_multiplier(void *state, const struct http_json_node *value,
+                                const struct http_place *place, struct stint_error *error)
+{
+    struct rls_reading *reading = state;
+    return read_u32(value, place, &reading->unit_multiplier, error);
+}
+
 static const struct http_member limit_members[] = {
     {"requestsPerUnit", "requests_per_unit", read_requests_per_unit},
     {"unit", NULL, read_unit},
+    {"unitMultiplier", "unit_multiplier", read_unit_multiplier},
 };
-
-/* Months and years of an override are of 30 and 365 days. */
-static uint64_t unit_ns(int unit)
-{
-    static const uint64_t lengths[N_UNITS] = {
-        [RULE_SECOND] = NS_PER_S,  [RULE_MINUTE] = NS_PER_MIN, [RULE_HOUR] = NS_PER_HOUR,
-        [RULE_DAY] = NS_PER_DAY,   [RULE_WEEK] = NS_PER_WEEK,  [RULE_MONTH] = 30 * NS_PER_DAY,
-        [RULE_YEAR] = NS_PER_YEAR,
-    };
-    return lengths[unit];
-}
 
 static int read_limit(void *state, const struct http_json_node *value,
                       const struct http_place *place, struct stint_error *error)
@@ -147,16 +137,13 @@ static int read_limit(void *state, const struct http_json_node *value,
     if (value->kind == HTTP_JSON_NULL)
         return 0;
     reading->requests_per_unit = 0;
+    reading->unit_multiplier = 1;
     reading->unit = RULE_UNIT_NONE;
-    int code = http_json_members(value, place, limit_members, 2, 3, &seen, reading, error);
-    if (code == 0 && reading->unit == RULE_UNIT_NONE)
-        code = http_json_fault(place, "expected a unit: SECOND, MINUTE, HOUR, DAY, MONTH or YEAR",
-                               error);
+    int code = http_json_members(value, place, limit_members, 3, 7, &seen, reading, error);
     if (code < 0)
         return code;
-    *quota = (struct stint_quota){.limit = reading->requests_per_unit,
-                                  .period_ns = unit_ns(reading->unit)};
-    if (stint_quota_check(quota, &fault) < 0)
+    if (rls_override(quota, reading->requests_per_unit, reading->unit, reading->unit_multiplier,
+                     &fault) < 0)
         return http_json_fault(place, fault.sentence, error);
     reading->descriptor->override = quota;
     return 0;
@@ -255,104 +242,78 @@ int http_rls_read(struct http_call *call, struct span body, struct stint_error *
 
 /* ---- Writing --------------------------------------------------------------------------------- */
 
-/* The unit that a quota's period is, for those that do not stand in a rule. */
-static int unit_of(const struct stint_quota *quota)
+/* proto3 leaves out what is 0 or empty. */
+static void write_current_limit(struct http_text *out, const struct rls_limit *limit)
 {
-    for (int unit = RULE_SECOND; unit < (int)N_UNITS; unit++)
-        if (unit_ns(unit) == quota->period_ns)
-            return unit;
-    return RULE_UNIT_NONE;
-}
-
-/* A period that is no unit is told without one: no other number would be true. */
-static void write_current_limit(struct http_text *out, const struct reply_status *status,
-                                bool is_override)
-{
-    const struct rule *rule = status->rule;
-    bool of_rule = rule != NULL && !is_override;
-    uint32_t requests = of_rule ? rule->requests_per_unit : status->quota->limit;
-    int unit = of_rule ? rule->unit : unit_of(status->quota);
     const char *before = "";
     http_text_add(out, ",\"currentLimit\":{");
-    if (requests > 0) {
+    if (limit->requests_per_unit > 0) {
         http_text_add(out, "\"requestsPerUnit\":");
-        http_text_u64(out, requests);
+        http_text_u64(out, limit->requests_per_unit);
         before = ",";
     }
-    if (unit != RULE_UNIT_NONE) {
+    if (limit->unit != RULE_UNIT_NONE) {
         http_text_add_text(out, before);
         http_text_add(out, "\"unit\":\"");
-        http_text_add_text(out, unit_names[unit]);
+        http_text_add_text(out, rls_unit_names[limit->unit]);
         http_text_add(out, "\"");
         before = ",";
     }
-    if (rule != NULL && rule->name[0] != '\0') {
+    if (limit->name[0] != '\0') {
         http_text_add_text(out, before);
         http_text_add(out, "\"name\":");
-        http_text_json(out, span_of_text(rule->name));
+        http_text_json(out, span_of_text(limit->name));
+        before = ",";
+    }
+    if (limit->unit_multiplier != 1) {
+        http_text_add_text(out, before);
+        http_text_add(out, "\"unitMultiplier\":");
+        http_text_u64(out, limit->unit_multiplier);
     }
     http_text_add(out, "}");
 }
 
-/* A google.protobuf.Duration: 0, 3, 6 or 9 decimals; ours are of ms, rounded up. */
+/* A google.protobuf.Duration: 0, 3, 6 or 9 decimals, as few as tell it. */
 static void write_duration(struct http_text *out, uint64_t ns)
 {
-    uint64_t ms = ns / NS_PER_MS + (ns % NS_PER_MS != 0);
+    char decimals[10] = ".";
+    size_t len = ns % NS_PER_S == 0 ? 0 : ns % NS_PER_MS == 0 ? 4 : ns % NS_PER_US == 0 ? 7 : 10;
+    uint64_t rest = ns % NS_PER_S;
+    for (size_t i = 9; i > 0; i--, rest /= 10)
+        decimals[i] = (char)('0' + rest % 10);
     http_text_add(out, ",\"durationUntilReset\":\"");
-    http_text_u64(out, ms / 1000);
-    if (ms % 1000 != 0) {
-        char decimals[4] = {'.', (char)('0' + ms % 1000 / 100), (char)('0' + ms % 100 / 10),
-                            (char)('0' + ms % 10)};
-        http_text_bytes(out, decimals, sizeof(decimals));
-    }
+    http_text_u64(out, ns / NS_PER_S);
+    http_text_bytes(out, decimals, len);
     http_text_add(out, "s\"");
 }
 
-/* When more is there; where the figures do not tell, when all is. NEVER has no such time. */
-static void write_reset(struct http_text *out, const struct reply_status *status)
+static void write_status(struct http_text *out, const struct reply_status *status)
 {
-    uint64_t after_ns = status->decision.reset_after_ns;
-    if (status->decision.outcome == STINT_NEVER)
-        return;
-    (void)http_fields_grows_after(status, &after_ns);
-    if (after_ns != 0 && after_ns != STINT_NEVER_NS)
-        write_duration(out, after_ns);
-}
-
-static void write_remaining(struct http_text *out, uint32_t remaining)
-{
-    if (remaining == 0)
-        return;
-    http_text_add(out, ",\"limitRemaining\":");
-    http_text_u64(out, remaining);
-}
-
-static void write_status(struct http_text *out, const struct reply_status *status, bool is_override)
-{
-    if (status->decision.outcome == STINT_ALLOW)
-        http_text_add(out, "{\"code\":\"OK\"");
-    else
-        http_text_add(out, "{\"code\":\"OVER_LIMIT\"");
-    if (status->quota != NULL) {
-        write_current_limit(out, status, is_override);
-        write_remaining(out, status->decision.remaining);
-        write_reset(out, status);
-    } else if (status->rule != NULL && status->rule->unlimited) {
-        write_remaining(out, HTTP_RLS_UNLIMITED);
+    const struct rls_status told = rls_status_of(status);
+    http_text_add(out, "{\"code\":\"");
+    http_text_add_text(out, rls_code_name(told.code));
+    http_text_add(out, "\"");
+    if (told.has_limit)
+        write_current_limit(out, &told.limit);
+    if (told.remaining > 0) {
+        http_text_add(out, ",\"limitRemaining\":");
+        http_text_u64(out, told.remaining);
     }
+    if (told.has_reset)
+        write_duration(out, told.reset_after_ns);
     http_text_add(out, "}");
 }
 
 void http_rls_write(struct http_text *out, const struct request *request, const struct reply *reply)
 {
-    if (reply->decision.outcome == STINT_ALLOW)
-        http_text_add(out, "{\"overallCode\":\"OK\",\"statuses\":[");
-    else
-        http_text_add(out, "{\"overallCode\":\"OVER_LIMIT\",\"statuses\":[");
+    (void)request;
+    http_text_add(out, "{\"overallCode\":\"");
+    http_text_add_text(out, rls_code_name(rls_overall_code(reply)));
+    http_text_add(out, "\",\"statuses\":[");
     for (size_t i = 0; i < reply->n_statuses; i++) {
         if (i > 0)
             http_text_add(out, ",");
-        write_status(out, &reply->statuses[i], request->descriptors[i].override != NULL);
+        write_status(out, &reply->statuses[i]);
     }
     http_text_add(out, "]}");
 }

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of rls.h share. Nobody else includes it. */
+#ifndef STINT_PROTO_RLS_PARTS_H
+#define STINT_PROTO_RLS_PARTS_H
+
+#include "proto/rls.h"
+#include "proto/rls_arena.h"
+
+#define RLS_HEADERS_SIZE 4096 /* bytes of values in response_headers_to_add */
+
+/*
+ * Message structs of a response, filled anew for each. With them nothing is taken from the heap but
+ * the metadata, which most do without.
+ */
+struct rls_messages;
+
+struct rls_call {
+    struct request request;
+    uint32_t hits_addend; /* as the message has it; 0 is not told */
+    struct rls_arena asked, told;
+    uint8_t *packed;
+    size_t packed_size;
+    struct rls_messages *messages;
+    char headers[RLS_HEADERS_SIZE];
+    struct stint_quota overrides[DESCRIPTORS_MAX];
+    struct descriptor descriptors[DESCRIPTORS_MAX];
+    struct descriptor_entry entries[DESCRIPTORS_MAX * ENTRIES_MAX];
+};
+
+struct rls_messages *rls_messages_new(void); /* NULL: no memory */
+
+/* protobuf-c's bytes are not const, though packing only reads them. */
+static inline ProtobufCBinaryData rls_bytes(struct span span)
+{
+    return (ProtobufCBinaryData){.len = span.len, .data = (uint8_t *)(uintptr_t)span.ptr};
+}
+
+struct Pb__Struct;
+
+/*
+ * dynamic_metadata: domain, descriptors, hitsAddend, and the metadata of the rules whose
+ * descriptors are within their limits, in memory of call->told's. NULL: no memory.
+ */
+struct Pb__Struct *rls_metadata(struct rls_call *call, const struct request *request,
+                                const struct reply *reply);
+
+#endif
