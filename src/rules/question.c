@@ -94,24 +94,42 @@ static void find_own_quota(struct question *question, struct target *target)
     target->has_own_quota = true;
 }
 
+/* NULL: that of its rule. */
+static int set_own_quota(struct question *question, const struct target *target,
+                         const struct stint_quota *quota, struct stint_error *error)
+{
+    struct hash128 hash = hash_of(question, target);
+    if (quota != NULL) {
+        struct stint_quota own = *quota;
+        own.rule = rule_of(target);
+        return overrides_set(question->table, hash, &own, error);
+    }
+    int code = overrides_drop(question->table, hash, error);
+    return code == STINT_E_GONE ? 0 : code; /* it goes by its rule as it is */
+}
+
+/* Back to what was found when the target was added, the last first: a key may be there twice. */
+static void restore_own_quotas(struct question *question, size_t n_set)
+{
+    struct stint_error error; /* what was told of the one that failed is told */
+    for (size_t i = n_set; i-- > 0;) {
+        const struct target *target = &question->targets[i];
+        set_own_quota(question, target, target->has_own_quota ? target->quota : NULL, &error);
+    }
+}
+
 int question_set_quota(struct question *question, const struct stint_quota *quota,
                        struct stint_error *error)
 {
-    for (size_t i = 0; i < question->n_targets; i++) {
-        const struct target *target = &question->targets[i];
-        if (rule_of(target) == 0)
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (rule_of(&question->targets[i]) == 0)
             return err_set(error, STINT_E_MISMATCH, "no rule matches descriptor %zu", i + 1);
-        int code = STINT_E_GONE;
-        if (quota != NULL) {
-            struct stint_quota own = *quota;
-            own.rule = rule_of(target);
-            code = overrides_set(question->table, hash_of(question, target), &own, error);
-        } else {
-            code = overrides_drop(question->table, hash_of(question, target), error);
-            code = code == STINT_E_GONE ? 0 : code; /* it goes by its rule as it is */
-        }
-        if (code != 0)
+    for (size_t i = 0; i < question->n_targets; i++) {
+        int code = set_own_quota(question, &question->targets[i], quota, error);
+        if (code != 0) {
+            restore_own_quotas(question, i);
             return code;
+        }
     }
     return 0;
 }

@@ -123,7 +123,8 @@ struct stint_decision question_book(struct question *question, uint64_t max_wait
 int question_block(struct question *question, uint64_t for_ns);
 /*
  * Gives the keys of all targets a quota of their own from now on (store/overrides.h), or, for NULL,
- * their rule's again. STINT_E_MISMATCH where no rule matches; what was set before that stays set.
+ * their rule's again. All or none: STINT_E_MISMATCH where no rule matches one of them, or as
+ * overrides_set(); then all have what they had.
  */
 int question_set_quota(struct question *question, const struct stint_quota *quota,
                        struct stint_error *error);

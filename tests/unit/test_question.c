@@ -2,6 +2,8 @@
 /* What becomes of a request on descriptors: all or none, and what counts beside that. */
 #include "unit/serving.h"
 
+#include <stdio.h>
+
 #define LIMIT(n) "    rate_limit: {unit: minute, requests_per_unit: " n "}\n"
 #define NAMED(n, name) "    rate_limit: {unit: minute, requests_per_unit: " n ", name: " name "}\n"
 
@@ -406,6 +408,62 @@ static void test_a_blocked_sibling_is_not_charged(void **state)
     serve_no_more(&s);
 }
 
+static int set_quota(struct serving *s, const char *descriptors, const char *spec)
+{
+    struct asked asked;
+    struct request *request = descriptors_of(&asked, descriptors);
+    request->verb = REQUEST_SET_QUOTA;
+    request->quota = span_of_text(spec);
+    return ask(s, request)->error;
+}
+
+static uint32_t limit_of(struct serving *s, const char *descriptor)
+{
+    struct asked asked;
+    struct request *request = descriptors_of(&asked, descriptor);
+    request->verb = REQUEST_PEEK;
+    return ask(s, request)->decision.limit;
+}
+
+/* Leaves room for one quota more. */
+static void fill_overrides(struct serving *s)
+{
+    struct stint_table_info info;
+    char descriptor[32];
+    for (unsigned i = 0;; i++) {
+        stint_table_info(s->table, s->now_ns, &info);
+        if (info.overrides + 1 == info.overrides_max)
+            return;
+        snprintf(descriptor, sizeof(descriptor), "ip=other%u", i);
+        assert_int_equal(set_quota(s, descriptor, "9/1m"), REPLY_DECIDED);
+    }
+}
+
+static void test_all_keys_get_another_quota_or_none(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, plain);
+    assert_int_equal(set_quota(&s, "ip=1; user=1", "7/1m"), REPLY_DECIDED);
+    assert_int_equal(limit_of(&s, "ip=1"), 7);
+    assert_int_equal(limit_of(&s, "user=1"), 7);
+
+    assert_int_equal(set_quota(&s, "ip=1; nothing=1", "8/1m"), REPLY_BAD_REQUEST);
+    assert_int_equal(limit_of(&s, "ip=1"), 7);
+    assert_int_equal(set_quota(&s, "user=1; nothing=1", ""), REPLY_BAD_REQUEST);
+    assert_int_equal(limit_of(&s, "user=1"), 7);
+
+    fill_overrides(&s);
+    assert_int_equal(set_quota(&s, "ip=1; ip=2; ip=1; ip=3", "8/1m"), REPLY_FULL);
+    assert_int_equal(limit_of(&s, "ip=1"), 7);
+    assert_int_equal(limit_of(&s, "ip=2"), 3);
+    assert_int_equal(limit_of(&s, "ip=3"), 3);
+    assert_int_equal(set_quota(&s, "ip=1; ip=2", "8/1m"), REPLY_DECIDED);
+    assert_int_equal(limit_of(&s, "ip=1"), 8);
+    assert_int_equal(limit_of(&s, "ip=2"), 8);
+    serve_no_more(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -431,6 +489,7 @@ int main(void)
         cmocka_unit_test(test_charge_and_refund),
         cmocka_unit_test(test_block_and_reset),
         cmocka_unit_test(test_a_blocked_sibling_is_not_charged),
+        cmocka_unit_test(test_all_keys_get_another_quota_or_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
