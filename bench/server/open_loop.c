@@ -72,12 +72,12 @@ static int dial(uint16_t port)
     return fd;
 }
 
-/* A key of one length, so that all requests are as long. */
+/* Keys as redis-benchmark writes them, which made them before. */
 static void ask(struct load *load, struct connection *connection, uint64_t due_ns)
 {
     char text[128];
     const int len = snprintf(text, sizeof(text),
-                             "*5\r\n$11\r\nCL.THROTTLE\r\n$14\r\nkey:%010u\r\n$2\r\n99\r\n"
+                             "*5\r\n$11\r\nCL.THROTTLE\r\n$16\r\nkey:%012u\r\n$2\r\n99\r\n"
                              "$3\r\n100\r\n$2\r\n60\r\n",
                              (unsigned)(draw(load) % load->keys));
     if (connection->n_pending == PENDING_MAX) {
