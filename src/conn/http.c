@@ -51,6 +51,8 @@ static const struct route routes[] = {
     {"/metrics", GET, false, false, ACCESS_METRICS, http_page_metrics, 0},
     {"/healthz", GET, false, false, ROLE_NONE, http_page_health, 0},
     {"/readyz", GET, false, false, ROLE_NONE, http_page_ready, 0},
+    {"/healthcheck", GET, false, false, ROLE_NONE, http_page_healthcheck, 0},
+    {"/stats", GET, false, false, ACCESS_METRICS, http_page_envoy_stats, 0},
     {"/rlconfig", GET, false, false, ACCESS_METRICS, http_page_rules, 0},
     {"/openapi.json", GET, false, false, ROLE_NONE, http_page_openapi, 0},
     {"/", GET, false, false, ROLE_NONE, http_page_dashboard, 0},
@@ -285,6 +287,9 @@ static void answer_message(struct http_exchange *exchange)
     const struct http_message *message = exchange->message;
     unsigned methods;
     exchange->target = http_target_of(message->target);
+    const char *metrics_path = exchange->door->options.site->metrics_path;
+    if (metrics_path != NULL && span_equals(exchange->target.path, metrics_path))
+        exchange->target.path = span_of_text("/metrics");
     const struct route *route =
         find_route(exchange->target.path, method_bit(message->method), &methods);
     if (route == NULL) {

@@ -26,7 +26,8 @@ struct http_site_options {
     size_t n_trusted_proxies;
     /* In which fields they tell of the request they have. NULL: the names in proto/http_origin.h */
     const char *address_field, *uri_field, *method_field;
-    unsigned deny_status;  /* of /auth: 400 … 599. 0 = 429 */
+    const char *metrics_path; /* where /metrics is found, too. NULL: nowhere */
+    unsigned deny_status;     /* of /auth: 400 … 599. 0 = 429 */
     unsigned styles;       /* bits of enum http_style (proto/http_fields.h); 0 = HTTP_STYLE_DRAFT_11
                             */
     struct span dashboard; /* the page at /, borrowed. Empty: none */
@@ -48,8 +49,8 @@ struct http_door_options {
     struct access_now *access;
     /* POST /v1/reload. STINT_E_BUSY: not done yet, to be called again soon. NULL: 501 */
     int (*reload)(void *arg, struct stint_error *error);
-    bool (*is_ready)(void *arg);                         /* /readyz. NULL: until drained */
-    void *arg;                                           /* of both */
+    bool (*is_ready)(void *arg); /* /readyz. NULL: until drained */
+    void *arg;                   /* of both */
 };
 
 struct http_door *http_door_new(const struct http_door_options *options); /* NULL: no memory */

@@ -13,7 +13,8 @@
 #include "proto/http_target.h"
 
 struct http_site {
-    char *domain; /* NULL: none */
+    char *domain;       /* NULL: none */
+    char *metrics_path; /* "/metrics" by another name, too. NULL: none */
     char *address_field, *uri_field, *method_field;
     struct http_proxies *proxies;
     struct http_parts *parts;
@@ -97,8 +98,10 @@ void http_pool_list(struct http_exchange *exchange); /* GET /v1/pools */
 
 void http_page_health(struct http_exchange *exchange);
 void http_page_ready(struct http_exchange *exchange);
+void http_page_healthcheck(struct http_exchange *exchange);
 void http_page_metrics(struct http_exchange *exchange);
 void http_page_stats(struct http_exchange *exchange);
+void http_page_envoy_stats(struct http_exchange *exchange);
 void http_page_top(struct http_exchange *exchange);
 void http_page_rules(struct http_exchange *exchange);
 void http_page_reload(struct http_exchange *exchange);

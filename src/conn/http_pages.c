@@ -42,6 +42,15 @@ void http_page_ready(struct http_exchange *exchange)
         http_exchange_text(exchange, 200, TEXT_PLAIN, "ready\n");
 }
 
+/* envoyproxy/ratelimit's. */
+void http_page_healthcheck(struct http_exchange *exchange)
+{
+    const struct http_door *door = exchange->door;
+    bool is_ready = !door->is_draining &&
+                    (door->options.is_ready == NULL || door->options.is_ready(door->options.arg));
+    http_exchange_text(exchange, is_ready ? 200 : 500, TEXT_PLAIN, is_ready ? "OK" : "");
+}
+
 /* ---- Figures --------------------------------------------------------------------------------- */
 
 static struct metrics_facts facts_of(const struct http_exchange *exchange)
@@ -52,6 +61,7 @@ static struct metrics_facts facts_of(const struct http_exchange *exchange)
         .table = hub_table(hub),
         .now_ns = exchange->now_ns,
         .generation = hub_generation(hub),
+        .loads = hub_loads(hub),
         .rules = rules != NULL ? rules_count(rules) : 0,
     };
     rules_unref(rules);
@@ -98,6 +108,20 @@ void http_page_stats(struct http_exchange *exchange)
     facts = facts_of(exchange);
     metrics_json(hub_metrics(hub_of(exchange)), &facts, empty_page(exchange));
     http_exchange_page(exchange, HTTP_TYPE_JSON);
+}
+
+void http_page_envoy_stats(struct http_exchange *exchange)
+{
+    struct metrics_facts facts;
+    if (!has_metrics(exchange))
+        return;
+    if (!metrics_has_envoy_names(hub_metrics(hub_of(exchange)))) {
+        http_exchange_refuse(exchange, 404, "metrics_names has to be envoyproxy or both");
+        return;
+    }
+    facts = facts_of(exchange);
+    metrics_envoy_stats(hub_metrics(hub_of(exchange)), &facts, empty_page(exchange));
+    http_exchange_page(exchange, TEXT_PLAIN);
 }
 
 /* ---- Keys asked most ------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ static int fill(struct http_site *site, const struct http_site_options *options,
     site->styles = options->styles != 0 ? options->styles : HTTP_STYLE_DEFAULT;
     site->dashboard = options->dashboard;
     if (!copy_text(&site->domain, options->domain) ||
+        !copy_text(&site->metrics_path, options->metrics_path) ||
         !copy_text(&site->address_field, options->address_field) ||
         !copy_text(&site->uri_field, options->uri_field) ||
         !copy_text(&site->method_field, options->method_field))
@@ -74,6 +75,7 @@ void http_site_free(struct http_site *site)
     http_parts_free(site->parts);
     http_proxies_free(site->proxies);
     free(site->domain);
+    free(site->metrics_path);
     free(site->address_field);
     free(site->uri_field);
     free(site->method_field);

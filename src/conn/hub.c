@@ -54,6 +54,11 @@ struct ruleset *hub_ruleset(struct hub *hub, uint64_t *generation)
     return ruleset;
 }
 
+uint64_t hub_loads(const struct hub *hub)
+{
+    return hub_generation(hub) + hub->began_with_rules;
+}
+
 int hub_set_rules(struct hub *hub, struct rules *rules, struct stint_error *error)
 {
     struct stint_error why;
@@ -96,6 +101,8 @@ static bool open_parts(struct hub *hub, const struct hub_options *options,
     if (hub->metrics == NULL || hub->pools == NULL ||
         (hub->popular == NULL && !options->without_popular))
         return false;
+    if (options->metrics_names != 0)
+        metrics_count_hits(hub->metrics, options->metrics_names, options->near_thousandths);
     hub->ruleset = ruleset_new(hub, options->rules, error);
     return hub->ruleset != NULL;
 }
@@ -110,6 +117,8 @@ int hub_open(struct hub **hub, const struct hub_options *options, struct stint_e
     made->table = options->table;
     made->workers = options->workers;
     made->shadow_mode = options->shadow_mode;
+    made->quota_mode = options->quota_mode;
+    made->began_with_rules = options->rules != NULL;
     made->id_lifetime_ns =
         options->id_lifetime_ns > 0 ? options->id_lifetime_ns : ID_LIFETIME_DEFAULT_NS;
     pthread_mutex_init(&made->lock, NULL);

@@ -24,7 +24,8 @@ struct hub {
     struct pools *pools;
     uint64_t id_lifetime_ns;
     unsigned workers;
-    bool shadow_mode;
+    bool shadow_mode, quota_mode;
+    bool began_with_rules;
     pthread_mutex_t lock; /* of ruleset, while it changes hands */
     struct ruleset *ruleset;
     uint64_t generation; /* raised after the ruleset was put in place */

@@ -56,6 +56,13 @@ struct metrics *metrics_new(unsigned workers); /* NULL: no memory */
 void metrics_free(struct metrics *metrics);    /* after the last worker's call; NULL is fine */
 
 /*
+ * Under which names the page of figures has them, and from which share of its limit on a rule's
+ * units are near it. Before any worker counts; METRICS_NAMES_STINT where it is not called.
+ */
+enum metrics_names { METRICS_NAMES_STINT = 1, METRICS_NAMES_ENVOY = 2 }; /* bits */
+void metrics_count_hits(struct metrics *metrics, unsigned names, unsigned near_thousandths);
+
+/*
  * Where the figures of these rules stand, by rule->index. Made at each reload; the figures of a
  * rule that is gone are kept, and found again should it come back. NULL: no memory.
  */
@@ -85,6 +92,18 @@ void metrics_asked(struct metrics_worker *worker, enum metrics_door door, unsign
                    unsigned error);
 /* Bytes that were no request: what the door answered with an error of its protocol. */
 void metrics_malformed(struct metrics_worker *worker, enum metrics_door door);
+/*
+ * Units asked of a rule, as envoyproxy/ratelimit counts them, beside metrics_decided(); only where
+ * metrics_counts_hits() says so. A value as of metrics_detailed(), or NULL.
+ */
+struct metrics_hits {
+    struct span value;
+    uint32_t asked, limit, remaining; /* of the quota, after the decision */
+    bool is_over, is_shadow;
+};
+bool metrics_counts_hits(const struct metrics_worker *worker);
+void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
+                  const struct rule *rule, const struct metrics_hits *hits);
 void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times);
 void metrics_opened(struct metrics_worker *worker, enum metrics_door door);
 void metrics_closed(struct metrics_worker *worker, enum metrics_door door);
@@ -117,6 +136,7 @@ struct metrics_facts {
     const struct stint_table *table; /* NULL: none */
     uint64_t now_ns;                 /* of the table */
     uint64_t generation;             /* hub_generation() */
+    uint64_t loads;                  /* hub_loads() */
     size_t rules;                    /* in force */
 };
 
@@ -127,6 +147,11 @@ enum metrics_format { METRICS_PROMETHEUS, METRICS_OPENMETRICS };
 /* Appends a page of figures; page->failed where there is no memory for it. */
 void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
                    enum metrics_format format, struct page *page);
+
+/* envoyproxy/ratelimit's /stats: one figure a line. Only with METRICS_NAMES_ENVOY. */
+bool metrics_has_envoy_names(const struct metrics *metrics);
+void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *facts,
+                         struct page *page);
 
 /* The same for /v1/stats, as a JSON object; of the rules, those asked most. docs/openapi.json. */
 #define METRICS_JSON_RULES 200

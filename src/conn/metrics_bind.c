@@ -260,6 +260,7 @@ struct metrics *metrics_new(unsigned workers)
         return NULL;
     pthread_mutex_init(&metrics->lock, NULL);
     metrics->n_workers = workers;
+    metrics->names = METRICS_NAMES_STINT;
     metrics->workers = aligned_alloc(128, workers * sizeof(*metrics->workers));
     if (metrics->workers == NULL) {
         metrics->n_workers = 0;
@@ -282,8 +283,10 @@ void metrics_free(struct metrics *metrics)
     if (metrics == NULL)
         return;
     for (unsigned i = 0; i < metrics->n_workers; i++)
-        for (unsigned chunk = 0; chunk < METRICS_CHUNKS_MAX; chunk++)
+        for (unsigned chunk = 0; chunk < METRICS_CHUNKS_MAX; chunk++) {
             free(metrics->workers[i].chunks[chunk]);
+            free(metrics->workers[i].hits[chunk]);
+        }
     for (size_t i = 0; i < metrics->n_series; i++)
         free_series(metrics->series[i]);
     free(metrics->workers);

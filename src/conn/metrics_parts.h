@@ -23,6 +23,12 @@ struct series_figures {
     uint64_t units, candidate_over;
 };
 
+/* Units as envoyproxy/ratelimit counts them, in a memory of their own: most have no use for it. */
+enum metrics_hit { HITS_TOTAL, HITS_OVER, HITS_NEAR, HITS_WITHIN, HITS_SHADOW, METRICS_HITS };
+struct hit_figures {
+    uint64_t units[METRICS_HITS];
+};
+
 struct door_figures {
     uint64_t verbs[REQUEST_VERBS], errors[METRICS_ERRORS], refused[METRICS_REFUSALS];
     uint64_t malformed, opened, closed, bytes_in, bytes_out;
@@ -45,6 +51,7 @@ struct metrics_worker {
     struct door_figures doors[METRICS_DOORS];
     struct series_figures spare; /* counts where there is no memory; never shown */
     struct series_figures *chunks[METRICS_CHUNKS_MAX]; /* by a series' number; NULL: all are 0 */
+    struct hit_figures *hits[METRICS_CHUNKS_MAX];      /* the same */
 };
 
 enum {
@@ -73,7 +80,7 @@ struct metrics_sample {
 
 struct metrics {
     pthread_mutex_t lock; /* of all that follows, but what is said to be atomic */
-    unsigned n_workers;
+    unsigned n_workers, names, near_thousandths; /* written before anybody counts */
     struct metrics_worker *workers;
     struct series **series;
     size_t n_series, series_room;
@@ -105,6 +112,12 @@ uint32_t metrics_detail_number(struct metrics *metrics, uint32_t rule_number, st
 struct series_figures metrics_sum_series(const struct metrics *metrics, uint32_t number);
 struct door_figures metrics_sum_door(const struct metrics *metrics, unsigned door);
 struct total_figures metrics_sum_total(const struct metrics *metrics);
+
+/* A label's value: any UTF-8; what is none, and what would break a line, is U+FFFD. */
+void metrics_add_escaped(struct page *page, struct span text);
+/* Under envoyproxy/ratelimit's names. The lock is held. */
+void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
+                         enum metrics_format format, struct page *page);
 
 /* "resp", "allow", …: as labels have them. */
 extern const char *const metrics_door_names[METRICS_DOORS];

@@ -32,10 +32,8 @@ static void family(const struct writing *writing, const char *name, const char *
                end, type);
 }
 
-/* A label's value may hold any UTF-8; what is none, and what would break a line, is U+FFFD. */
-static void add_escaped(struct page *page, const char *text)
+void metrics_add_escaped(struct page *page, struct span value)
 {
-    struct span value = span_of_text(text);
     for (size_t at = 0, len; at<value.len; at += len> 0 ? len : 1) {
         uint8_t c = value.ptr[at];
         len = c < 0x20 || c == 0x7f ? 0 : utf8_length(value.ptr + at, value.len - at);
@@ -53,7 +51,7 @@ static void add_escaped(struct page *page, const char *text)
 static void label(const struct writing *writing, const char *name, const char *value, bool is_first)
 {
     page_print(writing->page, "%s%s=\"", is_first ? "{" : ",", name);
-    add_escaped(writing->page, value);
+    metrics_add_escaped(writing->page, span_of_text(value));
     page_add(writing->page, "\"");
 }
 
@@ -342,14 +340,20 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
     const struct total_figures total = metrics_sum_total(metrics);
     for (unsigned door = 0; door < METRICS_DOORS; door++)
         doors[door] = metrics_sum_door(metrics, door);
-    write_rules(&writing);
-    write_requests(&writing, doors);
-    write_connections(&writing, doors);
-    write_durations(&writing, &total);
-    write_events(&writing, &total);
-    write_config(&writing);
+    bool is_ours = (metrics->names & METRICS_NAMES_STINT) != 0;
+    if (is_ours) {
+        write_rules(&writing);
+        write_requests(&writing, doors);
+        write_connections(&writing, doors);
+        write_durations(&writing, &total);
+        write_events(&writing, &total);
+        write_config(&writing);
+    }
+    if ((metrics->names & METRICS_NAMES_ENVOY) != 0)
+        metrics_envoy_write(metrics, facts, format, page);
     pthread_mutex_unlock(&metrics->lock);
-    write_table(&writing);
+    if (is_ours)
+        write_table(&writing);
     if (format == METRICS_OPENMETRICS)
         page_add(page, "# EOF\n");
 }

@@ -27,7 +27,10 @@ struct hub_options {
     uint64_t id_lifetime_ns;   /* how long an id is remembered. Default 10 min */
     size_t popular_keys;       /* names kept by `top`. Default 1,024; 0 = default */
     bool without_popular;
-    bool shadow_mode; /* every rule is in shadow mode */
+    bool shadow_mode;          /* every rule is in shadow mode */
+    bool quota_mode;           /* every rule is in quota mode */
+    unsigned metrics_names;    /* bits of enum metrics_names. Default METRICS_NAMES_STINT */
+    unsigned near_thousandths; /* metrics_count_hits() */
 };
 
 struct hub;
@@ -44,6 +47,7 @@ void hub_close(struct hub *hub); /* after all services; NULL is fine */
 int hub_set_rules(struct hub *hub, struct rules *rules, struct stint_error *error);
 struct rules *hub_rules(struct hub *hub);       /* with a reference of the caller's; NULL: none */
 uint64_t hub_generation(const struct hub *hub); /* counts hub_set_rules() */
+uint64_t hub_loads(const struct hub *hub);      /* the same, and the rules that it began with */
 
 struct stint_table *hub_table(const struct hub *hub);
 struct metrics *hub_metrics(struct hub *hub);

@@ -54,6 +54,24 @@ static bool is_counted(unsigned verb)
            verb == REQUEST_BOOK || verb == REQUEST_CHARGE;
 }
 
+/* Units as envoyproxy/ratelimit has them; what nothing limits it does not count either. */
+static void count_hits(struct service *service, const struct target *target, struct span value)
+{
+    const struct rule *rule = target->rule;
+    bool is_detailed = rule->detailed_metric || rule->value_to_metric;
+    if (target->part == TARGET_FREE || target->is_refund)
+        return;
+    const struct metrics_hits hits = {
+        .value = is_detailed ? value : (struct span){0},
+        .asked = target->cost,
+        .limit = target->decision.limit,
+        .remaining = target->decision.remaining,
+        .is_over = target->over,
+        .is_shadow = target->part == TARGET_SHADOW,
+    };
+    metrics_hits(service->metrics, service->ruleset->bound, rule, &hits);
+}
+
 static void count_target(struct service *service, const struct request *request,
                          const struct reply *reply, size_t i)
 {
@@ -69,6 +87,8 @@ static void count_target(struct service *service, const struct request *request,
         metrics_detailed(service->metrics, bound, target->rule, name, outcome, units);
     if (target->shadow_over)
         metrics_candidate_over(service->metrics, bound, target->rule);
+    if (target->rule != NULL && metrics_counts_hits(service->metrics))
+        count_hits(service, target, name);
     if (service->hub->popular == NULL)
         return;
     const struct popular_ask ask = {

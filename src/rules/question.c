@@ -212,7 +212,7 @@ static int match(struct question *question, const struct question_ask *ask,
     if (found.rule != NULL) {
         target->rule = found.rule;
         target->key = span_of(key, found.key_len);
-        target->is_quota_mode = found.rule->quota_mode;
+        target->is_quota_mode = found.rule->quota_mode || question->all_quota_mode;
         question->keys_len += found.key_len;
         if (!found.rule->unlimited)
             target->quota = &found.rule->quota;

@@ -52,7 +52,8 @@ struct target {
 struct question {
     struct stint_table *table;
     uint64_t now_ns;
-    bool all_shadow; /* every rule is taken for one in shadow_mode */
+    bool all_shadow;     /* every rule is taken for one in shadow_mode */
+    bool all_quota_mode; /* the same of quota_mode */
     size_t n_targets;
     size_t n_unmatched; /* descriptors */
     uint64_t bans_lost; /* a ban found no room in the table */

@@ -97,6 +97,8 @@ GOOD = [
     ("GET", "/healthz", None, 200),
     ("GET", "/readyz", None, 200),
     ("GET", "/metrics", None, 200),
+    ("GET", "/healthcheck", None, 200),
+    ("GET", "/stats", None, 404),
     ("GET", "/rlconfig", None, 200),
     ("GET", "/", None, 200),
     ("GET", "/openapi.json", None, 200),

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The figures that envoyproxy/ratelimit has, under its names: units asked for, by what became of
+ * them, for dashboards that know these. Its Prometheus labels are those of its default mapping, but
+ * that every entry of a descriptor has one, and not the first two alone.
+ */
+#include "conn/metrics_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define THOUSANDTHS 1000
+#define PREFIX "ratelimit_service_"
+
+static const struct {
+    const char *name, *help;
+} hit_names[METRICS_HITS] = {
+    [HITS_TOTAL] = {"total_hits", "Units asked for."},
+    [HITS_OVER] = {"over_limit", "Units denied, or that would be but for shadow mode."},
+    [HITS_NEAR] = {"near_limit", "Units granted near the limit."},
+    [HITS_WITHIN] = {"within_limit", "Units granted."},
+    [HITS_SHADOW] = {"shadow_mode", "Units over limit, and granted in shadow mode."},
+};
+
+/* ---- Counting -------------------------------------------------------------------------------- */
+
+void metrics_count_hits(struct metrics *metrics, unsigned names, unsigned near_thousandths)
+{
+    metrics->names = names;
+    metrics->near_thousandths = near_thousandths;
+}
+
+bool metrics_has_envoy_names(const struct metrics *metrics)
+{
+    return (metrics->names & METRICS_NAMES_ENVOY) != 0;
+}
+
+bool metrics_counts_hits(const struct metrics_worker *worker)
+{
+    return metrics_has_envoy_names(worker->metrics);
+}
+
+/* Out of line: once for each chunk. */
+static struct hit_figures *make_hits(struct metrics_worker *worker, uint32_t chunk)
+{
+    struct hit_figures *made = calloc(METRICS_CHUNK, sizeof(*made));
+    /* release: whoever sums up sees zeros, not what was there before. */
+    if (made != NULL)
+        __atomic_store_n(&worker->hits[chunk], made, __ATOMIC_RELEASE);
+    return made;
+}
+
+/* How many of the units lie beyond the share of the limit that is called near. */
+static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits)
+{
+    uint64_t threshold = (uint64_t)hits->limit * metrics->near_thousandths / THOUSANDTHS;
+    uint64_t used = hits->limit - hits->remaining;
+    uint64_t beyond = used > threshold ? used - threshold : 0;
+    return beyond < hits->asked ? (uint32_t)beyond : hits->asked;
+}
+
+void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
+                  const struct rule *rule, const struct metrics_hits *hits)
+{
+    if (bound == NULL || rule->index >= bound->n)
+        return;
+    uint32_t number = bound->numbers[rule->index];
+    if (hits->value.ptr != NULL)
+        number = metrics_detail_number(worker->metrics, number, hits->value);
+    struct hit_figures *chunk = worker->hits[number / METRICS_CHUNK];
+    if (chunk == NULL && (chunk = make_hits(worker, number / METRICS_CHUNK)) == NULL)
+        return;
+    uint64_t *units = chunk[number % METRICS_CHUNK].units;
+    count_up(&units[HITS_TOTAL], hits->asked);
+    count_up(&units[hits->is_over ? HITS_OVER : HITS_WITHIN], hits->asked);
+    if (hits->is_over && hits->is_shadow)
+        count_up(&units[HITS_SHADOW], hits->asked);
+    if (!hits->is_over)
+        count_up(&units[HITS_NEAR], near_units(worker->metrics, hits));
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+enum form { FORM_STATS, FORM_LABELS };
+
+/* Up to the separator, or all that is left; false at the end. */
+static bool next_piece(struct span *rest, char separator, struct span *piece)
+{
+    if (rest->ptr == NULL)
+        return false;
+    const uint8_t *at = rest->len > 0 ? memchr(rest->ptr, separator, rest->len) : NULL;
+    *piece = span_of(rest->ptr, at != NULL ? (size_t)(at - rest->ptr) : rest->len);
+    *rest = at != NULL ? span_of(at + 1, rest->len - piece->len - 1) : (struct span){0};
+    return true;
+}
+
+static size_t count_pieces(const char *text, char separator)
+{
+    size_t n = 1;
+    for (; *text != '\0'; text++)
+        n += *text == separator;
+    return n;
+}
+
+/* What statsd would take for a type or a line is '_', as theirs has it. */
+static void add_text(struct page *page, enum form form, struct span text)
+{
+    if (form == FORM_LABELS) {
+        metrics_add_escaped(page, text);
+        return;
+    }
+    for (size_t i = 0; i < text.len; i++) {
+        uint8_t c = text.ptr[i];
+        page_add_span(page, c == ':' || c == '|' || c <= ' ' || c == 0x7f ? span_of_text("_")
+                                                                          : span_of(&c, 1));
+    }
+}
+
+/* One entry: its key, and "_VALUE" where the rule or the request gives one. */
+static void add_entry(struct page *page, enum form form, size_t number, struct span entry,
+                      const struct span *value)
+{
+    struct span key, configured = {0};
+    next_piece(&entry, '=', &key);
+    configured = entry;
+    if (form == FORM_LABELS)
+        page_print(page, ",key%zu=\"", number);
+    else
+        page_add(page, ".");
+    add_text(page, form, key);
+    if (value != NULL)
+        configured = *value;
+    if (configured.ptr != NULL) {
+        page_add(page, "_");
+        add_text(page, form, configured);
+    }
+    page_add(page, form == FORM_LABELS ? "\"" : "");
+}
+
+/*
+ * DOMAIN.KEY_VALUE.KEY, or labels. A series of one value has the values of the whole descriptor
+ * with spaces between; where they have spaces themselves, they stand together behind the last key.
+ */
+static void add_name(struct page *page, enum form form, const struct series *series)
+{
+    struct span path = span_of_text(series->rule), entry, value;
+    struct span values = series->value != NULL ? span_of_text(series->value) : (struct span){0};
+    size_t n = count_pieces(series->rule, '.');
+    bool is_paired = series->value != NULL && count_pieces(series->value, ' ') == n;
+    page_add(page, form == FORM_LABELS ? "{domain=\"" : "");
+    add_text(page, form, span_of_text(series->domain));
+    page_add(page, form == FORM_LABELS ? "\"" : "");
+    for (size_t number = 1; next_piece(&path, '.', &entry); number++) {
+        bool has_value = is_paired ? next_piece(&values, ' ', &value)
+                                   : (value = values, values.ptr != NULL && number == n);
+        add_entry(page, form, number, entry, has_value ? &value : NULL);
+    }
+    page_add(page, form == FORM_LABELS ? "}" : "");
+}
+
+/* ---- All of them, by name -------------------------------------------------------------------- */
+
+struct named {
+    size_t at, len; /* in the page of names */
+    const struct page *names;
+    struct hit_figures figures;
+};
+
+struct table_of_hits {
+    struct page names;
+    struct named *all;
+    size_t n;
+};
+
+static struct hit_figures sum_hits(const struct metrics *metrics, uint32_t number)
+{
+    struct hit_figures sum = {{0}};
+    for (unsigned i = 0; i < metrics->n_workers; i++) {
+        /* acquire: with the release of make_hits(). */
+        const struct hit_figures *chunk =
+            __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
+        for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
+            sum.units[kind] +=
+                __atomic_load_n(&chunk[number % METRICS_CHUNK].units[kind], __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const struct named *a = left, *b = right;
+    size_t len = a->len < b->len ? a->len : b->len;
+    int order = memcmp(a->names->text + a->at, b->names->text + b->at, len);
+    return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
+}
+
+/* key: a, value: b and key: a_b are one name: a page that had it twice would be refused. */
+static void merge_equal(struct table_of_hits *table)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < table->n; i++) {
+        if (n == 0 || by_name(&table->all[n - 1], &table->all[i]) != 0) {
+            table->all[n++] = table->all[i];
+            continue;
+        }
+        for (int kind = 0; kind < METRICS_HITS; kind++)
+            table->all[n - 1].figures.units[kind] += table->all[i].figures.units[kind];
+    }
+    table->n = n;
+}
+
+/* A rule that counts by value is told by its values. */
+static bool is_told(const struct metrics *metrics, const struct series *series,
+                    const struct hit_figures *figures)
+{
+    if (series->number <= SERIES_OTHER || series->n_details > 0)
+        return false;
+    return figures->units[HITS_TOTAL] > 0 ||
+           (series->value == NULL && series->in_force == metrics->bindings);
+}
+
+static bool collect(const struct metrics *metrics, enum form form, struct table_of_hits *table)
+{
+    *table = (struct table_of_hits){.all = calloc(metrics->n_series + 1, sizeof(*table->all))};
+    for (size_t i = 0; table->all != NULL && i < metrics->n_series; i++) {
+        struct hit_figures figures = sum_hits(metrics, metrics->series[i]->number);
+        if (!is_told(metrics, metrics->series[i], &figures))
+            continue;
+        struct named *named = &table->all[table->n++];
+        *named = (struct named){table->names.len, 0, &table->names, figures};
+        add_name(&table->names, form, metrics->series[i]);
+        named->len = table->names.len - named->at;
+    }
+    if (table->all == NULL || table->names.failed)
+        return false;
+    qsort(table->all, table->n, sizeof(*table->all), by_name);
+    merge_equal(table);
+    return true;
+}
+
+static void free_hits(struct table_of_hits *table)
+{
+    page_free(&table->names);
+    free(table->all);
+}
+
+/* ---- What is not of a rule ------------------------------------------------------------------- */
+
+struct service_figures {
+    uint64_t loads[2]; /* failed, worked */
+    uint64_t requests, errors;
+};
+
+static struct service_figures service_figures(const struct metrics *metrics,
+                                              const struct metrics_facts *facts)
+{
+    struct door_figures grpc = metrics_sum_door(metrics, METRICS_GRPC);
+    struct service_figures figures = {
+        .loads = {metrics->reloads[false], facts->loads},
+        .requests = grpc.verbs[REQUEST_TAKE],
+        .errors = grpc.malformed,
+    };
+    for (unsigned error = 1; error < METRICS_ERRORS; error++)
+        figures.errors += grpc.errors[error];
+    return figures;
+}
+
+/* ---- Pages ----------------------------------------------------------------------------------- */
+
+static void write_family(const struct table_of_hits *table, int kind, const char *type,
+                         struct page *page)
+{
+    const char *name = hit_names[kind].name;
+    page_print(page, "# HELP " PREFIX "rate_limit_%s %s\n", name, hit_names[kind].help);
+    page_print(page, "# TYPE " PREFIX "rate_limit_%s %s\n", name, type);
+    for (size_t i = 0; i < table->n; i++) {
+        const struct named *named = &table->all[i];
+        page_print(page, PREFIX "rate_limit_%s", name);
+        page_add_span(page, span_of(table->names.text + named->at, named->len));
+        page_print(page, " %" PRIu64 "\n", named->figures.units[kind]);
+    }
+}
+
+static void write_one(struct page *page, const char *type, const char *name, const char *labels,
+                      uint64_t n)
+{
+    page_print(page, "# TYPE " PREFIX "%s %s\n" PREFIX "%s%s %" PRIu64 "\n", name, type, name,
+               labels, n);
+}
+
+void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
+                         enum metrics_format format, struct page *page)
+{
+    /* A counter of OpenMetrics has _total at its end, and these have not. */
+    const char *type = format == METRICS_PROMETHEUS ? "counter" : "unknown";
+    struct service_figures service = service_figures(metrics, facts);
+    struct table_of_hits table;
+    if (!collect(metrics, FORM_LABELS, &table))
+        page->failed = true;
+    else
+        for (int kind = 0; kind < METRICS_HITS; kind++)
+            write_family(&table, kind, type, page);
+    free_hits(&table);
+    write_one(page, type, "config_load_success", "", service.loads[true]);
+    write_one(page, type, "config_load_error", "", service.loads[false]);
+    write_one(page, type, "should_rate_limit_error", "{err_type=\"service_error\"}",
+              service.errors);
+    write_one(page, type, "total_requests", "{grpc_method=\"ShouldRateLimit\"}", service.requests);
+}
+
+void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *facts,
+                         struct page *page)
+{
+    struct table_of_hits table;
+    pthread_mutex_lock(&metrics->lock);
+    struct service_figures service = service_figures(metrics, facts);
+    page_print(page, "ratelimit.service.call.should_rate_limit.service_error: %" PRIu64 "\n",
+               service.errors);
+    page_print(page, "ratelimit.service.config_load_error: %" PRIu64 "\n", service.loads[false]);
+    page_print(page, "ratelimit.service.config_load_success: %" PRIu64 "\n", service.loads[true]);
+    if (!collect(metrics, FORM_STATS, &table))
+        page->failed = true;
+    for (size_t i = 0; !page->failed && i < table.n; i++)
+        for (int kind = 0; kind < METRICS_HITS; kind++) {
+            page_add(page, "ratelimit.service.rate_limit.");
+            page_add_span(page, span_of(table.names.text + table.all[i].at, table.all[i].len));
+            page_print(page, ".%s: %" PRIu64 "\n", hit_names[kind].name,
+                       table.all[i].figures.units[kind]);
+        }
+    free_hits(&table);
+    page_print(page, "ratelimit_server.ShouldRateLimit.total_requests: %" PRIu64 "\n",
+               service.requests);
+    pthread_mutex_unlock(&metrics->lock);
+}

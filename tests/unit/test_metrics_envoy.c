@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/* Figures under envoyproxy/ratelimit's names: what is counted, how it is called, and no name twice.
+ */
+#include "unit/asking.h"
+
+#include "conn/metrics.h"
+#include "rules/rules_load.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SHOP                                                                                       \
+    "domain: shop\n"                                                                               \
+    "descriptors:\n"                                                                               \
+    "  - key: user\n"                                                                              \
+    "    rate_limit: {unit: minute, requests_per_unit: 10}\n"                                      \
+    "  - key: path\n"                                                                              \
+    "    value: /a\n"                                                                              \
+    "    descriptors:\n"                                                                           \
+    "      - key: ip\n"                                                                            \
+    "        detailed_metric: true\n"                                                              \
+    "        rate_limit: {unit: minute, requests_per_unit: 10}\n"                                  \
+    "  - key: a\n"                                                                                 \
+    "    value: b\n"                                                                               \
+    "    rate_limit: {unit: minute, requests_per_unit: 10}\n"                                      \
+    "  - key: a_b\n"                                                                               \
+    "    rate_limit: {unit: minute, requests_per_unit: 10}\n"
+
+enum { USER, IP, A_WITH_B, A_B };
+
+struct fixture {
+    struct metrics *metrics;
+    struct rules *rules;
+    struct metrics_bound *bound;
+    struct page page;
+};
+
+static int set_up(void **state)
+{
+    static struct fixture fixture;
+    struct rules_faults faults;
+    const struct rules_file file = {"rules.yaml", span_of_text(SHOP)};
+    fixture = (struct fixture){.metrics = metrics_new(2)};
+    fixture.rules = rules_load(&file, 1, &(struct rules_load_options){0}, &faults);
+    rules_faults_free(&faults);
+    metrics_count_hits(fixture.metrics, METRICS_NAMES_ENVOY, 800);
+    fixture.bound = metrics_bind(fixture.metrics, fixture.rules);
+    *state = &fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    metrics_unbind(fixture->bound);
+    metrics_free(fixture->metrics);
+    rules_unref(fixture->rules);
+    page_free(&fixture->page);
+    return 0;
+}
+
+static void ask(struct fixture *fixture, size_t rule, struct metrics_hits hits)
+{
+    hits.limit = 10;
+    metrics_hits(metrics_worker(fixture->metrics, (unsigned)rule % 2), fixture->bound,
+                 rules_at(fixture->rules, rule), &hits);
+}
+
+static const char *text_of(struct fixture *fixture, bool is_stats)
+{
+    const struct metrics_facts facts = {.now_ns = S, .generation = 1, .loads = 2, .rules = 4};
+    fixture->page.len = 0;
+    if (is_stats)
+        metrics_envoy_stats(fixture->metrics, &facts, &fixture->page);
+    else
+        metrics_write(fixture->metrics, &facts, METRICS_PROMETHEUS, &fixture->page);
+    assert_false(fixture->page.failed);
+    page_add_span(&fixture->page, span_of("", 1));
+    return fixture->page.text;
+}
+
+static void assert_line(const char *page, const char *line)
+{
+    const char *at = strstr(page, line);
+    if (at == NULL || (at > page && at[-1] != '\n') || at[strlen(line)] != '\n')
+        fail_msg("no line `%s` in\n%s", line, page);
+}
+
+static void assert_stat(struct fixture *fixture, const char *name, unsigned n)
+{
+    char line[256];
+    snprintf(line, sizeof(line), "ratelimit.service.rate_limit.shop.%s: %u", name, n);
+    assert_line(text_of(fixture, true), line);
+}
+
+static void test_units_are_counted_by_what_became_of_them(void **state)
+{
+    struct fixture *fixture = *state;
+    ask(fixture, USER, (struct metrics_hits){.asked = 5, .remaining = 5});
+    assert_stat(fixture, "user.near_limit", 0);
+    ask(fixture, USER, (struct metrics_hits){.asked = 4, .remaining = 1}); /* 9: one past 8 */
+    assert_stat(fixture, "user.near_limit", 1);
+    ask(fixture, USER, (struct metrics_hits){.asked = 1, .remaining = 0});
+    ask(fixture, USER, (struct metrics_hits){.asked = 3, .remaining = 0, .is_over = true});
+    ask(fixture, USER,
+        (struct metrics_hits){.asked = 2, .remaining = 0, .is_over = true, .is_shadow = true});
+    assert_stat(fixture, "user.total_hits", 15);
+    assert_stat(fixture, "user.within_limit", 10);
+    assert_stat(fixture, "user.over_limit", 5);
+    assert_stat(fixture, "user.near_limit", 2);
+    assert_stat(fixture, "user.shadow_mode", 2);
+}
+
+static void test_one_that_nobody_asked_is_told(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_stat(fixture, "user.total_hits", 0);
+    assert_line(text_of(fixture, true), "ratelimit.service.config_load_success: 2");
+    assert_line(text_of(fixture, false),
+                "ratelimit_service_rate_limit_total_hits{domain=\"shop\",key1=\"user\"} 0");
+    assert_null(strstr(text_of(fixture, false), "stint_")); /* nor under other names */
+}
+
+/* Two rules that theirs would count in one figure, too: a page with a name twice is refused. */
+static void test_equal_names_are_summed(void **state)
+{
+    struct fixture *fixture = *state;
+    ask(fixture, A_WITH_B, (struct metrics_hits){.asked = 2, .remaining = 8});
+    ask(fixture, A_B, (struct metrics_hits){.asked = 1, .remaining = 9});
+    assert_stat(fixture, "a_b.total_hits", 3);
+    const char *page = text_of(fixture, false);
+    const char *line = "ratelimit_service_rate_limit_total_hits{domain=\"shop\",key1=\"a_b\"} 3";
+    assert_line(page, line);
+    assert_null(
+        strstr(strstr(page, line) + strlen(line), "total_hits{domain=\"shop\",key1=\"a_b\"}"));
+}
+
+static void test_values_have_figures_of_their_own(void **state)
+{
+    struct fixture *fixture = *state;
+    ask(fixture, IP, (struct metrics_hits){span_of_text("/a 1.2.3.4"), 1, 0, 9, false, false});
+    ask(fixture, IP, (struct metrics_hits){span_of_text("/a odd one"), 1, 0, 9, false, false});
+    const char *page = text_of(fixture, false);
+    assert_line(page, "ratelimit_service_rate_limit_total_hits"
+                      "{domain=\"shop\",key1=\"path_/a\",key2=\"ip_1.2.3.4\"} 1");
+    assert_line(page, "ratelimit_service_rate_limit_total_hits"
+                      "{domain=\"shop\",key1=\"path_/a\",key2=\"ip_/a odd one\"} 1");
+    assert_null(strstr(page, "key2=\"ip\""));
+    assert_stat(fixture, "path_/a.ip_/a_odd_one.total_hits", 1);
+}
+
+static void test_values_are_bounded(void **state)
+{
+    struct fixture *fixture = *state;
+    char value[32];
+    for (int i = 0; i < METRICS_DETAILS_MAX + 50; i++) {
+        snprintf(value, sizeof(value), "/a v%d", i);
+        ask(fixture, IP, (struct metrics_hits){span_of_text(value), 1, 0, 9, false, false});
+    }
+    size_t lines = 0;
+    for (const char *at = text_of(fixture, false);
+         (at = strstr(at, "rate_limit_total_hits{domain=\"shop\",key1=\"path_/a\"")) != NULL; at++)
+        lines++;
+    assert_int_equal(lines, METRICS_DETAILS_MAX + 1);
+    assert_line(text_of(fixture, false), "ratelimit_service_rate_limit_total_hits"
+                                         "{domain=\"shop\",key1=\"path_/a\",key2=\"ip_other\"} 50");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_units_are_counted_by_what_became_of_them, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_one_that_nobody_asked_is_told, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_equal_names_are_summed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_values_have_figures_of_their_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_values_are_bounded, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
