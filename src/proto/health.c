@@ -27,6 +27,9 @@ bool health_knows(struct span service)
 int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
                 struct stint_error *error)
 {
+    if (message.len > HEALTH_REQUEST_MAX)
+        return err_set(error, STINT_E_RANGE, "expected a HealthCheckRequest of at most %d bytes",
+                       HEALTH_REQUEST_MAX);
     Pb__HealthCheckRequest *request =
         pb__health_check_request__unpack(NULL, message.len, message.ptr);
     if (request == NULL)

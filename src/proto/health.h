@@ -23,11 +23,12 @@ enum health_status {
  */
 bool health_knows(struct span service);
 
-#define HEALTH_NAME_MAX 128
+#define HEALTH_NAME_MAX 128     /* bytes of a service's name that are read */
+#define HEALTH_REQUEST_MAX 4096 /* bytes of a request */
 
 /*
  * HealthCheckRequest: its service, in `name`; a longer one is cut, and known it is not.
- * STINT_E_SYNTAX.
+ * STINT_E_SYNTAX for what is no such message, STINT_E_RANGE for one that is too long.
  */
 int health_read(struct span message, uint8_t name[HEALTH_NAME_MAX], struct span *service,
                 struct stint_error *error);

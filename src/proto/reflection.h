@@ -9,10 +9,14 @@
 #include "base/span.h"
 #include "stint.h"
 
+#define REFLECTION_REQUEST_MAX 16384 /* bytes: names are shorter, and answers repeat the request   \
+                                      */
+
 /*
  * The answer to one ServerReflectionRequest; an error that the protocol knows (no such file, no
  * such symbol) is an answer, too. In memory that *room grows to, to be freed by the caller.
- * STINT_E_SYNTAX for what is no such message, STINT_E_SYSTEM without memory.
+ * STINT_E_SYNTAX for what is no such message, STINT_E_RANGE for one that is too long,
+ * STINT_E_SYSTEM without memory.
  */
 struct reflection_room {
     uint8_t *bytes;

@@ -37,9 +37,10 @@ void rls_call_free(struct rls_call *call)
     free(call);
 }
 
+/* What is absent has no memory, and readers of spans may copy from it. */
 static struct span span_of_bytes(ProtobufCBinaryData bytes)
 {
-    return span_of(bytes.data, bytes.len);
+    return bytes.len == 0 ? span_of("", 0) : span_of(bytes.data, bytes.len);
 }
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
