@@ -32,6 +32,11 @@ struct grpc_limits {
      * done. Spread by a tenth either way. Default 0: never */
     uint64_t age_ns;
     uint64_t age_grace_ns; /* how long its calls have then. Default 0: no end */
+    /*
+     * From a call's first frame to the last of its answer, unless it may be asked or answered more
+     * than once. A connection sees to it itself: its socket does not know calls. Default 30 s
+     */
+    uint64_t call_ns;
 };
 
 struct grpc_door;
@@ -50,7 +55,10 @@ void grpc_door_free(struct grpc_door *door); /* after its connections; NULL is f
 /* From now on health says NOT_SERVING. */
 void grpc_door_drain(struct grpc_door *door);
 
-/* NULL: no memory. Goes with conn->ops->free(). */
+/*
+ * NULL: no memory. Goes with conn->ops->free(). To drain it is to say so twice, a round trip apart
+ * (GOAWAY), so that no call is lost that is on its way; a second drain() does not wait for that.
+ */
 struct conn *grpc_conn_new(struct grpc_door *door, uint64_t now_ns);
 
 #endif

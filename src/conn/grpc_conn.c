@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+/* The door, and a connection as its socket sees it. */
+#include "conn/grpc_parts.h"
+
+#include "conn/hub.h"
+
+#include <stdlib.h>
+
+#define KEPT_BYTES 4096 /* an empty buffer that is larger is given back */
+
+static struct grpc_conn *grpc_of(struct conn *conn)
+{
+    return (struct grpc_conn *)(void *)conn;
+}
+
+static const struct grpc_conn *grpc_of_const(const struct conn *conn)
+{
+    return (const struct grpc_conn *)(const void *)conn;
+}
+
+static size_t unsent(const struct grpc_conn *conn)
+{
+    return conn->out.len - conn->sent;
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool grpc_bytes_reserve(struct grpc_bytes *bytes, size_t more)
+{
+    size_t size = bytes->size > 0 ? bytes->size : 256;
+    if (bytes->size - bytes->len >= more)
+        return true;
+    while (size - bytes->len < more)
+        size *= 2;
+    uint8_t *ptr = realloc(bytes->ptr, size);
+    if (ptr == NULL)
+        return false;
+    bytes->ptr = ptr;
+    bytes->size = size;
+    return true;
+}
+
+void grpc_count_malformed(const struct grpc_door *door)
+{
+    if (door->metrics != NULL)
+        metrics_malformed(door->metrics, METRICS_GRPC);
+}
+
+/* ---- What goes out --------------------------------------------------------------------------- */
+
+static void break_off(struct grpc_conn *conn)
+{
+    conn->is_broken = true;
+    conn->is_over = true;
+}
+
+/* False where it stopped at the limit, and has more. */
+static bool write_frames(struct grpc_conn *conn)
+{
+    const uint8_t *frame;
+    while (unsent(conn) <= conn->door->limits.output_bytes) {
+        ssize_t len = nghttp2_session_mem_send(conn->session, &frame);
+        if (len == 0)
+            return true;
+        if (len < 0 || !grpc_bytes_reserve(&conn->out, (size_t)len)) {
+            break_off(conn);
+            return false;
+        }
+        memcpy(conn->out.ptr + conn->out.len, frame, (size_t)len);
+        conn->out.len += (size_t)len;
+    }
+    return false;
+}
+
+void grpc_conn_settle(struct grpc_conn *conn)
+{
+    /* Whoever speaks something else is not answered with frames. */
+    if (conn->is_over || !conn->has_begun || !write_frames(conn))
+        return;
+    if (!nghttp2_session_want_read(conn->session) && !nghttp2_session_want_write(conn->session)) {
+        conn->is_over = true;
+        if (conn->leaving == GRPC_STAYS)
+            grpc_count_malformed(conn->door);
+    } else if (conn->leaving == GRPC_LEAVES && conn->n_calls == 0)
+        conn->is_over = true;
+}
+
+static struct span output(struct conn *base)
+{
+    const struct grpc_conn *conn = grpc_of(base);
+    if (unsent(conn) == 0)
+        return span_of(NULL, 0);
+    return span_of(conn->out.ptr + conn->sent, unsent(conn));
+}
+
+static void sent(struct conn *base, size_t len, uint64_t now_ns)
+{
+    struct grpc_conn *conn = grpc_of(base);
+    struct grpc_bytes *out = &conn->out;
+    conn->now_ns = now_ns;
+    conn->sent += len;
+    if (unsent(conn) == 0) {
+        out->len = conn->sent = 0;
+        if (out->size > KEPT_BYTES) {
+            free(out->ptr);
+            *out = (struct grpc_bytes){0};
+        }
+    } else if (conn->sent > unsent(conn)) {
+        memmove(out->ptr, out->ptr + conn->sent, unsent(conn));
+        out->len = unsent(conn);
+        conn->sent = 0;
+    }
+    grpc_conn_settle(conn);
+}
+
+static bool is_choked(const struct conn *base)
+{
+    const struct grpc_conn *conn = grpc_of_const(base);
+    return unsent(conn) > conn->door->limits.output_bytes;
+}
+
+/* ---- What comes in --------------------------------------------------------------------------- */
+
+static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
+{
+    struct grpc_conn *conn = grpc_of(base);
+    if (conn->is_over)
+        return;
+    conn->now_ns = now_ns;
+    conn->is_heard = true;
+    grpc_session_feed(conn, bytes);
+    grpc_conn_settle(conn);
+}
+
+static bool is_over(const struct conn *base)
+{
+    return grpc_of_const(base)->is_over;
+}
+
+/* What is not yet HTTP/2 is half a request, too. */
+static bool is_busy(const struct conn *base)
+{
+    const struct grpc_conn *conn = grpc_of_const(base);
+    return !conn->is_over && (conn->n_calls > 0 || (conn->is_heard && !conn->has_begun));
+}
+
+/* ---- When nothing comes ---------------------------------------------------------------------- */
+
+static uint64_t call_ends_ns(const struct grpc_conn *conn)
+{
+    const struct grpc_call *oldest = conn->first[GRPC_TIMED];
+    return oldest != NULL ? oldest->begun_ns + conn->door->limits.call_ns : STINT_NEVER_NS;
+}
+
+static uint64_t deadline(const struct conn *base)
+{
+    const struct grpc_conn *conn = grpc_of_const(base);
+    if (conn->is_over)
+        return STINT_NEVER_NS;
+    return least(least(least(conn->age_at_ns, conn->grace_at_ns),
+                       least(conn->notice_at_ns, conn->watch_at_ns)),
+                 call_ends_ns(conn));
+}
+
+static void end_late_calls(struct grpc_conn *conn)
+{
+    while (call_ends_ns(conn) <= conn->now_ns) {
+        struct grpc_call *call = conn->first[GRPC_TIMED];
+        /* Its stream is closed as soon as that can be said; until then nobody waits for it. */
+        grpc_call_enlist(call, GRPC_UNTIMED);
+        if (call->is_ended)
+            nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
+        else
+            grpc_answer_refuse(call, GRPC_DEADLINE_EXCEEDED, "the request does not end");
+    }
+}
+
+static void wake(struct conn *base, uint64_t now_ns)
+{
+    struct grpc_conn *conn = grpc_of(base);
+    if (conn->is_over)
+        return;
+    conn->now_ns = now_ns;
+    end_late_calls(conn);
+    if (conn->watch_at_ns <= now_ns)
+        grpc_watch_look(conn);
+    if (conn->notice_at_ns <= now_ns)
+        grpc_leave_now(conn);
+    if (conn->age_at_ns <= now_ns) {
+        uint64_t grace_ns = conn->door->limits.age_grace_ns;
+        conn->age_at_ns = STINT_NEVER_NS;
+        conn->grace_at_ns = grace_ns > 0 ? now_ns + grace_ns : STINT_NEVER_NS;
+        grpc_leave_begin(conn);
+    }
+    if (conn->grace_at_ns <= now_ns) {
+        conn->grace_at_ns = STINT_NEVER_NS;
+        nghttp2_session_terminate_session(conn->session, NGHTTP2_NO_ERROR);
+    }
+    grpc_conn_settle(conn);
+}
+
+static void drain(struct conn *base, uint64_t now_ns)
+{
+    struct grpc_conn *conn = grpc_of(base);
+    if (conn->is_over)
+        return;
+    conn->now_ns = now_ns;
+    if (conn->leaving == GRPC_STAYS && !conn->is_left)
+        grpc_leave_begin(conn);
+    else
+        grpc_leave_now(conn);
+    grpc_conn_settle(conn);
+}
+
+/* ---- One more, one less ---------------------------------------------------------------------- */
+
+static void free_conn(struct conn *base)
+{
+    struct grpc_conn *conn = grpc_of(base);
+    nghttp2_session_del(conn->session);
+    for (int list = 0; list < GRPC_LISTS; list++)
+        while (conn->first[list] != NULL)
+            grpc_call_free(conn->first[list]);
+    access_unref(conn->identity.tokens);
+    free(conn->out.ptr);
+    free(conn);
+}
+
+static const struct conn_ops ops = {
+    .feed = feed,
+    .output = output,
+    .sent = sent,
+    .is_choked = is_choked,
+    .deadline = deadline,
+    .wake = wake,
+    .is_over = is_over,
+    .drain = drain,
+    .is_busy = is_busy,
+    .free = free_conn,
+};
+
+struct conn *grpc_conn_new(struct grpc_door *door, uint64_t now_ns)
+{
+    struct grpc_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL)
+        return NULL;
+    conn->conn.ops = &ops;
+    conn->door = door;
+    conn->now_ns = conn->idle_seen_ns = now_ns;
+    conn->age_at_ns = grpc_leave_age(door, now_ns);
+    conn->grace_at_ns = conn->notice_at_ns = conn->watch_at_ns = STINT_NEVER_NS;
+    if (!grpc_session_open(conn)) {
+        free_conn(&conn->conn);
+        return NULL;
+    }
+    return &conn->conn;
+}
+
+/* ---- The door -------------------------------------------------------------------------------- */
+
+static size_t or_default(size_t limit, size_t otherwise)
+{
+    return limit > 0 ? limit : otherwise;
+}
+
+static struct grpc_limits limits_of(const struct grpc_limits *limits)
+{
+    struct grpc_limits all = limits != NULL ? *limits : (struct grpc_limits){0};
+    all.message_bytes = or_default(all.message_bytes, (size_t)1 << 20);
+    all.header_bytes = or_default(all.header_bytes, (size_t)16 << 10);
+    all.streams = or_default(all.streams, 1000);
+    all.output_bytes = or_default(all.output_bytes, (size_t)256 << 10);
+    all.idle_frames = or_default(all.idle_frames, 1000);
+    all.call_ns = all.call_ns > 0 ? all.call_ns : 30 * NS_PER_S;
+    return all;
+}
+
+struct grpc_door *grpc_door_new(const struct grpc_door_options *options)
+{
+    static const struct rls_form plain;
+    struct grpc_door *door = calloc(1, sizeof(*door));
+    if (door == NULL)
+        return NULL;
+    door->options = *options;
+    door->limits = limits_of(options->limits);
+    if (options->form == NULL)
+        door->options.form = &plain;
+    struct metrics *metrics = hub_metrics(service_hub(options->service));
+    if (metrics != NULL)
+        door->metrics = metrics_worker(metrics, service_worker(options->service));
+    door->generation = UINT64_MAX; /* of none: the first look gets the tokens */
+    door->rls = rls_call_new();
+    if (door->rls == NULL || !grpc_session_prepare(door)) {
+        grpc_door_free(door);
+        return NULL;
+    }
+    return door;
+}
+
+void grpc_door_free(struct grpc_door *door)
+{
+    if (door == NULL)
+        return;
+    while (door->free_calls != NULL) {
+        struct grpc_call *call = door->free_calls;
+        door->free_calls = call->next;
+        free(call);
+    }
+    nghttp2_session_callbacks_del(door->callbacks);
+    nghttp2_option_del(door->options_of_session);
+    rls_call_free(door->rls);
+    grpc_zip_free(door->zip);
+    free(door->reflection.bytes);
+    access_unref(door->tokens);
+    free(door);
+}
+
+void grpc_door_drain(struct grpc_door *door)
+{
+    door->is_drained = true;
+    for (struct grpc_conn *conn = door->watching, *next; conn != NULL; conn = next) {
+        next = conn->next_watching;
+        grpc_watch_look(conn);
+        grpc_conn_settle(conn);
+    }
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/* What each method does with its one message. */
+#include "conn/grpc_parts.h"
+
+static enum grpc_status status_of(enum reply_error error)
+{
+    switch (error) {
+    case REPLY_BAD_REQUEST:
+        return GRPC_INVALID_ARGUMENT;
+    case REPLY_FORBIDDEN:
+        return GRPC_PERMISSION_DENIED;
+    case REPLY_GONE:
+        return GRPC_NOT_FOUND;
+    case REPLY_CONFLICT:
+        return GRPC_ABORTED;
+    case REPLY_FULL:
+        return GRPC_RESOURCE_EXHAUSTED;
+    case REPLY_UNAVAILABLE:
+        return GRPC_UNAVAILABLE;
+    default:
+        return GRPC_OK;
+    }
+}
+
+static void should_rate_limit(struct grpc_call *call, struct span message)
+{
+    struct grpc_conn *conn = call->conn;
+    struct grpc_door *door = conn->door;
+    const struct request *request;
+    struct stint_error error;
+    if (!grpc_caller_admit(call))
+        return;
+    int code = rls_read(door->rls, message, &request, &error);
+    if (code < 0) {
+        grpc_answer_refuse(call,
+                           code == STINT_E_SYSTEM ? GRPC_RESOURCE_EXHAUSTED : GRPC_INVALID_ARGUMENT,
+                           error.sentence);
+        return;
+    }
+    struct caller caller = grpc_caller_of(call);
+    service_ask(door->options.service, request, &caller, conn->now_ns, &door->reply);
+    grpc_abuse_forgive(conn);
+    if (door->reply.error != REPLY_DECIDED) {
+        grpc_answer_fail(call, status_of((enum reply_error)door->reply.error),
+                         door->reply.sentence);
+        return;
+    }
+    struct span response = rls_write(door->rls, door->options.form, request, &door->reply);
+    if (response.ptr == NULL)
+        grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
+    else
+        grpc_answer_once(call, response);
+}
+
+static void check_health(struct grpc_call *call, struct span message)
+{
+    uint8_t response[HEALTH_MESSAGE_MAX], name[HEALTH_NAME_MAX];
+    struct span service;
+    struct stint_error error;
+    if (health_read(message, name, &service, &error) < 0)
+        grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.sentence);
+    else if (call->method == GRPC_HEALTH_WATCH)
+        grpc_watch_begin(call, health_knows(service));
+    else if (!health_knows(service))
+        grpc_answer_fail(call, GRPC_NOT_FOUND, "no such service");
+    else
+        grpc_answer_once(call,
+                         span_of(response, health_write(response, grpc_health(call->conn->door))));
+}
+
+static void list_health(struct grpc_call *call)
+{
+    uint8_t response[HEALTH_MESSAGE_MAX];
+    size_t len = health_write_list(response, grpc_health(call->conn->door));
+    grpc_answer_once(call, span_of(response, len));
+}
+
+void grpc_method_ask(struct grpc_call *call, struct span message)
+{
+    if (call->method == GRPC_SHOULD_RATE_LIMIT)
+        should_rate_limit(call, message);
+    else if (call->method == GRPC_HEALTH_LIST)
+        list_health(call);
+    else
+        check_health(call, message);
+    if (call->method != GRPC_SHOULD_RATE_LIMIT)
+        grpc_abuse_forgive(call->conn);
+}

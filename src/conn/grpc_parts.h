@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the files of a gRPC connection share.
+ *
+ * A connection holds its open calls in lists: those that have to end in time, the oldest first;
+ * those that watch health; and the rest. nghttp2 knows a call by its stream; it is made when the
+ * stream's fields begin, and goes when the stream is closed.
+ */
+#ifndef STINT_CONN_GRPC_PARTS_H
+#define STINT_CONN_GRPC_PARTS_H
+
+#include "base/err.h"
+#include "base/ns.h"
+#include "conn/grpc_conn.h"
+#include "conn/metrics.h"
+#include "proto/grpc.h"
+#include "proto/health.h"
+#include "proto/reflection.h"
+
+#include <nghttp2/nghttp2.h>
+
+#define GRPC_WATCH_NS (500 * NS_PER_MS) /* between two looks at a health that is watched */
+#define GRPC_NOTICE_NS NS_PER_S         /* for the answer to the first GOAWAY, at most */
+#define GRPC_ABUSE_NS (10 * NS_PER_S)   /* in which the bucket of idle frames fills again */
+#define GRPC_WINDOW (1 << 20)           /* bytes of requests on their way, of one connection */
+#define GRPC_HELD_MESSAGES 4            /* of full size: what unfinished ones may hold in all */
+#define GRPC_FREE_CALLS 4096            /* kept by a door for those to come */
+#define GRPC_ANSWER_ROOM 120            /* an answer of that size needs no memory of its own */
+#define GRPC_SECRET_MAX 128             /* bytes of a secret that a connection remembers */
+
+struct grpc_door {
+    struct grpc_door_options options;
+    struct grpc_limits limits;
+    struct metrics_worker *metrics; /* NULL: nobody counts */
+    struct access *tokens;          /* the set in force when it was last looked at; NULL: none */
+    uint64_t generation;            /* of tokens */
+    struct rls_call *rls;
+    struct grpc_zip *zip; /* NULL until somebody compresses */
+    struct reflection_room reflection;
+    struct reply reply;
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_option *options_of_session;
+    struct grpc_call *free_calls;
+    size_t n_free_calls;
+    struct grpc_conn *watching; /* connections on which somebody watches health */
+    uint64_t n_opened;
+    bool is_drained;
+};
+
+/* Bytes in memory that grows. */
+struct grpc_bytes {
+    uint8_t *ptr;
+    size_t len, size;
+};
+
+enum grpc_list { GRPC_TIMED, GRPC_WATCHING, GRPC_UNTIMED, GRPC_LISTS };
+
+/* What the fields of a call have said so far. */
+enum grpc_said {
+    GRPC_SAID_POST = 1,
+    GRPC_SAID_GRPC = 2, /* content-type */
+    GRPC_SAID_ACCEPTS_GZIP = 4,
+    GRPC_SAID_SECRET = 8,      /* authorization, and it was a Bearer's */
+    GRPC_SAID_TOO_MUCH = 16,   /* more than limits.header_bytes */
+    GRPC_SAID_NO_TIMEOUT = 32, /* a grpc-timeout that cannot be read */
+};
+
+struct grpc_call {
+    struct grpc_conn *conn;
+    struct grpc_call *next, *prev;
+    int32_t id; /* of the stream */
+    uint8_t list;
+    uint8_t said;
+    uint8_t method;   /* enum grpc_method */
+    uint8_t encoding; /* enum grpc_encoding: of its messages */
+    bool is_at_end;   /* nothing more is asked */
+    bool is_begun;    /* the fields of an answer were submitted */
+    bool is_ended;    /* all was said: what else is asked is not looked at */
+    bool wants_gzip;
+    bool watches_known; /* a service that there is */
+    int8_t told;        /* enum health_status, to a watcher last; -1: nothing yet */
+    uint8_t status;     /* of the trailers */
+    char *sentence;     /* of the trailers; the call's. NULL: none */
+    uint64_t begun_ns;
+    uint64_t ends_ns;      /* grpc-timeout; STINT_NEVER_NS: none */
+    struct access *tokens; /* in which `token` was found, with a reference; NULL: none */
+    const struct access_token *token;
+    struct span lent;        /* of the message, where it was read: until feed() returns */
+    struct grpc_bytes input; /* what came of a message that is not whole */
+    struct grpc_bytes answer;
+    size_t answer_sent;
+    uint8_t room[GRPC_ANSWER_ROOM];
+};
+
+enum grpc_leaving {
+    GRPC_STAYS,
+    GRPC_NOTICED, /* the peer knows that it ends; calls that are on their way are taken */
+    GRPC_LEAVES,  /* no further call is taken */
+};
+
+/* Who asked last, so that not every call costs a hash of its secret. */
+struct grpc_identity {
+    struct access *tokens; /* with a reference; NULL: nobody yet */
+    const struct access_token *token;
+    size_t len;
+    uint8_t secret[GRPC_SECRET_MAX];
+};
+
+struct grpc_conn {
+    struct conn conn;
+    struct grpc_door *door;
+    nghttp2_session *session;
+    uint64_t now_ns;
+    struct grpc_bytes out;
+    size_t sent;               /* bytes of out that are gone */
+    struct grpc_call *current; /* whose fields are read; NULL: nobody's who matters */
+    struct grpc_call *recent;  /* found last; NULL: none */
+    struct grpc_call *lender;  /* whose message lies in what is fed; NULL: none */
+    struct grpc_call *first[GRPC_LISTS], *last[GRPC_LISTS];
+    struct grpc_conn *next_watching, *prev_watching;
+    struct grpc_identity identity;
+    size_t n_calls;
+    size_t field_bytes; /* of the fields that are read */
+    size_t held_bytes;  /* of unfinished messages */
+    uint64_t idle_debt_ns, idle_seen_ns;
+    uint64_t age_at_ns, grace_at_ns, notice_at_ns, watch_at_ns; /* STINT_NEVER_NS: not */
+    uint8_t leaving;                                            /* enum grpc_leaving */
+    bool is_heard;                                              /* bytes came */
+    bool has_begun; /* it speaks HTTP/2: a frame came behind the preface */
+    bool is_left;   /* the peer has said that it asks no more */
+    bool is_broken; /* nghttp2 has given up: the session is not to be touched */
+    bool is_over;
+};
+
+/* Anew for less than `more` bytes behind the end; false: no memory. */
+bool grpc_bytes_reserve(struct grpc_bytes *bytes, size_t more);
+
+/* ---- grpc_conn.c ----------------------------------------------------------------------------- */
+
+/* Writes what the session has to say, up to limits.output_bytes, and looks whether it is over. */
+void grpc_conn_settle(struct grpc_conn *conn);
+void grpc_count_malformed(const struct grpc_door *door);
+
+/* ---- grpc_session.c: frames ------------------------------------------------------------------ */
+
+bool grpc_session_prepare(struct grpc_door *door); /* false: no memory */
+bool grpc_session_open(struct grpc_conn *conn);
+void grpc_session_feed(struct grpc_conn *conn, struct span bytes);
+
+/* ---- grpc_leave.c: how a connection ends ----------------------------------------------------- */
+
+void grpc_leave_begin(struct grpc_conn *conn);
+/* The peer has answered the first GOAWAY, or does not. */
+void grpc_leave_now(struct grpc_conn *conn);
+uint64_t grpc_leave_age(struct grpc_door *door, uint64_t now_ns);
+
+/* ---- grpc_abuse.c ---------------------------------------------------------------------------- */
+
+/* A frame that costs its sender little. */
+void grpc_abuse_count(struct grpc_conn *conn);
+/* A call was answered: one such frame is forgiven. */
+void grpc_abuse_forgive(struct grpc_conn *conn);
+/* Sends the peer away. */
+void grpc_abuse_end(struct grpc_conn *conn);
+
+/* ---- grpc_fields.c, grpc_caller.c ------------------------------------------------------------ */
+
+void grpc_fields_take(struct grpc_call *call, struct span name, struct span value);
+/* All fields are read: refuses the call where one of them is not as it must be. */
+void grpc_fields_end(struct grpc_call *call);
+
+void grpc_caller_renew(struct grpc_door *door);
+void grpc_caller_take(struct grpc_call *call, struct span authorization);
+/* Whether somebody is known by now; else the call was refused. */
+bool grpc_caller_admit(struct grpc_call *call);
+struct caller grpc_caller_of(const struct grpc_call *call);
+
+/* ---- grpc_call.c: what comes ----------------------------------------------------------------- */
+
+struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id); /* NULL: no memory */
+void grpc_call_free(struct grpc_call *call);
+void grpc_call_enlist(struct grpc_call *call, enum grpc_list list);
+void grpc_call_data(struct grpc_call *call, struct span bytes, bool is_last);
+/* Keeps what lies in memory that is the feeder's. */
+void grpc_call_keep_lent(struct grpc_call *call);
+void grpc_call_end(struct grpc_call *call);
+/* What a message holds, compressed or not; false: the call was refused. */
+bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, struct span *plain);
+
+/* ---- grpc_answer.c: what goes ---------------------------------------------------------------- */
+
+/* One message, and the end. */
+void grpc_answer_once(struct grpc_call *call, struct span message);
+/* One of several; false: no memory. */
+bool grpc_answer_add(struct grpc_call *call, struct span message);
+/* Behind what was added. */
+void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *sentence);
+/* Instead of an answer; or behind those that there are. */
+void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *sentence);
+/* The same, for what the caller did wrong: it is counted. */
+void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *sentence);
+void grpc_answer_refuse_http(struct grpc_call *call, unsigned http_status);
+
+/* ---- grpc_methods.c -------------------------------------------------------------------------- */
+
+void grpc_method_ask(struct grpc_call *call, struct span message);
+
+/* ---- grpc_reflection.c ----------------------------------------------------------------------- */
+
+/* Answers what came whole. */
+void grpc_reflection_ask(struct grpc_call *call);
+void grpc_reflection_end(struct grpc_call *call);
+
+/* ---- grpc_watch.c ---------------------------------------------------------------------------- */
+
+enum health_status grpc_health(const struct grpc_door *door);
+void grpc_watch_begin(struct grpc_call *call, bool is_known);
+/* Adds what has changed since it was told; false: nothing. */
+bool grpc_watch_next(struct grpc_call *call);
+void grpc_watch_look(struct grpc_conn *conn);
+/* A watcher is gone. */
+void grpc_watch_leave(struct grpc_conn *conn);
+
+#endif
