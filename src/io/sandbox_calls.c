@@ -7,6 +7,7 @@
 #include "io/sandbox.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <stdbool.h>
@@ -17,196 +18,48 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* clang-format off: lists and tables are read as such */
+/* Lists and tables are read as such. */
+/* clang-format off */
 /* Old ones stand beside their successors: which of them a libc calls, differs by processor. */
 static const char *const allowed[] = {
     /* Memory; what concerns code of programs is below. */
-    "brk",
-    "madvise",
-    "mremap",
-    "msync",
-    "munmap",
+    "brk", "madvise", "mremap", "msync", "munmap",
     /* Threads; how they begin is below. */
-    "exit",
-    "exit_group",
-    "futex",
-    "futex_time64",
-    "getpid",
-    "gettid",
-    "membarrier",
-    "restart_syscall",
-    "rseq",
-    "rt_sigaction",
-    "rt_sigprocmask",
-    "rt_sigreturn",
-    "sched_getaffinity",
-    "sched_yield",
-    "set_robust_list",
-    "sigaltstack",
-    "sigreturn",
-    "wait4",
-    "waitid",
-    "waitpid",
+    "exit", "exit_group", "futex", "futex_time64", "getpid", "gettid", "membarrier",
+    "restart_syscall", "rseq", "rt_sigaction", "rt_sigprocmask", "rt_sigreturn",
+    "sched_getaffinity", "sched_yield", "set_robust_list", "sigaltstack", "sigreturn", "wait4",
+    "waitid", "waitpid",
     /* Time and the machine. */
-    "clock_getres",
-    "clock_getres_time64",
-    "clock_gettime",
-    "clock_gettime64",
-    "clock_nanosleep",
-    "clock_nanosleep_time64",
-    "getcpu",
-    "getrandom",
-    "getrusage",
-    "gettimeofday",
-    "nanosleep",
-    "sysinfo",
-    "time",
-    "times",
-    "uname",
+    "clock_getres", "clock_getres_time64", "clock_gettime", "clock_gettime64", "clock_nanosleep",
+    "clock_nanosleep_time64", "getcpu", "getrandom", "getrusage", "gettimeofday", "nanosleep",
+    "sysinfo", "time", "times", "uname",
     /* Who the process is. */
-    "getegid",
-    "getegid32",
-    "geteuid",
-    "geteuid32",
-    "getgid",
-    "getgid32",
-    "getuid",
-    "getuid32",
+    "getegid", "getegid32", "geteuid", "geteuid32", "getgid", "getgid32", "getuid", "getuid32",
     /* Files: those that are read anew, and the paths of sockets that go at the end. */
-    "access",
-    "close",
-    "faccessat",
-    "faccessat2",
-    "fcntl",
-    "fcntl64",
-    "fdatasync",
-    "fstat",
-    "fstat64",
-    "fstatat64",
-    "fsync",
-    "getcwd",
-    "getdents",
-    "getdents64",
-    "lseek",
-    "_llseek",
-    "lstat",
-    "lstat64",
-    "newfstatat",
-    "open",
-    "openat",
-    "pread64",
-    "pwrite64",
-    "read",
-    "readlink",
-    "readlinkat",
-    "readv",
-    "stat",
-    "stat64",
-    "statx",
-    "unlink",
-    "unlinkat",
-    "write",
-    "writev",
+    "access", "close", "faccessat", "faccessat2", "fcntl", "fcntl64", "fdatasync", "fstat",
+    "fstat64", "fstatat64", "fsync", "getcwd", "getdents", "getdents64", "lseek", "_llseek",
+    "lstat", "lstat64", "newfstatat", "pread64", "pwrite64", "read", "readlink",
+    "readlinkat", "readv", "stat", "stat64", "statx", "unlink", "unlinkat", "write", "writev",
     /* Waiting for something to happen. */
-    "epoll_create",
-    "epoll_create1",
-    "epoll_ctl",
-    "epoll_pwait",
-    "epoll_pwait2",
-    "epoll_wait",
-    "eventfd",
-    "eventfd2",
-    "inotify_add_watch",
-    "inotify_init",
-    "inotify_init1",
-    "inotify_rm_watch",
-    "pipe",
-    "pipe2",
-    "poll",
-    "ppoll",
-    "ppoll_time64",
+    "epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait",
+    "eventfd", "eventfd2", "inotify_add_watch", "inotify_init", "inotify_init1", "inotify_rm_watch",
+    "pipe", "pipe2", "poll", "ppoll", "ppoll_time64",
     /* Sockets that are there; which may be made is below. */
-    "accept",
-    "accept4",
-    "getpeername",
-    "getsockname",
-    "getsockopt",
-    "recv",
-    "recvfrom",
-    "recvmsg",
-    "send",
-    "sendmsg",
-    "sendto",
-    "setsockopt",
-    "shutdown",
+    "accept", "accept4", "getpeername", "getsockname", "getsockopt", "recv", "recvfrom", "recvmsg",
+    "send", "sendmsg", "sendto", "setsockopt", "shutdown",
 };
 
 /* Nothing that the server is linked with tries these: who does is not the server any more. */
 static const char *const deadly[] = {
-    "acct",
-    "add_key",
-    "adjtimex",
-    "bpf",
-    "capset",
-    "chroot",
-    "clock_adjtime",
-    "clock_settime",
-    "create_module",
-    "delete_module",
-    "execve",
-    "execveat",
-    "finit_module",
-    "fork",
-    "fsconfig",
-    "fsmount",
-    "fsopen",
-    "init_module",
-    "ioperm",
-    "iopl",
-    "kcmp",
-    "kexec_file_load",
-    "kexec_load",
-    "keyctl",
-    "mknod",
-    "mknodat",
-    "mount",
-    "mount_setattr",
-    "move_mount",
-    "name_to_handle_at",
-    "open_by_handle_at",
-    "open_tree",
-    "perf_event_open",
-    "personality",
-    "pidfd_getfd",
-    "pivot_root",
-    "process_madvise",
-    "process_vm_readv",
-    "process_vm_writev",
-    "ptrace",
-    "quotactl",
-    "reboot",
-    "request_key",
-    "setdomainname",
-    "setfsgid",
-    "setfsuid",
-    "setgid",
-    "setgroups",
-    "sethostname",
-    "setns",
-    "setregid",
-    "setresgid",
-    "setresuid",
-    "setreuid",
-    "settimeofday",
-    "setuid",
-    "swapoff",
-    "swapon",
-    "umount",
-    "umount2",
-    "unshare",
-    "userfaultfd",
-    "vfork",
-    "vhangup",
+    "acct", "add_key", "adjtimex", "bpf", "capset", "chroot", "clock_adjtime", "clock_settime",
+    "create_module", "delete_module", "execve", "execveat", "finit_module", "fork", "fsconfig",
+    "fsmount", "fsopen", "init_module", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load",
+    "keyctl", "mknod", "mknodat", "mount", "mount_setattr", "move_mount", "name_to_handle_at",
+    "open_by_handle_at", "open_tree", "perf_event_open", "personality", "pidfd_getfd", "pivot_root",
+    "process_madvise", "process_vm_readv", "process_vm_writev", "ptrace", "quotactl", "reboot",
+    "request_key", "setdomainname", "setfsgid", "setfsuid", "setgid", "setgroups", "sethostname",
+    "setns", "setregid", "setresgid", "setresuid", "setreuid", "settimeofday", "setuid", "swapoff",
+    "swapon", "umount", "umount2", "unshare", "userfaultfd", "vfork", "vhangup",
 };
 
 /* No connection goes out, and none comes in at another port than before. */
@@ -226,27 +79,13 @@ struct condition {
 };
 
 /* A comparison of an argument, as the initialisers below have it. */
-#define IF(argument, ...)                                                                          \
-    {                                                                                              \
-        .arg = (argument), __VA_ARGS__                                                             \
-    }
+#define IF(argument, ...) {.arg = (argument), __VA_ARGS__}
 #define EQUALS(value) .op = SCMP_CMP_EQ, .datum_a = (value)
 #define DIFFERS(value) .op = SCMP_CMP_NE, .datum_a = (value)
 #define MASKED(mask, value) .op = SCMP_CMP_MASKED_EQ, .datum_a = (mask), .datum_b = (value)
-#define ALLOWED_IF(name, ...)                                                                      \
-    {                                                                                              \
-        name, SCMP_ACT_ALLOW, 1,                                                                   \
-        {                                                                                          \
-            IF(__VA_ARGS__)                                                                        \
-        }                                                                                          \
-    }
-#define REFUSED_IF(name, ...)                                                                      \
-    {                                                                                              \
-        name, SCMP_ACT_ERRNO(EPERM), 1,                                                            \
-        {                                                                                          \
-            IF(__VA_ARGS__)                                                                        \
-        }                                                                                          \
-    }
+#define ALLOWED_IF(name, ...) {name, SCMP_ACT_ALLOW, 1, {IF(__VA_ARGS__)}}
+#define REFUSED_IF(name, ...) {name, SCMP_ACT_ERRNO(EPERM), 1, {IF(__VA_ARGS__)}}
+#define WRITES (O_ACCMODE | O_CREAT | O_TRUNC)
 
 static const struct condition conditions[] = {
     /* Memory is never both data that came from somewhere and code. */
@@ -256,6 +95,13 @@ static const struct condition conditions[] = {
     REFUSED_IF("mmap2", 2, MASKED(PROT_EXEC, PROT_EXEC)),
     ALLOWED_IF("mprotect", 2, MASKED(PROT_EXEC, 0)),
     REFUSED_IF("mprotect", 2, MASKED(PROT_EXEC, PROT_EXEC)),
+    /* Files are read. What is written to was open before. */
+    ALLOWED_IF("open", 1, MASKED(WRITES, O_RDONLY)),
+    REFUSED_IF("open", 1, MASKED(O_ACCMODE, O_WRONLY)),
+    REFUSED_IF("open", 1, MASKED(O_ACCMODE, O_RDWR)),
+    ALLOWED_IF("openat", 2, MASKED(WRITES, O_RDONLY)),
+    REFUSED_IF("openat", 2, MASKED(O_ACCMODE, O_WRONLY)),
+    REFUSED_IF("openat", 2, MASKED(O_ACCMODE, O_RDWR)),
     /* Threads, no processes. What clone3 is to make, a filter cannot see:
        it is not there, and libc takes clone. */
     ALLOWED_IF("clone", CLONE_FLAGS_ARGUMENT, MASKED(CLONE_THREAD, CLONE_THREAD)),
