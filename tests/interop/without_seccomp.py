@@ -9,7 +9,7 @@ import sys
 NUMBERS = {"x86_64": 317, "aarch64": 277}
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ENOSYS, EPERM = 38, 22, 2, 38, 1
 
-# Loads the number; seccomp: not there. prctl(PR_SET_SECCOMP), libseccomp's other way: not permitted.
+# seccomp is not there; prctl(PR_SET_SECCOMP), libseccomp's other way, is not permitted.
 PRCTL = {"x86_64": 157, "aarch64": 167}[platform.machine()]
 program = b"".join(struct.pack("HBBI", *step) for step in (
     (0x20, 0, 0, 0),
