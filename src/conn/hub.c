@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the workers share. Rules change hands under a lock that no request waits for: a service
- * keeps a reference of its own, and looks at one number to know that others are in force.
+ * keeps a reference of its own, and looks at one number to know that others are in force. To free
+ * 100,000 rules takes milliseconds: the last reference to rules is the hub's, never a worker's.
  */
 #include "conn/hub.h"
 
@@ -66,13 +67,38 @@ int hub_set_rules(struct hub *hub, struct rules *rules, struct stint_error *erro
     if (ruleset == NULL)
         return err_set(error, why.code, "%s", why.sentence);
     pthread_mutex_lock(&hub->lock);
-    struct ruleset *old = hub->ruleset;
+    hub->ruleset->next = hub->retired;
+    hub->retired = hub->ruleset;
     hub->ruleset = ruleset;
     /* release: whoever sees the number finds these rules, or later ones. */
     __atomic_add_fetch(&hub->generation, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&hub->lock);
-    ruleset_unref(old);
+    hub_free_retired(hub);
     return 0;
+}
+
+void hub_free_retired(struct hub *hub)
+{
+    struct ruleset *unused = NULL;
+    pthread_mutex_lock(&hub->lock);
+    for (struct ruleset **at = &hub->retired; *at != NULL;) {
+        struct ruleset *ruleset = *at;
+        /* acquire: it is freed after all that workers did with it. Nobody takes another reference
+         * to what is no longer in force. */
+        if (__atomic_load_n(&ruleset->refs, __ATOMIC_ACQUIRE) > 1) {
+            at = &ruleset->next;
+            continue;
+        }
+        *at = ruleset->next;
+        ruleset->next = unused;
+        unused = ruleset;
+    }
+    pthread_mutex_unlock(&hub->lock);
+    while (unused != NULL) {
+        struct ruleset *next = unused->next;
+        ruleset_unref(unused);
+        unused = next;
+    }
 }
 
 struct rules *hub_rules(struct hub *hub)
@@ -135,6 +161,7 @@ void hub_close(struct hub *hub)
 {
     if (hub == NULL)
         return;
+    hub_free_retired(hub);
     ruleset_unref(hub->ruleset);
     pools_free(hub->pools);
     popular_free(hub->popular);

@@ -13,6 +13,7 @@
 /* Rules, and where their figures stand: they come and go together. */
 struct ruleset {
     unsigned refs;
+    struct ruleset *next;        /* of the retired */
     struct rules *rules;         /* NULL: none */
     struct metrics_bound *bound; /* NULL where there are no metrics */
 };
@@ -26,9 +27,10 @@ struct hub {
     unsigned workers;
     bool shadow_mode, quota_mode;
     bool began_with_rules;
-    pthread_mutex_t lock; /* of ruleset, while it changes hands */
+    pthread_mutex_t lock; /* of the rulesets, while they change hands */
     struct ruleset *ruleset;
-    uint64_t generation; /* raised after the ruleset was put in place */
+    struct ruleset *retired; /* no longer in force; each with a reference of the hub's */
+    uint64_t generation;     /* raised after the ruleset was put in place */
 };
 
 /* The rules in force, with a reference; *generation is at most theirs. */

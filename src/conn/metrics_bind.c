@@ -12,6 +12,7 @@
 #define VALUE_MAX 128 /* bytes of a value that are kept */
 #define DETAILS_MAX (METRICS_DETAIL_SLOTS / 2)
 #define OTHER "other"
+#define PORTION 256 /* rules that are bound while workers may wait for the lock */
 
 /* ---- Series ---------------------------------------------------------------------------------- */
 
@@ -117,7 +118,7 @@ static uint64_t id_of(const struct rule *rule)
     return siphash13_128(no_secret, domain, rule->path, strlen(rule->path)).lo;
 }
 
-static uint32_t number_for(struct metrics *metrics, const struct rule *rule)
+static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
 {
     uint64_t id = id_of(rule);
     uint32_t *place = place_of(metrics, id);
@@ -129,7 +130,7 @@ static uint32_t number_for(struct metrics *metrics, const struct rule *rule)
         *place = made->number + 1;
     }
     struct series *series = metrics->series[*place - 1];
-    series->in_force = metrics->bindings;
+    series->in_force = binding;
     return series->number;
 }
 
@@ -141,12 +142,18 @@ struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *
         return NULL;
     bound->n = n;
     pthread_mutex_lock(&metrics->lock);
-    metrics->bindings++;
+    uint64_t binding = metrics->bindings + 1;
     bool has_memory = widen(metrics, n);
     for (size_t i = 0; i < n; i++) {
         const struct rule *rule = rules_at(rules, i);
-        bound->numbers[rule->index] = has_memory ? number_for(metrics, rule) : SERIES_OTHER;
+        bound->numbers[rule->index] =
+            has_memory ? number_for(metrics, rule, binding) : SERIES_OTHER;
+        if (i % PORTION == PORTION - 1) {
+            pthread_mutex_unlock(&metrics->lock);
+            pthread_mutex_lock(&metrics->lock);
+        }
     }
+    metrics->bindings = binding;
     pthread_mutex_unlock(&metrics->lock);
     return bound;
 }

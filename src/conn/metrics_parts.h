@@ -86,7 +86,7 @@ struct metrics {
     size_t n_series, series_room;
     uint32_t *by_id; /* hashed list of the numbers + 1 of rules */
     size_t by_id_room;
-    uint64_t bindings;
+    uint64_t bindings;       /* the one that ended last; one at a time goes on beyond it */
     struct series **details; /* hashed list, its entries atomic; NULL until a rule asks */
     size_t n_details;
     uint64_t reloads[2]; /* failed, worked */

@@ -105,7 +105,7 @@ static bool is_shown(const struct writing *writing, const struct series *series,
 {
     bool is_plain = outcome == METRICS_ALLOW || outcome == METRICS_DENY;
     return n > 0 || (is_plain && series->number > SERIES_OTHER &&
-                     (series->value != NULL || series->in_force == writing->metrics->bindings));
+                     (series->value != NULL || series->in_force >= writing->metrics->bindings));
 }
 
 static void write_outcomes(const struct writing *writing, const char *name,

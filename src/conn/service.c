@@ -75,7 +75,7 @@ void service_refuse(struct reply *reply, const struct stint_error *error)
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-static void renew_rules(struct service *service)
+void service_renew_rules(struct service *service)
 {
     if (hub_generation(service->hub) == service->generation)
         return;
@@ -120,7 +120,7 @@ void service_answer(struct service *service, const struct request *request, uint
         service_ticket(service, request, now_ns, reply);
         break;
     default:
-        renew_rules(service);
+        service_renew_rules(service);
         service_decide(service, request, now_ns, reply);
         break;
     }

@@ -45,6 +45,11 @@ void hub_close(struct hub *hub); /* after all services; NULL is fine */
  * states of all their quotas, STINT_E_SYSTEM without memory.
  */
 int hub_set_rules(struct hub *hub, struct rules *rules, struct stint_error *error);
+/*
+ * Frees rules that are no longer in force and that no service uses; takes its time with many, so it
+ * is for a thread that serves nobody.
+ */
+void hub_free_retired(struct hub *hub);
 struct rules *hub_rules(struct hub *hub);       /* with a reference of the caller's; NULL: none */
 uint64_t hub_generation(const struct hub *hub); /* counts hub_set_rules() */
 uint64_t hub_loads(const struct hub *hub);      /* the same, and the rules that it began with */
@@ -67,6 +72,8 @@ struct service *service_new(struct hub *hub, unsigned worker); /* NULL: no memor
 void service_free(struct service *service);
 struct hub *service_hub(const struct service *service);
 unsigned service_worker(const struct service *service);
+/* As its next request would: lets rules go that are no longer in force, where nobody asks. */
+void service_renew_rules(struct service *service);
 
 /* Answers at once. `wait_ns` is not looked at here: see service_retry_at(). */
 void service_ask(struct service *service, const struct request *request,

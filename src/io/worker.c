@@ -170,6 +170,8 @@ static void on_beat(uv_timer_t *beat)
     struct worker *worker = beat->data;
     atomic_store_explicit(&worker->beat_ns, stint_now(hub_table(worker->options.hub)),
                           memory_order_release);
+    if (worker->service != NULL)
+        service_renew_rules(worker->service);
     if (worker->web != NULL)
         web_sweep(worker->web);
 }

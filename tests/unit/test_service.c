@@ -2,6 +2,7 @@
 /* A service as a door sees it: items, CL.THROTTLE, ids, roles, quotas of single keys, new rules. */
 #include "unit/serving.h"
 
+#include "conn/hub.h"
 #include "store/table.h"
 
 #include <stdio.h>
@@ -433,6 +434,32 @@ static void test_new_rules_hold_from_the_next_request_on(void **state)
     serve_no_more(&s);
 }
 
+/* It takes milliseconds to free many, which no request is to wait for. */
+static void test_a_worker_never_frees_rules(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, yaml);
+    const struct ruleset *first = s.hub->ruleset;
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
+    assert_int_equal(hub_set_rules(s.hub, NULL, NULL), 0);
+    assert_ptr_equal(s.hub->retired, first); /* the service may be in the midst of them */
+    hub_free_retired(s.hub);
+    assert_ptr_equal(s.hub->retired, first);
+    assert_int_equal(allowed_in_a_row(&s, "ip=1"), 1000);
+    assert_ptr_equal(s.hub->retired, first); /* it has let them go, and no more */
+    assert_int_equal(first->refs, 1);
+    hub_free_retired(s.hub);
+    assert_null(s.hub->retired);
+    /* Where nobody asks. */
+    assert_int_equal(hub_set_rules(s.hub, NULL, NULL), 0);
+    assert_non_null(s.hub->retired);
+    service_renew_rules(s.service);
+    hub_free_retired(s.hub);
+    assert_null(s.hub->retired);
+    serve_no_more(&s);
+}
+
 static void test_rules_that_the_table_cannot_keep_are_refused(void **state)
 {
     struct serving s;
@@ -492,6 +519,7 @@ int main(void)
         cmocka_unit_test(test_a_key_may_have_a_quota_of_its_own),
         cmocka_unit_test(test_a_quota_of_its_own_for_what_is_unlimited_and_for_items),
         cmocka_unit_test(test_new_rules_hold_from_the_next_request_on),
+        cmocka_unit_test(test_a_worker_never_frees_rules),
         cmocka_unit_test(test_rules_that_the_table_cannot_keep_are_refused),
         cmocka_unit_test(test_when_to_ask_again),
     };
