@@ -77,6 +77,9 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     struct stint_error error;
     /* Of three kinds of requests, two have states of their own, each under all keys. */
     const struct stint_table_options table = {.keys = 3 * (uint64_t)n_keys,
+                                              .keys16 = n_keys,
+                                              .keys_wide = n_keys,
+                                              .wide_size = 256,
                                               .clock = STINT_CLOCK_VIRTUAL};
     *serving = (struct serving){.now_ns = NS_PER_HOUR,
                                 .quota = {.algorithm = STINT_GCRA,
@@ -144,6 +147,14 @@ static void run(const struct bench_options *options, struct serving *serving, co
     row_report(options, &row);
 }
 
+/* What a look at when it grows costs for other states than that of the descriptor. */
+static const struct {
+    const char *spec, *take, *grows;
+} grown[] = {
+    {"window 100/60s", "take of a window", "the same, and when it grows"},
+    {"log 15/60s", "take of a log", "the same, and when it grows"},
+};
+
 int main(int argc, char **argv)
 {
     struct bench_options options = bench_options(argc, argv);
@@ -169,6 +180,17 @@ int main(int argc, char **argv)
                                        .n_descriptors = 1};
     serving.key = &entry.value;
     run(&options, &serving, "take of one descriptor", n_keys);
+    serving.request.wants_growth = true;
+    run(&options, &serving, "the same, and when it grows", n_keys);
+    serving.key = &item.key;
+    for (size_t i = 0; i < sizeof(grown) / sizeof(grown[0]); i++) {
+        item.quota = span_of_text(grown[i].spec);
+        serving.request =
+            (struct request){.verb = REQUEST_TAKE, .cost = 1, .items = &item, .n_items = 1};
+        run(&options, &serving, grown[i].take, n_keys);
+        serving.request.wants_growth = true;
+        run(&options, &serving, grown[i].grows, n_keys);
+    }
     sequence_free(&serving.sequence);
     close_serving(&serving);
     return 0;

@@ -7,7 +7,9 @@
 bool http_exchange_ask(struct http_exchange *exchange)
 {
     struct http_door *door = exchange->door;
-    const struct request *request = &door->call.request;
+    struct request *request = &door->call.request;
+    request->wants_growth |= (door->options.site->styles & HTTP_STYLE_DRAFT_11) != 0 &&
+                             http_reply_decides(request->verb);
     service_ask(door->options.service, request, &exchange->caller, exchange->now_ns, &door->reply);
     if (request->wait_ns == 0 || exchange->message->is_urgent)
         return true;
@@ -84,6 +86,7 @@ void http_rls(struct http_exchange *exchange)
         http_exchange_fault(exchange, &error);
         return;
     }
+    door->call.request.wants_growth = true;
     (void)http_exchange_ask(exchange); /* it has no way to wait */
     if (door->reply.error != REPLY_DECIDED)
         reply_json(exchange);

@@ -147,9 +147,9 @@ static struct stint_decision ask(struct service *service, const struct request *
 
 /* ---- Telling --------------------------------------------------------------------------------- */
 
-static void tell(struct service *service, struct reply *reply)
+static void tell(struct service *service, const struct request *request, struct reply *reply)
 {
-    const struct question *question = &service->question;
+    struct question *question = &service->question;
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
         service->statuses[i] = (struct reply_status){
@@ -160,6 +160,7 @@ static void tell(struct service *service, struct reply *reply)
             .replaced = target->is_replaced,
             .over = target->over,
             .banned = target->banned,
+            .grows_after_ns = request->wants_growth ? question_grows_after(question, i) : 0,
             .shadow_retry_after_ns = target->shadow_retry_after_ns,
             .shadow_over = target->shadow_over,
         };
@@ -177,10 +178,11 @@ void service_decide(struct service *service, const struct request *request, uint
         return;
     }
     reply->decision = ask(service, request, reply);
+    reply->at_ns = service->question.at_ns;
     if (reply->error != REPLY_DECIDED)
         return;
     service_count_question(service, request, reply);
-    tell(service, reply);
+    tell(service, request, reply);
 }
 
 void service_show_again(struct service *service, const struct request *request, uint64_t now_ns,
@@ -196,5 +198,5 @@ void service_show_again(struct service *service, const struct request *request, 
     question_peek(question);
     if (reply->decision.binding < question->n_targets)
         question->targets[reply->decision.binding].decision = reply->decision;
-    tell(service, reply);
+    tell(service, request, reply);
 }

@@ -125,6 +125,7 @@ static uint64_t life_of(const struct list *list, uint64_t lifetime_ns)
     return life_ns;
 }
 
+/* start_ns: of a booking. Charges were entered when they were; each part knows. */
 static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint64_t lifetime_ns,
                                  uint64_t start_ns)
 {
@@ -138,12 +139,12 @@ static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint6
     for (size_t i = n; i-- > 0;) {
         const struct list_part *part = &list->parts[i];
         bool holds = part->quota->algorithm == STINT_CONCURRENCY;
-        uint64_t at_ns = holds ? part->holder : start_ns;
+        uint64_t at_ns = kind == KIND_CHARGE ? part->undo.entered_ns : start_ns;
         struct ticket_part made = {
             .nonce = nonce,
             .hash_lo = part->hash.lo,
             .hash_hi = part->hash.hi,
-            .granted_at_ns = at_ns,
+            .granted_at_ns = holds ? part->holder : at_ns,
             .deadline_ns = deadline_ns,
             .units = part->cost,
             .quota_id = (uint16_t)intern_id(&table->intern, part->quota),
@@ -175,7 +176,7 @@ struct stint_decision stint_reserve(struct stint_table *table, const struct stin
         return law_never(0);
     struct stint_decision decision = list_take(&list);
     if (decision.outcome == STINT_ALLOW)
-        *ticket = issue(&list, KIND_CHARGE, lifetime_ns, now_ns);
+        *ticket = issue(&list, KIND_CHARGE, lifetime_ns, 0);
     return decision;
 }
 

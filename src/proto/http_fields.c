@@ -56,34 +56,11 @@ struct span http_fields_policy(const struct request *request, const struct reply
     return index < request->n_items ? request->items[index].quota : span_of_text("quota");
 }
 
-/* gcra: a unit returns every interval, and what is owed says how far into one we are. */
-static uint64_t gcra_grows_after(const struct stint_quota *quota,
-                                 const struct stint_decision *decision)
-{
-    uint64_t ticks_per_ns = 32;
-    uint64_t interval = quota->derived.interval_ticks, capacity = quota->derived.capacity_ticks;
-    if (decision->reset_after_ns > UINT64_MAX / ticks_per_ns)
-        return decision->reset_after_ns;
-    uint64_t owed = decision->reset_after_ns * ticks_per_ns;
-    uint64_t may_owe = sub_floor(capacity, (decision->remaining + UINT64_C(1)) * interval);
-    uint64_t wait = sub_floor(owed, may_owe);
-    return wait / ticks_per_ns + (wait % ticks_per_ns != 0);
-}
-
 bool http_fields_grows_after(const struct reply_status *status, uint64_t *after_ns)
 {
-    const struct stint_decision *decision = &status->decision;
-    const struct stint_quota *quota = status->quota;
-    if (decision->outcome == STINT_NEVER || decision->remaining >= decision->limit)
+    if (status->grows_after_ns == 0 || status->grows_after_ns == STINT_NEVER_NS)
         return false;
-    if (quota->algorithm == STINT_GCRA && !status->banned)
-        *after_ns = gcra_grows_after(quota, decision);
-    else if (decision->outcome == STINT_DENY)
-        *after_ns = decision->retry_after_ns;
-    else if (quota->algorithm == STINT_FIXED_WINDOW)
-        *after_ns = decision->reset_after_ns;
-    else
-        return false;
+    *after_ns = status->grows_after_ns;
     return true;
 }
 
@@ -106,7 +83,7 @@ static void write_standing(struct http_text *text, const struct reply_status *st
 {
     uint64_t after_ns;
     write_parameter(text, ";r=", status->decision.remaining);
-    if (http_fields_grows_after(status, &after_ns) && after_ns != STINT_NEVER_NS)
+    if (http_fields_grows_after(status, &after_ns))
         write_parameter(text, ";t=", seconds_up(after_ns));
 }
 

@@ -34,15 +34,15 @@ unsigned http_style_named(struct span name);
 uint64_t http_fields_retry_s(uint64_t wait_ns);
 
 /*
- * How long until `remaining` of this status next grows, where its figures tell: a denied one, gcra
- * and fixed_window. False where they do not, or where nothing is used.
+ * How long until `remaining` of this status next grows: for requests that wants_growth. False where
+ * nothing is used, or where it never does.
  */
 bool http_fields_grows_after(const struct reply_status *status, uint64_t *after_ns);
 
 /*
  * Adds the fields of a decided reply to the answer, their values in `text`: the styles', and
  * Retry-After where the answer's status, already set, refuses what may be had later. The request
- * gives quotas that callers brought along their names.
+ * gives quotas that callers brought along their names; for `t` of draft-11 it wants_growth.
  */
 void http_fields_write(struct http_answer *answer, struct http_text *text, unsigned styles,
                        const struct request *request, const struct reply *reply);

@@ -2,6 +2,7 @@
 /* Filling a question: the rule of each descriptor, the quota that counts, and who replaces whom. */
 #include "rules/question_parts.h"
 
+#include "base/wide_int.h"
 #include "rules/ban.h"
 #include "store/overrides.h"
 
@@ -52,7 +53,8 @@ void question_deinit(struct question *question)
 
 void question_begin(struct question *question, uint64_t now_ns)
 {
-    question->now_ns = now_ns;
+    question->now_ns = max_u64(now_ns, table_mark(question->table));
+    question->at_ns = question->now_ns;
     question->n_targets = 0;
     question->n_unmatched = 0;
     question->bans_lost = 0;

@@ -52,6 +52,7 @@ struct target {
 struct question {
     struct stint_table *table;
     uint64_t now_ns;
+    uint64_t at_ns;      /* the time that units were charged under: what a refund is to say */
     bool all_shadow;     /* every rule is taken for one in shadow_mode */
     bool all_quota_mode; /* the same of quota_mode */
     size_t n_targets;
@@ -80,6 +81,7 @@ int question_accepts(struct stint_table *table, const struct rules *rules,
 int question_init(struct question *question, struct stint_table *table, struct stint_error *error);
 void question_deinit(struct question *question);
 
+/* Where others have come to the table with later times, it is asked at the latest of them. */
 void question_begin(struct question *question, uint64_t now_ns);
 
 /*
@@ -129,6 +131,12 @@ int question_block(struct question *question, uint64_t for_ns);
  */
 int question_set_quota(struct question *question, const struct stint_quota *quota,
                        struct stint_error *error);
+/*
+ * How long until `remaining` of a target, once it is decided, next grows if nobody else asks: no
+ * more than that can be used before, and more can be then. 0: nothing is used; STINT_NEVER_NS:
+ * never, or what was asked never fits. Under `concurrency` a holder may give back before his time.
+ */
+uint64_t question_grows_after(struct question *question, size_t index);
 /* Forgets the keys of all targets, under their candidates too, and lifts blocks and bans. */
 void question_reset(struct question *question);
 

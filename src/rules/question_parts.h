@@ -28,6 +28,12 @@ struct stint_decision question_ask_one(struct question *question, const struct t
                                        const struct stint_ask *ask);
 
 /*
+ * For verbs that charge several states, and have one time to tell: goes on to the latest time that
+ * any of these states was charged at. A log has units under exactly that time then.
+ */
+void question_go_on(struct question *question);
+
+/*
  * Denies targets whose key is blocked, for every verb that asks. Before any unit is charged: so
  * that neither siblings nor the ban itself count it.
  */
@@ -53,6 +59,9 @@ bool question_step_back(struct question *question);
  * others are asked again: one round more for each at most.
  */
 void question_ask_live(struct question *question, bool charges);
+
+/* Of a refused request, those that had room: how they stand, now that nothing was taken. */
+void question_look_again(struct question *question);
 
 /* The decision of the request out of those of its targets. */
 struct stint_decision question_sum(const struct question *question);

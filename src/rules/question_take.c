@@ -156,8 +156,7 @@ struct stint_decision question_sum(const struct question *question)
 
 /* ---- take and peek --------------------------------------------------------------------------- */
 
-/* Of a refused list, those that had room: how they stand, now that nothing was taken. */
-static void look_again(struct question *question)
+void question_look_again(struct question *question)
 {
     const struct stint_ask ask = {.now_ns = question->now_ns, .verb = STINT_PEEK};
     for (size_t i = 0; i < question->n_targets; i++) {
@@ -167,13 +166,43 @@ static void look_again(struct question *question)
     }
 }
 
+/* Those that tell the units of one time from those of another. */
+static bool keeps_times(const struct stint_quota *quota)
+{
+    return quota != NULL && (quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS);
+}
+
+void question_go_on(struct question *question)
+{
+    const struct stint_ask ask = {.now_ns = question->now_ns, .verb = STINT_PEEK};
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        struct undo undo;
+        if (target->part == TARGET_FREE || !keeps_times(target->quota))
+            continue;
+        table_ask(question->table, target->quota, target->key.ptr, target->key.len, &ask, &undo,
+                  NULL);
+        question->now_ns = max_u64(question->now_ns, undo.entered_ns);
+    }
+    question->at_ns = question->now_ns;
+}
+
 /* One limit is what most requests meet: it is taken from as the library does for anybody. */
 static void take_one(struct question *question)
 {
     const struct stint_item *item = &question->items[0];
     struct target *target = &question->targets[question->target_of[0]];
-    target->decision = stint_take(question->table, item->quota, item->key, item->key_len,
-                                  item->cost, question->now_ns);
+    if (question->n_targets == 1 && keeps_times(item->quota)) {
+        const struct stint_ask ask = {
+            .now_ns = question->now_ns, .cost = item->cost, .verb = STINT_TAKE};
+        struct undo undo;
+        target->decision =
+            table_ask(question->table, item->quota, item->key, item->key_len, &ask, &undo, NULL);
+        question->at_ns = undo.entered_ns;
+    } else {
+        target->decision = stint_take(question->table, item->quota, item->key, item->key_len,
+                                      item->cost, question->now_ns);
+    }
     target->over = target->decision.outcome != STINT_ALLOW;
 }
 
@@ -224,7 +253,7 @@ static struct stint_decision take(struct question *question, bool charges)
     question_ask_live(question, charges);
     bool denied = question_is_denied(question, NO_TARGET);
     if (denied && charges) {
-        look_again(question);
+        question_look_again(question);
         question_count_denials(question);
     }
     question_ask_shadows(question, charges ? STINT_TAKE : STINT_PEEK, UINT32_MAX);
@@ -234,6 +263,8 @@ static struct stint_decision take(struct question *question, bool charges)
 
 struct stint_decision question_take(struct question *question)
 {
+    if (question->n_targets > 1)
+        question_go_on(question);
     return take(question, true);
 }
 

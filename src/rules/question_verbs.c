@@ -42,6 +42,7 @@ struct stint_decision question_take_upto(struct question *question)
         question->targets[i].cost = 0; /* the least is granted: nothing from any */
     if (most == 0)
         return question_peek(question);
+    question_go_on(question);
     question_find_blocks(question);
     do {
         if (question_is_denied(question, NO_TARGET))
@@ -50,8 +51,10 @@ struct stint_decision question_take_upto(struct question *question)
     } while (granted == 0 && !question_is_denied(question, NO_TARGET) &&
              question_step_back(question));
     bool denied = question_is_denied(question, NO_TARGET);
-    if (denied)
+    if (denied) {
+        question_look_again(question);
         question_count_denials(question);
+    }
     question_ask_shadows(question, STINT_TAKE_UPTO, granted > 0 ? granted : most);
     return question_sum(question);
 }
@@ -89,6 +92,7 @@ static struct stint_decision move_all(struct question *question, uint8_t verb, u
 
 struct stint_decision question_charge(struct question *question)
 {
+    question_go_on(question);
     return move_all(question, STINT_CHARGE, 0);
 }
 
@@ -99,15 +103,20 @@ struct stint_decision question_refund(struct question *question, uint64_t grante
 
 /* ---- reserve and book ------------------------------------------------------------------------ */
 
-/* Targets over which one decision was made. */
+/* Targets over which one decision was made. Of several that are charged each has its figures. */
 static void hand_out_one(struct question *question, const struct stint_decision *decision)
 {
+    const struct stint_ask look = {.now_ns = question->now_ns, .verb = STINT_PEEK};
     for (size_t i = 0; i < question->n_items; i++) {
         struct target *target = &question->targets[question->target_of[i]];
         bool is_allowed = decision->outcome == STINT_ALLOW;
         target->over = !is_allowed && i == decision->binding;
         if (is_allowed || target->over)
             target->decision = *decision;
+        if (is_allowed && question->n_items > 1) {
+            target->decision = question_ask_one(question, target, target->quota, &look);
+            target->decision.retry_after_ns = decision->retry_after_ns; /* until a booking starts */
+        }
         target->decision.granted = is_allowed ? target->cost : 0;
     }
 }
@@ -123,6 +132,8 @@ static struct stint_decision of_request(const struct question *question,
 static struct stint_decision refuse(struct question *question)
 {
     question_ask_live(question, false);
+    if (question_is_denied(question, NO_TARGET))
+        question_look_again(question);
     question_count_denials(question);
     question_ask_shadows(question, STINT_PEEK, UINT32_MAX);
     return question_sum(question);

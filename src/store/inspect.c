@@ -7,6 +7,8 @@
 #include "store/requests.h"
 #include "store/turns.h"
 
+#include <string.h>
+
 /* The live state in a slot; false for an empty, dead or pending one. */
 static bool read_live(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
@@ -134,4 +136,36 @@ int stint_find(const struct stint_table *table, const struct stint_quota *quota,
         return STINT_E_GONE;
     describe(&seen, &state, now_ns, entry);
     return 0;
+}
+
+/* The key's state as it stands under a quota of this table; never used where it cannot be read. */
+static void copy_state(struct asking *asking, const struct stint_quota *own, unsigned char *bytes)
+{
+    struct entry_state found;
+    struct seen seen = slots_find(asking->slots, &asking->home);
+    if (seen.at != NULL && entry_read(asking, &seen, &found))
+        stint_state_convert(found.quota, found.as.bytes, own, bytes, asking->ask.now_ns);
+    else
+        memset(bytes, 0, own->derived.state_size);
+}
+
+struct stint_decision table_foresee(struct stint_table *table, const struct stint_quota *quota,
+                                    struct hash128 hash, uint32_t left, uint64_t now_ns)
+{
+    _Alignas(16) unsigned char bytes[WIDE_STATE_MAX];
+    struct asking asking = entry_looking(table, table_class(quota), now_ns);
+    const struct stint_quota *own = intern_quota(&table->intern, intern_id(&table->intern, quota));
+    if (own == NULL || asking.slots->sets == 0 || now_ns > STINT_NOW_MAX)
+        return law_never(0);
+    asking.hash = hash;
+    asking.home = slots_home(asking.slots, hash);
+    copy_state(&asking, own, bytes);
+    struct stint_ask ask = {.now_ns = now_ns, .verb = STINT_PEEK};
+    uint32_t free_now = stint_state_ask(own, bytes, &ask).remaining;
+    if (free_now > left) {
+        ask = (struct stint_ask){.now_ns = now_ns, .cost = free_now - left, .verb = STINT_TAKE};
+        stint_state_ask(own, bytes, &ask);
+    }
+    ask = (struct stint_ask){.now_ns = now_ns, .cost = left + 1, .verb = STINT_PEEK};
+    return stint_state_ask(own, bytes, &ask);
 }

@@ -66,7 +66,8 @@ CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *
         return false;
     make_valid(pending);
     if (asking->undo != NULL)
-        *asking->undo = (struct undo){pending->state, pack(before, generation), packed};
+        *asking->undo = (struct undo){
+            .at = pending->state, .before = pack(before, generation), .after = packed};
     return true;
 }
 
@@ -236,7 +237,7 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
     if (!cas16(seen->state, held, packed))
         return false;
     if (asking->undo != NULL)
-        *asking->undo = (struct undo){seen->state, held, packed};
+        *asking->undo = (struct undo){.at = seen->state, .before = held, .after = packed};
     return true;
 }
 

@@ -33,7 +33,8 @@ CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *se
     if (asking->undo != NULL) {
         bool fresh = (seen->pair.first & TAG_PENDING) != 0;
         struct pair uncharged = {after.first, before};
-        *asking->undo = (struct undo){seen->at, fresh ? uncharged : seen->pair, after};
+        *asking->undo =
+            (struct undo){.at = seen->at, .before = fresh ? uncharged : seen->pair, .after = after};
     }
     return true;
 }

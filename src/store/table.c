@@ -165,7 +165,7 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
     struct asking asking = {.undo = undo, .holder = holder};
     struct stint_decision decision;
     if (undo != NULL)
-        undo->at = NULL;
+        *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
     if (ask->now_ns > STINT_NOW_MAX || !start(&asking, table, quota, hash))
         return law_never(0);
     uint64_t effective_ns = table_effective_now(table, ask->now_ns);
@@ -182,7 +182,10 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
     if (ask->verb == STINT_REFUND && quota->algorithm == STINT_GCRA &&
         table_booked_until(table) > effective_ns)
         careful.verb = LAW_REFUND_BOOKED;
-    return decide(&asking, &careful, effective_ns);
+    decision = decide(&asking, &careful, effective_ns);
+    if (undo != NULL)
+        undo->entered_ns = max_u64(asking.ask.now_ns, asking.own_ns);
+    return decision;
 }
 
 struct stint_decision table_ask(struct stint_table *table, const struct stint_quota *quota,
@@ -192,14 +195,14 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
     struct stint_decision decision;
     if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set) {
         if (undo != NULL)
-            undo->at = NULL;
+            *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
         return law_never(0);
     }
     if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, table_block_hash(table, key, key_len)), quota, ask,
                 &decision)) {
         if (undo != NULL)
-            undo->at = NULL;
+            *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
         return decision;
     }
     return table_ask_hash(table, quota, table_hash(table, quota, key, key_len), ask, undo, holder);

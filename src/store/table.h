@@ -25,10 +25,15 @@ struct stint_table {
     bool filled;
 };
 
-/* How a charge can be taken back bit by bit, if nothing has happened to the state since. */
+/*
+ * What a charge did: how it can be taken back bit by bit, if nothing has happened to the state
+ * since, and the time under which it stands in the state. Under `log` and `buckets` that is the
+ * state's own time where somebody has come with a later one; a refund has to name it.
+ */
 struct undo {
     struct pair *at; /* NULL: nothing to swap back */
     struct pair before, after;
+    uint64_t entered_ns;
 };
 
 /* What stood in somebody's way, and how often it was looked at without having changed. */
@@ -50,6 +55,7 @@ struct asking {
     uint32_t id;
     struct undo *undo; /* may be NULL */
     uint64_t *holder;  /* concurrency: what take wrote; may be NULL */
+    uint64_t own_ns;   /* of a wide state: its own time before it was asked */
     struct waits waits;
 };
 
@@ -188,6 +194,13 @@ enum carry table_carry(struct stint_table *table, const struct stint_quota *from
 
 /* For a state that could not be read: it has changed, or its owner is stuck, or it is damaged. */
 void table_get_past(struct asking *asking, const struct seen *seen);
+
+/*
+ * What a peek of left + 1 units would be told if no more than `left` were free: on a copy of the
+ * key's state, from which the others are taken now. For figures of takes that were not made.
+ */
+struct stint_decision table_foresee(struct stint_table *table, const struct stint_quota *quota,
+                                    struct hash128 hash, uint32_t left, uint64_t now_ns);
 
 /* Blocks: SEMANTICS of stint_block(). Each key, or one key under one rule, by its hash. */
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns);

@@ -198,6 +198,7 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 
 static struct stint_decision law_of(struct asking *asking, void *bytes)
 {
+    asking->own_ns = law_wide_own_ns(asking->quota, bytes);
     struct stint_decision decision =
         asking->holder != NULL && asking->ask.verb == STINT_TAKE
             ? concurrency_hold(asking->quota, bytes, &asking->ask, asking->holder)

@@ -26,8 +26,14 @@ struct reply_status {
     struct stint_decision decision;  /* of this one alone; ALLOW where nothing matched */
     bool matched;                    /* a rule applied that is not replaced */
     bool replaced;                   /* another rule of the request stands in its place */
-    bool over;                      /* it would deny: also in shadow_mode, where outcome is ALLOW */
-    bool banned;                    /* denied by a block of its key */
+    bool over;   /* it would deny: also in shadow_mode, where outcome is ALLOW */
+    bool banned; /* denied by a block of its key */
+    /*
+     * Where the request wants_growth: how long until decision.remaining next grows if nobody else
+     * asks. No more than that can be used before, and more can be then; under `concurrency` a
+     * holder may give back before. 0: nothing is used, so it cannot grow. STINT_NEVER_NS: never.
+     */
+    uint64_t grows_after_ns;
     uint64_t shadow_retry_after_ns; /* of the candidate quota, where shadow_over */
     bool shadow_over;               /* the candidate quota beside it would deny */
 };
@@ -39,7 +45,7 @@ struct reply {
     char sentence[STINT_ERROR_MAX]; /* of the error */
     struct stint_decision decision; /* of the whole request; binding: index into statuses */
     struct stint_ticket ticket;
-    uint64_t at_ns;         /* region time of the decision: granted_at of a refund */
+    uint64_t at_ns;         /* the time that units were charged under: granted_at of a refund */
     uint64_t dies_after_ns; /* FIND: until the state is as never used */
     const struct reply_status *statuses;
     size_t n_statuses; /* as many as descriptors or items were asked; 0 on errors and tickets */
