@@ -41,7 +41,7 @@ def built():
 
 @pytest.fixture
 def folder():
-    """Of nobody's, and reachable: pytest's own are root's, and made so again by each that begins."""
+    """Nobody's, and reachable: pytest makes its own root's alone, whenever one begins."""
     with tempfile.TemporaryDirectory() as path:
         if os.geteuid() == 0:
             os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
