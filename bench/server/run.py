@@ -188,6 +188,7 @@ class Servers:
         resp, http = free_port(), free_port()
         return self.start([self.build / "src/cmd/stint", "serve", "--workers", 1,
                            "--resp", f"127.0.0.1:{resp}", "--http", f"127.0.0.1:{http}",
+                           "--grpc", "off",
                            "--log-level", "warn", *options], [resp, http], **more)
 
     def redis(self):

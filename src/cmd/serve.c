@@ -151,6 +151,9 @@ static int open_hub(struct ground *ground, struct rules *rules, struct stint_err
                         .popular_keys = settings->popular_keys,
                         .without_popular = settings->popular_keys == 0,
                         .shadow_mode = settings->shadow_mode,
+                        .quota_mode = settings->quota_mode,
+                        .metrics_names = serve_metrics_names(settings),
+                        .near_thousandths = (unsigned)settings->near_limit,
                     },
                     error);
 }
@@ -169,13 +172,25 @@ static void tell_state(const struct ground *ground)
         log_line(ground->log, LOG_STATE_FILLED, LOG_TEXT("file", ground->settings->state));
 }
 
+static int load(const struct ground *ground, struct serve_loaded *loaded, struct stint_error *error)
+{
+    int code = serve_load(ground->settings, loaded, error);
+    if (code == 0 || !ground->settings->rules_may_fail)
+        return code;
+    struct stint_error why = *error;
+    code = serve_load_tokens(ground->settings, loaded, error);
+    if (code == 0)
+        log_line(ground->log, LOG_RULES_LACK, LOG_TEXT("reason", why.sentence));
+    return code;
+}
+
 /* Rules come first: a fault in them is told before a state is made. */
 static int open_ground(struct ground *ground, struct stint_error *error)
 {
     const struct serve_settings *settings = ground->settings;
     struct stint_table_options table = serve_table_options(settings);
     struct serve_loaded loaded;
-    int code = serve_load(settings, &loaded, error);
+    int code = load(ground, &loaded, error);
     if (code != 0)
         return code;
     ground->access = access_now_new(loaded.access);

@@ -13,7 +13,9 @@ static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL}
 static const char *const sandboxes[] = {"auto", "on", "off", NULL};
 static const char *const algorithms[] = {"window",       "buckets",         "log", "gcra",
                                          "fixed_window", "sliding_counter", NULL};
+static const char *const metrics_names[] = {"stint", "envoyproxy", "both", NULL};
 static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
+static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-ratelimit", NULL};
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -65,11 +67,16 @@ const struct setting settings_known[] = {
     SWITCH(merge_domains, "false", "Let a domain be spread over several files of rules"),
     CHOICE(default_algorithm, "window", algorithms, "The law of limits that name none"),
     SWITCH(shadow_mode, "false", "Count what every rule would deny, and deny nothing"),
+    SWITCH(quota_mode, "false", "Take every rule for one in quota mode"),
+    SWITCH(rules_may_fail, "false", "Begin without rules where their files cannot be used"),
+    SWITCH(ready_with_rules, "false", "Be ready only while there are rules"),
 
     PLACES(resp, "127.0.0.1:7379", "Where RESP is spoken; ADDRESS:PORT, unix:/PATH or off"),
     PLACES(resp_tls, "off", "Where RESP is spoken in TLS"),
     PLACES(http, "127.0.0.1:8080", "Where HTTP is spoken"),
     PLACES(http_tls, "off", "Where HTTPS is spoken"),
+    PLACES(grpc, "127.0.0.1:8081", "Where gRPC is spoken: Envoy's rate limit service"),
+    PLACES(grpc_tls, "off", "Where gRPC is spoken in TLS"),
     NUMBER(workers, "0", 0, WORKERS_MAX,
            "Threads that serve; 0: as many as there are processors to use"),
     SWITCH(insecure, "false", "Let anybody ask and administer who reaches a port"),
@@ -109,13 +116,22 @@ const struct setting settings_known[] = {
     NUMBER(http_deny_status, "429", 400, 599,
            "What /auth denies with where it does not say ?deny_status=N"),
 
+    LIST(grpc_fields, "STYLE", "off", grpc_styles,
+         "gRPC: which RateLimit fields Envoy is to add to responses"),
+    TEXT(grpc_limit_field, "NAME", NULL, "gRPC: draft-03's RateLimit-Limit by another name"),
+    TEXT(grpc_remaining_field, "NAME", NULL, "gRPC: the same of RateLimit-Remaining"),
+    TEXT(grpc_reset_field, "NAME", NULL, "gRPC: the same of RateLimit-Reset"),
+    SWITCH(grpc_metadata, "false", "gRPC: tell Envoy of the decision as dynamic metadata"),
+    TEXT(grpc_denied_body, "TEXT", NULL, "gRPC: the body of what Envoy answers who is denied"),
+
     NUMBER(connections, "10000", 1, 1000000, "Connections at most, in all"),
     NUMBER(connections_per_address, "4096", 0, 1000000,
            "Connections at most of one address; 0: no limit"),
     DURATION(idle_time, "1h", 0, NS_PER_YEAR,
-             "RESP: how long a connection may be idle; 0: for ever"),
-    DURATION(request_time, "10s", 0, NS_PER_DAY, "RESP: how long a request may take to come"),
-    DURATION(write_time, "30s", 0, NS_PER_DAY, "RESP: how long a client may leave answers unread"),
+             "RESP, gRPC: how long a connection may be idle; 0: for ever"),
+    DURATION(request_time, "10s", 0, NS_PER_DAY, "RESP, gRPC: how long a request may take to come"),
+    DURATION(write_time, "30s", 0, NS_PER_DAY,
+             "RESP, gRPC: how long a client may leave answers unread"),
     BYTES(request_size, "1MiB", 1024, GIB, "RESP: bytes of one command"),
     BYTES(argument_size, "128KiB", 64, GIB, "RESP: bytes of one argument"),
     NUMBER(arguments, "4096", 8, RESP_ARGUMENTS_MAX, "RESP: arguments of one command"),
@@ -127,6 +143,18 @@ const struct setting settings_known[] = {
     DURATION(http_request_time, "10s", NS_PER_S, NS_PER_DAY, "HTTP: how long a request may take"),
     DURATION(http_answer_time, "30s", NS_PER_S, NS_PER_DAY, "HTTP: how long reading it may take"),
 
+    BYTES(grpc_message_size, "1MiB", 1024, GIB, "gRPC: bytes of one message, also when inflated"),
+    BYTES(grpc_header_size, "16KiB", 1024, 1 << 20, "gRPC: bytes of the fields of one call"),
+    NUMBER(grpc_streams, "1000", 1, 100000, "gRPC: calls at once on one connection"),
+    BYTES(grpc_output_size, "256KiB", 1024, GIB,
+          "gRPC: unread answers above which nothing is read"),
+    NUMBER(grpc_idle_frames, "1000", 10, 1000000,
+           "gRPC: frames that ask for nothing, beyond one a call, within ten seconds"),
+    DURATION(grpc_age, "0", 0, NS_PER_YEAR,
+             "gRPC: after which a connection is asked to be made anew; 0: never"),
+    DURATION(grpc_age_grace, "0", 0, NS_PER_DAY,
+             "gRPC: how long its calls have then; 0: until they end"),
+
     DURATION(drain_time, "30s", 0, NS_PER_HOUR, "How long connections have to end at the end"),
     TEXT(control, "PATH", NULL, "Where a successor takes over; by default FILE.control of --state"),
     SWITCH(replace, "false", "Take over from the process at --control, if one serves there"),
@@ -134,6 +162,11 @@ const struct setting settings_known[] = {
     CHOICE(sandbox, "auto", sandboxes,
            "Files and system calls given up: auto, on (all, or no server), off"),
     DURATION(watch, "5s", 0, NS_PER_DAY, "How often files are looked at for changes; 0: never"),
+    CHOICE(metrics_names, "stint", metrics_names,
+           "Names of figures: stint, envoyproxy (as its ratelimit has them) or both"),
+    TEXT(metrics_path, "PATH", NULL, "Where /metrics is found, too"),
+    NUMBER(near_limit, "800", 0, 1000,
+           "Thousandths of a limit from which on units are near it, in envoyproxy's figures"),
     CHOICE(log_format, "text", log_formats, "Lines of the log: text or json"),
     CHOICE(log_level, "info", log_levels, "The least that is logged: debug, info, warn or error"),
 };

@@ -62,17 +62,26 @@ static int load_tokens(const struct serve_settings *settings, struct access **ac
     return code;
 }
 
+int serve_load_tokens(const struct serve_settings *settings, struct serve_loaded *loaded,
+                      struct stint_error *error)
+{
+    *loaded = (struct serve_loaded){0};
+    return settings->tokens != NULL ? load_tokens(settings, &loaded->access, error) : 0;
+}
+
 int serve_load(const struct serve_settings *settings, struct serve_loaded *loaded,
                struct stint_error *error)
 {
+    struct rules *rules = NULL;
     int code = 0;
-    *loaded = (struct serve_loaded){0};
     if (settings->rules.n_texts > 0)
-        code = load_rules(settings, &loaded->rules, error);
-    if (code == 0 && settings->tokens != NULL)
-        code = load_tokens(settings, &loaded->access, error);
-    if (code != 0)
-        rules_unref(loaded->rules);
+        code = load_rules(settings, &rules, error);
+    if (code == 0)
+        code = serve_load_tokens(settings, loaded, error);
+    if (code == 0)
+        loaded->rules = rules;
+    else
+        rules_unref(rules);
     return code;
 }
 

@@ -16,6 +16,9 @@ struct serve_loaded {
 /* STINT_E_SYNTAX or STINT_E_SYSTEM with the first fault: then there is nothing to free. */
 int serve_load(const struct serve_settings *settings, struct serve_loaded *loaded,
                struct stint_error *error);
+/* The same of the tokens alone. */
+int serve_load_tokens(const struct serve_settings *settings, struct serve_loaded *loaded,
+                      struct stint_error *error);
 
 /* Where what is read anew is put. */
 struct serve_reload {

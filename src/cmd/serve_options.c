@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "cmd/serve_options.h"
 
+#include "base/ns.h"
+#include "conn/metrics.h"
 #include "io/dashboard.h"
 #include "proto/http_fields.h"
 
@@ -32,6 +34,14 @@ struct stint_table_options serve_table_options(const struct serve_settings *sett
     };
 }
 
+unsigned serve_metrics_names(const struct serve_settings *settings)
+{
+    const char *name = settings->metrics_names;
+    return strcmp(name, "stint") == 0        ? METRICS_NAMES_STINT
+           : strcmp(name, "envoyproxy") == 0 ? METRICS_NAMES_ENVOY
+                                             : METRICS_NAMES_STINT | METRICS_NAMES_ENVOY;
+}
+
 static unsigned styles_of(const struct text_list *names)
 {
     unsigned styles = 0;
@@ -54,6 +64,7 @@ int serve_site(const struct serve_settings *settings, struct http_site **site,
             .address_field = settings->http_address_field,
             .uri_field = settings->http_uri_field,
             .method_field = settings->http_method_field,
+            .metrics_path = settings->metrics_path,
             .deny_status = (unsigned)settings->http_deny_status,
             .styles = styles_of(&settings->http_fields),
             .dashboard = span_of(dashboard_html, dashboard_html_len),
@@ -137,6 +148,29 @@ static int set_control(const struct serve_settings *settings, struct serve_place
     return 0;
 }
 
+static void set_grpc(const struct serve_settings *settings, struct server_options *options)
+{
+    options->grpc_limits = (struct grpc_limits){
+        .message_bytes = settings->grpc_message_size,
+        .header_bytes = settings->grpc_header_size,
+        .streams = settings->grpc_streams,
+        .output_bytes = settings->grpc_output_size,
+        .idle_frames = settings->grpc_idle_frames,
+        .call_ns = settings->request_time > 0 ? settings->request_time : NS_PER_YEAR,
+        .age_ns = settings->grpc_age,
+        .age_grace_ns = settings->grpc_age_grace,
+    };
+    options->grpc_form = (struct rls_form){
+        .styles = styles_of(&settings->grpc_fields),
+        .limit_field = settings->grpc_limit_field,
+        .remaining_field = settings->grpc_remaining_field,
+        .reset_field = settings->grpc_reset_field,
+        .has_metadata = settings->grpc_metadata,
+        .denied_body = settings->grpc_denied_body != NULL ? span_of_text(settings->grpc_denied_body)
+                                                          : span_of(NULL, 0),
+    };
+}
+
 static void set_limits(const struct serve_settings *settings, struct server_options *options)
 {
     options->gate_limits = (struct gate_limits){
@@ -175,10 +209,9 @@ int serve_server_options(const struct serve_settings *settings, struct serve_pla
                          struct server_options *options, struct stint_error *error)
 {
     const struct text_list *texts[PORTS] = {
-        [PORT_RESP] = &settings->resp,
-        [PORT_RESP_TLS] = &settings->resp_tls,
-        [PORT_HTTP] = &settings->http,
-        [PORT_HTTP_TLS] = &settings->http_tls,
+        [PORT_RESP] = &settings->resp, [PORT_RESP_TLS] = &settings->resp_tls,
+        [PORT_HTTP] = &settings->http, [PORT_HTTP_TLS] = &settings->http_tls,
+        [PORT_GRPC] = &settings->grpc, [PORT_GRPC_TLS] = &settings->grpc_tls,
     };
     *places = (struct serve_places){0};
     int code = 0;
@@ -191,10 +224,12 @@ int serve_server_options(const struct serve_settings *settings, struct serve_pla
     if (code == 0)
         code = set_control(settings, places, options, error);
     set_limits(settings, options);
+    set_grpc(settings, options);
     options->workers = serve_workers(settings);
     options->has_tokens = settings->tokens != NULL;
     options->is_insecure = settings->insecure;
     options->replaces = settings->replace;
+    options->needs_rules = settings->ready_with_rules;
     options->drain_ns = settings->drain_time;
     options->watch_ns = settings->watch;
     options->sandbox = sandbox_mode(settings->sandbox);

@@ -17,6 +17,8 @@ struct serve_places {
     size_t n_watched;
 };
 
+/* Bits of enum metrics_names. */
+unsigned serve_metrics_names(const struct serve_settings *settings);
 struct stint_table_options serve_table_options(const struct serve_settings *settings);
 int serve_site(const struct serve_settings *settings, struct http_site **site,
                struct stint_error *error);

@@ -22,17 +22,21 @@ struct text_list {
 };
 
 struct serve_settings {
-    struct text_list rules, resp, resp_tls, http, http_tls, http_descriptors, http_trusted_proxies,
-        http_fields;
+    struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
+        http_trusted_proxies, http_fields, grpc_fields;
     char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
         *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
-        *log_format, *log_level, *sandbox, *user;
+        *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
+        *metrics_names, *metrics_path, *log_format, *log_level, *sandbox, *user;
     uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
         overrides, requests, popular_keys, connections, connections_per_address, request_size,
-        argument_size, arguments, output_size, http_header_size, http_body_size, http_deny_status;
+        argument_size, arguments, output_size, http_header_size, http_body_size, http_deny_status,
+        grpc_message_size, grpc_header_size, grpc_streams, grpc_output_size, grpc_idle_frames,
+        near_limit;
     uint64_t id_lifetime, idle_time, request_time, write_time, http_idle_time, http_request_time,
-        http_answer_time, drain_time, watch; /* ns */
-    bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace;
+        http_answer_time, grpc_age, grpc_age_grace, drain_time, watch; /* ns */
+    bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
+        grpc_metadata, quota_mode, rules_may_fail, ready_with_rules;
     struct configured_pools pools; /* the config file alone has them */
 };
 
@@ -47,7 +51,13 @@ enum setting_kind {
     SETTING_SWITCH,
 };
 
-enum setting_origin { SETTING_DEFAULT, SETTING_FILE, SETTING_ENVIRONMENT, SETTING_OPTION };
+enum setting_origin {
+    SETTING_DEFAULT,
+    SETTING_COMPAT, /* cmd/serve_compat.h */
+    SETTING_FILE,
+    SETTING_ENVIRONMENT,
+    SETTING_OPTION,
+};
 
 struct setting {
     const char *name; /* as the file has it */
@@ -62,7 +72,7 @@ struct setting {
 
 extern const struct setting settings_known[];
 extern const size_t n_settings_known;
-#define SETTINGS_MAX 80
+#define SETTINGS_MAX 96
 
 /* Which of them has the name; -1 for none. `separator` stands between its words: '_' or '-'. */
 int setting_find(struct span name, char separator);

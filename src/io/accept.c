@@ -38,7 +38,9 @@ static void pause_accepting(struct acceptor *acceptor)
 
 static enum metrics_door door_of(enum port port)
 {
-    return port == PORT_RESP || port == PORT_RESP_TLS ? METRICS_RESP : METRICS_HTTP;
+    return port == PORT_RESP || port == PORT_RESP_TLS   ? METRICS_RESP
+           : port == PORT_GRPC || port == PORT_GRPC_TLS ? METRICS_GRPC
+                                                        : METRICS_HTTP;
 }
 
 static void refuse(const struct acceptor_options *options, int fd, enum gate_answer answer,

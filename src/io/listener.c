@@ -11,7 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const port_names[] = {"resp", "resp-tls", "http", "http-tls"};
+static const char *const port_names[PORTS] = {
+    [PORT_RESP] = "resp",         [PORT_RESP_TLS] = "resp-tls", [PORT_HTTP] = "http",
+    [PORT_HTTP_TLS] = "http-tls", [PORT_GRPC] = "grpc",         [PORT_GRPC_TLS] = "grpc-tls",
+};
 
 const char *port_name(enum port port)
 {
@@ -26,6 +29,11 @@ bool port_of_name(const char *name, enum port *port)
             return true;
         }
     return false;
+}
+
+bool port_is_tls(enum port port)
+{
+    return port == PORT_RESP_TLS || port == PORT_HTTP_TLS || port == PORT_GRPC_TLS;
 }
 
 static int add(struct listeners *listeners, enum port port, int fd, struct stint_error *error)

@@ -14,7 +14,15 @@
 #include "io/endpoint.h"
 
 /* What is spoken at a port. */
-enum port { PORT_RESP, PORT_RESP_TLS, PORT_HTTP, PORT_HTTP_TLS, PORTS };
+enum port {
+    PORT_RESP,
+    PORT_RESP_TLS,
+    PORT_HTTP,
+    PORT_HTTP_TLS,
+    PORT_GRPC,
+    PORT_GRPC_TLS,
+    PORTS,
+};
 
 #define LISTENERS_MAX 1024
 #define LISTENER_ALL_WORKERS UINT32_MAX
@@ -49,10 +57,11 @@ struct listeners_wanted {
     size_t n_given;
 };
 
-/* "resp", "resp-tls", "http", "http-tls": as systemd's FileDescriptorName= and logs have it. */
+/* "resp", "resp-tls", …, "grpc-tls": as systemd's FileDescriptorName= and logs have it. */
 const char *port_name(enum port port);
 /* False for a name that is no port's. */
 bool port_of_name(const char *name, enum port *port);
+bool port_is_tls(enum port port);
 
 /*
  * Opens all of them, or none: STINT_E_BUSY for an address in use, STINT_E_SYSTEM. What was given

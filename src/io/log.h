@@ -27,6 +27,11 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(RUNS_AS_ROOT, WARN, "runs_as_root", "serving as root: --user NAME would not")                \
     X(SANDBOXED, INFO, "sandboxed", "gave up what serving does not need")                          \
     X(SANDBOX_LACKS, WARN, "sandbox_lacks", "a part of the sandbox is not to be had here")         \
+    X(RULES_LACK, ERROR, "rules_lack", "serving without rules: a file cannot be used")             \
+    X(COMPAT_IGNORED, WARN, "compat_ignored",                                                      \
+      "variables of envoyproxy/ratelimit that mean nothing here")                                  \
+    X(COMPAT_LOCAL, WARN, "compat_local",                                                          \
+      "this machine alone is listened to: --insecure or --tokens would open the ports")            \
     X(ACCEPT_PAUSED, WARN, "accept_paused", "no descriptor or memory is left: accepting pauses")   \
     X(REFUSED, WARN, "refused", "connection refused")                                              \
     X(CONNECTION_ENDED, DEBUG, "connection_ended", "connection ended")                             \

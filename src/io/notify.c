@@ -77,8 +77,8 @@ static int take(struct listener_given *given, int fd, const char *name, struct s
                        name);
     if (!port_of_name(is_stored ? name + strlen(STORED_PREFIX) : name, &given->port))
         return err_set(error, STINT_E_MISMATCH,
-                       "systemd's socket '%s': FileDescriptorName= must be resp, resp-tls, http "
-                       "or http-tls",
+                       "systemd's socket '%s': FileDescriptorName= must be resp, resp-tls, "
+                       "http, http-tls, grpc or grpc-tls",
                        name);
     if (is_stored)
         forget_stored(name);

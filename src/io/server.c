@@ -287,10 +287,19 @@ static void on_second(uv_timer_t *timer)
         notify_alive();
 }
 
+static bool has_rules(struct hub *hub)
+{
+    struct rules *rules = hub_rules(hub);
+    bool has_domain = rules != NULL && rules_domain(rules, 0) != NULL;
+    rules_unref(rules);
+    return has_domain;
+}
+
 static bool is_ready(void *arg)
 {
     struct server *server = arg;
-    return atomic_load_explicit(&server->is_ready, memory_order_relaxed);
+    return atomic_load_explicit(&server->is_ready, memory_order_relaxed) &&
+           (!server->options.needs_rules || has_rules(server->options.hub));
 }
 
 /* ---- The sockets go to another process ------------------------------------------------------- */
@@ -352,7 +361,7 @@ static int check_tls(const struct server *server, struct stint_error *error)
 {
     for (size_t i = 0; i < server->listeners.n_all; i++) {
         enum port port = server->listeners.all[i].port;
-        if (server->tls == NULL && (port == PORT_RESP_TLS || port == PORT_HTTP_TLS))
+        if (server->tls == NULL && port_is_tls(port))
             return err_set(error, STINT_E_MISMATCH, "port %s needs --tls-certificate and --tls-key",
                            port_name(port));
     }
@@ -403,6 +412,8 @@ static int open_workers(struct server *server, struct stint_error *error)
         .resp_limits = options->resp_limits,
         .http_limits = options->http_limits,
         .stream_limits = options->stream_limits,
+        .grpc_limits = options->grpc_limits,
+        .grpc_form = options->grpc_form,
         .reload = reload_for_worker,
         .is_ready = is_ready,
         .changed = tell_worker_changed,

@@ -8,6 +8,7 @@
 #define STINT_IO_SERVER_H
 
 #include "conn/access.h"
+#include "conn/grpc_conn.h"
 #include "conn/http.h"
 #include "conn/resp_conn.h"
 #include "io/endpoint.h"
@@ -25,6 +26,7 @@ struct server_options {
     struct access_now *access;
     bool has_tokens; /* else nobody but this machine may reach the server, unless is_insecure */
     bool is_insecure;
+    bool needs_rules; /* is ready only while there are rules */
     const struct http_site *site;
     unsigned workers;
     const struct endpoint *endpoints[PORTS];
@@ -34,7 +36,9 @@ struct server_options {
     struct stream_limits stream_limits;
     struct resp_limits resp_limits;
     struct http_limits http_limits;
-    uint64_t drain_ns;   /* how long connections have to end, once the server is to */
+    struct grpc_limits grpc_limits;
+    struct rls_form grpc_form; /* of what gRPC is answered with */
+    uint64_t drain_ns;         /* how long connections have to end, once the server is to */
     const char *control; /* path of the socket by which another process takes over. NULL: none */
     bool replaces;       /* takes over from the process at `control`, if there is one */
     struct starter *starter; /* what SIGUSR2 asks for a successor. NULL: nobody */

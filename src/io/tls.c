@@ -119,12 +119,19 @@ void tls_unref(struct tls *tls)
     free(tls);
 }
 
-bool tls_begin(struct tls *tls, gnutls_session_t *session)
+static int set_protocol(gnutls_session_t session, const char *protocol)
+{
+    gnutls_datum_t name = {(unsigned char *)(uintptr_t)protocol, (unsigned)strlen(protocol)};
+    return gnutls_alpn_set_protocols(session, &name, 1, GNUTLS_ALPN_MANDATORY);
+}
+
+bool tls_begin(struct tls *tls, const char *protocol, gnutls_session_t *session)
 {
     if (gnutls_init(session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
         return false;
     if (gnutls_priority_set(*session, tls->priorities) < 0 ||
-        gnutls_credentials_set(*session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0) {
+        gnutls_credentials_set(*session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0 ||
+        (protocol != NULL && set_protocol(*session, protocol) < 0)) {
         gnutls_deinit(*session);
         return false;
     }

@@ -27,8 +27,11 @@ int tls_load(struct tls **tls, const struct tls_paths *paths, struct stint_error
 struct tls *tls_ref(struct tls *tls); /* NULL is fine */
 void tls_unref(struct tls *tls);      /* NULL is fine */
 
-/* For one connection; false: no memory. */
-bool tls_begin(struct tls *tls, gnutls_session_t *session);
+/*
+ * For one connection; false: no memory. `protocol`, "h2", is what a client who offers protocols
+ * (ALPN) must have among them. NULL: none is chosen.
+ */
+bool tls_begin(struct tls *tls, const char *protocol, gnutls_session_t *session);
 /* The same as text, for libmicrohttpd. */
 const struct http_tls *tls_texts(const struct tls *tls);
 

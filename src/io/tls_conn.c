@@ -80,6 +80,14 @@ static void fail(struct tls_conn *tls, int code)
     tls->is_over = true;
 }
 
+/* GnuTLS refuses who offers other protocols; who offers none is refused here. */
+static bool speaks_protocol(const struct tls_conn *tls)
+{
+    gnutls_datum_t chosen;
+    return tls->options.protocol == NULL ||
+           gnutls_alpn_get_selected_protocol(tls->session, &chosen) == GNUTLS_E_SUCCESS;
+}
+
 static bool is_passing(int code)
 {
     return code == GNUTLS_E_AGAIN || code == GNUTLS_E_INTERRUPTED;
@@ -91,8 +99,10 @@ static void shake_hands(struct tls_conn *tls)
     do
         code = gnutls_handshake(tls->session);
     while (code == GNUTLS_E_WARNING_ALERT_RECEIVED || code == GNUTLS_E_INTERRUPTED);
-    if (code == GNUTLS_E_SUCCESS)
+    if (code == GNUTLS_E_SUCCESS && speaks_protocol(tls))
         tls->is_handshaken = true;
+    else if (code == GNUTLS_E_SUCCESS)
+        fail(tls, GNUTLS_E_NO_APPLICATION_PROTOCOL);
     else if (!is_passing(code))
         fail(tls, code);
 }
@@ -247,7 +257,7 @@ struct conn *tls_conn_new(const struct tls_conn_options *options)
     tls->conn.ops = &tls_ops;
     tls->options = *options;
     tls->options.tls = tls_ref(options->tls);
-    if (!tls_begin(options->tls, &tls->session)) {
+    if (!tls_begin(options->tls, options->protocol, &tls->session)) {
         tls->session = NULL;
         tls_free(&tls->conn);
         return NULL;

@@ -17,6 +17,7 @@ struct tls_conn_options {
     struct log *log;
     struct metrics_worker *metrics;
     enum metrics_door door;
+    const char *protocol; /* "h2": what the client must have chosen by ALPN. NULL: none is asked */
 };
 
 /* Owns the inner connection, also where it returns NULL: no memory. */

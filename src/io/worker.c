@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define BEAT_MS 500
+#define GRPC_PROTOCOL "h2" /* as ALPN calls it */
 
 struct worker {
     struct worker_options options;
@@ -26,7 +27,8 @@ struct worker {
     uv_timer_t beat;
     struct service *service;
     struct resp_door *resp;
-    struct streams *streams;
+    struct grpc_door *grpc; /* NULL, as its streams: no such port */
+    struct streams *streams, *grpc_streams;
     struct web *web;
     struct tls *tls;
     struct acceptor **acceptors;
@@ -42,22 +44,39 @@ struct worker {
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
-static void add_resp(struct worker *worker, bool is_tls, int fd, struct gate_seat *seat)
+static struct metrics_worker *metrics_of(const struct worker *worker)
 {
-    struct conn *conn = resp_conn_new(worker->resp);
-    if (conn != NULL && is_tls)
+    return metrics_worker(hub_metrics(worker->options.hub), worker->options.index);
+}
+
+static struct conn *new_conn(struct worker *worker, enum port port)
+{
+    bool is_grpc = port == PORT_GRPC || port == PORT_GRPC_TLS;
+    struct conn *conn = is_grpc
+                            ? grpc_conn_new(worker->grpc, stint_now(hub_table(worker->options.hub)))
+                            : resp_conn_new(worker->resp);
+    if (conn != NULL && port_is_tls(port))
         conn = tls_conn_new(&(struct tls_conn_options){
             .tls = worker->tls,
             .inner = conn,
             .log = worker->options.log,
-            .metrics = metrics_worker(hub_metrics(worker->options.hub), worker->options.index),
+            .metrics = metrics_of(worker),
+            .door = is_grpc ? METRICS_GRPC : METRICS_RESP,
+            .protocol = is_grpc ? GRPC_PROTOCOL : NULL,
         });
+    return conn;
+}
+
+static void add_stream(struct worker *worker, struct streams *streams, enum port port, int fd,
+                       struct gate_seat *seat)
+{
+    struct conn *conn = new_conn(worker, port);
     if (conn == NULL) {
         close(fd);
         gate_leave(worker->options.gate, seat);
         return;
     }
-    streams_add(worker->streams, fd, conn, seat);
+    streams_add(streams, fd, conn, seat);
 }
 
 static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr *peer,
@@ -65,7 +84,9 @@ static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr
 {
     struct worker *worker = arg;
     if (port == PORT_RESP || port == PORT_RESP_TLS)
-        add_resp(worker, port == PORT_RESP_TLS, fd, seat);
+        add_stream(worker, worker->streams, port, fd, seat);
+    else if (port == PORT_GRPC || port == PORT_GRPC_TLS)
+        add_stream(worker, worker->grpc_streams, port, fd, seat);
     else
         web_adopt(worker->web, port == PORT_HTTP_TLS, fd, peer, peer_len, seat);
 }
@@ -75,6 +96,7 @@ static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr
 static bool is_empty(const struct worker *worker)
 {
     return streams_count(worker->streams) == 0 &&
+           (worker->grpc_streams == NULL || streams_count(worker->grpc_streams) == 0) &&
            (worker->web == NULL || web_connections(worker->web) == 0);
 }
 
@@ -95,6 +117,8 @@ static void close_handles(struct worker *worker)
     close_acceptors(worker, false);
     if (worker->streams != NULL)
         streams_end(worker->streams);
+    if (worker->grpc_streams != NULL)
+        streams_end(worker->grpc_streams);
     if (worker->web != NULL)
         web_end(worker->web);
     uv_close((uv_handle_t *)&worker->message, NULL);
@@ -110,9 +134,19 @@ static void end_if_empty(void *arg)
         uv_async_send(&worker->message);
 }
 
+/* Connections of gRPC do not end by themselves; told to go away, their clients make new ones. */
+static void drain_grpc(struct worker *worker)
+{
+    if (worker->grpc == NULL)
+        return;
+    grpc_door_drain(worker->grpc);
+    streams_drain(worker->grpc_streams);
+}
+
 static void linger(struct worker *worker)
 {
     close_acceptors(worker, false);
+    drain_grpc(worker);
     atomic_store_explicit(&worker->accepts_no_more, true, memory_order_release);
     worker->options.changed(worker->options.arg);
     if (worker->web != NULL)
@@ -124,6 +158,7 @@ static void drain(struct worker *worker, bool empties_queues)
     /* Whoever waited in a queue was promised an answer by the kernel. */
     close_acceptors(worker, empties_queues);
     streams_drain(worker->streams);
+    drain_grpc(worker);
     if (worker->web != NULL)
         web_drain(worker->web);
 }
@@ -203,7 +238,7 @@ static bool open_acceptors(struct worker *worker)
             .loop = &worker->loop,
             .listener = listener,
             .gate = options->gate,
-            .metrics = metrics_worker(hub_metrics(options->hub), options->index),
+            .metrics = metrics_of(worker),
             .log = options->log,
             .accepted = on_accepted,
             .arg = worker,
@@ -253,21 +288,43 @@ static int open_web(struct worker *worker, struct stint_error *error)
                     error);
 }
 
+static struct streams *new_streams(struct worker *worker, enum metrics_door door)
+{
+    return streams_new(&(struct streams_options){
+        .loop = &worker->loop,
+        .table = hub_table(worker->options.hub),
+        .gate = worker->options.gate,
+        .metrics = metrics_of(worker),
+        .door = door,
+        .limits = worker->options.stream_limits,
+        .emptied = end_if_empty,
+        .arg = worker,
+    });
+}
+
+static bool open_grpc(struct worker *worker)
+{
+    const struct worker_options *options = &worker->options;
+    if (!has_port(options->listeners, PORT_GRPC) && !has_port(options->listeners, PORT_GRPC_TLS))
+        return true;
+    worker->grpc = grpc_door_new(&(struct grpc_door_options){
+        .service = worker->service,
+        .access = options->access,
+        .limits = &options->grpc_limits,
+        .form = &options->grpc_form,
+        .is_ready = is_ready,
+        .arg = worker,
+    });
+    worker->grpc_streams = new_streams(worker, METRICS_GRPC);
+    return worker->grpc != NULL && worker->grpc_streams != NULL;
+}
+
 static bool open_streams(struct worker *worker)
 {
     const struct worker_options *options = &worker->options;
     worker->resp = resp_door_new(worker->service, options->access, &options->resp_limits);
-    worker->streams = streams_new(&(struct streams_options){
-        .loop = &worker->loop,
-        .table = hub_table(options->hub),
-        .gate = options->gate,
-        .metrics = metrics_worker(hub_metrics(options->hub), options->index),
-        .door = METRICS_RESP,
-        .limits = options->stream_limits,
-        .emptied = end_if_empty,
-        .arg = worker,
-    });
-    return worker->resp != NULL && worker->streams != NULL;
+    worker->streams = new_streams(worker, METRICS_RESP);
+    return worker->resp != NULL && worker->streams != NULL && open_grpc(worker);
 }
 
 static int no_memory(struct stint_error *error)
@@ -297,7 +354,9 @@ static void tear_down(struct worker *worker)
 {
     web_free(worker->web);
     streams_free(worker->streams);
+    streams_free(worker->grpc_streams);
     resp_door_free(worker->resp);
+    grpc_door_free(worker->grpc);
     service_free(worker->service);
     uv_loop_close(&worker->loop);
     tls_unref(worker->tls);

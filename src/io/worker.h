@@ -8,6 +8,7 @@
 #define STINT_IO_WORKER_H
 
 #include "conn/access.h"
+#include "conn/grpc_conn.h"
 #include "conn/http.h"
 #include "conn/resp_conn.h"
 #include "io/gate.h"
@@ -37,6 +38,8 @@ struct worker_options {
     struct resp_limits resp_limits;
     struct http_limits http_limits;
     struct stream_limits stream_limits;
+    struct grpc_limits grpc_limits;
+    struct rls_form grpc_form;
     int (*reload)(void *arg, unsigned worker, struct stint_error *error); /* POST /v1/reload */
     bool (*is_ready)(void *arg);
     void (*changed)(void *arg); /* accepts no more, or has ended. From the worker's thread */

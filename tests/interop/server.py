@@ -43,7 +43,7 @@ class Server:
             self.write_rules(rules)
             self.options += ["--rules", self.rules]
         if ports:
-            for port in ("--resp", "--http"):
+            for port in ("--resp", "--http", "--grpc"):
                 if port not in self.options:
                     self.options += [port, "127.0.0.1:0"]
         self.process = subprocess.Popen(

@@ -235,7 +235,7 @@ def test_logs_are_json_where_that_is_asked():
         events = [json.loads(line) for line in server.lines]
         events = [event for event in events if event["event"] not in about_rights]
     assert [event["event"] for event in events] == \
-        ["listens", "listens", "started", "draining", "stopped"]
+        ["listens", "listens", "listens", "started", "draining", "stopped"]
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", event["time"])
                for event in events)
 

@@ -123,7 +123,7 @@ def test_a_second_server_of_one_state_says_how_to_replace(tmp_path):
     state = tmp_path / "state"
     with Server("--state", state):
         done = subprocess.run([STINT, "serve", "--state", state, "--resp", "127.0.0.1:0", "--http",
-                               "off"], capture_output=True, timeout=30)
+                               "off", "--grpc", "off"], capture_output=True, timeout=30)
         assert done.returncode == 1 and b"--replace takes over" in done.stderr
         with Server("--state", state, "--control", "off") as beside:
             assert beside.connect().ask("PING") == "PONG"

@@ -68,6 +68,8 @@ def activated(fds, names, *options, env=None):
               "[os.close(fd) for fd in fds]; "
               "[os.dup2(fd, 3 + i) for i, fd in enumerate(high)]; "
               "os.execv(sys.argv[2], sys.argv[2:])")
+    if "--grpc" not in options and "grpc" not in names:
+        options += ("--grpc", "off")
     return Server(*options, ports=False, pass_fds=fds, command=[
         "/usr/bin/python3", "-c", script, ",".join(map(str, fds)), STINT, "serve"],
         env={**(env or {}), "LISTEN_FDS": str(len(fds)), "LISTEN_FDNAMES": ":".join(names)})
@@ -153,7 +155,8 @@ def test_a_socket_without_a_ports_name_is_refused():
             env={**os.environ, "LISTEN_FDS": "1", "LISTEN_FDNAMES": "web"}, capture_output=True,
             timeout=30, pass_fds=[listener.fileno()])
     assert done.returncode == 1
-    assert b"'web': FileDescriptorName= must be resp, resp-tls, http or http-tls" in done.stderr
+    assert (b"'web': FileDescriptorName= must be resp, resp-tls, http, http-tls, grpc or "
+            b"grpc-tls") in done.stderr
 
 
 def stop_thread(tid):
