@@ -45,14 +45,6 @@ static size_t status_fields(nghttp2_nv fields[2], char text[MESSAGE_MAX], int st
     return 2;
 }
 
-/* The peer is told that nobody listens to the rest of what it asks. */
-static void hang_up(struct grpc_call *call)
-{
-    if (!call->is_at_end)
-        nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->id,
-                                  NGHTTP2_NO_ERROR);
-}
-
 /* ---- Messages -------------------------------------------------------------------------------- */
 
 static bool add_message(struct grpc_call *call, struct span message, bool is_compressed)
@@ -84,7 +76,7 @@ static void submit_trailers(struct grpc_call *call)
     nghttp2_nv fields[2];
     size_t n = status_fields(fields, text, call->status, call->sentence);
     nghttp2_submit_trailer(call->conn->session, call->id, fields, n);
-    hang_up(call);
+    call->conn->answers_early |= !call->is_at_end;
 }
 
 /* nghttp2 asks for what is to be sent next. */
@@ -185,7 +177,7 @@ static void submit_error(struct grpc_call *call, const nghttp2_nv *fields, size_
 {
     call->is_ended = true;
     nghttp2_submit_response(call->conn->session, call->id, fields, n, NULL);
-    hang_up(call);
+    call->conn->answers_early |= !call->is_at_end;
 }
 
 void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *sentence)

@@ -125,10 +125,11 @@ struct grpc_conn {
     uint64_t idle_debt_ns, idle_seen_ns;
     uint64_t age_at_ns, grace_at_ns, notice_at_ns, watch_at_ns; /* STINT_NEVER_NS: not */
     uint8_t leaving;                                            /* enum grpc_leaving */
-    bool is_heard;                                              /* bytes came */
-    bool has_begun; /* it speaks HTTP/2: a frame came behind the preface */
-    bool is_left;   /* the peer has said that it asks no more */
-    bool is_broken; /* nghttp2 has given up: the session is not to be touched */
+    bool answers_early; /* has answered a request that had not ended */
+    bool is_heard;      /* bytes came */
+    bool has_begun;     /* it speaks HTTP/2: a frame came behind the preface */
+    bool is_left;       /* the peer has said that it asks no more */
+    bool is_broken;     /* nghttp2 has given up: the session is not to be touched */
     bool is_over;
 };
 

@@ -133,6 +133,19 @@ static int take_frame(nghttp2_session *session, const nghttp2_frame *frame, void
     return 0;
 }
 
+/* An answer is all gone: of what is still asked, the peer is told that nobody listens to it. */
+static int sent_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    struct grpc_conn *conn = arg;
+    if (!conn->answers_early || frame->hd.type != NGHTTP2_HEADERS ||
+        (frame->hd.flags & NGHTTP2_FLAG_END_STREAM) == 0)
+        return 0;
+    const struct grpc_call *call = find_call(conn, frame->hd.stream_id);
+    if (call != NULL && !call->is_at_end)
+        nghttp2_submit_rst_stream(session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_NO_ERROR);
+    return 0;
+}
+
 static int close_stream(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
 {
     struct grpc_call *call = find_call(arg, id);
@@ -156,6 +169,7 @@ bool grpc_session_prepare(struct grpc_door *door)
     nghttp2_session_callbacks_set_on_header_callback(callbacks, take_field);
     nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, take_data);
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, take_frame);
+    nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, sent_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, close_stream);
     options = door->options_of_session;
     nghttp2_option_set_no_closed_streams(options, 1);

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests that call a gRPC connection, without sockets, in virtual time: nghttp2's client on the
+ * other side, and what it heard on each stream.
+ */
+#ifndef STINT_TESTS_CALLING_H
+#define STINT_TESTS_CALLING_H
+
+#include "unit/serving.h"
+
+#include "conn/grpc_conn.h"
+#include "proto/grpc.h"
+#include "unit/protobuf.h"
+
+#include <nghttp2/nghttp2.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define HEARD_MAX 2048
+#define SHOULD_RATE_LIMIT "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+#define HEALTH "/grpc.health.v1.Health/"
+#define REFLECTION "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+
+/* One call, from the client's side. */
+struct heard {
+    int32_t id;
+    unsigned http_status;
+    int status; /* grpc-status; -1: none yet */
+    char message[512], encoding[32], accepts[64];
+    uint8_t *data; /* of the answer */
+    size_t len;
+    uint8_t *says; /* of the request */
+    size_t says_len, said;
+    bool says_more; /* the request goes on */
+    bool is_closed;
+    uint32_t close_code;
+};
+
+struct calling {
+    struct serving s;
+    struct access_now *access;
+    struct grpc_door *door;
+    struct conn *conn;
+    nghttp2_session *client;
+    struct heard heard[HEARD_MAX];
+    size_t n_heard;
+    size_t piece;    /* bytes fed at once; 0: all that there are */
+    size_t n_writes; /* outputs that were taken */
+    bool is_ready;   /* what health says */
+    unsigned n_goaways;
+    uint32_t goaway_code;
+    int32_t goaway_last;
+    unsigned n_pongs;
+};
+
+static inline struct heard *heard_of(struct calling *calling, int32_t id)
+{
+    for (size_t i = calling->n_heard; i > 0; i--)
+        if (calling->heard[i - 1].id == id)
+            return &calling->heard[i - 1];
+    return NULL;
+}
+
+/* ---- The client ------------------------------------------------------------------------------ */
+
+static inline void keep_text(char *to, size_t size, const uint8_t *from, size_t len)
+{
+    assert_true(len < size);
+    memcpy(to, from, len);
+    to[len] = '\0';
+}
+
+static inline int hear_field(nghttp2_session *session, const nghttp2_frame *frame,
+                             const uint8_t *name, size_t name_len, const uint8_t *value,
+                             size_t value_len, uint8_t flags, void *arg)
+{
+    struct heard *heard = heard_of(arg, frame->hd.stream_id);
+    struct span field = span_of(name, name_len);
+    char number[16];
+    (void)session, (void)flags;
+    assert_non_null(heard);
+    if (span_equals(field, ":status") || span_equals(field, "grpc-status")) {
+        keep_text(number, sizeof(number), value, value_len);
+        if (name[0] == ':')
+            heard->http_status = (unsigned)atoi(number);
+        else
+            heard->status = atoi(number);
+    } else if (span_equals(field, "grpc-message"))
+        keep_text(heard->message, sizeof(heard->message), value, value_len);
+    else if (span_equals(field, "grpc-encoding"))
+        keep_text(heard->encoding, sizeof(heard->encoding), value, value_len);
+    else if (span_equals(field, "grpc-accept-encoding"))
+        keep_text(heard->accepts, sizeof(heard->accepts), value, value_len);
+    return 0;
+}
+
+static inline int hear_data(nghttp2_session *session, uint8_t flags, int32_t id,
+                            const uint8_t *bytes, size_t len, void *arg)
+{
+    struct heard *heard = heard_of(arg, id);
+    (void)session, (void)flags;
+    assert_non_null(heard);
+    heard->data = realloc(heard->data, heard->len + len);
+    assert_non_null(heard->data);
+    memcpy(heard->data + heard->len, bytes, len);
+    heard->len += len;
+    return 0;
+}
+
+static inline int hear_frame(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
+{
+    struct calling *calling = arg;
+    (void)session;
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
+        calling->n_goaways++;
+        calling->goaway_code = frame->goaway.error_code;
+        calling->goaway_last = frame->goaway.last_stream_id;
+    } else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0)
+        calling->n_pongs++;
+    return 0;
+}
+
+static inline int hear_close(nghttp2_session *session, int32_t id, uint32_t code, void *arg)
+{
+    struct heard *heard = heard_of(arg, id);
+    (void)session;
+    if (heard != NULL) {
+        heard->is_closed = true;
+        heard->close_code = code;
+    }
+    return 0;
+}
+
+static inline ssize_t say_data(nghttp2_session *session, int32_t id, uint8_t *bytes, size_t size,
+                               uint32_t *flags, nghttp2_data_source *source, void *arg)
+{
+    struct heard *heard = heard_of(arg, id);
+    size_t len = heard->says_len - heard->said;
+    (void)session, (void)source;
+    if (len == 0 && heard->says_more)
+        return NGHTTP2_ERR_DEFERRED;
+    len = len < size ? len : size;
+    if (len > 0)
+        memcpy(bytes, heard->says + heard->said, len);
+    heard->said += len;
+    if (heard->said == heard->says_len && !heard->says_more)
+        *flags |= NGHTTP2_DATA_FLAG_EOF;
+    return (ssize_t)len;
+}
+
+static inline nghttp2_session *client_of(struct calling *calling)
+{
+    nghttp2_session_callbacks *callbacks;
+    nghttp2_session *client;
+    assert_int_equal(nghttp2_session_callbacks_new(&callbacks), 0);
+    nghttp2_session_callbacks_set_on_header_callback(callbacks, hear_field);
+    nghttp2_session_callbacks_set_on_data_chunk_recv_callback(callbacks, hear_data);
+    nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, hear_frame);
+    nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, hear_close);
+    assert_int_equal(nghttp2_session_client_new(&client, callbacks, calling), 0);
+    nghttp2_session_callbacks_del(callbacks);
+    return client;
+}
+
+/* ---- Opening and closing --------------------------------------------------------------------- */
+
+static inline bool calling_is_ready(void *arg)
+{
+    return ((struct calling *)arg)->is_ready;
+}
+
+static inline void connect_to(struct calling *calling)
+{
+    calling->conn = grpc_conn_new(calling->door, calling->s.now_ns);
+    assert_non_null(calling->conn);
+    calling->client = client_of(calling);
+}
+
+/* A door and one connection, whose client has said nothing yet. To be freed by call_no_more(). */
+static inline struct calling *call_at(const char *yaml, const struct grpc_limits *limits,
+                                      struct access *access)
+{
+    struct calling *calling = calloc(1, sizeof(*calling));
+    assert_non_null(calling);
+    serve(&calling->s, yaml);
+    stint_table_set_now(calling->s.table, calling->s.now_ns);
+    calling->is_ready = true;
+    calling->access = access_now_new(access);
+    assert_non_null(calling->access);
+    calling->door = grpc_door_new(&(struct grpc_door_options){.service = calling->s.service,
+                                                              .access = calling->access,
+                                                              .limits = limits,
+                                                              .is_ready = calling_is_ready,
+                                                              .arg = calling});
+    assert_non_null(calling->door);
+    connect_to(calling);
+    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, NULL, 0);
+    return calling;
+}
+
+static inline void hang_up_on(struct calling *calling)
+{
+    calling->conn->ops->free(calling->conn);
+    nghttp2_session_del(calling->client);
+    for (size_t i = 0; i < calling->n_heard; i++) {
+        free(calling->heard[i].data);
+        free(calling->heard[i].says);
+    }
+    calling->n_heard = 0;
+    calling->n_goaways = 0;
+}
+
+static inline void call_no_more(struct calling *calling)
+{
+    hang_up_on(calling);
+    grpc_door_free(calling->door);
+    access_now_free(calling->access);
+    serve_no_more(&calling->s);
+    free(calling);
+}
+
+/* ---- Bytes to and fro ------------------------------------------------------------------------ */
+
+static inline void feed_conn(struct calling *calling, struct span bytes)
+{
+    while (bytes.len > 0) {
+        size_t len = calling->piece > 0 && calling->piece < bytes.len ? calling->piece : bytes.len;
+        /* In memory of its own: what is read beyond it, or later, is seen. */
+        uint8_t *copy = malloc(len);
+        assert_non_null(copy);
+        memcpy(copy, bytes.ptr, len);
+        calling->conn->ops->feed(calling->conn, span_of(copy, len), calling->s.now_ns);
+        free(copy);
+        bytes = span_of(bytes.ptr + len, bytes.len - len);
+    }
+}
+
+/* The client says what it has to say. */
+static inline bool say_all(struct calling *calling)
+{
+    const uint8_t *bytes;
+    ssize_t len;
+    bool any = false;
+    while ((len = nghttp2_session_mem_send(calling->client, &bytes)) > 0) {
+        feed_conn(calling, span_of(bytes, (size_t)len));
+        any = true;
+    }
+    assert_int_equal(len, 0);
+    return any;
+}
+
+/* The same, in one feed. */
+static inline void say_at_once(struct calling *calling)
+{
+    static uint8_t all[1 << 20];
+    const uint8_t *bytes;
+    ssize_t len;
+    size_t n = 0;
+    while ((len = nghttp2_session_mem_send(calling->client, &bytes)) > 0) {
+        assert_true(n + (size_t)len <= sizeof(all));
+        memcpy(all + n, bytes, (size_t)len);
+        n += (size_t)len;
+    }
+    feed_conn(calling, span_of(all, n));
+}
+
+/* The client hears what waits. */
+static inline bool hear_all(struct calling *calling)
+{
+    struct span output;
+    bool any = false;
+    while ((output = calling->conn->ops->output(calling->conn)).len > 0) {
+        ssize_t len = nghttp2_session_mem_recv(calling->client, output.ptr, output.len);
+        assert_int_equal(len, output.len);
+        calling->conn->ops->sent(calling->conn, output.len, calling->s.now_ns);
+        calling->n_writes++;
+        any = true;
+    }
+    return any;
+}
+
+/* Until both have said all. */
+static inline void exchange(struct calling *calling)
+{
+    bool any;
+    do {
+        any = say_all(calling);
+        any |= hear_all(calling);
+    } while (any);
+}
+
+static inline void set_now(struct calling *calling, uint64_t now_ns)
+{
+    calling->s.now_ns = now_ns;
+    stint_table_set_now(calling->s.table, now_ns);
+}
+
+/* As the socket's owner would: wakes it when it is time, and no sooner. */
+static inline void pass(struct calling *calling, uint64_t ns)
+{
+    uint64_t until_ns = calling->s.now_ns + ns;
+    for (;;) {
+        uint64_t at_ns = calling->conn->ops->deadline(calling->conn);
+        if (at_ns > until_ns)
+            break;
+        assert_true(at_ns > calling->s.now_ns || ns == 0);
+        set_now(calling, at_ns);
+        calling->conn->ops->wake(calling->conn, at_ns);
+        assert_true(calling->conn->ops->deadline(calling->conn) > at_ns);
+    }
+    set_now(calling, until_ns);
+}
+
+static inline bool is_over(const struct calling *calling)
+{
+    return calling->conn->ops->is_over(calling->conn);
+}
+
+/* ---- Calls ----------------------------------------------------------------------------------- */
+
+struct field {
+    const char *name, *value;
+};
+
+static inline nghttp2_nv nv_of(const struct field *field)
+{
+    return (nghttp2_nv){(uint8_t *)(uintptr_t)field->name, (uint8_t *)(uintptr_t)field->value,
+                        strlen(field->name), strlen(field->value), NGHTTP2_NV_FLAG_NONE};
+}
+
+/* A request of these fields, and these bytes as they are. */
+static inline struct heard *call_with(struct calling *calling, const struct field *fields,
+                                      size_t n_fields, struct span bytes, bool says_more)
+{
+    nghttp2_nv list[16];
+    const nghttp2_data_provider provider = {.read_callback = say_data};
+    struct heard *heard = &calling->heard[calling->n_heard];
+    assert_true(calling->n_heard < HEARD_MAX && n_fields <= N(list));
+    for (size_t i = 0; i < n_fields; i++)
+        list[i] = nv_of(&fields[i]);
+    *heard = (struct heard){.status = -1, .says_more = says_more, .says_len = bytes.len};
+    heard->says = malloc(bytes.len + 1);
+    assert_non_null(heard->says);
+    if (bytes.len > 0)
+        memcpy(heard->says, bytes.ptr, bytes.len);
+    heard->id = nghttp2_submit_request(calling->client, NULL, list, n_fields,
+                                       bytes.len > 0 || says_more ? &provider : NULL, NULL);
+    assert_true(heard->id > 0);
+    calling->n_heard++;
+    return heard;
+}
+
+/* A message behind its prefix; static memory. */
+static inline struct span framed(struct span message)
+{
+    static uint8_t bytes[(4 << 20) + GRPC_PREFIX];
+    assert_true(message.len <= sizeof(bytes) - GRPC_PREFIX);
+    grpc_frame_write(bytes, false, message.len);
+    if (message.len > 0)
+        memcpy(bytes + GRPC_PREFIX, message.ptr, message.len);
+    return span_of(bytes, GRPC_PREFIX + message.len);
+}
+
+/* With up to three fields more than every call has. */
+static inline struct heard *call_bytes(struct calling *calling, const char *path, struct span bytes,
+                                       const struct field *more)
+{
+    struct field fields[9] = {{":method", "POST"},
+                              {":scheme", "http"},
+                              {":path", path},
+                              {":authority", "stint"},
+                              {"content-type", "application/grpc"},
+                              {"te", "trailers"}};
+    size_t n = 6;
+    for (; more != NULL && more->name != NULL; more++) {
+        assert_true(n < N(fields));
+        fields[n++] = *more;
+    }
+    return call_with(calling, fields, n, bytes, false);
+}
+
+static inline struct heard *call_path(struct calling *calling, const char *path,
+                                      struct span message)
+{
+    return call_bytes(calling, path, framed(message), NULL);
+}
+
+/* ShouldRateLimit of descriptors as text, in domain "d". */
+static inline struct heard *call_limit(struct calling *calling, const char *text,
+                                       const struct field *more)
+{
+    struct asked asked;
+    struct pb message;
+    struct span request = pb_request(&message, descriptors_of(&asked, text));
+    return call_bytes(calling, SHOULD_RATE_LIMIT, framed(request), more);
+}
+
+/* The message of an answer that has one. */
+static inline struct span message_of(const struct heard *heard)
+{
+    struct grpc_frame frame;
+    struct stint_error error;
+    int len = grpc_frame_read(span_of(heard->data, heard->len), 1 << 24, &frame, &error);
+    assert_int_equal(len, heard->len);
+    assert_false(frame.is_compressed);
+    return frame.message;
+}
+
+static inline void assert_status(const struct heard *heard, int status, const char *message)
+{
+    if (heard->status != status || strstr(heard->message, message) == NULL)
+        fail_msg("stream %d: HTTP %u, status %d, %s", heard->id, heard->http_status, heard->status,
+                 heard->message);
+}
+
+/* OK as gRPC has it, and RLS_CODE_OK or RLS_OVER_LIMIT in it. */
+static inline void assert_code(const struct heard *heard, unsigned code)
+{
+    assert_status(heard, GRPC_OK, "");
+    assert_int_equal(heard->http_status, 200);
+    assert_true(heard->is_closed);
+    assert_int_equal(heard->close_code, NGHTTP2_NO_ERROR);
+    assert_int_equal(pb_find(message_of(heard), 1), code);
+}
+
+#endif

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: MIT */
+/* Calls of a gRPC connection, each in virtual time: what is answered, and what is charged. */
+#include "unit/calling.h"
+
+#include "proto/rls_limit.h"
+
+#define YAML                                                                                       \
+    "domain: d\n"                                                                                  \
+    "descriptors:\n"                                                                               \
+    "  - key: k\n"                                                                                 \
+    "    rate_limit: {unit: minute, requests_per_unit: 3}\n"                                       \
+    "  - key: many\n"                                                                              \
+    "    rate_limit: {unit: hour, requests_per_unit: 100000}\n"
+
+static struct calling *calling;
+
+static int set_up(void **state)
+{
+    (void)state;
+    calling = call_at(YAML, NULL, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    call_no_more(calling);
+    return 0;
+}
+
+static void reopen(const struct grpc_limits *limits, struct access *access)
+{
+    call_no_more(calling);
+    calling = call_at(YAML, limits, access);
+}
+
+static void a_call_is_answered(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct heard *heard = call_limit(calling, "k=a", NULL);
+        exchange(calling);
+        assert_code(heard, RLS_CODE_OK);
+    }
+    struct heard *heard = call_limit(calling, "k=a", NULL);
+    exchange(calling);
+    assert_code(heard, RLS_OVER_LIMIT);
+    assert_int_equal(left(&calling->s, "k=a"), 0);
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+    assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
+}
+
+static void a_burst_is_answered_in_one_output(void **state)
+{
+    (void)state;
+    exchange(calling);
+    for (int i = 0; i < 100; i++)
+        call_limit(calling, "many=a", NULL);
+    say_at_once(calling);
+    calling->n_writes = 0;
+    hear_all(calling);
+    assert_int_equal(calling->n_writes, 1);
+    for (int i = 0; i < 100; i++)
+        assert_code(&calling->heard[i], RLS_CODE_OK);
+    assert_int_equal(left(&calling->s, "many=a"), 100000 - 100);
+}
+
+static void a_thousand_streams_at_once_are_answered(void **state)
+{
+    (void)state;
+    exchange(calling);
+    for (int i = 0; i < 1000; i++)
+        call_limit(calling, "many=a", NULL);
+    exchange(calling);
+    for (int i = 0; i < 1000; i++)
+        assert_code(&calling->heard[i], RLS_CODE_OK);
+    assert_int_equal(left(&calling->s, "many=a"), 100000 - 1000);
+}
+
+static void any_pieces_give_the_same_answers(void **state)
+{
+    (void)state;
+    for (size_t piece = 1; piece <= 64; piece = piece < 16 ? piece + 1 : piece * 2) {
+        char key[32];
+        reopen(NULL, NULL);
+        calling->piece = piece;
+        snprintf(key, sizeof(key), "k=%zu", piece);
+        for (int i = 0; i < 4; i++)
+            call_limit(calling, key, NULL);
+        call_path(calling, HEALTH "Check", span_of("", 0));
+        call_path(calling, "/no.such/Method", span_of("", 0));
+        exchange(calling);
+        for (int i = 0; i < 3; i++)
+            assert_code(&calling->heard[i], RLS_CODE_OK);
+        assert_code(&calling->heard[3], RLS_OVER_LIMIT);
+        assert_code(&calling->heard[4], 1);
+        assert_status(&calling->heard[5], GRPC_UNIMPLEMENTED, "no such method");
+        assert_int_equal(left(&calling->s, key), 0);
+    }
+}
+
+static void a_message_may_span_frames(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct pb message;
+    struct span bytes = framed(pb_request(&message, descriptors_of(&asked, "k=a")));
+    const struct field fields[] = {{":method", "POST"},
+                                   {":scheme", "http"},
+                                   {":authority", "stint"},
+                                   {":path", SHOULD_RATE_LIMIT},
+                                   {"content-type", "application/grpc+proto"}};
+    for (size_t cut = 1; cut < bytes.len; cut++) {
+        reopen(NULL, NULL);
+        struct heard *heard = call_with(calling, fields, N(fields), bytes, true);
+        heard->says_len = cut;
+        exchange(calling);
+        assert_int_equal(heard->status, -1);
+        assert_true(calling->conn->ops->is_busy(calling->conn));
+        assert_int_equal(left(&calling->s, "k=a"), 3);
+        heard->says_len = bytes.len;
+        heard->says_more = false;
+        nghttp2_session_resume_data(calling->client, heard->id);
+        exchange(calling);
+        assert_code(heard, RLS_CODE_OK);
+        assert_int_equal(left(&calling->s, "k=a"), 2);
+    }
+}
+
+/* ---- What is not as it must be --------------------------------------------------------------- */
+
+static void methods_and_types_that_are_not_of_grpc_are_refused_as_http(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *method, *type;
+        unsigned status;
+    } cases[] = {
+        {"GET", "application/grpc", 405},
+        {"PUT", "application/grpc", 405},
+        {"POST", "application/json", 415},
+        {"POST", "application/grpcx", 415},
+        {"POST", "application/grpc+json", 415},
+        {"POST", "application/grpc-web", 415},
+        {"POST", "", 415},
+    };
+    for (size_t i = 0; i < N(cases); i++) {
+        const struct field fields[] = {{":method", cases[i].method},
+                                       {":scheme", "http"},
+                                       {":authority", "stint"},
+                                       {":path", SHOULD_RATE_LIMIT},
+                                       {"content-type", cases[i].type}};
+        struct heard *heard =
+            call_with(calling, fields, N(fields), framed(span_of("", 0)), i % 2 == 0);
+        exchange(calling);
+        assert_int_equal(heard->http_status, cases[i].status);
+        assert_true(heard->is_closed);
+        assert_int_equal(heard->len, 0);
+    }
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+}
+
+static void types_may_have_proto_and_parameters(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"application/grpc", "application/grpc+proto",
+                                        "Application/gRPC;charset=utf-8",
+                                        "application/grpc+proto; x=y"};
+    for (size_t i = 0; i < N(types); i++) {
+        const struct field fields[] = {{":method", "POST"},
+                                       {":scheme", "http"},
+                                       {":authority", "stint"},
+                                       {":path", HEALTH "Check"},
+                                       {"content-type", types[i]}};
+        struct heard *heard = call_with(calling, fields, N(fields), framed(span_of("", 0)), false);
+        exchange(calling);
+        assert_code(heard, 1);
+    }
+}
+
+static void messages_that_are_not_one_are_refused(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct pb message;
+    uint8_t bytes[512];
+    struct span one = framed(pb_request(&message, descriptors_of(&asked, "k=a")));
+    memcpy(bytes, one.ptr, one.len);
+    memcpy(bytes + one.len, one.ptr, one.len);
+
+    struct heard *none = call_bytes(calling, SHOULD_RATE_LIMIT, span_of("", 0), NULL);
+    struct heard *two = call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, 2 * one.len), NULL);
+    struct heard *half = call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, one.len - 1), NULL);
+    struct heard *flag = call_bytes(calling, SHOULD_RATE_LIMIT, span_of("\2\0\0\0\0", 5), NULL);
+    struct heard *packed = call_bytes(calling, SHOULD_RATE_LIMIT, span_of("\1\0\0\0\0", 5), NULL);
+    struct heard *large =
+        call_bytes(calling, SHOULD_RATE_LIMIT, span_of("\0\0\x10\0\1abc", 8), NULL);
+    exchange(calling);
+    assert_status(none, GRPC_UNIMPLEMENTED, "expected one message, and there is none");
+    assert_status(two, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
+    assert_status(half, GRPC_INTERNAL, "the request ends within its message");
+    assert_status(flag, GRPC_INTERNAL, "");
+    assert_status(packed, GRPC_INTERNAL, "a compressed message without grpc-encoding");
+    assert_status(large, GRPC_RESOURCE_EXHAUSTED, "");
+    assert_int_equal(left(&calling->s, "k=a"), 3);
+}
+
+static void what_is_no_request_is_an_invalid_argument(void **state)
+{
+    (void)state;
+    struct heard *no_domain = call_path(calling, SHOULD_RATE_LIMIT, span_of("", 0));
+    struct heard *no_protobuf = call_path(calling, SHOULD_RATE_LIMIT, span_of("\xff\xff\xff", 3));
+    struct heard *health = call_path(calling, HEALTH "Check", span_of("\x0a\x7f", 2));
+    exchange(calling);
+    assert_status(no_domain, GRPC_INVALID_ARGUMENT, "domain");
+    assert_status(no_protobuf, GRPC_INVALID_ARGUMENT, "RateLimitRequest");
+    assert_status(health, GRPC_INVALID_ARGUMENT, "");
+}
+
+static void a_message_of_the_limit_is_taken_and_one_byte_more_is_not(void **state)
+{
+    (void)state;
+    static uint8_t bytes[66001];
+    const struct grpc_limits limits = {.message_bytes = 66000};
+    reopen(&limits, NULL);
+    /* Behind the request one field that nobody knows: 2 bytes are its tag, 3 its length. */
+    struct asked asked;
+    struct pb message;
+    pb_request(&message, descriptors_of(&asked, "k=a"));
+    size_t rest = 66000 - message.len - 5;
+    pb_varint(&message, 100 << 3 | 2);
+    pb_varint(&message, rest);
+    memcpy(bytes, message.bytes, message.len);
+    assert_int_equal(message.len + rest, 66000);
+    struct heard *fits = call_path(calling, SHOULD_RATE_LIMIT, span_of(bytes, 66000));
+    exchange(calling);
+    assert_code(fits, RLS_CODE_OK);
+    struct heard *too_long = call_path(calling, SHOULD_RATE_LIMIT, span_of(bytes, 66001));
+    exchange(calling);
+    assert_status(too_long, GRPC_RESOURCE_EXHAUSTED, "");
+    assert_true(too_long->is_closed);
+    assert_true(too_long->said < 66001); /* known from the prefix */
+}
+
+static void fields_beyond_the_limit_are_refused(void **state)
+{
+    (void)state;
+    static char text[2000];
+    const struct grpc_limits limits = {.header_bytes = 1500};
+    reopen(&limits, NULL);
+    memset(text, 'x', sizeof(text) - 1);
+    const struct field more[] = {{"x-long", text}, {NULL, NULL}};
+    struct heard *heard = call_limit(calling, "k=a", more);
+    struct heard *next = call_limit(calling, "k=a", NULL);
+    exchange(calling);
+    assert_status(heard, GRPC_RESOURCE_EXHAUSTED, "the header fields are too long");
+    assert_code(next, RLS_CODE_OK);
+    assert_int_equal(left(&calling->s, "k=a"), 2);
+}
+
+/* ---- Deadlines ------------------------------------------------------------------------------- */
+
+static void a_call_that_comes_too_late_is_not_charged(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct pb message;
+    struct span bytes = framed(pb_request(&message, descriptors_of(&asked, "k=a")));
+    const struct field fields[] = {{":method", "POST"},
+                                   {":scheme", "http"},
+                                   {":authority", "stint"},
+                                   {":path", SHOULD_RATE_LIMIT},
+                                   {"content-type", "application/grpc"},
+                                   {"grpc-timeout", "20m"}};
+    static const uint64_t after_ms[] = {19, 20};
+    for (size_t i = 0; i < N(after_ms); i++) {
+        struct heard *heard = call_with(calling, fields, N(fields), bytes, true);
+        exchange(calling);
+        pass(calling, after_ms[i] * MS);
+        heard->says_more = false;
+        nghttp2_session_resume_data(calling->client, heard->id);
+        exchange(calling);
+        if (after_ms[i] < 20)
+            assert_code(heard, RLS_CODE_OK);
+        else
+            assert_status(heard, GRPC_DEADLINE_EXCEEDED, "");
+        assert_int_equal(left(&calling->s, "k=a"), 2);
+    }
+}
+
+static void timeouts_that_cannot_be_read_are_refused(void **state)
+{
+    (void)state;
+    static const char *const timeouts[] = {"", "1", "m", "123456789m", "-1m", "1x", "1 m"};
+    for (size_t i = 0; i < N(timeouts); i++) {
+        const struct field more[] = {{"grpc-timeout", timeouts[i]}, {NULL, NULL}};
+        struct heard *heard = call_limit(calling, "k=a", more);
+        exchange(calling);
+        assert_status(heard, GRPC_INVALID_ARGUMENT, "grpc-timeout");
+    }
+    const struct field longest[] = {{"grpc-timeout", "99999999H"}, {NULL, NULL}};
+    struct heard *heard = call_limit(calling, "k=a", longest);
+    exchange(calling);
+    assert_code(heard, RLS_CODE_OK);
+    assert_int_equal(left(&calling->s, "k=a"), 2);
+}
+
+static void a_call_that_is_taken_back_is_not_charged(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct pb message;
+    struct span bytes = framed(pb_request(&message, descriptors_of(&asked, "k=a")));
+    const struct field fields[] = {{":method", "POST"},
+                                   {":scheme", "http"},
+                                   {":authority", "stint"},
+                                   {":path", SHOULD_RATE_LIMIT},
+                                   {"content-type", "application/grpc"}};
+    struct heard *heard = call_with(calling, fields, N(fields), bytes, true);
+    exchange(calling);
+    assert_true(calling->conn->ops->is_busy(calling->conn));
+    nghttp2_submit_rst_stream(calling->client, NGHTTP2_FLAG_NONE, heard->id, NGHTTP2_CANCEL);
+    exchange(calling);
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+    assert_int_equal(left(&calling->s, "k=a"), 3);
+}
+
+static void a_request_that_does_not_end_is_ended(void **state)
+{
+    (void)state;
+    const struct grpc_limits limits = {.call_ns = 5 * S};
+    const struct field fields[] = {{":method", "POST"},
+                                   {":scheme", "http"},
+                                   {":authority", "stint"},
+                                   {":path", SHOULD_RATE_LIMIT},
+                                   {"content-type", "application/grpc"}};
+    reopen(&limits, NULL);
+    struct heard *heard = call_with(calling, fields, N(fields), span_of("\0\0", 2), true);
+    exchange(calling);
+    pass(calling, 5 * S - 1);
+    exchange(calling);
+    assert_false(heard->is_closed);
+    pass(calling, 1);
+    exchange(calling);
+    assert_status(heard, GRPC_DEADLINE_EXCEEDED, "the request does not end");
+    assert_true(heard->is_closed);
+    assert_false(is_over(calling));
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+    assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
+}
+
+/* ---- Compression ----------------------------------------------------------------------------- */
+
+/* ShouldRateLimit, in gzip. */
+static struct heard *call_packed(const char *text, const struct field *more)
+{
+    static uint8_t bytes[4096];
+    struct asked asked;
+    struct pb message;
+    struct span packed;
+    struct grpc_zip *zip = grpc_zip_new();
+    assert_non_null(zip);
+    assert_true(grpc_zip_write(zip, pb_request(&message, descriptors_of(&asked, text)), &packed));
+    grpc_frame_write(bytes, true, packed.len);
+    memcpy(bytes + GRPC_PREFIX, packed.ptr, packed.len);
+    grpc_zip_free(zip);
+    return call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, GRPC_PREFIX + packed.len), more);
+}
+
+static void gzip_is_read_and_answered_where_it_is_accepted(void **state)
+{
+    (void)state;
+    const struct field both[] = {{"grpc-encoding", "gzip"},
+                                 {"grpc-accept-encoding", "identity, deflate, gzip"},
+                                 {NULL, NULL}};
+    const struct field one[] = {{"grpc-encoding", "gzip"}, {NULL, NULL}};
+    struct heard *packed = call_packed("k=a", both);
+    struct heard *plain = call_packed("k=a", one);
+    /* Whoever accepts it and does not speak it is answered as he speaks. */
+    struct heard *spoken = call_limit(calling, "k=a", both);
+    exchange(calling);
+    assert_string_equal(packed->encoding, "gzip");
+    struct grpc_frame frame;
+    struct stint_error error;
+    struct span message;
+    assert_int_equal(grpc_frame_read(span_of(packed->data, packed->len), 4096, &frame, &error),
+                     packed->len);
+    assert_true(frame.is_compressed);
+    struct grpc_zip *zip = grpc_zip_new();
+    assert_int_equal(grpc_zip_read(zip, frame.message, 4096, &message, &error), 0);
+    assert_int_equal(pb_find(message, 1), RLS_CODE_OK);
+    grpc_zip_free(zip);
+    assert_string_equal(plain->encoding, "");
+    assert_code(plain, RLS_CODE_OK);
+    assert_string_equal(spoken->encoding, "");
+    assert_code(spoken, RLS_CODE_OK);
+    assert_int_equal(left(&calling->s, "k=a"), 0);
+}
+
+static void other_encodings_are_refused_with_those_that_there_are(void **state)
+{
+    (void)state;
+    const struct field snappy[] = {{"grpc-encoding", "snappy"}, {NULL, NULL}};
+    struct heard *heard = call_limit(calling, "k=a", snappy);
+    exchange(calling);
+    assert_status(heard, GRPC_UNIMPLEMENTED, "grpc-encoding");
+    assert_string_equal(heard->accepts, "identity,gzip");
+    assert_int_equal(left(&calling->s, "k=a"), 3);
+}
+
+static void what_inflates_beyond_the_limit_is_refused(void **state)
+{
+    (void)state;
+    static uint8_t zeros[2 << 20], bytes[1 << 16];
+    const struct field gzip[] = {{"grpc-encoding", "gzip"}, {NULL, NULL}};
+    struct span packed;
+    struct grpc_zip *zip = grpc_zip_new();
+    assert_true(grpc_zip_write(zip, span_of(zeros, sizeof(zeros)), &packed));
+    assert_true(packed.len < sizeof(bytes) - GRPC_PREFIX);
+    grpc_frame_write(bytes, true, packed.len);
+    memcpy(bytes + GRPC_PREFIX, packed.ptr, packed.len);
+    struct heard *bomb =
+        call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, GRPC_PREFIX + packed.len), gzip);
+    struct heard *junk = call_bytes(calling, SHOULD_RATE_LIMIT, span_of("\1\0\0\0\4junk", 9), gzip);
+    grpc_zip_free(zip);
+    exchange(calling);
+    assert_status(bomb, GRPC_RESOURCE_EXHAUSTED, "");
+    assert_status(junk, GRPC_INTERNAL, "");
+}
+
+/* ---- Who asks -------------------------------------------------------------------------------- */
+
+#define SECRET_A "secret-of-a-secret-of-a-secret-of-a"
+#define SECRET_M "secret-of-m-secret-of-m-secret-of-m"
+
+static struct access *tokens_of(const char *first_roles)
+{
+    char a[ACCESS_HASH_TEXT_SIZE], m[ACCESS_HASH_TEXT_SIZE], text[512];
+    struct access *access;
+    struct stint_error error;
+    access_hash_text(span_of_text(SECRET_A), a);
+    access_hash_text(span_of_text(SECRET_M), m);
+    snprintf(text, sizeof(text), "a %s %s\nm metrics %s\n", first_roles, a, m);
+    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
+        fail_msg("%s", error.sentence);
+    return access;
+}
+
+static struct heard *call_as(const char *authorization)
+{
+    const struct field more[] = {{"authorization", authorization}, {NULL, NULL}};
+    struct heard *heard = call_limit(calling, "k=a", authorization != NULL ? more : NULL);
+    exchange(calling);
+    return heard;
+}
+
+static void tokens_say_who_may_ask(void **state)
+{
+    (void)state;
+    reopen(NULL, tokens_of("ask"));
+    assert_status(call_as(NULL), GRPC_UNAUTHENTICATED, "a token is wanted");
+    assert_status(call_as("Basic YTpi"), GRPC_UNAUTHENTICATED, "a token is wanted");
+    assert_status(call_as("Bearer nobody"), GRPC_UNAUTHENTICATED, "no such token");
+    assert_status(call_as("Bearer " SECRET_M), GRPC_PERMISSION_DENIED, "roles");
+    assert_int_equal(left(&calling->s, "k=a"), 3);
+    assert_code(call_as("Bearer " SECRET_A), RLS_CODE_OK);
+    assert_code(call_as("bearer  " SECRET_A), RLS_CODE_OK);
+    assert_status(call_as("Bearer " SECRET_M), GRPC_PERMISSION_DENIED, "roles");
+    assert_int_equal(left(&calling->s, "k=a"), 1);
+    struct heard *health = call_path(calling, HEALTH "Check", span_of("", 0));
+    exchange(calling);
+    assert_code(health, 1);
+}
+
+static void tokens_that_are_taken_away_are_gone_at_once(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct pb message;
+    const struct field fields[] = {{":method", "POST"},
+                                   {":scheme", "http"},
+                                   {":authority", "stint"},
+                                   {":path", SHOULD_RATE_LIMIT},
+                                   {"content-type", "application/grpc"},
+                                   {"authorization", "Bearer " SECRET_A}};
+    reopen(NULL, tokens_of("ask"));
+    assert_code(call_as("Bearer " SECRET_A), RLS_CODE_OK);
+    struct heard *half =
+        call_with(calling, fields, N(fields),
+                  framed(pb_request(&message, descriptors_of(&asked, "k=a"))), true);
+    exchange(calling);
+    access_now_set(calling->access, tokens_of("metrics"));
+    half->says_more = false;
+    nghttp2_session_resume_data(calling->client, half->id);
+    exchange(calling);
+    assert_status(half, GRPC_PERMISSION_DENIED, "roles");
+    assert_status(call_as("Bearer " SECRET_A), GRPC_PERMISSION_DENIED, "roles");
+    access_now_set(calling->access, tokens_of("ask"));
+    assert_code(call_as("Bearer " SECRET_A), RLS_CODE_OK);
+    assert_int_equal(left(&calling->s, "k=a"), 1);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_call_is_answered),
+        TEST(a_burst_is_answered_in_one_output),
+        TEST(a_thousand_streams_at_once_are_answered),
+        TEST(any_pieces_give_the_same_answers),
+        TEST(a_message_may_span_frames),
+        TEST(methods_and_types_that_are_not_of_grpc_are_refused_as_http),
+        TEST(types_may_have_proto_and_parameters),
+        TEST(messages_that_are_not_one_are_refused),
+        TEST(what_is_no_request_is_an_invalid_argument),
+        TEST(a_message_of_the_limit_is_taken_and_one_byte_more_is_not),
+        TEST(fields_beyond_the_limit_are_refused),
+        TEST(a_call_that_comes_too_late_is_not_charged),
+        TEST(timeouts_that_cannot_be_read_are_refused),
+        TEST(a_call_that_is_taken_back_is_not_charged),
+        TEST(a_request_that_does_not_end_is_ended),
+        TEST(gzip_is_read_and_answered_where_it_is_accepted),
+        TEST(other_encodings_are_refused_with_those_that_there_are),
+        TEST(what_inflates_beyond_the_limit_is_refused),
+        TEST(tokens_say_who_may_ask),
+        TEST(tokens_that_are_taken_away_are_gone_at_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
