@@ -96,16 +96,6 @@ int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t 
 
 /* ---- Statuses -------------------------------------------------------------------------------- */
 
-/* When more is there; where the figures do not tell, when all is. */
-static bool tell_reset(const struct reply_status *status, uint64_t *after_ns)
-{
-    *after_ns = status->decision.reset_after_ns;
-    if (status->decision.outcome == STINT_NEVER)
-        return false;
-    (void)http_fields_grows_after(status, after_ns);
-    return *after_ns != 0 && *after_ns != STINT_NEVER_NS;
-}
-
 const char *rls_code_name(enum rls_code code)
 {
     return code == RLS_CODE_OK ? "OK" : code == RLS_OVER_LIMIT ? "OVER_LIMIT" : "UNKNOWN";
@@ -120,7 +110,8 @@ struct rls_status rls_status_of(const struct reply_status *status)
         told.has_limit = true;
         told.limit = limit_of_status(status);
         told.remaining = status->decision.remaining;
-        told.has_reset = tell_reset(status, &told.reset_after_ns);
+        told.has_reset = status->decision.outcome != STINT_NEVER &&
+                         http_fields_grows_after(status, &told.reset_after_ns);
     } else if (status->rule != NULL && status->rule->unlimited) {
         told.remaining = RLS_UNLIMITED;
     }

@@ -120,6 +120,7 @@ static int read_request(struct rls_call *call, const Pb__RateLimitRequest *from,
     call->hits_addend = from->hits_addend;
     call->request = (struct request){
         .verb = REQUEST_TAKE,
+        .wants_growth = true,
         .cost = from->hits_addend == 0 ? 1 : from->hits_addend,
         .domain = span_of_bytes(from->domain),
         .descriptors = call->descriptors,
