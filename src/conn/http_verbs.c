@@ -86,7 +86,6 @@ void http_rls(struct http_exchange *exchange)
         http_exchange_fault(exchange, &error);
         return;
     }
-    door->call.request.wants_growth = true;
     (void)http_exchange_ask(exchange); /* it has no way to wait */
     if (door->reply.error != REPLY_DECIDED)
         reply_json(exchange);
