@@ -3,8 +3,7 @@
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/ask.h"
-
-#include <string.h>
+#include "cmd/descriptor_word.h"
 
 /* Takes the value over. */
 static int put(json_t *object, const char *name, json_t *value, struct stint_error *error)
@@ -14,67 +13,44 @@ static int put(json_t *object, const char *name, json_t *value, struct stint_err
     return err_set(error, STINT_E_SYSTEM, "out of memory");
 }
 
-static int put_text(json_t *object, const char *name, const char *what, const char *text,
+static int put_part(json_t *object, const char *name, const char *what, struct span text,
                     struct stint_error *error)
 {
-    json_t *value = json_string(text);
+    json_t *value = json_stringn((const char *)text.ptr, text.len);
     if (value == NULL)
         return err_set(error, STINT_E_SYNTAX, "the %s is not UTF-8, as JSON must be", what);
     return put(object, name, value, error);
 }
 
-/*
- * Cuts the first part off a word, up to an `until` or the end; a backslash stands before what is
- * meant as it is. *found says whether `until` was there.
- */
-static char *cut(char **word, char until, bool *found)
+static int put_text(json_t *object, const char *name, const char *what, const char *text,
+                    struct stint_error *error)
 {
-    char *part = *word, *to = part, *from = part;
-    for (; *from != '\0' && *from != until; from++) {
-        if (*from == '\\' && from[1] != '\0')
-            from++;
-        *to++ = *from;
-    }
-    *found = *from == until;
-    *word = from + *found;
-    *to = '\0';
-    return part;
+    return put_part(object, name, what, span_of_text(text), error);
 }
 
-/* One NAME=VALUE of a descriptor. */
-static int add_entry(json_t *entries, char **word, bool *goes_on, struct stint_error *error)
+static int add_entry(json_t *entries, const struct descriptor_entry *from,
+                     struct stint_error *error)
 {
-    bool has_value;
-    /* The name ends at the first `=`; a comma before it would begin another entry without one. */
-    char *name = cut(word, '=', &has_value);
-    if (!has_value || name[0] == '\0' || strchr(name, ',') != NULL)
-        return err_set(error, STINT_E_SYNTAX,
-                       "expected a descriptor NAME=VALUE[,NAME=VALUE...], found '%s'", name);
-    char *value = cut(word, ',', goes_on);
     json_t *entry = json_object();
     int code = json_array_append_new(entries, entry) == 0
                    ? 0
                    : err_set(error, STINT_E_SYSTEM, "out of memory");
     if (code == 0)
-        code = put_text(entry, "key", "name in a descriptor", name, error);
-    return code != 0 ? code : put_text(entry, "value", "value in a descriptor", value, error);
+        code = put_part(entry, "key", "name in a descriptor", from->key, error);
+    return code != 0 ? code : put_part(entry, "value", "value in a descriptor", from->value, error);
 }
 
 static int add_descriptor(json_t *descriptors, char *word, struct stint_error *error)
 {
+    struct descriptor_entry cut[ENTRIES_MAX];
+    size_t n_cut;
     json_t *entries = json_array(), *descriptor = json_pack("{s:o}", "entries", entries);
     if (json_array_append_new(descriptors, descriptor) != 0)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    bool goes_on = true;
-    while (goes_on) {
-        if (json_array_size(entries) == ENTRIES_MAX)
-            return err_set(error, STINT_E_RANGE, "more than %d entries in a descriptor",
-                           ENTRIES_MAX);
-        int code = add_entry(entries, &word, &goes_on, error);
-        if (code != 0)
-            return code;
-    }
-    return 0;
+    int code = descriptor_word_cut(word, cut, &n_cut, error);
+    for (size_t i = 0; code == 0 && i < n_cut; i++)
+        code = add_entry(entries, &cut[i], error);
+    return code;
 }
 
 static int put_whom(json_t *body, struct ask_options *options, struct stint_error *error)

@@ -6,9 +6,9 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/curl_library.h"
+#include "cmd/token_file.h"
+#include "io/endpoint.h"
 
-#include <arpa/inet.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -59,19 +59,6 @@ static int set_server(struct client *client, const char *server, struct stint_er
     return 0;
 }
 
-static bool is_loopback(const struct sockaddr *address)
-{
-    if (address->sa_family == AF_UNIX)
-        return true;
-    if (address->sa_family == AF_INET)
-        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 ==
-               127;
-    if (address->sa_family != AF_INET6)
-        return false;
-    const struct in6_addr *in6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(in6) || (IN6_IS_ADDR_V4MAPPED(in6) && in6->s6_addr[12] == 127);
-}
-
 /*
  * A curl_opensocket_callback: the last word on where a token goes is had here, where the address is
  * known, and not by the look of a name.
@@ -80,7 +67,7 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 {
     struct client *client = arg;
     (void)purpose;
-    if (client->loopback_only && !is_loopback(&address->addr)) {
+    if (client->loopback_only && !endpoint_is_local(&address->addr)) {
         client->left_loopback = true;
         return CURL_SOCKET_BAD;
     }
@@ -89,35 +76,6 @@ static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_so
 }
 
 /* ---- What is sent along ---- */
-
-/* A token is what may stand in a header field as it is: visible ASCII. */
-static bool is_token(const char *bytes, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if (bytes[i] <= ' ' || bytes[i] > '~')
-            return false;
-    return len > 0;
-}
-
-/* Writes the first line of the file, terminated; `token` has CLIENT_TOKEN_MAX + 2 bytes. */
-static int read_token(const char *path, char *token, struct stint_error *error)
-{
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
-        return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s", path, strerror(errno));
-    setvbuf(file, NULL, _IONBF, 0); /* no copy of a secret stays behind */
-    size_t n = fread(token, 1, CLIENT_TOKEN_MAX + 1, file), len = 0;
-    fclose(file);
-    while (len < n && token[len] != '\n')
-        len++;
-    len -= len > 0 && len < n && token[len - 1] == '\r';
-    token[len] = '\0';
-    if (len <= CLIENT_TOKEN_MAX && is_token(token, len))
-        return 0;
-    return err_set(error, STINT_E_RANGE,
-                   "%s: expected a token of visible ASCII, up to %d bytes, as the first line", path,
-                   CLIENT_TOKEN_MAX);
-}
 
 static int add_field(struct client *client, struct curl_slist **fields, const char *field,
                      struct stint_error *error)
@@ -144,9 +102,9 @@ static int set_fields(struct client *client, const char *token_file, struct stin
         code = add_field(client, &client->json_fields, "Content-Type: application/json", error);
     if (code != 0 || token_file == NULL)
         return code;
-    char field[sizeof(bearer) + CLIENT_TOKEN_MAX + 1];
+    char field[sizeof(bearer) + TOKEN_FILE_ROOM];
     memcpy(field, bearer, sizeof(bearer));
-    code = read_token(token_file, field + strlen(bearer), error);
+    code = token_file_read(token_file, field + strlen(bearer), error);
     if (code == 0)
         code = add_fields(client, field, error);
     explicit_bzero(field, sizeof(field));

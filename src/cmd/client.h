@@ -16,7 +16,7 @@
 #define CLIENT_SERVER_DEFAULT "http://127.0.0.1:8080"
 #define CLIENT_TIMEOUT_NS_DEFAULT UINT64_C(5000000000)
 #define CLIENT_ANSWER_MAX (16u << 20) /* bytes of one answer */
-#define CLIENT_TOKEN_MAX 4096         /* bytes of a token */
+
 
 /* Zero every field for the defaults. Strings are borrowed until client_close(). */
 struct client_options {

@@ -129,8 +129,9 @@ bool endpoint_is_local(const struct sockaddr *address)
     if (address->sa_family == AF_INET)
         return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 ==
                IN_LOOPBACKNET;
-    if (address->sa_family == AF_INET6)
-        return IN6_IS_ADDR_LOOPBACK(
-            &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
-    return address->sa_family == AF_UNIX;
+    if (address->sa_family != AF_INET6)
+        return address->sa_family == AF_UNIX;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) ||
+           (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
 }
