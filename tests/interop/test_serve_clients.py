@@ -53,13 +53,13 @@ def go_client():
     needs("go")
     # -mod=readonly: what go.sum does not name is not used.
     folder = built(INTEROP / "go", lambda to: make(
-        to, ["go", "build", "-mod=readonly", "-o", "session", "."], "proxy.golang.org"))
+        to, ["go", "build", "-mod=readonly", "-o", "session", "."], "the modules of go.mod"))
     return [folder / "session"]
 
 
 def make_java(folder):
     make(folder, ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"],
-         "repo.maven.apache.org")
+         "the packages of pom.xml")
     make(folder, ["javac", "-cp", "jars/*", "-d", "classes", *(
         path.name for path in folder.glob("*.java"))], "the jars that Maven has copied")
 
