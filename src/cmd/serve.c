@@ -5,9 +5,7 @@
 #include "cmd/args.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
-#include "cmd/serve_load.h"
-#include "cmd/serve_options.h"
-#include "cmd/serve_settings.h"
+#include "cmd/serve_reload.h"
 #include "io/user.h"
 
 #include <inttypes.h>
@@ -24,7 +22,8 @@ static const char doc[] =
     "Each option is also a variable, STINT_TLS_KEY for --tls-key, and a line of the file that "
     "--config names, tls_key. Options are stronger than variables, and these than the file. "
     "Options that may be given several times are lists: in a variable with ; between the parts.\n"
-    "SIGHUP reads rules, tokens and certificates anew, SIGTERM lets connections finish, SIGUSR2 "
+    "SIGHUP reads settings, rules, tokens and certificates anew, SIGTERM lets connections finish, "
+    "SIGUSR2 "
     "starts a successor that takes over.";
 
 /* A list of options made of the table of settings, with the names and sentences it points to. */
@@ -98,11 +97,12 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
 }
 
 /* From weak to strong. Returns an enum cmd_exit. */
-static int gather(struct settings *settings, const struct command_line *line,
-                  struct stint_error *error)
+static int gather(struct settings *settings, const void *arg, struct stint_error *error)
 {
+    const struct command_line *line = arg;
     if (settings_init(settings, error) != 0)
         return CMD_BAD_INPUT;
+    settings->values.config = line->config;
     if (line->config != NULL && settings_read_file(settings, line->config, error) != 0)
         return CMD_BAD_INPUT;
     if (settings_read_environment(settings, error) != 0)
@@ -124,20 +124,13 @@ static int gather(struct settings *settings, const struct command_line *line,
 
 struct ground {
     const struct serve_settings *settings;
+    const struct command_line *line;
     struct log *log;
     struct stint_table *table;
     struct access_now *access;
     struct hub *hub;
     struct http_site *site;
 };
-
-static enum log_level level_of(const char *name)
-{
-    return strcmp(name, "debug") == 0  ? LOG_LEVEL_DEBUG
-           : strcmp(name, "info") == 0 ? LOG_LEVEL_INFO
-           : strcmp(name, "warn") == 0 ? LOG_LEVEL_WARN
-                                       : LOG_LEVEL_ERROR;
-}
 
 static int open_hub(struct ground *ground, struct rules *rules, struct stint_error *error)
 {
@@ -174,7 +167,7 @@ static void tell_state(const struct ground *ground)
 
 static int load(const struct ground *ground, struct serve_loaded *loaded, struct stint_error *error)
 {
-    int code = serve_load(ground->settings, loaded, error);
+    int code = serve_load(ground->settings, ground->log, loaded, error);
     if (code == 0 || !ground->settings->rules_may_fail)
         return code;
     struct stint_error why = *error;
@@ -249,6 +242,30 @@ static int begin_process(const struct serve_settings *settings, struct server_op
     return code;
 }
 
+static int serve_on(const struct ground *ground, struct server_options *options,
+                    struct stint_error *error)
+{
+    struct serve_reload *reload = serve_reload_new(&(struct serve_reload_options){
+        .started = ground->settings,
+        .gather = gather,
+        .arg = ground->line,
+        .hub = ground->hub,
+        .access = ground->access,
+        .log = ground->log,
+    });
+    if (reload == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the server");
+    options->hub = ground->hub;
+    options->access = ground->access;
+    options->site = ground->site;
+    options->load = serve_reload_read;
+    options->use = serve_reload_use;
+    options->arg = reload;
+    int code = server_run(options, error);
+    serve_reload_free(reload);
+    return code;
+}
+
 static int run(const struct serve_settings *settings, struct ground *ground, char **successor,
                struct stint_error *error)
 {
@@ -259,28 +276,20 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
         code = begin_process(settings, &options, successor, error);
     if (code == 0)
         code = open_ground(ground, error);
-    if (code == 0) {
-        struct serve_reload reload = {settings, ground->hub, ground->access};
-        options.hub = ground->hub;
-        options.access = ground->access;
-        options.site = ground->site;
-        options.load = serve_reload;
-        options.arg = &reload;
-        code = server_run(&options, error);
-    }
+    if (code == 0)
+        code = serve_on(ground, &options, error);
     close_ground(ground);
     serve_places_deinit(&places);
     starter_free(options.starter);
     return code;
 }
 
-static int serve(const struct serve_settings *settings, int argc, char **argv)
+static int serve(const struct serve_settings *settings, const struct command_line *line, int argc,
+                 char **argv)
 {
     struct stint_error error;
-    bool is_json = strcmp(settings->log_format, "json") == 0;
-    struct ground ground = {.settings = settings};
-    ground.log = log_new(STDERR_FILENO, is_json ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT,
-                         level_of(settings->log_level));
+    struct ground ground = {.settings = settings, .line = line};
+    ground.log = log_new(STDERR_FILENO, serve_log_format(settings), serve_log_level(settings));
     char **successor = successor_argv(argc, argv);
     int code = ground.log == NULL ? err_set(&error, STINT_E_SYSTEM, "no memory for the log")
                                   : run(settings, &ground, successor, &error);
@@ -301,7 +310,7 @@ static int gather_and_serve(const struct command_line *line, int argc, char **ar
     else if (line->prints_config)
         settings_print(&settings, stdout);
     else
-        exit_code = serve(&settings.values, argc, argv);
+        exit_code = serve(&settings.values, line, argc, argv);
     settings_deinit(&settings);
     return exit_code;
 }

@@ -8,6 +8,8 @@
 #include "conn/resp_conn.h"
 #include "conn/service.h"
 
+#include <string.h>
+
 static const char *const log_formats[] = {"text", "json", NULL};
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 static const char *const sandboxes[] = {"auto", "on", "off", NULL};
@@ -170,6 +172,22 @@ const struct setting settings_known[] = {
     CHOICE(log_format, "text", log_formats, "Lines of the log: text or json"),
     CHOICE(log_level, "info", log_levels, "The least that is logged: debug, info, warn or error"),
 };
+/* Those that a reload puts in force, or that say what it reads. */
+static const char *const live[] = {
+    "rules",      "merge_domains", "default_algorithm", "tokens",      "tls_certificate",
+    "tls_key",    "tls_client_ca", "tls_priorities",    "connections", "connections_per_address",
+    "idle_time",  "request_time",  "write_time",        "drain_time",  "watch",
+    "log_format", "log_level",
+};
+
+bool setting_is_live(size_t index)
+{
+    for (size_t i = 0; i < sizeof(live) / sizeof(live[0]); i++)
+        if (strcmp(settings_known[index].name, live[i]) == 0)
+            return true;
+    return false;
+}
+
 const size_t n_settings_known = sizeof(settings_known) / sizeof(settings_known[0]);
 
 _Static_assert(sizeof(settings_known) / sizeof(settings_known[0]) <= SETTINGS_MAX,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Everything is read before anything is put in force: a fault in one file leaves all as it was. */
+/* The first fault is the server's answer; `stint rules check` tells all of them. */
 #define _GNU_SOURCE
 #include "cmd/serve_load.h"
 
@@ -26,7 +26,17 @@ static int tell_faults(const struct rules_faults *faults, struct stint_error *er
     return error->code;
 }
 
-static int load_rules(const struct serve_settings *settings, struct rules **rules,
+static void tell_warnings(struct log *log, const struct rules_faults *faults)
+{
+    for (size_t i = 0; i < faults->n_warnings; i++) {
+        const struct rules_fault *warning = &faults->warnings[i];
+        log_line(log, LOG_RULES_WARNING, LOG_TEXT("file", warning->file),
+                 LOG_NUMBER("line", warning->line), LOG_NUMBER("column", warning->column),
+                 LOG_TEXT("reason", warning->sentence));
+    }
+}
+
+static int load_rules(const struct serve_settings *settings, struct log *log, struct rules **rules,
                       struct stint_error *error)
 {
     const char *nearest;
@@ -44,6 +54,8 @@ static int load_rules(const struct serve_settings *settings, struct rules **rule
     *rules = rules_load(files.files, files.n_files, &options, &faults);
     if (*rules == NULL)
         code = tell_faults(&faults, error);
+    else
+        tell_warnings(log, &faults);
     rules_faults_free(&faults);
     rules_files_free(&files);
     return code;
@@ -69,13 +81,14 @@ int serve_load_tokens(const struct serve_settings *settings, struct serve_loaded
     return settings->tokens != NULL ? load_tokens(settings, &loaded->access, error) : 0;
 }
 
-int serve_load(const struct serve_settings *settings, struct serve_loaded *loaded,
+int serve_load(const struct serve_settings *settings, struct log *log, struct serve_loaded *loaded,
                struct stint_error *error)
 {
     struct rules *rules = NULL;
     int code = 0;
+    *loaded = (struct serve_loaded){0};
     if (settings->rules.n_texts > 0)
-        code = load_rules(settings, &rules, error);
+        code = load_rules(settings, log, &rules, error);
     if (code == 0)
         code = serve_load_tokens(settings, loaded, error);
     if (code == 0)
@@ -85,19 +98,16 @@ int serve_load(const struct serve_settings *settings, struct serve_loaded *loade
     return code;
 }
 
-int serve_reload(void *arg, struct stint_error *error)
+enum log_level serve_log_level(const struct serve_settings *settings)
 {
-    struct serve_reload *reload = arg;
-    struct serve_loaded loaded;
-    int code = serve_load(reload->settings, &loaded, error);
-    if (code != 0)
-        return code;
-    if (loaded.rules != NULL)
-        code = hub_set_rules(reload->hub, loaded.rules, error);
-    rules_unref(loaded.rules);
-    if (code == 0 && loaded.access != NULL)
-        access_now_set(reload->access, loaded.access);
-    else
-        access_unref(loaded.access);
-    return code;
+    const char *name = settings->log_level;
+    return strcmp(name, "debug") == 0  ? LOG_LEVEL_DEBUG
+           : strcmp(name, "info") == 0 ? LOG_LEVEL_INFO
+           : strcmp(name, "warn") == 0 ? LOG_LEVEL_WARN
+                                       : LOG_LEVEL_ERROR;
+}
+
+enum log_format serve_log_format(const struct serve_settings *settings)
+{
+    return strcmp(settings->log_format, "json") == 0 ? LOG_FORMAT_JSON : LOG_FORMAT_TEXT;
 }

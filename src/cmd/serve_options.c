@@ -14,6 +14,7 @@
 #include <uv.h>
 
 #define CONTROL_SUFFIX ".control"
+#define CONNECTIONS_MOST 1000000 /* as the setting has it */
 
 struct stint_table_options serve_table_options(const struct serve_settings *settings)
 {
@@ -115,10 +116,11 @@ static int set_tls(const struct serve_settings *settings, struct serve_places *p
 static int set_watched(const struct serve_settings *settings, struct serve_places *places,
                        struct server_options *options, struct stint_error *error)
 {
-    const char *const others[] = {settings->tokens, settings->tls_certificate, settings->tls_key,
-                                  settings->tls_client_ca};
+    const char *const others[] = {settings->config, settings->tokens, settings->tls_certificate,
+                                  settings->tls_key, settings->tls_client_ca};
+    const struct configured_pools *pools = &settings->pools;
     size_t n_others = sizeof(others) / sizeof(others[0]);
-    places->watched = calloc(settings->rules.n_texts + n_others, sizeof(char *));
+    places->watched = calloc(settings->rules.n_texts + n_others + pools->n_pools, sizeof(char *));
     if (places->watched == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
     for (size_t i = 0; i < settings->rules.n_texts; i++)
@@ -126,6 +128,9 @@ static int set_watched(const struct serve_settings *settings, struct serve_place
     for (size_t i = 0; i < n_others; i++)
         if (others[i] != NULL)
             places->watched[places->n_watched++] = others[i];
+    for (size_t i = 0; i < pools->n_pools; i++)
+        if (pools->pools[i].keys_file != NULL)
+            places->watched[places->n_watched++] = pools->pools[i].keys_file;
     options->watched = places->watched;
     options->n_watched = places->n_watched;
     return 0;
@@ -189,7 +194,7 @@ static void set_limits(const struct serve_settings *settings, struct server_opti
         .output_bytes = settings->output_size,
     };
     options->http_limits = (struct http_limits){
-        .connections = settings->connections,
+        .connections = CONNECTIONS_MOST, /* the gate counts them, and may be told another number */
         .header_bytes = settings->http_header_size,
         .body_bytes = settings->http_body_size,
         .idle_ns = settings->http_idle_time,

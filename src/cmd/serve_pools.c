@@ -26,8 +26,9 @@ static struct pools_key key_of(struct span name, const struct configured_quotas 
         .name = name, .quotas = quotas->specs, .n_quotas = quotas->n_specs, .weight = weight};
 }
 
+/* now_ns: NULL to look at it alone. */
 static int define(const struct configured_pool *pool, const struct pool_keys *named,
-                  struct pools *pools, uint64_t now_ns, struct stint_error *error)
+                  struct pools *pools, const uint64_t *now_ns, struct stint_error *error)
 {
     struct pools_key *keys = calloc(pool->n_keys + named->n_keys + 1, sizeof(*keys));
     size_t n_keys = 0;
@@ -42,13 +43,14 @@ static int define(const struct configured_pool *pool, const struct pool_keys *na
         keys[n_keys++] = key_of(span_of_text(named->keys[i].name), &pool->quotas, 1);
     const struct pools_definition definition = {
         .name = pool->name, .order = pool->order, .keys = keys, .n_keys = n_keys};
-    int code = pools_define(pools, &definition, now_ns, error);
+    int code = now_ns == NULL ? pools_check(pools, &definition, error)
+                              : pools_define(pools, &definition, *now_ns, error);
     free(keys);
     return code;
 }
 
-static int read_and_define(const struct configured_pool *pool, struct pools *pools, uint64_t now_ns,
-                           struct stint_error *error)
+static int read_and_define(const struct configured_pool *pool, struct pools *pools,
+                           const uint64_t *now_ns, struct stint_error *error)
 {
     struct pool_keys named = {0};
     int code = pool->keys_file != NULL ? read_names(&named, pool->keys_file, error) : 0;
@@ -58,8 +60,8 @@ static int read_and_define(const struct configured_pool *pool, struct pools *poo
     return code;
 }
 
-int configured_pools_define(const struct configured_pools *configured, struct pools *pools,
-                            uint64_t now_ns, struct stint_error *error)
+static int for_all(const struct configured_pools *configured, struct pools *pools,
+                   const uint64_t *now_ns, struct stint_error *error)
 {
     for (size_t i = 0; i < configured->n_pools; i++) {
         const struct configured_pool *pool = &configured->pools[i];
@@ -70,4 +72,32 @@ int configured_pools_define(const struct configured_pools *configured, struct po
                            pool->place.line, pool->place.column, why.sentence);
     }
     return 0;
+}
+
+int configured_pools_check(const struct configured_pools *configured, struct pools *pools,
+                           struct stint_error *error)
+{
+    return for_all(configured, pools, NULL, error);
+}
+
+int configured_pools_define(const struct configured_pools *configured, struct pools *pools,
+                            uint64_t now_ns, struct stint_error *error)
+{
+    return for_all(configured, pools, &now_ns, error);
+}
+
+static bool is_configured(const struct configured_pools *configured, const char *name)
+{
+    for (size_t i = 0; i < configured->n_pools; i++)
+        if (span_equals(configured->pools[i].name, name))
+            return true;
+    return false;
+}
+
+bool configured_pools_lack(const struct configured_pools *configured, const struct pools *pools)
+{
+    for (size_t i = 0; i < pools_count(pools); i++)
+        if (!is_configured(configured, pools_name(pools, i)))
+            return true;
+    return false;
 }

@@ -50,5 +50,11 @@ void configured_pools_read(struct configured_pools *pools, struct arena *arena,
  */
 int configured_pools_define(const struct configured_pools *configured, struct pools *pools,
                             uint64_t now_ns, struct stint_error *error);
+/* The same without making any, for what can be known before. */
+int configured_pools_check(const struct configured_pools *configured, struct pools *pools,
+                           struct stint_error *error);
+
+/* Whether a pool is there that is not configured: one that is left out stays until a restart. */
+bool configured_pools_lack(const struct configured_pools *configured, const struct pools *pools);
 
 #endif

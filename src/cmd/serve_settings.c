@@ -128,6 +128,15 @@ static int set_text(char **value, const char *text, struct stint_error *error)
     return 0;
 }
 
+int settings_put_text(char **value, const char *text, struct stint_error *error)
+{
+    if (text != NULL)
+        return set_text(value, text, error);
+    free(*value);
+    *value = NULL;
+    return 0;
+}
+
 static void list_clear(struct text_list *list)
 {
     for (size_t i = 0; i < list->n_texts; i++)
@@ -195,6 +204,37 @@ static int set_value(struct serve_settings *values, const struct setting *settin
         return set_switch(value, shown, text, error);
     default:
         return set_number(setting, value, shown, text, error);
+    }
+}
+
+static bool is_same_text(const char *a, const char *b)
+{
+    return a == b || (a != NULL && b != NULL && strcmp(a, b) == 0);
+}
+
+static bool is_same_list(const struct text_list *a, const struct text_list *b)
+{
+    bool is_same = a->n_texts == b->n_texts;
+    for (size_t i = 0; i < a->n_texts && is_same; i++)
+        is_same = strcmp(a->texts[i], b->texts[i]) == 0;
+    return is_same;
+}
+
+bool setting_is_same(size_t index, const struct serve_settings *a, const struct serve_settings *b)
+{
+    const struct setting *setting = &settings_known[index];
+    const void *at_a = (const char *)a + setting->at, *at_b = (const char *)b + setting->at;
+    switch (setting->kind) {
+    case SETTING_TEXT:
+    case SETTING_CHOICE:
+        return is_same_text(*(char *const *)at_a, *(char *const *)at_b);
+    case SETTING_LIST:
+    case SETTING_PLACES:
+        return is_same_list(at_a, at_b);
+    case SETTING_SWITCH:
+        return *(const bool *)at_a == *(const bool *)at_b;
+    default:
+        return *(const uint64_t *)at_a == *(const uint64_t *)at_b;
     }
 }
 

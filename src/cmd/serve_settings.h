@@ -38,6 +38,7 @@ struct serve_settings {
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
         grpc_metadata, quota_mode, rules_may_fail, ready_with_rules;
     struct configured_pools pools; /* the config file alone has them */
+    const char *config;            /* the path of that file, borrowed. NULL: none */
 };
 
 enum setting_kind {
@@ -74,6 +75,10 @@ extern const struct setting settings_known[];
 extern const size_t n_settings_known;
 #define SETTINGS_MAX 96
 
+/* Whether another value is put in force by a reload; else it waits for a restart. */
+bool setting_is_live(size_t index);
+bool setting_is_same(size_t index, const struct serve_settings *a, const struct serve_settings *b);
+
 /* Which of them has the name; -1 for none. `separator` stands between its words: '_' or '-'. */
 int setting_find(struct span name, char separator);
 
@@ -95,6 +100,9 @@ void settings_deinit(struct settings *settings);
  */
 int settings_set(struct settings *settings, size_t index, enum setting_origin origin,
                  const char *shown, const char *text, struct stint_error *error);
+
+/* Gives a text, or none, in place of whatever it was. */
+int settings_put_text(char **value, const char *text, struct stint_error *error);
 
 /* All of STINT_… that is set; the rest of the environment is left alone. */
 int settings_read_environment(struct settings *settings, struct stint_error *error);

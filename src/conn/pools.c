@@ -6,6 +6,7 @@
 #include "conn/pools.h"
 
 #include "base/err.h"
+#include "base/siphash.h"
 #include "limiter/pool.h"
 
 #include <pthread.h>
@@ -26,6 +27,7 @@ struct pools {
     size_t n_pools;
     struct stint_pool *pools[POOLS_MAX];
     struct name names[POOLS_MAX];
+    struct hash128 defined[POOLS_MAX]; /* as defined last; under the lock */
 };
 
 /* A key whose SPECs were read. */
@@ -347,6 +349,23 @@ static int open_pool(struct pools *pools, const struct pools_definition *definit
     return 0;
 }
 
+/* Which keys a definition has, with which quotas and weights. */
+static struct hash128 mark_of(struct parsed_key **by_name, size_t n_keys)
+{
+    struct hash128 mark = {n_keys, 0};
+    for (size_t i = 0; i < n_keys; i++) {
+        const struct parsed_key *key = by_name[i];
+        const uint64_t secret[2] = {mark.lo, mark.hi};
+        mark = siphash13_128(secret, key->key.weight, key->name.text, strlen(key->name.text));
+        for (size_t j = 0; j < key->key.n_quotas; j++) {
+            const uint64_t so_far[2] = {mark.lo, mark.hi};
+            mark = siphash13_128(so_far, j, key->quotas[j].derived.params_hash,
+                                 sizeof(key->quotas[j].derived.params_hash));
+        }
+    }
+    return mark;
+}
+
 static int check_fits(const struct stint_pool *pool, const struct pools_definition *definition,
                       struct stint_error *error)
 {
@@ -360,37 +379,70 @@ static int check_fits(const struct stint_pool *pool, const struct pools_definiti
     return 0;
 }
 
-static int define(struct pools *pools, const struct pools_definition *definition,
-                  struct parsed_key *keys, struct parsed_key **by_name, uint64_t now_ns,
+/* What all that is asked of a definition is done with. */
+struct definition {
+    const struct pools_definition *given;
+    struct parsed_key *keys, **by_name;
+    uint64_t now_ns;
+    bool is_made; /* else looked at alone */
+};
+
+static int define(struct pools *pools, const struct definition *definition,
                   struct stint_error *error)
 {
     struct stint_pool *pool = NULL;
-    size_t at = find_index(pools, definition->name);
-    int code = parse_definition(pools, definition, keys, by_name, error);
+    const struct pools_definition *given = definition->given;
+    size_t at = find_index(pools, given->name);
+    int code = parse_definition(pools, given, definition->keys, definition->by_name, error);
     if (code == 0 && at < pools->n_pools)
-        code = check_fits(pool = pools->pools[at], definition, error);
-    else if (code == 0)
-        code = open_pool(pools, definition, &pool, error);
-    return code != 0 ? code : apply(pool, keys, by_name, definition->n_keys, now_ns, error);
+        code = check_fits(pool = pools->pools[at], given, error);
+    if (code != 0 || !definition->is_made)
+        return code;
+    struct hash128 mark = mark_of(definition->by_name, given->n_keys), *last = &pools->defined[at];
+    if (pool != NULL && mark.lo == last->lo && mark.hi == last->hi)
+        return 0;
+    if (pool == NULL)
+        code = open_pool(pools, given, &pool, error);
+    if (code == 0)
+        code = apply(pool, definition->keys, definition->by_name, given->n_keys, definition->now_ns,
+                     error);
+    if (pool != NULL)
+        *last = code == 0 ? mark : (struct hash128){0, 0};
+    return code;
+}
+
+static int check_or_define(struct pools *pools, struct definition *definition,
+                           struct stint_error *error)
+{
+    size_t n_keys = definition->given->n_keys;
+    if (n_keys > STINT_POOL_KEYS_MAX)
+        return err_set(error, STINT_E_RANGE, "a pool has at most %d keys", STINT_POOL_KEYS_MAX);
+    /* One more than there are: no keys at all is a pool, too. */
+    definition->keys = calloc(n_keys + 1, sizeof(*definition->keys));
+    definition->by_name = calloc(n_keys + 1, sizeof(struct parsed_key *));
+    int code = STINT_E_SYSTEM;
+    if (definition->keys == NULL || definition->by_name == NULL) {
+        err_set(error, code, "no memory for %zu keys", n_keys);
+    } else {
+        pthread_mutex_lock(&pools->lock);
+        code = define(pools, definition, error);
+        pthread_mutex_unlock(&pools->lock);
+    }
+    free(definition->keys);
+    free(definition->by_name);
+    return code;
+}
+
+int pools_check(struct pools *pools, const struct pools_definition *definition,
+                struct stint_error *error)
+{
+    struct definition checked = {.given = definition};
+    return check_or_define(pools, &checked, error);
 }
 
 int pools_define(struct pools *pools, const struct pools_definition *definition, uint64_t now_ns,
                  struct stint_error *error)
 {
-    if (definition->n_keys > STINT_POOL_KEYS_MAX)
-        return err_set(error, STINT_E_RANGE, "a pool has at most %d keys", STINT_POOL_KEYS_MAX);
-    /* One more than there are: no keys at all is a pool, too. */
-    struct parsed_key *keys = calloc(definition->n_keys + 1, sizeof(*keys));
-    struct parsed_key **by_name = calloc(definition->n_keys + 1, sizeof(struct parsed_key *));
-    int code = STINT_E_SYSTEM;
-    if (keys == NULL || by_name == NULL) {
-        err_set(error, code, "no memory for %zu keys", definition->n_keys);
-    } else {
-        pthread_mutex_lock(&pools->lock);
-        code = define(pools, definition, keys, by_name, now_ns, error);
-        pthread_mutex_unlock(&pools->lock);
-    }
-    free(keys);
-    free(by_name);
-    return code;
+    struct definition made = {.given = definition, .now_ns = now_ns, .is_made = true};
+    return check_or_define(pools, &made, error);
 }

@@ -43,10 +43,15 @@ struct pools_definition {
  * Makes a pool, or makes the keys of one that is there those of the definition: others leave it,
  * also such as were added at run time; a key whose quotas or weight are other ones comes anew, with
  * what it has used under the same quotas. The order of a pool that is there stays
- * (STINT_E_MISMATCH for another). A definition that is refused changes nothing.
+ * (STINT_E_MISMATCH for another). A definition that is refused changes nothing, and so does one
+ * with the keys of the last: what was added and removed since stays so.
  */
 int pools_define(struct pools *pools, const struct pools_definition *definition, uint64_t now_ns,
                  struct stint_error *error);
+
+/* Whether pools_define() would refuse the definition as it stands; nothing is made. */
+int pools_check(struct pools *pools, const struct pools_definition *definition,
+                struct stint_error *error);
 
 /* How many there are, and their names in the order in which they were made. */
 size_t pools_count(const struct pools *pools);

@@ -142,6 +142,13 @@ void gate_leave(struct gate *gate, struct gate_seat *seat)
     pthread_mutex_unlock(&gate->lock);
 }
 
+void gate_set_limits(struct gate *gate, const struct gate_limits *limits)
+{
+    pthread_mutex_lock(&gate->lock);
+    gate->limits = *limits;
+    pthread_mutex_unlock(&gate->lock);
+}
+
 size_t gate_connections(struct gate *gate)
 {
     pthread_mutex_lock(&gate->lock);

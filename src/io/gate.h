@@ -23,6 +23,9 @@ struct gate_seat; /* what one connection takes up */
 struct gate *gate_new(const struct gate_limits *limits); /* NULL: no memory */
 void gate_free(struct gate *gate);                       /* after all have left; NULL is fine */
 
+/* Who is in stays in, also where there may be fewer now. */
+void gate_set_limits(struct gate *gate, const struct gate_limits *limits);
+
 /* On GATE_OPEN *seat is to be given to gate_leave(), once. */
 enum gate_answer gate_enter(struct gate *gate, const struct sockaddr *peer,
                             struct gate_seat **seat);

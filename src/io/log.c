@@ -27,8 +27,9 @@ struct log {
     struct stint_quota quota;
     struct log_of_kind kinds[LOG_KIND_COUNT];
     int fd;
-    enum log_format format;
-    enum log_level least;
+    /* relaxed: of lines that are written while they change, each is of one format or the other. */
+    _Atomic(enum log_format) format;
+    _Atomic(enum log_level) least;
 };
 
 static const struct {
@@ -47,12 +48,19 @@ struct log *log_new(int fd, enum log_format format, enum log_level least)
     struct log *log = calloc(1, sizeof(*log));
     if (log == NULL)
         return NULL;
-    *log = (struct log){.fd = fd, .format = format, .least = least};
+    log->fd = fd;
+    log_set(log, format, least);
     if (stint_quota_parse(&log->quota, LOG_QUOTA, NULL) != 0)
         abort();
     for (size_t i = 0; i < LOG_KIND_COUNT; i++)
         stint_cell8_init(&log->quota, &log->kinds[i].lines, 0);
     return log;
+}
+
+void log_set(struct log *log, enum log_format format, enum log_level least)
+{
+    atomic_store_explicit(&log->format, format, memory_order_relaxed);
+    atomic_store_explicit(&log->least, least, memory_order_relaxed);
 }
 
 void log_free(struct log *log)
@@ -113,10 +121,8 @@ static void add_time(struct buf *buf, const struct timespec *wall)
             utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, wall->tv_nsec / (long)NS_PER_MS);
 }
 
-static void add_head(const struct log *log, struct buf *buf, enum log_kind kind,
-                     const struct timespec *wall)
+static void add_head(struct buf *buf, bool is_json, enum log_kind kind, const struct timespec *wall)
 {
-    bool is_json = log->format == LOG_FORMAT_JSON;
     buf_add(buf, is_json ? "{\"time\":\"" : "");
     add_time(buf, wall);
     buf_add(buf, is_json ? "\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"" : " %s %s: %s",
@@ -149,8 +155,9 @@ static bool is_let_through(struct log *log, enum log_kind kind, uint64_t now_ns,
 
 void log_write(struct log *log, enum log_kind kind, const struct log_field *fields, size_t n_fields)
 {
-    if (kinds[kind].level < log->least)
+    if (kinds[kind].level < atomic_load_explicit(&log->least, memory_order_relaxed))
         return;
+    bool is_json = atomic_load_explicit(&log->format, memory_order_relaxed) == LOG_FORMAT_JSON;
     struct timespec wall, steady;
     clock_gettime(CLOCK_REALTIME, &wall);
     clock_gettime(CLOCK_MONOTONIC, &steady);
@@ -161,9 +168,9 @@ void log_write(struct log *log, enum log_kind kind, const struct log_field *fiel
     char text[LOG_LINE_MAX];
     /* Room for what ends the line stays free, however long its fields are. */
     struct buf buf = buf_of(text, sizeof(text) - 8);
-    add_head(log, &buf, kind, &wall);
+    add_head(&buf, is_json, kind, &wall);
     void (*add_field)(struct buf *, const struct log_field *) =
-        log->format == LOG_FORMAT_JSON ? add_field_json : add_field_text;
+        is_json ? add_field_json : add_field_text;
     if (held_back > 0)
         add_field(&buf, &LOG_NUMBER("suppressed", held_back));
     for (size_t i = 0; i < n_fields; i++) {
@@ -174,7 +181,7 @@ void log_write(struct log *log, enum log_kind kind, const struct log_field *fiel
             text[buf.len] = '\0';
         }
     }
-    if (log->format == LOG_FORMAT_JSON)
+    if (is_json)
         text[buf.len++] = '}';
     text[buf.len++] = '\n';
     write_all(log->fd, text, buf.len);

@@ -36,7 +36,9 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(REFUSED, WARN, "refused", "connection refused")                                              \
     X(CONNECTION_ENDED, DEBUG, "connection_ended", "connection ended")                             \
     X(TLS_FAILED, INFO, "tls_failed", "TLS failed")                                                \
-    X(RELOADED, INFO, "reloaded", "rules, tokens and certificates read anew")                      \
+    X(RELOADED, INFO, "reloaded", "settings, rules, tokens and certificates read anew")            \
+    X(RULES_WARNING, WARN, "rules_warning", "rules that are perhaps not meant so")                 \
+    X(NEEDS_RESTART, WARN, "needs_restart", "settings that are as they were until a restart")      \
     X(RELOAD_FAILED, ERROR, "reload_failed", "nothing was changed: a file cannot be used")         \
     X(WATCH_FAILED, WARN, "watch_failed", "changes are noticed only by looking")                   \
     X(WORKER_STUCK, ERROR, "worker_stuck", "a worker does not come back to its loop")              \
@@ -67,6 +69,8 @@ struct log;
 
 struct log *log_new(int fd, enum log_format format, enum log_level least); /* NULL: no memory */
 void log_free(struct log *log);
+/* Of the lines that come from now on. */
+void log_set(struct log *log, enum log_format format, enum log_level least);
 
 void log_write(struct log *log, enum log_kind kind, const struct log_field *fields,
                size_t n_fields);

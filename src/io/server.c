@@ -6,6 +6,7 @@
 #include "base/ns.h"
 #include "io/handover.h"
 #include "io/notify.h"
+#include "io/reach.h"
 #include "io/reload.h"
 #include "io/user.h"
 #include "io/watch.h"
@@ -29,6 +30,8 @@ static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
 
 struct server {
     struct server_options options;
+    struct server_options next_options; /* read by a reload, not yet in force */
+    uint64_t connections_possible;      /* by the descriptors that there may be */
     uv_loop_t loop;
     uv_signal_t signals[SIGNALS];
     uv_async_t worker_changed;
@@ -166,16 +169,18 @@ static void tell_worker_changed(void *arg)
 
 /* ---- Reloading ------------------------------------------------------------------------------- */
 
-/* In a thread of the pool. Certificates are put in force last: the rest may fail. */
+/* In a thread of the pool. Whatever can fail comes first; certificates are put in force last. */
 static int load(void *arg, struct stint_error *error)
 {
     struct server *server = arg;
+    struct server_options *next = &server->next_options;
     struct tls *tls = NULL;
-    int code = 0;
-    if (server->options.tls != NULL)
-        code = tls_load(&tls, server->options.tls, error);
+    *next = server->options;
+    int code = server->options.load(server->options.arg, next, error);
+    if (code == 0 && next->tls != NULL)
+        code = tls_load(&tls, next->tls, error);
     if (code == 0)
-        code = server->options.load(server->options.arg, error);
+        code = server->options.use(server->options.arg, error);
     if (code == 0)
         server->new_tls = tls;
     else
@@ -200,12 +205,53 @@ static void use_new_tls(struct server *server)
     server->new_tls = NULL;
 }
 
+static void reload(void *arg);
+
+static void begin_watching(struct server *server)
+{
+    const struct server_options *options = &server->options;
+    if (options->watch_ns == 0 || options->n_watched == 0)
+        return;
+    server->watch = watch_new(&(struct watch_options){
+        .loop = &server->loop,
+        .paths = options->watched,
+        .n_paths = options->n_watched,
+        .every_ns = options->watch_ns,
+        .log = options->log,
+        .changed = reload,
+        .arg = server,
+    });
+}
+
+/* Of the options those that may be other ones; what they pointed to is gone with the next load. */
+static void use_next_options(struct server *server)
+{
+    const struct server_options *next = &server->next_options;
+    struct server_options *options = &server->options;
+    struct gate_limits gate = next->gate_limits;
+    if (gate.connections > server->connections_possible)
+        gate.connections = server->connections_possible;
+    gate_set_limits(server->gate, &gate);
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_set_stream_limits(server->workers[i], &next->stream_limits);
+    options->tls = next->tls;
+    options->drain_ns = next->drain_ns;
+    options->watched = next->watched;
+    options->n_watched = next->n_watched;
+    options->watch_ns = next->watch_ns;
+    watch_close(server->watch);
+    server->watch = NULL;
+    if (server->stage == WORKER_SERVES)
+        begin_watching(server);
+}
+
 static void on_reload_ended(void *arg, int code, const struct stint_error *error)
 {
     struct server *server = arg;
     struct hub *hub = server->options.hub;
     if (code == 0) {
         use_new_tls(server);
+        use_next_options(server);
         log_line(server->options.log, LOG_RELOADED, LOG_NUMBER("generation", hub_generation(hub)));
     } else
         log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", error->sentence));
@@ -323,49 +369,20 @@ static void raise_descriptors(struct server *server)
 {
     struct rlimit limit;
     struct gate_limits *gate = &server->options.gate_limits;
+    server->connections_possible = UINT64_MAX;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
     limit.rlim_cur = limit.rlim_max;
     setrlimit(RLIMIT_NOFILE, &limit);
     uint64_t spare = DESCRIPTORS_SPARE + 16 * (uint64_t)server->options.workers;
     uint64_t possible = limit.rlim_cur > spare ? limit.rlim_cur - spare : 1;
-    if (limit.rlim_cur == RLIM_INFINITY || gate->connections <= possible)
+    if (limit.rlim_cur == RLIM_INFINITY)
+        return;
+    server->connections_possible = possible;
+    if (gate->connections <= possible)
         return;
     gate->connections = possible;
     log_line(server->options.log, LOG_DESCRIPTORS_FEW, LOG_NUMBER("connections", possible));
-}
-
-/* A port that anybody reaches is for those with a token. */
-static int check_reach(const struct server *server, struct stint_error *error)
-{
-    const struct server_options *options = &server->options;
-    char text[ENDPOINT_TEXT_SIZE];
-    for (size_t i = 0; i < server->listeners.n_all; i++) {
-        const struct listener *listener = &server->listeners.all[i];
-        const struct sockaddr *address = (const void *)&listener->address;
-        if (endpoint_is_local(address) || options->has_tokens)
-            continue;
-        endpoint_text(address, text);
-        if (!options->is_insecure)
-            return err_set(error, STINT_E_MISMATCH,
-                           "%s can be reached from other machines, and without tokens anybody "
-                           "there may ask and administer: give --tokens FILE, or --insecure if "
-                           "that is meant",
-                           text);
-        log_line(options->log, LOG_INSECURE, LOG_TEXT("address", text));
-    }
-    return 0;
-}
-
-static int check_tls(const struct server *server, struct stint_error *error)
-{
-    for (size_t i = 0; i < server->listeners.n_all; i++) {
-        enum port port = server->listeners.all[i].port;
-        if (server->tls == NULL && port_is_tls(port))
-            return err_set(error, STINT_E_MISMATCH, "port %s needs --tls-certificate and --tls-key",
-                           port_name(port));
-    }
-    return 0;
 }
 
 static int open_listeners(struct server *server, struct stint_error *error)
@@ -380,9 +397,11 @@ static int open_listeners(struct server *server, struct stint_error *error)
         code = handover_take(server->handover, given, LISTENERS_MAX, &wanted.n_given, error);
     if (code == 0)
         code = listeners_open(&server->listeners, &wanted, error);
-    if (code == 0)
-        code = check_reach(server, error);
-    return code != 0 ? code : check_tls(server, error);
+    const struct reach_options reach = {.has_tokens = options->has_tokens,
+                                        .is_insecure = options->is_insecure,
+                                        .has_tls = server->tls != NULL,
+                                        .log = options->log};
+    return code != 0 ? code : reach_check(&server->listeners, &reach, error);
 }
 
 static void tell_listeners(const struct server *server)
@@ -466,22 +485,6 @@ static int open_parts(struct server *server, struct stint_error *error)
     if (options->tls == NULL)
         return 0;
     return tls_load(&server->tls, options->tls, error);
-}
-
-static void begin_watching(struct server *server)
-{
-    const struct server_options *options = &server->options;
-    if (options->watch_ns == 0 || options->n_watched == 0)
-        return;
-    server->watch = watch_new(&(struct watch_options){
-        .loop = &server->loop,
-        .paths = options->watched,
-        .n_paths = options->n_watched,
-        .every_ns = options->watch_ns,
-        .log = options->log,
-        .changed = reload,
-        .arg = server,
-    });
 }
 
 static struct sandbox_options sandbox_options(const struct server *server)

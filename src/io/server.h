@@ -47,8 +47,14 @@ struct server_options {
     const char *const *watched;
     size_t n_watched;
     uint64_t watch_ns; /* how often they are looked at, beside being told; 0: not watched at all */
-    /* Reads rules and tokens anew, and puts both in force or neither. In a thread of its own. */
-    int (*load)(void *arg, struct stint_error *error);
+    /*
+     * Reads anew whatever files say, and puts nothing in force yet. What follows from it of these
+     * options goes to `next`: tls, limits of connections and streams, drain_ns and what is watched
+     * are looked at; what they point to is to last until load() is called after a use(). use() puts
+     * in force what was read last. Both in one thread beside the server's, one after the other.
+     */
+    int (*load)(void *arg, struct server_options *next, struct stint_error *error);
+    int (*use)(void *arg, struct stint_error *error);
     void *arg;
     struct log *log;
 };

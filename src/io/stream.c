@@ -339,6 +339,16 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate
     settle(stream, now_ns);
 }
 
+void streams_set_limits(struct streams *streams, const struct stream_limits *limits)
+{
+    uint64_t now_ns = now_of(streams);
+    streams->options.limits = *limits;
+    for (struct stream *stream = streams->first, *next; stream != NULL; stream = next) {
+        next = stream->next;
+        settle(stream, now_ns);
+    }
+}
+
 void streams_drain(struct streams *streams)
 {
     uint64_t now_ns = now_of(streams);

@@ -46,6 +46,9 @@ void streams_free(struct streams *streams);
 void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate_seat *seat);
 size_t streams_count(const struct streams *streams);
 
+/* For all of them, when each is looked at next. */
+void streams_set_limits(struct streams *streams, const struct stream_limits *limits);
+
 /* Each answers what it was asked, and ends. */
 void streams_drain(struct streams *streams);
 /* Ends all of them now, and the timer: no more may be added. */

@@ -37,6 +37,7 @@ struct worker {
     /* Release and acquire: whoever sees a stage or a time sees what led to it. */
     _Atomic(enum worker_stage) wanted_stage;
     _Atomic(struct tls *) new_tls; /* exchanged, so that one thread has each reference */
+    _Atomic(struct stream_limits *) new_stream_limits; /* as well */
     _Atomic uint64_t beat_ns;
     atomic_bool accepts_no_more, has_ended;
     bool is_open; /* the handles of the loop are */
@@ -191,12 +192,24 @@ static void renew_tls(struct worker *worker)
     worker->tls = tls;
 }
 
+static void renew_stream_limits(struct worker *worker)
+{
+    struct stream_limits *limits =
+        atomic_exchange_explicit(&worker->new_stream_limits, NULL, memory_order_acq_rel);
+    if (limits != NULL && worker->streams != NULL)
+        streams_set_limits(worker->streams, limits);
+    if (limits != NULL && worker->grpc_streams != NULL)
+        streams_set_limits(worker->grpc_streams, limits);
+    free(limits);
+}
+
 static void on_message(uv_async_t *message)
 {
     struct worker *worker = message->data;
     if (!worker->is_open)
         return;
     renew_tls(worker);
+    renew_stream_limits(worker);
     move_on(worker);
 }
 
@@ -361,6 +374,7 @@ static void tear_down(struct worker *worker)
     uv_loop_close(&worker->loop);
     tls_unref(worker->tls);
     tls_unref(atomic_exchange(&worker->new_tls, NULL));
+    free(atomic_exchange(&worker->new_stream_limits, NULL));
     sem_destroy(&worker->may_begin);
     free(worker->acceptors);
     free(worker);
@@ -433,6 +447,17 @@ void worker_move_to(struct worker *worker, enum worker_stage stage)
 void worker_set_tls(struct worker *worker, struct tls *tls)
 {
     tls_unref(atomic_exchange_explicit(&worker->new_tls, tls, memory_order_acq_rel));
+    if (!worker_has_ended(worker))
+        uv_async_send(&worker->message);
+}
+
+void worker_set_stream_limits(struct worker *worker, const struct stream_limits *limits)
+{
+    struct stream_limits *copy = malloc(sizeof(*copy));
+    if (copy == NULL)
+        return; /* those in force stay: nobody is served worse by them */
+    *copy = *limits;
+    free(atomic_exchange_explicit(&worker->new_stream_limits, copy, memory_order_acq_rel));
     if (!worker_has_ended(worker))
         uv_async_send(&worker->message);
 }

@@ -60,6 +60,8 @@ void worker_close(struct worker *worker);
 void worker_move_to(struct worker *worker, enum worker_stage stage);
 /* Those who come from now on are met with these certificates. Takes over the reference. */
 void worker_set_tls(struct worker *worker, struct tls *tls);
+/* For all connections of RESP, from now on. Copied. */
+void worker_set_stream_limits(struct worker *worker, const struct stream_limits *limits);
 
 /* False: its listening sockets may be closed. */
 bool worker_accepts(const struct worker *worker);

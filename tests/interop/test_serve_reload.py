@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Rules and tokens are read anew while the server serves. Real time: files change in it."""
+"""Settings, rules and tokens are read anew while the server serves. Real time: files change in it."""
 import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -194,6 +195,108 @@ def test_what_a_reload_costs_a_worker_is_bounded(way, tmp_path):
                 break
         assert min(costs) < 0.001, costs
 
+
+# ---- settings -----------------------------------------------------------------------------------
+
+def config_of(folder, text):
+    path = folder / "stint.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_settings_of_the_config_file_are_put_in_force(tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES % 10)
+    other = tmp_path / "other.yaml"
+    other.write_text(RULES % 30)
+    config = config_of(tmp_path, f"rules: {rules}\nwatch: 0\n")
+    with Server("--config", config) as server, server.connect() as client:
+        assert take(client) == (True, 9)
+        config.write_text(f"rules: {other}\nwatch: 0\nlog_format: json\nconnections: 1\n"
+                          "idle_time: 1s\n")
+        server.tell(signal.SIGHUP)
+        server.wait_for('"event":"reloaded"')
+        assert take(client) == (True, 28)
+        with socket.create_connection(("127.0.0.1", server.resp), timeout=20) as second:
+            assert not second.recv(64).startswith(b"+")  # one connection is all there may be
+        client.sock.settimeout(20)
+        assert client.sock.recv(1) == b""  # idle for a second
+        assert "needs_restart" not in server.log
+
+
+def test_what_needs_a_restart_is_named_and_stays(tmp_path):
+    config = config_of(tmp_path, "workers: 1\nwatch: 0\n")
+    tokens = tmp_path / "tokens"
+    tokens.write_text("")
+    with Server("--config", config, rules=RULES % 10) as server, server.connect() as client:
+        config.write_text(f"workers: 2\nkeys: 5000\ntokens: {tokens}\nwatch: 0\n")
+        assert post(server.url("/v1/reload"))[0] == 200
+        server.wait_for("warn needs_restart")
+        assert 'settings="workers, keys, tokens"' in server.log
+        assert take(client) == (True, 9)
+        # Options are stronger than the file, at every reading.
+        config.write_text("rules: /nowhere\n")
+        assert post(server.url("/v1/reload"))[0] == 200
+        assert take(client) == (True, 8)
+
+
+def test_a_fault_in_the_config_file_changes_nothing(tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES % 10)
+    config = config_of(tmp_path, f"rules: {rules}\nwatch: 0\n"
+                                 "pools: [{name: p, quota: 2/1h, keys: [a]}]\n")
+    with Server("--config", config) as server, server.connect() as client:
+        rules.write_text(RULES % 20)
+        for text, said in (("log_level: loud\n", ":1:12: "), ("watch: 0\nwachter: 1\n", ":2:1: "),
+                           (f"rules: {rules}\npools: [{{name: p, quota: 9/1h, keys: [a]}}, "
+                            "{name: q, quota: nonsense, keys: [a]}]\n", "nonsense")):
+            config.write_text(text)
+            status, answer = post(server.url("/v1/reload"))
+            assert status >= 400 and said in json.dumps(answer), answer
+        assert take(client) == (True, 9)
+        assert [key_of(client) for _ in range(3)] == ["a", "a", None]
+
+
+def key_of(client, pool="p"):
+    reply = client.ask("STINT.POOL", "NEXT", pool)
+    return dict(zip(reply[::2], reply[1::2])).get("key")
+
+
+def test_pools_are_read_anew_and_keep_what_was_used(tmp_path):
+    pools = "watch: 0\npools:\n- {name: p, order: fill_first, quota: 2/1h, keys: [%s]}\n"
+    config = config_of(tmp_path, pools % "a, b")
+    with Server("--config", config) as server, server.connect() as client:
+        assert [key_of(client) for _ in range(3)] == ["a", "a", "b"]
+        config.write_text(pools % "b, c, d" + "- {name: q, quota: 1/1h, keys: [z]}\n")
+        assert post(server.url("/v1/reload"))[0] == 200
+        assert [key_of(client) for _ in range(6)] == ["b", "c", "c", "d", "d", None]
+        assert key_of(client, "q") == "z"
+        # What was changed at run time outlives a reload that changes nothing of the pool.
+        assert client.ask("STINT.POOL", "ADD", "p", "e", "QUOTA", "1/1h")
+        assert post(server.url("/v1/reload"))[0] == 200
+        assert key_of(client) == "e"
+        config.write_text("watch: 0\n")
+        assert post(server.url("/v1/reload"))[0] == 200
+        server.wait_for("warn needs_restart")
+        assert "settings=pools" in server.log
+        assert key_of(client) is None and key_of(client, "q") is None
+
+
+def test_a_changed_config_file_is_noticed(tmp_path):
+    config = config_of(tmp_path, "watch: 10s\n")
+    with Server("--config", config) as server:
+        (tmp_path / "new").write_text("watch: 10s\nlog_format: json\n")
+        os.rename(tmp_path / "new", config)
+        server.wait_for('"event":"reloaded"', 5)
+
+
+def test_warnings_of_rules_are_logged():
+    odd = "domain: d\ndescriptors: [{key: k, rate_limit: {unit: day}}]\n"
+    with Server(rules=odd) as server:
+        assert "warn rules_warning" in server.log and "it denies always" in server.log
+
+
+# ---- under load ---------------------------------------------------------------------------------
 
 def benchmark(server, n):
     """n takes of 20 connections, as fast as the server answers: redis-benchmark, running."""
