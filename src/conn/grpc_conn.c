@@ -82,7 +82,7 @@ void grpc_conn_settle(struct grpc_conn *conn)
         return;
     if (!nghttp2_session_want_read(conn->session) && !nghttp2_session_want_write(conn->session)) {
         conn->is_over = true;
-        if (conn->leaving == GRPC_STAYS)
+        if (conn->leaving == GRPC_STAYS && !conn->is_left)
             grpc_count_malformed(conn->door);
     } else if (conn->leaving == GRPC_LEAVES && conn->n_calls == 0)
         conn->is_over = true;

@@ -25,7 +25,7 @@ static const struct law {
     {"sliding_counter", "algorithm: sliding_counter"},
 };
 
-static const struct door *const doors[] = {&door_service, &door_resp, &door_http};
+static const struct door *const doors[] = {&door_service, &door_resp, &door_http, &door_grpc};
 static const struct door *door;
 
 /* ---- What a case says ------------------------------------------------------------------------ */
@@ -290,7 +290,7 @@ int main(int argc, char **argv)
         if (strcmp(doors[i]->name, argv[1]) == 0)
             door = doors[i];
     if (door == NULL) {
-        fprintf(stderr, "usage: behaviour service|resp|http CASES\n");
+        fprintf(stderr, "usage: behaviour service|resp|http|grpc CASES\n");
         return 2;
     }
     size_t n = load(tests, argv[2]);

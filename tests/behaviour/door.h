@@ -34,7 +34,7 @@ struct door {
     void (*close)(void *door);
 };
 
-extern const struct door door_service, door_resp, door_http;
+extern const struct door door_service, door_resp, door_http, door_grpc;
 
 /*
  * Reads the members that doors name alike. `none` is how this door says that there is no figure;

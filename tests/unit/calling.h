@@ -111,11 +111,7 @@ static inline int hear_frame(nghttp2_session *session, const nghttp2_frame *fram
 {
     struct calling *calling = arg;
     (void)session;
-    if (frame->hd.type == NGHTTP2_GOAWAY) {
-        calling->n_goaways++;
-        calling->goaway_code = frame->goaway.error_code;
-        calling->goaway_last = frame->goaway.last_stream_id;
-    } else if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0)
+    if (frame->hd.type == NGHTTP2_PING && (frame->hd.flags & NGHTTP2_FLAG_ACK) != 0)
         calling->n_pongs++;
     return 0;
 }
@@ -177,12 +173,12 @@ static inline void connect_to(struct calling *calling)
 }
 
 /* A door and one connection, whose client has said nothing yet. To be freed by call_no_more(). */
-static inline struct calling *call_at(const char *yaml, const struct grpc_limits *limits,
-                                      struct access *access)
+static inline struct calling *call_since(const char *yaml, int64_t epoch_ns,
+                                         const struct grpc_limits *limits, struct access *access)
 {
     struct calling *calling = calloc(1, sizeof(*calling));
     assert_non_null(calling);
-    serve(&calling->s, yaml);
+    serve_since(&calling->s, yaml, epoch_ns);
     stint_table_set_now(calling->s.table, calling->s.now_ns);
     calling->is_ready = true;
     calling->access = access_now_new(access);
@@ -198,15 +194,27 @@ static inline struct calling *call_at(const char *yaml, const struct grpc_limits
     return calling;
 }
 
-static inline void hang_up_on(struct calling *calling)
+static inline struct calling *call_at(const char *yaml, const struct grpc_limits *limits,
+                                      struct access *access)
 {
-    calling->conn->ops->free(calling->conn);
-    nghttp2_session_del(calling->client);
+    return call_since(yaml, 0, limits, access);
+}
+
+/* All of them have ended. */
+static inline void forget_calls(struct calling *calling)
+{
     for (size_t i = 0; i < calling->n_heard; i++) {
         free(calling->heard[i].data);
         free(calling->heard[i].says);
     }
     calling->n_heard = 0;
+}
+
+static inline void hang_up_on(struct calling *calling)
+{
+    calling->conn->ops->free(calling->conn);
+    nghttp2_session_del(calling->client);
+    forget_calls(calling);
     calling->n_goaways = 0;
 }
 
@@ -264,12 +272,31 @@ static inline void say_at_once(struct calling *calling)
     feed_conn(calling, span_of(all, n));
 }
 
+/* nghttp2's client is deaf to what follows a GOAWAY while it has no calls: these are counted here.
+ */
+static inline void look_for_goaways(struct calling *calling, struct span frames)
+{
+    while (frames.len > 0) {
+        assert_true(frames.len >= 9);
+        size_t len = 9 + ((size_t)frames.ptr[0] << 16 | (size_t)frames.ptr[1] << 8 | frames.ptr[2]);
+        assert_true(frames.len >= len);
+        if (frames.ptr[3] == NGHTTP2_GOAWAY) {
+            const uint8_t *last = frames.ptr + 9;
+            calling->n_goaways++;
+            calling->goaway_last = last[0] << 24 | last[1] << 16 | last[2] << 8 | last[3];
+            calling->goaway_code = last[7];
+        }
+        frames = span_of(frames.ptr + len, frames.len - len);
+    }
+}
+
 /* The client hears what waits. */
 static inline bool hear_all(struct calling *calling)
 {
     struct span output;
     bool any = false;
     while ((output = calling->conn->ops->output(calling->conn)).len > 0) {
+        look_for_goaways(calling, output);
         ssize_t len = nghttp2_session_mem_recv(calling->client, output.ptr, output.len);
         assert_int_equal(len, output.len);
         calling->conn->ops->sent(calling->conn, output.len, calling->s.now_ns);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * ShouldRateLimit of Envoy's rate limit service, on a connection of HTTP/2. Its answer has no room
+ * for all that other doors tell, and figures of its own for the rest: what it says is held against
+ * what it has to say of the decision, and the decision is then told in its place.
+ */
+#include "behaviour/door.h"
+#include "proto/rls_limit.h"
+#include "unit/calling.h"
+
+struct talk_of_grpc {
+    struct calling *calling;
+    void *service; /* of the same rules: what the answer leaves out */
+};
+
+static void *open_grpc(const char *yaml, int64_t epoch_ns)
+{
+    struct talk_of_grpc *talk = malloc(sizeof(*talk));
+    assert_non_null(talk);
+    talk->calling = call_since(yaml, epoch_ns, NULL, NULL);
+    talk->service = door_service.open(yaml, epoch_ns);
+    return talk;
+}
+
+static void close_grpc(void *door)
+{
+    struct talk_of_grpc *talk = door;
+    door_service.close(talk->service);
+    call_no_more(talk->calling);
+    free(talk);
+}
+
+static unsigned code_of(const struct figures *figures)
+{
+    return strcmp(figures->outcome, "allow") == 0 ? RLS_CODE_OK : RLS_OVER_LIMIT;
+}
+
+/* A DescriptorStatus: code=1, current_limit=2, limit_remaining=3, duration_until_reset=4. */
+static bool is_status(struct span status, const struct figures *figures)
+{
+    struct pb_field field;
+    bool has_limit = false, has_reset = false;
+    uint64_t remaining = pb_find(status, 3);
+    if (pb_find(status, 1) != code_of(figures))
+        return false;
+    while (pb_next(&status, &field)) {
+        has_limit |= field.number == 2;
+        has_reset |= field.number == 4;
+    }
+    if (figures->limit == TOLD_NONE)
+        return !has_limit && !has_reset && (remaining == 0 || remaining == RLS_UNLIMITED);
+    /* What is denied and will be allowed once has a time; what never will has none. */
+    if (strcmp(figures->outcome, "allow") != 0 &&
+        has_reset != (strcmp(figures->outcome, "deny") == 0))
+        return false;
+    return has_limit && remaining == (uint64_t)figures->remaining;
+}
+
+static bool is_response(struct span response, const struct told *told)
+{
+    struct pb_field field;
+    size_t n = 0;
+    if (pb_find(response, 1) != code_of(&told->all))
+        return false;
+    while (pb_next(&response, &field))
+        if (field.number == 2 &&
+            (n >= told->n_statuses || !is_status(field.bytes, &told->statuses[n++])))
+            return false;
+    return n == told->n_statuses;
+}
+
+/* What was answered, for whoever reads of a failure. */
+static void write_answer(struct told *told, const struct heard *heard)
+{
+    size_t at = (size_t)snprintf(told->answer, sizeof(told->answer), "status %d %s:", heard->status,
+                                 heard->message);
+    for (size_t i = 0; i < heard->len && at < sizeof(told->answer) - 4; i++)
+        at +=
+            (size_t)snprintf(told->answer + at, sizeof(told->answer) - at, " %02x", heard->data[i]);
+}
+
+static bool ask_grpc(void *door, const struct request *request, uint64_t now_ns, struct told *told)
+{
+    struct talk_of_grpc *talk = door;
+    struct calling *calling = talk->calling;
+    struct pb message;
+    if (!door_service.ask(talk->service, request, now_ns, told))
+        return false;
+    calling->s.now_ns = now_ns;
+    struct heard *heard = call_path(calling, SHOULD_RATE_LIMIT, pb_request(&message, request));
+    exchange(calling);
+    write_answer(told, heard);
+    bool is_right = heard->status == GRPC_OK && is_response(message_of(heard), told);
+    forget_calls(calling);
+    return is_right;
+}
+
+const struct door door_grpc = {"grpc", open_grpc, ask_grpc, close_grpc};

@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whoever means no good to a gRPC connection: floods, bombs and frames that are none, by hand. What
+ * is answered follows RFC 9113, and the connection ends where it says so.
+ */
+#include "unit/calling.h"
+
+#include "proto/rls_limit.h"
+
+#define YAML                                                                                       \
+    "domain: d\n"                                                                                  \
+    "descriptors:\n"                                                                               \
+    "  - key: k\n"                                                                                 \
+    "    rate_limit: {unit: minute, requests_per_unit: 100000}\n"
+
+#define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+static struct calling *calling;
+
+/* Frames of the client, by hand. */
+static struct {
+    uint8_t bytes[1 << 20];
+    size_t len;
+} frames;
+
+static int set_up(void **state)
+{
+    (void)state;
+    calling = call_at(YAML, NULL, NULL);
+    frames.len = 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    call_no_more(calling);
+    return 0;
+}
+
+static void reconnect(const struct grpc_limits *limits)
+{
+    call_no_more(calling);
+    calling = call_at(YAML, limits, NULL);
+    frames.len = 0;
+}
+
+static void put(const void *bytes, size_t len)
+{
+    assert_true(len <= sizeof(frames.bytes) - frames.len);
+    if (len > 0)
+        memcpy(frames.bytes + frames.len, bytes, len);
+    frames.len += len;
+}
+
+static void put_frame(uint8_t type, uint8_t flags, uint32_t id, const void *payload, size_t len)
+{
+    const uint8_t head[9] = {
+        (uint8_t)(len >> 16), (uint8_t)(len >> 8), (uint8_t)len,       type,       flags,
+        (uint8_t)(id >> 24),  (uint8_t)(id >> 16), (uint8_t)(id >> 8), (uint8_t)id};
+    put(head, sizeof(head));
+    put(payload, len);
+}
+
+static void put_preface(void)
+{
+    put(PREFACE, sizeof(PREFACE) - 1);
+    put_frame(NGHTTP2_SETTINGS, 0, 0, NULL, 0);
+}
+
+static void say_frames(void)
+{
+    feed_conn(calling, span_of(frames.bytes, frames.len));
+    frames.len = 0;
+}
+
+/* Header fields of a call, without a table: all of them literal. */
+struct block {
+    uint8_t bytes[8192];
+    size_t len;
+};
+
+static void put_field(struct block *block, const char *name, const char *value)
+{
+    size_t name_len = strlen(name), value_len = strlen(value);
+    assert_true(name_len < 127 && value_len < 127);
+    block->bytes[block->len++] = 0x10; /* never indexed */
+    block->bytes[block->len++] = (uint8_t)name_len;
+    memcpy(block->bytes + block->len, name, name_len);
+    block->len += name_len;
+    block->bytes[block->len++] = (uint8_t)value_len;
+    memcpy(block->bytes + block->len, value, value_len);
+    block->len += value_len;
+}
+
+static void put_call(struct block *block)
+{
+    block->len = 0;
+    put_field(block, ":method", "POST");
+    put_field(block, ":scheme", "http");
+    put_field(block, ":path", SHOULD_RATE_LIMIT);
+    put_field(block, ":authority", "stint");
+    put_field(block, "content-type", "application/grpc");
+}
+
+static void put_headers(uint32_t id, uint8_t flags, const struct block *block)
+{
+    put_frame(NGHTTP2_HEADERS, flags, id, block->bytes, block->len);
+}
+
+#define LAST NGHTTP2_FLAG_END_STREAM
+#define WHOLE NGHTTP2_FLAG_END_HEADERS
+
+/* ---- What the server says, frame by frame ---------------------------------------------------- */
+
+struct answer {
+    unsigned n_goaways, n_resets, n_headers, n_pongs;
+    uint32_t goaway_code, reset_code;
+};
+
+/* Takes all that waits. */
+static struct answer take_answer(void)
+{
+    struct answer answer = {0};
+    struct span output;
+    while ((output = calling->conn->ops->output(calling->conn)).len > 0) {
+        size_t total = output.len;
+        while (output.len > 0) {
+            assert_true(output.len >= 9);
+            const uint8_t *head = output.ptr;
+            size_t len = 9 + ((size_t)head[0] << 16 | (size_t)head[1] << 8 | head[2]);
+            assert_true(len <= output.len);
+            if (head[3] == NGHTTP2_GOAWAY) {
+                answer.n_goaways++;
+                answer.goaway_code = head[16];
+            } else if (head[3] == NGHTTP2_RST_STREAM) {
+                answer.n_resets++;
+                answer.reset_code = head[12];
+            }
+            answer.n_headers += head[3] == NGHTTP2_HEADERS;
+            answer.n_pongs += head[3] == NGHTTP2_PING && head[4] == NGHTTP2_FLAG_ACK;
+            output = span_of(output.ptr + len, output.len - len);
+        }
+        calling->conn->ops->sent(calling->conn, total, calling->s.now_ns);
+    }
+    return answer;
+}
+
+static void assert_sent_away(uint32_t code)
+{
+    struct answer answer = take_answer();
+    assert_int_equal(answer.n_goaways, 1);
+    assert_int_equal(answer.goaway_code, code);
+    assert_true(is_over(calling));
+}
+
+/* ---- Floods ---------------------------------------------------------------------------------- */
+
+#define FLOOD 4000
+
+static void put_ping(uint32_t i)
+{
+    (void)i;
+    put_frame(NGHTTP2_PING, 0, 0, "12345678", 8);
+}
+
+static void put_settings(uint32_t i)
+{
+    (void)i;
+    put_frame(NGHTTP2_SETTINGS, 0, 0, NULL, 0);
+}
+
+static void put_window(uint32_t i)
+{
+    (void)i;
+    put_frame(NGHTTP2_WINDOW_UPDATE, 0, 0, "\0\0\0\1", 4);
+}
+
+static void put_priority(uint32_t i)
+{
+    put_frame(NGHTTP2_PRIORITY, 0, 2 * i + 1, "\0\0\0\0\1", 5);
+}
+
+static void put_reset_of_call(uint32_t i)
+{
+    struct block block;
+    put_call(&block);
+    put_headers(2 * i + 1, WHOLE, &block);
+    put_frame(NGHTTP2_RST_STREAM, 0, 2 * i + 1, "\0\0\0\x8", 4);
+}
+
+static void put_empty_data(uint32_t i)
+{
+    struct block block;
+    put_call(&block);
+    if (i == 0)
+        put_headers(1, WHOLE, &block);
+    put_frame(NGHTTP2_DATA, 0, 1, NULL, 0);
+}
+
+static void put_padding(uint32_t i)
+{
+    struct block block;
+    put_call(&block);
+    if (i == 0)
+        put_headers(1, WHOLE, &block);
+    put_frame(NGHTTP2_DATA, NGHTTP2_FLAG_PADDED, 1, "\3\0\0\0", 4);
+}
+
+static void put_malformed_call(uint32_t i)
+{
+    struct block block;
+    put_call(&block);
+    put_field(&block, "Upper-Case", "x");
+    put_headers(2 * i + 1, WHOLE | LAST, &block);
+}
+
+static void put_pong(uint32_t i)
+{
+    (void)i;
+    put_frame(NGHTTP2_PING, NGHTTP2_FLAG_ACK, 0, "12345678", 8);
+}
+
+static void floods_are_sent_away(void **state)
+{
+    (void)state;
+    static void (*const floods[])(uint32_t i) = {put_ping,     put_settings,       put_window,
+                                                 put_priority, put_reset_of_call,  put_empty_data,
+                                                 put_padding,  put_malformed_call, put_pong};
+    for (size_t flood = 0; flood < N(floods); flood++) {
+        reconnect(NULL);
+        put_preface();
+        uint32_t n = 0;
+        while (!is_over(calling) && n < FLOOD) {
+            floods[flood](n++);
+            say_frames();
+        }
+        if (n < 900 || n > 1001)
+            fail_msg("flood %zu ended after %u frames", flood, n);
+        assert_sent_away(NGHTTP2_ENHANCE_YOUR_CALM);
+        assert_int_equal(left(&calling->s, "k=a"), 100000);
+    }
+}
+
+static void the_same_in_one_piece_is_sent_away_too(void **state)
+{
+    (void)state;
+    static void (*const floods[])(uint32_t i) = {put_ping, put_settings, put_reset_of_call};
+    for (size_t flood = 0; flood < N(floods); flood++) {
+        reconnect(NULL);
+        put_preface();
+        for (uint32_t i = 0; i < FLOOD; i++)
+            floods[flood](i);
+        say_frames();
+        assert_sent_away(NGHTTP2_ENHANCE_YOUR_CALM);
+    }
+}
+
+static void what_comes_slowly_or_beside_calls_is_no_flood(void **state)
+{
+    (void)state;
+    exchange(calling);
+    for (int i = 0; i < 3000; i++) {
+        nghttp2_submit_ping(calling->client, NGHTTP2_FLAG_NONE, NULL);
+        exchange(calling);
+        pass(calling, 10 * MS);
+    }
+    assert_int_equal(calling->n_pongs, 3000);
+    for (int i = 0; i < 1900; i++) {
+        struct heard *heard = call_limit(calling, "k=a", NULL);
+        nghttp2_submit_ping(calling->client, NGHTTP2_FLAG_NONE, NULL);
+        exchange(calling);
+        assert_code(heard, RLS_CODE_OK);
+    }
+    assert_false(is_over(calling));
+}
+
+static void calls_that_are_cancelled_when_they_are_answered_are_no_flood(void **state)
+{
+    (void)state;
+    exchange(calling);
+    for (int i = 0; i < 2000; i++) {
+        struct heard *heard = call_limit(calling, "k=a", NULL);
+        say_all(calling);
+        nghttp2_submit_rst_stream(calling->client, NGHTTP2_FLAG_NONE, heard->id, NGHTTP2_CANCEL);
+        exchange(calling);
+    }
+    assert_false(is_over(calling));
+    assert_int_equal(left(&calling->s, "k=a"), 98000);
+}
+
+static void headers_without_an_end_are_sent_away(void **state)
+{
+    (void)state;
+    struct block block;
+    put_preface();
+    put_call(&block);
+    put_headers(1, 0, &block);
+    for (int i = 0; i < 3000; i++)
+        put_frame(NGHTTP2_CONTINUATION, 0, 1, NULL, 0);
+    say_frames();
+    assert_sent_away(NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+/* One long field in the peer's table, told again and again by one byte each. */
+static void a_bomb_of_fields_is_sent_away(void **state)
+{
+    (void)state;
+    struct block block;
+    uint8_t bomb[8000];
+    put_preface();
+    put_call(&block);
+    block.bytes[block.len++] = 0x40; /* indexed from now on: x-bomb, 3,900 bytes */
+    block.bytes[block.len++] = 6;
+    memcpy(block.bytes + block.len, "x-bomb", 6);
+    block.len += 6;
+    block.bytes[block.len++] = 0x7f;
+    block.bytes[block.len++] = (uint8_t)((3900 - 127) & 0x7f) | 0x80;
+    block.bytes[block.len++] = (uint8_t)((3900 - 127) >> 7);
+    memset(block.bytes + block.len, 'x', 3900);
+    block.len += 3900;
+    put_headers(1, 0, &block);
+    memset(bomb, 0x80 | 62, sizeof(bomb));
+    put_frame(NGHTTP2_CONTINUATION, WHOLE, 1, bomb, sizeof(bomb));
+    say_frames();
+    assert_sent_away(NGHTTP2_ENHANCE_YOUR_CALM);
+}
+
+static void unfinished_messages_are_bounded(void **state)
+{
+    (void)state;
+    static uint8_t part[15000];
+    const struct grpc_limits limits = {.message_bytes = 100000};
+    struct block block;
+    unsigned n_refused = 0;
+    reconnect(&limits);
+    put_preface();
+    put_call(&block);
+    grpc_frame_write(part, false, 50000);
+    for (uint32_t i = 0; i < 60; i++) {
+        put_headers(2 * i + 1, WHOLE, &block);
+        put_frame(NGHTTP2_DATA, 0, 2 * i + 1, part, sizeof(part));
+        say_frames();
+        struct answer answer = take_answer();
+        n_refused += answer.n_headers;
+    }
+    assert_in_range(n_refused, 60 - 400000 / 15000 - 1, 60 - 5);
+    assert_false(is_over(calling));
+}
+
+static void more_streams_than_are_allowed_are_refused(void **state)
+{
+    (void)state;
+    const struct grpc_limits limits = {.streams = 10};
+    struct block block;
+    reconnect(&limits);
+    put_preface();
+    put_call(&block);
+    for (uint32_t i = 0; i < 11; i++)
+        put_headers(2 * i + 1, WHOLE, &block);
+    say_frames();
+    struct answer answer = take_answer();
+    assert_int_equal(answer.n_resets, 1);
+    assert_int_equal(answer.reset_code, NGHTTP2_REFUSED_STREAM);
+    assert_false(is_over(calling));
+}
+
+/* ---- What is not HTTP/2 ---------------------------------------------------------------------- */
+
+static void other_protocols_are_left_without_a_word(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"GET / HTTP/1.1\r\nHost: stint\r\n\r\n",
+                                        "*1\r\n$4\r\nPING\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\r",
+                                        "\x16\x03\x01\x02\x00\x01"};
+    for (size_t i = 0; i < N(texts); i++)
+        for (size_t piece = 0; piece < 2; piece++) {
+            reconnect(NULL);
+            calling->piece = piece;
+            put(texts[i], strlen(texts[i]));
+            say_frames();
+            assert_true(is_over(calling));
+            assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
+        }
+}
+
+static void half_a_preface_is_busy_and_unanswered(void **state)
+{
+    (void)state;
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+    put(PREFACE, 10);
+    say_frames();
+    assert_true(calling->conn->ops->is_busy(calling->conn));
+    assert_false(is_over(calling));
+    assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
+    put(PREFACE + 10, sizeof(PREFACE) - 11);
+    put_frame(NGHTTP2_SETTINGS, 0, 0, NULL, 0);
+    say_frames();
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+    assert_true(calling->conn->ops->output(calling->conn).len > 0);
+}
+
+static void frames_that_break_the_protocol_end_the_connection(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *what;
+        uint8_t type, flags;
+        uint32_t id;
+        const char *payload;
+        size_t len;
+        uint32_t code;
+    } cases[] = {
+        {"DATA of no stream", NGHTTP2_DATA, 0, 0, "x", 1, NGHTTP2_PROTOCOL_ERROR},
+        {"DATA of an idle stream", NGHTTP2_DATA, 0, 5, "x", 1, NGHTTP2_PROTOCOL_ERROR},
+        {"HEADERS of no stream", NGHTTP2_HEADERS, WHOLE, 0, "\x82", 1, NGHTTP2_PROTOCOL_ERROR},
+        {"HEADERS of an even stream", NGHTTP2_HEADERS, WHOLE, 2, "\x82", 1, NGHTTP2_PROTOCOL_ERROR},
+        {"CONTINUATION of nothing", NGHTTP2_CONTINUATION, WHOLE, 1, "\x82", 1,
+         NGHTTP2_PROTOCOL_ERROR},
+        {"RST_STREAM of no stream", NGHTTP2_RST_STREAM, 0, 0, "\0\0\0\x8", 4,
+         NGHTTP2_PROTOCOL_ERROR},
+        {"RST_STREAM of an idle stream", NGHTTP2_RST_STREAM, 0, 1, "\0\0\0\x8", 4,
+         NGHTTP2_PROTOCOL_ERROR},
+        {"a short RST_STREAM", NGHTTP2_RST_STREAM, 0, 1, "\0\0\0", 3, NGHTTP2_FRAME_SIZE_ERROR},
+        {"SETTINGS of a stream", NGHTTP2_SETTINGS, 0, 1, "", 0, NGHTTP2_PROTOCOL_ERROR},
+        {"SETTINGS of 5 bytes", NGHTTP2_SETTINGS, 0, 0, "\0\3\0\0\0", 5, NGHTTP2_FRAME_SIZE_ERROR},
+        {"an ACK with settings", NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, "\0\3\0\0\0\1", 6,
+         NGHTTP2_FRAME_SIZE_ERROR},
+        {"a window of more than 2^31", NGHTTP2_SETTINGS, 0, 0, "\0\4\x80\0\0\0", 6,
+         NGHTTP2_FLOW_CONTROL_ERROR},
+        {"a frame size of less than 2^14", NGHTTP2_SETTINGS, 0, 0, "\0\5\0\0\0\1", 6,
+         NGHTTP2_PROTOCOL_ERROR},
+        {"PUSH_PROMISE", NGHTTP2_PUSH_PROMISE, WHOLE, 1, "\0\0\0\2\x82", 5, NGHTTP2_PROTOCOL_ERROR},
+        {"a PING of 6 bytes", NGHTTP2_PING, 0, 0, "123456", 6, NGHTTP2_FRAME_SIZE_ERROR},
+        {"a PING of a stream", NGHTTP2_PING, 0, 1, "12345678", 8, NGHTTP2_PROTOCOL_ERROR},
+        {"GOAWAY of a stream", NGHTTP2_GOAWAY, 0, 1, "\0\0\0\0\0\0\0\0", 8, NGHTTP2_PROTOCOL_ERROR},
+        {"WINDOW_UPDATE by nothing", NGHTTP2_WINDOW_UPDATE, 0, 0, "\0\0\0\0", 4,
+         NGHTTP2_PROTOCOL_ERROR},
+        {"WINDOW_UPDATE by too much", NGHTTP2_WINDOW_UPDATE, 0, 0, "\x7f\xff\xff\xff", 4,
+         NGHTTP2_FLOW_CONTROL_ERROR},
+        {"a short WINDOW_UPDATE", NGHTTP2_WINDOW_UPDATE, 0, 0, "\0\0\1", 3,
+         NGHTTP2_FRAME_SIZE_ERROR},
+        {"fields that are none", NGHTTP2_HEADERS, WHOLE | LAST, 1, "\x80", 1,
+         NGHTTP2_COMPRESSION_ERROR},
+        {"a table beyond the limit", NGHTTP2_HEADERS, WHOLE | LAST, 1, "\x3f\xe1\xff\x7f", 4,
+         NGHTTP2_COMPRESSION_ERROR},
+        {"padding beyond the frame", NGHTTP2_HEADERS, WHOLE | LAST | NGHTTP2_FLAG_PADDED, 1,
+         "\x9\x82", 2, NGHTTP2_PROTOCOL_ERROR},
+    };
+    for (size_t i = 0; i < N(cases); i++) {
+        reconnect(NULL);
+        calling->piece = i % 2;
+        put_preface();
+        put_frame(cases[i].type, cases[i].flags, cases[i].id, cases[i].payload, cases[i].len);
+        say_frames();
+        struct answer answer = take_answer();
+        if (answer.n_goaways != 1 || answer.goaway_code != cases[i].code || !is_over(calling))
+            fail_msg("%s: %u GOAWAYs, code %u, %s", cases[i].what, answer.n_goaways,
+                     answer.goaway_code, is_over(calling) ? "over" : "not over");
+    }
+}
+
+static void a_frame_of_more_than_is_allowed_ends_the_connection(void **state)
+{
+    (void)state;
+    static uint8_t zeros[16385];
+    struct block block;
+    put_preface();
+    put_call(&block);
+    put_headers(1, WHOLE, &block);
+    put_frame(NGHTTP2_DATA, 0, 1, zeros, sizeof(zeros));
+    say_frames();
+    assert_sent_away(NGHTTP2_FRAME_SIZE_ERROR);
+}
+
+static void frames_between_headers_end_the_connection(void **state)
+{
+    (void)state;
+    struct block block;
+    put_preface();
+    put_call(&block);
+    put_headers(1, 0, &block);
+    put_frame(NGHTTP2_PING, 0, 0, "12345678", 8);
+    say_frames();
+    assert_sent_away(NGHTTP2_PROTOCOL_ERROR);
+}
+
+static void data_behind_the_end_is_an_error(void **state)
+{
+    (void)state;
+    struct block block;
+    const struct grpc_limits limits = {.output_bytes = 1};
+    reconnect(&limits); /* the answer is not all gone: the stream is still there */
+    put_preface();
+    put_call(&block);
+    put_headers(1, WHOLE | LAST, &block);
+    put_frame(NGHTTP2_DATA, 0, 1, "x", 1);
+    say_frames();
+    assert_sent_away(NGHTTP2_STREAM_CLOSED);
+}
+
+static void ids_that_go_back_are_an_error(void **state)
+{
+    (void)state;
+    struct block block;
+    put_preface();
+    put_call(&block);
+    put_headers(5, WHOLE | LAST, &block);
+    put_headers(3, WHOLE | LAST, &block);
+    say_frames();
+    struct answer answer = take_answer();
+    assert_int_equal(answer.n_headers, 1); /* of 5 alone */
+}
+
+static void malformed_calls_are_reset_and_the_connection_goes_on(void **state)
+{
+    (void)state;
+    static const char *const fields[][2] = {
+        {"Upper-Case", "x"},     {":status", "200"},
+        {":method", "POST"},     {"connection", "close"},
+        {"te", "gzip"},          {"x y", "z"},
+        {"x", "a\rb"},           {":unknown", "x"},
+        {"content-length", "5"}, {"transfer-encoding", "chunked"},
+    };
+    uint32_t id = 1;
+    struct block block;
+    put_preface();
+    for (size_t i = 0; i < N(fields); i++, id += 2) {
+        put_call(&block);
+        put_field(&block, fields[i][0], fields[i][1]);
+        put_headers(id, WHOLE | LAST, &block);
+        say_frames();
+        struct answer answer = take_answer();
+        if (answer.n_resets != 1 || answer.reset_code != NGHTTP2_PROTOCOL_ERROR || is_over(calling))
+            fail_msg("%s: %u resets, code %u", fields[i][0], answer.n_resets, answer.reset_code);
+    }
+    /* What has to be there is not. */
+    for (size_t without = 0; without < 4; without++, id += 2) {
+        static const char *const needed[][2] = {
+            {":method", "POST"}, {":scheme", "http"}, {":path", "/x"}, {":authority", "stint"}};
+        block.len = 0;
+        for (size_t i = 0; i < N(needed); i++)
+            if (i != without)
+                put_field(&block, needed[i][0], needed[i][1]);
+        put_headers(id, WHOLE | LAST, &block);
+        say_frames();
+        struct answer answer = take_answer();
+        assert_int_equal(answer.n_resets, 1);
+        assert_int_equal(answer.reset_code, NGHTTP2_PROTOCOL_ERROR);
+    }
+    assert_int_equal(left(&calling->s, "k=a"), 100000);
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+    put_call(&block);
+    put_headers(id, WHOLE | LAST, &block);
+    say_frames();
+    assert_int_equal(take_answer().n_headers, 1);
+}
+
+static void frames_that_nobody_knows_are_ignored(void **state)
+{
+    (void)state;
+    put_preface();
+    put_frame(0x77, 0xff, 0, "whatever", 8);
+    put_frame(0x77, 0xff, 9, "whatever", 8);
+    put_frame(NGHTTP2_SETTINGS, 0, 0, "\x77\x77\0\0\0\1", 6);
+    put_ping(0);
+    say_frames();
+    assert_int_equal(take_answer().n_pongs, 1);
+    assert_false(is_over(calling));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(floods_are_sent_away),
+        TEST(the_same_in_one_piece_is_sent_away_too),
+        TEST(what_comes_slowly_or_beside_calls_is_no_flood),
+        TEST(calls_that_are_cancelled_when_they_are_answered_are_no_flood),
+        TEST(headers_without_an_end_are_sent_away),
+        TEST(a_bomb_of_fields_is_sent_away),
+        TEST(unfinished_messages_are_bounded),
+        TEST(more_streams_than_are_allowed_are_refused),
+        TEST(other_protocols_are_left_without_a_word),
+        TEST(half_a_preface_is_busy_and_unanswered),
+        TEST(frames_that_break_the_protocol_end_the_connection),
+        TEST(a_frame_of_more_than_is_allowed_ends_the_connection),
+        TEST(frames_between_headers_end_the_connection),
+        TEST(data_behind_the_end_is_an_error),
+        TEST(ids_that_go_back_are_an_error),
+        TEST(malformed_calls_are_reset_and_the_connection_goes_on),
+        TEST(frames_that_nobody_knows_are_ignored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,448 @@
+/* SPDX-License-Identifier: MIT */
+/* How a gRPC connection lives and ends: watchers, reflection, back-pressure, drain and age. */
+#include "unit/calling.h"
+
+#include "proto/health.h"
+#include "proto/rls_limit.h"
+
+#define YAML                                                                                       \
+    "domain: d\n"                                                                                  \
+    "descriptors:\n"                                                                               \
+    "  - key: k\n"                                                                                 \
+    "    rate_limit: {unit: minute, requests_per_unit: 1000}\n"
+
+static struct calling *calling;
+
+static int set_up(void **state)
+{
+    (void)state;
+    calling = call_at(YAML, NULL, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    call_no_more(calling);
+    return 0;
+}
+
+static void reopen(const struct grpc_limits *limits)
+{
+    call_no_more(calling);
+    calling = call_at(YAML, limits, NULL);
+}
+
+/* The statuses that were told, as text: "1 2". */
+static const char *told(const struct heard *heard)
+{
+    static char text[256];
+    struct span rest = span_of(heard->data, heard->len);
+    struct grpc_frame frame;
+    struct stint_error error;
+    size_t at = 0;
+    text[0] = '\0';
+    while (rest.len > 0) {
+        int len = grpc_frame_read(rest, 1024, &frame, &error);
+        assert_true(len > 0 && at < sizeof(text) - 8);
+        at += (size_t)snprintf(text + at, sizeof(text) - at, at > 0 ? " %u" : "%u",
+                               (unsigned)pb_find(frame.message, 1));
+        rest = span_of(rest.ptr + len, rest.len - (size_t)len);
+    }
+    return text;
+}
+
+static struct heard *ask_health(const char *method, const char *service, const struct field *more)
+{
+    char path[64];
+    struct pb message = {.len = 0};
+    pb_bytes(&message, 1, span_of_text(service));
+    snprintf(path, sizeof(path), HEALTH "%s", method);
+    struct heard *heard = call_bytes(calling, path, framed(pb_span(&message)), more);
+    exchange(calling);
+    return heard;
+}
+
+/* ---- Health ---------------------------------------------------------------------------------- */
+
+static void health_is_that_of_the_server(void **state)
+{
+    (void)state;
+    assert_code(ask_health("Check", "", NULL), HEALTH_SERVING);
+    assert_code(ask_health("Check", "ratelimit", NULL), HEALTH_SERVING);
+    assert_status(ask_health("Check", "nobody", NULL), GRPC_NOT_FOUND, "");
+    calling->is_ready = false;
+    assert_code(ask_health("Check", "", NULL), HEALTH_NOT_SERVING);
+    calling->is_ready = true;
+    grpc_door_drain(calling->door);
+    assert_code(ask_health("Check", "", NULL), HEALTH_NOT_SERVING);
+    struct heard *list = ask_health("List", "", NULL);
+    assert_status(list, GRPC_OK, "");
+    assert_true(message_of(list).len > 0);
+}
+
+static void watchers_are_told_at_once_and_when_it_changes(void **state)
+{
+    (void)state;
+    struct heard *known = ask_health("Watch", "", NULL);
+    struct heard *unknown = ask_health("Watch", "nobody", NULL);
+    assert_string_equal(told(known), "1");
+    assert_string_equal(told(unknown), "3");
+    assert_true(calling->conn->ops->is_busy(calling->conn));
+    pass(calling, 2 * S);
+    assert_false(hear_all(calling));
+    calling->is_ready = false;
+    pass(calling, 500 * MS);
+    exchange(calling);
+    assert_string_equal(told(known), "1 2");
+    calling->is_ready = true;
+    pass(calling, 500 * MS);
+    exchange(calling);
+    assert_string_equal(told(known), "1 2 1");
+    grpc_door_drain(calling->door);
+    exchange(calling);
+    assert_string_equal(told(known), "1 2 1 2");
+    assert_string_equal(told(unknown), "3");
+    assert_false(known->is_closed || unknown->is_closed);
+}
+
+static void a_watcher_goes_when_it_likes_or_its_time_is_up(void **state)
+{
+    (void)state;
+    const struct field more[] = {{"grpc-timeout", "1200m"}, {NULL, NULL}};
+    struct heard *timed = ask_health("Watch", "", more);
+    struct heard *other = ask_health("Watch", "", NULL);
+    pass(calling, 1200 * MS - 1);
+    exchange(calling);
+    assert_false(timed->is_closed);
+    pass(calling, 1);
+    exchange(calling);
+    assert_status(timed, GRPC_DEADLINE_EXCEEDED, "");
+    assert_true(timed->is_closed);
+    nghttp2_submit_rst_stream(calling->client, NGHTTP2_FLAG_NONE, other->id, NGHTTP2_CANCEL);
+    exchange(calling);
+    assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+    grpc_door_drain(calling->door); /* nobody watches any more */
+}
+
+static void changes_that_a_window_has_no_room_for_are_told_as_one(void **state)
+{
+    (void)state;
+    const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
+    exchange(calling);
+    struct heard *heard = ask_health("Watch", "", NULL);
+    assert_int_equal(heard->len, 0);
+    for (int i = 0; i < 101; i++) {
+        calling->is_ready = !calling->is_ready;
+        pass(calling, 500 * MS);
+    }
+    nghttp2_submit_window_update(calling->client, NGHTTP2_FLAG_NONE, heard->id, 100);
+    exchange(calling);
+    assert_string_equal(told(heard), "1 2");
+}
+
+/* ---- Reflection ------------------------------------------------------------------------------ */
+
+/* list_services. */
+static struct span list_request(void)
+{
+    static struct pb message;
+    message.len = 0;
+    pb_bytes(&message, 7, span_of_text(""));
+    return framed(pb_span(&message));
+}
+
+static void reflection_answers_each_request_until_the_client_ends(void **state)
+{
+    (void)state;
+    const struct field fields[] = {{":method", "POST"},
+                                   {":scheme", "http"},
+                                   {":authority", "stint"},
+                                   {":path", REFLECTION},
+                                   {"content-type", "application/grpc"}};
+    struct span once = list_request();
+    uint8_t twice[128];
+    memcpy(twice, once.ptr, once.len);
+    memcpy(twice + once.len, once.ptr, once.len);
+    struct heard *heard = call_with(calling, fields, N(fields), span_of(twice, 2 * once.len), true);
+    heard->says_len = once.len + 2;
+    exchange(calling);
+    size_t len = heard->len;
+    assert_true(len > 0);
+    assert_int_equal(heard->status, -1);
+    pass(calling, 100 * S); /* it has no time to end in */
+    heard->says_len = 2 * once.len;
+    heard->says_more = false;
+    nghttp2_session_resume_data(calling->client, heard->id);
+    exchange(calling);
+    assert_int_equal(heard->len, 2 * len);
+    assert_status(heard, GRPC_OK, "");
+    assert_true(heard->is_closed);
+}
+
+static void reflection_that_is_cut_or_wrong_is_refused(void **state)
+{
+    (void)state;
+    struct span once = list_request();
+    struct heard *cut = call_bytes(calling, REFLECTION, span_of(once.ptr, once.len - 1), NULL);
+    struct heard *wrong = call_bytes(calling, REFLECTION, span_of("\0\0\0\0\1\xff", 6), NULL);
+    exchange(calling);
+    assert_status(cut, GRPC_INTERNAL, "the request ends within a message");
+    assert_status(wrong, GRPC_INVALID_ARGUMENT, "");
+}
+
+static void answers_that_nobody_reads_are_bounded(void **state)
+{
+    (void)state;
+    static uint8_t requests[64000];
+    const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+    const struct grpc_limits limits = {.message_bytes = 10000};
+    reopen(&limits);
+    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
+    exchange(calling);
+    struct span once = list_request();
+    size_t n = sizeof(requests) / once.len * once.len;
+    for (size_t at = 0; at < n; at += once.len)
+        memcpy(requests + at, once.ptr, once.len);
+    struct heard *heard = call_bytes(calling, REFLECTION, span_of(requests, n), NULL);
+    exchange(calling);
+    assert_int_equal(heard->len, 0);
+    nghttp2_submit_window_update(calling->client, NGHTTP2_FLAG_NONE, heard->id, 1 << 20);
+    exchange(calling);
+    assert_status(heard, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
+    assert_in_range(heard->len, 10000, 12000);
+}
+
+/* ---- Whoever does not read ------------------------------------------------------------------- */
+
+static void a_choked_connection_writes_nothing_more(void **state)
+{
+    (void)state;
+    const struct grpc_limits limits = {.output_bytes = 1000};
+    reopen(&limits);
+    exchange(calling);
+    for (int i = 0; i < 200; i++)
+        call_limit(calling, "k=a", NULL);
+    say_at_once(calling);
+    assert_true(calling->conn->ops->is_choked(calling->conn));
+    assert_in_range(calling->conn->ops->output(calling->conn).len, 1001, 1200);
+    exchange(calling);
+    assert_false(calling->conn->ops->is_choked(calling->conn));
+    for (int i = 0; i < 200; i++)
+        assert_code(&calling->heard[i], RLS_CODE_OK);
+}
+
+static void answers_go_through_tiny_windows_byte_by_byte(void **state)
+{
+    (void)state;
+    const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
+    exchange(calling);
+    struct heard *heard = call_limit(calling, "k=a", NULL);
+    exchange(calling);
+    assert_int_equal(heard->http_status, 200);
+    assert_int_equal(heard->len, 0);
+    assert_true(calling->conn->ops->is_busy(calling->conn));
+    for (int i = 0; !heard->is_closed; i++) {
+        assert_true(i < 100);
+        nghttp2_submit_window_update(calling->client, NGHTTP2_FLAG_NONE, heard->id, 1);
+        exchange(calling);
+    }
+    assert_code(heard, RLS_CODE_OK);
+}
+
+static void an_answer_that_is_not_read_in_time_is_given_up(void **state)
+{
+    (void)state;
+    const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
+    exchange(calling);
+    struct heard *heard = call_limit(calling, "k=a", NULL);
+    exchange(calling);
+    pass(calling, 30 * S);
+    exchange(calling);
+    assert_true(heard->is_closed);
+    assert_int_equal(heard->close_code, NGHTTP2_CANCEL);
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+}
+
+/* ---- Ends ------------------------------------------------------------------------------------ */
+
+static void a_drain_takes_what_is_on_its_way_and_ends(void **state)
+{
+    (void)state;
+    struct heard *before = call_limit(calling, "k=a", NULL);
+    exchange(calling);
+    assert_code(before, RLS_CODE_OK);
+    struct heard *crossing = call_limit(calling, "k=a", NULL);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    assert_false(is_over(calling));
+    say_all(calling); /* it was said before the GOAWAY is heard */
+    exchange(calling);
+    assert_code(crossing, RLS_CODE_OK);
+    assert_int_equal(calling->n_goaways, 2);
+    assert_int_equal(calling->goaway_code, NGHTTP2_NO_ERROR);
+    assert_int_equal(calling->goaway_last, crossing->id);
+    assert_true(is_over(calling));
+    assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
+}
+
+static void a_drain_does_not_wait_for_long_for_who_is_silent(void **state)
+{
+    (void)state;
+    exchange(calling);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    hear_all(calling);
+    assert_int_equal(calling->n_goaways, 1);
+    assert_int_equal(calling->goaway_last, INT32_MAX);
+    pass(calling, S - 1);
+    assert_false(is_over(calling));
+    pass(calling, 1);
+    hear_all(calling);
+    assert_int_equal(calling->n_goaways, 2);
+    assert_true(is_over(calling));
+}
+
+static void a_second_drain_does_not_wait(void **state)
+{
+    (void)state;
+    exchange(calling);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    assert_true(is_over(calling));
+    hear_all(calling);
+    assert_int_equal(calling->n_goaways, 2);
+}
+
+static void a_drain_of_who_has_said_goodbye_or_nothing_is_short(void **state)
+{
+    (void)state;
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    assert_true(is_over(calling));
+    assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
+    reopen(NULL);
+    exchange(calling);
+    nghttp2_submit_goaway(calling->client, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0);
+    exchange(calling);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    assert_true(is_over(calling));
+}
+
+static void half_a_call_is_waited_for_and_watchers_are_not(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct pb message;
+    const struct field fields[] = {{":method", "POST"},
+                                   {":scheme", "http"},
+                                   {":authority", "stint"},
+                                   {":path", SHOULD_RATE_LIMIT},
+                                   {"content-type", "application/grpc"}};
+    struct heard *watcher = ask_health("Watch", "", NULL);
+    struct heard *half =
+        call_with(calling, fields, N(fields),
+                  framed(pb_request(&message, descriptors_of(&asked, "k=a"))), true);
+    exchange(calling);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    exchange(calling);
+    assert_status(watcher, GRPC_UNAVAILABLE, "the connection ends");
+    assert_true(watcher->is_closed);
+    assert_false(is_over(calling));
+    half->says_more = false;
+    nghttp2_session_resume_data(calling->client, half->id);
+    exchange(calling);
+    assert_code(half, RLS_CODE_OK);
+    assert_true(is_over(calling));
+}
+
+static void no_call_is_taken_behind_the_last(void **state)
+{
+    (void)state;
+    exchange(calling);
+    struct heard *late = call_limit(calling, "k=a", NULL);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    say_all(calling);
+    exchange(calling);
+    assert_int_equal(late->status, -1);
+    assert_int_equal(calling->goaway_last, 0);
+    assert_int_equal(left(&calling->s, "k=a"), 1000);
+}
+
+static void a_connection_of_age_is_asked_to_be_made_anew(void **state)
+{
+    (void)state;
+    const struct grpc_limits limits = {.age_ns = 100 * S, .age_grace_ns = 10 * S};
+    uint64_t least_ns = UINT64_MAX, most_ns = 0;
+    reopen(&limits);
+    for (int i = 0; i < 100; i++) {
+        struct conn *conn = grpc_conn_new(calling->door, calling->s.now_ns);
+        uint64_t age_ns = conn->ops->deadline(conn) - calling->s.now_ns;
+        least_ns = age_ns < least_ns ? age_ns : least_ns;
+        most_ns = age_ns > most_ns ? age_ns : most_ns;
+        conn->ops->free(conn);
+    }
+    assert_in_range(least_ns, 90 * S, 95 * S);
+    assert_in_range(most_ns, 105 * S, 110 * S);
+    struct heard *half = call_bytes(calling, REFLECTION, span_of("", 0), NULL);
+    exchange(calling);
+    assert_true(half->is_closed);
+    pass(calling, calling->conn->ops->deadline(calling->conn) - calling->s.now_ns);
+    exchange(calling);
+    assert_int_equal(calling->n_goaways, 2);
+    assert_int_equal(calling->goaway_code, NGHTTP2_NO_ERROR);
+    assert_true(is_over(calling));
+}
+
+static void the_grace_of_an_old_connection_ends(void **state)
+{
+    (void)state;
+    const struct grpc_limits limits = {
+        .age_ns = 100 * S, .age_grace_ns = 10 * S, .call_ns = 1000 * S};
+    const struct field fields[] = {{":method", "POST"},
+                                   {":scheme", "http"},
+                                   {":authority", "stint"},
+                                   {":path", SHOULD_RATE_LIMIT},
+                                   {"content-type", "application/grpc"}};
+    reopen(&limits);
+    call_with(calling, fields, N(fields), span_of("\0", 1), true);
+    exchange(calling);
+    pass(calling, calling->conn->ops->deadline(calling->conn) - calling->s.now_ns);
+    exchange(calling);
+    assert_int_equal(calling->n_goaways, 2);
+    pass(calling, 10 * S - 1);
+    assert_false(is_over(calling));
+    pass(calling, 1);
+    assert_true(is_over(calling));
+    assert_true(hear_all(calling));
+    assert_int_equal(calling->goaway_code, NGHTTP2_NO_ERROR);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(health_is_that_of_the_server),
+        TEST(watchers_are_told_at_once_and_when_it_changes),
+        TEST(a_watcher_goes_when_it_likes_or_its_time_is_up),
+        TEST(changes_that_a_window_has_no_room_for_are_told_as_one),
+        TEST(reflection_answers_each_request_until_the_client_ends),
+        TEST(reflection_that_is_cut_or_wrong_is_refused),
+        TEST(answers_that_nobody_reads_are_bounded),
+        TEST(a_choked_connection_writes_nothing_more),
+        TEST(answers_go_through_tiny_windows_byte_by_byte),
+        TEST(an_answer_that_is_not_read_in_time_is_given_up),
+        TEST(a_drain_takes_what_is_on_its_way_and_ends),
+        TEST(a_drain_does_not_wait_for_long_for_who_is_silent),
+        TEST(a_second_drain_does_not_wait),
+        TEST(a_drain_of_who_has_said_goodbye_or_nothing_is_short),
+        TEST(half_a_call_is_waited_for_and_watchers_are_not),
+        TEST(no_call_is_taken_behind_the_last),
+        TEST(a_connection_of_age_is_asked_to_be_made_anew),
+        TEST(the_grace_of_an_old_connection_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
