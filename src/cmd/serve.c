@@ -5,6 +5,7 @@
 #include "cmd/args.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
+#include "cmd/serve_compat.h"
 #include "cmd/serve_reload.h"
 #include "io/user.h"
 
@@ -14,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_SETTING };
+enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_COMPAT, OPTION_SETTING };
 #define OPTION_TEXT_SIZE 256
 
 static const char doc[] =
@@ -28,14 +29,14 @@ static const char doc[] =
 
 /* A list of options made of the table of settings, with the names and sentences it points to. */
 struct option_list {
-    struct argp_option options[SETTINGS_MAX + 3];
+    struct argp_option options[SETTINGS_MAX + 4];
     char names[SETTINGS_MAX][40];
     char sentences[SETTINGS_MAX][OPTION_TEXT_SIZE];
 };
 
 /* What the command line says, before weaker origins are read. */
 struct command_line {
-    const char *config;
+    const char *config, *compat; /* NULL: not given */
     bool prints_config;
     struct given {
         size_t index;
@@ -72,7 +73,9 @@ static void fill_options(struct option_list *list)
         "config", OPTION_CONFIG, "FILE", 0, "Settings as YAML; --print-config shows how", 0};
     list->options[n_settings_known + 1] = (struct argp_option){
         "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and end", 0};
-    list->options[n_settings_known + 2] = (struct argp_option){0};
+    list->options[n_settings_known + 2] = (struct argp_option){
+        "compat", OPTION_COMPAT, "NAME", 0, "Go by the environment of envoyproxy, too", 0};
+    list->options[n_settings_known + 3] = (struct argp_option){0};
 }
 
 static void add_given(struct command_line *line, size_t index, const char *text)
@@ -87,6 +90,8 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         add_given(line, (size_t)(option - OPTION_SETTING), value != NULL ? value : "true");
     else if (option == OPTION_CONFIG)
         line->config = value;
+    else if (option == OPTION_COMPAT)
+        line->compat = value;
     else if (option == OPTION_PRINT_CONFIG)
         line->prints_config = true;
     else if (option == ARGP_KEY_ARG) /* --rules PATH PATH... */
@@ -117,6 +122,9 @@ static int gather(struct settings *settings, const void *arg, struct stint_error
         if (settings_set(settings, given->index, SETTING_OPTION, shown, given->text, error) != 0)
             return CMD_BAD_USAGE;
     }
+    /* Last, and yet the weakest: where it listens depends on what the others say. */
+    if (line->compat != NULL && compat_apply(settings, line->compat, error) != 0)
+        return CMD_BAD_USAGE;
     return CMD_DONE;
 }
 
@@ -291,6 +299,8 @@ static int serve(const struct serve_settings *settings, const struct command_lin
     struct ground ground = {.settings = settings, .line = line};
     ground.log = log_new(STDERR_FILENO, serve_log_format(settings), serve_log_level(settings));
     char **successor = successor_argv(argc, argv);
+    if (ground.log != NULL && settings->is_compat)
+        compat_tell(settings, ground.log);
     int code = ground.log == NULL ? err_set(&error, STINT_E_SYSTEM, "no memory for the log")
                                   : run(settings, &ground, successor, &error);
     if (code != 0)

@@ -1,0 +1,393 @@
+# SPDX-License-Identifier: MIT
+"""`stint serve --compat envoyproxy`: the environment, ports, pages and figures that the users of
+envoyproxy/ratelimit have.
+"""
+import os
+import re
+import signal
+import subprocess
+import urllib.error
+import urllib.request
+
+import grpc
+import pytest
+
+from program import SOURCE, STINT
+from rls_messages import OK, OVER_LIMIT, ask_with, block, descriptor, fields, one, request
+from server import Server, free_port
+from test_serve_tls import Authority
+
+# Every variable that its src/settings/settings.go reads.
+VARIABLES = set("""
+BACKEND_TYPE CACHE_KEY_PREFIX CONFIG_GRPC_XDS_CLIENT_ADDITIONAL_HEADERS
+CONFIG_GRPC_XDS_CLIENT_TLS_CERT CONFIG_GRPC_XDS_CLIENT_TLS_KEY CONFIG_GRPC_XDS_NODE_ID
+CONFIG_GRPC_XDS_NODE_METADATA CONFIG_GRPC_XDS_SERVER_CONNECT_RETRY_INTERVAL
+CONFIG_GRPC_XDS_SERVER_TLS_CACERT CONFIG_GRPC_XDS_SERVER_TLS_SAN CONFIG_GRPC_XDS_SERVER_URL
+CONFIG_GRPC_XDS_SERVER_USE_TLS CONFIG_TYPE DEBUG_HOST DEBUG_PORT DISABLE_STATS
+EXPIRATION_JITTER_MAX_SECONDS EXTRA_TAGS FORCE_START_WITHOUT_INITIAL_CONFIG GRPC_CLIENT_TLS_CACERT
+GRPC_CLIENT_TLS_SAN GRPC_HOST GRPC_MAX_CONNECTION_AGE GRPC_MAX_CONNECTION_AGE_GRACE GRPC_PORT
+GRPC_SERVER_TLS_CERT GRPC_SERVER_TLS_KEY GRPC_SERVER_USE_TLS GRPC_UDS
+HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED HOST LIMIT_LIMIT_HEADER LIMIT_REMAINING_HEADER
+LIMIT_RESET_HEADER LIMIT_RESPONSE_HEADERS_ENABLED LOCAL_CACHE_SIZE_IN_BYTES LOG_FORMAT LOG_LEVEL
+MEMCACHE_HOST_PORT MEMCACHE_MAX_IDLE_CONNS MEMCACHE_SRV MEMCACHE_SRV_REFRESH MEMCACHE_TLS
+MEMCACHE_TLS_CACERT MEMCACHE_TLS_CLIENT_CERT MEMCACHE_TLS_CLIENT_KEY
+MEMCACHE_TLS_SKIP_HOSTNAME_VERIFICATION MERGE_DOMAIN_CONFIG NEAR_LIMIT_RATIO PORT PROMETHEUS_ADDR
+PROMETHEUS_MAPPER_YAML PROMETHEUS_PATH PROMETHEUS_RESPONSE_TIME_AS_MILLISECONDS QUOTA_MODE
+REDIS_AUTH REDIS_CLUSTER_PIPELINE_PARALLELISM REDIS_HEALTH_CHECK_ACTIVE_CONNECTION REDIS_PERSECOND
+REDIS_PERSECOND_AUTH REDIS_PERSECOND_CLUSTER_PIPELINE_PARALLELISM REDIS_PERSECOND_PIPELINE_LIMIT
+REDIS_PERSECOND_PIPELINE_WINDOW REDIS_PERSECOND_POOL_ON_EMPTY_BEHAVIOR REDIS_PERSECOND_POOL_SIZE
+REDIS_PERSECOND_SENTINEL_AUTH REDIS_PERSECOND_SOCKET_TYPE REDIS_PERSECOND_TIMEOUT
+REDIS_PERSECOND_TLS REDIS_PERSECOND_TYPE REDIS_PERSECOND_URL REDIS_PIPELINE_LIMIT
+REDIS_PIPELINE_WINDOW REDIS_POOL_ON_EMPTY_BEHAVIOR REDIS_POOL_SIZE REDIS_SENTINEL_AUTH
+REDIS_SOCKET_TYPE REDIS_STARTUP_INITIAL_INTERVAL REDIS_STARTUP_MAX_ELAPSED_TIME
+REDIS_STARTUP_MAX_INTERVAL REDIS_TIMEOUT REDIS_TLS REDIS_TLS_CACERT REDIS_TLS_CLIENT_CERT
+REDIS_TLS_CLIENT_KEY REDIS_TLS_SKIP_HOSTNAME_VERIFICATION REDIS_TYPE REDIS_URL
+RESPONSE_DYNAMIC_METADATA RUNTIME_APPDIRECTORY RUNTIME_IGNOREDOTFILES RUNTIME_ROOT
+RUNTIME_SUBDIRECTORY RUNTIME_WATCH_ROOT SHADOW_MODE STATSD_HOST STATSD_PORT STATS_FLUSH_INTERVAL
+STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT TRACING_ENABLED TRACING_EXPORTER_PROTOCOL
+TRACING_SAMPLING_RATE TRACING_SERVICE_INSTANCE_ID TRACING_SERVICE_NAME TRACING_SERVICE_NAMESPACE
+USE_DOG_STATSD USE_DOG_STATSD_MOGRIFIERS USE_PROMETHEUS USE_STATSD
+XDS_CLIENT_BACKOFF_INITIAL_INTERVAL XDS_CLIENT_BACKOFF_JITTER XDS_CLIENT_BACKOFF_MAX_INTERVAL
+XDS_CLIENT_BACKOFF_RANDOM_FACTOR XDS_CLIENT_MAX_MSG_SIZE_IN_BYTES
+""".split())
+
+RULES = """\
+domain: edge
+descriptors:
+  - key: user
+    rate_limit: {unit: hour, requests_per_unit: 5}
+  - key: tenant
+    value: gold
+    descriptors:
+      - key: path
+        detailed_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 10}
+  - key: trial
+    shadow_mode: true
+    rate_limit: {unit: hour, requests_per_unit: 1}
+  - key: word
+    value_to_metric: true
+    rate_limit: {unit: hour, requests_per_unit: 10}
+"""
+
+
+def clean():
+    """The environment of the test without what it is about."""
+    return {name: value for name, value in os.environ.items()
+            if name not in VARIABLES and not name.startswith("STINT_")}
+
+
+def printed(env=None, *options):
+    """The settings that would be in force."""
+    done = subprocess.run([STINT, "serve", "--compat", "envoyproxy", "--print-config", *options],
+                          env={**clean(), **(env or {})}, capture_output=True, timeout=20,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    return dict(re.findall(r"^([a-z0-9_]+): (.*)$", done.stdout.decode(), re.M))
+
+
+def refused(env, *options):
+    done = subprocess.run([STINT, "serve", "--compat", "envoyproxy", *options],
+                          env={**clean(), **env}, capture_output=True, timeout=20, check=False)
+    assert done.returncode in (1, 2), done.stderr
+    return done.stderr.decode()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """RUNTIME_ROOT/RUNTIME_SUBDIRECTORY/RUNTIME_APPDIRECTORY, of which the first is a symlink."""
+    config = tmp_path / "first/ratelimit/config"
+    config.mkdir(parents=True)
+    (config / "edge.yaml").write_text(RULES)
+    (config / ".hidden.yaml").write_text("domain: [")
+    (tmp_path / "current").symlink_to("first")
+    return tmp_path
+
+
+class Compat(Server):
+    """Its HTTP ports in order: PORT, DEBUG_PORT and, with USE_PROMETHEUS, that of the figures."""
+
+    def __init__(self, folder, *options, **env):
+        ports = {name: str(free_port()) for name in ("PORT", "DEBUG_PORT", "GRPC_PORT")}
+        super().__init__("--compat", "envoyproxy", *options, ports=False, env={
+            "RUNTIME_ROOT": str(folder / "current"), "RUNTIME_SUBDIRECTORY": "ratelimit", **ports,
+            **env})
+
+    def get(self, path, door=0):
+        url = "http://" + self.doors["http"][door] + path
+        with urllib.request.urlopen(url, timeout=20) as answer:
+            return answer.read().decode()
+
+    def figure(self, name):
+        return int(re.search(rf"^{re.escape(name)}: (\d+)$", self.get("/stats", 1), re.M)[1])
+
+    def channel(self):
+        return grpc.insecure_channel(f"127.0.0.1:{self.port('grpc')}")
+
+
+def ask(server, *entries, **options):
+    with server.channel() as channel:
+        return ask_with(channel)(request("edge", descriptor(*entries), **options), timeout=20)
+
+
+# ---- The table ----
+
+def rows():
+    source = (SOURCE / "src/cmd/serve_compat_known.c").read_text()
+    table = source[source.index("compat_variables[] = {"):]
+    return re.findall(r'^    (AS|NOTED|IGNORED|REFUSED)\("([A-Z0-9_]+)"', table, re.M)
+
+
+def test_each_of_their_variables_has_a_row():
+    names = [name for _, name in rows()]
+    assert len(names) == len(set(names))
+    assert set(names) == VARIABLES
+
+
+def test_the_guide_has_the_same_rows():
+    guide = (SOURCE / "docs/migrate-from-envoyproxy-ratelimit.md").read_text()
+    told = dict(re.findall(r"^\| `([A-Z0-9_]+)` \| (.+) \|$", guide, re.M))
+    assert set(told) == VARIABLES
+    for kind, name in rows():
+        begins = {"IGNORED": "ignored: ", "REFUSED": "refused: "}.get(kind)
+        if begins is None:
+            assert not told[name].startswith(("ignored", "refused")), name
+        else:
+            assert told[name].startswith(begins), name
+
+
+def test_settings_that_rows_name_are_settings():
+    source = (SOURCE / "src/cmd/serve_compat_known.c").read_text()
+    named = set(re.findall(r'\("[A-Z0-9_]+", [A-Z]+, "([a-z_]+)"', source))
+    assert len(named) > 15 and named <= set(printed())
+
+
+# ---- Settings ----
+
+def test_their_defaults():
+    """But for the addresses: those are for this machine until somebody says that it is meant."""
+    told = printed()
+    assert told["http"] == '["127.0.0.1:8080", "127.0.0.1:6070"]'
+    assert told["grpc"] == '["127.0.0.1:8081"]' and told["resp"] == '["off"]'
+    assert told["rules"] == '["/srv/runtime_data/current/config"]'
+    assert (told["grpc_age"], told["grpc_age_grace"]) == ("1d", "1h")
+    assert told["metrics_names"] == '"both"' and told["near_limit"] == "800"
+    assert told["default_algorithm"] == '"window"' and told["grpc_fields"] == '["off"]'
+
+
+@pytest.mark.parametrize("options", [["--insecure"], ["--tokens", "/dev/null"]])
+def test_their_addresses_where_that_is_meant(options):
+    told = printed({"USE_PROMETHEUS": "true"}, *options)
+    assert told["http"] == '["0.0.0.0:8080", "0.0.0.0:6070", ":9090"]'
+    assert told["grpc"] == '["0.0.0.0:8081"]'
+
+
+@pytest.mark.parametrize("env, told", [
+    ({"HOST": "10.0.0.5", "PORT": "80"}, {"http": '["10.0.0.5:80", "127.0.0.1:6070"]'}),
+    ({"HOST": "::1", "DEBUG_HOST": "::1", "DEBUG_PORT": "8080"}, {"http": '["[::1]:8080"]'}),
+    ({"GRPC_HOST": "127.0.0.2", "GRPC_PORT": "9"}, {"grpc": '["127.0.0.2:9"]'}),
+    ({"GRPC_UDS": "/run/rl.sock"}, {"grpc": '["unix:/run/rl.sock"]'}),
+    ({"GRPC_SERVER_USE_TLS": "1", "GRPC_SERVER_TLS_CERT": "/c", "GRPC_SERVER_TLS_KEY": "/k",
+      "GRPC_CLIENT_TLS_CACERT": "/a"},
+     {"grpc": '["off"]', "grpc_tls": '["127.0.0.1:8081"]', "tls_certificate": '"/c"',
+      "tls_key": '"/k"', "tls_client_ca": '"/a"'}),
+    ({"GRPC_SERVER_TLS_CERT": "/c"}, {"grpc_tls": '["off"]', "tls_certificate": "null"}),
+    ({"GRPC_MAX_CONNECTION_AGE": "1h30m", "GRPC_MAX_CONNECTION_AGE_GRACE": "1.5s"},
+     {"grpc_age": "1h30m", "grpc_age_grace": "1s500ms"}),
+    ({"LOG_LEVEL": "WARNING", "LOG_FORMAT": "JSON"}, {"log_level": '"warn"', "log_format": '"json"'}),
+    ({"LOG_LEVEL": "trace"}, {"log_level": '"debug"'}),
+    ({"RUNTIME_ROOT": "/r", "RUNTIME_SUBDIRECTORY": "s", "RUNTIME_APPDIRECTORY": "a"},
+     {"rules": '["/r/s/a"]'}),
+    ({"SHADOW_MODE": "T", "QUOTA_MODE": "true", "MERGE_DOMAIN_CONFIG": "1",
+      "RESPONSE_DYNAMIC_METADATA": "TRUE"},
+     {"shadow_mode": "true", "quota_mode": "true", "merge_domains": "true",
+      "grpc_metadata": "true"}),
+    ({"SHADOW_MODE": "0"}, {"shadow_mode": "false"}),
+    ({"FORCE_START_WITHOUT_INITIAL_CONFIG": "true",
+      "HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED": "true"},
+     {"rules_may_fail": "true", "ready_with_rules": "true"}),
+    ({"NEAR_LIMIT_RATIO": "0.855"}, {"near_limit": "855"}),
+    ({"LIMIT_RESPONSE_HEADERS_ENABLED": "true", "LIMIT_LIMIT_HEADER": "X-Limit",
+      "LIMIT_REMAINING_HEADER": "X-Left", "LIMIT_RESET_HEADER": "X-Reset"},
+     {"grpc_fields": '["draft-03"]', "grpc_limit_field": '"X-Limit"',
+      "grpc_remaining_field": '"X-Left"', "grpc_reset_field": '"X-Reset"'}),
+    ({"PROMETHEUS_PATH": "/figures"}, {"metrics_path": '"/figures"'}),
+    ({"STINT_DEFAULT_ALGORITHM": "fixed_window"}, {"default_algorithm": '"fixed_window"'}),
+    ({"STINT_LOG_LEVEL": "error", "LOG_LEVEL": "debug"}, {"log_level": '"error"'}),
+])
+def test_what_each_means(env, told):
+    found = printed(env)
+    assert {name: found[name] for name in told} == told
+
+
+def test_options_and_files_are_stronger(tmp_path):
+    config = tmp_path / "stint.yaml"
+    config.write_text("shadow_mode: false\nhttp: 127.0.0.1:1\n")
+    told = printed({"SHADOW_MODE": "true", "PORT": "2", "GRPC_PORT": "3"}, "--config", str(config),
+                   "--grpc", "127.0.0.1:4")
+    assert told["shadow_mode"] == "false" and told["http"] == '["127.0.0.1:1"]'
+    assert told["grpc"] == '["127.0.0.1:4"]'
+
+
+@pytest.mark.parametrize("env, said", [
+    ({"PORT": "http"}, "PORT: expected a port from 0 to 65535, not 'http'"),
+    ({"GRPC_PORT": "65536"}, "GRPC_PORT: expected a port"),
+    ({"HOST": "example.org"}, "HOST: 'example.org:8080' is no place to listen"),
+    ({"SHADOW_MODE": "yes"}, "SHADOW_MODE: expected true or false, not 'yes'"),
+    ({"GRPC_SERVER_USE_TLS": ""}, "GRPC_SERVER_USE_TLS: expected true or false, not ''"),
+    ({"GRPC_MAX_CONNECTION_AGE": "soon"}, "GRPC_MAX_CONNECTION_AGE: expected a time"),
+    ({"LOG_LEVEL": "loud"}, "LOG_LEVEL: expected trace"),
+    ({"LOG_FORMAT": "xml"}, "LOG_FORMAT: expected text or json"),
+    ({"NEAR_LIMIT_RATIO": "80"}, "NEAR_LIMIT_RATIO: expected a share from 0 to 1"),
+    ({"NEAR_LIMIT_RATIO": "nan"}, "NEAR_LIMIT_RATIO: expected a share from 0 to 1"),
+    ({"CONFIG_TYPE": "GRPC_XDS_SOTW"}, "CONFIG_TYPE: rules come from files"),
+    ({"GRPC_CLIENT_TLS_SAN": "envoy"}, "GRPC_CLIENT_TLS_SAN: names in client certificates"),
+    ({"RUNTIME_ROOT": "/nowhere"}, "/nowhere/config"),
+])
+def test_what_cannot_be_meant_keeps_it_from_starting(env, said):
+    assert said in refused(env)
+
+
+def test_another_program_is_not_known():
+    done = subprocess.run([STINT, "serve", "--compat", "kong"], capture_output=True, timeout=20,
+                          check=False)
+    assert done.returncode == 2
+    assert b"--compat: expected envoyproxy, not 'kong'" in done.stderr
+
+
+def test_an_open_address_is_refused_without_tokens(folder):
+    told = refused({"HOST": "0.0.0.0", "PORT": str(free_port()), "DEBUG_PORT": str(free_port()),
+                    "GRPC_PORT": str(free_port()), "RUNTIME_ROOT": str(folder / "first/ratelimit")})
+    assert "can be reached from other machines" in told and "--insecure" in told
+
+
+def test_what_is_ignored_is_told_once_with_the_reason(folder):
+    with Compat(folder, REDIS_URL="redis:6379", REDIS_AUTH="hunter2", REDIS_TYPE="SINGLE",
+                USE_STATSD="false", TRACING_ENABLED="false") as server:
+        lines = [line for line in server.log.splitlines() if "compat_ignored" in line]
+    assert len(lines) == 3
+    assert any('variables="REDIS_TYPE REDIS_URL REDIS_AUTH"' in line and "no store" in line
+               for line in lines)
+    assert "hunter2" not in server.log
+    assert "compat_local" in server.log
+
+
+# ---- Ports, pages, figures ----
+
+def test_their_ports_and_paths(folder):
+    with Compat(folder, USE_PROMETHEUS="true", PROMETHEUS_ADDR=f":{free_port()}",
+                PROMETHEUS_PATH="/figures") as server:
+        assert len(server.doors["http"]) == 3
+        assert server.get("/healthcheck") == "OK"
+        answer = subprocess.run(
+            ["curl", "-s", "-d", '{"domain":"edge","descriptors":[{"entries":[{"key":"user"}]}]}',
+             f"http://{server.doors['http'][0]}/json"], capture_output=True, timeout=20, check=True)
+        assert b'"overallCode":"OK"' in answer.stdout
+        assert "edge.user: unit=HOUR requests_per_unit=5" in server.get("/rlconfig", 1)
+        for door in range(3):
+            assert "ratelimit_service_config_load_success 1" in server.get("/figures", door)
+        assert "stint_build_info" in server.get("/metrics", 2)
+
+
+def test_their_figures(folder):
+    with Compat(folder) as server:
+        codes = [ask(server, ("user", "u")).code for _ in range(7)]
+        assert codes == [OK] * 5 + [OVER_LIMIT] * 2
+        assert [ask(server, ("trial", "t"), hits=2).code for _ in range(2)] == [OK, OK]
+        assert ask(server, ("tenant", "gold"), ("path", "/a")).code == OK
+        assert ask(server, ("word", "w.x")).code == OK
+        begin = "ratelimit.service.rate_limit.edge."
+        assert {name: server.figure(begin + "user." + name) for name in (
+            "total_hits", "over_limit", "near_limit", "within_limit", "shadow_mode")} == {
+                "total_hits": 7, "over_limit": 2, "near_limit": 1, "within_limit": 5,
+                "shadow_mode": 0}
+        assert server.figure(begin + "trial.shadow_mode") == 4
+        assert server.figure(begin + "tenant_gold.path_/a.total_hits") == 1
+        assert server.figure(begin + "word_w.x.total_hits") == 1
+        assert server.figure("ratelimit.service.config_load_success") == 1
+        assert server.figure("ratelimit.service.call.should_rate_limit.service_error") == 0
+        page = server.get("/metrics")
+        for line in (
+                'rate_limit_over_limit{domain="edge",key1="user"} 2',
+                'rate_limit_total_hits{domain="edge",key1="tenant_gold",key2="path_/a"} 1',
+                'total_requests{grpc_method="ShouldRateLimit"} 11'):
+            assert f"\nratelimit_service_{line}\n" in page
+        # Ours tell the same by value, of the two rules that ask for it.
+        for line in ('rule="tenant=gold.path",value="gold /a",outcome="allow"} 1',
+                     'rule="word",value="w.x",outcome="allow"} 1'):
+            assert f'\nstint_detailed_decisions_total{{domain="edge",{line}\n' in page
+
+
+def test_a_request_without_a_domain_is_an_error_of_the_service(folder):
+    with Compat(folder) as server, server.channel() as channel:
+        with pytest.raises(grpc.RpcError) as refusal:
+            ask_with(channel)(block(2, descriptor(("user", "u"))), timeout=20)
+        assert refusal.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+        assert server.figure("ratelimit.service.call.should_rate_limit.service_error") == 1
+
+
+def test_other_rules_by_another_target_of_the_symlink(folder):
+    with Compat(folder, "--watch", "100ms") as server:
+        second = folder / "second/ratelimit/config"
+        second.mkdir(parents=True)
+        (second / "edge.yaml").write_text(RULES.replace("requests_per_unit: 5",
+                                                        "requests_per_unit: 1"))
+        (folder / "new").symlink_to("second")
+        os.rename(folder / "new", folder / "current")
+        server.wait_for("info reloaded")
+        assert [ask(server, ("user", "u")).code for _ in range(2)] == [OK, OVER_LIMIT]
+        (second / "edge.yaml").write_text("domain: [")
+        server.wait_for("reload_failed")
+        assert server.figure("ratelimit.service.config_load_success") == 2
+        assert server.figure("ratelimit.service.config_load_error") >= 1
+
+
+def test_rules_may_come_later(folder):
+    """FORCE_START_WITHOUT_INITIAL_CONFIG, and health only once there are rules."""
+    config = folder / "first/ratelimit/config/edge.yaml"
+    config.write_text("domain: [")
+    with Compat(folder, "--watch", "100ms", FORCE_START_WITHOUT_INITIAL_CONFIG="true",
+                HEALTHY_WITH_AT_LEAST_ONE_CONFIG_LOADED="true") as server:
+        assert "rules_lack" in server.log
+        with pytest.raises(urllib.error.HTTPError) as failure:
+            server.get("/healthcheck")
+        assert failure.value.code == 500
+        config.write_text(RULES)
+        server.wait_for("info reloaded")
+        assert server.get("/healthcheck") == "OK"
+        assert ask(server, ("user", "u")).code == OK
+
+
+def test_health_ends_with_sigterm(folder):
+    """Over gRPC under the name that theirs has, too."""
+    with Compat(folder) as server, server.channel() as channel:
+        watch = channel.unary_stream("/grpc.health.v1.Health/Watch", request_serializer=bytes,
+                                     response_deserializer=bytes)(block(1, "ratelimit"), timeout=60)
+        assert one(fields(next(watch)), 1) == 1
+        server.tell(signal.SIGTERM)
+        with pytest.raises((grpc.RpcError, StopIteration)):
+            while True:
+                assert one(fields(next(watch)), 1) == 2
+
+
+def test_their_algorithm(folder):
+    with Compat(folder, STINT_DEFAULT_ALGORITHM="fixed_window") as server:
+        assert "quota: fixed_window 5/1h" in server.get("/rlconfig")
+
+
+def test_quota_mode_of_all(folder):
+    with Compat(folder, QUOTA_MODE="true") as server, server.channel() as channel:
+        both = request("edge", descriptor(("user", "u"), hits=6), descriptor(("word", "w")))
+        answer = ask_with(channel)(both, timeout=20)
+        assert answer.code == OK and answer.codes == [OVER_LIMIT, OK]
+
+
+def test_tls_by_their_variables(folder, tmp_path):
+    authority = Authority(tmp_path, "authority")
+    certificate, key = authority.sign("server")
+    with Compat(folder, GRPC_SERVER_USE_TLS="true", GRPC_SERVER_TLS_CERT=str(certificate),
+                GRPC_SERVER_TLS_KEY=str(key)) as server:
+        credentials = grpc.ssl_channel_credentials(authority.certificate.read_bytes())
+        with grpc.secure_channel(f"localhost:{server.port('grpc-tls')}", credentials) as channel:
+            answer = ask_with(channel)(request("edge", descriptor(("user", "u"))), timeout=20)
+            assert answer.code == OK
