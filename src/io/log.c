@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines are made in one piece of memory and written by one call, so that threads do not mix. */
+/* Lines are made in one piece of memory and written whole, under a lock that nobody waits in. */
 #define _GNU_SOURCE
 #include "io/log.h"
 
 #include "base/buf.h"
 #include "base/ns.h"
+#include "io/log_out.h"
 
+#include <assert.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#define LOG_LINE_MAX 2048
+#define LOG_FIELDS_MAX 16
+#define END_MS 1000 /* that a reader has to let us tell what was lost */
 /* A kind may say 20 lines at once, and one in a second after that. */
 #define LOG_QUOTA "gcra 60/1m burst=20"
 
@@ -26,7 +29,10 @@ struct log_of_kind {
 struct log {
     struct stint_quota quota;
     struct log_of_kind kinds[LOG_KIND_COUNT];
-    int fd;
+    pthread_mutex_t lock; /* of what follows, up to the next blank line */
+    struct log_out out;
+    uint64_t lost; /* lines that found no room, and were not told of yet */
+
     /* relaxed: of lines that are written while they change, each is of one format or the other. */
     _Atomic(enum log_format) format;
     _Atomic(enum log_level) least;
@@ -48,7 +54,11 @@ struct log *log_new(int fd, enum log_format format, enum log_level least)
     struct log *log = calloc(1, sizeof(*log));
     if (log == NULL)
         return NULL;
-    log->fd = fd;
+    if (pthread_mutex_init(&log->lock, NULL) != 0) {
+        free(log);
+        return NULL;
+    }
+    log_out_init(&log->out, fd);
     log_set(log, format, least);
     if (stint_quota_parse(&log->quota, LOG_QUOTA, NULL) != 0)
         abort();
@@ -61,11 +71,6 @@ void log_set(struct log *log, enum log_format format, enum log_level least)
 {
     atomic_store_explicit(&log->format, format, memory_order_relaxed);
     atomic_store_explicit(&log->least, least, memory_order_relaxed);
-}
-
-void log_free(struct log *log)
-{
-    free(log);
 }
 
 /* Text comes from files and peers: no byte of it may end the line, or steer a terminal. */
@@ -129,17 +134,6 @@ static void add_head(struct buf *buf, bool is_json, enum log_kind kind, const st
             level_names[kinds[kind].level], kinds[kind].name, kinds[kind].sentence);
 }
 
-static void write_all(int fd, const char *text, size_t len)
-{
-    while (len > 0) {
-        ssize_t written = write(fd, text, len);
-        if (written <= 0)
-            return; /* nobody is left to be told */
-        text += written;
-        len -= (size_t)written;
-    }
-}
-
 /* Whether a line of this kind may be written now; counts it otherwise. */
 static bool is_let_through(struct log *log, enum log_kind kind, uint64_t now_ns,
                            uint64_t *held_back)
@@ -153,29 +147,29 @@ static bool is_let_through(struct log *log, enum log_kind kind, uint64_t now_ns,
     return true;
 }
 
-void log_write(struct log *log, enum log_kind kind, const struct log_field *fields, size_t n_fields)
+static uint64_t steady_ns(void)
 {
-    if (kinds[kind].level < atomic_load_explicit(&log->least, memory_order_relaxed))
-        return;
-    bool is_json = atomic_load_explicit(&log->format, memory_order_relaxed) == LOG_FORMAT_JSON;
-    struct timespec wall, steady;
-    clock_gettime(CLOCK_REALTIME, &wall);
+    struct timespec steady;
     clock_gettime(CLOCK_MONOTONIC, &steady);
-    uint64_t now_ns = (uint64_t)steady.tv_sec * NS_PER_S + (uint64_t)steady.tv_nsec, held_back = 0;
-    if (!is_let_through(log, kind, now_ns, &held_back))
-        return;
+    return (uint64_t)steady.tv_sec * NS_PER_S + (uint64_t)steady.tv_nsec;
+}
 
-    char text[LOG_LINE_MAX];
+/* A line of at most LOG_LINE_MAX bytes; its length. */
+static size_t make_line(const struct log *log, char *text, enum log_kind kind,
+                        const struct log_field *fields, size_t n_fields)
+{
+    bool is_json = atomic_load_explicit(&log->format, memory_order_relaxed) == LOG_FORMAT_JSON;
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
     /* Room for what ends the line stays free, however long its fields are. */
-    struct buf buf = buf_of(text, sizeof(text) - 8);
+    struct buf buf = buf_of(text, LOG_LINE_MAX - 8);
     add_head(&buf, is_json, kind, &wall);
-    void (*add_field)(struct buf *, const struct log_field *) =
-        is_json ? add_field_json : add_field_text;
-    if (held_back > 0)
-        add_field(&buf, &LOG_NUMBER("suppressed", held_back));
     for (size_t i = 0; i < n_fields; i++) {
         struct buf before = buf;
-        add_field(&buf, &fields[i]);
+        if (is_json)
+            add_field_json(&buf, &fields[i]);
+        else
+            add_field_text(&buf, &fields[i]);
         if (buf.len >= buf.size) { /* a field that does not fit is left out whole */
             buf = before;
             text[buf.len] = '\0';
@@ -184,5 +178,58 @@ void log_write(struct log *log, enum log_kind kind, const struct log_field *fiel
     if (is_json)
         text[buf.len++] = '}';
     text[buf.len++] = '\n';
-    write_all(log->fd, text, buf.len);
+    return buf.len;
+}
+
+/* With the lock. False while there is no room even for the number of lines that were lost. */
+static bool tell_lost(struct log *log)
+{
+    char text[LOG_LINE_MAX];
+    if (log->lost == 0)
+        return true;
+    size_t len = make_line(log, text, LOG_LINES_LOST, &LOG_NUMBER("lines", log->lost), 1);
+    if (!log_out_write(&log->out, text, len))
+        return false;
+    log->lost = 0;
+    return true;
+}
+
+void log_flush(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    tell_lost(log);
+    pthread_mutex_unlock(&log->lock);
+}
+
+void log_free(struct log *log)
+{
+    if (log == NULL)
+        return;
+    if (log->lost > 0) {
+        log_out_wait(&log->out, END_MS);
+        tell_lost(log);
+    }
+    log_out_deinit(&log->out);
+    pthread_mutex_destroy(&log->lock);
+    free(log);
+}
+
+void log_write(struct log *log, enum log_kind kind, const struct log_field *fields, size_t n_fields)
+{
+    char text[LOG_LINE_MAX];
+    struct log_field all[LOG_FIELDS_MAX + 1];
+    uint64_t held_back = 0;
+    size_t n = 0;
+    if (kinds[kind].level < atomic_load_explicit(&log->least, memory_order_relaxed) ||
+        !is_let_through(log, kind, steady_ns(), &held_back))
+        return;
+    assert(n_fields <= LOG_FIELDS_MAX);
+    if (held_back > 0)
+        all[n++] = LOG_NUMBER("suppressed", held_back);
+    memcpy(&all[n], fields, n_fields * sizeof(*fields));
+    size_t len = make_line(log, text, kind, all, n + n_fields);
+    pthread_mutex_lock(&log->lock);
+    if (!tell_lost(log) || !log_out_write(&log->out, text, len))
+        log->lost++;
+    pthread_mutex_unlock(&log->lock);
 }

@@ -4,8 +4,9 @@
  *
  * Every line is of a kind in the table below, which gives its level, its name and its sentence;
  * what differs from line to line stands in fields. Lines of a kind that come too fast are held
- * back by a stint_cell8 of that kind; the next line that is let through says how many. Any thread.
- * Fields never hold tokens, keys of TLS, or bytes of requests.
+ * back by a stint_cell8 of that kind; the next line that is let through says how many. Nobody waits
+ * for who reads the log: lines that find no room are counted, and told of when there is. Any
+ * thread. Fields never hold tokens, keys of TLS, or bytes of requests.
  */
 #ifndef STINT_IO_LOG_H
 #define STINT_IO_LOG_H
@@ -45,6 +46,7 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
     X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
     X(TAKEN_OVER, INFO, "taken_over", "took the sockets of another process")                       \
+    X(LINES_LOST, WARN, "lines_lost", "nobody read the log, and lines of it found no room")        \
     X(DRAINING, INFO, "draining", "accepting no more, answering what was asked")                   \
     X(DRAIN_LATE, WARN, "drain_late", "connections are cut: the time to drain is over")            \
     X(STOPPED, INFO, "stopped", "stopped")
@@ -69,6 +71,8 @@ struct log;
 
 struct log *log_new(int fd, enum log_format format, enum log_level least); /* NULL: no memory */
 void log_free(struct log *log);
+/* Tells of lines that were lost, if there is room now: to be called now and then. */
+void log_flush(struct log *log);
 /* Of the lines that come from now on. */
 void log_set(struct log *log, enum log_format format, enum log_level least);
 

@@ -326,6 +326,7 @@ static void on_second(uv_timer_t *timer)
     uint64_t now_ns = stint_now(table_of(server));
     bool are_alive = are_workers_alive(server, now_ns);
     metrics_tick(hub_metrics(server->options.hub), now_ns);
+    log_flush(server->options.log);
     hub_free_retired(server->options.hub);
     if (server->stage == WORKER_SERVES)
         atomic_store_explicit(&server->is_ready, are_alive, memory_order_relaxed);

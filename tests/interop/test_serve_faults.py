@@ -4,7 +4,10 @@
 Real time: kills, timeouts of sockets and the clock that goes on while nobody serves. What is sent
 in virtual time stands in tests/trace.
 """
+import contextlib
+import fcntl
 import os
+import re
 import resource
 import signal
 import socket
@@ -307,3 +310,41 @@ def test_a_stopped_server_goes_on_where_it_was():
         server.tell(signal.SIGCONT)
         assert client.read() == "PONG"
         assert client.throttle("key", 2, 1, 60)[0] == 0
+
+
+def test_a_log_that_nobody_reads_holds_nobody_up():
+    """Its pipe is full before the server begins, and stays so while it serves and reloads."""
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4096)
+    os.set_blocking(writer, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 64)
+    os.set_blocking(writer, True)
+    port = free_port()
+    process = subprocess.Popen([STINT, "serve", "--resp", f"127.0.0.1:{port}", "--http", "off",
+                                "--grpc", "off", "--workers", "1"], stderr=writer)
+    os.close(writer)
+    try:
+        ends = time.monotonic() + 20
+        while True:
+            try:
+                client = Resp(socket.create_connection(("127.0.0.1", port), timeout=5))
+                break
+            except OSError:
+                assert time.monotonic() < ends and process.poll() is None
+                time.sleep(0.05)
+        for _ in range(5):
+            process.send_signal(signal.SIGHUP)
+            assert client.throttle("key", 10, 10, 60)[0] == 0
+        client.sock.close()
+        told = b""
+        while b"lines_lost" not in told:
+            told += os.read(reader, 65536)
+        assert re.search(rb"warn lines_lost: .* lines=[1-9]", told), told
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(reader)

@@ -6,10 +6,13 @@
 #define _GNU_SOURCE
 #include "io/log.h"
 
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -125,6 +128,76 @@ static void test_a_field_that_does_not_fit_is_left_out_whole(void **state)
     json_decref(line);
 }
 
+/* The numbers of a log of which every line has one, "turn=N", or says how many were lost. */
+static void count_lines(const char *text, size_t *n_told, size_t *n_lost)
+{
+    for (const char *at = text; (at = strstr(at, " turn=")) != NULL; at++)
+        ++*n_told;
+    for (const char *at = text; (at = strstr(at, " lines=")) != NULL; at++)
+        *n_lost += strtoul(at + strlen(" lines="), NULL, 10);
+}
+
+/* A line of each kind in turn: so none is held back for coming too often. */
+static size_t write_lines(struct log *log, size_t n)
+{
+    static char filler[1500];
+    memset(filler, 'x', sizeof(filler) - 1);
+    for (size_t i = 0; i < n; i++)
+        log_line(log, (enum log_kind)(i % LOG_LINES_LOST), LOG_NUMBER("turn", i),
+                 LOG_TEXT("filler", filler));
+    return n;
+}
+
+static size_t read_now(int fd, char *text, size_t size)
+{
+    ssize_t got = read(fd, text, size - 1);
+    text[got > 0 ? got : 0] = '\0';
+    return got > 0 ? (size_t)got : 0;
+}
+
+/* A writer that waited would wait for ever: nobody else reads. */
+static void assert_nobody_waits(int fds[2])
+{
+    char text[65536];
+    size_t n_told = 0, n_lost = 0, n_written;
+    struct log *log = log_new(fds[1], LOG_FORMAT_TEXT, LOG_LEVEL_DEBUG);
+    n_written = write_lines(log, 5 * LOG_LINES_LOST);
+    assert_true(read_now(fds[0], text, sizeof(text)) > 0);
+    count_lines(text, &n_told, &n_lost);
+    assert_in_range(n_told, 1, n_written - 1);
+    log_flush(log);
+    n_written += write_lines(log, 3);
+    char rest[65536];
+    size_t len = 0;
+    log_free(log);
+    close(fds[1]);
+    for (size_t got; (got = read_now(fds[0], rest + len, sizeof(rest) - len)) > 0; len += got)
+        ;
+    close(fds[0]);
+    count_lines(rest, &n_told, &n_lost);
+    assert_true(n_lost > 0);
+    assert_int_equal(n_told + n_lost, n_written);
+    assert_null(strstr(rest, "xx20")); /* no line stands within another */
+}
+
+static void test_a_pipe_that_nobody_reads(void **state)
+{
+    (void)state;
+    int fds[2];
+    assert_int_equal(pipe(fds), 0);
+    assert_true(fcntl(fds[1], F_SETPIPE_SZ, 8192) >= 8192);
+    assert_nobody_waits(fds);
+}
+
+static void test_a_socket_that_nobody_reads(void **state)
+{
+    (void)state;
+    int fds[2], size = 8192;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+    assert_int_equal(setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &size, sizeof(size)), 0);
+    assert_nobody_waits(fds);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -132,6 +205,8 @@ int main(void)
         cmocka_unit_test(test_fields_cannot_forge_lines),
         cmocka_unit_test(test_lesser_levels_are_left_out),
         cmocka_unit_test(test_what_comes_too_often_is_held_back_and_counted),
+        cmocka_unit_test(test_a_pipe_that_nobody_reads),
+        cmocka_unit_test(test_a_socket_that_nobody_reads),
         cmocka_unit_test(test_a_field_that_does_not_fit_is_left_out_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
