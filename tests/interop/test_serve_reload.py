@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Settings, rules and tokens are read anew while the server serves. Real time: files change in it."""
+"""Settings, rules and tokens are read anew while the server serves, in real time as files change."""
 import json
 import os
 import shutil
