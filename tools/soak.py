@@ -43,8 +43,9 @@ DESCRIPTORS_AT_REST_MAX = 8  # more than at the start, once all clients have gon
 
 BAD_RULE = "  - kay: x\n"
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\S+Z (\w+) (\w+): ")
-# Of the lines that warn or tell an error. As root if it is run as root: containers do.
-EXPECTED = {"reload_failed", "drain_late", "runs_as_root"}
+# Of the lines that warn or tell an error. As root if it is run as root: containers do; without a
+# sandbox if it is built with sanitizers.
+EXPECTED = {"reload_failed", "drain_late", "runs_as_root", "sandbox_lacks"}
 
 
 class Soak:
