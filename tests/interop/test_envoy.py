@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from program import SOURCE
+from program import SOURCE, stint
 from server import Server, free_port
 from test_proxies import Application, Proxy, application  # noqa: F401 (a fixture)
 
@@ -94,10 +94,7 @@ def behind(program, application, tmp_path):  # noqa: F811
             raise
         fronts.append(front)
         # The limit is as new, whatever was asked to see that they have met.
-        address = '{"domain":"web","descriptors":[{"remote_address":"127.0.0.1"}]}'
-        reset = subprocess.run(["curl", "-sf", "--json", address, server.url("/v1/reset")],
-                               capture_output=True, check=False)
-        assert reset.returncode == 0, reset
+        stint("reset", "--server", server.url(""), "--domain", "web", "remote_address=127.0.0.1")
         Application.served.clear()
         return server, front
 
@@ -118,7 +115,8 @@ def test_429_comes_at_exactly_the_limit(behind):
         assert status == 429
         assert fields["x-envoy-ratelimited"] == "true"
         assert fields["x-ratelimit-remaining"] == "0"
-        assert 0 < int(fields["x-ratelimit-reset"]) <= 3600
+        # The default algorithm returns units with a slack of a 24th of the period.
+        assert 0 < int(fields["x-ratelimit-reset"]) <= 3600 * 25 // 24
     assert len(Application.served) == LIMIT
 
 
