@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Settings, rules and tokens are read anew while the server serves, in real time as files change."""
+"""Settings, rules and tokens are read anew while the server serves, in real time: files change."""
 import json
 import os
 import shutil
