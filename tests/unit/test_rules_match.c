@@ -394,6 +394,30 @@ static void test_each_of_many_values_is_found_and_no_other(void **unused)
     free(text);
 }
 
+/* One value under each of many keys: far more than find room where the text alone puts it. */
+static void test_a_value_that_many_keys_have_is_found_under_each(void **unused)
+{
+    enum { KEYS = 2000 };
+    size_t size = KEYS * 96 + 64, len;
+    char *text = malloc(size), name[32];
+    (void)unused;
+    assert_non_null(text);
+    len = (size_t)snprintf(text, size, "domain: d\ndescriptors:\n");
+    for (int i = 0; i < KEYS; i++)
+        len += (size_t)snprintf(text + len, size - len,
+                                "- {key: k%d, value: %s, rate_limit: {unlimited: on}}\n", i,
+                                i % 10 == 9 ? "rare" : "GET");
+    struct rules *rules = rules_of(text);
+    for (int i = 0; i < KEYS; i++) {
+        snprintf(name, sizeof(name), "k%d=GET", i);
+        assert_string_equal(path_of(rules, name), i % 10 == 9 ? "none" : name);
+        snprintf(name, sizeof(name), "k%d=rare", i);
+        assert_string_equal(path_of(rules, name), i % 10 == 9 ? name : "none");
+    }
+    rules_unref(rules);
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +437,7 @@ int main(void)
         cmocka_unit_test(test_patterns),
         cmocka_unit_test(test_many_stars_on_a_long_text_come_to_an_end),
         cmocka_unit_test(test_each_of_many_values_is_found_and_no_other),
+        cmocka_unit_test(test_a_value_that_many_keys_have_is_found_under_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
