@@ -36,7 +36,7 @@ static void answer_fault(struct reflecting *reflecting, enum grpc_status status,
                          const char *sentence)
 {
     pb__error_response__init(&reflecting->fault);
-    reflecting->fault.error_code = status;
+    reflecting->fault.error_code = (int32_t)status;
     reflecting->fault.error_message = bytes_of(span_of_text(sentence));
     reflecting->response.message_response_case =
         PB__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
