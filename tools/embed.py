@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""usage: embed.py FILE NAME OUTPUT: a C file with the bytes of FILE as `NAME` and `NAME_len`."""
+"""usage: embed.py FILE NAME OUTPUT: a C file with the bytes of FILE as `NAME` and `NAME_len`.
+
+A NUL that is not counted stands behind them.
+"""
 
 import sys
 from pathlib import Path
@@ -13,7 +16,7 @@ def main(source, name, output):
         f"/* Made of {Path(source).name} when the program was built. */\n"
         "#include <stddef.h>\n"
         f"extern const unsigned char {name}[];\nextern const size_t {name}_len;\n"
-        f"const unsigned char {name}[] = {{\n{lines}}};\n"
+        f"const unsigned char {name}[] = {{\n{lines}    0,\n}};\n"
         f"const size_t {name}_len = {len(data)};\n"
     )
 

@@ -69,6 +69,7 @@ int serve_site(const struct serve_settings *settings, struct http_site **site,
             .deny_status = (unsigned)settings->http_deny_status,
             .styles = styles_of(&settings->http_fields),
             .dashboard = span_of(dashboard_html, dashboard_html_len),
+            .dashboard_policy = (const char *)dashboard_policy,
         },
         error);
 }

@@ -31,6 +31,7 @@ struct http_site_options {
     unsigned styles;       /* bits of enum http_style (proto/http_fields.h); 0 = HTTP_STYLE_DRAFT_11
                             */
     struct span dashboard; /* the page at /, borrowed. Empty: none */
+    const char *dashboard_policy; /* its Content-Security-Policy, borrowed; needed with a page */
 };
 
 /* STINT_E_SYNTAX or STINT_E_RANGE with a sentence that names the text. */

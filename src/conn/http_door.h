@@ -20,6 +20,7 @@ struct http_site {
     struct http_parts *parts;
     unsigned deny_status, styles;
     struct span dashboard;
+    const char *dashboard_policy;
 };
 
 #define HTTP_DENY_STATUS_MIN 400

@@ -265,11 +265,8 @@ void http_page_dashboard(struct http_exchange *exchange)
     answer->body = page;
     answer->is_lasting = true;
     http_answer_add(answer, "Content-Type", "text/html; charset=utf-8");
-    /* One page that asks nobody but this server. */
     http_answer_add(answer, "Content-Security-Policy",
-                    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
-                    "img-src data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-                    "frame-ancestors 'none'");
+                    exchange->door->options.site->dashboard_policy);
     http_answer_add(answer, "X-Content-Type-Options", "nosniff");
     http_answer_add(answer, "Referrer-Policy", "no-referrer");
 }

@@ -37,6 +37,7 @@ static int fill(struct http_site *site, const struct http_site_options *options,
     site->deny_status = options->deny_status != 0 ? options->deny_status : 429;
     site->styles = options->styles != 0 ? options->styles : HTTP_STYLE_DEFAULT;
     site->dashboard = options->dashboard;
+    site->dashboard_policy = options->dashboard_policy;
     if (!copy_text(&site->domain, options->domain) ||
         !copy_text(&site->metrics_path, options->metrics_path) ||
         !copy_text(&site->address_field, options->address_field) ||

@@ -10,5 +10,7 @@
 
 extern const unsigned char dashboard_html[];
 extern const size_t dashboard_html_len;
+/* The Content-Security-Policy of the page, terminated: it names all that runs in it by hashes. */
+extern const unsigned char dashboard_policy[];
 
 #endif

@@ -89,6 +89,15 @@ def browse(tmp_path, url, *options):
     return done.stdout.decode(), json.loads(net_log.read_text())
 
 
+def complaints(tmp_path, url):
+    """What the browser's console says of a page."""
+    done = subprocess.run(
+        [CHROMIUM, *CHROMIUM_OPTIONS, f"--user-data-dir={tmp_path}/profile",
+         "--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom", url],
+        capture_output=True, timeout=120, check=True)
+    return [line for line in done.stderr.decode().splitlines() if "CONSOLE" in line]
+
+
 def shown(document, name):
     return re.search(rf'id="{name}"[^>]*>([^<]*)<', document)[1]
 
@@ -137,6 +146,16 @@ def test_the_page_shows_what_the_server_does(tmp_path):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+def test_the_browser_has_nothing_to_complain_of(tmp_path):
+    """Nor has it of the policy; of a page that its policy refuses a script, it has."""
+    with Server(rules=RULES) as server, Load(server):
+        assert complaints(tmp_path, server.url()) == []
+    refused = ("data:text/html,<meta http-equiv=Content-Security-Policy "
+               "content=\"script-src 'none'\"><script>1</script>")
+    assert any("Content Security Policy" in line for line in complaints(tmp_path, refused))
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
 def test_names_of_keys_are_text_and_nothing_else(tmp_path):
     with Server(rules=RULES) as server, Load(server):
         document, _ = browse(tmp_path, server.url(), "--dump-dom")
@@ -178,8 +197,8 @@ def test_the_page_is_light_or_dark_as_its_reader_is(tmp_path, dark):
 def test_the_policy_names_all_that_runs():
     """Without a browser: each element's text has its hash in the policy, and nothing is linked."""
     with Server(rules=RULES) as server:
-        page = urllib.request.urlopen(server.url(), timeout=20).read().decode()
-    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', page)[1]
+        with urllib.request.urlopen(server.url(), timeout=20) as answer:
+            page, policy = answer.read().decode(), answer.headers["Content-Security-Policy"]
     parts = re.findall(r"<(script|style)>(.*?)</\1>", page, re.S)
     assert [kind for kind, _ in parts] == ["style", "script", "script"]
     for _, text in parts:
