@@ -260,8 +260,69 @@ def resp():
             yield bytes([kind]) + b"\xc0\x00\x10\xe0\x40".join(bites), f"{name}-{kind}"
 
 
-FUZZERS = [holders, jsonl, law, logline, reader, region, resp, resp_reader, rules, spec, table,
-           trace]
+def varint(number):
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def field(number, value):
+    """One field of a protobuf message: a number, or bytes."""
+    if isinstance(value, int):
+        return varint(number << 3) + varint(value)
+    return varint(number << 3 | 2) + varint(len(value)) + value
+
+
+def descriptor(*entries):
+    return b"".join(field(1, field(1, key) + field(2, value)) for key, value in entries)
+
+
+def rls():
+    one = descriptor((b"ip", b"10.0.0.1"))
+    two = descriptor((b"path", b"/a"), (b"k\0_\xff", b""))
+    domain = field(1, b"shop")
+    yield domain + field(2, one), "one"
+    yield domain + field(2, one) + field(2, two) + field(3, 7), "two"
+    yield domain + 10 * field(2, two), "ten"
+    yield domain + field(2, one + field(3, field(1, 5))), "hits"
+    yield domain + field(2, one + field(3, b"") + field(4, 1)), "gives-back"
+    yield domain + field(2, one + field(3, field(1, 1 << 32))), "too-many-hits"
+    limit = field(1, 9) + field(2, 2)
+    yield domain + field(2, one + field(2, limit)), "limit"
+    yield domain + field(2, one + field(2, limit + field(3, field(1, 30)))), "multiplier"
+    yield domain + field(2, one + field(2, field(1, 9))), "no-unit"
+    unknown = field(100, 1) + field(101, b"x") + b"\xa5\x06abcd\xa1\x06abcdefgh"
+    yield unknown + domain + field(2, one + unknown) + unknown, "unknown"
+    yield domain, "no-descriptors"
+    yield domain + field(2, b""), "no-entries"
+    yield field(2, one), "no-domain"
+    yield domain + 33 * field(2, one), "too-many"
+    yield domain + field(2, 33 * one), "too-many-entries"
+    yield (domain + field(2, one))[:-3], "cut"
+    yield b"\x0a\xff\xff\xff\xff\x07shop", "long"
+
+
+def frame(message, is_compressed=False):
+    return bytes([is_compressed]) + len(message).to_bytes(4, "big") + message
+
+
+def grpc_frame():
+    yield frame(b"message"), "plain"
+    yield frame(b"") + frame(b"second"), "two"
+    yield frame(gzip.compress(b"message" * 20, mtime=0), True), "gzip"
+    yield frame(gzip.compress(bytes(1 << 16), mtime=0), True), "bomb"
+    yield frame(gzip.compress(b"message", mtime=0)[:-4], True), "cut-gzip"
+    yield b"\0\xff\xff\xff\xff", "long"
+    yield b"\2\0\0\0\0", "flag"
+    yield b"\0\0\0\0\7mess", "cut"
+    for number, text in enumerate((b"10S", b"99999999H", b"identity, gzip", b"gzip", b"100 %\n")):
+        yield text, f"text-{number}"
+
+
+FUZZERS = [grpc_frame, holders, jsonl, law, logline, reader, region, resp, resp_reader, rls, rules,
+           spec, table, trace]
 
 
 def main():
