@@ -111,7 +111,7 @@ static inline bool wire_has(struct span message, unsigned number, size_t nth,
     while (unwire(&message, found))
         if (found->field == number && nth-- == 0)
             return true;
-    *found = (struct wire_field){0};
+    *found = (struct wire_field){.bytes = span_of("", 0)};
     return false;
 }
 
