@@ -8,53 +8,19 @@ be reached is an error. Quotas are of an hour, so that real time gives nothing b
 """
 import hashlib
 import json
-import os
-import shutil
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from program import SOURCE
+from builds import INTEROP, built, go_program, make, needs
 from server import Server, free_port
 
 SECRET = "0123456789abcdef0123456789abcdef"
-INTEROP = SOURCE / "tests/interop"
-
-
-def needs(*programs):
-    for program in programs:
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-
-
-def make(folder, command, registry):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, \
-        f"{command[0]} failed; it needs {registry}:\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
-
-
-def built(source, make_in):
-    """The folder of what make_in() makes from the files of source, made anew when those change."""
-    files = sorted(path for path in source.iterdir() if path.is_file())
-    mark = "".join(hashlib.sha256(path.read_bytes()).hexdigest() + "\n" for path in files)
-    folder = Path(os.environ["STINT_BUILD"]) / "tests" / source.name
-    done = folder / "built.sha256"
-    if not done.exists() or done.read_text() != mark:
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(source, folder)
-        make_in(folder)
-        done.write_text(mark)
-    return folder
 
 
 @pytest.fixture(scope="module")
 def go_client():
-    needs("go")
-    # -mod=readonly: what go.sum does not name is not used.
-    folder = built(INTEROP / "go", lambda to: make(
-        to, ["go", "build", "-mod=readonly", "-o", "session", "."], "the modules of go.mod"))
-    return [folder / "session"]
+    return [go_program("go", "session")]
 
 
 def make_java(folder):
