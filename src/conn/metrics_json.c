@@ -223,21 +223,33 @@ static json_t *reloads_json(const struct metrics *metrics, const struct metrics_
                      metrics->reload_fault);
 }
 
+/* How many keys one that was seen stands for, where a table is too large to look at all of it. */
+static uint64_t keys_step(const struct stint_table_info *info)
+{
+    const uint64_t looked_at = METRICS_SETS_LOOKED_AT * UINT64_C(8); /* places in a set */
+    uint64_t step = 1;
+    for (size_t i = 0; i < sizeof(info->slots) / sizeof(info->slots[0]); i++) {
+        uint64_t own = (info->slots[i] + looked_at - 1) / looked_at;
+        step = own > step ? own : step;
+    }
+    return step;
+}
+
 static json_t *table_json(const struct metrics_facts *facts)
 {
     struct stint_table_info info;
     if (facts->table == NULL)
         return json_null();
     table_figures(facts->table, facts->now_ns, METRICS_SETS_LOOKED_AT, &info);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
-                     NUMBER(info.bytes), "keys", NUMBER(info.live[0] + info.live[1] + info.live[2]),
-                     "places", NUMBER(info.slots[0] + info.slots[1] + info.slots[2]), "blocked",
-                     NUMBER(info.blocked), "quotas", NUMBER(info.quotas), "overrides",
-                     NUMBER(info.overrides), "answers", NUMBER(info.requests), "answers_dropped",
-                     NUMBER(info.requests_dropped), "evictions_lossless",
-                     NUMBER(info.evictions_lossless), "evictions",
-                     NUMBER(info.evictions_inherit + info.evictions_evict), "full_denied",
-                     NUMBER(info.full_denied), "full_allowed", NUMBER(info.full_allowed));
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
+        NUMBER(info.bytes), "keys", NUMBER(info.live[0] + info.live[1] + info.live[2]), "keys_step",
+        NUMBER(keys_step(&info)), "places", NUMBER(info.slots[0] + info.slots[1] + info.slots[2]),
+        "blocked", NUMBER(info.blocked), "quotas", NUMBER(info.quotas), "overrides",
+        NUMBER(info.overrides), "answers", NUMBER(info.requests), "answers_dropped",
+        NUMBER(info.requests_dropped), "evictions_lossless", NUMBER(info.evictions_lossless),
+        "evictions", NUMBER(info.evictions_inherit + info.evictions_evict), "full_denied",
+        NUMBER(info.full_denied), "full_allowed", NUMBER(info.full_allowed));
 }
 
 static int append(const char *text, size_t len, void *page)

@@ -194,6 +194,29 @@ def test_the_page_is_light_or_dark_as_its_reader_is(tmp_path, dark):
     assert counts.get(allowed, 0) > 300 and counts.get(denied, 0) > 300
 
 
+def test_keys_of_a_sample_are_said_to_be_about_so_many():
+    def table_line(server):
+        url = f"http://127.0.0.1:{server.http}"
+        told = subprocess.run([STINT, "top", "--once", "--interval", "100ms", "--server", url],
+                              capture_output=True, timeout=20, check=True).stdout.decode()
+        return re.search(r"table (.*?) of ", told)[1]
+
+    small = ["--keys", 3000, "--keys16", 3000, "--keys-wide", 0, "--wide-size", 0]
+    with Server(*small, rules=RULES) as server:
+        assert table_line(server) == "0"
+        for user in range(7):
+            take(server, "user", str(user))
+        assert table_line(server) == "7"
+    with Server(rules=RULES) as server:
+        assert table_line(server).startswith("fewer than ")
+        with server.connect() as client:
+            client.sock.sendall(b"".join(client.encode("CL.THROTTLE", f"key{i}", 15, 30, 3600)
+                                         for i in range(50000)))
+            for _ in range(50000):
+                client.read()
+        assert table_line(server).startswith("about ")
+
+
 def test_the_policy_names_all_that_runs():
     """Without a browser: each element's text has its hash in the policy, and nothing is linked."""
     with Server(rules=RULES) as server:

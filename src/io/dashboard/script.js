@@ -187,6 +187,13 @@ function showKeys(id, keys, order) {
 
 // ---- The rest -----------------------------------------------------------------------------------
 
+// Of a large table a sample is looked at: one key that was seen stands for keys_step.
+function keysText(table) {
+    if (table.keys_step > 1 && table.keys === 0)
+        return "fewer than " + count(3 * table.keys_step);
+    return (table.keys_step > 1 ? "about " : "") + count(table.keys);
+}
+
 function showNow(stats) {
     const rates = stats.rates || { allowed: 0, denied: 0 };
     const all = rates.allowed + rates.denied;
@@ -200,7 +207,7 @@ function showNow(stats) {
     byId("open").textContent = count(sum("open"));
     byId("refused").textContent = sum("refused") > 0 ? count(sum("refused")) + " refused" : "";
     if (stats.table) {
-        byId("keys").textContent = count(stats.table.keys);
+        byId("keys").textContent = keysText(stats.table);
         byId("fill").textContent = "of " + count(stats.table.places) + " places";
         byId("meter").value = stats.table.keys / Math.max(1, stats.table.places);
     }
