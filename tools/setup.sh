@@ -19,7 +19,8 @@ command -v go >/dev/null || test="$test golang-go"
 command -v javac >/dev/null || test="$test default-jdk-headless"
 command -v mvn >/dev/null || test="$test maven"
 check="$test clang-format clang-tidy cppcheck"
-bench_server="$run python3 redis-server redis-tools nginx wrk util-linux"
+bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
+    util-linux"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
 # The amalgamation also runs as 32-bit and as aarch64. Plain gcc-multilib conflicts with the cross
 # compiler; the versioned package does not.

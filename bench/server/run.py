@@ -1,21 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures the server on loopback, each row against a baseline of the same run.
-
-Server and load run on a core each. What counts is the processor time that the server used per
-request (/proc/PID/stat), so that neighbours and the load program weigh little; subject and baseline
-take turns, and the figure is the median of the ratios.
-"""
+"""Measures the server on loopback, each row against a baseline of the same run."""
 
 import argparse
 import json
 import os
-import re
 import shutil
-import signal
 import socket
-import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,201 +17,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 from run import machine, print_table  # noqa: E402  (the same table and the same machine's data)
-
-TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-CORES = sorted(os.sched_getaffinity(0))
-SERVER_CORE, LOAD_CORE = CORES[0], CORES[-1]
-KEYS = 1_000_000
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def on_core(core, *command):
-    return ["taskset", "-c", str(core), *map(str, command)]
-
-
-class Server:
-    """A process that listens; ready when each of its ports accepts."""
-
-    def __init__(self, command, ports, **options):
-        self.ports = ports
-        self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen(on_core(SERVER_CORE, *command), stdout=self.log,
-                                        stderr=subprocess.STDOUT, **options)
-        deadline = time.monotonic() + 10
-        for port in ports:
-            while True:
-                try:
-                    socket.create_connection(("127.0.0.1", port), 1).close()
-                    break
-                except OSError:
-                    if time.monotonic() > deadline or self.process.poll() is not None:
-                        self.log.seek(0)
-                        sys.exit(f"{command[0]} does not listen:\n{self.log.read()}")
-                    time.sleep(0.02)
-
-    def processes(self):
-        """The process and its children: nginx works in one."""
-        found = [self.process.pid]
-        for pid in found:
-            children = Path(f"/proc/{pid}/task/{pid}/children")
-            found += map(int, children.read_text().split()) if children.exists() else []
-        return found
-
-    def cpu_s(self):
-        total = 0
-        for pid in self.processes():
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            total += int(fields[11]) + int(fields[12])
-        return total * TICK_S
-
-    def memory(self):
-        """(bytes of its own, all that is resident): pages of the program and of libraries belong
-        to whoever else uses them too, and the kernel drops them when it needs the room."""
-        status = "".join(Path(f"/proc/{pid}/status").read_text() for pid in self.processes())
-        sizes = {name: sum(map(int, re.findall(rf"{name}:\s+(\d+) kB", status))) * 1024
-                 for name in ("RssAnon", "RssShmem", "VmRSS")}
-        return sizes["RssAnon"] + sizes["RssShmem"], sizes["VmRSS"]
-
-    def stop(self):
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            self.process.wait(15)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def output(*command):
-    return subprocess.run(on_core(LOAD_CORE, *command), check=True, capture_output=True,
-                          text=True).stdout
-
-
-# ---- loads: each returns (requests answered, seconds) ----
-
-
-def redis_benchmark(port, requests, pipeline, *command, script=None):
-    arguments = ["redis-benchmark", "-p", port, "-n", requests, "-c", 50, "-P", pipeline,
-                 "-r", KEYS, "--csv", *command]
-    started = time.monotonic()
-    text = output(*arguments)
-    rate = float(text.splitlines()[-1].split('","')[1])
-    if rate <= 0:
-        sys.exit(f"redis-benchmark answered nothing of use: {text}")
-    return requests, time.monotonic() - started
-
-
-def wrk(url, seconds, script=None):
-    arguments = ["wrk", "-t1", "-c50", f"-d{seconds}s", *(["-s", script] if script else []), url]
-    started = time.monotonic()
-    text = output(*arguments)
-    requests = int(re.search(r"(\d+) requests in", text).group(1))
-    bad = re.search(r"Non-2xx or 3xx responses: (\d+)", text)
-    if "Socket errors" in text or (bad and int(bad.group(1)) > requests // 100):
-        sys.exit(f"wrk: not what is measured:\n{text}")
-    return requests, time.monotonic() - started
-
-
-def cpu_us(server, load):
-    """Processor time of the server per request, and requests per second."""
-    before = server.cpu_s()
-    requests, seconds = load()
-    return (server.cpu_s() - before) * 1e6 / requests, requests / seconds
-
-
-def duel(what, baseline, turns, subject_run, baseline_run, reach, unit="us of server CPU"):
-    """Both take turns, the first pair to warm up."""
-    values, baselines = [], []
-    for turn in range(turns + 1):
-        first, second = (baseline_run, subject_run) if turn % 2 else (subject_run, baseline_run)
-        one, two = first(), second()
-        value, base = (two, one) if turn % 2 else (one, two)
-        if turn:
-            values.append(value)
-            baselines.append(base)
-    return row(what, baseline, values, baselines, reach, unit)
-
-
-def row(what, baseline, values, baselines, reach, unit, invert=False):
-    ratios = sorted((b / v if invert else v / b) for v, b in zip(values, baselines))
-    result = {
-        "program": "server", "what": what, "unit": unit, "value": statistics.median(values),
-        "baseline": baseline, "baseline_value": statistics.median(baselines),
-        "ratio": statistics.median(ratios), "ratio_q1": ratios[len(ratios) // 4],
-        "ratio_q3": ratios[-1 - len(ratios) // 4], "values": values, "baseline_values": baselines,
-    }
-    return judge(result, reach, result["ratio"])
-
-
-def judge(result, reach, figure):
-    if reach:
-        sign, bound = reach.split()[:2]
-        result["reach"] = reach
-        result["met"] = figure <= float(bound) if sign == "<=" else figure >= float(bound)
-    return result
-
-
-# ---- the servers ----
-
-
-class Servers:
-    def __init__(self, build, scratch):
-        self.build, self.scratch, self.running = build, scratch, []
-
-    def start(self, command, ports, **options):
-        server = Server(command, ports, **options)
-        self.running.append(server)
-        return server
-
-    def stop(self, server):
-        self.running.remove(server)
-        server.stop()
-
-    def stop_all(self):
-        for server in list(self.running):
-            self.stop(server)
-
-    def stint(self, *options, **more):
-        resp, http = free_port(), free_port()
-        return self.start([self.build / "src/cmd/stint", "serve", "--workers", 1,
-                           "--resp", f"127.0.0.1:{resp}", "--http", f"127.0.0.1:{http}",
-                           "--grpc", "off",
-                           "--log-level", "warn", *options], [resp, http], **more)
-
-    def redis(self):
-        port = free_port()
-        return self.start(["redis-server", "--port", port, "--save", "", "--appendonly", "no"],
-                          [port])
-
-    def echo(self):
-        port = free_port()
-        return self.start([self.build / "bench/echo_uv", port], [port])
-
-    def nginx(self):
-        port = free_port()
-        folder = self.scratch / "nginx"
-        (folder / "logs").mkdir(parents=True, exist_ok=True)
-        config = folder / "nginx.conf"
-        config.write_text(f"""
-            worker_processes 1; daemon off; pid {folder}/pid; error_log {folder}/error.log;
-            events {{ worker_connections 1024; }}
-            http {{
-                access_log off; keepalive_requests 100000000;
-                client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
-                fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
-                scgi_temp_path {folder}/scgi;
-                limit_req_zone $http_x_key zone=keys:64m rate=10000r/s;
-                server {{
-                    listen 127.0.0.1:{port};
-                    location / {{ limit_req zone=keys burst=10000 nodelay; return 200 ""; }}
-                }}
-            }}""")
-        return self.start(["nginx", "-c", config, "-p", folder], [port])
-
+import grpc_rows  # noqa: E402
+from machinery import KEYS, Servers, cpu_us, duel, judge, output, redis_benchmark, row, wrk  # noqa: E402
 
 # ---- the rows ----
 
@@ -429,10 +227,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path, help="a build folder, compiled: ninja -C BUILD bench")
     parser.add_argument("--quick", action="store_true", help="does everything run? No goals")
-    parser.add_argument("--only", help="pipelined, unpipelined, http, latency or memory")
+    parser.add_argument("--only", help="pipelined, unpipelined, http, grpc, latency, grpc-latency or memory")
     parser.add_argument("--json", type=Path, help="where to write (BUILD/bench/server.json)")
     arguments = parser.parse_args()
-    for tool in ("redis-server", "redis-benchmark", "nginx", "wrk", "taskset"):
+    for tool in ("redis-server", "redis-benchmark", "nginx", "wrk", "nghttpd", "h2load",
+                 "taskset"):
         if shutil.which(tool) is None:
             sys.exit(f"{tool} is needed: tools/setup.sh bench-server installs it")
     build, quick = arguments.build.resolve(), arguments.quick
@@ -444,7 +243,10 @@ def main():
             "pipelined": lambda: pipelined_rows(servers, turns, 20_000 if quick else 2_000_000),
             "unpipelined": lambda: unpipelined_row(servers, turns, 5_000 if quick else 300_000),
             "http": lambda: http_rows(servers, turns, 1 if quick else 4),
+            "grpc": lambda: grpc_rows.cost(servers, turns, 5_000 if quick else 400_000),
             "latency": lambda: latency_rows(servers, 1 if quick else 9, 0.5 if quick else 3),
+            "grpc-latency": lambda: grpc_rows.latency(servers, 1 if quick else 9,
+                                                      0.5 if quick else 3),
             "memory": lambda: memory_rows(servers, 100 if quick else 2000),
         }
         rows = []
