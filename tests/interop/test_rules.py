@@ -126,7 +126,8 @@ def test_a_domain_in_two_files_is_a_fault_unless_it_may_be(tmp_path):
 # ---- show ---------------------------------------------------------------------------------------
 
 def test_metadata_is_shown():
-    rules = ("domain: d\ndescriptors:\n- key: k\n  metadata: {tier: gold, to: [1, {a: \"\\x7f\"}]}\n"
+    rules = ("domain: d\ndescriptors:\n- key: k\n"
+             "  metadata: {tier: gold, to: [1, {a: \"\\x7f\"}]}\n"
              "  rate_limit: {unlimited: true}\n")
     assert show("-", given=rules)[0]["metadata"] == {"tier": "gold", "to": [1, {"a": "\x7f"}]}
     assert ('  tells   {"tier":"gold","to":[1,{"a":"\\u007f"}]}\n'
