@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #define ZLIB_CONST /* what is read is const */
 #include <zlib.h>
@@ -46,6 +47,7 @@ void grpc_zip_free(struct grpc_zip *zip)
 
 static bool room_grow(struct zip_room *room, size_t size)
 {
+    assert(size > 0);
     uint8_t *bytes = realloc(room->bytes, size);
     if (bytes == NULL)
         return false;

@@ -9,8 +9,8 @@
 #include "base/span.h"
 #include "stint.h"
 
-#define REFLECTION_REQUEST_MAX 16384 /* bytes: names are shorter, and answers repeat the request   \
-                                      */
+/* Bytes of a request: names are shorter, and answers repeat it. */
+#define REFLECTION_REQUEST_MAX 16384
 
 /*
  * The answer to one ServerReflectionRequest; an error that the protocol knows (no such file, no

@@ -65,7 +65,7 @@ static Pb__Value *list_value(struct rls_arena *arena, size_t n)
 {
     Pb__Value *value = value_of(arena, PB__VALUE__KIND_LIST_VALUE);
     Pb__ListValue *list = rls_arena_take(arena, sizeof(*list));
-    Pb__Value **values = rls_arena_take(arena, n * sizeof(*values));
+    Pb__Value **values = rls_arena_take(arena, n * sizeof(void *));
     if (value == NULL || list == NULL || values == NULL)
         return NULL;
     pb__list_value__init(list);
@@ -85,7 +85,7 @@ static bool add_value(Pb__Value *list, Pb__Value *value)
 static Pb__Struct *struct_of(struct rls_arena *arena, size_t n)
 {
     Pb__Struct *object = rls_arena_take(arena, sizeof(*object));
-    Pb__Struct__FieldsEntry **fields = rls_arena_take(arena, n * sizeof(*fields));
+    Pb__Struct__FieldsEntry **fields = rls_arena_take(arena, n * sizeof(void *));
     if (object == NULL || fields == NULL)
         return NULL;
     pb__struct__init(object);
