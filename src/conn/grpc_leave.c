@@ -18,6 +18,10 @@ void grpc_leave_now(struct grpc_conn *conn)
 {
     if (conn->leaving == GRPC_LEAVES || conn->is_broken)
         return;
+    if (!conn->has_begun) {
+        conn->is_over = true;
+        return;
+    }
     conn->leaving = GRPC_LEAVES;
     conn->notice_at_ns = STINT_NEVER_NS;
     nghttp2_submit_goaway(conn->session, NGHTTP2_FLAG_NONE,
@@ -33,10 +37,10 @@ void grpc_leave_begin(struct grpc_conn *conn)
 {
     if (conn->leaving != GRPC_STAYS || conn->is_broken)
         return;
-    if (!conn->has_begun) {
-        conn->is_over = true;
-        return;
-    }
+    /*
+     * Who has just connected is told behind our first frames, once his are there: cut off before
+     * them he would take it for a server that is out of order, and fail what he wanted to ask.
+     */
     conn->leaving = GRPC_NOTICED;
     conn->notice_at_ns = conn->now_ns + GRPC_NOTICE_NS;
     nghttp2_submit_shutdown_notice(conn->session);

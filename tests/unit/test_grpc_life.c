@@ -316,13 +316,36 @@ static void a_second_drain_does_not_wait(void **state)
     assert_int_equal(calling->n_goaways, 2);
 }
 
-static void a_drain_of_who_has_said_goodbye_or_nothing_is_short(void **state)
+/* A connection that the kernel had, and its client has not spoken on yet. */
+static void a_drain_meets_who_has_just_come(void **state)
 {
     (void)state;
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    assert_false(is_over(calling));
+    assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
+    struct heard *heard = call_limit(calling, "k=a", NULL);
+    exchange(calling); /* what was sent with the first bytes is answered */
+    assert_code(heard, RLS_CODE_OK);
+    assert_int_equal(calling->n_goaways, 2);
+    assert_true(is_over(calling));
+}
+
+static void a_drain_of_who_says_nothing_is_short(void **state)
+{
+    (void)state;
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    pass(calling, S);
+    assert_true(is_over(calling));
+    reopen(NULL);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
     assert_true(is_over(calling));
     assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
-    reopen(NULL);
+}
+
+static void a_drain_of_who_has_said_goodbye_is_short(void **state)
+{
+    (void)state;
     exchange(calling);
     nghttp2_submit_goaway(calling->client, NGHTTP2_FLAG_NONE, 0, NGHTTP2_NO_ERROR, NULL, 0);
     exchange(calling);
@@ -438,7 +461,9 @@ int main(void)
         TEST(a_drain_takes_what_is_on_its_way_and_ends),
         TEST(a_drain_does_not_wait_for_long_for_who_is_silent),
         TEST(a_second_drain_does_not_wait),
-        TEST(a_drain_of_who_has_said_goodbye_or_nothing_is_short),
+        TEST(a_drain_meets_who_has_just_come),
+        TEST(a_drain_of_who_says_nothing_is_short),
+        TEST(a_drain_of_who_has_said_goodbye_is_short),
         TEST(half_a_call_is_waited_for_and_watchers_are_not),
         TEST(no_call_is_taken_behind_the_last),
         TEST(a_connection_of_age_is_asked_to_be_made_anew),
