@@ -163,6 +163,11 @@ void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char
     if (call->is_ended)
         return;
     call->is_ended = true;
+    /* However long it went on, what is left of it has to be read in time. */
+    if (call->list != GRPC_TIMED) {
+        call->begun_ns = call->conn->now_ns;
+        grpc_call_enlist(call, GRPC_TIMED);
+    }
     call->status = (uint8_t)status;
     call->sentence = copy_of(sentence);
     if (call->is_begun)

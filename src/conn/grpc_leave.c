@@ -9,9 +9,10 @@
 
 static void end_calls(struct grpc_conn *conn, enum grpc_list list)
 {
-    for (struct grpc_call *call = conn->first[list]; call != NULL; call = call->next)
-        if (!call->is_ended)
-            grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: ask on another one");
+    for (struct grpc_call *call = conn->first[list], *next; call != NULL; call = next) {
+        next = call->next;
+        grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: ask on another one");
+    }
 }
 
 void grpc_leave_now(struct grpc_conn *conn)

@@ -194,7 +194,7 @@ bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, str
 void grpc_answer_once(struct grpc_call *call, struct span message);
 /* One of several; false: no memory. */
 bool grpc_answer_add(struct grpc_call *call, struct span message);
-/* Behind what was added. */
+/* Behind what was added. From then on the call is one of those that have to end in time. */
 void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *sentence);
 /* Instead of an answer; or behind those that there are. */
 void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *sentence);

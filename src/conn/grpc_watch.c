@@ -78,7 +78,8 @@ void grpc_watch_begin(struct grpc_call *call, bool is_known)
 void grpc_watch_look(struct grpc_conn *conn)
 {
     conn->watch_at_ns = STINT_NEVER_NS;
-    for (struct grpc_call *call = conn->first[GRPC_WATCHING]; call != NULL; call = call->next) {
+    for (struct grpc_call *call = conn->first[GRPC_WATCHING], *next; call != NULL; call = next) {
+        next = call->next;
         if (call->ends_ns <= conn->now_ns)
             grpc_answer_end(call, GRPC_DEADLINE_EXCEEDED, NULL);
         grpc_watch_next(call);

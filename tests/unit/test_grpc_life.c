@@ -143,6 +143,23 @@ static void changes_that_a_window_has_no_room_for_are_told_as_one(void **state)
     assert_string_equal(told(heard), "1 2");
 }
 
+static void a_watcher_whose_window_is_shut_holds_up_no_drain(void **state)
+{
+    (void)state;
+    const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
+    exchange(calling);
+    struct heard *heard = ask_health("Watch", "", NULL);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    exchange(calling);
+    pass(calling, 30 * S - 1);
+    assert_false(is_over(calling));
+    pass(calling, 1);
+    exchange(calling);
+    assert_int_equal(heard->close_code, NGHTTP2_CANCEL);
+    assert_true(is_over(calling));
+}
+
 /* ---- Reflection ------------------------------------------------------------------------------ */
 
 /* list_services. */
@@ -452,6 +469,7 @@ int main(void)
         TEST(watchers_are_told_at_once_and_when_it_changes),
         TEST(a_watcher_goes_when_it_likes_or_its_time_is_up),
         TEST(changes_that_a_window_has_no_room_for_are_told_as_one),
+        TEST(a_watcher_whose_window_is_shut_holds_up_no_drain),
         TEST(reflection_answers_each_request_until_the_client_ends),
         TEST(reflection_that_is_cut_or_wrong_is_refused),
         TEST(answers_that_nobody_reads_are_bounded),
