@@ -7,7 +7,8 @@ failed=0
 echo "clang-format"
 git ls-files -z '*.c' '*.h' '*.cc' | xargs -0 clang-format --dry-run -Werror || failed=1
 
-# clang-tidy wants the flags of a build by clang; only headers that are made need to be built for it.
+# clang-tidy wants the flags of a build by clang; only headers that are made need to be built for
+# it.
 test -e build-tidy/build.ninja || CC=clang meson setup build-tidy -Dtests=false >/dev/null || exit 1
 ninja -C build-tidy src/proto/messages/messages.bin >/dev/null || exit 1
 

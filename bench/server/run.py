@@ -18,7 +18,8 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 from run import machine, print_table  # noqa: E402  (the same table and the same machine's data)
 import grpc_rows  # noqa: E402
-from machinery import KEYS, Servers, cpu_us, duel, judge, output, redis_benchmark, row, wrk  # noqa: E402
+from machinery import (KEYS, Servers, cpu_us, duel, judge, output,  # noqa: E402
+                       redis_benchmark, row, wrk)
 
 # ---- the rows ----
 
@@ -227,7 +228,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path, help="a build folder, compiled: ninja -C BUILD bench")
     parser.add_argument("--quick", action="store_true", help="does everything run? No goals")
-    parser.add_argument("--only", help="pipelined, unpipelined, http, grpc, latency, grpc-latency or memory")
+    parser.add_argument("--only",
+                        help="pipelined, unpipelined, http, grpc, latency, grpc-latency or memory")
     parser.add_argument("--json", type=Path, help="where to write (BUILD/bench/server.json)")
     arguments = parser.parse_args()
     for tool in ("redis-server", "redis-benchmark", "nginx", "wrk", "nghttpd", "h2load",

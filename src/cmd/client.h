@@ -17,7 +17,6 @@
 #define CLIENT_TIMEOUT_NS_DEFAULT UINT64_C(5000000000)
 #define CLIENT_ANSWER_MAX (16u << 20) /* bytes of one answer */
 
-
 /* Zero every field for the defaults. Strings are borrowed until client_close(). */
 struct client_options {
     const char *server;     /* http://HOST[:PORT], https://…, or unix:/PATH. Default: the above */
