@@ -5,8 +5,9 @@
  * would take the caches from what is measured. Writing one costs both sides the same. Each waits
  * for the rule before it, as a decision waits for its rule.
  *
- * With 100,000, the place of a value is a line that comes from beyond the second cache: the last
- * row has a baseline that fetches one such line, too, and nothing of the rules.
+ * With 100,000 asked alike, the place of a value is a line that comes from beyond the second cache,
+ * and that is the whole difference: one row has a baseline that fetches one such line, too, and
+ * nothing of the rules, and one asks for ten of the 100,000 alone, as if all others were asleep.
  */
 #include "measure.h"
 
@@ -115,12 +116,21 @@ static void match_many(void *arg, unsigned turn)
     match(bench, bench->many, MANY, NULL);
 }
 
+/* The rest of the rules is there, and nobody asks for it. */
+static void match_few_of_many(void *arg, unsigned turn)
+{
+    struct bench *bench = arg;
+    (void)turn;
+    match(bench, bench->many, FEW, NULL);
+}
+
 static void run(const struct bench_options *options, struct bench *bench, struct duel duel)
 {
     struct row row;
     duel.arg = bench;
     duel.ops = bench->ops;
-    duel.subject = match_many;
+    if (duel.subject == NULL)
+        duel.subject = match_many;
     duel.goal = GOAL_AT_MOST;
     duel.reach = 1.5;
     duel_run(options, &duel, &row);
@@ -147,6 +157,11 @@ int main(int argc, char **argv)
         (struct duel){.what = "rule of one of 100,000 values at a level",
                       .baseline_name = "rule of one of 10, and a bare fetch from 3.2 MB",
                       .baseline = match_few_and_fetch});
+    run(&options, &bench,
+        (struct duel){.what = "rule of one of 10 values that are asked, among 100,000",
+                      .subject = match_few_of_many,
+                      .baseline_name = "rule of one of 10",
+                      .baseline = match_few});
     bench.is_missed = true;
     run(&options, &bench,
         (struct duel){.what = "rule of a value that is not listed, beside 100,000 that are",

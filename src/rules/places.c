@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Open addressing. A slot has four bytes, so that the slots of 100,000 places stay in a processor's
- * second cache, and what is fetched from afar is the place alone.
- *
- * A value is put where its text alone says, if there is a free slot nearby: so its place can be
- * fetched while the key above it is still looked for. All else, and values whose text too many
- * others have, stands where the text and what is above it say.
+ * second cache, and what is fetched from afar is the place alone. Those looked at lie side by side.
  */
 #include "rules/places.h"
 
@@ -15,10 +11,23 @@
 
 #define SLOTS_MIN 16
 #define UNITS_MIN 32
-#define UNITS_MAX (1u << PLACES_NUMBER_BITS)
+#define NUMBER_BITS 24
+#define UNITS_MAX (1u << NUMBER_BITS)
 #define ALIGNMENT 64
 
 _Static_assert(offsetof(struct place, text) == 24, "a short text fits beside what is of a place");
+
+/* The number of a place, PLACE_NONE for a free slot, under bits of its hash that did not choose it.
+ */
+static uint32_t slot_of(struct hash128 hash, uint32_t number)
+{
+    return (uint32_t)(hash.hi << NUMBER_BITS) | number;
+}
+
+static uint32_t slot_number(uint32_t slot)
+{
+    return slot & (UNITS_MAX - 1);
+}
 
 /* Four fifths full at most: beyond, searches for what is not there grow long. */
 static bool is_crowded(const struct places *places)
@@ -26,24 +35,10 @@ static bool is_crowded(const struct places *places)
     return (uint64_t)places->n_places * 5 >= (uint64_t)places->n_slots * 4;
 }
 
-struct hash128 places_hash(const struct places *places, enum place_kind kind, struct span text)
+static struct hash128 hash_name(const struct places *places, const struct place_name *name)
 {
-    return siphash13_128(places->secret, (uint64_t)kind, text.ptr, text.len);
-}
-
-/* The hash, which is secret, with what is above. */
-static uint64_t mix(struct hash128 hash, uint32_t above)
-{
-    uint64_t mixed =
-        (hash.hi ^ above * UINT64_C(0x9e3779b97f4a7c15)) * UINT64_C(0xff51afd7ed558ccd);
-    return mixed ^ mixed >> 32;
-}
-
-/* The number of a place, PLACE_NONE for a free slot, under four bits of either hash. */
-static uint32_t slot_of(struct hash128 hash, uint64_t mixed, uint32_t number)
-{
-    uint32_t tag = places_text_tag(hash) << 4 | (uint32_t)(mixed >> 60);
-    return tag << PLACES_NUMBER_BITS | number;
+    uint64_t tweak = (uint64_t)name->above << 8 | (uint8_t)name->kind;
+    return siphash13_128(places->secret, tweak, name->text.ptr, name->text.len);
 }
 
 static struct place_name name_of(const struct place *place)
@@ -58,68 +53,28 @@ static bool is_named(const struct place *place, const struct place_name *name)
            (name->text.len == 0 || memcmp(place->text, name->text.ptr, name->text.len) == 0);
 }
 
-/* What is found in the n slots from `at` on, before the first that is free. */
-struct look {
-    uint32_t number; /* PLACE_NONE: not there */
-    bool met_free;
-};
-
-static struct look look(const struct places *places, const struct place_name *name, uint32_t tag,
-                        uint32_t at, uint32_t n)
-{
-    uint32_t mask = places->n_slots - 1;
-    for (; n > 0; n--, at++) {
-        uint32_t slot = places->slots[at & mask], number = places_slot_number(slot);
-        if (number == PLACE_NONE)
-            return (struct look){PLACE_NONE, true};
-        if (slot == (tag | number) && is_named(places_at(places, number), name))
-            return (struct look){number, false};
-    }
-    return (struct look){PLACE_NONE, false};
-}
-
-uint32_t places_find_hashed(const struct places *places, const struct place_name *name,
-                            struct hash128 hash)
+uint32_t places_find(const struct places *places, const struct place_name *name)
 {
     if (places->n_slots == 0 || (name->kind == PLACE_VALUE && name->text.len > places->value_max))
         return PLACE_NONE;
-    uint64_t mixed = mix(hash, name->above);
-    uint32_t tag = slot_of(hash, mixed, PLACE_NONE);
-    struct look found = {PLACE_NONE, false};
-    if (name->kind == PLACE_VALUE)
-        found = look(places, name, tag, (uint32_t)hash.lo, PLACES_NEAR);
-    /* Nothing goes elsewhere while a slot nearby is free, and none gets free. */
-    if (found.number == PLACE_NONE && !found.met_free)
-        found = look(places, name, tag, (uint32_t)mixed, places->n_slots);
-    return found.number;
-}
-
-uint32_t places_find(const struct places *places, const struct place_name *name)
-{
-    return places_find_hashed(places, name, places_hash(places, name->kind, name->text));
-}
-
-/* The first of the n slots from `at` on that is free; NULL: none of them. */
-static uint32_t *find_free(struct places *places, uint32_t at, uint32_t n)
-{
+    struct hash128 hash = hash_name(places, name);
     uint32_t mask = places->n_slots - 1;
-    for (; n > 0; n--, at++)
-        if (places->slots[at & mask] == PLACE_NONE)
-            return &places->slots[at & mask];
-    return NULL;
+    for (uint32_t at = (uint32_t)hash.lo & mask;; at = (at + 1) & mask) {
+        uint32_t number = slot_number(places->slots[at]);
+        if (number == PLACE_NONE)
+            return PLACE_NONE;
+        if (places->slots[at] == slot_of(hash, number) && is_named(places_at(places, number), name))
+            return number;
+    }
 }
 
 static void enter(struct places *places, const struct place_name *name, uint32_t number)
 {
-    struct hash128 hash = places_hash(places, name->kind, name->text);
-    uint64_t mixed = mix(hash, name->above);
-    uint32_t *slot = NULL;
-    if (name->kind == PLACE_VALUE)
-        slot = find_free(places, (uint32_t)hash.lo, PLACES_NEAR);
-    if (slot == NULL)
-        slot = find_free(places, (uint32_t)mixed, places->n_slots);
-    assert(slot != NULL);
-    *slot = slot_of(hash, mixed, number);
+    struct hash128 hash = hash_name(places, name);
+    uint32_t mask = places->n_slots - 1, at = (uint32_t)hash.lo & mask;
+    while (places->slots[at] != PLACE_NONE)
+        at = (at + 1) & mask;
+    places->slots[at] = slot_of(hash, number);
 }
 
 static uint32_t units_of(size_t text_len)

@@ -67,43 +67,7 @@ static inline struct span place_text(const struct place *place)
     return span_of(place->text, place->text_len);
 }
 
-/* The slots of which the text alone tells that a value may stand there: a line. */
-#define PLACES_NEAR 16
-#define PLACES_NUMBER_BITS 24
-
-static inline uint32_t places_slot_number(uint32_t slot)
-{
-    return slot & ((1u << PLACES_NUMBER_BITS) - 1);
-}
-
-/* Of a slot, and of a hash: whether it is worth while to look at the slot's place. */
-static inline uint32_t places_text_tag(struct hash128 hash)
-{
-    return (uint32_t)(hash.lo >> 60);
-}
-
-/* What a place is found by, from its kind and its text: what is above it need not be known yet. */
-struct hash128 places_hash(const struct places *places, enum place_kind kind, struct span text);
-
-/*
- * Fetches the places that a value of this hash may have. Always inline: gcc takes a function that
- * only prefetches for one without effect, and drops the call.
- */
-__attribute__((always_inline)) static inline void places_prefetch(const struct places *places,
-                                                                  struct hash128 hash)
-{
-    for (uint32_t i = 0; i < PLACES_NEAR && i < places->n_slots; i++) {
-        uint32_t slot = places->slots[((uint32_t)hash.lo + i) & (places->n_slots - 1)];
-        if (slot == PLACE_NONE)
-            return;
-        if (slot >> 28 == places_text_tag(hash))
-            __builtin_prefetch(places_at(places, places_slot_number(slot)));
-    }
-}
-
-/* The number of a place, or PLACE_NONE; `hash` is that of its kind and text. */
-uint32_t places_find_hashed(const struct places *places, const struct place_name *name,
-                            struct hash128 hash);
+/* The number of a place, or PLACE_NONE. */
 uint32_t places_find(const struct places *places, const struct place_name *name);
 /*
  * Makes a place that is not there yet: PLACE_NONE where memory does not suffice, or where there

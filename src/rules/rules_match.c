@@ -35,14 +35,14 @@ static uint32_t find_wildcard(const struct places *places, uint32_t key, struct 
 
 /* The exact value, then wildcards in the order of the file, then the bare key. */
 static uint32_t step(const struct places *places, uint32_t above,
-                     const struct descriptor_entry *entry, struct hash128 value_hash)
+                     const struct descriptor_entry *entry)
 {
     const struct place_name key_name = {above, PLACE_KEY, entry->key};
     uint32_t key = places_find(places, &key_name);
     if (key == PLACE_NONE)
         return PLACE_NONE;
     const struct place_name value_name = {key, PLACE_VALUE, entry->value};
-    uint32_t found = places_find_hashed(places, &value_name, value_hash);
+    uint32_t found = places_find(places, &value_name);
     if (found == PLACE_NONE)
         found = find_wildcard(places, key, entry->value);
     if (found != PLACE_NONE)
@@ -60,23 +60,7 @@ static void write_number(uint8_t *at, uint64_t number, size_t size)
 /* The places that a descriptor's entries met. */
 struct path {
     const struct place *places[ENTRIES_MAX];
-    struct hash128 value_hashes[ENTRIES_MAX];
 };
-
-/* Values are what there may be many of: they come from afar while domain and keys are looked for.
- */
-static void set_out(const struct places *places, const struct descriptor *descriptor,
-                    struct path *path)
-{
-    for (size_t i = 0; i < descriptor->n_entries; i++) {
-        struct span value = descriptor->entries[i].value;
-        path->value_hashes[i] = (struct hash128){0, 0};
-        if (value.len > places->value_max)
-            continue; /* no value is as long */
-        path->value_hashes[i] = places_hash(places, PLACE_VALUE, value);
-        places_prefetch(places, path->value_hashes[i]);
-    }
-}
 
 /* What stands in the key for an entry: its value, or the pattern that all matching ones share. */
 static struct span counted_value(const struct path *path, const struct descriptor *descriptor,
@@ -116,7 +100,7 @@ static bool walk(const struct places *places, uint32_t domain, const struct desc
     for (size_t i = 0; i < descriptor->n_entries; i++) {
         if (!places_at(places, at)->has_below)
             return false;
-        at = step(places, at, &descriptor->entries[i], path->value_hashes[i]);
+        at = step(places, at, &descriptor->entries[i]);
         if (at == PLACE_NONE)
             return false;
         path->places[i] = places_at(places, at);
@@ -130,7 +114,6 @@ int rules_match(const struct rules *rules, struct span domain, const struct desc
     struct path path;
     assert(descriptor->n_entries > 0 && descriptor->n_entries <= ENTRIES_MAX);
     *match = (struct rule_match){0};
-    set_out(&rules->places, descriptor, &path);
     uint32_t at = find_domain(&rules->places, domain);
     if (at == PLACE_NONE || !walk(&rules->places, at, descriptor, &path))
         return STINT_OK;
