@@ -334,8 +334,6 @@ int main(int argc, char **argv)
         .subject = asked,
         .arg = &serving,
         .ops = serving.ops,
-        .goal = GOAL_AT_MOST,
-        .reach = 1.8,
     };
     duel_run(&options, &duel, &row);
     row_report(&options, &row);

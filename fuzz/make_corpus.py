@@ -321,8 +321,23 @@ def grpc_frame():
         yield text, f"text-{number}"
 
 
-FUZZERS = [grpc_frame, holders, jsonl, law, logline, reader, region, resp, resp_reader, rls, rules,
-           spec, table, trace]
+def grpc_session():
+    """Steps of a session, as the fuzzer reads them: frames of three bytes each, and time."""
+    wait, hear, change, drain = b"\xc0\xff\x01", b"\xff\xff", b"\xdc", b"\xde"
+    call, watch, reflect = bytes([8, 0, 0]), bytes([8, 0, 2]), bytes([0, 0, 4])
+    ping, window = bytes([7, 0, 0]), bytes([6, 1, 3])
+    yield b"\x03\x0f" + call * 16 + hear + b"\x0f" + (call + watch) * 8 + hear, "calls"
+    yield b"\x02\x02" + watch * 3 + wait + hear + change + wait + drain + hear, "watch"
+    asked = reflect + bytes([2, 0x0c, 0])
+    yield b"\x03\x01" + asked + hear + b"\x00" + bytes([2, 1, 0]), "reflection"
+    yield b"\x01" + call * 5 + reflect + ping + window + bytes([4, 0, 3]), "pieces"
+    yield b"\x04\x0f" + ping * 16 + b"\x0f" + window * 16 + hear, "flood"
+    yield b"\x00\x01GET / HTTP/1.1\r\nHost: x\r\n\r\n", "http"
+    yield b"\x00\x00" + bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + b"12345678", "raw"
+
+
+FUZZERS = [grpc_frame, grpc_session, holders, jsonl, law, logline, reader, region, resp, resp_reader,
+           rls, rules, spec, table, trace]
 
 
 def main():
