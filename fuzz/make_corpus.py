@@ -336,8 +336,8 @@ def grpc_session():
     yield b"\x00\x00" + bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + b"12345678", "raw"
 
 
-FUZZERS = [grpc_frame, grpc_session, holders, jsonl, law, logline, reader, region, resp, resp_reader,
-           rls, rules, spec, table, trace]
+FUZZERS = [grpc_frame, grpc_session, holders, jsonl, law, logline, reader, region, resp,
+           resp_reader, rls, rules, spec, table, trace]
 
 
 def main():
