@@ -151,7 +151,7 @@ const struct setting settings_known[] = {
     BYTES(grpc_output_size, "256KiB", 1024, GIB,
           "gRPC: unread answers above which nothing is read"),
     NUMBER(grpc_idle_frames, "1000", 10, 1000000,
-           "gRPC: frames that ask for nothing, beyond one a call, within ten seconds"),
+           "gRPC: frames that ask for nothing, beyond four a call, within ten seconds"),
     DURATION(grpc_age, "0", 0, NS_PER_YEAR,
              "gRPC: after which a connection is asked to be made anew; 0: never"),
     DURATION(grpc_age_grace, "0", 0, NS_PER_DAY,

@@ -5,6 +5,9 @@
  */
 #include "conn/grpc_parts.h"
 
+/* What an honest client sends beside a call: updates of two windows, a ping, and one to spare. */
+#define FRAMES_OF_A_CALL 4
+
 static uint64_t cost_ns(const struct grpc_conn *conn)
 {
     return GRPC_ABUSE_NS / conn->door->limits.idle_frames;
@@ -30,6 +33,6 @@ void grpc_abuse_forgive(struct grpc_conn *conn)
 {
     if (conn->idle_debt_ns == 0)
         return;
-    uint64_t forgiven_ns = cost_ns(conn);
+    uint64_t forgiven_ns = FRAMES_OF_A_CALL * cost_ns(conn);
     conn->idle_debt_ns -= forgiven_ns < conn->idle_debt_ns ? forgiven_ns : conn->idle_debt_ns;
 }

@@ -23,7 +23,7 @@ struct grpc_limits {
     size_t output_bytes;  /* unsent, above which nothing is read. Default 256 KiB */
     /*
      * Frames that cost the sender little and the server something (PING, SETTINGS, RST_STREAM,
-     * PRIORITY, empty DATA, CONTINUATION), beyond one for each call that was answered: so many
+     * PRIORITY, empty DATA, CONTINUATION), beyond four for each call that was answered: so many
      * at once, filled again within ten seconds. Whoever sends more is sent away with
      * ENHANCE_YOUR_CALM. Default 1,000.
      */

@@ -4,6 +4,7 @@ connections, which never end by themselves, leave a server that ends or hands it
 
 Real time: what is tried is the kernel's queues, TLS libraries and processes that run at once.
 """
+import concurrent.futures
 import signal
 import socket
 import ssl
@@ -193,6 +194,19 @@ def test_a_handover_tells_clients_to_go_and_fails_no_call(tmp_path):
                 pass
     assert not any(asker.failures for asker in askers), askers[0].failures[:2]
     assert sum(asker.answers for asker in askers) > 100
+
+
+def test_a_busy_client_is_not_taken_for_a_flood():
+    """What a client sends beside its calls, window updates and pings, is more than one for each."""
+    with Server(rules=RULES) as server:
+        with grpc.insecure_channel(f"127.0.0.1:{server.port('grpc')}") as channel:
+            ask = ask_with(channel)
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                asked = pool.map(lambda n: ask(request("edge", descriptor(("user", f"b{n}"))),
+                                               timeout=20).code, range(6000))
+                assert set(asked) == {OK}
+        page = urllib.request.urlopen(server.url("/metrics"), timeout=20).read().decode()
+        assert 'stint_connections_opened_total{door="grpc"} 1' in page
 
 
 def test_an_idle_connection_is_told_to_go(tmp_path):
