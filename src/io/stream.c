@@ -17,6 +17,7 @@
 #define READ_SIZE 65536
 /* What one stream may leave unsent and still be read from. */
 #define UNSENT_MAX 65536
+#define FAREWELL_NS NS_PER_S /* how long a peer has to close his side */
 
 struct stream {
     uv_poll_t poll;
@@ -28,7 +29,8 @@ struct stream {
     uint64_t active_ns;     /* when bytes came last */
     uint64_t busy_since_ns; /* when the request that is not yet whole began; 0: there is none */
     uint64_t unsent_since_ns;
-    size_t unsent; /* of what waited then, what waits still */
+    size_t unsent;             /* of what waited then, what waits still */
+    uint64_t farewell_ends_ns; /* 0: not yet */
     int fd;
     int events;     /* that are polled for */
     bool is_at_end; /* the peer sends no more */
@@ -216,6 +218,27 @@ static void note_busy(struct stream *stream, bool has_answered, uint64_t now_ns)
         stream->busy_since_ns = now_ns;
 }
 
+static void say_farewell(struct stream *stream, uint64_t now_ns)
+{
+    if (!stream->home->options.says_farewell || stream->is_at_end ||
+        shutdown(stream->fd, SHUT_WR) != 0) {
+        end(stream);
+        return;
+    }
+    stream->farewell_ends_ns = now_ns + FAREWELL_NS;
+    poll_for(stream, UV_READABLE);
+    look_again_at(stream, stream->farewell_ends_ns, now_ns);
+}
+
+/* What comes after the end is nobody's. */
+static void read_in_vain(struct stream *stream)
+{
+    struct streams *home = stream->home;
+    ssize_t len = recv(stream->fd, home->bytes, sizeof(home->bytes), 0);
+    if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR))
+        end(stream);
+}
+
 /* After every call that may have changed the connection: sends, then waits for what comes next. */
 static void settle(struct stream *stream, uint64_t now_ns)
 {
@@ -228,7 +251,7 @@ static void settle(struct stream *stream, uint64_t now_ns)
     size_t unsent = stream->unsent > 0 ? conn->ops->output(conn).len : 0;
     bool is_over = conn->ops->is_over(conn);
     if (is_over && unsent == 0) {
-        end(stream);
+        say_farewell(stream, now_ns);
         return;
     }
     note_busy(stream, has_answered, now_ns);
@@ -277,6 +300,10 @@ static void on_events(uv_poll_t *poll, int status, int events)
         end(stream);
         return;
     }
+    if (stream->farewell_ends_ns != 0) {
+        read_in_vain(stream);
+        return;
+    }
     if ((events & UV_READABLE) == 0)
         now_ns = now_of(stream->home);
     else if (!receive(stream, &now_ns))
@@ -288,6 +315,10 @@ static void look_at(struct stream *stream, uint64_t now_ns)
 {
     struct conn *conn = stream->conn;
     uint64_t deadline_ns = conn->ops->deadline(conn);
+    if (stream->farewell_ends_ns != 0) {
+        end(stream);
+        return;
+    }
     if (deadline_ns <= now_ns)
         conn->ops->wake(conn, now_ns);
     else if (patience_ends(stream, deadline_ns) <= now_ns) {
@@ -354,6 +385,8 @@ void streams_drain(struct streams *streams)
     uint64_t now_ns = now_of(streams);
     for (struct stream *stream = streams->first, *next; stream != NULL; stream = next) {
         next = stream->next;
+        if (stream->farewell_ends_ns != 0)
+            continue;
         /* What the peer sent already was asked, though nobody has read it. */
         if ((stream->events & UV_READABLE) != 0 && !receive(stream, &now_ns))
             continue;

@@ -31,6 +31,11 @@ struct streams_options {
     struct metrics_worker *metrics;
     enum metrics_door door;
     struct stream_limits limits;
+    /*
+     * Whoever may be sending when the server ends a connection (gRPC) is read on, in vain, until he
+     * closes his side: else he would meet a reset socket before what he was told last.
+     */
+    bool says_farewell;
     void (*emptied)(void *arg); /* the last stream has ended */
     void *arg;
 };

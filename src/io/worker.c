@@ -310,6 +310,7 @@ static struct streams *new_streams(struct worker *worker, enum metrics_door door
         .metrics = metrics_of(worker),
         .door = door,
         .limits = worker->options.stream_limits,
+        .says_farewell = door == METRICS_GRPC,
         .emptied = end_if_empty,
         .arg = worker,
     });
