@@ -143,12 +143,13 @@ def test_a_port_in_use_is_told():
 def test_a_fault_in_the_rules_is_told_with_its_place(tmp_path):
     rules = tmp_path / "rules.yaml"
     rules.write_text("domain: a\ndescriptors:\n  - kay: user\n")
-    told = serve("--rules", rules, "--resp", "127.0.0.1:0", "--http", "off")
+    told = serve("--rules", rules, "--resp", "127.0.0.1:0", "--http", "off",
+                 "--grpc", "off")
     assert f"{rules}:3:5: " in told and "key" in told
 
 
 def test_files_that_cannot_be_used_are_told(tmp_path):
-    common = ["--resp", "127.0.0.1:0", "--http", "off"]
+    common = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"]
     assert "no-rules" in serve("--rules", tmp_path / "no-rules", *common)
     assert "no-tokens" in serve("--tokens", tmp_path / "no-tokens", *common)
     assert "no-config" in serve("--config", tmp_path / "no-config", *common)
@@ -163,7 +164,8 @@ def test_a_state_that_may_not_be_read_is_told(tmp_path):
     state = tmp_path / "state"
     state.write_bytes(b"")
     state.chmod(0)
-    assert "Permission denied" in serve("--state", state, "--resp", "127.0.0.1:0", "--http", "off")
+    assert "Permission denied" in serve("--state", state, "--resp", "127.0.0.1:0", "--http", "off",
+                 "--grpc", "off")
 
 
 def test_other_machines_need_tokens(tmp_path):

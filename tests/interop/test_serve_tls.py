@@ -172,7 +172,7 @@ def test_an_idle_tls_connection_is_small(authority):
 def test_wrong_files_are_told(authority, tmp_path):
     certificate, _ = authority.sign("one")
     _, key = authority.sign("two")
-    common = ["--resp", "127.0.0.1:0", "--http", "off"]
+    common = ["--resp", "127.0.0.1:0", "--http", "off", "--grpc", "off"]
     assert "belong together" in serve("--tls-key", key, *common)
     assert str(certificate) in serve("--tls-certificate", certificate, "--tls-key", key, *common)
     assert "--tls-certificate" in serve("--resp-tls", "127.0.0.1:0", *common)
