@@ -165,7 +165,7 @@ def test_a_state_that_may_not_be_read_is_told(tmp_path):
     state.write_bytes(b"")
     state.chmod(0)
     assert "Permission denied" in serve("--state", state, "--resp", "127.0.0.1:0", "--http", "off",
-                 "--grpc", "off")
+                                        "--grpc", "off")
 
 
 def test_other_machines_need_tokens(tmp_path):
