@@ -1,0 +1,139 @@
+-- SPDX-License-Identifier: MIT
+-- The law of src/core/buckets.c. x: time_slack in us, 0 for form B. y: count_slack, 0 for form A.
+--
+-- State, '>BI7B': 0x21, the newest bucket's first use (the state's own time where there is none, or
+-- it is closed), 1 if the newest bucket takes nothing more. Then '>I7I4' for each bucket, oldest
+-- first: its last use, its units. At most 510 buckets, 5,619 bytes.
+local function buckets(state, verb, cost, now, at, limit, period, time_slack, count_slack)
+    local size = count_slack > 0 and count_slack or limit
+    -- ceil(W/O) buckets may have timed out, the others are full: src/core/buckets.c.
+    local timed_out = time_slack > 0 and ceil(period / time_slack) or 0
+    local alive_max = timed_out + ceil((limit > timed_out and limit - timed_out or 1) / size)
+    if not (time_slack >= 0 and time_slack <= period and time_slack % 1 == 0 and count_slack >= 0
+            and count_slack <= limit and count_slack % 1 == 0 and time_slack + count_slack > 0
+            and (alive_max <= 510 or limit <= 510)) then
+        return nil, 'time_slack, count_slack: expected one or both, and at most 510 buckets'
+    end
+    local first, closed, n, last, count = 0, 0, 0, {}, {}
+    if state then
+        local version
+        version, first, closed = unpack('>BI7B', state)
+        if version ~= 33 then return nil, 'the key holds no state of buckets' end
+        n = (#state - 9) / 11
+        for i = 1, n do
+            last[i], count[i] = unpack('>I7I4', state, 11 * i - 1)
+        end
+    end
+    local function latest() -- the state's own time
+        return (n == 0 or closed == 1) and first or last[n]
+    end
+    local function dies_at()
+        return n == 0 and first or last[n] + period
+    end
+    -- Takes buckets i to j out.
+    local function remove(i, j)
+        for k = j + 1, n do
+            last[k - j + i - 1], count[k - j + i - 1] = last[k], count[k]
+        end
+        n = n - (j - i + 1)
+    end
+    local function drop(oldest)
+        if oldest == 0 then return end
+        if oldest == n then first, closed = latest(), 0 end
+        remove(1, oldest)
+    end
+    local time = latest()
+    if now > time then time = now end
+    local function dead_and_free()
+        local dead, free = 0, limit
+        while dead < n and last[dead + 1] + period <= time do dead = dead + 1 end
+        for i = dead + 1, n do free = free - count[i] end
+        return dead, free > 0 and free or 0
+    end
+    local function packed()
+        local parts = {pack('>BI7B', 33, first, closed)}
+        for i = 1, n do parts[i + 1] = pack('>I7I4', last[i], count[i]) end
+        return table.concat(parts)
+    end
+    local function reset_after()
+        local dies = dies_at()
+        return dies > now and dies - now or 0
+    end
+    local dead, free = dead_and_free()
+
+    if verb == 'refund' then
+        -- Empties whole buckets, oldest first; then the newest in part, if it is open and the grant
+        -- is one of its uses. Dead buckets stay until the next use.
+        if at < 0 then at = time elseif at > now then at = now end
+        local left, final = cost, dead
+        if at + period > time then
+            while final < n and count[final + 1] <= left do
+                final = final + 1
+                left = left - count[final]
+            end
+            local own, kept = latest(), n - final
+            local partly = left > 0 and kept > 0 and closed == 0
+                and (kept == 1 or at > first or at >= own)
+            local function empty(i, j)
+                if i == 1 then
+                    drop(j)
+                elseif j < n then
+                    remove(i, j)
+                elseif i <= j then
+                    first, closed, n = latest(), 1, i - 1
+                end
+            end
+            empty(dead + 1, final)
+            if partly then
+                if left < count[n] then
+                    count[n], left = count[n] - left, 0
+                else
+                    left = left - count[n]
+                    empty(n, n)
+                end
+            end
+        end
+        local after = left < cost and packed() or nil
+        dead, free = dead_and_free()
+        return 0, cost - left, limit, free, 0, reset_after(), after, dies_at()
+    elseif verb == 'book' or verb == 'unbook' then
+        return 2, 0, limit, 0, -1, 0
+    end
+
+    local whole = verb == 'take' or verb == 'peek'
+    local granted = cost
+    if cost > free then granted = whole and 0 or free end
+    if granted == 0 then
+        local outcome, retry = 0, 0
+        if cost > 0 and verb ~= 'charge' then
+            outcome, retry = 1, 0
+            if whole and cost > limit then
+                outcome, retry = 2, -1
+            else
+                local missing, i = whole and cost - free or 1, dead + 1
+                while i < n and count[i] < missing do
+                    missing, i = missing - count[i], i + 1
+                end
+                retry = last[i] + period - now
+            end
+        end
+        return outcome, 0, limit, free, retry, reset_after()
+    end
+    local reset = time + period - now
+    if verb == 'peek' then return 0, granted, limit, free - granted, 0, reset end
+    drop(dead)
+    local units, room = granted, 0
+    if n > 0 and closed == 0 and (time_slack == 0 or time - first < time_slack) then
+        room = size - count[n]
+    end
+    if room > 0 then
+        local added = room < units and room or units
+        last[n], count[n], units = time, count[n] + added, units - added
+    end
+    while units > 0 do
+        local added = size < units and size or units
+        n, first, closed = n + 1, time, 0
+        last[n], count[n], units = time, added, units - added
+    end
+    return 0, granted, limit, free - granted, 0, reset, packed(), dies_at()
+end

@@ -1,0 +1,108 @@
+-- SPDX-License-Identifier: MIT
+-- The law of src/core/log.c, without booked places. A limit of at most 8,189 keeps a state within
+-- 64 KiB.
+--
+-- State, '>BI7I4': 0x31, the latest time at which units were taken, units recorded. Then '>I7B' for
+-- each time, oldest first: the time, the units less one; more than 256 of one time take several.
+local function log(state, verb, cost, now, at, limit, period)
+    if limit > 8189 then return nil, 'limit: expected at most 8189 for log' end
+    local own, units, n = 0, 0, 0
+    if state then
+        local version
+        version, own, units = unpack('>BI7I4', state)
+        if version ~= 49 then return nil, 'the key holds no state of log' end
+        n = (#state - 12) / 8
+    end
+    local time = now > own and now or own
+    local function entry(i)
+        local instant, less_one = unpack('>I7B', state, 8 * i + 5)
+        return instant, less_one + 1
+    end
+    local function dies_at()
+        if n == 0 then return own end
+        local instant = entry(n)
+        return instant + period
+    end
+    -- The dead are walked over once more, when they are taken off by the next take.
+    local dead, dead_units = 0, 0
+    if n > 0 and dies_at() <= time then
+        dead, dead_units = n, units
+    else
+        while dead < n do
+            local instant, some = entry(dead + 1)
+            if instant + period > time then break end
+            dead, dead_units = dead + 1, dead_units + some
+        end
+    end
+    local free = limit - (units - dead_units)
+    if free < 0 then free = 0 end
+    local function reset_after(dies)
+        return dies > now and dies - now or 0
+    end
+
+    if verb == 'refund' then
+        -- Exact entries by their time; without a time, the newest.
+        local left, i = cost, n
+        if at >= 0 and (at > time or at + period <= time) then i = 0 end
+        while i > dead and left > 0 do
+            local instant, some = entry(i)
+            if at >= 0 and instant < at then break end
+            if at < 0 or instant == at then
+                local taken = some < left and some or left
+                local kept = taken < some and pack('>I7B', instant, some - taken - 1) or ''
+                state = state:sub(1, 8 * i + 4) .. kept .. state:sub(8 * i + 13)
+                left, units = left - taken, units - taken
+                if taken == some then n = n - 1 end
+            end
+            i = i - 1
+        end
+        local granted, after = cost - left, nil
+        if granted > 0 then
+            after = pack('>BI7I4', 49, own, units) .. state:sub(13)
+            state = after
+        end
+        return 0, granted, limit, free + granted, 0, reset_after(dies_at()), after, dies_at()
+    elseif verb == 'book' or verb == 'unbook' then
+        return 2, 0, limit, 0, -1, 0
+    end
+
+    local whole = verb == 'take' or verb == 'peek'
+    local granted = cost
+    if cost > free then granted = whole and 0 or free end
+    if granted == 0 then
+        local outcome, retry = 0, 0
+        if cost > 0 and verb ~= 'charge' then
+            outcome, retry = 1, 0
+            if whole and cost > limit then
+                outcome, retry = 2, -1
+            else
+                -- All units less those that may stay have to die.
+                local needed, i = units - (limit - (whole and cost or 1)), 0
+                repeat
+                    i = i + 1
+                    local instant, some = entry(i)
+                    needed, retry = needed - some, instant + period - now
+                until needed <= 0
+            end
+        end
+        return outcome, 0, limit, free, retry, reset_after(dies_at())
+    end
+    local dies = time + period
+    if verb == 'peek' then return 0, granted, limit, free - granted, 0, dies - now end
+    local parts, left = {'', n > dead and state:sub(8 * dead + 13) or ''}, granted
+    if n > dead then
+        local instant, some = entry(n)
+        if instant == time and some < 256 then
+            local added = 256 - some < left and 256 - some or left
+            parts[2] = parts[2]:sub(1, -2) .. string.char(some + added - 1)
+            left = left - added
+        end
+    end
+    while left > 0 do
+        local added = left < 256 and left or 256
+        parts[#parts + 1] = pack('>I7B', time, added - 1)
+        left = left - added
+    end
+    parts[1] = pack('>BI7I4', 49, time, units - dead_units + granted)
+    return 0, granted, limit, free - granted, 0, dies - now, table.concat(parts), dies
+end

@@ -1,0 +1,115 @@
+-- SPDX-License-Identifier: MIT
+-- The law of src/core/sliding_counter.c. x: 1 charges refused takes too.
+--
+-- State, '>BI7I5I5': 0x61, the window's number floor(now / W), units in the window before, units in
+-- this one (each up to 2N by charges, below 2^34).
+local function sliding_counter(state, verb, cost, now, at, limit, period, count_denied)
+    -- floor(a * b / d) and what is left. Where a * b passes 2^53 it is divided three bits of `a` at a
+    -- time: b and d are at most 10 years, 3.2e14 us, and what is left is below d, so that no sum
+    -- passes 8 * 3.2e14 + 7 * 3.2e14 = 4.8e15 < 2^53.
+    local function mul_div(a, b, d)
+        if a * b < 9007199254740992 then
+            local left = a * b % d
+            return (a * b - left) / d, left
+        end
+        local quotient, left, scale = 0, 0, 68719476736 -- 2^36, above every a
+        repeat
+            scale = scale / 8
+            local digit = floor(a / scale) % 8
+            local sum = left * 8 + digit * b
+            left = sum % d
+            quotient = quotient * 8 + (sum - left) / d
+        until scale == 1
+        return quotient, left
+    end
+
+    local elapsed = now % period
+    local number, previous, current = (now - elapsed) / period, 0, 0
+    if state then
+        local version, was_number, was_previous, was_current = unpack('>BI7I5I5', state)
+        if version ~= 97 then return nil, 'the key holds no state of sliding_counter' end
+        if number <= was_number then
+            -- A window later than now is taken to have just begun.
+            if number < was_number then number, elapsed = was_number, 0 end
+            previous, current = was_previous, was_current
+        elseif number == was_number + 1 then
+            previous = was_current
+        end
+    end
+    -- The estimate, rounded up to a unit.
+    local function estimate()
+        if previous == 0 then return current end
+        local units, left = mul_div(previous, period - elapsed, period)
+        return current + units + (left > 0 and 1 or 0)
+    end
+    -- How long into a window so many units must fade until they leave room; the whole period means
+    -- not within this window.
+    local function fade(units, room)
+        if units <= room then return 0 end
+        return period - (mul_div(room, period, units))
+    end
+    local after, dies
+    local function store(granted)
+        after = pack('>BI7I5I5', 97, number, previous, current)
+        return granted
+    end
+    local function answer(outcome, granted, retry)
+        local used = estimate()
+        dies = number * period
+        if current > 0 then
+            dies = dies + 2 * period
+        elseif previous > 0 then
+            dies = dies + period
+        end
+        return outcome, granted, limit, limit > used and limit - used or 0, retry,
+            dies > now and dies - now or 0, after, dies
+    end
+    local function add(units)
+        if units == 0 then return 0 end
+        current = current + units
+        return store(units)
+    end
+    local function deny(units)
+        local start = number * period
+        local room = limit - units - current
+        if room >= 0 then
+            local faded = fade(previous, room)
+            if faded < period then return answer(1, 0, start + faded - now) end
+        end
+        return answer(1, 0, start + period + fade(current, limit - units) - now)
+    end
+    local used = estimate()
+    local free = limit > used and limit - used or 0
+    local debt = 2 * limit > used and 2 * limit - used or 0
+    if debt > cost then debt = cost end
+
+    if verb == 'take' or verb == 'peek' then
+        if cost > limit then return answer(2, 0, -1) end
+        if cost <= free then
+            add(cost)
+            if verb == 'peek' then after = nil end
+            return answer(0, cost, 0)
+        end
+        if count_denied == 1 and verb == 'take' then add(debt) end
+        return deny(cost)
+    elseif verb == 'take_upto' then
+        if cost > 0 and free == 0 then return deny(1) end
+        return answer(0, add(cost < free and cost or free), 0)
+    elseif verb == 'charge' then
+        return answer(0, add(debt), 0)
+    elseif verb == 'refund' then
+        -- Each counter knows its window, so units go back to the one they were granted in.
+        if at < 0 or at > now then at = now end
+        local in_window, units = floor(at / period), 0
+        if in_window >= number then
+            units = cost < current and cost or current
+            current = current - units
+        elseif in_window + 1 == number then
+            units = cost < previous and cost or previous
+            previous = previous - units
+        end
+        if units > 0 then store(units) end
+        return answer(0, units, 0)
+    end
+    return 2, 0, limit, 0, -1, 0 -- a counter cannot be charged in the future
+end

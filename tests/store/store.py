@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: MIT
+"""A redis-server as a process of a test, and the scripts of lua/ called as docs/store-scripts.md
+says."""
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections import namedtuple
+from pathlib import Path
+
+import redis
+
+import make_scripts
+import stint_abi as abi
+
+LUA = Path(abi.ROOT) / "lua"
+STARTS_S = 20
+OUTCOMES = ("allow", "deny", "never")
+NAMES = {number: name for name, number in abi.ALGORITHMS.items()}
+SCRIPTS = {name: make_scripts.script(LUA, name)
+           for name in (*make_scripts.ALGORITHMS, "list", "rolling_window")}
+
+# A reply: as abi.Decision, in us and with None for a wait that never ends; then what else it tells.
+Reply = namedtuple("Reply", "outcome granted limit remaining retry_after reset_after "
+                            "binding now holders")
+
+
+class RedisServer:
+    """In memory alone; stopped by its own pid, its folder removed."""
+
+    def __init__(self, *options):
+        self.folder = tempfile.mkdtemp(prefix="stint-store-")
+        self.socket = f"{self.folder}/socket"
+        self.process = subprocess.Popen(
+            ["redis-server", "--port", "0", "--unixsocket", self.socket, "--save", "",
+             "--appendonly", "no", "--dir", self.folder, *options],
+            stdout=subprocess.DEVNULL)
+
+    def connect(self):
+        return redis.Redis(unix_socket_path=self.socket)
+
+    def __enter__(self):
+        ends = time.monotonic() + STARTS_S
+        while True:  # a server that starts is waited for in real time: there is no other
+            try:
+                with self.connect() as client:
+                    client.ping()
+                return self
+            except redis.ConnectionError:
+                assert self.process.poll() is None and time.monotonic() < ends, "it did not start"
+                time.sleep(0.02)
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait(STARTS_S)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def us(ns):
+    """A length of time of a quota, which is made in whole microseconds."""
+    assert ns % 1000 == 0, f"{ns} ns are not whole microseconds"
+    return ns // 1000
+
+
+def words_of(quota):
+    """limit period x y z."""
+    options = {
+        "window": (quota.resolution,),
+        "buckets": (us(quota.time_slack_ns), quota.count_slack),
+        "gcra": (quota.burst, int(quota.count_denied)),
+        "fixed_window": (quota.align, quota.utc_offset_s, int(quota.count_denied)),
+        "sliding_counter": (int(quota.count_denied),),
+    }.get(NAMES[quota.algorithm], ())
+    return (quota.limit, us(quota.period_ns), *options, *(0,) * (3 - len(options)))
+
+
+def reply_of(values):
+    outcome, granted, limit, remaining, retry, reset, binding, now, *holders = values
+    return Reply(OUTCOMES[outcome], granted, limit, remaining, None if retry < 0 else retry, reset,
+                 binding, now, list(zip(holders[::2], holders[1::2])))
+
+
+def instant(now):
+    """Virtual time; None is the server's."""
+    return "0" if now is None else f"+{now}"
+
+
+class Store:
+    """The scripts over one connection, by their hashes."""
+
+    def __init__(self, client, names=tuple(SCRIPTS)):
+        self.client = client
+        self.hashes = {name: client.script_load(SCRIPTS[name]) for name in names}
+
+    def call(self, name, keys, *words):
+        return self.client.evalsha(self.hashes[name], len(keys), *keys, *words)
+
+    def ask(self, quota, key, verb, cost, now=None, at=0):
+        return reply_of(self.call(NAMES[quota.algorithm], [key], verb, cost, instant(now), at,
+                                  *words_of(quota)))
+
+    def ask_list(self, items, verb, now=None, at=0):
+        """items: (quota, key, cost)."""
+        groups = [word for quota, _, cost in items
+                  for word in (NAMES[quota.algorithm], cost, *words_of(quota))]
+        return reply_of(self.call("list", [key for _, key, _ in items], verb, instant(now), at,
+                                  *groups))
+
+    def roll(self, namespace, credit, tokens, window, bucket_window, best_effort, now=None):
+        """(granted, remaining, retry_after, reset_after)"""
+        return self.call("rolling_window", [namespace], credit, tokens, window, bucket_window,
+                         best_effort, instant(now))
+
+
+def in_us(decision):
+    """What C decided, as a reply tells it: waits rounded up."""
+    retry = decision.retry_after
+    return (*decision[:4], None if retry == abi.NEVER_NS else -(-retry // 1000),
+            -(-decision.reset_after // 1000))
