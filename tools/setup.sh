@@ -6,13 +6,14 @@ set -eu
 
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
     libmicrohttpd-dev libgnutls28-dev libsystemd-dev libseccomp-dev libcurl4-gnutls-dev
-    libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler"
+    libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libhiredis-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-venv python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium
     fonts-dejavu-core curl wrk nghttp2-client nginx haproxy apache2-bin
-    lua-socket caddy python3-jsonschema python3-grpcio python3-yaml redis-tools python3-redis"
+    lua-socket caddy python3-jsonschema python3-grpcio python3-yaml redis-tools python3-redis
+    redis-server redis-sentinel"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.
 command -v npm >/dev/null || test="$test nodejs npm"
 command -v go >/dev/null || test="$test golang-go"

@@ -26,8 +26,10 @@ BELOW = {
     "wire": ["base", "core", "store", "limiter", "rules"],
     "proto": ["base", "core", "store", "limiter", "rules", "wire"],
     "conn": ["base", "core", "store", "limiter", "rules", "wire", "proto"],
-    "io": ["base", "core", "store", "limiter", "rules", "wire", "proto", "conn"],
-    "cmd": ["base", "core", "store", "limiter", "sim", "rules", "wire", "proto", "conn", "io"],
+    "remote": ["base", "core", "store", "limiter", "rules", "wire", "proto", "conn"],
+    "io": ["base", "core", "store", "limiter", "rules", "wire", "proto", "conn", "remote"],
+    "cmd": ["base", "core", "store", "limiter", "sim", "rules", "wire", "proto", "conn", "remote",
+            "io"],
 }
 
 # System headers, by folder; a path prefix that is longer adds to it.
@@ -53,6 +55,7 @@ SYSTEM = {
     "src/conn/grpc": {"nghttp2/nghttp2.h"},
     "src/conn/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                              "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
+    "src/remote/": LANGUAGE | {"stdlib.h", "hiredis/read.h"},
     "src/store/region": {
         "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
     },
@@ -181,7 +184,7 @@ def test_core_calls_nothing_of_the_system():
     assert not foreign, f"core calls {sorted(foreign)}"
 
 
-@pytest.mark.parametrize("folder", ["base", "limiter", "rules", "wire", "proto", "sim"])
+@pytest.mark.parametrize("folder", ["base", "limiter", "rules", "wire", "proto", "remote", "sim"])
 def test_only_store_and_the_program_ask_the_system(folder):
     """Text may be written to memory with snprintf; files, clocks and threads are for others."""
     asks = re.compile(
