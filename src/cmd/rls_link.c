@@ -49,12 +49,21 @@ static bool wait_for(const struct rls_link *link, short events)
 
 /* ---- The socket ------------------------------------------------------------------------------ */
 
+/* An errno, once it is known. */
+static int outcome_of_connect(const struct rls_link *link)
+{
+    int why = 0;
+    socklen_t len = sizeof(why);
+    if (!wait_for(link, POLLOUT))
+        return ETIMEDOUT;
+    return getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
+}
+
 static int connect_to(struct rls_link *link, const struct sockaddr *address, socklen_t len,
                       struct stint_error *error)
 {
     const char *server = link->options->server;
     int on = 1, why = 0;
-    socklen_t why_len = sizeof(why);
     if (link->options->is_secret && !link->options->is_tls && !link->options->is_insecure &&
         !endpoint_is_local(address))
         return err_set(error, STINT_E_MISMATCH,
@@ -66,14 +75,10 @@ static int connect_to(struct rls_link *link, const struct sockaddr *address, soc
         return err_set(error, STINT_E_SYSTEM, "%s: %s", server, strerror(errno));
     if (address->sa_family != AF_UNIX)
         setsockopt(link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-    if (connect(link->fd, address, len) == 0)
-        return 0;
-    if (errno != EINPROGRESS && errno != EAGAIN)
+    if (connect(link->fd, address, len) != 0)
         why = errno;
-    else if (!wait_for(link, POLLOUT))
-        why = ETIMEDOUT;
-    else if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &why, &why_len) != 0)
-        why = errno;
+    if (why == EINPROGRESS || why == EAGAIN)
+        why = outcome_of_connect(link);
     return why == 0 ? 0 : err_set(error, STINT_E_SYSTEM, "%s: %s", server, strerror(why));
 }
 

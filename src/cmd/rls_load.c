@@ -279,7 +279,7 @@ static void close_all(struct load *load)
 int rls_load_main(int argc, char **argv)
 {
     static struct load load; /* its histogram is large */
-    struct rls_options options;
+    static struct rls_options options;
     struct stint_error error;
     char token[TOKEN_FILE_ROOM];
     rls_options_parse(&options, RLS_LOAD, argc, argv);

@@ -7,6 +7,7 @@
 #include "base/wide_int.h"
 #include "proto/grpc.h"
 
+#include <assert.h>
 #include <nghttp2/nghttp2.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,6 +209,7 @@ static struct call *call_new(struct rls_session *session, struct span message, u
         session->free_calls = call;
         return NULL;
     }
+    assert(call->asked != NULL);
     grpc_frame_write(call->asked, false, message.len);
     if (message.len > 0)
         memcpy(call->asked + GRPC_PREFIX, message.ptr, message.len);

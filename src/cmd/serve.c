@@ -48,7 +48,7 @@ struct command_line {
 static void fill_option(struct option_list *list, size_t i)
 {
     const struct setting *setting = &settings_known[i];
-    strcpy(list->names[i], setting->name);
+    memcpy(list->names[i], setting->name, strlen(setting->name) + 1);
     for (char *c = list->names[i]; *c != '\0'; c++)
         if (*c == '_')
             *c = '-';
@@ -332,6 +332,8 @@ int serve_main(int argc, char **argv)
     char **words = calloc((size_t)argc + 1, sizeof(char *));
     if (line.given == NULL || words == NULL) {
         say("no memory for the command line");
+        free(line.given);
+        free(words);
         return CMD_BAD_INPUT;
     }
     memcpy(words, argv, (size_t)argc * sizeof(char *)); /* argp moves them about */

@@ -41,7 +41,7 @@ static void check(const struct token_options *options, struct argp_state *state)
 {
     if (options->action == NULL)
         argp_error(state, "expected `new NAME` or `hash`");
-    bool is_new = strcmp(options->action, "new") == 0;
+    bool is_new = options->action != NULL && strcmp(options->action, "new") == 0;
     if (is_new && options->name == NULL)
         argp_error(state, "expected a NAME for the new token");
     if (options->name != NULL && !access_name_is_valid(span_of_text(options->name)))

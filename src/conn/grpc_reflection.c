@@ -9,16 +9,14 @@ static bool answer(struct grpc_call *call, struct span message)
     struct stint_error error;
     struct span answer;
     int code = reflection_answer(message, &door->reflection, &answer, &error);
-    if (code == STINT_E_SYSTEM)
-        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
-    else if (code < 0)
+    if (code < 0 && code != STINT_E_SYSTEM)
         grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.sentence);
     else if (call->answer.len - call->answer_sent > door->limits.message_bytes)
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
-    else if (!grpc_answer_add(call, answer))
-        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
-    else
+    else if (code == 0 && grpc_answer_add(call, answer))
         return true;
+    else
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
     return false;
 }
 

@@ -110,8 +110,8 @@ static json_t *durations_json(const struct metrics *metrics)
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
 struct ranked {
-    const struct series *series;
     struct series_figures sum;
+    const struct series *series;
     uint64_t asked;
 };
 

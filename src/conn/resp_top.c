@@ -6,6 +6,7 @@
 #include "proto/resp_number.h"
 #include "proto/resp_words.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define TOP_DEFAULT 10
@@ -63,6 +64,7 @@ void resp_top(struct resp_call *call)
         resp_call_refuse(call, &error);
         return;
     }
+    assert(top.n > 0);
     struct popular_key *keys = calloc(top.n, sizeof(*keys));
     if (keys == NULL) {
         resp_write_error(out, "FULL", "no memory for an answer");

@@ -32,9 +32,12 @@ int file_text_read(const char *path, size_t max, char **text, struct stint_error
     if (fd < 0)
         return err_set(error, STINT_E_SYSTEM, "%s: %s", path, strerror(errno));
     char *all = malloc(max + 2);
+    if (all == NULL) {
+        close(fd);
+        return err_set(error, STINT_E_SYSTEM, "%s: no memory to read it", path);
+    }
     size_t len = 0;
-    int code = all != NULL ? read_all(fd, path, all, max, &len, error)
-                           : err_set(error, STINT_E_SYSTEM, "%s: no memory to read it", path);
+    int code = read_all(fd, path, all, max, &len, error);
     close(fd);
     if (code == 0 && memchr(all, '\0', len) != NULL)
         code = err_set(error, STINT_E_SYNTAX, "%s: there is a zero byte in it", path);

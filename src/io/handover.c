@@ -196,7 +196,7 @@ static int control_endpoint(const struct handover *handover, struct endpoint *en
                        sizeof(address->sun_path) - 1);
     *endpoint = (struct endpoint){.address_len = sizeof(*address), .mode = CONTROL_MODE};
     address->sun_family = AF_UNIX;
-    strcpy(address->sun_path, path);
+    memcpy(address->sun_path, path, strlen(path) + 1);
     return 0;
 }
 
@@ -226,7 +226,7 @@ static int receive_listeners(struct handover *handover, struct listener_given *g
 int handover_take(struct handover *handover, struct listener_given *given, size_t most,
                   size_t *n_given, struct stint_error *error)
 {
-    struct endpoint endpoint;
+    struct endpoint endpoint = {.address_len = 0};
     if (handover->options.path == NULL)
         return err_set(error, STINT_E_MISMATCH,
                        "--replace needs --control or --state, to find the process to replace");
