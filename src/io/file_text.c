@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -49,4 +50,11 @@ int file_text_read(const char *path, size_t max, char **text, struct stint_error
     char *fitting = realloc(all, len + 1);
     *text = fitting != NULL ? fitting : all;
     return 0;
+}
+
+void file_folder(const char *path, char *folder, size_t size)
+{
+    const char *slash = strrchr(path, '/');
+    int len = slash == path ? 1 : slash != NULL ? (int)(slash - path) : 0;
+    snprintf(folder, size, "%.*s", len > 0 ? len : 1, len > 0 ? path : ".");
 }

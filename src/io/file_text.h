@@ -12,4 +12,7 @@
  */
 int file_text_read(const char *path, size_t max, char **text, struct stint_error *error);
 
+/* The folder that a file is in, as its path says it: "." where it says none. */
+void file_folder(const char *path, char *folder, size_t size);
+
 #endif

@@ -7,6 +7,8 @@
 #define _GNU_SOURCE
 #include "io/sandbox.h"
 
+#include "io/file_text.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -73,20 +75,10 @@ static bool permit(int ruleset, const char *path, uint64_t rights)
     return is_added;
 }
 
-static void folder_of(const char *path, char folder[PATH_MAX])
-{
-    snprintf(folder, PATH_MAX, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        strcpy(folder, ".");
-    else
-        slash[slash == folder] = '\0';
-}
-
 static bool permit_folder_of(int ruleset, const char *path, uint64_t rights)
 {
     char folder[PATH_MAX];
-    folder_of(path, folder);
+    file_folder(path, folder, sizeof(folder));
     return permit(ruleset, folder, rights);
 }
 

@@ -414,7 +414,7 @@ static void tell_listeners(const struct server *server)
         if (strcmp(text, last) != 0) /* once for all workers */
             log_line(server->options.log, LOG_LISTENS, LOG_TEXT("door", port_name(listener->port)),
                      LOG_TEXT("address", text));
-        strcpy(last, text);
+        memcpy(last, text, sizeof(last));
     }
 }
 

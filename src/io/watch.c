@@ -5,6 +5,7 @@
 
 #include "base/ns.h"
 #include "base/siphash.h"
+#include "io/file_text.h"
 
 #include <dirent.h>
 #include <stdio.h>
@@ -97,14 +98,10 @@ static void on_event(uv_fs_event_t *event, const char *name, int events, int sta
 static void folder_of(const char *path, char folder[PATH_SIZE])
 {
     struct stat status;
-    snprintf(folder, PATH_SIZE, "%s", path);
     if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
-        return;
-    char *slash = strrchr(folder, '/');
-    if (slash == NULL)
-        strcpy(folder, ".");
+        snprintf(folder, PATH_SIZE, "%s", path);
     else
-        slash[slash == folder] = '\0';
+        file_folder(path, folder, PATH_SIZE);
 }
 
 static void listen_at(struct watch *watch, const char *path)
