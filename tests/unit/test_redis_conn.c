@@ -1,0 +1,542 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Dialogues with a Redis that is this file, in virtual time: what is said at the beginning, what
+ * becomes of each command when replies are late, lost, refused or none of Redis, and when it comes
+ * back.
+ */
+#include "remote/redis_conn.h"
+
+#include "base/buf.h"
+#include "base/ns.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS NS_PER_MS
+#define HELLO "*2\r\n$5\r\nHELLO\r\n$1\r\n2\r\n"
+#define GREETED                                                                                    \
+    "*8\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n"                       \
+    "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n"
+#define GET(key) "*2\r\n$3\r\nGET\r\n$1\r\n" key "\r\n"
+#define EVALSHA "*4\r\n$7\r\nEVALSHA\r\n$2\r\nff\r\n$1\r\n1\r\n$1\r\nk\r\n"
+#define LOAD "*3\r\n$6\r\nSCRIPT\r\n$4\r\nLOAD\r\n$8\r\nreturn 1\r\n"
+
+static struct redis_conn *conn;
+static char told[1024]; /* what the callers were told since the last look */
+static struct buf telling;
+
+static void note(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+                 uint64_t now_ns)
+{
+    static const char *const names[] = {"done", "refused", "unsent", "late", "lost"};
+    buf_add(&telling, "%s%s %s at %d", telling.len > 0 ? "; " : "", (const char *)arg,
+            names[outcome], (int)(now_ns / MS));
+    if (reply != NULL && reply->type == REDIS_INTEGER)
+        buf_add(&telling, " :%d", (int)reply->number);
+    else if (reply != NULL && reply->text.len > 0)
+        buf_add(&telling, " %.*s", (int)reply->text.len, (const char *)reply->text.ptr);
+}
+
+static void assert_told(const char *expected)
+{
+    assert_string_equal(told, expected);
+    telling = buf_of(told, sizeof(told));
+}
+
+static void assert_output(const char *expected)
+{
+    struct span output = redis_conn_output(conn);
+    if (!span_equals(output, expected))
+        fail_msg("output: %.*s\nexpected: %s", (int)output.len, (const char *)output.ptr, expected);
+    redis_conn_sent(conn, output.len);
+}
+
+static void feed(const char *bytes, uint64_t now_ns)
+{
+    redis_conn_feed(conn, span_of_text(bytes), now_ns);
+}
+
+static bool ask_get(const char *key, const char *who, uint64_t now_ns)
+{
+    const struct span words[] = {span_of_text("GET"), span_of_text(key)};
+    return redis_conn_ask(
+        conn,
+        &(struct redis_command){
+            .words = words, .n_words = 2, .answered = note, .arg = (void *)(uintptr_t)who},
+        now_ns);
+}
+
+static const char script[] = "return 1";
+
+static void ask_script(const char *who, bool is_asking, uint64_t now_ns)
+{
+    const struct span words[] = {span_of_text("EVALSHA"), span_of_text("ff"), span_of_text("1"),
+                                 span_of_text("k")};
+    assert_true(redis_conn_ask(conn,
+                               &(struct redis_command){.words = words,
+                                                       .n_words = 4,
+                                                       .script = span_of(script, 8),
+                                                       .is_asking = is_asking,
+                                                       .answered = note,
+                                                       .arg = (void *)(uintptr_t)who},
+                               now_ns));
+}
+
+static void begin(const struct redis_conn_options *options)
+{
+    redis_conn_free(conn, 0);
+    telling = buf_of(told, sizeof(told));
+    conn = redis_conn_new(options);
+    assert_non_null(conn);
+    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_SOCKET);
+}
+
+static void connect_at(uint64_t now_ns)
+{
+    redis_conn_dialling(conn, now_ns);
+    redis_conn_connected(conn);
+}
+
+static void begin_ready(void)
+{
+    begin(&(struct redis_conn_options){.commands_max = 8});
+    connect_at(0);
+    assert_output(HELLO);
+    feed(GREETED, 1 * MS);
+    assert_true(redis_conn_is_ready(conn));
+    assert_int_equal(redis_conn_deadline(conn), STINT_NEVER_NS);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    redis_conn_free(conn, 0);
+    conn = NULL;
+    return 0;
+}
+
+/* ---- The greeting ---------------------------------------------------------------------------- */
+
+static void it_greets_with_password_name_and_database(void **state)
+{
+    (void)state;
+    begin(&(struct redis_conn_options){
+        .user = "ann", .password = "pw", .name = "stint", .database = 12});
+    connect_at(0);
+    ask_get("a", "a", 0); /* waits for the greeting */
+    assert_output("*7\r\n$5\r\nHELLO\r\n$1\r\n2\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$2\r\npw\r\n"
+                  "$7\r\nSETNAME\r\n$5\r\nstint\r\n"
+                  "*2\r\n$6\r\nSELECT\r\n$2\r\n12\r\n");
+    feed(GREETED, 0);
+    assert_false(redis_conn_is_ready(conn));
+    assert_output("");
+    feed("+OK\r\n", 0);
+    assert_true(redis_conn_is_ready(conn));
+    assert_string_equal(redis_conn_server(conn)->version, "7.0.15");
+    assert_string_equal(redis_conn_server(conn)->mode, "standalone");
+    assert_false(redis_conn_server(conn)->is_replica);
+    assert_output(GET("a"));
+    feed("$2\r\nhi\r\n", 3 * MS);
+    assert_told("a done at 3 hi");
+}
+
+static void who_refuses_the_greeting_is_left(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *password, *answer, *fault;
+    } cases[] = {
+        {"x", "-WRONGPASS invalid\r\n", "the store refuses HELLO: WRONGPASS invalid"},
+        {NULL, "-NOAUTH HELLO must\r\n", "the store refuses HELLO: NOAUTH HELLO must"},
+        {NULL, "HTTP/1.1 400 Bad Request\r\n", "is no reply of Redis or Valkey"},
+        {NULL, "+PONG\r\n", "neither Redis nor Valkey"},
+        {NULL, "*2\r\n$1\r\na\r\n$1\r\nb\r\n", "neither Redis nor Valkey"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin(&(struct redis_conn_options){.password = cases[i].password});
+        connect_at(0);
+        redis_conn_sent(conn, redis_conn_output(conn).len);
+        feed(cases[i].answer, 1 * MS);
+        assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+        if (strstr(redis_conn_fault(conn), cases[i].fault) == NULL)
+            fail_msg("%s", redis_conn_fault(conn));
+        redis_conn_lost(conn, "closed", 1 * MS);
+        assert_non_null(strstr(redis_conn_fault(conn), cases[i].fault));
+    }
+}
+
+static void a_greeting_has_its_time(void **state)
+{
+    (void)state;
+    begin(&(struct redis_conn_options){.connect_ns = 250 * MS});
+    redis_conn_dialling(conn, 10 * MS);
+    assert_int_equal(redis_conn_deadline(conn), 260 * MS);
+    redis_conn_connected(conn);
+    assert_int_equal(redis_conn_deadline(conn), 260 * MS); /* both together */
+    redis_conn_wake(conn, 260 * MS);
+    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+    assert_string_equal(redis_conn_fault(conn), "the store has not greeted within 250 ms");
+}
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+static void a_pipeline_is_one_output_answered_in_order(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_get("a", "a", 1 * MS);
+    ask_get("b", "b", 1 * MS);
+    assert_output(GET("a") GET("b"));
+    ask_get("c", "c", 2 * MS);
+    feed(":1\r\n:", 3 * MS);
+    assert_told("a done at 3 :1");
+    feed("2\r\n", 4 * MS);
+    assert_told("b done at 4 :2");
+    assert_output(GET("c"));
+    feed("-ERR no\r\n", 5 * MS);
+    assert_told("c refused at 5 ERR no");
+    assert_int_equal(redis_conn_pending(conn), 0);
+    assert_int_equal(redis_conn_deadline(conn), STINT_NEVER_NS);
+}
+
+static void a_late_reply_ends_the_connection(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_get("a", "a", 10 * MS);
+    ask_get("b", "b", 20 * MS);
+    assert_output(GET("a") GET("b"));
+    ask_get("c", "c", 30 * MS); /* the socket has not taken it */
+    assert_int_equal(redis_conn_deadline(conn), 60 * MS);
+    redis_conn_wake(conn, 60 * MS);
+    assert_told("a late at 60; b lost at 60");
+    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+    feed(":1\r\n", 61 * MS); /* a's, which nobody waits for */
+    assert_told("");
+    redis_conn_lost(conn, NULL, 61 * MS);
+    assert_string_equal(redis_conn_fault(conn), "the store has not answered within 50 ms");
+    redis_conn_wake(conn, redis_conn_deadline(conn));
+    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_SOCKET);
+    connect_at(72 * MS);
+    assert_output(HELLO);
+    feed(GREETED, 73 * MS);
+    assert_output(GET("c")); /* and neither a nor b once more */
+    feed(":3\r\n", 74 * MS);
+    assert_told("c done at 74 :3");
+}
+
+static void half_a_command_is_sent_again_whole(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_get("a", "a", 1 * MS);
+    ask_get("b", "b", 1 * MS);
+    redis_conn_sent(conn, strlen(GET("a")) + 5);
+    redis_conn_lost(conn, "reset", 2 * MS);
+    assert_told("a lost at 2");
+    assert_string_equal(redis_conn_fault(conn), "reset");
+    redis_conn_wake(conn, 12 * MS);
+    connect_at(12 * MS);
+    assert_output(HELLO);
+    feed(GREETED, 13 * MS);
+    assert_output(GET("b"));
+}
+
+static void what_waits_without_a_connection_is_bounded(void **state)
+{
+    (void)state;
+    begin(&(struct redis_conn_options){.commands_max = 2, .bytes_max = 100});
+    assert_true(ask_get("a", "a", 0));
+    assert_true(ask_get("b", "b", 5 * MS));
+    assert_false(ask_get("c", "c", 5 * MS));
+    assert_int_equal(redis_conn_deadline(conn), 50 * MS);
+    redis_conn_wake(conn, 50 * MS);
+    assert_told("a unsent at 50");
+    assert_true(ask_get("d", "d", 50 * MS));
+    connect_at(51 * MS);
+    assert_output(HELLO);
+    feed(GREETED, 52 * MS);
+    assert_output(GET("b") GET("d"));
+
+    begin(&(struct redis_conn_options){.commands_max = 9, .bytes_max = 2 * strlen(GET("a"))});
+    assert_true(ask_get("a", "a", 0));
+    assert_true(ask_get("b", "b", 0));
+    assert_false(ask_get("c", "c", 0));
+    redis_conn_free(conn, 7 * MS);
+    conn = NULL;
+    assert_told("a unsent at 7; b unsent at 7");
+}
+
+/* Commands in front of it leave the buffer: what is asked over time has no end. */
+static void the_buffer_is_used_again(void **state)
+{
+    (void)state;
+    begin(&(struct redis_conn_options){.commands_max = 4, .bytes_max = 100});
+    connect_at(0);
+    assert_output(HELLO);
+    feed(GREETED, 0);
+    for (int i = 0; i < 1000; i++) {
+        assert_true(ask_get("a", "a", 0));
+        assert_true(ask_get("b", "b", 0));
+        assert_output(GET("a") GET("b"));
+        feed(":1\r\n", 0);
+        assert_true(ask_get("c", "c", 0));
+        assert_output(GET("c"));
+        feed(":2\r\n:3\r\n", 0);
+        assert_told("a done at 0 :1; b done at 0 :2; c done at 0 :3");
+    }
+}
+
+static void what_nobody_asked_for_ends_it(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_get("a", "a", 1 * MS); /* unsent, so no reply can be its */
+    feed(":1\r\n", 2 * MS);
+    assert_told("");
+    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+    assert_string_equal(redis_conn_fault(conn), "the store has answered what was not asked");
+}
+
+static void what_is_no_reply_ends_it(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_get("a", "a", 1 * MS);
+    assert_output(GET("a"));
+    feed("?\r\n", 2 * MS);
+    assert_told("a lost at 2");
+    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+}
+
+static void a_reply_beyond_the_bound_ends_it(void **state)
+{
+    (void)state;
+    static const char *const replies[] = {"*100\r\n", "$2000\r\n", "*2\r\n*50\r\n"};
+    for (size_t i = 0; i < 3; i++) {
+        begin(&(struct redis_conn_options){.reply_bytes_max = 1000});
+        connect_at(0);
+        assert_output(HELLO);
+        feed(GREETED, 0);
+        ask_get("a", "a", 1 * MS);
+        assert_output(GET("a"));
+        feed(replies[i], 2 * MS);
+        for (int fed = 0; i == 1 && fed < 2000; fed += 10)
+            feed("0123456789", 2 * MS);
+        assert_told("a lost at 2");
+        assert_non_null(strstr(redis_conn_fault(conn), "at most 1000 bytes"));
+    }
+}
+
+/* ---- Scripts --------------------------------------------------------------------------------- */
+
+#define NOSCRIPT "-NOSCRIPT No matching script. Please use EVAL.\r\n"
+
+static void an_unknown_script_is_loaded_once_for_all_who_wait(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_script("s", false, 1 * MS);
+    ask_script("t", false, 1 * MS);
+    ask_get("a", "a", 1 * MS);
+    assert_output(EVALSHA EVALSHA GET("a"));
+    feed(NOSCRIPT, 2 * MS);
+    assert_told("");
+    assert_output(LOAD EVALSHA);
+    feed(NOSCRIPT ":7\r\n", 2 * MS);
+    assert_told("a done at 2 :7");
+    assert_output(EVALSHA);
+    feed("$2\r\nff\r\n:1\r\n:2\r\n", 3 * MS);
+    assert_told("s done at 3 :1; t done at 3 :2");
+    ask_script("u", false, 4 * MS); /* after a SCRIPT FLUSH */
+    assert_output(EVALSHA);
+    feed(NOSCRIPT, 5 * MS);
+    assert_output(LOAD EVALSHA);
+    feed("$2\r\nff\r\n" NOSCRIPT, 6 * MS);
+    assert_told("u refused at 6 NOSCRIPT No matching script. Please use EVAL.");
+}
+
+static void a_retry_keeps_its_deadline(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_script("s", false, 1 * MS);
+    assert_output(EVALSHA);
+    ask_get("a", "a", 30 * MS);
+    assert_output(GET("a"));
+    feed(NOSCRIPT, 40 * MS);
+    assert_output(LOAD EVALSHA);
+    redis_conn_wake(conn, redis_conn_deadline(conn));
+    assert_told("a lost at 51; s late at 51");
+}
+
+static void asking_goes_in_front(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_script("s", true, 1 * MS);
+    assert_output("*1\r\n$6\r\nASKING\r\n" EVALSHA);
+    feed("+OK\r\n" NOSCRIPT, 2 * MS);
+    assert_output(LOAD "*1\r\n$6\r\nASKING\r\n" EVALSHA);
+    feed("$2\r\nff\r\n+OK\r\n", 3 * MS);
+    assert_told("");
+    feed(":1\r\n", 3 * MS);
+    assert_told("s done at 3 :1");
+}
+
+/* ---- Away ------------------------------------------------------------------------------------ */
+
+/* Each wait lies between half of the back-off and all of it; a greeting makes it short again. */
+static void it_comes_back_ever_more_slowly(void **state)
+{
+    (void)state;
+    begin(&(struct redis_conn_options){
+        .backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
+    static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
+    uint64_t now_ns = 0, waits_ns[5];
+    for (size_t i = 0; i < 5; i++) {
+        redis_conn_dialling(conn, now_ns);
+        redis_conn_lost(conn, "refused", now_ns);
+        waits_ns[i] = redis_conn_deadline(conn) - now_ns;
+        assert_in_range(waits_ns[i], waits_ms[i] * MS / 2, waits_ms[i] * MS);
+        now_ns += waits_ns[i];
+        redis_conn_wake(conn, now_ns - 1);
+        assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_NOTHING);
+        redis_conn_wake(conn, now_ns);
+        assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_SOCKET);
+    }
+    assert_true(waits_ns[3] != waits_ns[4]);
+    connect_at(now_ns);
+    feed(GREETED, now_ns);
+    assert_true(redis_conn_is_ready(conn));
+    redis_conn_lost(conn, "reset", now_ns);
+    assert_in_range(redis_conn_deadline(conn) - now_ns, 5 * MS, 10 * MS);
+}
+
+static void messages_go_to_whoever_listens(void **state)
+{
+    (void)state;
+    begin(&(struct redis_conn_options){.pushed = note, .arg = (void *)(uintptr_t) "channel"});
+    connect_at(0);
+    assert_output(HELLO);
+    feed(GREETED, 0);
+    feed("$2\r\nhi\r\n", 4 * MS);
+    assert_told("channel done at 4 hi");
+}
+
+static void ask_more(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+                     uint64_t now_ns)
+{
+    note(arg, outcome, reply, now_ns);
+    assert_true(ask_get("n", "next", now_ns));
+}
+
+/* Who hears that his command is lost may ask something else at once. */
+static void an_answer_may_be_a_question(void **state)
+{
+    (void)state;
+    begin_ready();
+    const struct span words[] = {span_of_text("PING")};
+    const struct redis_command command = {
+        .words = words, .n_words = 1, .answered = ask_more, .arg = (void *)(uintptr_t) "first"};
+    assert_true(redis_conn_ask(conn, &command, 1 * MS));
+    assert_true(redis_conn_ask(conn, &command, 1 * MS));
+    assert_output("*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n");
+    feed("+PONG\r\n", 2 * MS);
+    assert_told("first done at 2 PONG");
+    redis_conn_lost(conn, "reset", 3 * MS);
+    assert_told("first lost at 3");
+    redis_conn_wake(conn, 13 * MS);
+    connect_at(13 * MS);
+    assert_output(HELLO);
+    feed(GREETED, 13 * MS);
+    assert_output(GET("n") GET("n"));
+}
+
+/* ---- What errors mean ------------------------------------------------------------------------ */
+
+static void errors_are_told_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        enum redis_fault fault;
+    } cases[] = {
+        {"MOVED 1 a:1", REDIS_FAULT_MOVED},
+        {"ASK 1 a:1", REDIS_FAULT_ASK},
+        {"ASKEW", REDIS_FAULT_OTHER},
+        {"TRYAGAIN Multiple keys", REDIS_FAULT_TRYAGAIN},
+        {"CLUSTERDOWN Hash slot not served", REDIS_FAULT_CLUSTERDOWN},
+        {"LOADING Redis is loading", REDIS_FAULT_LOADING},
+        {"READONLY You can't write", REDIS_FAULT_READONLY},
+        {"MASTERDOWN Link", REDIS_FAULT_MASTERDOWN},
+        {"OOM command not allowed", REDIS_FAULT_OUT_OF_MEMORY},
+        {"NOPERM this user", REDIS_FAULT_DENIED},
+        {"NOSCRIPT", REDIS_FAULT_NOSCRIPT},
+        {"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You",
+         REDIS_FAULT_READONLY},
+        {"ERR syntax", REDIS_FAULT_OTHER},
+        {"", REDIS_FAULT_OTHER},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(redis_fault_of(span_of_text(cases[i].text)), cases[i].fault);
+}
+
+static void redirects_are_read(void **state)
+{
+    (void)state;
+    struct redis_redirect redirect;
+    assert_true(redis_redirect_parse(span_of_text("MOVED 3999 127.0.0.1:6381"), &redirect));
+    assert_int_equal(redirect.slot, 3999);
+    assert_true(span_equals(redirect.host, "127.0.0.1"));
+    assert_int_equal(redirect.port, 6381);
+    assert_true(redis_redirect_parse(span_of_text("ASK 0 ::1:7"), &redirect));
+    assert_true(span_equals(redirect.host, "::1"));
+    assert_true(redis_redirect_parse(span_of_text("MOVED 16383 :7"), &redirect));
+    assert_int_equal(redirect.host.len, 0);
+    assert_true(redis_redirect_parse(span_of_text("MOVED 16383 ?:7"), &redirect));
+    assert_int_equal(redirect.host.len, 0);
+    static const char *const wrong[] = {
+        "",
+        "MOVED",
+        "MOVED 1",
+        "MOVED 1 a",
+        "MOVED 16384 a:1",
+        "MOVED x a:1",
+        "MOVED 1 a:0",
+        "MOVED 1 a:65536",
+        "GONE 1 a:1",
+        "MOVED 1 a:",
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_false(redis_redirect_parse(span_of_text(wrong[i]), &redirect));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(it_greets_with_password_name_and_database, tear_down),
+        cmocka_unit_test_teardown(who_refuses_the_greeting_is_left, tear_down),
+        cmocka_unit_test_teardown(a_greeting_has_its_time, tear_down),
+        cmocka_unit_test_teardown(a_pipeline_is_one_output_answered_in_order, tear_down),
+        cmocka_unit_test_teardown(a_late_reply_ends_the_connection, tear_down),
+        cmocka_unit_test_teardown(half_a_command_is_sent_again_whole, tear_down),
+        cmocka_unit_test_teardown(what_waits_without_a_connection_is_bounded, tear_down),
+        cmocka_unit_test_teardown(the_buffer_is_used_again, tear_down),
+        cmocka_unit_test_teardown(what_nobody_asked_for_ends_it, tear_down),
+        cmocka_unit_test_teardown(what_is_no_reply_ends_it, tear_down),
+        cmocka_unit_test_teardown(a_reply_beyond_the_bound_ends_it, tear_down),
+        cmocka_unit_test_teardown(an_unknown_script_is_loaded_once_for_all_who_wait, tear_down),
+        cmocka_unit_test_teardown(a_retry_keeps_its_deadline, tear_down),
+        cmocka_unit_test_teardown(asking_goes_in_front, tear_down),
+        cmocka_unit_test_teardown(it_comes_back_ever_more_slowly, tear_down),
+        cmocka_unit_test_teardown(messages_go_to_whoever_listens, tear_down),
+        cmocka_unit_test_teardown(an_answer_may_be_a_question, tear_down),
+        cmocka_unit_test(errors_are_told_apart),
+        cmocka_unit_test(redirects_are_read),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
