@@ -38,14 +38,14 @@ static unsigned code_of(const struct figures *figures)
 /* A DescriptorStatus: code=1, current_limit=2, limit_remaining=3, duration_until_reset=4. */
 static bool is_status(struct span status, const struct figures *figures)
 {
-    struct pb_field field;
+    struct wire_field field;
     bool has_limit = false, has_reset = false;
-    uint64_t remaining = pb_find(status, 3);
-    if (pb_find(status, 1) != code_of(figures))
+    uint64_t remaining = wire_number_of(status, 3);
+    if (wire_number_of(status, 1) != code_of(figures))
         return false;
-    while (pb_next(&status, &field)) {
-        has_limit |= field.number == 2;
-        has_reset |= field.number == 4;
+    while (unwire(&status, &field)) {
+        has_limit |= field.field == 2;
+        has_reset |= field.field == 4;
     }
     if (figures->limit == TOLD_NONE)
         return !has_limit && !has_reset && (remaining == 0 || remaining == RLS_UNLIMITED);
@@ -58,12 +58,12 @@ static bool is_status(struct span status, const struct figures *figures)
 
 static bool is_response(struct span response, const struct told *told)
 {
-    struct pb_field field;
+    struct wire_field field;
     size_t n = 0;
-    if (pb_find(response, 1) != code_of(&told->all))
+    if (wire_number_of(response, 1) != code_of(&told->all))
         return false;
-    while (pb_next(&response, &field))
-        if (field.number == 2 &&
+    while (unwire(&response, &field))
+        if (field.field == 2 &&
             (n >= told->n_statuses || !is_status(field.bytes, &told->statuses[n++])))
             return false;
     return n == told->n_statuses;
@@ -83,11 +83,11 @@ static bool ask_grpc(void *door, const struct request *request, uint64_t now_ns,
 {
     struct talk_of_grpc *talk = door;
     struct calling *calling = talk->calling;
-    struct pb message;
+    struct wire message;
     if (!door_service.ask(talk->service, request, now_ns, told))
         return false;
     calling->s.now_ns = now_ns;
-    struct heard *heard = call_path(calling, SHOULD_RATE_LIMIT, pb_request(&message, request));
+    struct heard *heard = call_path(calling, SHOULD_RATE_LIMIT, wire_of_request(&message, request));
     exchange(calling);
     write_answer(told, heard);
     bool is_right = heard->status == GRPC_OK && is_response(message_of(heard), told);

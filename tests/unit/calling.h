@@ -10,7 +10,7 @@
 
 #include "conn/grpc_conn.h"
 #include "proto/grpc.h"
-#include "unit/protobuf.h"
+#include "unit/wiring.h"
 
 #include <nghttp2/nghttp2.h>
 #include <stdio.h>
@@ -417,8 +417,8 @@ static inline struct heard *call_limit(struct calling *calling, const char *text
                                        const struct field *more)
 {
     struct asked asked;
-    struct pb message;
-    struct span request = pb_request(&message, descriptors_of(&asked, text));
+    struct wire message;
+    struct span request = wire_of_request(&message, descriptors_of(&asked, text));
     return call_bytes(calling, SHOULD_RATE_LIMIT, framed(request), more);
 }
 
@@ -447,7 +447,7 @@ static inline void assert_code(const struct heard *heard, unsigned code)
     assert_int_equal(heard->http_status, 200);
     assert_true(heard->is_closed);
     assert_int_equal(heard->close_code, NGHTTP2_NO_ERROR);
-    assert_int_equal(pb_find(message_of(heard), 1), code);
+    assert_int_equal(wire_number_of(message_of(heard), 1), code);
 }
 
 #endif

@@ -103,8 +103,8 @@ static void a_message_may_span_frames(void **state)
 {
     (void)state;
     struct asked asked;
-    struct pb message;
-    struct span bytes = framed(pb_request(&message, descriptors_of(&asked, "k=a")));
+    struct wire message;
+    struct span bytes = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
     const struct field fields[] = {{":method", "POST"},
                                    {":scheme", "http"},
                                    {":authority", "stint"},
@@ -182,9 +182,9 @@ static void messages_that_are_not_one_are_refused(void **state)
 {
     (void)state;
     struct asked asked;
-    struct pb message;
+    struct wire message;
     uint8_t bytes[512];
-    struct span one = framed(pb_request(&message, descriptors_of(&asked, "k=a")));
+    struct span one = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
     memcpy(bytes, one.ptr, one.len);
     memcpy(bytes + one.len, one.ptr, one.len);
 
@@ -225,11 +225,11 @@ static void a_message_of_the_limit_is_taken_and_one_byte_more_is_not(void **stat
     reopen(&limits, NULL);
     /* Behind the request one field that nobody knows: 2 bytes are its tag, 3 its length. */
     struct asked asked;
-    struct pb message;
-    pb_request(&message, descriptors_of(&asked, "k=a"));
+    struct wire message;
+    wire_of_request(&message, descriptors_of(&asked, "k=a"));
     size_t rest = 66000 - message.len - 5;
-    pb_varint(&message, 100 << 3 | 2);
-    pb_varint(&message, rest);
+    wire_varint(&message, 100 << 3 | 2);
+    wire_varint(&message, rest);
     memcpy(bytes, message.bytes, message.len);
     assert_int_equal(message.len + rest, 66000);
     struct heard *fits = call_path(calling, SHOULD_RATE_LIMIT, span_of(bytes, 66000));
@@ -264,8 +264,8 @@ static void a_call_that_comes_too_late_is_not_charged(void **state)
 {
     (void)state;
     struct asked asked;
-    struct pb message;
-    struct span bytes = framed(pb_request(&message, descriptors_of(&asked, "k=a")));
+    struct wire message;
+    struct span bytes = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
     const struct field fields[] = {{":method", "POST"},
                                    {":scheme", "http"},
                                    {":authority", "stint"},
@@ -309,8 +309,8 @@ static void a_call_that_is_taken_back_is_not_charged(void **state)
 {
     (void)state;
     struct asked asked;
-    struct pb message;
-    struct span bytes = framed(pb_request(&message, descriptors_of(&asked, "k=a")));
+    struct wire message;
+    struct span bytes = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
     const struct field fields[] = {{":method", "POST"},
                                    {":scheme", "http"},
                                    {":authority", "stint"},
@@ -356,11 +356,12 @@ static struct heard *call_packed(const char *text, const struct field *more)
 {
     static uint8_t bytes[4096];
     struct asked asked;
-    struct pb message;
+    struct wire message;
     struct span packed;
     struct grpc_zip *zip = grpc_zip_new();
     assert_non_null(zip);
-    assert_true(grpc_zip_write(zip, pb_request(&message, descriptors_of(&asked, text)), &packed));
+    assert_true(
+        grpc_zip_write(zip, wire_of_request(&message, descriptors_of(&asked, text)), &packed));
     grpc_frame_write(bytes, true, packed.len);
     memcpy(bytes + GRPC_PREFIX, packed.ptr, packed.len);
     grpc_zip_free(zip);
@@ -388,7 +389,7 @@ static void gzip_is_read_and_answered_where_it_is_accepted(void **state)
     assert_true(frame.is_compressed);
     struct grpc_zip *zip = grpc_zip_new();
     assert_int_equal(grpc_zip_read(zip, frame.message, 4096, &message, &error), 0);
-    assert_int_equal(pb_find(message, 1), RLS_CODE_OK);
+    assert_int_equal(wire_number_of(message, 1), RLS_CODE_OK);
     grpc_zip_free(zip);
     assert_string_equal(plain->encoding, "");
     assert_code(plain, RLS_CODE_OK);
@@ -476,7 +477,7 @@ static void tokens_that_are_taken_away_are_gone_at_once(void **state)
 {
     (void)state;
     struct asked asked;
-    struct pb message;
+    struct wire message;
     const struct field fields[] = {{":method", "POST"},
                                    {":scheme", "http"},
                                    {":authority", "stint"},
@@ -487,7 +488,7 @@ static void tokens_that_are_taken_away_are_gone_at_once(void **state)
     assert_code(call_as("Bearer " SECRET_A), RLS_CODE_OK);
     struct heard *half =
         call_with(calling, fields, N(fields),
-                  framed(pb_request(&message, descriptors_of(&asked, "k=a"))), true);
+                  framed(wire_of_request(&message, descriptors_of(&asked, "k=a"))), true);
     exchange(calling);
     access_now_set(calling->access, tokens_of("metrics"));
     half->says_more = false;

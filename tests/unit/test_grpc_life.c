@@ -46,7 +46,7 @@ static const char *told(const struct heard *heard)
         int len = grpc_frame_read(rest, 1024, &frame, &error);
         assert_true(len > 0 && at < sizeof(text) - 8);
         at += (size_t)snprintf(text + at, sizeof(text) - at, at > 0 ? " %u" : "%u",
-                               (unsigned)pb_find(frame.message, 1));
+                               (unsigned)wire_number_of(frame.message, 1));
         rest = span_of(rest.ptr + len, rest.len - (size_t)len);
     }
     return text;
@@ -55,10 +55,10 @@ static const char *told(const struct heard *heard)
 static struct heard *ask_health(const char *method, const char *service, const struct field *more)
 {
     char path[64];
-    struct pb message = {.len = 0};
-    pb_bytes(&message, 1, span_of_text(service));
+    struct wire message = {.len = 0};
+    wire_span(&message, 1, span_of_text(service));
     snprintf(path, sizeof(path), HEALTH "%s", method);
-    struct heard *heard = call_bytes(calling, path, framed(pb_span(&message)), more);
+    struct heard *heard = call_bytes(calling, path, framed(wired(&message)), more);
     exchange(calling);
     return heard;
 }
@@ -165,10 +165,10 @@ static void a_watcher_whose_window_is_shut_holds_up_no_drain(void **state)
 /* list_services. */
 static struct span list_request(void)
 {
-    static struct pb message;
+    static struct wire message;
     message.len = 0;
-    pb_bytes(&message, 7, span_of_text(""));
-    return framed(pb_span(&message));
+    wire_span(&message, 7, span_of_text(""));
+    return framed(wired(&message));
 }
 
 static void reflection_answers_each_request_until_the_client_ends(void **state)
@@ -374,7 +374,7 @@ static void half_a_call_is_waited_for_and_watchers_are_not(void **state)
 {
     (void)state;
     struct asked asked;
-    struct pb message;
+    struct wire message;
     const struct field fields[] = {{":method", "POST"},
                                    {":scheme", "http"},
                                    {":authority", "stint"},
@@ -383,7 +383,7 @@ static void half_a_call_is_waited_for_and_watchers_are_not(void **state)
     struct heard *watcher = ask_health("Watch", "", NULL);
     struct heard *half =
         call_with(calling, fields, N(fields),
-                  framed(pb_request(&message, descriptors_of(&asked, "k=a"))), true);
+                  framed(wire_of_request(&message, descriptors_of(&asked, "k=a"))), true);
     exchange(calling);
     calling->conn->ops->drain(calling->conn, calling->s.now_ns);
     exchange(calling);

@@ -191,4 +191,27 @@ static inline struct wire wire_request(const char *domain, const char *text)
     return request;
 }
 
+/* The same of a request. A cost of 0 cannot be said of the whole, so each descriptor says it. */
+static inline struct span wire_of_request(struct wire *message, const struct request *request)
+{
+    message->len = 0;
+    wire_span(message, 1, request->domain);
+    for (size_t i = 0; i < request->n_descriptors; i++) {
+        const struct descriptor *from = &request->descriptors[i];
+        struct wire descriptor = {.len = 0};
+        for (size_t k = 0; k < from->n_entries; k++) {
+            struct wire entry = {.len = 0};
+            wire_span(&entry, 1, from->entries[k].key);
+            wire_span(&entry, 2, from->entries[k].value);
+            wire_message(&descriptor, 1, &entry);
+        }
+        if (request->cost == 0)
+            wire_span(&descriptor, 3, span_of("", 0));
+        wire_message(message, 2, &descriptor);
+    }
+    if (request->cost > 0)
+        wire_number(message, 3, request->cost);
+    return wired(message);
+}
+
 #endif
