@@ -4,6 +4,8 @@
 -- State, '>BI7B': 0x21, the newest bucket's first use (the state's own time where there is none, or
 -- it is closed), 1 if the newest bucket takes nothing more. Then '>I7I4' for each bucket, oldest
 -- first: its last use, its units. At most 510 buckets, 5,619 bytes.
+local ceil = math.ceil
+
 local function buckets(state, verb, cost, now, at, limit, period, time_slack, count_slack)
     local size = count_slack > 0 and count_slack or limit
     -- ceil(W/O) buckets may have timed out, the others are full: src/core/buckets.c.

@@ -4,6 +4,8 @@
 -- months, years. y: their offset from UTC in seconds. z: 1 charges refused takes too.
 --
 -- State, '>BI7I5': 0x51, when the window ends, units counted (up to 2N by charges, below 2^34).
+local floor = math.floor
+
 local function fixed_window(state, verb, cost, now, at, limit, period, align, offset, count_denied)
     local day_us = 86400000000
     local function days_before_year(year) -- from 1 January of year 1

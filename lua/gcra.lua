@@ -6,6 +6,8 @@
 -- T = ceil(W * 32000 / N) ticks: of W = q * N + r the second part is r * 32000 < 2^32 * 32000 = 1.4e14.
 -- n * T for n <= 2 * burst: n times the ticks is < 2^33 * 32000 = 2.8e14, n times the us is at most
 -- two capacities of 10.3 years = 6.5e14; all below 2^53 = 9.0e15. A TAT is at most that after now.
+local floor, ceil = math.floor, math.ceil
+
 local function gcra(state, verb, cost, now, at, limit, period, burst, count_denied)
     if burst == 0 then burst = limit end
     local over = period % limit

@@ -75,7 +75,7 @@ local function write()
             elseif part.dies <= now then -- as if never used
                 call('DEL', part.key)
             else
-                call('SET', part.key, part.after, 'PXAT', ceil(part.dies / 1000))
+                call('SET', part.key, part.after, 'PXAT', math.ceil(part.dies / 1000))
             end
         end
     end
@@ -85,7 +85,7 @@ end
 local function has_less(a, b)
     local function product(units, times)
         local low = units % 65536 * times
-        return (units - units % 65536) / 65536 * times + floor(low / 65536), low % 65536
+        return (units - units % 65536) / 65536 * times + math.floor(low / 65536), low % 65536
     end
     local high, low = product(a.remaining, b.capacity > 0 and b.capacity or 1)
     local other_high, other_low = product(b.remaining, a.capacity > 0 and a.capacity or 1)
@@ -149,7 +149,7 @@ elseif verb == 'take_upto' then
     for _, part in ipairs(parts) do
         if not problem and most > 0 then
             local room = 0
-            if part.outcome == 0 then room = floor(part.remaining / part.times) + 1 end
+            if part.outcome == 0 then room = math.floor(part.remaining / part.times) + 1 end
             if room < each then each = room end
         end
     end

@@ -2,4 +2,3 @@
 -- A rolling window for redis-cli. KEYS[1]: the namespace; ARGV: credit tokens window bucket_window
 -- best_effort [now]. docs/store-scripts.md.
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
-local floor, ceil = math.floor, math.ceil

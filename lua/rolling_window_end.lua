@@ -27,7 +27,7 @@ if after then
     if virtual then
         call('SET', KEYS[1], after)
     else
-        call('SET', KEYS[1], after, 'PXAT', ceil(dies / 1000))
+        call('SET', KEYS[1], after, 'PXAT', math.ceil(dies / 1000))
     end
 end
 return {granted, remaining, retry, reset}

@@ -1,4 +1,3 @@
 -- SPDX-License-Identifier: MIT
 -- One quota. KEYS[1]; ARGV: verb cost now at limit period [x y z]. docs/store-scripts.md.
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
-local floor, ceil = math.floor, math.ceil

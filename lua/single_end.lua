@@ -1,25 +1,29 @@
 -- SPDX-License-Identifier: MIT
-local verb, cost, now, at = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
-local limit, period = tonumber(ARGV[5]), tonumber(ARGV[6])
+-- Words become numbers by arithmetic: tonumber() reads each of them twice. One that is no number is
+-- an error by itself.
+local verb, cost, now, at = ARGV[1], ARGV[2] + 0, ARGV[3], 0
+local limit, period = ARGV[5] + 0, ARGV[6] + 0
 local x, y, z = ARGV[7], ARGV[8], ARGV[9]
-x, y, z = not x and 0 or tonumber(x), not y and 0 or tonumber(y), not z and 0 or tonumber(z)
+x, y, z = x and x + 0 or 0, y and y + 0 or 0, z and z + 0 or 0
 local virtual = now ~= '0'
 if virtual then
-    now = tonumber(now)
+    now = now + 0
 else
     local time = call('TIME')
     now = time[1] * 1000000 + time[2]
 end
--- Whole numbers in range. Comparisons with what is no number are false, or an error of their own.
-if not (cost and now and at and limit and period and x and y and z and #KEYS == 1
+local known = verb == 'take' or verb == 'take_upto' or verb == 'peek' or verb == 'charge'
+if not known then
+    at = ARGV[4] + 0
+    known = verb == 'refund' or verb == 'reset' or verb == 'book' or verb == 'unbook'
+        or ('LAW' == 'concurrency' and (verb == 'release' or verb == 'renew'))
+end
+if not (known and #KEYS == 1
         and cost >= 0 and cost <= 4294967295 and cost % 1 == 0
         and limit >= 0 and limit <= 4294967295 and limit % 1 == 0
         and period >= 1 and period <= 315360000000000 and period % 1 == 0
         and now >= 0 and now <= 8000000000000000 and now % 1 == 0
-        and at >= -1 and at <= 9007199254740991 and at % 1 == 0) or not (verb == 'take'
-        or verb == 'take_upto' or verb == 'peek' or verb == 'charge' or verb == 'refund'
-        or verb == 'reset' or verb == 'book' or verb == 'unbook'
-        or ('LAW' == 'concurrency' and (verb == 'release' or verb == 'renew'))) then
+        and at >= -1 and at <= 9007199254740991 and at % 1 == 0) then
     return redis.error_reply('STINT expected one key, and a verb, cost now at limit period [x y z], '
         .. 'cost and limit to 2^32-1, times in us, a period of 1 us to 10 years')
 end

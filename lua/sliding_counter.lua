@@ -3,6 +3,8 @@
 --
 -- State, '>BI7I5I5': 0x61, the window's number floor(now / W), units in the window before, units in
 -- this one (each up to 2N by charges, below 2^34).
+local floor = math.floor
+
 local function sliding_counter(state, verb, cost, now, at, limit, period, count_denied)
     -- floor(a * b / d) and what is left. Where a * b passes 2^53 it is divided three bits of `a` at a
     -- time: b and d are at most 10 years, 3.2e14 us, and what is left is below d, so that no sum

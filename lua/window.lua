@@ -89,8 +89,9 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         if at >= 0 then
             if at > now then at = now end
             local at_since = at % period
+            local at_part = at_since * resolution
             age = (number - (at - at_since) / period) * resolution + part
-                - floor(at_since * resolution / period)
+                - (at_part - at_part % period) / period
         end
         local left = cost
         if age <= resolution then

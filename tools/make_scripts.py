@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""usage: make_scripts.py FOLDER NAME [OUTPUT]: one Lua script out of the files of lua/.
+"""usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
+       make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for remote/lua_script.h.
 
 NAME is an algorithm (its law between single_begin and single_end), `list` (all of them) or
 `rolling_window` (the law of buckets in a frame of its own). Lines that are only a comment are left
-out. Without OUTPUT the script is printed.
+out.
 """
 
+import hashlib
 import sys
 from pathlib import Path
 
@@ -35,11 +37,28 @@ def script(folder, name):
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("--"))
 
 
+def in_c(folder, name):
+    data = script(folder, name).encode()
+    rows = (data[at : at + 16] for at in range(0, len(data), 16))
+    lines = "".join("    " + "".join(f"{byte}," for byte in row) + "\n" for row in rows)
+    return (
+        f"\nstatic const uint8_t {name}_text[] = {{\n{lines}}};\n"
+        f"const struct lua_script lua_script_{name} = {{\n"
+        f'    .sha1 = "{hashlib.sha1(data).hexdigest()}",\n'
+        f"    .text = {{{name}_text, sizeof({name}_text)}},\n}};\n"
+    )
+
+
+def main(folder, what):
+    if not what.endswith(".c"):
+        print(script(folder, what), end="")
+        return
+    scripts = "".join(in_c(folder, name) for name in (*ALGORITHMS, "list", "rolling_window"))
+    head = '/* Made of lua/ when the program was built. */\n#include "remote/lua_script.h"\n'
+    Path(what).write_text(head + scripts, encoding="utf-8")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) != 3:
         sys.exit(__doc__)
-    made = script(*sys.argv[1:3])
-    if len(sys.argv) == 4:
-        Path(sys.argv[3]).write_text(made, encoding="utf-8")
-    else:
-        print(made, end="")
+    main(*sys.argv[1:])

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* The scripts of lua/, as a store is given them; docs/store-scripts.md says how they are called. */
+#ifndef STINT_REMOTE_LUA_SCRIPT_H
+#define STINT_REMOTE_LUA_SCRIPT_H
+
+#include "base/span.h"
+
+struct lua_script {
+    char sha1[41]; /* in hexadecimal: what EVALSHA names it by */
+    struct span text;
+};
+
+/* One quota of an algorithm. */
+extern const struct lua_script lua_script_window;
+extern const struct lua_script lua_script_buckets;
+extern const struct lua_script lua_script_log;
+extern const struct lua_script lua_script_gcra;
+extern const struct lua_script lua_script_fixed_window;
+extern const struct lua_script lua_script_sliding_counter;
+extern const struct lua_script lua_script_concurrency;
+
+/* Several quotas, all or nothing; and the rolling window for redis-cli. */
+extern const struct lua_script lua_script_list;
+extern const struct lua_script lua_script_rolling_window;
+
+#endif

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/* Words for a store and integers from it; lua/ decides. */
+#include "remote/script.h"
+
+#include "base/err.h"
+#include "base/limits.h"
+
+#include <assert.h>
+
+#define EXACT_MAX (INT64_C(1) << 53) /* a Lua number is a double */
+#define LOG_LIMIT_MAX 8189           /* times in 64 KiB */
+#define HOLDERS_MAX 8190
+#define REPLY_FIXED 8 /* integers before the holders */
+
+static const char *const verb_names[] = {
+    [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
+    [SCRIPT_CHARGE] = "charge", [SCRIPT_REFUND] = "refund",       [SCRIPT_BOOK] = "book",
+    [SCRIPT_UNBOOK] = "unbook", [SCRIPT_RESET] = "reset",         [SCRIPT_RELEASE] = "release",
+    [SCRIPT_RENEW] = "renew",
+};
+
+static const struct lua_script *const scripts[] = {
+    [STINT_WINDOW] = &lua_script_window,
+    [STINT_BUCKETS] = &lua_script_buckets,
+    [STINT_LOG] = &lua_script_log,
+    [STINT_GCRA] = &lua_script_gcra,
+    [STINT_FIXED_WINDOW] = &lua_script_fixed_window,
+    [STINT_SLIDING_COUNTER] = &lua_script_sliding_counter,
+    [STINT_CONCURRENCY] = &lua_script_concurrency,
+};
+
+/* ---- Quotas ---------------------------------------------------------------------------------- */
+
+static int whole_us(uint64_t length_ns, const char *name, struct stint_error *error)
+{
+    if (length_ns % NS_PER_US == 0)
+        return STINT_OK;
+    return err_set(error, STINT_E_RANGE,
+                   "a shared store counts in microseconds: expected a %s of whole ones, found "
+                   "%llu ns",
+                   name, (unsigned long long)length_ns);
+}
+
+int script_accepts(const struct stint_quota *quota, struct stint_error *error)
+{
+    assert(quota->derived.checked);
+    if (quota->initial_set)
+        return err_set(error, STINT_E_MISMATCH,
+                       "initial is for states of the caller's: a store cannot tell a key that was "
+                       "never seen from one that is long idle");
+    uint32_t limit_max = UINT32_MAX;
+    if (quota->algorithm == STINT_LOG)
+        limit_max = LOG_LIMIT_MAX;
+    else if (quota->algorithm == STINT_CONCURRENCY)
+        limit_max = HOLDERS_MAX;
+    if (quota->limit > limit_max)
+        return err_set(error, STINT_E_RANGE, "%s in a shared store: expected a limit of at most %u",
+                       stint_algorithm_name(quota->algorithm), (unsigned)limit_max);
+    int code = whole_us(quota->period_ns, "period", error);
+    return code == STINT_OK ? whole_us(quota->time_slack_ns, "time_slack", error) : code;
+}
+
+/* What a script is told of a quota beside limit and period. */
+struct options {
+    int64_t x, y, z;
+};
+
+static struct options options_of(const struct stint_quota *quota)
+{
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return (struct options){.x = quota->resolution};
+    case STINT_BUCKETS:
+        return (struct options){.x = (int64_t)(quota->time_slack_ns / NS_PER_US),
+                                .y = quota->count_slack};
+    case STINT_GCRA:
+        return (struct options){.x = quota->burst, .y = quota->count_denied};
+    case STINT_FIXED_WINDOW:
+        return (struct options){
+            .x = quota->align, .y = quota->utc_offset_s, .z = quota->count_denied};
+    case STINT_SLIDING_COUNTER:
+        return (struct options){.x = quota->count_denied};
+    default:
+        return (struct options){0};
+    }
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+/* Bytes at `out`, as many as fit; `len` counts them all. */
+struct key_text {
+    char *out;
+    size_t size, len;
+};
+
+static void key_add(struct key_text *text, char c)
+{
+    if (text->len < text->size)
+        text->out[text->len] = c;
+    text->len++;
+}
+
+static void key_add_plain(struct key_text *text, struct span span)
+{
+    for (size_t i = 0; i < span.len; i++)
+        key_add(text, (char)span.ptr[i]);
+}
+
+static void key_add_escaped(struct key_text *text, struct span span, bool colons)
+{
+    static const char hexadecimal[] = "0123456789ABCDEF";
+    for (size_t i = 0; i < span.len; i++) {
+        uint8_t c = span.ptr[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     (c != 0 && strchr("-._~/@+=,*", c) != NULL) || (colons && c == ':');
+        if (plain) {
+            key_add(text, (char)c);
+            continue;
+        }
+        key_add(text, '%');
+        key_add(text, hexadecimal[c >> 4]);
+        key_add(text, hexadecimal[c & 15]);
+    }
+}
+
+/* Writes a number's digits and returns them. */
+static struct span digits_of(char digits[SCRIPT_DIGITS_MAX], int64_t number)
+{
+    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    char *at = digits + SCRIPT_DIGITS_MAX;
+    do
+        *--at = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (number < 0)
+        *--at = '-';
+    return span_of(at, (size_t)(digits + SCRIPT_DIGITS_MAX - at));
+}
+
+static void key_add_parameter(struct key_text *text, int64_t number)
+{
+    char digits[SCRIPT_DIGITS_MAX];
+    key_add(text, ',');
+    key_add_plain(text, digits_of(digits, number));
+}
+
+/* The states of the other algorithms mean the same whatever the parameters. */
+static void key_add_law(struct key_text *text, const struct stint_quota *quota)
+{
+    int64_t period_us = (int64_t)(quota->period_ns / NS_PER_US);
+    key_add_plain(text, span_of_text(stint_algorithm_name(quota->algorithm)));
+    if (quota->algorithm == STINT_WINDOW) {
+        key_add_parameter(text, quota->limit);
+        key_add_parameter(text, period_us);
+        key_add_parameter(text, quota->resolution);
+    } else if (quota->algorithm == STINT_SLIDING_COUNTER) {
+        key_add_parameter(text, period_us);
+    } else if (quota->algorithm == STINT_FIXED_WINDOW) {
+        key_add_parameter(text, period_us);
+        key_add_parameter(text, quota->align);
+        key_add_parameter(text, quota->utc_offset_s);
+    }
+}
+
+size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
+                  size_t size)
+{
+    struct key_text text = {.out = out, .size = size};
+    key_add_escaped(&text, name->prefix, true);
+    key_add(&text, '{');
+    key_add_escaped(&text, name->tag, true);
+    key_add(&text, '}');
+    key_add_law(&text, quota);
+    key_add(&text, ':');
+    key_add_escaped(&text, name->rule, false);
+    key_add(&text, ':');
+    key_add_escaped(&text, name->key, true);
+    return text.len;
+}
+
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+static void add(struct script_command *command, struct span word)
+{
+    assert(command->n_words < SCRIPT_WORDS_MAX);
+    command->words[command->n_words++] = word;
+}
+
+static void add_number(struct script_command *command, int64_t number)
+{
+    struct span digits = digits_of(command->digits + command->n_digits, number);
+    command->n_digits += SCRIPT_DIGITS_MAX;
+    add(command, digits);
+}
+
+/* 0 is the store's own time; an instant of virtual time has a sign, so that 0 can be one. */
+static void add_now(struct script_command *command, const struct script_ask *ask)
+{
+    if (!ask->is_virtual) {
+        add(command, span_of_text("0"));
+        return;
+    }
+    add_number(command, (int64_t)(ask->now_ns / NS_PER_US));
+    struct span *now = &command->words[command->n_words - 1];
+    char *sign = command->digits + command->n_digits - now->len - 1;
+    *sign = '+';
+    *now = span_of(sign, now->len + 1);
+}
+
+static void add_at(struct script_command *command, const struct script_ask *ask)
+{
+    if (ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW)
+        add_number(command, (int64_t)ask->holder.deadline_us);
+    else if (ask->verb == SCRIPT_REFUND && ask->at_ns == STINT_NEVER_NS)
+        add_number(command, -1);
+    else /* a wait of any length is as good as the longest number */
+        add_number(command, (int64_t)(ask->at_ns / NS_PER_US < (uint64_t)EXACT_MAX
+                                          ? ask->at_ns / NS_PER_US
+                                          : (uint64_t)EXACT_MAX - 1));
+}
+
+static void add_quota(struct script_command *command, const struct stint_quota *quota)
+{
+    struct options options = options_of(quota);
+    add_number(command, quota->limit);
+    add_number(command, (int64_t)(quota->period_ns / NS_PER_US));
+    add_number(command, options.x);
+    add_number(command, options.y);
+    add_number(command, options.z);
+}
+
+static void begin(struct script_command *command, const struct lua_script *script, size_t n_keys)
+{
+    command->script = script;
+    command->n_words = 0;
+    command->n_digits = 0;
+    add(command, span_of_text("EVALSHA"));
+    add(command, span_of(script->sha1, sizeof(script->sha1) - 1));
+    add_number(command, (int64_t)n_keys);
+}
+
+/* Options that are 0 at the end are left out: every word costs the store time. */
+static void drop_zeros(struct script_command *command, size_t at_most)
+{
+    while (at_most-- > 0 && span_equals(command->words[command->n_words - 1], "0"))
+        command->n_words--;
+}
+
+void script_command_one(struct script_command *command, const struct script_item *item,
+                        const struct script_ask *ask)
+{
+    bool names_holder = ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW;
+    begin(command, scripts[item->quota->algorithm], 1);
+    add(command, item->key);
+    add(command, span_of_text(verb_names[ask->verb]));
+    add_number(command, names_holder ? ask->holder.count : item->cost);
+    add_now(command, ask);
+    add_at(command, ask);
+    add_quota(command, item->quota);
+    drop_zeros(command, 3);
+}
+
+void script_command_list(struct script_command *command, const struct script_item *items,
+                         size_t n_items, const struct script_ask *ask)
+{
+    assert(n_items > 0 && n_items <= STINT_ITEMS_MAX);
+    assert(ask->verb <= SCRIPT_REFUND || ask->verb == SCRIPT_RESET);
+    begin(command, &lua_script_list, n_items);
+    for (size_t i = 0; i < n_items; i++)
+        add(command, items[i].key);
+    add(command, span_of_text(verb_names[ask->verb]));
+    add_now(command, ask);
+    add_at(command, ask);
+    for (size_t i = 0; i < n_items; i++) {
+        add(command, span_of_text(stint_algorithm_name(items[i].quota->algorithm)));
+        add_number(command, items[i].cost);
+        add_quota(command, items[i].quota);
+    }
+}
+
+void script_command_whole(struct script_command *command)
+{
+    command->words[0] = span_of_text("EVAL");
+    command->words[1] = command->script->text;
+}
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+static bool is_within(int64_t value, int64_t least, int64_t most)
+{
+    return value >= least && value <= most;
+}
+
+static bool fields_are_possible(const int64_t *values)
+{
+    bool is_never = values[0] == STINT_NEVER;
+    return is_within(values[0], STINT_ALLOW, STINT_NEVER) && is_within(values[1], 0, UINT32_MAX) &&
+           is_within(values[2], 0, UINT32_MAX) && is_within(values[3], 0, values[2]) &&
+           is_within(values[4], is_never ? -1 : 0, is_never ? -1 : EXACT_MAX) &&
+           is_within(values[5], 0, EXACT_MAX) && is_within(values[6], 0, STINT_ITEMS_MAX - 1) &&
+           is_within(values[7], 0, EXACT_MAX);
+}
+
+bool script_reply_read(struct script_reply *reply, const int64_t *values, size_t n_values)
+{
+    if (n_values < REPLY_FIXED || n_values > SCRIPT_REPLY_MAX || n_values % 2 != 0 ||
+        !fields_are_possible(values))
+        return false;
+    reply->decision = (struct stint_decision){
+        .outcome = (uint8_t)values[0],
+        .binding = (uint8_t)values[6],
+        .stored = 1,
+        .granted = (uint32_t)values[1],
+        .limit = (uint32_t)values[2],
+        .remaining = (uint32_t)values[3],
+        .retry_after_ns = values[4] < 0 ? STINT_NEVER_NS : (uint64_t)values[4] * NS_PER_US,
+        .reset_after_ns = (uint64_t)values[5] * NS_PER_US,
+    };
+    reply->now_ns = (uint64_t)values[7] * NS_PER_US;
+    reply->n_holders = (n_values - REPLY_FIXED) / 2;
+    for (size_t i = 0; i < reply->n_holders; i++) {
+        const int64_t *holder = &values[REPLY_FIXED + 2 * i];
+        if (!is_within(holder[0], 0, EXACT_MAX) || !is_within(holder[1], 0, UINT16_MAX))
+            return false;
+        reply->holders[i] = (struct script_holder){(uint64_t)holder[0], (uint32_t)holder[1]};
+    }
+    return true;
+}

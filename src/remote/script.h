@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decisions of a shared store as bytes: from quota, key, verb and cost to the words of an EVALSHA,
+ * and from the integers of its reply to a decision. Knows no socket and no RESP: who sends the
+ * words and reads the integers is another's business.
+ */
+#ifndef STINT_REMOTE_SCRIPT_H
+#define STINT_REMOTE_SCRIPT_H
+
+#include "remote/lua_script.h"
+#include "stint.h"
+
+#define SCRIPT_WORDS_MAX (3 + STINT_ITEMS_MAX + 3 + 7 * STINT_ITEMS_MAX)
+#define SCRIPT_DIGITS_MAX 22 /* of one number: 20 digits, a sign, and its mark */
+#define SCRIPT_REPLY_MAX (8 + 2 * STINT_ITEMS_MAX)
+
+enum script_verb {
+    SCRIPT_TAKE = STINT_TAKE,
+    SCRIPT_TAKE_UPTO = STINT_TAKE_UPTO,
+    SCRIPT_PEEK = STINT_PEEK,
+    SCRIPT_CHARGE = STINT_CHARGE,
+    SCRIPT_REFUND = STINT_REFUND,
+    SCRIPT_BOOK = STINT_BOOK,
+    SCRIPT_UNBOOK = STINT_UNBOOK,
+    SCRIPT_RESET,
+    SCRIPT_RELEASE, /* concurrency: gives the places of `holder` back */
+    SCRIPT_RENEW,   /* concurrency: moves the deadline of `holder` */
+};
+
+/* Who holds places of a concurrency quota; unlike any other of its key. */
+struct script_holder {
+    uint64_t deadline_us;
+    uint32_t count; /* tells those apart that share a deadline */
+};
+
+/* What is asked. A store counts in microseconds: instants are rounded down to them. */
+struct script_ask {
+    enum script_verb verb;
+    /* refund: when it was granted, STINT_NEVER_NS for just now; book and unbook as in stint.h */
+    uint64_t at_ns;
+    uint64_t now_ns;             /* where is_virtual */
+    bool is_virtual;             /* now_ns is the time, and keys get no TTL; else the store's */
+    struct script_holder holder; /* of release and renew */
+};
+
+struct script_item {
+    const struct stint_quota *quota;
+    struct span key; /* by script_key() */
+    uint32_t cost;
+};
+
+/* EVALSHA, its hash, the number of keys, the keys, the arguments. Words point into `digits`. */
+struct script_command {
+    struct span words[SCRIPT_WORDS_MAX];
+    size_t n_words;
+    const struct lua_script *script;
+    char digits[SCRIPT_WORDS_MAX * SCRIPT_DIGITS_MAX];
+    size_t n_digits;
+};
+
+struct script_reply {
+    struct stint_decision decision;
+    uint64_t now_ns; /* at which it was decided; since 1970, if not virtual */
+    struct script_holder holders[STINT_ITEMS_MAX];
+    size_t n_holders; /* one for each concurrency quota that was charged, in the order of keys */
+};
+
+/*
+ * 0 if a store decides under this quota as the table does; else STINT_E_RANGE or STINT_E_MISMATCH,
+ * with a sentence: lengths that are not whole microseconds, a limit that is too high for log or
+ * concurrency, `initial`. The quota has passed stint_quota_check().
+ */
+int script_accepts(const struct stint_quota *quota, struct stint_error *error);
+
+/*
+ * The key of a state: PREFIX{TAG}LAW:RULE:KEY. LAW is the algorithm with the parameters without
+ * which its state means nothing, so that a changed quota does not misread the state of the old one.
+ * All keys of one decision need the same tag. What is not a letter, a digit or one of -._~/@+=,*
+ * or, except in RULE, a colon is written %XX. Returns the length; where that is more than `size`,
+ * nothing of what was written is of use. KEY grows to three times its length, the others too; LAW
+ * has at most SCRIPT_LAW_MAX bytes.
+ */
+#define SCRIPT_LAW_MAX 64
+struct script_name {
+    struct span prefix, tag, rule, key;
+};
+size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
+                  size_t size);
+
+/* One quota, by its algorithm's script. */
+void script_command_one(struct script_command *command, const struct script_item *item,
+                        const struct script_ask *ask);
+/* 1 to STINT_ITEMS_MAX quotas, by lua_script_list. Not for book, unbook, release and renew. */
+void script_command_list(struct script_command *command, const struct script_item *items,
+                         size_t n_items, const struct script_ask *ask);
+/* Turns the EVALSHA into an EVAL with the whole script: after NOSCRIPT. */
+void script_command_whole(struct script_command *command);
+
+/* False, and nothing of use, for integers that no script of ours replies. */
+bool script_reply_read(struct script_reply *reply, const int64_t *values, size_t n_values);
+
+#endif
