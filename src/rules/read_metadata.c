@@ -62,7 +62,7 @@ static void write_real(struct buf *buf, double real)
         struct buf one = buf_of(text, sizeof(text));
         buf_add(&one, "%.*g", digits, real);
         double again = strtod(text, NULL);
-        if (memcmp(&again, &real, sizeof(real)) == 0)
+        if (again == real)
             break;
     }
     buf_add(buf, "%s", text);
@@ -84,25 +84,32 @@ static bool is_infinite(struct span text)
     return false;
 }
 
-static bool write_text(struct json_writer *writer, const struct yaml_value *value)
+/* What is no string as it stands there; false: it is one after all. */
+static bool write_plain(struct buf *buf, const struct yaml_value *value)
 {
     struct yaml_whole whole;
     double real;
     bool flag;
-    if (value->is_string)
-        write_string(&writer->buf, value->text);
-    else if (yaml_is_null(value))
-        buf_add(&writer->buf, "null");
+    if (yaml_is_null(value))
+        buf_add(buf, "null");
     else if (yaml_flag(value, &flag))
-        buf_add(&writer->buf, flag ? "true" : "false");
+        buf_add(buf, flag ? "true" : "false");
     else if (yaml_whole(value, &whole) && !whole.is_too_large)
-        write_whole(&writer->buf, &whole);
+        write_whole(buf, &whole);
     else if (yaml_real(value, &real))
-        write_real(&writer->buf, real);
-    else if (is_infinite(value->text))
-        return refuse(writer, value->place, "expected a number that JSON has, and found none");
+        write_real(buf, real);
     else
-        write_string(&writer->buf, value->text);
+        return false;
+    return true;
+}
+
+static bool write_text(struct json_writer *writer, const struct yaml_value *value)
+{
+    if (!value->is_string && write_plain(&writer->buf, value))
+        return true;
+    if (!value->is_string && is_infinite(value->text))
+        return refuse(writer, value->place, "expected a number that JSON has, and found none");
+    write_string(&writer->buf, value->text);
     return true;
 }
 
