@@ -17,10 +17,9 @@ struct rls_call *rls_call_new(void);       /* NULL: no memory */
 void rls_call_free(struct rls_call *call); /* NULL is fine */
 
 /*
- * The request stands until the next read, its strings in the call's memory: the message is not
- * needed any more. Unknown fields are skipped. STINT_E_SYNTAX for what is no such message, an empty
- * domain, no descriptors or a unit that is none; STINT_E_RANGE for more of something than a request
- * may have.
+ * The request stands until the next read, and as long as the message does, which its strings are
+ * in. Unknown fields are skipped. STINT_E_SYNTAX for what is no such message, an empty domain, no
+ * descriptors or a unit that is none; STINT_E_RANGE for more of something than a request may have.
  */
 int rls_read(struct rls_call *call, struct span message, const struct request **request,
              struct stint_error *error);

@@ -75,19 +75,3 @@ void rls_arena_deinit(struct rls_arena *arena)
     free(arena->block);
     *arena = (struct rls_arena){0};
 }
-
-static void *take(void *arena, size_t size)
-{
-    return rls_arena_take(arena, size);
-}
-
-static void keep(void *arena, void *bytes)
-{
-    (void)arena;
-    (void)bytes;
-}
-
-ProtobufCAllocator rls_arena_allocator(struct rls_arena *arena)
-{
-    return (ProtobufCAllocator){.alloc = take, .free = keep, .allocator_data = arena};
-}

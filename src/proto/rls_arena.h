@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Memory for the messages of one request, as protobuf-c asks for it: taken piece by piece, given
- * back as a whole. What was needed once is there the next time without asking the system.
+ * Memory for the messages of one response: taken piece by piece, given back as a whole. What was
+ * needed once is there the next time without asking the system.
  */
 #ifndef STINT_PROTO_RLS_ARENA_H
 #define STINT_PROTO_RLS_ARENA_H
 
-#include <protobuf-c/protobuf-c.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define RLS_ARENA_KEPT ((size_t)256 << 10) /* bytes that stay for the next time */
 
@@ -27,8 +28,5 @@ bool rls_arena_begin(struct rls_arena *arena, size_t max);
 /* Aligned for every type, not zeroed. NULL: is_over, or is_short. */
 void *rls_arena_take(struct rls_arena *arena, size_t size);
 void rls_arena_deinit(struct rls_arena *arena);
-
-/* The same for protobuf-c: nothing is freed one by one. */
-ProtobufCAllocator rls_arena_allocator(struct rls_arena *arena);
 
 #endif

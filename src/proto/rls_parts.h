@@ -6,6 +6,8 @@
 #include "proto/rls.h"
 #include "proto/rls_arena.h"
 
+#include <protobuf-c/protobuf-c.h>
+
 #define RLS_HEADERS_SIZE 4096 /* bytes of values in response_headers_to_add */
 
 /*
@@ -17,7 +19,7 @@ struct rls_messages;
 struct rls_call {
     struct request request;
     uint32_t hits_addend; /* as the message has it; 0 is not told */
-    struct rls_arena asked, told;
+    struct rls_arena told;
     uint8_t *packed;
     size_t packed_size;
     struct rls_messages *messages;

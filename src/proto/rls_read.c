@@ -1,18 +1,15 @@
 /* SPDX-License-Identifier: MIT */
-/* A RateLimitRequest into a request. */
+/*
+ * A RateLimitRequest into a request, in one pass and without a copy. What comes twice is joined as
+ * proto3 has it: the last of a number or a text counts, a message adds to the one before it, and a
+ * list goes on.
+ */
 #include "proto/rls_parts.h"
 
 #include "base/err.h"
-#include "rls.pb-c.h"
+#include "proto/wire_reader.h"
 
 #include <stdlib.h>
-
-/*
- * Memory for reading a message. A request of as many descriptors and entries as there may be takes
- * 130 KiB beside its bytes; what protobuf-c would need for more of them, or for thousands of
- * unknown fields, is not given.
- */
-#define READ_MAX(message_len) (((size_t)256 << 10) + 4 * (message_len))
 
 struct rls_call *rls_call_new(void)
 {
@@ -30,124 +27,208 @@ void rls_call_free(struct rls_call *call)
 {
     if (call == NULL)
         return;
-    rls_arena_deinit(&call->asked);
     rls_arena_deinit(&call->told);
     free(call->packed);
     free(call->messages);
     free(call);
 }
 
-/* What is absent has no memory, and readers of spans may copy from it. */
-static struct span span_of_bytes(ProtobufCBinaryData bytes)
+static int refuse_message(struct stint_error *error)
 {
-    return bytes.len == 0 ? span_of("", 0) : span_of(bytes.data, bytes.len);
+    return err_set(error, STINT_E_SYNTAX, "expected a RateLimitRequest in protobuf");
+}
+
+/* ---- Parts of a descriptor ------------------------------------------------------------------- */
+
+/* google.protobuf.UInt32Value and UInt64Value. A wrapper without a value leaves it as it was. */
+static int read_wrapper(uint64_t *number, struct span message, struct stint_error *error)
+{
+    static const struct wire_message wrapper = {1, {[1] = WIRE_VARINT}};
+    struct wire_value value;
+    int field;
+    while ((field = wire_read(&wrapper, &message, &value)) > 0)
+        *number = value.varint;
+    return field < 0 ? refuse_message(error) : 0;
+}
+
+static int read_entry(struct descriptor_entry *entry, struct span message,
+                      struct stint_error *error)
+{
+    enum { KEY = 1, VALUE };
+    static const struct wire_message entry_message = {2,
+                                                      {[KEY] = WIRE_BYTES, [VALUE] = WIRE_BYTES}};
+    struct wire_value value;
+    int field;
+    *entry = (struct descriptor_entry){span_of("", 0), span_of("", 0)};
+    while ((field = wire_read(&entry_message, &message, &value)) > 0)
+        *(field == KEY ? &entry->key : &entry->value) = value.bytes;
+    return field < 0 ? refuse_message(error) : 0;
+}
+
+struct limit_told {
+    bool is_told, has_multiplier;
+    uint32_t requests_per_unit, unit;
+    uint64_t multiplier;
+};
+
+static int read_limit(struct limit_told *limit, struct span message, struct stint_error *error)
+{
+    enum { REQUESTS = 1, UNIT, MULTIPLIER };
+    static const struct wire_message limit_message = {
+        3, {[REQUESTS] = WIRE_VARINT, [UNIT] = WIRE_VARINT, [MULTIPLIER] = WIRE_BYTES}};
+    struct wire_value value;
+    int field, code = 0;
+    limit->is_told = true;
+    while (code == 0 && (field = wire_read(&limit_message, &message, &value)) != 0) {
+        if (field == REQUESTS) {
+            limit->requests_per_unit = (uint32_t)value.varint;
+        } else if (field == UNIT) {
+            limit->unit = (uint32_t)value.varint;
+        } else if (field == MULTIPLIER) {
+            limit->has_multiplier = true;
+            code = read_wrapper(&limit->multiplier, value.bytes, error);
+        } else {
+            code = refuse_message(error);
+        }
+    }
+    return code;
 }
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
-static int read_entries(struct descriptor_entry *entries, const Pb__RateLimitDescriptor *from,
-                        size_t index, struct stint_error *error)
+/* A descriptor that is being read, and where it goes. */
+struct reading {
+    struct rls_call *call;
+    size_t index;
+    struct descriptor *descriptor;
+    struct descriptor_entry *entries;
+    uint64_t hits;
+    struct limit_told limit;
+    struct stint_error *error;
+};
+
+static int add_entry(struct reading *reading, struct span message)
 {
-    if (from->n_entries == 0)
-        return err_set(error, STINT_E_SYNTAX, "descriptors[%zu]: expected entries", index);
-    if (from->n_entries > ENTRIES_MAX)
-        return err_set(error, STINT_E_RANGE,
-                       "descriptors[%zu].entries: expected at most %d entries", index, ENTRIES_MAX);
-    for (size_t i = 0; i < from->n_entries; i++) {
-        entries[i].key = span_of_bytes(from->entries[i]->key);
-        entries[i].value = span_of_bytes(from->entries[i]->value);
-        if (entries[i].key.len == 0)
-            return err_set(error, STINT_E_SYNTAX,
-                           "descriptors[%zu].entries[%zu]: expected a key that is not empty", index,
-                           i);
-    }
-    return 0;
+    struct descriptor *descriptor = reading->descriptor;
+    size_t i = descriptor->n_entries;
+    if (i == ENTRIES_MAX)
+        return err_set(reading->error, STINT_E_RANGE,
+                       "descriptors[%zu].entries: expected at most %d entries", reading->index,
+                       ENTRIES_MAX);
+    int code = read_entry(&reading->entries[i], message, reading->error);
+    if (code == 0 && reading->entries[i].key.len == 0)
+        return err_set(reading->error, STINT_E_SYNTAX,
+                       "descriptors[%zu].entries[%zu]: expected a key that is not empty",
+                       reading->index, i);
+    descriptor->n_entries++;
+    return code;
 }
 
-static int read_limit(struct stint_quota *quota,
-                      const Pb__RateLimitDescriptor__RateLimitOverride *limit, size_t index,
-                      struct stint_error *error)
+static int take_override(struct reading *reading)
 {
+    const struct limit_told *limit = &reading->limit;
+    struct stint_quota *quota = &reading->call->overrides[reading->index];
     struct stint_error fault;
-    uint32_t multiplier = limit->unit_multiplier != NULL ? limit->unit_multiplier->value : 1;
+    uint32_t multiplier = limit->has_multiplier ? (uint32_t)limit->multiplier : 1;
     int code = rls_override(quota, limit->requests_per_unit, limit->unit, multiplier, &fault);
+    reading->descriptor->override = quota;
     return code == 0 ? 0
-                     : err_set(error, code, "descriptors[%zu].limit: %s", index, fault.sentence);
+                     : err_set(reading->error, code, "descriptors[%zu].limit: %s", reading->index,
+                               fault.sentence);
 }
 
-static int read_descriptor(struct rls_call *call, size_t index, const Pb__RateLimitDescriptor *from,
+/* What can be told of a descriptor only when all of it was read. */
+static int finish_descriptor(struct reading *reading)
+{
+    struct descriptor *descriptor = reading->descriptor;
+    if (descriptor->n_entries == 0)
+        return err_set(reading->error, STINT_E_SYNTAX, "descriptors[%zu]: expected entries",
+                       reading->index);
+    if (reading->hits > UINT32_MAX)
+        return err_set(reading->error, STINT_E_RANGE,
+                       "descriptors[%zu].hits_addend: expected a whole number of 0 to 4294967295",
+                       reading->index);
+    descriptor->hits = (uint32_t)reading->hits;
+    return reading->limit.is_told ? take_override(reading) : 0;
+}
+
+static int read_descriptor(struct rls_call *call, size_t index, struct span message,
                            struct stint_error *error)
 {
-    struct descriptor_entry *entries = &call->entries[index * ENTRIES_MAX];
-    struct descriptor *descriptor = &call->descriptors[index];
-    int code = read_entries(entries, from, index, error);
-    if (code < 0)
-        return code;
-    *descriptor = (struct descriptor){
-        .entries = entries, .n_entries = from->n_entries, .is_refund = from->is_negative_hits};
-    if (from->hits_addend != NULL) {
-        if (from->hits_addend->value > UINT32_MAX)
-            return err_set(error, STINT_E_RANGE,
-                           "descriptors[%zu].hits_addend: expected a whole number of 0 to "
-                           "4294967295",
-                           index);
-        descriptor->has_hits = true;
-        descriptor->hits = (uint32_t)from->hits_addend->value;
+    enum { ENTRIES = 1, LIMIT, HITS, IS_NEGATIVE };
+    static const struct wire_message descriptor_message = {4,
+                                                           {[ENTRIES] = WIRE_BYTES,
+                                                            [LIMIT] = WIRE_BYTES,
+                                                            [HITS] = WIRE_BYTES,
+                                                            [IS_NEGATIVE] = WIRE_VARINT}};
+    struct reading reading = {.call = call,
+                              .index = index,
+                              .descriptor = &call->descriptors[index],
+                              .entries = &call->entries[index * ENTRIES_MAX],
+                              .error = error};
+    struct wire_value value;
+    int field, code = 0;
+    *reading.descriptor = (struct descriptor){.entries = reading.entries};
+    while (code == 0 && (field = wire_read(&descriptor_message, &message, &value)) != 0) {
+        if (field == ENTRIES) {
+            code = add_entry(&reading, value.bytes);
+        } else if (field == LIMIT) {
+            code = read_limit(&reading.limit, value.bytes, error);
+        } else if (field == HITS) {
+            reading.descriptor->has_hits = true;
+            code = read_wrapper(&reading.hits, value.bytes, error);
+        } else if (field == IS_NEGATIVE) {
+            reading.descriptor->is_refund = value.varint != 0;
+        } else {
+            code = refuse_message(error);
+        }
     }
-    if (from->limit == NULL)
-        return 0;
-    descriptor->override = &call->overrides[index];
-    return read_limit(&call->overrides[index], from->limit, index, error);
+    return code == 0 ? finish_descriptor(&reading) : code;
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int read_request(struct rls_call *call, const Pb__RateLimitRequest *from,
-                        struct stint_error *error)
+static int read_fields(struct rls_call *call, struct request *request, struct span message,
+                       struct stint_error *error)
 {
-    if (from->domain.len == 0)
-        return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
-    if (from->n_descriptors == 0)
-        return err_set(error, STINT_E_SYNTAX, "expected descriptors");
-    if (from->n_descriptors > DESCRIPTORS_MAX)
-        return err_set(error, STINT_E_RANGE, "descriptors: expected at most %d descriptors",
-                       DESCRIPTORS_MAX);
-    for (size_t i = 0; i < from->n_descriptors; i++) {
-        int code = read_descriptor(call, i, from->descriptors[i], error);
-        if (code < 0)
-            return code;
+    enum { DOMAIN = 1, DESCRIPTORS, HITS };
+    static const struct wire_message request_message = {
+        3, {[DOMAIN] = WIRE_BYTES, [DESCRIPTORS] = WIRE_BYTES, [HITS] = WIRE_VARINT}};
+    struct wire_value value;
+    int field, code = 0;
+    while (code == 0 && (field = wire_read(&request_message, &message, &value)) != 0) {
+        if (field == DOMAIN)
+            request->domain = value.bytes;
+        else if (field == HITS)
+            call->hits_addend = (uint32_t)value.varint;
+        else if (field < 0)
+            code = refuse_message(error);
+        else if (request->n_descriptors == DESCRIPTORS_MAX)
+            code = err_set(error, STINT_E_RANGE, "descriptors: expected at most %d descriptors",
+                           DESCRIPTORS_MAX);
+        else
+            code = read_descriptor(call, request->n_descriptors++, value.bytes, error);
     }
-    call->hits_addend = from->hits_addend;
-    call->request = (struct request){
-        .verb = REQUEST_TAKE,
-        .wants_growth = true,
-        .cost = from->hits_addend == 0 ? 1 : from->hits_addend,
-        .domain = span_of_bytes(from->domain),
-        .descriptors = call->descriptors,
-        .n_descriptors = from->n_descriptors,
-    };
-    return 0;
+    return code;
 }
 
 int rls_read(struct rls_call *call, struct span message, const struct request **request,
              struct stint_error *error)
 {
-    if (message.len > UINT32_MAX / 8)
-        return err_set(error, STINT_E_RANGE, "expected a RateLimitRequest of less than 512 MiB");
-    if (!rls_arena_begin(&call->asked, READ_MAX(message.len)))
-        return err_set(error, STINT_E_SYSTEM, "there is no memory to read a request");
-    ProtobufCAllocator allocator = rls_arena_allocator(&call->asked);
-    const Pb__RateLimitRequest *from =
-        pb__rate_limit_request__unpack(&allocator, message.len, message.ptr);
-    if (from == NULL && call->asked.is_over)
-        return err_set(error, STINT_E_RANGE,
-                       "expected a RateLimitRequest of at most %d descriptors of %d entries, and "
-                       "few fields beside those",
-                       DESCRIPTORS_MAX, ENTRIES_MAX);
-    if (from == NULL && call->asked.is_short)
-        return err_set(error, STINT_E_SYSTEM, "there is no memory to read a request");
-    if (from == NULL)
-        return err_set(error, STINT_E_SYNTAX, "expected a RateLimitRequest in protobuf");
+    call->request = (struct request){
+        .verb = REQUEST_TAKE,
+        .wants_growth = true,
+        .descriptors = call->descriptors,
+    };
+    call->hits_addend = 0;
     *request = &call->request;
-    return read_request(call, from, error);
+    int code = read_fields(call, &call->request, message, error);
+    if (code < 0)
+        return code;
+    if (call->request.domain.len == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
+    if (call->request.n_descriptors == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected descriptors");
+    call->request.cost = call->hits_addend == 0 ? 1 : call->hits_addend;
+    return 0;
 }

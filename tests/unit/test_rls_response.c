@@ -3,6 +3,7 @@
  * What is answered over protobuf: responses to the byte, and field by field the same as /json
  * answers to the same request. Times are virtual.
  */
+#include "unit/rls_oracle.h"
 #include "unit/wiring.h"
 
 #include "proto/http_rls.h"
@@ -86,6 +87,9 @@ static struct span answer_to(const struct wire *wire)
         fail_msg("%s", reply->sentence);
     struct span response = rls_write(grpc.rls, &form, request, reply);
     assert_non_null(response.ptr);
+    const char *otherwise = rls_oracle_written(response, &form, reply);
+    if (otherwise != NULL)
+        fail_msg("protobuf-c: %s", otherwise);
     return response;
 }
 
