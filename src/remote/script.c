@@ -8,9 +8,7 @@
 #include <assert.h>
 
 #define EXACT_MAX (INT64_C(1) << 53) /* a Lua number is a double */
-#define LOG_LIMIT_MAX 8189           /* times in 64 KiB */
-#define HOLDERS_MAX 8190
-#define REPLY_FIXED 8 /* integers before the holders */
+#define REPLY_FIXED 8                /* integers before the holders */
 
 static const char *const verb_names[] = {
     [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
@@ -48,14 +46,6 @@ int script_accepts(const struct stint_quota *quota, struct stint_error *error)
         return err_set(error, STINT_E_MISMATCH,
                        "initial is for states of the caller's: a store cannot tell a key that was "
                        "never seen from one that is long idle");
-    uint32_t limit_max = UINT32_MAX;
-    if (quota->algorithm == STINT_LOG)
-        limit_max = LOG_LIMIT_MAX;
-    else if (quota->algorithm == STINT_CONCURRENCY)
-        limit_max = HOLDERS_MAX;
-    if (quota->limit > limit_max)
-        return err_set(error, STINT_E_RANGE, "%s in a shared store: expected a limit of at most %u",
-                       stint_algorithm_name(quota->algorithm), (unsigned)limit_max);
     int code = whole_us(quota->period_ns, "period", error);
     return code == STINT_OK ? whole_us(quota->time_slack_ns, "time_slack", error) : code;
 }

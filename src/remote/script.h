@@ -67,8 +67,8 @@ struct script_reply {
 
 /*
  * 0 if a store decides under this quota as the table does; else STINT_E_RANGE or STINT_E_MISMATCH,
- * with a sentence: lengths that are not whole microseconds, a limit that is too high for log or
- * concurrency, `initial`. The quota has passed stint_quota_check().
+ * with a sentence: lengths that are not whole microseconds, `initial`. The quota has passed
+ * stint_quota_check().
  */
 int script_accepts(const struct stint_quota *quota, struct stint_error *error);
 

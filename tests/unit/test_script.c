@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: MIT */
+/* The words of a store's scripts to the byte, its keys, and which replies are none. */
+#include "unit/asking.h"
+
+#include "remote/script.h"
+
+static void assert_words(const struct script_command *command, size_t from, const char *expected)
+{
+    char text[1024];
+    size_t len = 0;
+    for (size_t i = from; i < command->n_words; i++) {
+        assert_true(len + command->words[i].len + 2 < sizeof(text));
+        memcpy(text + len, command->words[i].ptr, command->words[i].len);
+        len += command->words[i].len;
+        text[len++] = ' ';
+    }
+    text[len > 0 ? len - 1 : 0] = '\0';
+    assert_string_equal(text, expected);
+}
+
+static void one_quota_in_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *words;
+    } cases[] = {
+        {"window 100/1m", "1 key take 3 0 0 100 60000000 24"},
+        {"window 100/1m resolution=12", "1 key take 3 0 0 100 60000000 12"},
+        {"buckets 500/10m time_slack=1m", "1 key take 3 0 0 500 600000000 60000000"},
+        {"buckets 500/10m count_slack=50", "1 key take 3 0 0 500 600000000 0 50"},
+        {"log 5/1s", "1 key take 3 0 0 5 1000000"},
+        {"gcra 100/1m burst=20", "1 key take 3 0 0 100 60000000 20"},
+        {"gcra 100/1m burst=20 count_denied=true", "1 key take 3 0 0 100 60000000 20 1"},
+        {"fixed_window 9/1h", "1 key take 3 0 0 9 3600000000"},
+        {"fixed_window 9/1d align=calendar utc_offset=-01:00",
+         "1 key take 3 0 0 9 86400000000 2 -3600"},
+        {"sliding_counter 9/1h", "1 key take 3 0 0 9 3600000000"},
+        {"concurrency 4 lease=3s", "1 key take 3 0 0 4 3000000"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct stint_quota quota = quota_of(cases[i].spec);
+        struct script_item item = {.quota = &quota, .key = span_of_text("key"), .cost = 3};
+        struct script_ask ask = {.verb = SCRIPT_TAKE};
+        struct script_command command;
+        script_command_one(&command, &item, &ask);
+        assert_true(span_equals(command.words[0], "EVALSHA"));
+        assert_int_equal(command.words[1].len, 40);
+        assert_memory_equal(command.words[1].ptr, command.script->sha1, 40);
+        assert_words(&command, 2, cases[i].words);
+        script_command_whole(&command);
+        assert_true(span_equals(command.words[0], "EVAL"));
+        assert_ptr_equal(command.words[1].ptr, command.script->text.ptr);
+        assert_words(&command, 2, cases[i].words);
+    }
+}
+
+static void times_in_words(void **state)
+{
+    (void)state;
+    struct stint_quota quota = quota_of("gcra 100/1m burst=20"), places;
+    struct script_item item = {.quota = &quota, .key = span_of_text("key"), .cost = 1};
+    struct script_command command;
+    struct script_ask ask = {.verb = SCRIPT_REFUND, .is_virtual = true, .at_ns = 1999};
+    script_command_one(&command, &item, &ask);
+    assert_words(&command, 4, "refund 1 +0 1 100 60000000 20");
+    ask.now_ns = STINT_NOW_MAX;
+    ask.at_ns = STINT_NEVER_NS;
+    script_command_one(&command, &item, &ask);
+    assert_words(&command, 4, "refund 1 +576460752303423 -1 100 60000000 20");
+    ask.verb = SCRIPT_BOOK;
+    script_command_one(&command, &item, &ask);
+    assert_words(&command, 4, "book 1 +576460752303423 9007199254740991 100 60000000 20");
+
+    places = quota_of("concurrency 4 lease=3s");
+    item.quota = &places;
+    ask = (struct script_ask){.verb = SCRIPT_RELEASE, .holder = {1790000000000000, 15999}};
+    script_command_one(&command, &item, &ask);
+    assert_words(&command, 4, "release 15999 0 1790000000000000 4 3000000");
+}
+
+static void a_list_in_words(void **state)
+{
+    (void)state;
+    struct stint_quota quotas[] = {quota_of("window 100/1m"), quota_of("gcra 7/1s burst=3")};
+    struct script_item items[STINT_ITEMS_MAX];
+    struct script_ask ask = {.verb = SCRIPT_TAKE_UPTO};
+    struct script_command command;
+    for (size_t i = 0; i < STINT_ITEMS_MAX; i++)
+        items[i] = (struct script_item){&quotas[i % 2], span_of_text(i % 2 ? "b" : "a"),
+                                        UINT32_MAX - (uint32_t)i};
+    script_command_list(&command, items, 2, &ask);
+    assert_words(&command, 2,
+                 "2 a b take_upto 0 0 window 4294967295 100 60000000 24 0 0 "
+                 "gcra 4294967294 7 1000000 3 0 0");
+    script_command_list(&command, items, STINT_ITEMS_MAX, &ask);
+    assert_int_equal(command.n_words, SCRIPT_WORDS_MAX);
+}
+
+static void keys_can_be_read_and_do_not_meet(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *tag, *rule, *key, *text;
+    } cases[] = {
+        {"window 100/1m", "acme", "api", "203.0.113.9",
+         "stint:{acme}window,100,60000000,24:api:203.0.113.9"},
+        {"gcra 100/1m burst=20", "", "a:b", "2001:db8::1", "stint:{}gcra:a%3Ab:2001:db8::1"},
+        {"log 5/1s", "}{", "a b", "100%", "stint:{%7D%7B}log:a%20b:100%25"},
+        {"buckets 5/1s count_slack=1", "t", "r", "\xc3\xa9\x01", "stint:{t}buckets:r:%C3%A9%01"},
+        {"fixed_window 9/1d align=calendar utc_offset=-01:00", "t", "r", "k",
+         "stint:{t}fixed_window,86400000000,2,-3600:r:k"},
+        {"sliding_counter 9/1h", "t", "r", "k", "stint:{t}sliding_counter,3600000000:r:k"},
+        {"concurrency 4 lease=3s", "t", "", "", "stint:{t}concurrency::"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct stint_quota quota = quota_of(cases[i].spec);
+        struct script_name name = {span_of_text("stint:"), span_of_text(cases[i].tag),
+                                   span_of_text(cases[i].rule), span_of_text(cases[i].key)};
+        char text[128];
+        size_t len = script_key(&quota, &name, text, sizeof(text));
+        assert_int_equal(len, strlen(cases[i].text));
+        assert_memory_equal(text, cases[i].text, len);
+        /* Too little room: nothing past it is written. */
+        text[len / 2] = 'x';
+        assert_int_equal(script_key(&quota, &name, text, len / 2), len);
+        assert_int_equal(text[len / 2], 'x');
+    }
+    struct stint_quota quota = quota_of("gcra 1/1s");
+    struct script_name nul = {.key = span_of("\0", 1)};
+    char text[16];
+    assert_int_equal(script_key(&quota, &nul, text, sizeof(text)), strlen("{}gcra::%00"));
+    assert_memory_equal(text, "{}gcra::%00", 11);
+}
+
+static void quotas_that_no_store_keeps(void **state)
+{
+    (void)state;
+    static const char *const refused[] = {
+        "window 100/1000500ns",       "buckets 5/1s time_slack=1000001ns", "gcra 5/1s initial=0",
+        "concurrency 1 lease=1001ns", "sliding_counter 5/1001ns",
+    };
+    struct stint_error error;
+    for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
+        struct stint_quota quota = quota_of(refused[i]);
+        assert_true(script_accepts(&quota, &error) < 0);
+        assert_true(strlen(error.sentence) > 20);
+    }
+    struct stint_quota kept = quota_of("log 8189/1h");
+    assert_int_equal(script_accepts(&kept, &error), STINT_OK);
+}
+
+static void replies_become_decisions(void **state)
+{
+    (void)state;
+    struct script_reply reply;
+    int64_t denied[] = {1, 0, 100, 7, 250, 60000000, 3, 1790000000000000, 5, 6};
+    assert_true(script_reply_read(&reply, denied, 8));
+    assert_int_equal(reply.decision.outcome, STINT_DENY);
+    assert_int_equal(reply.decision.limit, 100);
+    assert_int_equal(reply.decision.remaining, 7);
+    assert_int_equal(reply.decision.binding, 3);
+    assert_int_equal(reply.decision.stored, 1);
+    assert_int_equal(reply.decision.retry_after_ns, 250000);
+    assert_int_equal(reply.decision.reset_after_ns, 60 * S);
+    assert_int_equal(reply.now_ns, UINT64_C(1790000000000000000));
+    assert_int_equal(reply.n_holders, 0);
+    assert_true(script_reply_read(&reply, denied, 10));
+    assert_int_equal(reply.n_holders, 1);
+    assert_int_equal(reply.holders[0].deadline_us, 5);
+    assert_int_equal(reply.holders[0].count, 6);
+    int64_t never[] = {2, 0, 100, 7, -1, 60000000, 0, 1};
+    assert_true(script_reply_read(&reply, never, 8));
+    assert_int_equal(reply.decision.retry_after_ns, STINT_NEVER_NS);
+}
+
+static void other_integers_are_no_reply(void **state)
+{
+    (void)state;
+    static const int64_t good[] = {0, 1, 100, 99, 0, 5, 0, 7, 8, 9};
+    static const struct {
+        size_t place;
+        int64_t value;
+    } faults[] = {
+        {0, -1},        {0, 3},
+        {1, -1},        {1, INT64_C(1) << 32},
+        {2, -1},        {2, INT64_C(1) << 32},
+        {3, 101},       {3, -1},
+        {4, -1},        {4, INT64_MAX},
+        {5, INT64_MIN}, {6, STINT_ITEMS_MAX},
+        {7, -1},        {8, -1},
+        {9, -1},        {9, 65536},
+        {6, -1},        {5, INT64_MAX},
+    };
+    struct script_reply reply;
+    assert_true(script_reply_read(&reply, good, 10));
+    for (size_t n = 0; n < 8; n++)
+        assert_false(script_reply_read(&reply, good, n));
+    assert_false(script_reply_read(&reply, good, 9));
+    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+        int64_t values[10];
+        memcpy(values, good, sizeof(values));
+        values[faults[i].place] = faults[i].value;
+        assert_false(script_reply_read(&reply, values, 10));
+    }
+    int64_t many[SCRIPT_REPLY_MAX + 2] = {0};
+    assert_true(script_reply_read(&reply, many, SCRIPT_REPLY_MAX));
+    assert_false(script_reply_read(&reply, many, SCRIPT_REPLY_MAX + 2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_quota_in_words),
+        cmocka_unit_test(times_in_words),
+        cmocka_unit_test(a_list_in_words),
+        cmocka_unit_test(keys_can_be_read_and_do_not_meet),
+        cmocka_unit_test(quotas_that_no_store_keeps),
+        cmocka_unit_test(replies_become_decisions),
+        cmocka_unit_test(other_integers_are_no_reply),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
