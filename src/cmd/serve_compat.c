@@ -164,8 +164,8 @@ static int place_of(struct compat *compat, const char *host_name, const char *po
 
 static int give_http(struct compat *compat)
 {
-    char served[PLACE_SIZE], debug[PLACE_SIZE], figures[PLACE_SIZE];
-    bool has_prometheus;
+    char served[PLACE_SIZE] = "", debug[PLACE_SIZE] = "", figures[PLACE_SIZE];
+    bool has_prometheus = false;
     const char *prometheus = text_of("PROMETHEUS_ADDR");
     struct buf buf = buf_of(figures, sizeof(figures));
     buf_add(&buf, "%s%s", !compat->is_open && prometheus[0] == ':' ? LOCAL_HOST : "", prometheus);

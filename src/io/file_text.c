@@ -48,7 +48,9 @@ int file_text_read(const char *path, size_t max, char **text, struct stint_error
     }
     all[len] = '\0';
     char *fitting = realloc(all, len + 1);
-    *text = fitting != NULL ? fitting : all;
+    if (fitting != NULL)
+        all = fitting;
+    *text = all;
     return 0;
 }
 

@@ -51,7 +51,8 @@ static bool room_grow(struct zip_room *room, size_t size)
     uint8_t *bytes = realloc(room->bytes, size);
     if (bytes == NULL)
         return false;
-    *room = (struct zip_room){bytes, size};
+    room->bytes = bytes;
+    room->size = size;
     return true;
 }
 

@@ -126,7 +126,8 @@ static bool pack(const Pb__ServerReflectionResponse *response, struct reflection
         uint8_t *bytes = realloc(room->bytes, size);
         if (bytes == NULL)
             return false;
-        *room = (struct reflection_room){bytes, size};
+        room->bytes = bytes;
+        room->size = size;
     }
     *answer = span_of(room->bytes, pb__server_reflection_response__pack(response, room->bytes));
     return true;

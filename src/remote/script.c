@@ -117,13 +117,13 @@ static void key_add_escaped(struct key_text *text, struct span span, bool colons
 static struct span digits_of(char digits[SCRIPT_DIGITS_MAX], int64_t number)
 {
     uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
-    char *at = digits + SCRIPT_DIGITS_MAX;
+    size_t at = SCRIPT_DIGITS_MAX;
     do
-        *--at = (char)('0' + left % 10);
+        digits[--at] = (char)('0' + left % 10);
     while ((left /= 10) > 0);
     if (number < 0)
-        *--at = '-';
-    return span_of(at, (size_t)(digits + SCRIPT_DIGITS_MAX - at));
+        digits[--at] = '-';
+    return span_of(digits + at, SCRIPT_DIGITS_MAX - at);
 }
 
 static void key_add_parameter(struct key_text *text, int64_t number)
@@ -139,7 +139,6 @@ static void key_add_law(struct key_text *text, const struct stint_quota *quota)
     int64_t period_us = (int64_t)(quota->period_ns / NS_PER_US);
     key_add_plain(text, span_of_text(stint_algorithm_name(quota->algorithm)));
     if (quota->algorithm == STINT_WINDOW) {
-        key_add_parameter(text, quota->limit);
         key_add_parameter(text, period_us);
         key_add_parameter(text, quota->resolution);
     } else if (quota->algorithm == STINT_SLIDING_COUNTER) {

@@ -4,6 +4,8 @@
 
 #include "base/wide_int.h"
 
+#include <assert.h>
+
 struct stint_decision question_ask_one(struct question *question, const struct target *target,
                                        const struct stint_quota *quota, const struct stint_ask *ask)
 {
@@ -124,6 +126,7 @@ static struct stint_decision sum_denied(const struct question *question)
         if (binds_more(target, binding))
             binding = target;
     }
+    assert(binding != NULL); /* it was asked only since somebody denies */
     struct stint_decision sum = binding->decision;
     sum.binding = (uint8_t)(binding - question->targets);
     sum.retry_after_ns = retry_after_ns;

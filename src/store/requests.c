@@ -92,7 +92,7 @@ static void write_record(struct request_record *to, const struct request_record 
 
 static void read_record(const struct request_record *from, struct request_record *to)
 {
-    uint64_t words[RECORD_WORDS];
+    uint64_t words[RECORD_WORDS] = {0};
     const uint64_t *source = (const uint64_t *)(const void *)from;
     /* relaxed: under the owner word nobody writes; a copy looks at the sum. */
     for (size_t i = 0; i < RECORD_WORDS; i++)
