@@ -25,6 +25,7 @@ const struct cmd cmd_all[] = {
     {"peek", "ask a server what take would be told", peek_main},
     {"reset", "let a server forget what a key has used", reset_main},
     {"rls", "ask Envoy's rate limit service: once, or as a load", rls_main},
+    {"store", "is a Redis or Valkey fit to be shared by servers?", store_main},
     {"table", "what is inside a table file", table_main},
     {"help", "this list, or the options of one command", help_main},
     {"version", "the version of program and library", version_main},
@@ -84,7 +85,7 @@ int help_main(int argc, char **argv)
     if (cmd == NULL)
         return cmd_unknown(argv[1]);
     bool is_group = cmd->run == sim_main || cmd->run == pool_main || cmd->run == rls_main ||
-                    cmd->run == rules_main;
+                    cmd->run == rules_main || cmd->run == store_main;
     bool has_subcommand = is_group && argc > 2;
     if (argc > 2 + has_subcommand)
         return too_many("help", "one COMMAND", argv[2 + has_subcommand]);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint store`: a table of its own subcommands, one file each. */
+#include "cmd/group.h"
+
+#include <stddef.h>
+
+static const struct cmd commands[] = {
+    {"check", "is a Redis or Valkey fit to be the store of several servers?", store_check_main},
+    {NULL, NULL, NULL},
+};
+
+int store_main(int argc, char **argv)
+{
+    static const struct cmd_group group = {
+        .name = "store",
+        .summary = "Redis and Valkey, as stores that servers share",
+        .bad_input = "the store could not be asked",
+        .commands = commands,
+    };
+    return cmd_group_run(&group, argc, argv);
+}

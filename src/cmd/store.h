@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/* What `stint store check` finds out about a store, and how it is told. */
+#ifndef STINT_CMD_STORE_H
+#define STINT_CMD_STORE_H
+
+#include "cmd/store_session.h"
+
+#define STORE_REMARKS_MAX 16
+#define STORE_REMARK_SIZE 320
+#define STORE_WORD_MAX 64
+#define STORE_SAMPLES_MAX 100000
+
+/* Something to be told: a fault, with which it cannot be used, or a warning. */
+struct store_remark {
+    bool is_fault;
+    char text[STORE_REMARK_SIZE];
+};
+
+struct store_latency {
+    uint64_t median_ns, p90_ns, p99_ns, max_ns;
+    unsigned n;
+};
+
+/* "": not known. */
+struct store_findings {
+    char address[STORE_HOST_SIZE + 16];
+    char version[STORE_WORD_MAX], mode[STORE_WORD_MAX], role[STORE_WORD_MAX];
+    bool is_valkey;
+    bool runs_scripts;
+    char policy[STORE_WORD_MAX]; /* of eviction */
+    uint64_t memory_max;         /* bytes; 0: no limit */
+    char append_only[STORE_WORD_MAX], snapshots[STORE_WORD_MAX * 2];
+    unsigned replicas;
+    bool has_increx;
+    bool has_time;
+    int64_t ahead_ns;        /* its clock, against ours */
+    uint64_t ahead_error_ns; /* at most so much more or less */
+    struct store_latency latency;
+    struct store_remark remarks[STORE_REMARKS_MAX];
+    unsigned n_remarks;
+};
+
+void store_fault(struct store_findings *findings, const char *format, ...) ERR_PRINTF(2, 3);
+void store_warn(struct store_findings *findings, const char *format, ...) ERR_PRINTF(2, 3);
+bool store_is_fit(const struct store_findings *findings);
+
+/* Asks all there is to know. STINT_E_GONE: it went away meanwhile. */
+int store_look(struct store_session *session, const struct store_url *url, unsigned samples,
+               struct store_findings *findings, struct stint_error *error);
+
+/* 0, or -1 where standard output takes no more. */
+int store_report(const struct store_url *url, const struct store_findings *findings, bool is_json);
+
+#endif

@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: MIT */
+/* Looks the name up, tries its addresses in turn, and polls the one socket that came of it. */
+#define _GNU_SOURCE
+#include "io/upstream.h"
+
+#include "base/buf.h"
+#include "base/ns.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define READ_SIZE 16384
+#define FAULT_SIZE 400
+
+enum link_state { LINK_CONNECTING, LINK_SHAKING_HANDS, LINK_OPEN };
+
+/* One socket; what a loop closes it frees later, when the upstream may have another. */
+struct link {
+    uv_poll_t poll;
+    struct upstream *home;
+    gnutls_session_t session;
+    enum link_state state;
+    int fd, events;
+    bool is_stuck; /* GnuTLS keeps a record that the socket did not take */
+};
+
+/* One question to the resolver, which outlives whoever asked. */
+struct lookup {
+    uv_getaddrinfo_t request;
+    struct upstream *home; /* NULL: nobody wants to know any more */
+};
+
+struct upstream {
+    struct upstream_options options;
+    struct redis_conn *conn;
+    struct link *link;
+    struct lookup *lookup;
+    struct addrinfo *addresses, *address; /* the one that is tried */
+    uv_timer_t timer;
+    uv_prepare_t prepare; /* runs before the loop waits, where something was asked */
+    unsigned n_open_handles, losses, losses_told;
+    bool was_ready, is_closing;
+    uint8_t bytes[READ_SIZE];
+};
+
+static void settle(struct upstream *upstream);
+static void try_addresses(struct upstream *upstream, const char *why);
+
+/* ---- The end of a socket --------------------------------------------------------------------- */
+
+static void free_link(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void close_link(struct upstream *upstream)
+{
+    struct link *link = upstream->link;
+    if (link == NULL)
+        return;
+    upstream->link = NULL;
+    if (link->session != NULL) {
+        if (link->state == LINK_OPEN)
+            (void)gnutls_bye(link->session, GNUTLS_SHUT_WR);
+        gnutls_deinit(link->session);
+    }
+    uv_close((uv_handle_t *)&link->poll, free_link);
+    close(link->fd);
+}
+
+static void forget_lookup(struct upstream *upstream)
+{
+    if (upstream->lookup != NULL) {
+        upstream->lookup->home = NULL;
+        uv_cancel((uv_req_t *)&upstream->lookup->request);
+        upstream->lookup = NULL;
+    }
+    if (upstream->addresses != NULL)
+        uv_freeaddrinfo(upstream->addresses);
+    upstream->addresses = upstream->address = NULL;
+}
+
+static void lose(struct upstream *upstream, const char *why)
+{
+    char fault[FAULT_SIZE];
+    struct buf buf = buf_of(fault, sizeof(fault));
+    const struct store_host *host = &upstream->options.host;
+    if (host->name[0] != '\0')
+        buf_add(&buf, strchr(host->name, ':') != NULL ? "[%s]:%u: " : "%s:%u: ", host->name,
+                (unsigned)host->port);
+    else
+        buf_add(&buf, "%s: ", upstream->options.path);
+    buf_add(&buf, "%s", why);
+    close_link(upstream);
+    forget_lookup(upstream);
+    upstream->losses++;
+    redis_conn_lost(upstream->conn, fault, uv_hrtime());
+}
+
+/* What happens to a socket before it is connected may go better with the next address. */
+static void fail(struct upstream *upstream, const char *why)
+{
+    if (upstream->link->state == LINK_CONNECTING)
+        try_addresses(upstream, why);
+    else
+        lose(upstream, why);
+}
+
+/* ---- Bytes ----------------------------------------------------------------------------------- */
+
+static const char closed[] = "the store has closed the connection";
+
+static void fail_closed(struct upstream *upstream)
+{
+    bool is_early = !redis_conn_is_ready(upstream->conn);
+    fail(upstream, !is_early               ? closed
+                   : upstream->options.tls ? "the store has closed the connection before it "
+                                             "greeted; does it want a certificate, or no TLS?"
+                                           : "the store has closed the connection before it "
+                                             "greeted; does it expect TLS?");
+}
+
+static void fail_socket(struct upstream *upstream, int why)
+{
+    if (why == ECONNRESET || why == EPIPE)
+        fail_closed(upstream);
+    else
+        fail(upstream, strerror(why));
+}
+
+static void fail_tls(struct upstream *upstream, int code)
+{
+    char why[FAULT_SIZE];
+    if (code == GNUTLS_E_PREMATURE_TERMINATION) {
+        fail_closed(upstream);
+        return;
+    }
+    upstream_tls_fault(upstream->link->session, code, why, sizeof(why));
+    fail(upstream, why);
+}
+
+static bool is_passing(ssize_t code)
+{
+    return code == GNUTLS_E_AGAIN || code == GNUTLS_E_INTERRUPTED ||
+           code == GNUTLS_E_WARNING_ALERT_RECEIVED;
+}
+
+/* Bytes, 0 where there are none now, -1 where the socket is lost. */
+static ssize_t receive(struct upstream *upstream)
+{
+    struct link *link = upstream->link;
+    ssize_t len;
+    if (link->session != NULL) {
+        len = gnutls_record_recv(link->session, upstream->bytes, READ_SIZE);
+        if (len < 0 && is_passing(len))
+            return 0;
+        if (len < 0)
+            fail_tls(upstream, (int)len);
+    } else {
+        len = recv(link->fd, upstream->bytes, READ_SIZE, 0);
+        if (len < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (len < 0)
+            fail_socket(upstream, errno);
+    }
+    if (len == 0)
+        fail_closed(upstream);
+    return len > 0 ? len : -1;
+}
+
+/* As receive(). */
+static ssize_t transmit(struct upstream *upstream, struct span bytes)
+{
+    struct link *link = upstream->link;
+    ssize_t len;
+    if (link->session != NULL) {
+        len = link->is_stuck ? gnutls_record_send(link->session, NULL, 0)
+                             : gnutls_record_send(link->session, bytes.ptr, bytes.len);
+        link->is_stuck = len == GNUTLS_E_AGAIN || len == GNUTLS_E_INTERRUPTED;
+        if (len < 0 && !link->is_stuck)
+            fail_tls(upstream, (int)len);
+        return link->is_stuck ? 0 : len < 0 ? -1 : len;
+    }
+    len = send(link->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
+    if (len < 0 && (errno == EAGAIN || errno == EINTR))
+        return 0;
+    if (len < 0)
+        fail_socket(upstream, errno);
+    return len;
+}
+
+static void flush(struct upstream *upstream)
+{
+    while (upstream->link != NULL && upstream->link->state == LINK_OPEN) {
+        struct span output = redis_conn_output(upstream->conn);
+        ssize_t len = output.len > 0 ? transmit(upstream, output) : 0;
+        if (len <= 0)
+            return;
+        redis_conn_sent(upstream->conn, (size_t)len);
+    }
+}
+
+static void read_all(struct upstream *upstream)
+{
+    ssize_t len;
+    /* A reply of many pieces goes on in the next turn of the loop; records are not polled for. */
+    do {
+        len = receive(upstream);
+        if (len > 0)
+            redis_conn_feed(upstream->conn, span_of(upstream->bytes, (size_t)len), uv_hrtime());
+    } while (len > 0 && upstream->link != NULL && upstream->link->session != NULL &&
+             redis_conn_wants(upstream->conn) == REDIS_WANTS_NOTHING);
+}
+
+/* ---- A socket -------------------------------------------------------------------------------- */
+
+static void open_link(struct upstream *upstream)
+{
+    upstream->link->state = LINK_OPEN;
+    redis_conn_connected(upstream->conn);
+}
+
+static void shake_hands(struct upstream *upstream)
+{
+    int code = gnutls_handshake(upstream->link->session);
+    if (code == GNUTLS_E_SUCCESS)
+        open_link(upstream);
+    else if (!is_passing(code))
+        fail_tls(upstream, code);
+}
+
+static void begin_tls(struct upstream *upstream)
+{
+    struct link *link = upstream->link;
+    link->state = LINK_SHAKING_HANDS;
+    if (upstream_tls_begin(upstream->options.tls, upstream->options.host.name, link->fd,
+                           &link->session))
+        shake_hands(upstream);
+    else
+        lose(upstream, "no memory for TLS");
+}
+
+/* 0: nothing is wrong with the socket. */
+static int fault_of(const struct link *link)
+{
+    int why = 0;
+    socklen_t len = sizeof(why);
+    return getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
+}
+
+static void finish_connecting(struct upstream *upstream)
+{
+    int why = fault_of(upstream->link), on = 1;
+    if (why != 0) {
+        fail(upstream, strerror(why));
+        return;
+    }
+    if (upstream->options.host.name[0] != '\0')
+        setsockopt(upstream->link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (upstream->options.tls != NULL)
+        begin_tls(upstream);
+    else
+        open_link(upstream);
+}
+
+static void on_events(uv_poll_t *poll, int status, int events)
+{
+    struct link *link = poll->data;
+    struct upstream *upstream = link->home;
+    if (status < 0) { /* EBADF for whatever happened to the socket: it knows better */
+        int why = fault_of(link);
+        fail_socket(upstream, why != 0 ? why : -status);
+    } else if (link->state == LINK_CONNECTING)
+        finish_connecting(upstream);
+    else if (link->state == LINK_SHAKING_HANDS)
+        shake_hands(upstream);
+    else if ((events & UV_READABLE) != 0)
+        read_all(upstream);
+    settle(upstream);
+}
+
+/* Begins to connect; false: `errno` says why not. */
+static bool dial(struct upstream *upstream, const struct sockaddr *address, socklen_t len)
+{
+    struct link *link = calloc(1, sizeof(*link));
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool begins =
+        link != NULL && fd >= 0 && (connect(fd, address, len) == 0 || errno == EINPROGRESS);
+    int why = errno;
+    if (!begins || uv_poll_init_socket(upstream->options.loop, &link->poll, fd) != 0) {
+        if (fd >= 0)
+            close(fd);
+        free(link);
+        errno = why;
+        return false;
+    }
+    link->poll.data = link;
+    link->home = upstream;
+    link->fd = fd;
+    upstream->link = link;
+    return true;
+}
+
+/* The next address, and those behind it; `why` tells of the one before. */
+static void try_addresses(struct upstream *upstream, const char *why)
+{
+    close_link(upstream);
+    for (struct addrinfo *next; (next = upstream->address) != NULL;) {
+        upstream->address = next->ai_next;
+        if (dial(upstream, next->ai_addr, next->ai_addrlen))
+            return;
+        why = strerror(errno);
+    }
+    lose(upstream, why);
+}
+
+static void on_addresses(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
+{
+    struct lookup *lookup = request->data;
+    struct upstream *upstream = lookup->home;
+    if (upstream == NULL) {
+        uv_freeaddrinfo(found);
+        free(lookup);
+        return;
+    }
+    upstream->lookup = NULL;
+    free(lookup);
+    if (status == 0) {
+        upstream->addresses = upstream->address = found;
+        try_addresses(upstream, "there is no such host");
+    } else
+        lose(upstream, uv_strerror(status));
+    settle(upstream);
+}
+
+static void look_up(struct upstream *upstream)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    char port[8];
+    struct buf buf = buf_of(port, sizeof(port));
+    struct lookup *lookup = calloc(1, sizeof(*lookup));
+    if (lookup == NULL) {
+        lose(upstream, "no memory to look its name up");
+        return;
+    }
+    buf_add(&buf, "%u", (unsigned)upstream->options.host.port);
+    lookup->request.data = lookup;
+    lookup->home = upstream;
+    upstream->lookup = lookup;
+    int code = uv_getaddrinfo(upstream->options.loop, &lookup->request, on_addresses,
+                              upstream->options.host.name, port, &hints);
+    if (code == 0)
+        return;
+    upstream->lookup = NULL;
+    free(lookup);
+    lose(upstream, uv_strerror(code));
+}
+
+static void begin(struct upstream *upstream)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    redis_conn_dialling(upstream->conn, uv_hrtime());
+    if (upstream->options.host.name[0] != '\0') {
+        look_up(upstream);
+        return;
+    }
+    strncpy(address.sun_path, upstream->options.path, sizeof(address.sun_path) - 1);
+    if (!dial(upstream, (const struct sockaddr *)&address, sizeof(address)))
+        lose(upstream, strerror(errno));
+}
+
+/* ---- After whatever may have changed something ----------------------------------------------- */
+
+static void on_time(uv_timer_t *timer)
+{
+    struct upstream *upstream = timer->data;
+    redis_conn_wake(upstream->conn, uv_hrtime());
+    settle(upstream);
+}
+
+static void poll_for(struct link *link, int events)
+{
+    if (events == link->events)
+        return;
+    link->events = events;
+    uv_poll_start(&link->poll, events, on_events);
+}
+
+static int events_of(const struct upstream *upstream)
+{
+    const struct link *link = upstream->link;
+    if (link->state == LINK_CONNECTING)
+        return UV_WRITABLE;
+    if (link->state == LINK_SHAKING_HANDS)
+        return gnutls_record_get_direction(link->session) == 1 ? UV_WRITABLE : UV_READABLE;
+    return UV_READABLE | (redis_conn_output(upstream->conn).len > 0 ? UV_WRITABLE : 0);
+}
+
+static void arm_timer(struct upstream *upstream)
+{
+    uint64_t at_ns = redis_conn_deadline(upstream->conn), now_ns = uv_hrtime();
+    if (at_ns == STINT_NEVER_NS) {
+        uv_timer_stop(&upstream->timer);
+        return;
+    }
+    uint64_t wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
+    uv_update_time(upstream->options.loop);
+    uv_timer_start(&upstream->timer, on_time, (wait_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
+}
+
+static void settle(struct upstream *upstream)
+{
+    enum redis_wants wants;
+    flush(upstream);
+    while ((wants = redis_conn_wants(upstream->conn)) != REDIS_WANTS_NOTHING) {
+        if (wants == REDIS_WANTS_CLOSE)
+            lose(upstream, closed);
+        else
+            begin(upstream);
+        flush(upstream);
+    }
+    if (upstream->link != NULL)
+        poll_for(upstream->link, events_of(upstream));
+    arm_timer(upstream);
+    bool is_ready = redis_conn_is_ready(upstream->conn);
+    bool has_changed = is_ready != upstream->was_ready || upstream->losses != upstream->losses_told;
+    upstream->was_ready = is_ready;
+    upstream->losses_told = upstream->losses;
+    if (has_changed && upstream->options.changed != NULL)
+        upstream->options.changed(upstream->options.arg);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    uv_prepare_stop(prepare);
+    settle(prepare->data);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+struct upstream *upstream_new(const struct upstream_options *options)
+{
+    struct upstream *upstream = calloc(1, sizeof(*upstream));
+    if (upstream == NULL)
+        return NULL;
+    upstream->options = *options;
+    upstream->conn = redis_conn_new(&options->conn);
+    if (upstream->conn == NULL) {
+        free(upstream);
+        return NULL;
+    }
+    uv_timer_init(options->loop, &upstream->timer);
+    uv_prepare_init(options->loop, &upstream->prepare);
+    upstream->timer.data = upstream->prepare.data = upstream;
+    upstream->n_open_handles = 2;
+    uv_prepare_start(&upstream->prepare, on_prepare);
+    return upstream;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct upstream *upstream = handle->data;
+    if (--upstream->n_open_handles == 0)
+        free(upstream);
+}
+
+void upstream_close(struct upstream *upstream)
+{
+    if (upstream == NULL)
+        return;
+    upstream->is_closing = true;
+    close_link(upstream);
+    forget_lookup(upstream);
+    redis_conn_free(upstream->conn, uv_hrtime());
+    uv_close((uv_handle_t *)&upstream->timer, on_closed);
+    uv_close((uv_handle_t *)&upstream->prepare, on_closed);
+}
+
+bool upstream_ask(struct upstream *upstream, const struct redis_command *command)
+{
+    if (upstream->is_closing || !redis_conn_ask(upstream->conn, command, uv_hrtime()))
+        return false;
+    uv_prepare_start(&upstream->prepare, on_prepare);
+    return true;
+}
+
+const struct redis_conn *upstream_conn(const struct upstream *upstream)
+{
+    return upstream->conn;
+}
+
+unsigned upstream_losses(const struct upstream *upstream)
+{
+    return upstream->losses;
+}

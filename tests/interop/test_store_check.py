@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: MIT
+"""`stint store check` against real servers: each way in, what is wrong with each, and no secrets."""
+import json
+import re
+import socket
+import subprocess
+import threading
+
+import pytest
+
+from program import STINT
+from redis_server import Redis
+from server import free_port
+from test_serve_tls import Authority
+
+
+def check(*words, code=0, env=None):
+    done = subprocess.run([STINT, "store", "check", "--samples", "5", *map(str, words)],
+                          capture_output=True, text=True, timeout=20, env=env)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "hush" not in done.stdout + done.stderr
+    return done.stdout, done.stderr
+
+
+def look(*words, code=0):
+    return json.loads(check("--json", *words, code=code)[0])
+
+
+@pytest.fixture(scope="module")
+def redis():
+    with Redis(appendonly="yes") as server:
+        yield server
+
+
+# ---- Ways in ----
+
+
+def test_a_single_server_is_fit(redis):
+    found = look(f"{redis.url}/3")
+    version = re.search(r"redis_version:(\S+)", redis.cli("INFO"))[1]
+    assert found["fit"] and found["faults"] == [] and found["warnings"] == []
+    assert found["url"] == f"{redis.url}/3"
+    assert found["server"] == {"name": "redis", "version": version, "mode": "standalone",
+                               "role": "master", "address": f"127.0.0.1:{redis.port}"}
+    assert found["scripts"] is True
+    assert found["eviction"] == {"policy": "noeviction", "memory_max": 0}
+    assert found["persistence"] == {"append_only": "on", "snapshots": "off", "replicas": 0}
+    # One clock, read twice.
+    assert abs(found["clock"]["ahead_ns"]) <= found["clock"]["error_ns"] + 1_000_000
+    trip = found["round_trip"]
+    assert trip["samples"] == 5
+    assert 0 < trip["median_ns"] <= trip["p90_ns"] <= trip["p99_ns"] <= trip["max_ns"] < 2e9
+    assert redis.cli("KEYS", "*") == ""
+    assert redis.cli("-n", "3", "KEYS", "*") == ""
+
+
+def test_increx_is_there_if_the_server_says_so(redis):
+    known = "increx" in redis.cli("COMMAND", "INFO", "INCREX").lower()
+    assert look(redis.url)["increx"] is known
+
+
+def test_text_says_the_same(redis):
+    out, _ = check(redis.url)
+    assert out.splitlines()[0] == redis.url and out.splitlines()[-1] == "fit"
+    for name in ("server", "scripts", "eviction", "persistence", "clock", "round trip", "INCREX"):
+        assert re.search(rf"(?m)^  {name} +\S", out), name
+
+
+def test_the_url_may_stand_in_the_environment(redis):
+    assert check(env={"STINT_STORE": redis.url})[0].startswith(redis.url)
+
+
+def test_of_several_hosts_the_first_that_answers_is_looked_at(redis):
+    found = look(f"redis://127.0.0.1:{free_port()},localhost:{redis.port}")
+    assert found["server"]["address"] == f"localhost:{redis.port}"
+
+
+def test_a_unix_socket(redis):
+    found = look(f"unix:{redis.socket}")
+    assert found["fit"] and found["server"]["address"] == redis.socket
+    assert "No such file" in check("unix:/nowhere/socket", code=1)[1]
+
+
+def test_passwords():
+    with Redis(requirepass="hush/1") as server:
+        host = f"127.0.0.1:{server.port}"
+        out, _ = check(f"redis://:hush%2F1@{host}")
+        assert out.startswith(f"redis://:***@{host}\n")
+        assert "WRONGPASS" in check(f"redis://:hush@{host}", code=1)[1]
+        assert "NOAUTH" in check(f"redis://{host}", code=1)[1]
+
+
+def test_users_of_an_access_control_list():
+    users = ["user all on >hush ~stint:* +@all",
+             "user few on >hush ~stint:* +hello +ping +time +get +set +del +eval +evalsha "
+             "+script|load +command",
+             "user keyless on >hush ~other:* +@all",
+             "user scriptless on >hush ~stint:* +@all -script"]
+    with Redis(*users, appendonly="yes") as server:
+        def url(name):
+            return f"redis://{name}:hush@127.0.0.1:{server.port}"
+        assert look(url("all"))["warnings"] == []
+        few = look(url("few"))
+        assert few["fit"] and few["eviction"]["policy"] is None
+        assert few["persistence"]["append_only"] is None
+        assert any("INFO is refused" in line and "NOPERM" in line for line in few["warnings"])
+        for name, told in {"keyless": "stint:{check}", "scriptless": "SCRIPT LOAD"}.items():
+            found = look(url(name), code=3)
+            assert not found["fit"] and found["scripts"] is False
+            assert told in found["faults"][0]
+        assert "WRONGPASS" in check(url("nobody"), code=1)[1]
+
+
+# ---- TLS ----
+
+
+class Tls:
+    def __init__(self, authority, name):
+        self.ca = str(authority.certificate)
+        self.cert, self.key = map(str, authority.sign(name))
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("tls"), "authority")
+
+
+def test_tls_with_client_certificates(authority, tmp_path):
+    tls = Tls(authority, "server")
+    cert, key = authority.sign("client")
+    with Redis(tls=tls) as server:
+        for host in ("127.0.0.1", "localhost"):
+            url = f"rediss://{host}:{server.port}"
+            assert look("--ca-file", tls.ca, "--cert-file", cert, "--key-file", key, url)["fit"]
+        # Without ours, with a stranger's authority, and with none of TLS.
+        assert check("--ca-file", tls.ca, url, code=1)[1].count("\n") == 1
+        other = Authority(tmp_path, "other")
+        refused = check("--ca-file", other.certificate, "--cert-file", cert, "--key-file", key,
+                        url, code=1)[1]
+        assert "NOT trusted" in refused
+        assert "TLS" in check(f"redis://127.0.0.1:{server.port}", code=1)[1]
+        # A certificate is for the names that it bears.
+        by_name = f"rediss://127.0.0.2:{server.port}"
+        assert check("--ca-file", tls.ca, by_name, code=1)[1]
+    assert "no.pem" in check("--ca-file", "no.pem", "rediss://127.0.0.1", code=1)[1]
+
+
+def test_a_certificate_must_bear_the_name(authority):
+    tls = Tls(authority, "server")
+    with Redis(tls=tls, bind="127.0.0.1 127.0.0.2", tls_auth_clients="no") as server:
+        assert look("--ca-file", tls.ca, f"rediss://127.0.0.1:{server.port}")["fit"]
+        told = check("--ca-file", tls.ca, f"rediss://127.0.0.2:{server.port}", code=1)[1]
+        assert "name" in told and "certificate" in told
+
+
+# ---- Who is no store ----
+
+
+def test_nobody_is_there():
+    port = free_port()
+    assert check(f"redis://127.0.0.1:{port}", code=1)[1] == \
+        f"stint: 127.0.0.1:{port}: Connection refused\n"
+    assert "nowhere.invalid" in check("redis://nowhere.invalid", code=1)[1]
+
+
+def serve_once(answer):
+    """A port that says `answer` to one who comes; None: nothing, ever."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run():
+        peer, _ = listener.accept()
+        with peer, listener:
+            if answer is not None:
+                peer.recv(1000)
+                peer.sendall(answer)
+            while peer.recv(1000):
+                pass
+
+    threading.Thread(target=run, daemon=True).start()
+    return f"redis://127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_no_redis_at_all():
+    assert "no reply of Redis" in check(serve_once(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+                                        code=1)[1]
+    assert "neither Redis nor Valkey" in check(serve_once(b"+hello\r\n"), code=1)[1]
+    assert "refuses HELLO: ERR unknown" in check(serve_once(b"-ERR unknown command\r\n"),
+                                                 code=1)[1]
+    # Real time: that is what a timeout is about.
+    assert "within 200 ms" in check("--timeout", "200ms", serve_once(None), code=1)[1]
+
+
+def test_usage():
+    for words, told in ((["redis://:hush@a:x"], "no host"), (["memcached://a"], "memcached"),
+                        (["redis://a", "redis://b"], "one URL"), ([], "expected the URL"),
+                        (["--ca-file", "x", "redis://a"], "go with rediss"),
+                        (["--samples", "0", "redis://a"], "--samples")):
+        assert told in check(*words, code=2, env={})[1]
+
+
+# ---- What is wrong with a store ----
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+def test_eviction_is_warned_of(policy):
+    with Redis(maxmemory="100mb", maxmemory_policy=policy, appendonly="yes") as server:
+        found = look(server.url)
+        assert found["fit"] and found["eviction"] == {"policy": policy, "memory_max": 104857600}
+        assert len(found["warnings"]) == 1 and policy in found["warnings"][0]
+
+
+def test_what_a_restart_forgets_is_warned_of(redis):
+    with Redis() as server:
+        assert "kept over a restart" in look(server.url)["warnings"][0]
+    with Redis(save="3600 1") as server:
+        found = look(server.url)
+        assert found["warnings"] == [] and found["persistence"]["snapshots"] == "3600 1"
+
+
+def test_a_replica_is_a_fault(redis):
+    with Redis(replicaof=f"127.0.0.1 {redis.port}") as replica:
+        found = look(replica.url, code=3)
+        assert found["server"]["role"] == "replica"
+        assert any("takes no writes" in line for line in found["faults"])
+
+
+def test_a_full_server_is_a_fault():
+    with Redis(maxmemory="1", appendonly="yes") as server:
+        assert any("OOM" in line for line in look(server.url, code=3)["faults"])
