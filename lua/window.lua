@@ -1,19 +1,37 @@
 -- SPDX-License-Identifier: MIT
 -- The law of src/core/window.c. x: the resolution M, 10 to 24 slots in a period; 0 is 24.
 --
--- State, '>BI7BI4B': 0x11, the newest slot as (its period's number, its part of the period), units
--- left of the bunch in use, the place of the short bunch among the bunches (0: none is alive). Then
--- a byte for each bunch that is charged, oldest first: the low 8 bits of its slot's number. A slot
+-- State, '>BI4I7BI4B': 0x11, the limit N, the newest slot as (its period's number, its part of the
+-- period), units left of the bunch in use, the place of the short bunch among the bunches (0: none
+-- is alive). Then a byte for each bunch that is charged, oldest first: the low 8 bits of its slot's number. A slot
 -- has the number floor(now * M / W), which would pass 2^53 for short periods, so it is kept in two:
 -- number = floor(now / W), below 2^53 because now is, and part = floor((now mod W) * M / W), where
 -- (now mod W) * M < 10 years in us * 24 = 7.6e15 < 2^53 = 9.0e15. Bunches that are alive are at most
 -- M slots old, so eight bits tell how old.
+
+-- Charges units that are free to a slot: to the bunch in use, which moves there, and to new bunches,
+-- the short one last. (a - a % b) / b is floor(a / b), and (a + -a % b) / b is ceil(a / b), exact and
+-- without a call.
+local function window_charge(bunches, n, rest, place, low, units, bunch, short, most)
+    if rest > 0 then
+        if bunches:byte(-1) ~= low then bunches = bunches:sub(1, -2) .. string.char(low) end
+        if units <= rest then return bunches, n, rest - units, place end
+    end
+    local opened = units - rest
+    opened = (opened + -opened % bunch) / bunch
+    local whole = most - n
+    if short < bunch and place == 0 then whole = whole - 1 end
+    n, rest = n + opened, rest + opened * bunch - units
+    bunches = bunches .. string.char(low):rep(opened)
+    if opened > whole then return bunches, n, rest - bunch + short, n end
+    return bunches, n, rest, place
+end
+
 local function window(state, verb, cost, now, at, limit, period, resolution)
     if resolution == 0 then resolution = 24 end
     if resolution < 10 or resolution > 24 or resolution % 1 ~= 0 then
         return nil, 'resolution: expected 10 to 24'
     end
-    -- (a - a % b) / b is floor(a / b), and (a + -a % b) / b is ceil(a / b), exact and without a call.
     local bunch = (limit + -limit % resolution) / resolution
     local most = (limit + -limit % bunch) / bunch -- bunches
     local short = limit - bunch * (most - 1)      -- what the last of them holds
@@ -23,7 +41,8 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
     local low = (number % 256 * resolution + part) % 256
     local bunches, n, rest, place, last = '', 0, 0, 0, nil -- last: the low bits of the newest bunch
     if state then
-        local version, was_number, was_part, was_rest, was_place = unpack('>BI7BI4B', state)
+        local version, was_limit, was_number, was_part, was_rest, was_place =
+            unpack('>BI4I7BI4B', state)
         if version ~= 17 then return nil, 'the key holds no state of window' end
         -- Past 2^53 the product is rounded, but never across a number as small as these.
         local gone = (number - was_number) * resolution + part - was_part
@@ -33,17 +52,37 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         end
         if gone <= resolution then
             local dead = 0
-            n, rest, place = #state - 14, was_rest, was_place
-            while dead < n and (low - state:byte(dead + 15)) % 256 > resolution do
+            n, rest, place = #state - 18, was_rest, was_place
+            while dead < n and (low - state:byte(dead + 19)) % 256 > resolution do
                 dead = dead + 1
             end
             n = n - dead
             place = place > dead and place - dead or 0
             if n > 0 then
-                bunches, last = state:sub(dead + 15), state:byte(-1)
+                bunches, last = state:sub(dead + 19), state:byte(-1)
             else
                 rest = 0
             end
+        end
+        if was_limit ~= limit and n > 0 then
+            -- Under another limit the same units are charged once more, as many as fit.
+            local old, old_n, old_rest, old_place = bunches, n, rest, place
+            local old_bunch = (was_limit + -was_limit % resolution) / resolution
+            local old_most = (was_limit + -was_limit % old_bunch) / old_bunch
+            local left = limit
+            bunches, n, rest, place = '', 0, 0, 0
+            for i = 1, old_n do
+                local units = old_bunch
+                if i == old_place then units = was_limit - old_bunch * (old_most - 1) end
+                if i == old_n then units = units - old_rest end
+                if units > left then units = left end
+                if units > 0 then
+                    bunches, n, rest, place = window_charge(bunches, n, rest, place, old:byte(i),
+                                                            units, bunch, short, most)
+                end
+                left = left - units
+            end
+            last = bunches:byte(-1)
         end
     end
     local free = limit - n * bunch + rest
@@ -117,24 +156,9 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         granted = cost - left
         free = free + granted
     elseif granted > 0 then
-        -- The bunch in use moves to the slot of its latest use; then come new ones, the short last.
-        stays = last == low
-        if rest > 0 and not stays then bunches = bunches:sub(1, -2) .. string.char(low) end
-        last = low
-        if granted <= rest then
-            rest = rest - granted
-        else
-            local opened = granted - rest
-            opened = (opened + -opened % bunch) / bunch
-            local whole = most - n
-            if short < bunch and place == 0 then whole = whole - 1 end
-            n = n + opened
-            bunches = bunches .. string.char(low):rep(opened)
-            rest = rest + opened * bunch - granted
-            if opened > whole then
-                rest, place = rest - bunch + short, n
-            end
-        end
+        stays, last = last == low, low
+        bunches, n, rest, place = window_charge(bunches, n, rest, place, low, granted, bunch, short,
+                                                most)
         free = free - granted
     end
 
@@ -152,7 +176,7 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         dies = number * period + (dies + -dies % resolution) / resolution
     end
     if granted > 0 and verb ~= 'peek' then
-        after = pack('>BI7BI4B', 17, number, part, rest, place) .. bunches
+        after = pack('>BI4I7BI4B', 17, limit, number, part, rest, place) .. bunches
     end
     return outcome, granted, limit, free, retry, dies > now and dies - now or 0, after, dies, stays
 end

@@ -36,6 +36,7 @@ class State:
 
 def window(read, now, limit, period, resolution, *_):
     resolution = resolution or 24
+    limit = read.number(4)
     bunch = ceil(Fraction(limit, resolution))
     short = limit - bunch * (ceil(Fraction(limit, bunch)) - 1)
     slot = read.number(7) * resolution + read.number(1)

@@ -132,6 +132,25 @@ def test_windows_of_the_first_use_are_the_same(redis, data, start, steps):
         pair.step(*step)
 
 
+@given(limits_=st.tuples(st.integers(1, 2000), st.integers(1, 2000)),
+       resolution=st.integers(10, 24), start=START, steps=STEPS)
+def test_a_window_under_a_new_limit_is_converted_the_same(redis, limits_, resolution, start, steps):
+    """Asked at each step under the other limit, which changes nothing."""
+    old, new = (Terms("window", limit, 3600 * 10**9, resolution=resolution) for limit in limits_)
+    quota, other = abi.quota_from_terms(old), abi.quota_from_terms(new)
+    pair = Pair(redis, old, quota, min(start // 1000, LIFE_US // 2))
+    for step in steps:
+        pair.step(*step)
+        now = max(pair.times.now, 1)
+        moved = pair.state.converted(other, now * 1000)
+        free = moved.peek(now * 1000, 0).remaining
+        for cost in (0, 1, free, free + 1, new.limit, new.limit + 1):
+            reply = pair.store.ask(other, "pair", "peek", cost, now)
+            assert reply[:6] == in_us(moved.peek(now * 1000, cost)), (now, cost)
+    reply = pair.store.ask(other, "pair", "take", 1, now)
+    assert reply[:6] == in_us(moved.take(now * 1000, 1))
+
+
 BOOKINGS = st.lists(st.tuples(st.sampled_from(["book", "book", "take", "unbook", "refund"]),
                               st.integers(0, 6), st.integers(0, 3000), st.integers(0, 9)),
                     min_size=1, max_size=30)
