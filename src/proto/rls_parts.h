@@ -10,26 +10,18 @@
 
 #define RLS_HEADERS_SIZE 4096 /* bytes of values in response_headers_to_add */
 
-/*
- * Message structs of a response, filled anew for each. With them nothing is taken from the heap but
- * the metadata, which most do without.
- */
-struct rls_messages;
-
 struct rls_call {
     struct request request;
     uint32_t hits_addend; /* as the message has it; 0 is not told */
     struct rls_arena told;
     uint8_t *packed;
     size_t packed_size;
-    struct rls_messages *messages;
+    struct rls_status statuses[DESCRIPTORS_MAX]; /* of the response */
     char headers[RLS_HEADERS_SIZE];
     struct stint_quota overrides[DESCRIPTORS_MAX];
     struct descriptor descriptors[DESCRIPTORS_MAX];
     struct descriptor_entry entries[DESCRIPTORS_MAX * ENTRIES_MAX];
 };
-
-struct rls_messages *rls_messages_new(void); /* NULL: no memory */
 
 /* protobuf-c's bytes are not const, though packing only reads them. */
 static inline ProtobufCBinaryData rls_bytes(struct span span)

@@ -13,14 +13,7 @@
 
 struct rls_call *rls_call_new(void)
 {
-    struct rls_call *call = calloc(1, sizeof(*call));
-    if (call == NULL)
-        return NULL;
-    call->messages = rls_messages_new();
-    if (call->messages != NULL)
-        return call;
-    rls_call_free(call);
-    return NULL;
+    return calloc(1, sizeof(struct rls_call));
 }
 
 void rls_call_free(struct rls_call *call)
@@ -29,7 +22,6 @@ void rls_call_free(struct rls_call *call)
         return;
     rls_arena_deinit(&call->told);
     free(call->packed);
-    free(call->messages);
     free(call);
 }
 

@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* A reply into a RateLimitResponse: message structs that stand ready, packed into one buffer. */
+/*
+ * A reply into a RateLimitResponse: what is to be told first, then the bytes, from the last one to
+ * the first. dynamic_metadata alone is packed by protobuf-c.
+ */
 #include "proto/rls_parts.h"
 
 #include "base/ns.h"
-#include "rls.pb-c.h"
+#include "proto/wire_writer.h"
+#include "struct.pb-c.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -11,62 +15,58 @@
 #define PACKED_FIRST 4096
 #define PACKED_KEPT 65536
 
-/* All that a response of one descriptor is made of. */
-struct status_messages {
-    Pb__RateLimitResponse__DescriptorStatus status;
-    Pb__RateLimitResponse__RateLimit limit;
-    Pb__UInt32Value multiplier;
-    Pb__Duration reset;
+/* What a response says beside its statuses. */
+struct response {
+    enum rls_code code;
+    size_t n_statuses;
+    struct http_answer_field *fields;
+    size_t n_fields;
+    struct span raw_body;
+    const Pb__Struct *metadata; /* NULL: none */
+    size_t metadata_len;
 };
-
-struct rls_messages {
-    Pb__RateLimitResponse response;
-    Pb__RateLimitResponse__DescriptorStatus *statuses[DESCRIPTORS_MAX];
-    struct status_messages parts[DESCRIPTORS_MAX];
-    Pb__HeaderValue *fields[HTTP_ANSWER_FIELDS_MAX];
-    Pb__HeaderValue field[HTTP_ANSWER_FIELDS_MAX];
-};
-
-struct rls_messages *rls_messages_new(void)
-{
-    struct rls_messages *messages = malloc(sizeof(*messages));
-    if (messages == NULL)
-        return NULL;
-    for (size_t i = 0; i < DESCRIPTORS_MAX; i++) {
-        struct status_messages *parts = &messages->parts[i];
-        pb__rate_limit_response__descriptor_status__init(&parts->status);
-        pb__rate_limit_response__rate_limit__init(&parts->limit);
-        pb__uint32_value__init(&parts->multiplier);
-        pb__duration__init(&parts->reset);
-        messages->statuses[i] = &parts->status;
-    }
-    for (size_t i = 0; i < HTTP_ANSWER_FIELDS_MAX; i++) {
-        pb__header_value__init(&messages->field[i]);
-        messages->fields[i] = &messages->field[i];
-    }
-    return messages;
-}
 
 /* ---- Statuses -------------------------------------------------------------------------------- */
 
-static void fill_status(struct status_messages *parts, const struct rls_status *told)
+/* … without its limit's name: twelve fields, two of which have 64 bits. */
+#define STATUS_MAX (12 * WIRE_HEAD_MAX + 2 * (WIRE_VARINT_MAX - 5))
+
+static void write_limit(struct wire_writer *writer, const struct rls_limit *limit)
 {
-    parts->status.code = (Pb__RateLimitResponse__Code)told->code;
-    parts->status.limit_remaining = told->remaining;
-    parts->status.current_limit = told->has_limit ? &parts->limit : NULL;
-    parts->status.duration_until_reset = told->has_reset ? &parts->reset : NULL;
-    if (told->has_limit) {
-        const struct rls_limit *limit = &told->limit;
-        parts->limit.requests_per_unit = limit->requests_per_unit;
-        parts->limit.unit = (Pb__RateLimitResponse__RateLimit__Unit)limit->unit;
-        parts->limit.name = rls_bytes(span_of_text(limit->name));
-        parts->multiplier.value = limit->unit_multiplier;
-        parts->limit.unit_multiplier = limit->unit_multiplier == 1 ? NULL : &parts->multiplier;
+    enum { REQUESTS = 1, UNIT, NAME, MULTIPLIER };
+    if (limit->unit_multiplier != 1) {
+        const uint8_t *end = writer->at;
+        wire_write_number(writer, 1, limit->unit_multiplier);
+        wire_write_head(writer, MULTIPLIER, end);
     }
-    if (told->has_reset) {
-        parts->reset.seconds = (int64_t)(told->reset_after_ns / NS_PER_S);
-        parts->reset.nanos = (int32_t)(told->reset_after_ns % NS_PER_S);
+    wire_write_bytes(writer, NAME, span_of_text(limit->name));
+    wire_write_number(writer, UNIT, (uint64_t)limit->unit);
+    wire_write_number(writer, REQUESTS, limit->requests_per_unit);
+}
+
+/* A google.protobuf.Duration. */
+static void write_duration(struct wire_writer *writer, uint64_t ns)
+{
+    enum { SECONDS = 1, NANOS };
+    wire_write_number(writer, NANOS, ns % NS_PER_S);
+    wire_write_number(writer, SECONDS, ns / NS_PER_S);
+}
+
+static void write_status(struct wire_writer *writer, const struct rls_status *status)
+{
+    enum { CODE = 1, CURRENT_LIMIT, LIMIT_REMAINING, DURATION_UNTIL_RESET };
+    const uint8_t *end = writer->at;
+    if (status->has_reset) {
+        write_duration(writer, status->reset_after_ns);
+        wire_write_head(writer, DURATION_UNTIL_RESET, end);
     }
+    wire_write_number(writer, LIMIT_REMAINING, status->remaining);
+    if (status->has_limit) {
+        end = writer->at;
+        write_limit(writer, &status->limit);
+        wire_write_head(writer, CURRENT_LIMIT, end);
+    }
+    wire_write_number(writer, CODE, status->code);
 }
 
 /* ---- Header fields --------------------------------------------------------------------------- */
@@ -87,45 +87,40 @@ static const char *name_of(const struct rls_form *form, const char *name)
     return name;
 }
 
-/* As many as there are; the answer is one that refuses, so that Retry-After is among them. */
-static size_t fill_fields(struct rls_call *call, const struct rls_form *form,
-                          const struct request *request, const struct reply *reply)
+/* The answer is one that refuses, so that Retry-After is among its fields. */
+static void tell_fields(struct rls_call *call, const struct rls_form *form,
+                        const struct request *request, const struct reply *reply,
+                        struct http_answer *answer)
 {
-    struct http_answer answer = {.status = rls_overall_code(reply) == RLS_OVER_LIMIT ? 429 : 200};
     struct http_text text = http_text_at(call->headers, sizeof(call->headers));
-    http_fields_write(&answer, &text, form->styles, request, reply);
+    answer->status = rls_overall_code(reply) == RLS_OVER_LIMIT ? 429 : 200;
+    answer->n_fields = 0;
+    http_fields_write(answer, &text, form->styles, request, reply);
     assert(!text.is_full);
-    for (size_t i = 0; i < answer.n_fields; i++) {
-        Pb__HeaderValue *field = &call->messages->field[i];
-        field->key = rls_bytes(span_of_text(name_of(form, answer.fields[i].name)));
-        field->value = rls_bytes(span_of_text(answer.fields[i].value));
-    }
-    return answer.n_fields;
+    for (size_t i = 0; i < answer->n_fields; i++)
+        answer->fields[i].name = name_of(form, answer->fields[i].name);
+}
+
+static void write_field(struct wire_writer *writer, const struct http_answer_field *field)
+{
+    enum { KEY = 1, VALUE };
+    wire_write_bytes(writer, VALUE, span_of_text(field->value));
+    wire_write_bytes(writer, KEY, span_of_text(field->name));
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-#define FIELD_MAX 6 /* bytes of a tag and a length, or of a tag and 32 bits */
-/* … of a status without its limit's name: twelve fields, two of which have 64 bits. */
-#define STATUS_MAX (12 * FIELD_MAX + 2 * 5)
-
-/*
- * Bytes that a response has at most. protobuf-c would tell them exactly, by going through all of it
- * once more, which is a sixth of what a response costs.
- */
-static size_t most_of(const Pb__RateLimitResponse *response)
+/* Bytes that a response has at most. */
+static size_t most_of(const struct rls_call *call, const struct response *response)
 {
-    size_t size = 3 * FIELD_MAX + response->raw_body.len;
+    size_t size = 3 * WIRE_HEAD_MAX + response->raw_body.len + response->metadata_len;
     for (size_t i = 0; i < response->n_statuses; i++) {
-        const Pb__RateLimitResponse__DescriptorStatus *status = response->statuses[i];
-        size += STATUS_MAX + (status->current_limit != NULL ? status->current_limit->name.len : 0);
+        const struct rls_status *status = &call->statuses[i];
+        size += STATUS_MAX + (status->has_limit ? strlen(status->limit.name) : 0);
     }
-    for (size_t i = 0; i < response->n_response_headers_to_add; i++) {
-        const Pb__HeaderValue *field = response->response_headers_to_add[i];
-        size += 3 * FIELD_MAX + field->key.len + field->value.len;
-    }
-    if (response->dynamic_metadata != NULL)
-        size += pb__struct__get_packed_size(response->dynamic_metadata);
+    for (size_t i = 0; i < response->n_fields; i++)
+        size += 3 * WIRE_HEAD_MAX + strlen(response->fields[i].name) +
+                strlen(response->fields[i].value);
     return size;
 }
 
@@ -142,35 +137,55 @@ static bool make_room(struct rls_call *call, size_t len)
     return call->packed != NULL;
 }
 
+static void write_response(struct wire_writer *writer, const struct rls_call *call,
+                           const struct response *response)
+{
+    enum { OVERALL_CODE = 1, STATUSES, HEADERS_TO_ADD, RAW_BODY = 5, DYNAMIC_METADATA };
+    const uint8_t *end = writer->at;
+    if (response->metadata != NULL) {
+        writer->at -= response->metadata_len;
+        pb__struct__pack(response->metadata, writer->at);
+        wire_write_head(writer, DYNAMIC_METADATA, end);
+    }
+    wire_write_bytes(writer, RAW_BODY, response->raw_body);
+    for (size_t i = response->n_fields; i-- > 0;) {
+        end = writer->at;
+        write_field(writer, &response->fields[i]);
+        wire_write_head(writer, HEADERS_TO_ADD, end);
+    }
+    for (size_t i = response->n_statuses; i-- > 0;) {
+        end = writer->at;
+        write_status(writer, &call->statuses[i]);
+        wire_write_head(writer, STATUSES, end);
+    }
+    wire_write_number(writer, OVERALL_CODE, response->code);
+}
+
 struct span rls_write(struct rls_call *call, const struct rls_form *form,
                       const struct request *request, const struct reply *reply)
 {
-    struct rls_messages *messages = call->messages;
-    Pb__RateLimitResponse *response = &messages->response;
-    pb__rate_limit_response__init(response);
-    response->overall_code = (Pb__RateLimitResponse__Code)rls_overall_code(reply);
-    response->n_statuses = reply->n_statuses;
-    response->statuses = messages->statuses;
-    for (size_t i = 0; i < reply->n_statuses; i++) {
-        const struct rls_status told = rls_status_of(&reply->statuses[i]);
-        fill_status(&messages->parts[i], &told);
-    }
+    struct response response = {.code = rls_overall_code(reply), .n_statuses = reply->n_statuses};
+    for (size_t i = 0; i < reply->n_statuses; i++)
+        call->statuses[i] = rls_status_of(&reply->statuses[i]);
+    struct http_answer answer; /* large: only the fields that there are get written */
     if (form->styles != 0) {
-        response->n_response_headers_to_add = fill_fields(call, form, request, reply);
-        response->response_headers_to_add = messages->fields;
+        tell_fields(call, form, request, reply, &answer);
+        response.fields = answer.fields;
+        response.n_fields = answer.n_fields;
     }
-    if (response->overall_code == PB__RATE_LIMIT_RESPONSE__CODE__OVER_LIMIT)
-        response->raw_body = rls_bytes(form->denied_body);
+    if (response.code == RLS_OVER_LIMIT)
+        response.raw_body = form->denied_body;
     if (form->has_metadata) {
-        response->dynamic_metadata = rls_metadata(call, request, reply);
-        if (response->dynamic_metadata == NULL)
+        response.metadata = rls_metadata(call, request, reply);
+        if (response.metadata == NULL)
             return (struct span){NULL, 0};
+        response.metadata_len = pb__struct__get_packed_size(response.metadata);
     }
-    size_t most = most_of(response);
-    if (!make_room(call, most))
+    if (!make_room(call, most_of(call, &response)))
         return (struct span){NULL, 0};
-    size_t len = pb__rate_limit_response__pack(response, call->packed);
-    assert(len <= most);
-    (void)most;
-    return span_of(call->packed, len);
+    uint8_t *end = call->packed + call->packed_size;
+    struct wire_writer writer = {end};
+    write_response(&writer, call, &response);
+    assert(writer.at >= call->packed);
+    return span_of(writer.at, (size_t)(end - writer.at));
 }
