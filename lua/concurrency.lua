@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 -- The law of src/core/concurrency.c; the period is the lease. Two verbs more: `release` gives the
--- places of a holder back, `renew` moves its deadline; `at` and `cost` are the holder's two numbers.
+-- places of a holder back, `renew` moves its deadline; `at` and `cost` are the two numbers of the
+-- holder.
 --
 -- A holder is a value that is larger than every one issued before: a deadline, and a count in
 -- 16,000ths of a us, 16 to a nanosecond as in core. (In one number it would pass 2^53.)

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/core/fixed_window.c. x: where windows begin, as enum stint_align: 0 at multiples of
--- the period since 1970, 1 with the first use of the key, 2 to 5 with calendar days, ISO weeks,
+-- The law of src/core/fixed_window.c. x: where windows begin, as enum stint_align: 0 at multiples
+-- of the period since 1970, 1 with the first use of the key, 2 to 5 with calendar days, ISO weeks,
 -- months, years. y: their offset from UTC in seconds. z: 1 charges refused takes too.
 --
 -- State, '>BI7I5': 0x51, when the window ends, units counted (up to 2N by charges, below 2^34).
@@ -46,7 +46,8 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
             (last - 719162) * day_us - offset * 1000000
     end
 
-    if not (align >= 0 and align <= 5 and align % 1 == 0 and offset > -86400 and offset < 86400) then
+    if not (align >= 0 and align <= 5 and align % 1 == 0
+            and offset > -86400 and offset < 86400 and offset % 1 == 0) then
         return nil, 'align: expected 0 to 5, with an offset of less than a day'
     end
     local ends, count, live, stays = 0, 0, false, false

@@ -3,7 +3,8 @@
 --
 -- State, '>BI7I2': 0x41, the theoretical arrival time (TAT) in us, and 32,000ths of a us: the ticks
 -- of 1/32 ns that core counts in. Every length of time here is such a pair, ticks below 32,000.
--- T = ceil(W * 32000 / N) ticks: of W = q * N + r the second part is r * 32000 < 2^32 * 32000 = 1.4e14.
+-- T = ceil(W * 32000 / N) ticks: W = q * N + r gives q us and r * 32000 / N ticks, and r * 32000 is
+-- below 2^32 * 32000 = 1.4e14.
 -- n * T for n <= 2 * burst: n times the ticks is < 2^33 * 32000 = 2.8e14, n times the us is at most
 -- two capacities of 10.3 years = 6.5e14; all below 2^53 = 9.0e15. A TAT is at most that after now.
 local floor, ceil = math.floor, math.ceil

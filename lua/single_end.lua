@@ -24,7 +24,7 @@ if not (known and #KEYS == 1
         and period >= 1 and period <= 315360000000000 and period % 1 == 0
         and now >= 0 and now <= 8000000000000000 and now % 1 == 0
         and at >= -1 and at <= 9007199254740991 and at % 1 == 0) then
-    return redis.error_reply('STINT expected one key, and a verb, cost now at limit period [x y z], '
+    return redis.error_reply('STINT expected one key, and: verb cost now at limit period [x y z], '
         .. 'cost and limit to 2^32-1, times in us, a period of 1 us to 10 years')
 end
 if verb == 'reset' then

@@ -6,8 +6,8 @@
 local floor = math.floor
 
 local function sliding_counter(state, verb, cost, now, at, limit, period, count_denied)
-    -- floor(a * b / d) and what is left. Where a * b passes 2^53 it is divided three bits of `a` at a
-    -- time: b and d are at most 10 years, 3.2e14 us, and what is left is below d, so that no sum
+    -- floor(a * b / d) and what is left. Where a * b passes 2^53 it is divided three bits of `a` at
+    -- a time: b and d are at most 10 years, 3.2e14 us, and what is left is below d, so that no sum
     -- passes 8 * 3.2e14 + 7 * 3.2e14 = 4.8e15 < 2^53.
     local function mul_div(a, b, d)
         if a * b < 9007199254740992 then

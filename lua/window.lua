@@ -3,15 +3,15 @@
 --
 -- State, '>BI4I7BI4B': 0x11, the limit N, the newest slot as (its period's number, its part of the
 -- period), units left of the bunch in use, the place of the short bunch among the bunches (0: none
--- is alive). Then a byte for each bunch that is charged, oldest first: the low 8 bits of its slot's number. A slot
--- has the number floor(now * M / W), which would pass 2^53 for short periods, so it is kept in two:
--- number = floor(now / W), below 2^53 because now is, and part = floor((now mod W) * M / W), where
--- (now mod W) * M < 10 years in us * 24 = 7.6e15 < 2^53 = 9.0e15. Bunches that are alive are at most
--- M slots old, so eight bits tell how old.
+-- is alive). Then a byte for each bunch that is charged, oldest first: the low 8 bits of its slot's
+-- number. A slot has the number floor(now * M / W), which would pass 2^53 for short periods, so it
+-- is kept in two: number = floor(now / W), below 2^53 because now is, and
+-- part = floor((now mod W) * M / W), where (now mod W) * M < 10 years in us * 24 = 7.6e15, and
+-- 2^53 = 9.0e15. Bunches that are alive are at most M slots old, so eight bits tell how old.
 
--- Charges units that are free to a slot: to the bunch in use, which moves there, and to new bunches,
--- the short one last. (a - a % b) / b is floor(a / b), and (a + -a % b) / b is ceil(a / b), exact and
--- without a call.
+-- Charges units that are free to a slot: to the bunch in use, which moves there, and to new
+-- bunches, the short one last. (a - a % b) / b is floor(a / b), and (a + -a % b) / b is
+-- ceil(a / b), exact and without a call.
 local function window_charge(bunches, n, rest, place, low, units, bunch, short, most)
     if rest > 0 then
         if bunches:byte(-1) ~= low then bunches = bunches:sub(1, -2) .. string.char(low) end

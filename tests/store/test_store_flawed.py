@@ -34,7 +34,8 @@ def test_gcra_does_not_truncate_its_interval(store):
     fast = granted(store, "gcra 999997/1s burst=1", *[(now, 1) for now in range(50)])
     assert fast == [1, 0] * 25
     quota = abi.parse("gcra 30000000/1s burst=1000")
-    total = sum(store.ask(quota, "fast", "take_upto", 1000, now * 20).granted for now in range(1000))
+    total = sum(store.ask(quota, "fast", "take_upto", 1000, now * 20).granted
+                for now in range(1000))
     assert total <= 1000 + 30 * 20 * 999
 
 
@@ -79,8 +80,9 @@ def test_a_slot_number_past_what_a_double_holds(store):
         assert (reply.outcome, reply.retry_after) == ("deny", 1)
 
 
-@pytest.mark.parametrize("spec", ["window 20/10s", "log 20/10s", "gcra 20/10s", "fixed_window 20/10s",
-                                  "sliding_counter 20/10s", "buckets 20/10s time_slack=1s"])
+@pytest.mark.parametrize("spec", [
+    "window 20/10s", "log 20/10s", "gcra 20/10s", "fixed_window 20/10s", "sliding_counter 20/10s",
+    "buckets 20/10s time_slack=1s"])
 def test_best_effort_with_nothing_left_is_a_denial_that_says_0(store, spec):
     quota = abi.parse(spec)
     first, second = (store.ask(quota, "upto", "take_upto", 25, 1) for _ in range(2))

@@ -43,7 +43,8 @@ def check_same(store, table, now, touched):
     for index, key in touched:
         quota = QUOTAS[index]
         seen = table.peek((quota, b"key %d" % key, 1))
-        assert store.ask(quota, name_of(index, key), "peek", 1, now)[:6] == in_us(seen), SPECS[index]
+        reply = store.ask(quota, name_of(index, key), "peek", 1, now)
+        assert reply[:6] == in_us(seen), SPECS[index]
 
 
 @given(calls=CALLS)
@@ -69,7 +70,7 @@ REFUNDED = [n for n, spec in enumerate(SPECS) if not spec.startswith("gcra")]
                                 st.integers(0, 2 * S), st.booleans(), st.integers(0, 99)),
                       min_size=1, max_size=25))
 def test_a_refunded_list_is_as_in_the_table(redis, moves):
-    """gcra apart, whose refunds the table knows more about; each law's refunds are told elsewhere."""
+    """gcra apart, of whose refunds the table knows more."""
     redis.flushall()
     store, now, touched, grants = Store(redis), 0, set(), []
     with Table(keys_wide=64, wide_size=512) as table:

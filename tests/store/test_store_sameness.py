@@ -71,7 +71,7 @@ class Pair:
             if not self.grants:
                 return
             at, granted = self.grants.pop(amount % len(self.grants))
-            cost = 1 + cost_amount % (granted + 1)
+            cost = min(abi.U32_MAX, 1 + cost_amount % (granted + 1))
         at_ns = at * 1000
         if verb == "refund_now":
             verb, at, at_ns = "refund", -1, abi.NEVER_NS
@@ -178,7 +178,8 @@ def test_places_of_gcra_are_booked_the_same(redis, limit, interval, burst, acts)
 
 @given(limit=st.one_of(st.integers(1, 40), st.just(8000)),
        lease=st.sampled_from([1, 10**6, 30 * 10**6]),
-       acts=st.lists(st.tuples(st.sampled_from(["hold"] * 6 + ["release", "renew", "charge", "peek"]),
+       acts=st.lists(st.tuples(st.sampled_from([*["hold"] * 6, "release", "renew", "charge",
+                                                "peek"]),
                                st.integers(0, 9), st.integers(0, 2**32 - 1)),
                      min_size=1, max_size=60))
 def test_holders_come_and_go_the_same(redis, limit, lease, acts):

@@ -161,7 +161,8 @@ def test_a_key_takes_few_bytes(redis):
     """1,000 requests of 1,000 per hour, under a key of 20 bytes; beside them a set of requests."""
     store, key = Store(redis), "k" * 20
     sizes = {}
-    for spec in ("window 1000/1h", "gcra 1000/1h", "fixed_window 1000/1h", "sliding_counter 1000/1h"):
+    for algorithm in ("window", "gcra", "fixed_window", "sliding_counter"):
+        spec = f"{algorithm} 1000/1h"
         for _ in range(1000):
             assert store.ask(abi.parse(spec), key, "take", 1).outcome == "allow"
         sizes[spec] = bytes_of(redis, key)

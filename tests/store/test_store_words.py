@@ -100,8 +100,8 @@ def test_the_server_knows_the_scripts_by_the_hashes_that_c_has(words, redis):
         asked = words.words(K.STINT_TAKE, [(spec, "r", "k", 1)])
         name = spec.split()[0]
         assert asked[1].decode() == redis.script_load(SCRIPTS[name])
-    assert words.words(K.STINT_TAKE, [(SPECS[0], "r", "k", 1), (SPECS[1], "r", "k", 1)])[1].decode() \
-        == redis.script_load(SCRIPTS["list"])
+    pair = [(spec, "r", "k", 1) for spec in SPECS[:2]]
+    assert words.words(K.STINT_TAKE, pair)[1].decode() == redis.script_load(SCRIPTS["list"])
 
 
 def test_holders_come_back_to_c(words):
