@@ -21,8 +21,17 @@ struct store_latency {
     unsigned n;
 };
 
+struct store_cluster {
+    unsigned masters, replicas, slots_served;
+};
+
+struct store_sentinels {
+    unsigned sentinels, quorum;
+};
+
 /* "": not known. */
 struct store_findings {
+    char node[STORE_HOST_SIZE + 16]; /* whom remarks are of; "": the only one */
     char address[STORE_HOST_SIZE + 16];
     char version[STORE_WORD_MAX], mode[STORE_WORD_MAX], role[STORE_WORD_MAX];
     bool is_valkey;
@@ -36,6 +45,8 @@ struct store_findings {
     int64_t ahead_ns;        /* its clock, against ours */
     uint64_t ahead_error_ns; /* at most so much more or less */
     struct store_latency latency;
+    struct store_cluster cluster;     /* of a cluster, else zero */
+    struct store_sentinels sentinels; /* where sentinels were asked, else zero */
     struct store_remark remarks[STORE_REMARKS_MAX];
     unsigned n_remarks;
 };
@@ -47,6 +58,19 @@ bool store_is_fit(const struct store_findings *findings);
 /* Asks all there is to know. STINT_E_GONE: it went away meanwhile. */
 int store_look(struct store_session *session, const struct store_url *url, unsigned samples,
                struct store_findings *findings, struct stint_error *error);
+
+/* Loads a script and runs it with that key. */
+int store_try_scripts(struct store_session *session, const char *key,
+                      struct store_findings *findings, struct stint_error *error);
+
+/* Asks a node of a cluster for the others, and tries scripts on each of its masters. */
+int store_look_around(struct store_session *session, const struct store_session_options *options,
+                      struct store_findings *findings, struct stint_error *error);
+/* Asks a sentinel for the master. STINT_E_GONE: it knows none of that name. */
+int store_find_master(struct store_session *session, const char *name, struct store_host *master,
+                      struct store_findings *findings, struct stint_error *error);
+/* "host:port", or "[address]:port". Returns `text`. */
+const char *store_address(const struct store_host *host, char *text, size_t size);
 
 /* 0, or -1 where standard output takes no more. */
 int store_report(const struct store_url *url, const struct store_findings *findings, bool is_json);

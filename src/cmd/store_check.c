@@ -99,28 +99,66 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     }
 }
 
-/* The first of the URL's servers that answers; what is told otherwise is of the last. */
-static int open_any(const struct check *check, struct store_session **session,
-                    struct store_findings *findings, struct stint_error *error)
+static struct store_session_options options_of(const struct check *check)
 {
-    struct store_session_options options = {
+    return (struct store_session_options){
         .url = &check->url,
         .database = check->url.database,
         .tls = check->tls,
         .timeout_ns = check->timeout_ns,
     };
+}
+
+/* The first of the URL's servers that answers; what is told otherwise is of the last. */
+static int open_any(const struct check *check, struct store_session **session,
+                    struct store_findings *findings, struct stint_error *error)
+{
+    struct store_session_options options = options_of(check);
     int code = STINT_E_GONE;
+    if (check->url.kind == STORE_REDIS_SENTINEL)
+        options.database = 0;
     if (check->url.n_hosts == 0) {
         snprintf(findings->address, sizeof(findings->address), "%s", check->url.path);
         return store_session_open(session, &options, error);
     }
     for (unsigned i = 0; i < check->url.n_hosts && code != 0; i++) {
         options.host = &check->url.hosts[i];
-        snprintf(findings->address, sizeof(findings->address),
-                 strchr(options.host->name, ':') != NULL ? "[%s]:%u" : "%s:%u", options.host->name,
-                 (unsigned)options.host->port);
+        store_address(options.host, findings->address, sizeof(findings->address));
         code = store_session_open(session, &options, error);
     }
+    return code;
+}
+
+/* From a sentinel to the master that it watches. */
+static int go_to_master(const struct check *check, struct store_session **session,
+                        struct store_findings *findings, struct stint_error *error)
+{
+    struct store_host master;
+    struct store_session_options options = options_of(check);
+    options.host = &master;
+    if (strcmp(store_session_server(*session)->mode, "sentinel") != 0)
+        return err_set(error, STINT_E_MISMATCH, "%s is no sentinel: expected %s://",
+                       findings->address, check->url.is_tls ? "rediss" : "redis");
+    int code = store_find_master(*session, check->url.master, &master, findings, error);
+    if (code != 0)
+        return code;
+    store_session_close(*session);
+    *session = NULL;
+    store_address(&master, findings->address, sizeof(findings->address));
+    return store_session_open(session, &options, error);
+}
+
+static int look(const struct check *check, struct store_session **session,
+                struct store_findings *findings, struct stint_error *error)
+{
+    const struct store_session_options options = options_of(check);
+    int code = open_any(check, session, findings, error);
+    if (code == 0 && check->url.kind == STORE_REDIS_SENTINEL)
+        code = go_to_master(check, session, findings, error);
+    if (code == 0)
+        code = store_look(*session, &check->url, check->samples, findings, error);
+    if (code == 0 && strcmp(findings->mode, "cluster") == 0)
+        code = store_look_around(*session, &options, findings, error);
     return code;
 }
 
@@ -130,9 +168,7 @@ static int run(struct check *check, struct stint_error *error)
     struct store_session *session = NULL;
     int code = check->url.is_tls ? upstream_tls_load(&check->tls, &check->paths, error) : 0;
     if (code == 0)
-        code = open_any(check, &session, &findings, error);
-    if (code == 0)
-        code = store_look(session, &check->url, check->samples, &findings, error);
+        code = look(check, &session, &findings, error);
     store_session_close(session);
     upstream_tls_free(check->tls);
     if (code != 0) {

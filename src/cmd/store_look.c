@@ -33,8 +33,11 @@ static void add_remark(struct store_findings *findings, bool is_fault, const cha
     if (findings->n_remarks == STORE_REMARKS_MAX)
         return;
     struct store_remark *remark = &findings->remarks[findings->n_remarks++];
+    struct buf buf = buf_of(remark->text, sizeof(remark->text));
     remark->is_fault = is_fault;
-    vsnprintf(remark->text, sizeof(remark->text), format, args);
+    if (findings->node[0] != '\0')
+        buf_add(&buf, "%s: ", findings->node);
+    vsnprintf(remark->text + buf.len, sizeof(remark->text) - buf.len, format, args);
 }
 
 void store_fault(struct store_findings *findings, const char *format, ...)
@@ -192,7 +195,8 @@ static void judge_role(struct store_findings *findings)
     if (!is_replica)
         return;
     snprintf(findings->role, sizeof(findings->role), "replica");
-    store_fault(findings, "it is a replica and takes no writes: expected the master");
+    if (strcmp(findings->mode, "cluster") != 0) /* of a cluster, others are asked for */
+        store_fault(findings, "it is a replica and takes no writes: expected the master");
 }
 
 /* ---- Scripts --------------------------------------------------------------------------------- */
@@ -200,6 +204,7 @@ static void judge_role(struct store_findings *findings)
 struct loading {
     struct store_findings *findings;
     char sha[41];
+    bool has_run;
     bool is_elsewhere; /* the key's slot is another node's */
 };
 
@@ -222,22 +227,22 @@ static void read_sha(void *arg, const struct redis_reply *reply)
 static void read_run(void *arg, const struct redis_reply *reply)
 {
     struct loading *loading = arg;
-    enum redis_fault fault =
-        reply->type == REDIS_ERROR ? redis_fault_of(reply->text) : REDIS_FAULT_OTHER;
-    loading->is_elsewhere = fault == REDIS_FAULT_MOVED || fault == REDIS_FAULT_ASK;
-    loading->findings->runs_scripts = reply->type == REDIS_ARRAY || loading->is_elsewhere;
-    if (!loading->findings->runs_scripts)
+    loading->has_run = reply->type == REDIS_ARRAY;
+    if (!loading->has_run)
         refuse_scripts(loading->findings, reply,
-                       "a script that reads the time and writes the key " SCRIPT_KEY);
+                       "a script that reads the time and writes a key stint:{check}");
 }
 
-static int look_at_scripts(const struct look *look)
+int store_try_scripts(struct store_session *session, const char *key,
+                      struct store_findings *findings, struct stint_error *error)
 {
-    struct loading loading = {.findings = look->findings};
-    int code = ask(look, read_sha, &loading, (const char *[]){"SCRIPT", "LOAD", SCRIPT, NULL});
+    struct loading loading = {.findings = findings};
+    int code = store_session_ask(session, (const char *[]){"SCRIPT", "LOAD", SCRIPT, NULL},
+                                 read_sha, &loading, error);
     if (code == 0 && loading.sha[0] != '\0')
-        code = ask(look, read_run, &loading,
-                   (const char *[]){"EVALSHA", loading.sha, "1", SCRIPT_KEY, NULL});
+        code = store_session_ask(session, (const char *[]){"EVALSHA", loading.sha, "1", key, NULL},
+                                 read_run, &loading, error);
+    findings->runs_scripts = loading.has_run;
     return code;
 }
 
@@ -350,8 +355,8 @@ int store_look(struct store_session *session, const struct store_url *url, unsig
     /* A sentinel is none of those that follow. */
     if (strcmp(findings->mode, "sentinel") == 0)
         return 0;
-    if (strcmp(findings->role, "replica") != 0)
-        code = look_at_scripts(&look);
+    if (strcmp(findings->role, "replica") != 0 && strcmp(findings->mode, "cluster") != 0)
+        code = store_try_scripts(session, "stint:{check}", findings, error);
     if (code == 0)
         code =
             ask(&look, read_increx, findings, (const char *[]){"COMMAND", "INFO", "INCREX", NULL});

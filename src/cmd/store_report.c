@@ -6,6 +6,7 @@
 #include "cmd/json_text.h"
 #include "cmd/say.h"
 #include "cmd/store.h"
+#include "remote/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,13 @@ static void print_text(const struct store_url *url, const struct store_findings 
     printf("  persistence  append-only file %s, snapshots %s, %u replica%s\n",
            or_unknown(findings->append_only), or_unknown(findings->snapshots), findings->replicas,
            findings->replicas == 1 ? "" : "s");
+    if (findings->cluster.masters > 0)
+        printf("  cluster      %u masters, %u replicas, %u of %u slots served\n",
+               findings->cluster.masters, findings->cluster.replicas,
+               findings->cluster.slots_served, (unsigned)CLUSTER_SLOTS);
+    if (findings->sentinels.sentinels > 0)
+        printf("  sentinels    %u, %u of them decide that a master is down\n",
+               findings->sentinels.sentinels, findings->sentinels.quorum);
     if (findings->has_time)
         printf("  clock        %.3f ms %s ours, give or take %.3f ms\n",
                ms((uint64_t)llabs(findings->ahead_ns)),
@@ -76,6 +84,22 @@ static json_t *latency_of(const struct store_latency *latency)
                      "samples", (int)latency->n);
 }
 
+static json_t *cluster_of(const struct store_cluster *cluster)
+{
+    if (cluster->masters == 0)
+        return json_null();
+    return json_pack("{s:i, s:i, s:i}", "masters", (int)cluster->masters, "replicas",
+                     (int)cluster->replicas, "slots_served", (int)cluster->slots_served);
+}
+
+static json_t *sentinels_of(const struct store_sentinels *sentinels)
+{
+    if (sentinels->sentinels == 0)
+        return json_null();
+    return json_pack("{s:i, s:i}", "sentinels", (int)sentinels->sentinels, "quorum",
+                     (int)sentinels->quorum);
+}
+
 static int print_json(const struct store_url *url, const struct store_findings *findings)
 {
     char text[STORE_URL_TEXT_SIZE];
@@ -85,7 +109,7 @@ static int print_json(const struct store_url *url, const struct store_findings *
                         : json_null();
     json_t *object = json_pack(
         "{s:s, s:b, s:{s:s, s:o, s:o, s:o, s:o}, s:b, s:{s:o, s:I}, s:{s:o, s:o, s:i}, s:o, s:o, "
-        "s:b, s:o, s:o}",
+        "s:b, s:o, s:o, s:o, s:o}",
         "url", store_url_text(url, text), "fit", store_is_fit(findings), "server", "name",
         findings->is_valkey ? "valkey" : "redis", "version", word(findings->version), "mode",
         word(findings->mode), "role", word(findings->role), "address", word(findings->address),
@@ -93,7 +117,8 @@ static int print_json(const struct store_url *url, const struct store_findings *
         "memory_max", (json_int_t)findings->memory_max, "persistence", "append_only",
         word(findings->append_only), "snapshots", word(findings->snapshots), "replicas",
         (int)findings->replicas, "clock", clock, "round_trip", latency_of(&findings->latency),
-        "increx", findings->has_increx, "faults", remarks_of(findings, true), "warnings",
+        "increx", findings->has_increx, "cluster", cluster_of(&findings->cluster), "sentinel",
+        sentinels_of(&findings->sentinels), "faults", remarks_of(findings, true), "warnings",
         remarks_of(findings, false));
     return json_text_print(object, false);
 }

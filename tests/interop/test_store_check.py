@@ -5,6 +5,7 @@ import re
 import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -227,3 +228,71 @@ def test_a_replica_is_a_fault(redis):
 def test_a_full_server_is_a_fault():
     with Redis(maxmemory="1", appendonly="yes") as server:
         assert any("OOM" in line for line in look(server.url, code=3)["faults"])
+
+
+# ---- Several servers ----
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three masters and no replica, by the cluster's own tool."""
+    made = []
+    try:
+        for _ in range(3):
+            made.append(Redis(appendonly="yes", cluster_enabled="yes",
+                              cluster_port=free_port()))
+        nodes = [f"127.0.0.1:{server.port}" for server in made]
+        made[0].cli("--cluster", "create", *nodes, "--cluster-yes")
+        ends = time.monotonic() + 30
+        while not all("cluster_state:ok" in server.cli("CLUSTER", "INFO") for server in made):
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+        yield made
+    finally:
+        for server in made:
+            server.stop()
+
+
+def test_a_cluster(cluster):
+    found = look(cluster[1].url.replace("redis:", "redis-cluster:"))
+    assert found["fit"] and found["faults"] == [] and found["scripts"] is True
+    assert found["cluster"] == {"masters": 3, "replicas": 0, "slots_served": 16384}
+    assert found["sentinel"] is None and found["server"]["mode"] == "cluster"
+    assert len(found["warnings"]) == 1 and "replica" in found["warnings"][0]
+    for server in cluster:
+        # The script has run on each of them, and left nothing.
+        assert "cmdstat_evalsha:calls=1," in server.cli("INFO", "COMMANDSTATS")
+        assert server.cli("KEYS", "*") == ""
+    assert "expected redis-cluster://" in look(cluster[0].url, code=3)["faults"][0]
+
+
+def test_a_cluster_without_a_master_for_some_slots(cluster):
+    url = cluster[0].url.replace("redis:", "redis-cluster:")
+    cluster[0].cli("CLUSTER", "DELSLOTS", "7")
+    try:
+        found = look(url, code=3)
+        assert found["cluster"]["slots_served"] < 16384
+        assert any("have no master" in line for line in found["faults"])
+    finally:
+        cluster[0].cli("CLUSTER", "ADDSLOTS", "7")
+
+
+def test_no_cluster_where_one_is_meant(redis):
+    told = check("--json", redis.url.replace("redis:", "redis-cluster:"), code=3)[0]
+    assert "expected redis://" in told
+
+
+def test_sentinels_lead_to_the_master(redis):
+    with Redis(f"sentinel monitor main 127.0.0.1 {redis.port} 1", program="redis-sentinel") as one:
+        url = f"redis-sentinel://127.0.0.1:{one.port}"
+        found = look(f"{url}/main/2")
+        assert found["fit"] and found["server"]["address"] == f"127.0.0.1:{redis.port}"
+        assert found["sentinel"] == {"sentinels": 1, "quorum": 1} and found["cluster"] is None
+        assert "no master named 'other'" in check(f"{url}/other", code=1)[1]
+        faults = look(f"redis://127.0.0.1:{one.port}", code=3)["faults"]
+        assert any("redis-sentinel://" in line for line in faults)
+    with Redis(f"sentinel monitor main 127.0.0.1 {redis.port} 2", program="redis-sentinel") as one:
+        found = look(f"redis-sentinel://127.0.0.1:{one.port}/main")
+        assert any("NOQUORUM" in line for line in found["warnings"])
+    told = check(redis.url.replace("redis:", "redis-sentinel:") + "/main", code=1)[1]
+    assert "no sentinel" in told
