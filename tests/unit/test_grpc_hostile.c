@@ -393,7 +393,7 @@ static void half_a_preface_is_busy_and_unanswered(void **state)
     assert_true(calling->conn->ops->is_busy(calling->conn));
     assert_false(is_over(calling));
     assert_int_equal(calling->conn->ops->output(calling->conn).len, 0);
-    put(PREFACE + 10, sizeof(PREFACE) - 11);
+    put(&PREFACE[10], sizeof(PREFACE) - 11);
     put_frame(NGHTTP2_SETTINGS, 0, 0, NULL, 0);
     say_frames();
     assert_false(calling->conn->ops->is_busy(calling->conn));
