@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`stint store check` against real servers: each way in, what is wrong with each, and no secrets."""
+"""`stint store check` against real servers: each way in, what is wrong with each, no secrets."""
 import json
 import re
 import socket
