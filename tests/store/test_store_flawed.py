@@ -80,6 +80,16 @@ def test_a_slot_number_past_what_a_double_holds(store):
         assert (reply.outcome, reply.retry_after) == ("deny", 1)
 
 
+def test_the_last_count_of_a_microsecond_is_followed_by_the_next_one(store, redis):
+    """16,000 holders of one deadline: rather than to come that far, the state is written."""
+    quota = abi.parse("concurrency 4 lease=3s")
+    issued = (4 * S).to_bytes(7, "big") + (15_999).to_bytes(2, "big")
+    redis.set("places", b"\x71" + issued)
+    assert store.ask(quota, "places", "take", 1, S).holders == [(4 * S + 1, 0)]
+    assert store.ask(quota, "places", "take", 1, S).holders == [(4 * S + 1, 1)]
+    assert store.ask(quota, "places", "release", 0, S, 4 * S + 1).granted == 1
+
+
 @pytest.mark.parametrize("spec", [
     "window 20/10s", "log 20/10s", "gcra 20/10s", "fixed_window 20/10s", "sliding_counter 20/10s",
     "buckets 20/10s time_slack=1s"])

@@ -39,6 +39,27 @@ def test_a_key_expires_when_its_state_dies(redis, spec):
     assert before - 60 * 10**6 < reply.now <= before
 
 
+MOVING = ["window 100000/1s", "window 5/100ms", "gcra 100000/1s", "log 8000/500ms",
+          "buckets 100000/500ms time_slack=5ms", "fixed_window 100000/50ms",
+          "fixed_window 100000/50ms align=first_use", "sliding_counter 100000/50ms"]
+
+
+@pytest.mark.parametrize("spec", MOVING)
+def test_the_expiry_moves_with_the_death_of_the_state(redis, spec):
+    """Asked again and again until the state has died later four times."""
+    store, quota, seen = Store(redis), abi.parse(spec), set()
+    ends = time.monotonic() + 20
+    while len(seen) < 5:
+        assert time.monotonic() < ends
+        reply = store.ask(quota, "key", "take", 1)
+        value = redis.get("key")
+        if reply.granted and value:
+            dies = decode(value, reply.now, *words_of(quota)).dies_us
+            expires = redis.execute_command("PEXPIRETIME", "key")
+            assert expires in (-(-dies // 1000), -2), "it may have died since"
+            seen.add(expires)
+
+
 @pytest.mark.parametrize("spec", SPECS)
 def test_what_is_given_back_at_once_leaves_no_key_or_one_that_dies_in_time(redis, spec):
     store, quota = Store(redis), abi.parse(spec)
