@@ -77,7 +77,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="does everything run? No goals")
     arguments = parser.parse_args()
-    turns, requests = (1, 5_000) if arguments.quick else (9, 100_000)
+    turns, requests = (1, 5_000) if arguments.quick else (5, 40_000)
     with tempfile.TemporaryDirectory(prefix="stint-bench-") as scratch:
         servers = Servers(None, Path(scratch))
         try:

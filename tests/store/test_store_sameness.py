@@ -224,3 +224,38 @@ def test_holders_come_and_go_the_same(redis, limit, lease, acts):
         if value:
             held = decode(value, now, *words_of(quota))
             assert limit - held.used == state.peek(now * 1000, 0).remaining
+
+
+CALENDAR = {"day": "d", "week": "w", "month": "mo", "year": "y"}
+
+
+@pytest.mark.parametrize("align", CALENDAR)
+def test_every_edge_of_eight_years_is_the_same(redis, align):
+    """Two of them are leap years; asked just before each day that may be an edge, and at it."""
+    quota, store = abi.parse(f"fixed_window 9/1{CALENDAR[align]} align=calendar"), Store(redis)
+    for day in range(1, 8 * 365):
+        for now in (day * 86400 * 10**6 - 1, day * 86400 * 10**6):
+            if day % 7 < 5 and align == "day":
+                continue  # they are all alike
+            decided = abi.State(quota).take(now * 1000, 1)
+            assert store.ask(quota, "calendar", "peek", 1, now)[:6] == in_us(decided), now
+
+
+def test_a_quotient_that_a_double_rounds_up_to_a_unit_too_many(redis):
+    """A few ticks are missing to a whole unit, out of more than a double can tell apart."""
+    store, period, found = Store(redis), 365 * 86400 * 10**6, 0
+    for limit in range(10**6, 10**6 + 40_000):
+        interval = -(-period * 32000 // limit)
+        missing = interval % 32000
+        whole = limit * interval - missing
+        if not 0 < missing < 60 or float(whole) / float(interval) != limit:
+            continue
+        found += 1
+        quota = abi.parse(f"gcra {limit}/365d")
+        state, key, now = abi.State(quota), f"double:{limit}", interval // 32000
+        store.ask(quota, key, "take", 1, 0)
+        state.take(0, 1)
+        reply = store.ask(quota, key, "peek", 0, now)
+        assert reply[:6] == in_us(state.peek(now * 1000, 0))
+        assert reply.remaining == limit - 1
+    assert found > 5
