@@ -28,6 +28,9 @@ struct look {
 };
 
 static void add_remark(struct store_findings *findings, bool is_fault, const char *format,
+                       va_list args) ERR_PRINTF(3, 0);
+
+static void add_remark(struct store_findings *findings, bool is_fault, const char *format,
                        va_list args)
 {
     if (findings->n_remarks == STORE_REMARKS_MAX)
