@@ -458,6 +458,7 @@ static void test_lengths_that_lie_are_refused(void **state)
         {"\x0b\x0b\x0b\x0c", 4},         /* groups */
         {"\x0e", 1},                     /* a type that is none */
         {"\x02\x01x", 3},                /* field 0 */
+        {"\x82\x80\x00\x01x", 5},        /* the same in more bytes than it needs */
         {"\x18", 1},
         {"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", 12},
         {"\x25\x01\x02", 3}, /* half of 32 bits */
