@@ -4,8 +4,8 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "cmd/store.h"
+#include "proto/resp_number.h"
 
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,14 +171,15 @@ static void judge_server(const struct look *look)
 {
     const struct redis_server *server = store_session_server(look->session);
     struct store_findings *findings = look->findings;
-    unsigned major = 0, minor = 0;
+    char *behind_major;
+    unsigned long major = strtoul(server->version, &behind_major, 10);
+    unsigned long minor = *behind_major == '.' ? strtoul(behind_major + 1, NULL, 10) : 0;
     findings->is_valkey = server->is_valkey;
     snprintf(findings->version, sizeof(findings->version), "%s", server->version);
     snprintf(findings->mode, sizeof(findings->mode), "%s", server->mode);
     snprintf(findings->role, sizeof(findings->role), "%s", server->is_replica ? "replica" : "");
     /* Valkey's first was 7.2; a server that hides its version is not judged by it. */
-    if (sscanf(server->version, "%u.%u", &major, &minor) == 2 &&
-        (major < 6 || (major == 6 && minor < 2)))
+    if (*behind_major == '.' && (major < 6 || (major == 6 && minor < 2)))
         store_fault(findings, "it is of version %s: expected Redis 6.2 or later, or Valkey",
                     server->version);
     if (strcmp(server->mode, "sentinel") == 0)
@@ -268,18 +269,11 @@ static uint64_t wall_ns(void)
 static void read_time(void *arg, const struct redis_reply *reply)
 {
     uint64_t *time_ns = arg;
-    if (reply->type == REDIS_ARRAY && reply->n_items == 2 && reply->items[0].text.len > 0 &&
-        reply->items[1].text.len > 0 && reply->items[0].text.len < 20 &&
-        reply->items[1].text.len < 7) {
-        char text[48];
-        uint64_t seconds, micros;
-        snprintf(text, sizeof(text), "%.*s %.*s", text_len(&reply->items[0]),
-                 (const char *)reply->items[0].text.ptr, text_len(&reply->items[1]),
-                 (const char *)reply->items[1].text.ptr);
-        if (sscanf(text, "%" SCNu64 " %" SCNu64, &seconds, &micros) == 2 &&
-            seconds < INT64_MAX / NS_PER_S)
-            *time_ns = seconds * NS_PER_S + micros * NS_PER_US;
-    }
+    uint64_t seconds, micros;
+    if (reply->type == REDIS_ARRAY && reply->n_items == 2 &&
+        resp_number_read(reply->items[0].text, INT64_MAX / NS_PER_S - 1, &seconds) &&
+        resp_number_read(reply->items[1].text, 999999, &micros))
+        *time_ns = seconds * NS_PER_S + micros * NS_PER_US;
 }
 
 /* Of some tries the quickest: its instant is known best. */

@@ -150,7 +150,7 @@ static int refuse(struct stint_error *error)
 int cluster_read(struct cluster *cluster, const struct redis_reply *reply,
                  const struct store_host *asked, struct stint_error *error)
 {
-    struct range range;
+    struct range range = {.first = 0};
     if (reply->type != REDIS_ARRAY)
         return refuse(error);
     if (reply->n_items > CLUSTER_SLOTS)
