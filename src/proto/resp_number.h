@@ -27,10 +27,10 @@ static inline bool resp_number_digits(const uint8_t *at, const uint8_t *end, uin
 /* Digits and nothing else, at most max. False: *number is not set. */
 static inline bool resp_number_read(struct span text, uint64_t max, uint64_t *number)
 {
-    const uint8_t *end = text.ptr + text.len;
     uint64_t read = 0;
-    if (text.len - 1 >= RESP_DIGITS_MAX)
+    if (text.len - 1 >= RESP_DIGITS_MAX) /* none at all is too many, too, and has no pointer */
         return false;
+    const uint8_t *end = text.ptr + text.len;
     if (text.len < RESP_DIGITS_MAX) {
         if (!resp_number_digits(text.ptr, end, &read))
             return false;
