@@ -24,7 +24,8 @@ static inline struct span span_of_text(const char *text)
 
 static inline int span_equals(struct span a, const char *text)
 {
-    return a.len == strlen(text) && memcmp(a.ptr, text, a.len) == 0;
+    /* An empty span may point nowhere. */
+    return a.len == strlen(text) && (a.len == 0 || memcmp(a.ptr, text, a.len) == 0);
 }
 
 #endif

@@ -15,7 +15,7 @@ static void assert_kept(const char *yaml, const char *json)
     snprintf(text, sizeof(text), ENTRY "  metadata: %s\n", yaml);
     struct rules *rules = rules_of(text);
     struct span kept = rules_at(rules, 0)->metadata;
-    if (kept.len != strlen(json) || memcmp(kept.ptr, json, kept.len) != 0)
+    if (!span_equals(kept, json))
         fail_msg("%s: expected %s, found %.*s", yaml, json, (int)kept.len, (const char *)kept.ptr);
     rules_unref(rules);
 }
