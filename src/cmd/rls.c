@@ -11,11 +11,11 @@
 #include "proto/grpc.h"
 #include "proto/health.h"
 #include "proto/rls_limit.h"
+#include "store/clock.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <time.h>
 
 int rls_main(int argc, char **argv)
 {
@@ -41,13 +41,6 @@ struct one_call {
     bool is_over;
     int exit;
 };
-
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 static int tell_limits(const struct rls_options *options, struct span message)
 {
@@ -99,10 +92,10 @@ static int wait_for_answer(struct rls_client *client, const struct one_call *cal
                            struct stint_error *error)
 {
     const struct rls_options *options = call->options;
-    uint64_t ends_ns = clock_ns() + options->timeout_ns;
+    uint64_t ends_ns = clock_boot_ns() + options->timeout_ns;
     int code = 0;
     while (!call->is_over && code == 0) {
-        uint64_t now_ns = clock_ns();
+        uint64_t now_ns = clock_boot_ns();
         if (now_ns >= ends_ns)
             return err_set(error, STINT_E_SYSTEM, "%s: no answer came in time",
                            options->link.server);

@@ -5,6 +5,7 @@
 
 #include "base/ns.h"
 #include "io/endpoint.h"
+#include "store/clock.h"
 
 #include <errno.h>
 #include <gnutls/gnutls.h>
@@ -15,7 +16,6 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define HOST_MAX 256
@@ -29,17 +29,10 @@ struct rls_link {
     uint64_t ends_ns; /* the patience with connecting */
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 /* False once the patience is over. */
 static bool wait_for(const struct rls_link *link, short events)
 {
-    uint64_t now = now_ns();
+    uint64_t now = clock_boot_ns();
     struct pollfd poll_fd = {.fd = link->fd, .events = events};
     if (now >= link->ends_ns)
         return false;
@@ -224,7 +217,7 @@ int rls_link_open(struct rls_link **link, const struct rls_link_options *options
         return err_set(error, STINT_E_SYSTEM, "out of memory");
     opened->options = options;
     opened->fd = -1;
-    opened->ends_ns = now_ns() + options->timeout_ns;
+    opened->ends_ns = clock_boot_ns() + options->timeout_ns;
     int code = dial(opened, error);
     if (code == 0 && options->is_tls)
         code = begin_tls(opened, error);

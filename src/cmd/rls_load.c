@@ -17,6 +17,7 @@
 #include "cmd/say.h"
 #include "proto/grpc.h"
 #include "proto/rls_limit.h"
+#include "store/clock.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -41,13 +42,6 @@ struct load {
     uint64_t latencies[BUCKETS], latency_max_ns, ended_ns;
     char sentence[STINT_ERROR_MAX]; /* of the first call that failed */
 };
-
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
 
 /* ---- Latencies ------------------------------------------------------------------------------- */
 
@@ -92,7 +86,7 @@ static void on_answer(void *arg, const struct rls_answer *answer)
 {
     struct load *load = arg;
     struct stint_error error;
-    uint64_t now_ns = clock_ns(), took_ns = now_ns - due_ns(load, answer->tag);
+    uint64_t now_ns = clock_boot_ns(), took_ns = now_ns - due_ns(load, answer->tag);
     bool has_status = answer->grpc_status >= 0 && answer->grpc_status < STATUSES;
     load->answered++;
     load->ended_ns = now_ns;
@@ -146,7 +140,7 @@ static int move_all(struct load *load, struct stint_error *error)
 /* Until something came, or the next call is due. */
 static void wait_until(struct load *load, uint64_t until_ns)
 {
-    uint64_t now_ns = clock_ns();
+    uint64_t now_ns = clock_boot_ns();
     uint64_t wait_ns = until_ns > now_ns ? until_ns - now_ns : 0;
     const struct timespec wait = {.tv_sec = (time_t)(wait_ns / NS_PER_S),
                                   .tv_nsec = (long)(wait_ns % NS_PER_S)};
@@ -166,9 +160,9 @@ static int run(struct load *load, struct stint_error *error)
     struct progress progress = {.what = "calls"};
     int code = 0;
     progress_begin(&progress, total);
-    load->begun_ns = clock_ns();
+    load->begun_ns = clock_boot_ns();
     while (code == 0 && (load->sent < total || load->answered < load->sent)) {
-        uint64_t now_ns = clock_ns();
+        uint64_t now_ns = clock_boot_ns();
         if (interrupt_seen())
             total = load->sent;
         if (load->sent == total && patience_ends_ns == UINT64_MAX)

@@ -5,11 +5,11 @@
 #include "base/ns.h"
 #include "cmd/store.h"
 #include "proto/resp_number.h"
+#include "store/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define SKEW_MAX_NS (500 * NS_PER_MS)
 /* What every script of ours needs: the time, a state read, written and forgotten again. */
@@ -259,13 +259,6 @@ static void read_increx(void *arg, const struct redis_reply *reply)
 
 /* ---- Time ------------------------------------------------------------------------------------ */
 
-static uint64_t wall_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 static void read_time(void *arg, const struct redis_reply *reply)
 {
     uint64_t *time_ns = arg;
@@ -282,7 +275,7 @@ static int look_at_clock(const struct look *look)
     struct store_findings *findings = look->findings;
     uint64_t best_ns = STINT_NEVER_NS;
     for (int i = 0; i < 5; i++) {
-        uint64_t before_ns = wall_ns(), time_ns = 0;
+        uint64_t before_ns = (uint64_t)clock_wall_ns(), time_ns = 0;
         int code = ask(look, read_time, &time_ns, (const char *[]){"TIME", NULL});
         uint64_t took_ns = store_session_took_ns(look->session);
         if (code != 0)
