@@ -38,7 +38,6 @@ bool rls_arena_begin(struct rls_arena *arena, size_t max)
     arena->used = 0;
     arena->taken = 0;
     arena->max = max;
-    arena->is_over = arena->is_short = false;
     if (arena->block == NULL)
         return block_of(arena, BLOCK_FIRST);
     return needed <= arena->size || needed > RLS_ARENA_KEPT || block_of(arena, needed);
@@ -48,10 +47,8 @@ void *rls_arena_take(struct rls_arena *arena, size_t size)
 {
     size_t left = arena->max - arena->taken;
     size_t room = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (room < size || room > left) {
-        arena->is_over = true;
+    if (room < size || room > left)
         return NULL;
-    }
     if (room <= arena->size - arena->used) {
         void *bytes = arena->block + arena->used;
         arena->used += room;
@@ -59,10 +56,8 @@ void *rls_arena_take(struct rls_arena *arena, size_t size)
         return bytes;
     }
     struct rls_arena_piece *piece = malloc(sizeof(*piece) + room);
-    if (piece == NULL) {
-        arena->is_short = true;
+    if (piece == NULL)
         return NULL;
-    }
     piece->next = arena->pieces;
     arena->pieces = piece;
     arena->taken += room;

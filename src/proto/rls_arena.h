@@ -19,13 +19,11 @@ struct rls_arena {
     size_t size, used;
     struct rls_arena_piece *pieces; /* what did not fit the block */
     size_t taken, max;              /* since begin; more than max is refused */
-    bool is_over;                   /* … and was */
-    bool is_short;                  /* the system had no memory */
 };
 
 /* Zeroed is empty. Forgets all that was taken. False: no memory. */
 bool rls_arena_begin(struct rls_arena *arena, size_t max);
-/* Aligned for every type, not zeroed. NULL: is_over, or is_short. */
+/* Aligned for every type, not zeroed. NULL: more than max, or no memory. */
 void *rls_arena_take(struct rls_arena *arena, size_t size);
 void rls_arena_deinit(struct rls_arena *arena);
 
