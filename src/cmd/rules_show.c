@@ -119,9 +119,9 @@ static void print_rule(const struct rule *rule)
         print_quota("shadow", &rule->shadow);
     if (rule->ban.after > 0)
         print_ban(&rule->ban);
-    if (rule->on_store_error != RULE_STORE_ERROR_DENY)
+    if (rule->store.on_error != RULE_STORE_ERROR_DENY)
         printf("  store   %s while it cannot be asked\n",
-               on_store_error_names[rule->on_store_error]);
+               on_store_error_names[rule->store.on_error]);
     print_replaces(rule);
     print_metadata(rule);
     print_flags(rule);
@@ -186,7 +186,7 @@ static json_t *rule_json(const struct rule *rule)
         rule->unlimited ? json_null() : quota_json(&rule->quota), "shadow",
         rule->has_shadow ? quota_json(&rule->shadow) : json_null(), "ban", ban_json(&rule->ban),
         "requests_per_unit", (json_int_t)rule->requests_per_unit, "unit", unit_names[rule->unit],
-        "on_store_error", on_store_error_names[rule->on_store_error], "replaces",
+        "on_store_error", on_store_error_names[rule->store.on_error], "replaces",
         replaces_json(rule));
     json_t *flags =
         json_pack("{s:b, s:b, s:b, s:b, s:b}", "shadow_mode", rule->shadow_mode, "quota_mode",

@@ -39,6 +39,19 @@ struct conn_ops {
 /* First member of every kind of connection. */
 struct conn {
     const struct conn_ops *ops;
+    /*
+     * Set by whoever owns the socket: called where the connection has moved on by itself, because a
+     * store has answered, and wants its output, deadline and state looked at as after wake(). NULL:
+     * nobody has to know. Never called from within the ops.
+     */
+    void (*stirred)(void *owner, uint64_t now_ns);
+    void *owner;
 };
+
+static inline void conn_stir(const struct conn *conn, uint64_t now_ns)
+{
+    if (conn->stirred != NULL)
+        conn->stirred(conn->owner, now_ns);
+}
 
 #endif

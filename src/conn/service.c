@@ -161,6 +161,26 @@ void service_ask(struct service *service, const struct request *request,
     metrics_asked(service->metrics, (enum metrics_door)caller->door, request->verb, reply->error);
 }
 
+void service_set_stores(struct service *service, const struct service_stores *stores)
+{
+    service->stores = *stores;
+}
+
+void service_on_answers(struct errand *errand, void (*done)(void *arg, uint64_t now_ns), void *arg)
+{
+    errand->done = done;
+    errand->arg = arg;
+}
+
+void service_drop(struct service *service, struct errand *errand)
+{
+    (void)service;
+    if (errand == NULL)
+        return;
+    ruleset_unref(errand->rules);
+    errand_free(errand);
+}
+
 uint64_t service_retry_at(const struct request *request, const struct reply *reply,
                           uint64_t asked_ns, uint64_t now_ns)
 {

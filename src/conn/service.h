@@ -80,6 +80,31 @@ void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply);
 
 /*
+ * The stores that rules name, in the order in which they were loaded with them; `items` and
+ * `throttle` are those of quotas that callers bring along and of CL.THROTTLE, counted from 1, 0 for
+ * the table. Before the first request. The stores outlive the service.
+ */
+struct service_stores {
+    struct shared_store *const *stores;
+    size_t n_stores;
+    size_t items, throttle;
+    uint64_t timeout_ns; /* of a request, whatever it has to ask */
+    unsigned nodes;      /* that share the quotas: for on_store_error: local. 0 = 1 */
+    const char *node;    /* the name of this one among them; NULL or "": counted by others */
+    const char *const *node_names; /* of all, `nodes` of them; NULL: the remainder is nobody's */
+};
+void service_set_stores(struct service *service, const struct service_stores *stores);
+
+/*
+ * A request that was answered REPLY_WAITS has an errand on its way. Whoever asked keeps all that
+ * the request points to, says what is to be called once the answers have come (never from within
+ * service_ask()), and then asks the same request again with request->errand. Or he drops it: units
+ * may have been charged then.
+ */
+void service_on_answers(struct errand *errand, void (*done)(void *arg, uint64_t now_ns), void *arg);
+void service_drop(struct service *service, struct errand *errand); /* NULL is fine */
+
+/*
  * For a request that may wait, first asked at asked_ns and answered with `reply` at now: when to
  * ask again, or 0 if the reply stands (allowed, never, or not before the caller's patience ends).
  */

@@ -6,6 +6,7 @@
 #include "conn/hub.h"
 #include "conn/spec_cache.h"
 #include "conn/throttle_cache.h"
+#include "rules/errand.h"
 #include "rules/question.h"
 
 struct service {
@@ -17,6 +18,8 @@ struct service {
     struct ruleset *ruleset;
     struct question question;
     struct reply_status statuses[TARGETS_MAX];
+    struct service_stores stores;
+    struct errands errands;
     struct throttle_cache throttles;
     struct spec_cache specs;
 };

@@ -212,7 +212,7 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
     size_t choice;
     fields_flag(source, fields, LIMIT_UNLIMITED, &rule->unlimited);
     if (fields_choice(source, fields, LIMIT_ON_STORE_ERROR, on_store_error, 3, &choice))
-        rule->on_store_error = (uint8_t)choice;
+        rule->store.on_error = (uint8_t)choice;
     read_replaces(reading, fields, name, rule);
     if (rule->unlimited) {
         refuse_limit(source, fields);

@@ -27,6 +27,30 @@ enum rule_on_store_error {
     RULE_STORE_ERROR_LOCAL
 };
 
+/* What of a key's name stands in braces: keys with the same text there lie on one server. */
+enum rule_tag {
+    RULE_TAG_VALUES = 0, /* all values: keys lie apart, but for those of several limits on them */
+    RULE_TAG_FIRST,      /* the first value */
+    RULE_TAG_DOMAIN,     /* the domain: every decision of it is one script */
+};
+
+enum rule_lease { RULE_LEASE_NONE = 0, RULE_LEASE_STRICT, RULE_LEASE_FAST };
+
+/* Where the states of a rule are kept, and what is to be done where they cannot be asked for. */
+struct rule_store {
+    uint8_t at;              /* of the stores that the rules were loaded with, from 1; 0: table */
+    uint8_t tag;             /* enum rule_tag */
+    uint8_t on_error;        /* enum rule_on_store_error */
+    uint8_t local_then;      /* the same, but not LOCAL: once local_for_ns has passed */
+    uint8_t lease;           /* enum rule_lease */
+    bool local_empty;        /* local states begin with nothing used */
+    uint32_t lease_units;    /* the most that is leased at once. Default limit / 100, at least 1 */
+    uint64_t lease_term_ns;  /* Default a twentieth of the period: 10 ms to 10 s */
+    uint64_t local_for_ns;   /* Default 1 min */
+    const char *name;        /* RULE of a key's name, escaped: domain, entries, rate_limit.name */
+    const char *shadow_name; /* the same of the candidate; NULL: none */
+};
+
 /* Repeated denials block the key: `after` of them within `within_ns`, for `for_ns` at first. */
 struct rule_ban {
     uint32_t after;  /* 0: no ban */
@@ -49,12 +73,12 @@ struct rule {
     struct stint_quota quota;  /* checked; quota.rule is id. Not where `unlimited` */
     struct stint_quota shadow; /* candidate beside it, where has_shadow; its own quota.rule */
     struct rule_ban ban;
+    struct rule_store store;
     const char *const *replaces; /* names, n_replaces of them */
     size_t n_replaces;
     struct span metadata;       /* of its entry: one object of compact JSON. Empty: none */
     uint32_t requests_per_unit; /* as written; the limit where the file has no such key */
     uint8_t unit;               /* enum rule_unit */
-    uint8_t on_store_error;     /* enum rule_on_store_error */
     bool unlimited, shadow_mode, quota_mode, detailed_metric;
     bool value_to_metric, share_threshold; /* of its entry, or of one above it */
     bool has_shadow;

@@ -33,6 +33,10 @@ struct rules_file {
 struct rules_load_options {
     uint8_t default_algorithm; /* enum stint_algorithm, not concurrency; 0 = window */
     bool merge_domains;        /* a domain may be spread over several files */
+    /* Stores that `store: NAME` may name; rule.store.at counts them from 1. Borrowed. */
+    const char *const *stores;
+    size_t n_stores;
+    size_t default_store; /* of rules that name none, from 1; 0: the table */
 };
 
 /*

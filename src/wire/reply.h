@@ -17,6 +17,8 @@ enum reply_error {
     REPLY_CONFLICT,    /* the id was used for something else, or is being answered */
     REPLY_FULL,        /* no room: quotas, blocks, tickets, overrides */
     REPLY_UNAVAILABLE, /* the store cannot be asked */
+    REPLY_WAITS,       /* not yet: a store was asked. `errand`, and conn/service.h */
+    REPLY_AHEAD,       /* of a request that is_ahead: it is to be asked in its turn */
 };
 
 /* What became of one descriptor, or one item, in their order. */
@@ -48,7 +50,8 @@ struct reply {
     uint64_t at_ns;         /* the time that units were charged under: granted_at of a refund */
     uint64_t dies_after_ns; /* FIND: until the state is as never used */
     const struct reply_status *statuses;
-    size_t n_statuses; /* as many as descriptors or items were asked; 0 on errors and tickets */
+    struct errand *errand; /* REPLY_WAITS: of the request, until service_ask() or _drop() had it */
+    size_t n_statuses;     /* as many as descriptors or items were asked; 0 on errors and tickets */
 };
 
 #endif

@@ -9,6 +9,8 @@
 
 #include "rules/descriptor.h"
 
+struct errand; /* rules/errand.h */
+
 enum request_verb {
     REQUEST_TAKE,
     REQUEST_PEEK,
@@ -62,6 +64,16 @@ struct request {
     uint64_t lifetime_ns;
     uint64_t granted_at_ns; /* as a reply's at_ns had it */
     struct stint_ticket ticket;
+    /*
+     * Of a request that has to wait for a store (REPLY_WAITS): what reply->errand said, so that it
+     * is the same request again. NULL: it is asked for the first time.
+     */
+    struct errand *errand;
+    /*
+     * Others that are to be answered before it are not yet: only what has to wait for a store is
+     * begun (REPLY_WAITS). Else nothing is done, and the reply is REPLY_AHEAD.
+     */
+    bool is_ahead;
 };
 
 /* "take", "peek", …: as metrics and logs call it. */

@@ -116,7 +116,7 @@ static void test_what_stands_beside_a_limit(void **unused)
     assert_true(rule->shadow_mode && rule->quota_mode && rule->detailed_metric);
     assert_true(rule->share_threshold && rule->value_to_metric && rule->has_shadow);
     assert_false(rule->unlimited);
-    assert_int_equal(rule->on_store_error, RULE_STORE_ERROR_LOCAL);
+    assert_int_equal(rule->store.on_error, RULE_STORE_ERROR_LOCAL);
     assert_int_equal(rule->n_replaces, 2);
     assert_string_equal(rule->replaces[0], "p");
     assert_string_equal(rule->replaces[1], "q");

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: MIT */
+/* Asks in their order: sent in the first run that meets them, read again in those after it. */
+#include "rules/errand.h"
+
+#include "base/siphash.h"
+#include "base/wide_int.h"
+
+#include <stdlib.h>
+
+/* One ask. What was asked is kept as a number, to be known again. */
+struct errand_ask {
+    struct errand_ask *next;
+    struct errand *home;
+    struct shared_store *store;
+    uint64_t fingerprint;
+    struct shared_op op;
+    struct stint_decision one;   /* op.answer.each of a single item */
+    struct stint_decision *list; /* of several; NULL: none */
+};
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+struct errand *errand_new(struct errands *home, uint64_t now_ns, uint64_t timeout_ns)
+{
+    struct errand *errand = home->free_errands;
+    if (errand != NULL)
+        home->free_errands = errand->next_free;
+    else
+        errand = malloc(sizeof(*errand));
+    if (errand == NULL)
+        return NULL;
+    /* The two tables behind it are read only where they were written. */
+    memset(errand, 0, offsetof(struct errand, blocked_until_ns));
+    errand->done = NULL;
+    errand->arg = NULL;
+    errand->home = home;
+    errand->now_ns = now_ns;
+    errand->deadline_ns = add_sat(now_ns, timeout_ns);
+    return errand;
+}
+
+void errand_free(struct errand *errand)
+{
+    if (errand == NULL)
+        return;
+    struct errands *home = errand->home;
+    for (struct errand_ask *ask = errand->first, *next; ask != NULL; ask = next) {
+        next = ask->next;
+        if (ask->op.answer.outcome == SHARED_WAITS)
+            ask->store->ops->forget(ask->store, &ask->op);
+        free(ask->list);
+        ask->next = home->free_asks;
+        home->free_asks = ask;
+    }
+    errand->next_free = home->free_errands;
+    home->free_errands = errand;
+}
+
+void errands_deinit(struct errands *home)
+{
+    while (home->free_errands != NULL) {
+        struct errand *errand = home->free_errands;
+        home->free_errands = errand->next_free;
+        free(errand);
+    }
+    while (home->free_asks != NULL) {
+        struct errand_ask *ask = home->free_asks;
+        home->free_asks = ask->next;
+        free(ask);
+    }
+}
+
+/* ---- Runs ------------------------------------------------------------------------------------ */
+
+void errand_rewind(struct errand *errand)
+{
+    errand->next = errand->first;
+}
+
+bool errand_has_begun(const struct errand *errand)
+{
+    return errand->first != NULL;
+}
+
+/* What tells one ask from another of the same request; an outsider cannot gain by a collision. */
+static uint64_t fingerprint_of(const struct shared_ask *ask)
+{
+    static const uint64_t key[2] = {0x657272616e640001, 0x61736b2061736b20};
+    uint64_t sum = ask->verb * UINT64_C(64) + ask->n_items;
+    for (size_t i = 0; i < ask->n_items; i++) {
+        const struct shared_item *item = &ask->items[i];
+        const uint64_t words[] = {item->quota->derived.params_hash[0], item->quota->rule,
+                                  item->cost};
+        sum = siphash13_128(key, sum, words, sizeof(words)).lo;
+        sum = siphash13_128(key, sum, item->key.ptr, item->key.len).lo;
+    }
+    return sum;
+}
+
+static void take_answer(struct shared_op *op, uint64_t now_ns)
+{
+    struct errand *errand = ((struct errand_ask *)op->arg)->home;
+    if (--errand->n_waiting == 0 && errand->done != NULL)
+        errand->done(errand->arg, now_ns);
+}
+
+static struct errand_ask *new_ask(struct errand *errand, size_t n_items)
+{
+    struct errands *home = errand->home;
+    struct errand_ask *ask = home->free_asks;
+    if (ask != NULL)
+        home->free_asks = ask->next;
+    else
+        ask = malloc(sizeof(*ask));
+    if (ask == NULL)
+        return NULL;
+    ask->next = NULL;
+    ask->home = errand;
+    ask->op = (struct shared_op){.answered = take_answer, .arg = ask};
+    ask->list = n_items > 1 ? calloc(n_items, sizeof(*ask->list)) : NULL;
+    ask->op.answer.each = n_items > 1 ? ask->list : &ask->one;
+    if (ask->op.answer.each == NULL) {
+        ask->next = home->free_asks;
+        home->free_asks = ask;
+        return NULL;
+    }
+    return ask;
+}
+
+static const struct shared_answer *begin(struct errand *errand, struct shared_store *store,
+                                         struct shared_ask *asked, uint64_t fingerprint)
+{
+    struct errand_ask *ask = new_ask(errand, asked->n_items);
+    if (ask == NULL) {
+        errand->is_lost = true;
+        return NULL;
+    }
+    ask->store = store;
+    ask->fingerprint = fingerprint;
+    *(errand->last != NULL ? &errand->last->next : &errand->first) = ask;
+    errand->last = ask;
+    asked->deadline_ns = errand->deadline_ns;
+    store->ops->ask(store, asked, &ask->op);
+    if (ask->op.answer.outcome != SHARED_WAITS)
+        return &ask->op.answer;
+    errand->n_waiting++;
+    return NULL;
+}
+
+const struct shared_answer *errand_ask(struct errand *errand, struct shared_store *store,
+                                       struct shared_ask *asked)
+{
+    if (errand->is_lost)
+        return NULL;
+    uint64_t fingerprint = fingerprint_of(asked);
+    struct errand_ask *ask = errand->next;
+    if (ask == NULL)
+        return begin(errand, store, asked, fingerprint);
+    errand->next = ask->next;
+    if (ask->fingerprint != fingerprint || ask->store != store) {
+        errand->is_lost = true;
+        return NULL;
+    }
+    return ask->op.answer.outcome != SHARED_WAITS ? &ask->op.answer : NULL;
+}

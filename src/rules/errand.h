@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What one request has to ask of shared stores before it can be answered.
+ *
+ * A question never waits. Where it meets a store whose answer is not there yet, it is given up, and
+ * asked anew from its beginning once the answer has come: the errand remembers the answers in the
+ * order of the asks, and what was found out on the way that may be different by now, so that the
+ * second run takes the same turns as the first. One thread.
+ */
+#ifndef STINT_RULES_ERRAND_H
+#define STINT_RULES_ERRAND_H
+
+#include "rules/question.h"
+#include "rules/shared.h"
+
+struct errand;
+
+/* The memory of errands that are over, and of their asks; belongs to a worker. */
+struct errands {
+    struct errand *free_errands;
+    struct errand_ask *free_asks;
+};
+
+struct errand {
+    struct errands *home;
+    struct errand *next_free;
+    struct errand_ask *first, *last, *next; /* next: of this run */
+    unsigned n_waiting;
+    uint64_t now_ns; /* at which it was asked first: every run is at that time */
+    uint64_t deadline_ns;
+    /* Rules that it was begun under, with a reference; whoever began it knows what it is. */
+    void *rules;
+    bool is_lost;      /* what is asked is not what was asked: the rules of a key have changed */
+    bool knows_blocks; /* blocked_until_ns is set */
+    bool has_counted;  /* denials were counted for bans: banned_until_ns is set */
+    uint64_t blocked_until_ns[TARGETS_MAX], banned_until_ns[TARGETS_MAX];
+    /* Called once nothing is waited for any more; it may run the question again. NULL: nobody. */
+    void (*done)(void *arg, uint64_t now_ns);
+    void *arg;
+};
+
+/* NULL: no memory. */
+struct errand *errand_new(struct errands *home, uint64_t now_ns, uint64_t timeout_ns);
+/* Forgets what is still waited for. NULL is fine. `rules` is to be let go by whoever set it. */
+void errand_free(struct errand *errand);
+void errands_deinit(struct errands *home); /* after all of its errands */
+
+/* Before each run of its question. */
+void errand_rewind(struct errand *errand);
+/* Whether anything was asked so far. */
+bool errand_has_begun(const struct errand *errand);
+
+/*
+ * The next ask of this run: the answer, or NULL where it is waited for, or where nothing could be
+ * asked (is_lost, or no memory: then the errand is lost as well). Of the first run the ask goes to
+ * the store; afterwards it has to be the same.
+ */
+const struct shared_answer *errand_ask(struct errand *errand, struct shared_store *store,
+                                       struct shared_ask *ask);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A store outside of this process, as a question sees it: what may be asked of it, and how its
+ * answers come. remote/ implements it over Redis, Valkey and memcached, and in layers: a cache of
+ * denials or leases stand before a store as stores themselves.
+ *
+ * A store belongs to the thread of one worker, as do its asks.
+ */
+#ifndef STINT_RULES_SHARED_H
+#define STINT_RULES_SHARED_H
+
+#include "rules/rules.h"
+
+#define SHARED_ITEMS_MAX STINT_ITEMS_MAX
+#define SHARED_ID_LEN 16 /* bytes of an id: a keyed hash of what the caller said */
+
+enum shared_verb {
+    SHARED_TAKE = STINT_TAKE,
+    SHARED_TAKE_UPTO = STINT_TAKE_UPTO,
+    SHARED_PEEK = STINT_PEEK,
+    SHARED_CHARGE = STINT_CHARGE,
+    SHARED_REFUND = STINT_REFUND,
+    SHARED_RESET = STINT_UNBOOK + 1,
+};
+
+/* One quota on one key. Everything is borrowed for the call. */
+struct shared_item {
+    const struct stint_quota *quota;
+    const struct rule *rule; /* whose options hold; NULL: a quota that the caller brought along */
+    /*
+     * Whose states they are: RULE of a key's name, already escaped. The same for every node that
+     * goes by the same rules.
+     */
+    struct span name;
+    struct span key;
+    bool is_values; /* the key is that of rules_match(): an id, then values behind their lengths */
+    uint32_t cost;
+};
+
+struct shared_ask {
+    uint8_t verb;                    /* enum shared_verb */
+    bool is_virtual;                 /* now_ns is the time; else the store's own clock is */
+    bool is_ahead;                   /* what would be answered at once is not to be answered yet */
+    const struct shared_item *items; /* 1 … SHARED_ITEMS_MAX: all or nothing over them */
+    size_t n_items;
+    uint64_t at_ns;       /* refund: when it was granted, STINT_NEVER_NS for just now */
+    uint64_t now_ns;      /* by the clock of this process: stint_now() */
+    uint64_t deadline_ns; /* by the same clock: an answer after it is none */
+    /*
+     * Idempotency: an ask with an id that was answered ALLOW within id_lifetime_ns is answered the
+     * same again, and charges nothing; with another `body` it is a conflict. NULL: no id.
+     */
+    const uint8_t *id; /* SHARED_ID_LEN bytes */
+    uint64_t body;
+    uint64_t id_lifetime_ns;
+};
+
+enum shared_outcome {
+    SHARED_WAITS = 0, /* answered() will be called */
+    SHARED_DECIDED,
+    SHARED_FAILED,   /* the store cannot be asked, or did not answer: it may have been done */
+    SHARED_REFUSED,  /* it can never be asked this: `error` says why */
+    SHARED_CONFLICT, /* the id was used for something else */
+    SHARED_AHEAD,    /* nothing was done: it would have been answered at once */
+};
+
+struct shared_answer {
+    uint8_t outcome;   /* enum shared_outcome */
+    bool is_replayed;  /* the answer that was given to the same id before */
+    bool is_local;     /* of a lease or a cache: the store was not asked */
+    uint64_t at_ns;    /* the store's time, under which units were charged; since 1970 */
+    const char *error; /* FAILED, REFUSED: a sentence that lives as long as the store */
+    struct stint_decision sum;
+    /*
+     * How each item stands after the decision, in their order: where the list is denied, whether it
+     * alone would have been allowed, with the figures of a state from which nothing was taken.
+     */
+    struct stint_decision *each; /* n_items of them; the asker's memory */
+};
+
+/*
+ * One ask on its way. The asker's memory, which stays where it is until it is answered. Zero it,
+ * set `answered` and answer.each.
+ */
+struct shared_op {
+    struct shared_answer answer;
+    /*
+     * Called once, but only where ask() left the outcome at SHARED_WAITS; never from within ask().
+     * It may ask anything anew.
+     */
+    void (*answered)(struct shared_op *op, uint64_t now_ns);
+    void *arg;     /* the asker's */
+    void *at_work; /* the store's, while it waits */
+};
+
+struct shared_store;
+
+struct shared_store_ops {
+    /* Answers at once, or leaves SHARED_WAITS. Never blocks. */
+    void (*ask)(struct shared_store *store, const struct shared_ask *ask, struct shared_op *op);
+    /* Nobody wants this answer any more: `op` is not touched again. It may be done all the same. */
+    void (*forget)(struct shared_store *store, struct shared_op *op);
+    /* 0 where states under this quota can be kept here; else why not, as stint_table_accepts(). */
+    int (*accepts)(const struct shared_store *store, const struct stint_quota *quota,
+                   struct stint_error *error);
+    /* Since when it could not be asked, by stint_now(); 0: it can, as far as is known. */
+    uint64_t (*away_since_ns)(const struct shared_store *store);
+    /* The server ends: gives back what is held. `done` is called once, at the latest at deadline.
+     */
+    void (*drain)(struct shared_store *store, uint64_t deadline_ns, void (*done)(void *arg),
+                  void *arg);
+    /* Answers what waits with FAILED, and frees the stores behind it, too. */
+    void (*free)(struct shared_store *store);
+};
+
+/* First member of every kind of store. */
+struct shared_store {
+    const struct shared_store_ops *ops;
+};
+
+#endif
