@@ -161,9 +161,10 @@ void service_ask(struct service *service, const struct request *request,
     metrics_asked(service->metrics, (enum metrics_door)caller->door, request->verb, reply->error);
 }
 
-void service_set_stores(struct service *service, const struct service_stores *stores)
+void service_set_stores(struct service *service, const struct question_stores *stores)
 {
     service->stores = *stores;
+    service->question.stores = &service->stores;
 }
 
 void service_on_answers(struct errand *errand, void (*done)(void *arg, uint64_t now_ns), void *arg)

@@ -9,7 +9,7 @@
 #ifndef STINT_CONN_SERVICE_H
 #define STINT_CONN_SERVICE_H
 
-#include "rules/rules.h"
+#include "rules/question.h"
 #include "wire/reply.h"
 #include "wire/request.h"
 
@@ -79,21 +79,8 @@ void service_renew_rules(struct service *service);
 void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply);
 
-/*
- * The stores that rules name, in the order in which they were loaded with them; `items` and
- * `throttle` are those of quotas that callers bring along and of CL.THROTTLE, counted from 1, 0 for
- * the table. Before the first request. The stores outlive the service.
- */
-struct service_stores {
-    struct shared_store *const *stores;
-    size_t n_stores;
-    size_t items, throttle;
-    uint64_t timeout_ns; /* of a request, whatever it has to ask */
-    unsigned nodes;      /* that share the quotas: for on_store_error: local. 0 = 1 */
-    const char *node;    /* the name of this one among them; NULL or "": counted by others */
-    const char *const *node_names; /* of all, `nodes` of them; NULL: the remainder is nobody's */
-};
-void service_set_stores(struct service *service, const struct service_stores *stores);
+/* Before the first request; without it everything is in the table. The stores outlive it. */
+void service_set_stores(struct service *service, const struct question_stores *stores);
 
 /*
  * A request that was answered REPLY_WAITS has an errand on its way. Whoever asked keeps all that

@@ -18,7 +18,7 @@ struct service {
     struct ruleset *ruleset;
     struct question question;
     struct reply_status statuses[TARGETS_MAX];
-    struct service_stores stores;
+    struct question_stores stores;
     struct errands errands;
     struct throttle_cache throttles;
     struct spec_cache specs;

@@ -49,8 +49,32 @@ struct target {
     bool shadow_over;  /* its candidate would deny */
 };
 
+struct errand;
+struct shared_store;
+
+/*
+ * The stores that rules name, in the order in which they were loaded with them. `items` and
+ * `throttle` are those of quotas that callers bring along and of CL.THROTTLE, counted from 1, 0 for
+ * the table.
+ */
+struct question_stores {
+    struct shared_store *const *stores;
+    size_t n_stores;
+    size_t items, throttle;
+    uint64_t timeout_ns;    /* of a request, whatever it has to ask */
+    uint8_t items_on_error; /* enum rule_on_store_error, or QUESTION_TELLS_ERROR */
+    /* Those that share the quotas, for on_store_error: local. */
+    unsigned nodes;                /* 0 = 1 */
+    const char *node;              /* the name of this one. NULL: unknown */
+    const char *const *node_names; /* of all, in any order. NULL: the remainder of N is nobody's */
+};
+#define QUESTION_TELLS_ERROR 255 /* the request is answered that the store cannot be asked */
+
 struct question {
     struct stint_table *table;
+    const struct question_stores *stores; /* NULL: none */
+    struct errand *errand;                /* of this request; NULL: stores cannot be asked */
+    bool is_waiting;                      /* a store was asked: this run says nothing */
     uint64_t now_ns;
     uint64_t at_ns;      /* the time that units were charged under: what a refund is to say */
     bool all_shadow;     /* every rule is taken for one in shadow_mode */
