@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A shared store for tests that answers when it is told to: later, out of order, not at all. It
+ * decides in a table of its own, with its own clock, and remembers all that it was asked.
+ */
+#ifndef STINT_TESTS_FAKE_STORE_H
+#define STINT_TESTS_FAKE_STORE_H
+
+#include "unit/asking.h"
+
+#include "rules/shared.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FAKE_NAME_MAX 512
+
+struct fake_item {
+    struct stint_quota quota;
+    const struct rule *rule;
+    char name[FAKE_NAME_MAX]; /* "NAME:KEY" */
+    size_t name_len;
+    bool is_values;
+    uint32_t cost;
+};
+
+/* One ask, copied. */
+struct fake_ask {
+    uint8_t verb;
+    bool is_virtual, has_id;
+    uint8_t id[SHARED_ID_LEN];
+    uint64_t body, at_ns, now_ns, deadline_ns;
+    struct fake_item *items;
+    size_t n_items;
+    struct shared_op *op; /* NULL: answered, or nobody wants the answer any more */
+    bool is_forgotten;
+    bool is_allowed; /* it was answered so */
+    struct stint_decision sum;
+    uint64_t decided_ns;
+};
+
+struct fake_store {
+    struct shared_store store; /* ask it through this one */
+    struct stint_table *table; /* the states */
+    struct fake_ask *asks;     /* all that came, in their order */
+    size_t n_asks, size;
+    size_t n_forgotten;
+    bool is_prompt;         /* answers from within ask() */
+    bool is_failing;        /* the same, with FAILED */
+    uint64_t ahead_ns;      /* its clock is so much ahead of the asker's */
+    uint64_t away_since_ns; /* as it tells it */
+    int accepts_code;       /* of accepts() */
+    bool is_freed;
+};
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+static inline void fake_decide(struct fake_store *fake, const struct fake_ask *ask,
+                               struct shared_answer *answer)
+{
+    struct stint_item items[SHARED_ITEMS_MAX];
+    uint64_t now_ns = ask->now_ns + (ask->is_virtual ? 0 : fake->ahead_ns);
+    for (size_t i = 0; i < ask->n_items; i++)
+        items[i] = (struct stint_item){&ask->items[i].quota, ask->items[i].name,
+                                       ask->items[i].name_len, ask->items[i].cost};
+    answer->outcome = SHARED_DECIDED;
+    answer->at_ns = now_ns;
+    switch (ask->verb) {
+    case SHARED_TAKE:
+        answer->sum = stint_take_all(fake->table, items, ask->n_items, now_ns);
+        break;
+    case SHARED_TAKE_UPTO:
+        answer->sum = stint_take_upto(fake->table, items, ask->n_items, now_ns);
+        break;
+    case SHARED_CHARGE:
+        answer->sum = stint_charge(fake->table, items, ask->n_items, now_ns);
+        break;
+    case SHARED_REFUND:
+        answer->sum = stint_refund(fake->table, items, ask->n_items, ask->at_ns, now_ns);
+        break;
+    case SHARED_RESET:
+        for (size_t i = 0; i < ask->n_items; i++)
+            stint_reset(fake->table, items[i].quota, items[i].key, items[i].key_len, now_ns);
+        answer->sum = (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
+        break;
+    default:
+        answer->sum = stint_peek(fake->table, items, ask->n_items, now_ns);
+    }
+    bool is_taken = answer->sum.outcome == STINT_ALLOW && ask->verb != SHARED_PEEK;
+    for (size_t i = 0; i < ask->n_items; i++) {
+        struct stint_item item = items[i];
+        item.cost = is_taken ? 0 : item.cost;
+        answer->each[i] = stint_peek(fake->table, &item, 1, now_ns);
+        if (is_taken)
+            answer->each[i].granted =
+                ask->verb == SHARED_TAKE ? items[i].cost : answer->sum.granted;
+    }
+}
+
+/* An id that was answered ALLOW is answered so again; false: it is a new one. */
+static inline bool fake_replay(struct fake_store *fake, const struct fake_ask *ask,
+                               struct shared_answer *answer)
+{
+    for (size_t i = 0; ask->has_id && i < fake->n_asks; i++) {
+        const struct fake_ask *before = &fake->asks[i];
+        if (before == ask || !before->has_id || !before->is_allowed ||
+            memcmp(before->id, ask->id, SHARED_ID_LEN) != 0)
+            continue;
+        answer->outcome = before->body == ask->body ? SHARED_DECIDED : SHARED_CONFLICT;
+        answer->is_replayed = true;
+        answer->at_ns = before->decided_ns;
+        answer->sum = before->sum;
+        for (size_t j = 0; j < ask->n_items; j++)
+            answer->each[j] = before->sum;
+        return true;
+    }
+    return false;
+}
+
+static inline void fake_fill(struct fake_store *fake, struct fake_ask *ask,
+                             struct shared_answer *answer)
+{
+    if (fake_replay(fake, ask, answer))
+        return;
+    fake_decide(fake, ask, answer);
+    ask->is_allowed = answer->sum.outcome == STINT_ALLOW;
+    ask->sum = answer->sum;
+    ask->decided_ns = answer->at_ns;
+}
+
+static inline struct shared_op *fake_op(struct fake_store *fake, size_t i)
+{
+    assert_true(i < fake->n_asks);
+    struct shared_op *op = fake->asks[i].op;
+    assert_non_null(op);
+    fake->asks[i].op = NULL;
+    op->at_work = NULL;
+    return op;
+}
+
+/* Decides the ith ask of all, from 0, and answers it. */
+static inline void fake_let(struct fake_store *fake, size_t i, uint64_t now_ns)
+{
+    struct shared_op *op = fake_op(fake, i);
+    fake_fill(fake, &fake->asks[i], &op->answer);
+    op->answered(op, now_ns);
+}
+
+/* Answers it with these figures, for the list and for each of it. */
+static inline void fake_answer(struct fake_store *fake, size_t i, struct stint_decision decision,
+                               uint64_t now_ns)
+{
+    struct shared_op *op = fake_op(fake, i);
+    op->answer.outcome = SHARED_DECIDED;
+    op->answer.at_ns = now_ns;
+    op->answer.sum = decision;
+    for (size_t j = 0; j < fake->asks[i].n_items; j++)
+        op->answer.each[j] = decision;
+    op->answered(op, now_ns);
+}
+
+static inline void fake_fail_as(struct fake_store *fake, size_t i, enum shared_outcome outcome,
+                                const char *error, uint64_t now_ns)
+{
+    struct shared_op *op = fake_op(fake, i);
+    op->answer.outcome = (uint8_t)outcome;
+    op->answer.error = error;
+    op->answered(op, now_ns);
+}
+
+/* The store was not there, or was too slow. */
+static inline void fake_fail(struct fake_store *fake, size_t i, uint64_t now_ns)
+{
+    fake_fail_as(fake, i, SHARED_FAILED, "the store did not answer in time", now_ns);
+}
+
+/* How many wait for their answers. */
+static inline size_t fake_waiting(const struct fake_store *fake)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < fake->n_asks; i++)
+        n += fake->asks[i].op != NULL;
+    return n;
+}
+
+/* All that wait, in their order; also what they ask on the way. */
+static inline void fake_let_all(struct fake_store *fake, uint64_t now_ns)
+{
+    for (size_t i = 0; i < fake->n_asks; i++)
+        if (fake->asks[i].op != NULL)
+            fake_let(fake, i, now_ns);
+}
+
+/* ---- As a store ------------------------------------------------------------------------------ */
+
+static inline struct fake_ask *fake_keep(struct fake_store *fake, const struct shared_ask *ask)
+{
+    if (fake->n_asks == fake->size) {
+        fake->size = fake->size > 0 ? 2 * fake->size : 64;
+        fake->asks = realloc(fake->asks, fake->size * sizeof(*fake->asks));
+        assert_non_null(fake->asks);
+    }
+    struct fake_ask *kept = &fake->asks[fake->n_asks++];
+    *kept = (struct fake_ask){.verb = ask->verb,
+                              .is_virtual = ask->is_virtual,
+                              .has_id = ask->id != NULL,
+                              .body = ask->body,
+                              .at_ns = ask->at_ns,
+                              .now_ns = ask->now_ns,
+                              .deadline_ns = ask->deadline_ns,
+                              .n_items = ask->n_items};
+    if (ask->id != NULL)
+        memcpy(kept->id, ask->id, SHARED_ID_LEN);
+    kept->items = calloc(ask->n_items, sizeof(*kept->items));
+    assert_non_null(kept->items);
+    assert_true(ask->n_items >= 1 && ask->n_items <= SHARED_ITEMS_MAX);
+    for (size_t i = 0; i < ask->n_items; i++) {
+        const struct shared_item *item = &ask->items[i];
+        struct fake_item *to = &kept->items[i];
+        int len = snprintf(to->name, FAKE_NAME_MAX, "%.*s:", (int)item->name.len,
+                           item->name.len > 0 ? (const char *)item->name.ptr : "");
+        assert_true(len > 0 && (size_t)len + item->key.len <= FAKE_NAME_MAX);
+        if (item->key.len > 0) /* any bytes may be in it */
+            memcpy(to->name + len, item->key.ptr, item->key.len);
+        to->name_len = (size_t)len + item->key.len;
+        to->quota = *item->quota;
+        to->rule = item->rule;
+        to->is_values = item->is_values;
+        to->cost = item->cost;
+    }
+    return kept;
+}
+
+static inline void fake_take_ask(struct shared_store *store, const struct shared_ask *ask,
+                                 struct shared_op *op)
+{
+    struct fake_store *fake = (struct fake_store *)(void *)store;
+    if (ask->is_ahead && (fake->is_prompt || fake->is_failing)) {
+        op->answer.outcome = SHARED_AHEAD;
+        return;
+    }
+    struct fake_ask *kept = fake_keep(fake, ask);
+    op->answer.outcome = SHARED_WAITS;
+    if (fake->is_failing) {
+        op->answer.outcome = SHARED_FAILED;
+        op->answer.error = "the store cannot be asked";
+    } else if (fake->is_prompt) {
+        fake_fill(fake, kept, &op->answer);
+    } else {
+        kept->op = op;
+        op->at_work = fake;
+    }
+}
+
+static inline void fake_forget(struct shared_store *store, struct shared_op *op)
+{
+    struct fake_store *fake = (struct fake_store *)(void *)store;
+    for (size_t i = 0; i < fake->n_asks; i++) {
+        if (fake->asks[i].op != op)
+            continue;
+        fake->asks[i].op = NULL;
+        fake->asks[i].is_forgotten = true;
+        fake->n_forgotten++;
+        return;
+    }
+    fail_msg("what does not wait is forgotten");
+}
+
+static inline int fake_accepts(const struct shared_store *store, const struct stint_quota *quota,
+                               struct stint_error *error)
+{
+    const struct fake_store *fake = (const struct fake_store *)(const void *)store;
+    (void)quota;
+    if (fake->accepts_code != 0 && error != NULL)
+        *error = (struct stint_error){.code = fake->accepts_code,
+                                      .sentence = "the store does not take this quota"};
+    return fake->accepts_code;
+}
+
+static inline uint64_t fake_away_since(const struct shared_store *store)
+{
+    return ((const struct fake_store *)(const void *)store)->away_since_ns;
+}
+
+static inline void fake_drain(struct shared_store *store, uint64_t deadline_ns,
+                              void (*done)(void *arg), void *arg)
+{
+    (void)store, (void)deadline_ns;
+    done(arg);
+}
+
+/* Its memory is the test's: fake_store_end(). */
+static inline void fake_free(struct shared_store *store)
+{
+    struct fake_store *fake = (struct fake_store *)(void *)store;
+    fake->is_freed = true;
+    for (size_t i = 0; i < fake->n_asks; i++)
+        if (fake->asks[i].op != NULL)
+            fake_fail(fake, i, fake->asks[i].now_ns);
+}
+
+static inline void fake_store_begin(struct fake_store *fake)
+{
+    static const struct shared_store_ops ops = {fake_take_ask,   fake_forget, fake_accepts,
+                                                fake_away_since, fake_drain,  fake_free};
+    const struct stint_table_options options = {.keys = 1024,
+                                                .keys16 = 1024,
+                                                .keys_wide = 64,
+                                                .wide_size = 1024,
+                                                .tickets = 1,
+                                                .blocks = 1,
+                                                .clock = STINT_CLOCK_VIRTUAL};
+    *fake = (struct fake_store){.store = {.ops = &ops}};
+    assert_int_equal(stint_table_open(&fake->table, &options, NULL), 0);
+}
+
+static inline void fake_store_end(struct fake_store *fake)
+{
+    for (size_t i = 0; i < fake->n_asks; i++)
+        free(fake->asks[i].items);
+    free(fake->asks);
+    stint_table_close(fake->table);
+}
+
+#endif
