@@ -14,6 +14,7 @@
 struct store_session {
     uv_loop_t loop;
     struct upstream *upstream;
+    struct redis_conn *conn; /* the upstream's */
     void (*read)(void *arg, const struct redis_reply *reply);
     void *arg;
     enum redis_outcome outcome;
@@ -23,7 +24,7 @@ struct store_session {
 
 static int gone(const struct store_session *session, struct stint_error *error)
 {
-    return err_set(error, STINT_E_GONE, "%s", redis_conn_fault(upstream_conn(session->upstream)));
+    return err_set(error, STINT_E_GONE, "%s", redis_conn_fault(session->conn));
 }
 
 /* The loop is not to wait for what comes next. */
@@ -42,27 +43,38 @@ int store_session_open(struct store_session **session, const struct store_sessio
         return err_set(error, STINT_E_SYSTEM, "no memory for a connection");
     }
     const struct store_url *url = options->url;
+    made->conn = redis_conn_new(&(struct redis_conn_options){
+        .user = url->user,
+        .password = url->password,
+        .name = "stint-store-check",
+        .database = options->database,
+        .connect_ns = options->timeout_ns,
+        .reply_ns = options->timeout_ns,
+        .commands_max = 4,
+        .backoff_first_ns = NS_PER_HOUR, /* the first fault is told */
+        .backoff_max_ns = NS_PER_HOUR,
+    });
+    if (made->conn == NULL) {
+        store_session_close(made);
+        return err_set(error, STINT_E_SYSTEM, "no memory for a connection");
+    }
     struct upstream_options upstream = {
+        .link = redis_conn_link(made->conn),
         .loop = &made->loop,
         .path = url->path,
         .changed = stop,
         .arg = made,
         .tls = options->tls,
-        .conn = {.user = url->user,
-                 .password = url->password,
-                 .name = "stint-store-check",
-                 .database = options->database,
-                 .connect_ns = options->timeout_ns,
-                 .reply_ns = options->timeout_ns,
-                 .commands_max = 4,
-                 .backoff_first_ns = NS_PER_HOUR, /* the first fault is told */
-                 .backoff_max_ns = NS_PER_HOUR},
     };
     if (options->host != NULL)
         upstream.host = *options->host;
     made->upstream = upstream_new(&upstream);
-    int code = made->upstream == NULL ? err_set(error, STINT_E_SYSTEM, "no memory") : 0;
-    while (code == 0 && !redis_conn_is_ready(upstream_conn(made->upstream)))
+    int code = 0;
+    if (made->upstream == NULL) {
+        redis_conn_free(made->conn, 0);
+        code = err_set(error, STINT_E_SYSTEM, "no memory for a connection");
+    }
+    while (code == 0 && !redis_conn_is_ready(made->conn))
         if (upstream_losses(made->upstream) > 0)
             code = gone(made, error);
         else
@@ -88,7 +100,7 @@ void store_session_close(struct store_session *session)
 
 const struct redis_server *store_session_server(const struct store_session *session)
 {
-    return redis_conn_server(upstream_conn(session->upstream));
+    return redis_conn_server(session->conn);
 }
 
 static void take_answer(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
@@ -117,8 +129,9 @@ int store_session_ask(struct store_session *session, const char *const *words,
     session->arg = arg;
     session->is_answered = false;
     uint64_t begin_ns = uv_hrtime();
-    if (!upstream_ask(session->upstream, &command))
+    if (!redis_conn_ask(session->conn, &command, begin_ns))
         return err_set(error, STINT_E_SYSTEM, "no memory for a command");
+    upstream_asked(session->upstream);
     while (!session->is_answered)
         uv_run(&session->loop, UV_RUN_ONCE);
     session->took_ns = uv_hrtime() - begin_ns;

@@ -18,14 +18,14 @@
 #define READ_SIZE 16384
 #define FAULT_SIZE 400
 
-enum link_state { LINK_CONNECTING, LINK_SHAKING_HANDS, LINK_OPEN };
+enum wire_state { WIRE_CONNECTING, WIRE_SHAKING_HANDS, WIRE_OPEN };
 
 /* One socket; what a loop closes it frees later, when the upstream may have another. */
-struct link {
+struct wire {
     uv_poll_t poll;
     struct upstream *home;
     gnutls_session_t session;
-    enum link_state state;
+    enum wire_state state;
     int fd, events;
     bool is_stuck; /* GnuTLS keeps a record that the socket did not take */
 };
@@ -38,11 +38,11 @@ struct lookup {
 
 struct upstream {
     struct upstream_options options;
-    struct redis_conn *conn;
-    struct link *link;
+    struct wire *wire;
     struct lookup *lookup;
     struct addrinfo *addresses, *address; /* the one that is tried */
     uv_timer_t timer;
+    uint64_t armed_ns;    /* for when the timer is set; STINT_NEVER_NS: it is not */
     uv_prepare_t prepare; /* runs before the loop waits, where something was asked */
     unsigned n_open_handles, losses, losses_told;
     bool was_ready, is_closing;
@@ -52,26 +52,32 @@ struct upstream {
 static void settle(struct upstream *upstream);
 static void try_addresses(struct upstream *upstream, const char *why);
 
+static uint64_t now(const struct upstream *upstream)
+{
+    return upstream->options.now != NULL ? upstream->options.now(upstream->options.arg)
+                                         : uv_hrtime();
+}
+
 /* ---- The end of a socket --------------------------------------------------------------------- */
 
-static void free_link(uv_handle_t *handle)
+static void free_wire(uv_handle_t *handle)
 {
     free(handle->data);
 }
 
-static void close_link(struct upstream *upstream)
+static void close_wire(struct upstream *upstream)
 {
-    struct link *link = upstream->link;
-    if (link == NULL)
+    struct wire *wire = upstream->wire;
+    if (wire == NULL)
         return;
-    upstream->link = NULL;
-    if (link->session != NULL) {
-        if (link->state == LINK_OPEN)
-            (void)gnutls_bye(link->session, GNUTLS_SHUT_WR);
-        gnutls_deinit(link->session);
+    upstream->wire = NULL;
+    if (wire->session != NULL) {
+        if (wire->state == WIRE_OPEN)
+            (void)gnutls_bye(wire->session, GNUTLS_SHUT_WR);
+        gnutls_deinit(wire->session);
     }
-    uv_close((uv_handle_t *)&link->poll, free_link);
-    close(link->fd);
+    uv_close((uv_handle_t *)&wire->poll, free_wire);
+    close(wire->fd);
 }
 
 static void forget_lookup(struct upstream *upstream)
@@ -97,16 +103,16 @@ static void lose(struct upstream *upstream, const char *why)
     else
         buf_add(&buf, "%s: ", upstream->options.path);
     buf_add(&buf, "%s", why);
-    close_link(upstream);
+    close_wire(upstream);
     forget_lookup(upstream);
     upstream->losses++;
-    redis_conn_lost(upstream->conn, fault, uv_hrtime());
+    link_lost(upstream->options.link, fault, now(upstream));
 }
 
 /* What happens to a socket before it is connected may go better with the next address. */
 static void fail(struct upstream *upstream, const char *why)
 {
-    if (upstream->link->state == LINK_CONNECTING)
+    if (upstream->wire->state == WIRE_CONNECTING)
         try_addresses(upstream, why);
     else
         lose(upstream, why);
@@ -118,7 +124,7 @@ static const char closed[] = "the store has closed the connection";
 
 static void fail_closed(struct upstream *upstream)
 {
-    bool is_early = !redis_conn_is_ready(upstream->conn);
+    bool is_early = !link_is_ready(upstream->options.link);
     fail(upstream, !is_early               ? closed
                    : upstream->options.tls ? "the store has closed the connection before it "
                                              "greeted; does it want a certificate, or no TLS?"
@@ -141,7 +147,7 @@ static void fail_tls(struct upstream *upstream, int code)
         fail_closed(upstream);
         return;
     }
-    upstream_tls_fault(upstream->link->session, code, why, sizeof(why));
+    upstream_tls_fault(upstream->wire->session, code, why, sizeof(why));
     fail(upstream, why);
 }
 
@@ -154,16 +160,16 @@ static bool is_passing(ssize_t code)
 /* Bytes, 0 where there are none now, -1 where the socket is lost. */
 static ssize_t receive(struct upstream *upstream)
 {
-    struct link *link = upstream->link;
+    struct wire *wire = upstream->wire;
     ssize_t len;
-    if (link->session != NULL) {
-        len = gnutls_record_recv(link->session, upstream->bytes, READ_SIZE);
+    if (wire->session != NULL) {
+        len = gnutls_record_recv(wire->session, upstream->bytes, READ_SIZE);
         if (len < 0 && is_passing(len))
             return 0;
         if (len < 0)
             fail_tls(upstream, (int)len);
     } else {
-        len = recv(link->fd, upstream->bytes, READ_SIZE, 0);
+        len = recv(wire->fd, upstream->bytes, READ_SIZE, 0);
         if (len < 0 && (errno == EAGAIN || errno == EINTR))
             return 0;
         if (len < 0)
@@ -177,17 +183,17 @@ static ssize_t receive(struct upstream *upstream)
 /* As receive(). */
 static ssize_t transmit(struct upstream *upstream, struct span bytes)
 {
-    struct link *link = upstream->link;
+    struct wire *wire = upstream->wire;
     ssize_t len;
-    if (link->session != NULL) {
-        len = link->is_stuck ? gnutls_record_send(link->session, NULL, 0)
-                             : gnutls_record_send(link->session, bytes.ptr, bytes.len);
-        link->is_stuck = len == GNUTLS_E_AGAIN || len == GNUTLS_E_INTERRUPTED;
-        if (len < 0 && !link->is_stuck)
+    if (wire->session != NULL) {
+        len = wire->is_stuck ? gnutls_record_send(wire->session, NULL, 0)
+                             : gnutls_record_send(wire->session, bytes.ptr, bytes.len);
+        wire->is_stuck = len == GNUTLS_E_AGAIN || len == GNUTLS_E_INTERRUPTED;
+        if (len < 0 && !wire->is_stuck)
             fail_tls(upstream, (int)len);
-        return link->is_stuck ? 0 : len < 0 ? -1 : len;
+        return wire->is_stuck ? 0 : len < 0 ? -1 : len;
     }
-    len = send(link->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
+    len = send(wire->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
     if (len < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (len < 0)
@@ -197,12 +203,12 @@ static ssize_t transmit(struct upstream *upstream, struct span bytes)
 
 static void flush(struct upstream *upstream)
 {
-    while (upstream->link != NULL && upstream->link->state == LINK_OPEN) {
-        struct span output = redis_conn_output(upstream->conn);
+    while (upstream->wire != NULL && upstream->wire->state == WIRE_OPEN) {
+        struct span output = link_output(upstream->options.link);
         ssize_t len = output.len > 0 ? transmit(upstream, output) : 0;
         if (len <= 0)
             return;
-        redis_conn_sent(upstream->conn, (size_t)len);
+        link_sent(upstream->options.link, (size_t)len);
     }
 }
 
@@ -213,72 +219,72 @@ static void read_all(struct upstream *upstream)
     do {
         len = receive(upstream);
         if (len > 0)
-            redis_conn_feed(upstream->conn, span_of(upstream->bytes, (size_t)len), uv_hrtime());
-    } while (len > 0 && upstream->link != NULL && upstream->link->session != NULL &&
-             redis_conn_wants(upstream->conn) == REDIS_WANTS_NOTHING);
+            link_feed(upstream->options.link, span_of(upstream->bytes, (size_t)len), now(upstream));
+    } while (len > 0 && upstream->wire != NULL && upstream->wire->session != NULL &&
+             link_wants(upstream->options.link) == LINK_WANTS_NOTHING);
 }
 
 /* ---- A socket -------------------------------------------------------------------------------- */
 
-static void open_link(struct upstream *upstream)
+static void open_wire(struct upstream *upstream)
 {
-    upstream->link->state = LINK_OPEN;
-    redis_conn_connected(upstream->conn);
+    upstream->wire->state = WIRE_OPEN;
+    link_connected(upstream->options.link, now(upstream));
 }
 
 static void shake_hands(struct upstream *upstream)
 {
-    int code = gnutls_handshake(upstream->link->session);
+    int code = gnutls_handshake(upstream->wire->session);
     if (code == GNUTLS_E_SUCCESS)
-        open_link(upstream);
+        open_wire(upstream);
     else if (!is_passing(code))
         fail_tls(upstream, code);
 }
 
 static void begin_tls(struct upstream *upstream)
 {
-    struct link *link = upstream->link;
-    link->state = LINK_SHAKING_HANDS;
-    if (upstream_tls_begin(upstream->options.tls, upstream->options.host.name, link->fd,
-                           &link->session))
+    struct wire *wire = upstream->wire;
+    wire->state = WIRE_SHAKING_HANDS;
+    if (upstream_tls_begin(upstream->options.tls, upstream->options.host.name, wire->fd,
+                           &wire->session))
         shake_hands(upstream);
     else
         lose(upstream, "no memory for TLS");
 }
 
 /* 0: nothing is wrong with the socket. */
-static int fault_of(const struct link *link)
+static int fault_of(const struct wire *wire)
 {
     int why = 0;
     socklen_t len = sizeof(why);
-    return getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
+    return getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
 }
 
 static void finish_connecting(struct upstream *upstream)
 {
-    int why = fault_of(upstream->link), on = 1;
+    int why = fault_of(upstream->wire), on = 1;
     if (why != 0) {
         fail(upstream, strerror(why));
         return;
     }
     if (upstream->options.host.name[0] != '\0')
-        setsockopt(upstream->link->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+        setsockopt(upstream->wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     if (upstream->options.tls != NULL)
         begin_tls(upstream);
     else
-        open_link(upstream);
+        open_wire(upstream);
 }
 
 static void on_events(uv_poll_t *poll, int status, int events)
 {
-    struct link *link = poll->data;
-    struct upstream *upstream = link->home;
+    struct wire *wire = poll->data;
+    struct upstream *upstream = wire->home;
     if (status < 0) { /* EBADF for whatever happened to the socket: it knows better */
-        int why = fault_of(link);
+        int why = fault_of(wire);
         fail_socket(upstream, why != 0 ? why : -status);
-    } else if (link->state == LINK_CONNECTING)
+    } else if (wire->state == WIRE_CONNECTING)
         finish_connecting(upstream);
-    else if (link->state == LINK_SHAKING_HANDS)
+    else if (wire->state == WIRE_SHAKING_HANDS)
         shake_hands(upstream);
     else if ((events & UV_READABLE) != 0)
         read_all(upstream);
@@ -288,29 +294,29 @@ static void on_events(uv_poll_t *poll, int status, int events)
 /* Begins to connect; false: `errno` says why not. */
 static bool dial(struct upstream *upstream, const struct sockaddr *address, socklen_t len)
 {
-    struct link *link = calloc(1, sizeof(*link));
+    struct wire *wire = calloc(1, sizeof(*wire));
     int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     bool begins =
-        link != NULL && fd >= 0 && (connect(fd, address, len) == 0 || errno == EINPROGRESS);
+        wire != NULL && fd >= 0 && (connect(fd, address, len) == 0 || errno == EINPROGRESS);
     int why = errno;
-    if (!begins || uv_poll_init_socket(upstream->options.loop, &link->poll, fd) != 0) {
+    if (!begins || uv_poll_init_socket(upstream->options.loop, &wire->poll, fd) != 0) {
         if (fd >= 0)
             close(fd);
-        free(link);
+        free(wire);
         errno = why;
         return false;
     }
-    link->poll.data = link;
-    link->home = upstream;
-    link->fd = fd;
-    upstream->link = link;
+    wire->poll.data = wire;
+    wire->home = upstream;
+    wire->fd = fd;
+    upstream->wire = wire;
     return true;
 }
 
 /* The next address, and those behind it; `why` tells of the one before. */
 static void try_addresses(struct upstream *upstream, const char *why)
 {
-    close_link(upstream);
+    close_wire(upstream);
     for (struct addrinfo *next; (next = upstream->address) != NULL;) {
         upstream->address = next->ai_next;
         if (dial(upstream, next->ai_addr, next->ai_addrlen))
@@ -365,7 +371,7 @@ static void look_up(struct upstream *upstream)
 static void begin(struct upstream *upstream)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    redis_conn_dialling(upstream->conn, uv_hrtime());
+    link_dialling(upstream->options.link, now(upstream));
     if (upstream->options.host.name[0] != '\0') {
         look_up(upstream);
         return;
@@ -380,31 +386,36 @@ static void begin(struct upstream *upstream)
 static void on_time(uv_timer_t *timer)
 {
     struct upstream *upstream = timer->data;
-    redis_conn_wake(upstream->conn, uv_hrtime());
+    upstream->armed_ns = STINT_NEVER_NS; /* it may have come a little early */
+    link_wake(upstream->options.link, now(upstream));
     settle(upstream);
 }
 
-static void poll_for(struct link *link, int events)
+static void poll_for(struct wire *wire, int events)
 {
-    if (events == link->events)
+    if (events == wire->events)
         return;
-    link->events = events;
-    uv_poll_start(&link->poll, events, on_events);
+    wire->events = events;
+    uv_poll_start(&wire->poll, events, on_events);
 }
 
 static int events_of(const struct upstream *upstream)
 {
-    const struct link *link = upstream->link;
-    if (link->state == LINK_CONNECTING)
+    const struct wire *wire = upstream->wire;
+    if (wire->state == WIRE_CONNECTING)
         return UV_WRITABLE;
-    if (link->state == LINK_SHAKING_HANDS)
-        return gnutls_record_get_direction(link->session) == 1 ? UV_WRITABLE : UV_READABLE;
-    return UV_READABLE | (redis_conn_output(upstream->conn).len > 0 ? UV_WRITABLE : 0);
+    if (wire->state == WIRE_SHAKING_HANDS)
+        return gnutls_record_get_direction(wire->session) == 1 ? UV_WRITABLE : UV_READABLE;
+    return UV_READABLE | (link_output(upstream->options.link).len > 0 ? UV_WRITABLE : 0);
 }
 
 static void arm_timer(struct upstream *upstream)
 {
-    uint64_t at_ns = redis_conn_deadline(upstream->conn), now_ns = uv_hrtime();
+    struct link *link = upstream->options.link;
+    uint64_t at_ns = link_deadline(link), now_ns = now(upstream);
+    if (at_ns == upstream->armed_ns)
+        return;
+    upstream->armed_ns = at_ns;
     if (at_ns == STINT_NEVER_NS) {
         uv_timer_stop(&upstream->timer);
         return;
@@ -416,19 +427,19 @@ static void arm_timer(struct upstream *upstream)
 
 static void settle(struct upstream *upstream)
 {
-    enum redis_wants wants;
+    enum link_wants wants;
     flush(upstream);
-    while ((wants = redis_conn_wants(upstream->conn)) != REDIS_WANTS_NOTHING) {
-        if (wants == REDIS_WANTS_CLOSE)
+    while ((wants = link_wants(upstream->options.link)) != LINK_WANTS_NOTHING) {
+        if (wants == LINK_WANTS_CLOSE)
             lose(upstream, closed);
         else
             begin(upstream);
         flush(upstream);
     }
-    if (upstream->link != NULL)
-        poll_for(upstream->link, events_of(upstream));
+    if (upstream->wire != NULL)
+        poll_for(upstream->wire, events_of(upstream));
     arm_timer(upstream);
-    bool is_ready = redis_conn_is_ready(upstream->conn);
+    bool is_ready = link_is_ready(upstream->options.link);
     bool has_changed = is_ready != upstream->was_ready || upstream->losses != upstream->losses_told;
     upstream->was_ready = is_ready;
     upstream->losses_told = upstream->losses;
@@ -450,11 +461,7 @@ struct upstream *upstream_new(const struct upstream_options *options)
     if (upstream == NULL)
         return NULL;
     upstream->options = *options;
-    upstream->conn = redis_conn_new(&options->conn);
-    if (upstream->conn == NULL) {
-        free(upstream);
-        return NULL;
-    }
+    upstream->armed_ns = STINT_NEVER_NS;
     uv_timer_init(options->loop, &upstream->timer);
     uv_prepare_init(options->loop, &upstream->prepare);
     upstream->timer.data = upstream->prepare.data = upstream;
@@ -475,24 +482,17 @@ void upstream_close(struct upstream *upstream)
     if (upstream == NULL)
         return;
     upstream->is_closing = true;
-    close_link(upstream);
+    close_wire(upstream);
     forget_lookup(upstream);
-    redis_conn_free(upstream->conn, uv_hrtime());
+    link_free(upstream->options.link, now(upstream));
     uv_close((uv_handle_t *)&upstream->timer, on_closed);
     uv_close((uv_handle_t *)&upstream->prepare, on_closed);
 }
 
-bool upstream_ask(struct upstream *upstream, const struct redis_command *command)
+void upstream_asked(struct upstream *upstream)
 {
-    if (upstream->is_closing || !redis_conn_ask(upstream->conn, command, uv_hrtime()))
-        return false;
-    uv_prepare_start(&upstream->prepare, on_prepare);
-    return true;
-}
-
-const struct redis_conn *upstream_conn(const struct upstream *upstream)
-{
-    return upstream->conn;
+    if (!upstream->is_closing)
+        uv_prepare_start(&upstream->prepare, on_prepare);
 }
 
 unsigned upstream_losses(const struct upstream *upstream)

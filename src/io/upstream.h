@@ -8,7 +8,7 @@
 #define STINT_IO_UPSTREAM_H
 
 #include "io/upstream_tls.h"
-#include "remote/redis_conn.h"
+#include "remote/link.h"
 #include "remote/url.h"
 
 #include <uv.h>
@@ -20,19 +20,22 @@ struct upstream_options {
     struct store_host host;   /* a name of "": the Unix socket */
     const char *path;         /* of it; borrowed */
     struct upstream_tls *tls; /* NULL: none. Borrowed */
-    struct redis_conn_options conn;
+    struct link *link;        /* belongs to the upstream from then on */
+    /* The clock by which the link is told the time. NULL: uv_hrtime() */
+    uint64_t (*now)(void *arg);
     /* It is ready now, or a socket was lost or not to be had. May be NULL */
     void (*changed)(void *arg);
     void *arg;
 };
 
-struct upstream *upstream_new(const struct upstream_options *options); /* NULL: no memory */
-/* Answers what waits; freed by the loop. Not from within an answer. NULL is fine. */
+/* NULL: no memory; the link is the caller's still. */
+struct upstream *upstream_new(const struct upstream_options *options);
+/* Answers what waits, and frees the link. Memory goes with the loop's next turn. Not from within
+ * an answer. NULL is fine. */
 void upstream_close(struct upstream *upstream);
 
-/* As redis_conn_ask(). */
-bool upstream_ask(struct upstream *upstream, const struct redis_command *command);
-const struct redis_conn *upstream_conn(const struct upstream *upstream);
+/* The link was asked something: it leaves before the loop waits. Fine from within an answer. */
+void upstream_asked(struct upstream *upstream);
 /* How often a socket was lost or not to be had. */
 unsigned upstream_losses(const struct upstream *upstream);
 

@@ -12,6 +12,7 @@
 #ifndef STINT_REMOTE_REDIS_CONN_H
 #define STINT_REMOTE_REDIS_CONN_H
 
+#include "remote/link.h"
 #include "remote/redis_reply.h"
 
 struct redis_conn;
@@ -27,12 +28,6 @@ enum redis_outcome {
 /* `reply` is NULL but for DONE and REFUSED, and valid during the call. May ask, may not feed. */
 typedef void redis_answered(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
                             uint64_t now_ns);
-
-enum redis_wants {
-    REDIS_WANTS_NOTHING,
-    REDIS_WANTS_SOCKET, /* to be opened: redis_conn_dialling(), then _connected() or _lost() */
-    REDIS_WANTS_CLOSE,  /* the socket is to be closed, then redis_conn_lost() */
-};
 
 /* Zero is the default. Strings are borrowed. */
 struct redis_conn_options {
@@ -81,24 +76,19 @@ void redis_conn_free(struct redis_conn *conn, uint64_t now_ns);
 bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns);
 size_t redis_conn_pending(const struct redis_conn *conn);
 
-enum redis_wants redis_conn_wants(const struct redis_conn *conn);
-void redis_conn_dialling(struct redis_conn *conn, uint64_t now_ns);
-/* In TLS: after the handshake. */
-void redis_conn_connected(struct redis_conn *conn);
-/* The socket is closed, or there was none to be had. `why` NULL: the connection knows. */
-void redis_conn_lost(struct redis_conn *conn, const char *why, uint64_t now_ns);
+/* For whoever has the socket; the functions below are what its operations call. */
+struct link *redis_conn_link(struct redis_conn *conn);
 
+enum link_wants redis_conn_wants(const struct redis_conn *conn);
+void redis_conn_dialling(struct redis_conn *conn, uint64_t now_ns);
+void redis_conn_connected(struct redis_conn *conn);
+void redis_conn_lost(struct redis_conn *conn, const char *why, uint64_t now_ns);
 void redis_conn_feed(struct redis_conn *conn, struct span bytes, uint64_t now_ns);
-/* Valid until the next call. */
 struct span redis_conn_output(const struct redis_conn *conn);
 void redis_conn_sent(struct redis_conn *conn, size_t len);
-/* When to call wake() at the latest; STINT_NEVER_NS: nothing is waited for. */
 uint64_t redis_conn_deadline(const struct redis_conn *conn);
 void redis_conn_wake(struct redis_conn *conn, uint64_t now_ns);
-
-/* Whether it has greeted, and takes commands now. */
 bool redis_conn_is_ready(const struct redis_conn *conn);
-/* Why it was not ready the last time it was not; "" if it always was. */
 const char *redis_conn_fault(const struct redis_conn *conn);
 const struct redis_server *redis_conn_server(const struct redis_conn *conn);
 

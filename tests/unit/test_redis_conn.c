@@ -91,7 +91,7 @@ static void begin(const struct redis_conn_options *options)
     telling = buf_of(told, sizeof(told));
     conn = redis_conn_new(options);
     assert_non_null(conn);
-    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_SOCKET);
+    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_SOCKET);
 }
 
 static void connect_at(uint64_t now_ns)
@@ -160,7 +160,7 @@ static void who_refuses_the_greeting_is_left(void **state)
         connect_at(0);
         redis_conn_sent(conn, redis_conn_output(conn).len);
         feed(cases[i].answer, 1 * MS);
-        assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+        assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
         if (strstr(redis_conn_fault(conn), cases[i].fault) == NULL)
             fail_msg("%s", redis_conn_fault(conn));
         redis_conn_lost(conn, "closed", 1 * MS);
@@ -177,7 +177,7 @@ static void a_greeting_has_its_time(void **state)
     redis_conn_connected(conn);
     assert_int_equal(redis_conn_deadline(conn), 260 * MS); /* both together */
     redis_conn_wake(conn, 260 * MS);
-    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
     assert_string_equal(redis_conn_fault(conn), "the store has not greeted within 250 ms");
 }
 
@@ -213,13 +213,13 @@ static void a_late_reply_ends_the_connection(void **state)
     assert_int_equal(redis_conn_deadline(conn), 60 * MS);
     redis_conn_wake(conn, 60 * MS);
     assert_told("a late at 60; b lost at 60");
-    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
     feed(":1\r\n", 61 * MS); /* a's, which nobody waits for */
     assert_told("");
     redis_conn_lost(conn, NULL, 61 * MS);
     assert_string_equal(redis_conn_fault(conn), "the store has not answered within 50 ms");
     redis_conn_wake(conn, redis_conn_deadline(conn));
-    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_SOCKET);
+    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_SOCKET);
     connect_at(72 * MS);
     assert_output(HELLO);
     feed(GREETED, 73 * MS);
@@ -297,7 +297,7 @@ static void what_nobody_asked_for_ends_it(void **state)
     ask_get("a", "a", 1 * MS); /* unsent, so no reply can be its */
     feed(":1\r\n", 2 * MS);
     assert_told("");
-    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
     assert_string_equal(redis_conn_fault(conn), "the store has answered what was not asked");
 }
 
@@ -309,7 +309,7 @@ static void what_is_no_reply_ends_it(void **state)
     assert_output(GET("a"));
     feed("?\r\n", 2 * MS);
     assert_told("a lost at 2");
-    assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_CLOSE);
+    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
 }
 
 static void a_reply_beyond_the_bound_ends_it(void **state)
@@ -404,9 +404,9 @@ static void it_comes_back_ever_more_slowly(void **state)
         assert_in_range(waits_ns[i], waits_ms[i] * MS / 2, waits_ms[i] * MS);
         now_ns += waits_ns[i];
         redis_conn_wake(conn, now_ns - 1);
-        assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_NOTHING);
+        assert_int_equal(redis_conn_wants(conn), LINK_WANTS_NOTHING);
         redis_conn_wake(conn, now_ns);
-        assert_int_equal(redis_conn_wants(conn), REDIS_WANTS_SOCKET);
+        assert_int_equal(redis_conn_wants(conn), LINK_WANTS_SOCKET);
     }
     assert_true(waits_ns[3] != waits_ns[4]);
     connect_at(now_ns);
