@@ -10,7 +10,7 @@ import time
 import pytest
 
 from program import STINT
-from redis_server import Redis
+from redis_server import Redis, Tls
 from server import free_port
 from test_serve_tls import Authority
 
@@ -113,12 +113,6 @@ def test_users_of_an_access_control_list():
 
 
 # ---- TLS ----
-
-
-class Tls:
-    def __init__(self, authority, name):
-        self.ca = str(authority.certificate)
-        self.cert, self.key = map(str, authority.sign(name))
 
 
 @pytest.fixture(scope="module")
