@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A store over Redis or Valkey: asks become scripts on keys of their names, and replies answers.
+ * What lies in one slot is one script, all or nothing. Several slots are asked at once, and what
+ * was taken in some of them is given back where others deny: a list may be denied falsely for a
+ * moment, and never lets more pass. docs/decisions/0037.
+ */
+#ifndef STINT_REMOTE_REDIS_STORE_H
+#define STINT_REMOTE_REDIS_STORE_H
+
+#include "remote/router.h"
+#include "rules/shared.h"
+
+#define REDIS_STORE_PREFIX_DEFAULT "stint:"
+#define REDIS_STORE_PREFIX_MAX 256
+
+struct redis_store_options {
+    struct router_options router; /* its dialer's clock is that of asks */
+    const char *prefix;           /* of all keys; copied. NULL: the default */
+};
+
+/* NULL: no memory, or a prefix that is too long. Freed by its operations, and the router with it.
+ */
+struct shared_store *redis_store_new(const struct redis_store_options *options);
+
+/* Valid as long as the store. */
+const struct router_figures *redis_store_figures(const struct shared_store *store);
+const char *redis_store_fault(const struct shared_store *store);
+/* For whoever owns the loop: the router behind it. */
+struct router *redis_store_router(struct shared_store *store);
+
+#endif
