@@ -35,6 +35,13 @@ static struct ruleset *ruleset_new(struct hub *hub, struct rules *rules, struct 
     return NULL;
 }
 
+struct ruleset *ruleset_ref(struct ruleset *ruleset)
+{
+    if (ruleset != NULL) /* relaxed: whoever has one keeps it alive */
+        __atomic_add_fetch(&ruleset->refs, 1, __ATOMIC_RELAXED);
+    return ruleset;
+}
+
 void ruleset_unref(struct ruleset *ruleset)
 {
     /* acq_rel: who frees it comes after everybody who used it. */

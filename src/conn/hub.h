@@ -35,6 +35,7 @@ struct hub {
 
 /* The rules in force, with a reference; *generation is at most theirs. */
 struct ruleset *hub_ruleset(struct hub *hub, uint64_t *generation);
+struct ruleset *ruleset_ref(struct ruleset *ruleset); /* NULL is fine */
 void ruleset_unref(struct ruleset *ruleset);
 
 #endif

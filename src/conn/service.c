@@ -34,6 +34,8 @@ void service_free(struct service *service)
     if (service == NULL)
         return;
     ruleset_unref(service->ruleset);
+    ruleset_unref(service->lent);
+    errands_deinit(&service->errands);
     question_deinit(&service->question);
     free(service);
 }
@@ -99,6 +101,7 @@ static void begin(struct reply *reply, uint64_t now_ns)
     reply->at_ns = now_ns;
     reply->statuses = NULL;
     reply->n_statuses = 0;
+    reply->errand = NULL;
 }
 
 void service_answer(struct service *service, const struct request *request, uint64_t now_ns,
@@ -120,10 +123,21 @@ void service_answer(struct service *service, const struct request *request, uint
         service_ticket(service, request, now_ns, reply);
         break;
     default:
-        service_renew_rules(service);
+        if (request->errand == NULL)
+            service_renew_rules(service);
         service_decide(service, request, now_ns, reply);
         break;
     }
+}
+
+/* It goes on under the rules that it was begun under. */
+static void go_on(struct service *service, const struct request *request, uint64_t now_ns,
+                  struct reply *reply)
+{
+    struct ruleset *in_force = service->ruleset;
+    service->ruleset = request->errand->rules;
+    service_answer(service, request, now_ns, reply);
+    service->ruleset = in_force;
 }
 
 static bool may_ask(const struct request *request, const struct caller *caller, struct reply *reply)
@@ -141,7 +155,11 @@ static void answer_all(struct service *service, const struct request *request,
     reply->decision = (struct stint_decision){.outcome = STINT_ALLOW};
     reply->ticket = (struct stint_ticket){0, 0};
     reply->dies_after_ns = 0;
-    if (request->id.len > 0 && request_is_charging(request->verb))
+    service->caller = caller;
+    if (request->errand != NULL)
+        go_on(service, request, now_ns, reply);
+    else if (request->id.len > 0 && request_is_charging(request->verb) &&
+             !service_is_shared(service, request, now_ns))
         service_once(service, request, caller, now_ns, reply);
     else
         service_answer(service, request, now_ns, reply);
@@ -153,33 +171,16 @@ void service_ask(struct service *service, const struct request *request,
     begin(reply, now_ns);
     if (may_ask(request, caller, reply)) {
         /* The shortest way is for what is asked most. */
-        if (request->verb == REQUEST_THROTTLE && request->id.len == 0)
+        if (request->verb == REQUEST_THROTTLE && request->id.len == 0 && request->errand == NULL)
             service_throttle(service, request, now_ns, reply);
         else
             answer_all(service, request, caller, now_ns, reply);
+    } else {
+        service_drop(service, request->errand);
     }
-    metrics_asked(service->metrics, (enum metrics_door)caller->door, request->verb, reply->error);
-}
-
-void service_set_stores(struct service *service, const struct question_stores *stores)
-{
-    service->stores = *stores;
-    service->question.stores = &service->stores;
-}
-
-void service_on_answers(struct errand *errand, void (*done)(void *arg, uint64_t now_ns), void *arg)
-{
-    errand->done = done;
-    errand->arg = arg;
-}
-
-void service_drop(struct service *service, struct errand *errand)
-{
-    (void)service;
-    if (errand == NULL)
+    if (reply->error == REPLY_WAITS || reply->error == REPLY_AHEAD)
         return;
-    ruleset_unref(errand->rules);
-    errand_free(errand);
+    metrics_asked(service->metrics, (enum metrics_door)caller->door, request->verb, reply->error);
 }
 
 uint64_t service_retry_at(const struct request *request, const struct reply *reply,

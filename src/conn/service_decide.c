@@ -174,15 +174,33 @@ void service_decide(struct service *service, const struct request *request, uint
 {
     struct stint_error error;
     if (fill(service, request, now_ns, &error) != 0) {
+        service_drop(service, request->errand);
         service_refuse(reply, &error);
         return;
     }
+    if (!service_begin_errand(service, request, reply))
+        return;
     reply->decision = ask(service, request, reply);
+    if (!service_end_errand(service, reply))
+        return;
     reply->at_ns = service->question.at_ns;
     if (reply->error != REPLY_DECIDED)
         return;
     service_count_question(service, request, reply);
     tell(service, request, reply);
+}
+
+bool service_is_shared(struct service *service, const struct request *request, uint64_t now_ns)
+{
+    struct stint_error error;
+    if (service->stores.n_stores == 0)
+        return false;
+    if (request->verb == REQUEST_THROTTLE || request->verb == REQUEST_FORGET)
+        return service->stores.throttle > 0;
+    if (request->n_items + request->n_descriptors == 0) /* a ticket */
+        return false;
+    service_renew_rules(service);
+    return fill(service, request, now_ns, &error) == 0 && question_asks_stores(&service->question);
 }
 
 void service_show_again(struct service *service, const struct request *request, uint64_t now_ns,

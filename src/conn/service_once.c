@@ -11,16 +11,30 @@
 #include "base/siphash.h"
 #include "store/requests.h"
 
+#include <gnutls/crypto.h>
+
 /* ---- What a request says, as one number ------------------------------------------------------ */
 
-/* Each piece is hashed with what came before it, so that no two lists of pieces are one. */
+/*
+ * Each piece is hashed with what came before it, so that no two lists of pieces are one. What a
+ * table keeps is hashed with its secret. What a store keeps must be the same at every node: there
+ * is no secret that they share, so it takes a hash that nobody can turn round.
+ */
 struct digest {
     const struct stint_table *table;
     uint64_t sum;
+    gnutls_hash_hd_t sha; /* NULL: for the table */
 };
 
 static void add(struct digest *digest, const void *bytes, size_t len)
 {
+    if (digest->sha != NULL) {
+        uint64_t size = len;
+        gnutls_hash(digest->sha, &size, sizeof(size));
+        if (len > 0)
+            gnutls_hash(digest->sha, bytes, len);
+        return;
+    }
     const uint64_t *secret = digest->table->region.header->fixed.hash_key;
     digest->sum = siphash13_128(secret, digest->sum, bytes, len).lo;
 }
@@ -49,9 +63,8 @@ static void add_descriptor(struct digest *digest, const struct descriptor *descr
             sizeof(descriptor->override->derived.params_hash));
 }
 
-static uint64_t body_of(const struct service *service, const struct request *request)
+static void add_body(struct digest *digest, const struct request *request)
 {
-    struct digest digest = {.table = service->table};
     const uint64_t numbers[] = {
         request->verb,
         request->cost,
@@ -66,30 +79,70 @@ static uint64_t body_of(const struct service *service, const struct request *req
         request->ticket.slot,
         request->ticket.nonce,
     };
-    add(&digest, numbers, sizeof(numbers));
-    add_span(&digest, request->key);
-    add_span(&digest, request->quota);
+    add(digest, numbers, sizeof(numbers));
+    add_span(digest, request->key);
+    add_span(digest, request->quota);
     for (size_t i = 0; i < request->n_descriptors; i++)
-        add_descriptor(&digest, &request->descriptors[i]);
+        add_descriptor(digest, &request->descriptors[i]);
     for (size_t i = 0; i < request->n_items; i++) {
         const struct request_item *item = &request->items[i];
-        add_span(&digest, item->key);
-        add_number(&digest, item->has_cost ? (uint64_t)item->cost + 1 : 0);
+        add_span(digest, item->key);
+        add_number(digest, item->has_cost ? (uint64_t)item->cost + 1 : 0);
     }
+}
+
+static uint64_t body_of(const struct service *service, const struct request *request)
+{
+    struct digest digest = {.table = service->table};
+    add_body(&digest, request);
     return digest.sum;
+}
+
+static void add_id(struct digest *digest, const struct request *request,
+                   const struct caller *caller)
+{
+    add_span(digest, span_of_text(caller->name));
+    add_number(digest, request->verb == REQUEST_THROTTLE || request->verb == REQUEST_FORGET);
+    add_span(digest, request->domain);
+    for (size_t i = 0; i < request->n_items; i++)
+        add_span(digest, request->items[i].quota);
+    add_span(digest, request->id);
 }
 
 static struct hash128 id_of(const struct service *service, const struct request *request,
                             const struct caller *caller)
 {
     struct digest digest = {.table = service->table};
-    add_span(&digest, span_of_text(caller->name));
-    add_number(&digest, request->verb == REQUEST_THROTTLE || request->verb == REQUEST_FORGET);
-    add_span(&digest, request->domain);
-    for (size_t i = 0; i < request->n_items; i++)
-        add_span(&digest, request->items[i].quota);
-    add_span(&digest, request->id);
+    add_id(&digest, request, caller);
     return requests_hash(service->table, &digest.sum, sizeof(digest.sum));
+}
+
+/* Of the id with a caller, of the body without. False: no memory. */
+static bool hash_for_stores(uint8_t sum[32], const struct request *request,
+                            const struct caller *caller)
+{
+    struct digest digest = {0};
+    if (gnutls_hash_init(&digest.sha, GNUTLS_DIG_SHA256) != 0)
+        return false;
+    if (caller != NULL)
+        add_id(&digest, request, caller);
+    else
+        add_body(&digest, request);
+    gnutls_hash_deinit(digest.sha, sum);
+    return true;
+}
+
+bool service_shared_id(const struct request *request, const struct caller *caller,
+                       uint8_t id[SHARED_ID_LEN], uint64_t *body)
+{
+    uint8_t sum[32];
+    if (!hash_for_stores(sum, request, caller))
+        return false;
+    memcpy(id, sum, SHARED_ID_LEN);
+    if (!hash_for_stores(sum, request, NULL))
+        return false;
+    memcpy(body, sum, sizeof(*body));
+    return true;
 }
 
 /* ---- Once ------------------------------------------------------------------------------------ */

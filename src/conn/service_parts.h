@@ -18,8 +18,11 @@ struct service {
     struct ruleset *ruleset;
     struct question question;
     struct reply_status statuses[TARGETS_MAX];
-    struct question_stores stores;
+    struct question_stores stores; /* none: all zero */
     struct errands errands;
+    const struct caller *caller; /* of the request that is asked */
+    struct ruleset *lent;        /* that the statuses of an errand's reply point into; NULL: none */
+    uint8_t id[SHARED_ID_LEN];   /* of the request that is asked */
     struct throttle_cache throttles;
     struct spec_cache specs;
 };
@@ -49,6 +52,24 @@ void service_forget(struct service *service, const struct request *request, uint
                     struct reply *reply);
 void service_find(struct service *service, const struct request *request, uint64_t now_ns,
                   struct reply *reply);
+
+/* ---- service_errand.c: requests that ask stores ---------------------------------------------- */
+
+/* Whether it is for a store to tell a request's id from others: then service_once() is not asked.
+ */
+bool service_is_shared(struct service *service, const struct request *request, uint64_t now_ns);
+/*
+ * Before the question, which is filled, is asked: gives it an errand where it needs one. False: it
+ * is not to be asked, and the reply says why.
+ */
+bool service_begin_errand(struct service *service, const struct request *request,
+                          struct reply *reply);
+/* After it: false where there is no decision (yet), and the reply says so. */
+bool service_end_errand(struct service *service, struct reply *reply);
+/* What tells a request's id from others, and what it is about, at every node alike. False: no
+ * memory. */
+bool service_shared_id(const struct request *request, const struct caller *caller,
+                       uint8_t id[SHARED_ID_LEN], uint64_t *body);
 
 /* Verbs on tickets: SETTLE, CANCEL, RENEW. */
 void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,

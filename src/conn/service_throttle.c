@@ -5,6 +5,23 @@
 #include "base/wide_int.h"
 #include "store/table.h"
 
+static void throttle_shared(struct service *service, const struct stint_quota *quota,
+                            const struct request *request, uint64_t now_ns, struct reply *reply)
+{
+    struct question *question = &service->question;
+    question_begin(question, now_ns);
+    question_add_throttle(question, quota, request->key, request->cost);
+    if (!service_begin_errand(service, request, reply))
+        return;
+    struct stint_decision decision = question_take(question);
+    if (!service_end_errand(service, reply))
+        return;
+    reply->decision = decision;
+    reply->at_ns = question->at_ns;
+    if (request->cost > 0)
+        service_count_throttle(service, request, reply);
+}
+
 void service_throttle(struct service *service, const struct request *request, uint64_t now_ns,
                       struct reply *reply)
 {
@@ -12,7 +29,16 @@ void service_throttle(struct service *service, const struct request *request, ui
     const struct stint_quota *quota =
         throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
     if (quota == NULL) {
+        service_drop(service, request->errand);
         service_refuse(reply, &error);
+        return;
+    }
+    if (service->stores.throttle > 0) {
+        throttle_shared(service, quota, request, now_ns, reply);
+        return;
+    }
+    if (request->is_ahead) {
+        reply->error = REPLY_AHEAD;
         return;
     }
     reply->decision = stint_take(service->table, quota, request->key.ptr, request->key.len,
@@ -21,10 +47,32 @@ void service_throttle(struct service *service, const struct request *request, ui
         service_count_throttle(service, request, reply);
 }
 
+/* The same of a key in a store. What its state was made under is not known, nor needed. */
+static void find_shared(struct service *service, const struct request *request, uint64_t now_ns,
+                        struct reply *reply)
+{
+    struct question *question = &service->question;
+    question_begin(question, now_ns);
+    question_add_throttle(question, throttle_any_quota(), request->key, 0);
+    if (!service_begin_errand(service, request, reply))
+        return;
+    struct stint_decision decision = question_peek(question);
+    if (request->verb == REQUEST_FORGET && !question_is_to_wait(question))
+        question_reset(question);
+    if (!service_end_errand(service, reply))
+        return;
+    reply->found = decision.reset_after_ns > 0;
+    reply->dies_after_ns = decision.reset_after_ns;
+}
+
 void service_find(struct service *service, const struct request *request, uint64_t now_ns,
                   struct reply *reply)
 {
     struct stint_entry entry;
+    if (service->stores.throttle > 0) {
+        find_shared(service, request, now_ns, reply);
+        return;
+    }
     reply->found = stint_find(service->table, throttle_any_quota(), request->key.ptr,
                               request->key.len, now_ns, &entry) == 0;
     reply->dies_after_ns = reply->found ? sub_floor(entry.dies_at_ns, now_ns) : 0;
@@ -36,7 +84,7 @@ void service_forget(struct service *service, const struct request *request, uint
 {
     const struct stint_quota *quota = throttle_any_quota();
     service_find(service, request, now_ns, reply);
-    if (reply->found)
+    if (reply->found && service->stores.throttle == 0)
         table_forget(service->table, quota,
                      table_hash(service->table, quota, request->key.ptr, request->key.len));
 }

@@ -7,11 +7,11 @@
 
 #include <stdlib.h>
 
-/* One ask. What was asked is kept as a number, to be known again. */
+/* One ask, or one note. What was asked is kept as a number, to be known again. */
 struct errand_ask {
     struct errand_ask *next;
     struct errand *home;
-    struct shared_store *store;
+    struct shared_store *store; /* NULL: a note */
     uint64_t fingerprint;
     struct shared_op op;
     struct stint_decision one;   /* op.answer.each of a single item */
@@ -29,13 +29,8 @@ struct errand *errand_new(struct errands *home, uint64_t now_ns, uint64_t timeou
         errand = malloc(sizeof(*errand));
     if (errand == NULL)
         return NULL;
-    /* The two tables behind it are read only where they were written. */
-    memset(errand, 0, offsetof(struct errand, blocked_until_ns));
-    errand->done = NULL;
-    errand->arg = NULL;
-    errand->home = home;
-    errand->now_ns = now_ns;
-    errand->deadline_ns = add_sat(now_ns, timeout_ns);
+    *errand =
+        (struct errand){.home = home, .now_ns = now_ns, .deadline_ns = add_sat(now_ns, timeout_ns)};
     return errand;
 }
 
@@ -46,7 +41,7 @@ void errand_free(struct errand *errand)
     struct errands *home = errand->home;
     for (struct errand_ask *ask = errand->first, *next; ask != NULL; ask = next) {
         next = ask->next;
-        if (ask->op.answer.outcome == SHARED_WAITS)
+        if (ask->store != NULL && ask->op.answer.outcome == SHARED_WAITS)
             ask->store->ops->forget(ask->store, &ask->op);
         free(ask->list);
         ask->next = home->free_asks;
@@ -77,11 +72,6 @@ void errand_rewind(struct errand *errand)
     errand->next = errand->first;
 }
 
-bool errand_has_begun(const struct errand *errand)
-{
-    return errand->first != NULL;
-}
-
 /* What tells one ask from another of the same request; an outsider cannot gain by a collision. */
 static uint64_t fingerprint_of(const struct shared_ask *ask)
 {
@@ -104,7 +94,8 @@ static void take_answer(struct shared_op *op, uint64_t now_ns)
         errand->done(errand->arg, now_ns);
 }
 
-static struct errand_ask *new_ask(struct errand *errand, size_t n_items)
+/* Behind those that there are; NULL, and the errand is lost, without memory. */
+static struct errand_ask *add_ask(struct errand *errand, size_t n_decisions)
 {
     struct errands *home = errand->home;
     struct errand_ask *ask = home->free_asks;
@@ -112,33 +103,30 @@ static struct errand_ask *new_ask(struct errand *errand, size_t n_items)
         home->free_asks = ask->next;
     else
         ask = malloc(sizeof(*ask));
-    if (ask == NULL)
-        return NULL;
-    ask->next = NULL;
-    ask->home = errand;
-    ask->op = (struct shared_op){.answered = take_answer, .arg = ask};
-    ask->list = n_items > 1 ? calloc(n_items, sizeof(*ask->list)) : NULL;
-    ask->op.answer.each = n_items > 1 ? ask->list : &ask->one;
-    if (ask->op.answer.each == NULL) {
-        ask->next = home->free_asks;
-        home->free_asks = ask;
-        return NULL;
-    }
-    return ask;
-}
-
-static const struct shared_answer *begin(struct errand *errand, struct shared_store *store,
-                                         struct shared_ask *asked, uint64_t fingerprint)
-{
-    struct errand_ask *ask = new_ask(errand, asked->n_items);
     if (ask == NULL) {
         errand->is_lost = true;
         return NULL;
     }
-    ask->store = store;
-    ask->fingerprint = fingerprint;
+    *ask = (struct errand_ask){.home = errand, .op = {.answered = take_answer, .arg = ask}};
     *(errand->last != NULL ? &errand->last->next : &errand->first) = ask;
     errand->last = ask;
+    if (n_decisions > 1)
+        ask->list = calloc(n_decisions, sizeof(*ask->list));
+    ask->op.answer.each = n_decisions > 1 ? ask->list : &ask->one;
+    errand->is_lost = ask->op.answer.each == NULL;
+    return errand->is_lost ? NULL : ask;
+}
+
+static const struct shared_answer *send(struct errand *errand, struct shared_store *store,
+                                        struct shared_ask *asked, uint64_t fingerprint)
+{
+    struct errand_ask *ask = add_ask(errand, asked->n_items);
+    if (ask == NULL)
+        return NULL;
+    ask->store = store;
+    ask->fingerprint = fingerprint;
+    asked->is_ahead = asked->is_ahead && !errand->has_asked;
+    errand->has_asked = true;
     asked->deadline_ns = errand->deadline_ns;
     store->ops->ask(store, asked, &ask->op);
     if (ask->op.answer.outcome != SHARED_WAITS)
@@ -155,11 +143,28 @@ const struct shared_answer *errand_ask(struct errand *errand, struct shared_stor
     uint64_t fingerprint = fingerprint_of(asked);
     struct errand_ask *ask = errand->next;
     if (ask == NULL)
-        return begin(errand, store, asked, fingerprint);
+        return send(errand, store, asked, fingerprint);
     errand->next = ask->next;
     if (ask->fingerprint != fingerprint || ask->store != store) {
         errand->is_lost = true;
         return NULL;
     }
     return ask->op.answer.outcome != SHARED_WAITS ? &ask->op.answer : NULL;
+}
+
+struct stint_decision *errand_note(struct errand *errand, size_t n, bool *is_new)
+{
+    struct errand_ask *ask = errand->next;
+    if (errand->is_lost)
+        return NULL;
+    *is_new = ask == NULL;
+    if (ask == NULL) {
+        ask = add_ask(errand, n);
+        if (ask != NULL)
+            ask->fingerprint = n;
+        return ask != NULL ? ask->op.answer.each : NULL;
+    }
+    errand->next = ask->next;
+    errand->is_lost = ask->store != NULL || ask->fingerprint != n;
+    return errand->is_lost ? NULL : ask->op.answer.each;
 }

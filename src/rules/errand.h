@@ -30,10 +30,9 @@ struct errand {
     uint64_t deadline_ns;
     /* Rules that it was begun under, with a reference; whoever began it knows what it is. */
     void *rules;
-    bool is_lost;      /* what is asked is not what was asked: the rules of a key have changed */
-    bool knows_blocks; /* blocked_until_ns is set */
-    bool has_counted;  /* denials were counted for bans: banned_until_ns is set */
-    uint64_t blocked_until_ns[TARGETS_MAX], banned_until_ns[TARGETS_MAX];
+    bool has_asked;
+    bool is_lost; /* what is asked is not what was asked: the quota of a key has changed; no memory
+                   */
     /* Called once nothing is waited for any more; it may run the question again. NULL: nobody. */
     void (*done)(void *arg, uint64_t now_ns);
     void *arg;
@@ -47,8 +46,6 @@ void errands_deinit(struct errands *home); /* after all of its errands */
 
 /* Before each run of its question. */
 void errand_rewind(struct errand *errand);
-/* Whether anything was asked so far. */
-bool errand_has_begun(const struct errand *errand);
 
 /*
  * The next ask of this run: the answer, or NULL where it is waited for, or where nothing could be
@@ -57,5 +54,11 @@ bool errand_has_begun(const struct errand *errand);
  */
 const struct shared_answer *errand_ask(struct errand *errand, struct shared_store *store,
                                        struct shared_ask *ask);
+
+/*
+ * The same for what this process can tell or do by itself, and must not do twice: n decisions to be
+ * written where *is_new, and read where not. NULL: the errand is lost.
+ */
+struct stint_decision *errand_note(struct errand *errand, size_t n, bool *is_new);
 
 #endif

@@ -59,6 +59,11 @@ void question_begin(struct question *question, uint64_t now_ns)
     question->n_unmatched = 0;
     question->bans_lost = 0;
     question->keys_len = 0;
+    question->errand = NULL;
+    question->id = NULL;
+    question->is_ahead = false;
+    question->is_waiting = question->is_too_early = question->is_replayed = false;
+    question->fault = 0;
 }
 
 static struct target *add_target(struct question *question, uint32_t cost)
@@ -136,6 +141,19 @@ int question_set_quota(struct question *question, const struct stint_quota *quot
     return 0;
 }
 
+/* Where its states are. A key that a rule names goes where the rule says. */
+static void assign_store(const struct question *question, struct target *target)
+{
+    const struct question_stores *stores = question->stores;
+    const struct rule *rule = target->rule;
+    size_t at = 0;
+    if (stores == NULL || target->quota == NULL)
+        return;
+    at = rule != NULL ? rule->store.at : stores->items;
+    target->on_error = rule != NULL ? rule->store.on_error : stores->items_on_error;
+    target->store = at <= stores->n_stores ? (uint8_t)at : 0;
+}
+
 /*
  * The states of a quota without a rule are those of its parameters. Said outright, a quota that is
  * set for the key later, and may have states of another size, finds them, and they find it.
@@ -152,6 +170,20 @@ void question_add_item(struct question *question, const struct stint_quota *quot
     target->key = key;
     target->part = TARGET_LIVE;
     find_own_quota(question, target);
+    assign_store(question, target);
+}
+
+void question_add_throttle(struct question *question, const struct stint_quota *quota,
+                           struct span key, uint32_t cost)
+{
+    struct target *target = add_target(question, cost);
+    *target = (struct target){.quota = quota,
+                              .key = key,
+                              .cost = cost,
+                              .part = TARGET_LIVE,
+                              .store = (uint8_t)question->stores->throttle,
+                              .on_error = question->stores->items_on_error,
+                              .is_throttle = true};
 }
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
@@ -270,8 +302,10 @@ int question_add_descriptors(struct question *question, const struct question_as
             return code;
         find_own_quota(question, target);
         target->is_refund = descriptor->is_refund;
+        target->is_values = true;
         question->n_unmatched += target->rule == NULL;
         assign_part(question, target);
+        assign_store(question, target);
     }
     drop_replaced(question);
     return 0;

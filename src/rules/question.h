@@ -30,15 +30,22 @@ enum target_part {
     TARGET_SHADOW,
 };
 
+/* What a target goes by whose store could not be asked: rule.store.on_error. */
+enum stand_in { STAND_IN_NONE = 0, STAND_IN_ALLOW, STAND_IN_DENY, STAND_IN_LOCAL };
+
 struct target {
     /* Asked. */
     const struct rule *rule;         /* NULL: an item, or nothing matched */
     const struct stint_quota *quota; /* NULL: TARGET_FREE */
     struct span key;                 /* of the states under it */
     uint32_t cost;
-    uint8_t part; /* enum target_part */
+    uint8_t part;     /* enum target_part */
+    uint8_t store;    /* of question.stores, from 1; 0: the table */
+    uint8_t on_error; /* enum rule_on_store_error, or QUESTION_TELLS_ERROR */
     bool is_refund, is_replaced, is_quota_mode;
     bool has_own_quota; /* one that was set at run time for this key */
+    bool is_values;     /* the key is as rules_match() makes it */
+    bool is_throttle;   /* of CL.THROTTLE */
     /* Told. */
     struct stint_decision decision;
     uint64_t shadow_retry_after_ns;
@@ -47,6 +54,8 @@ struct target {
     bool stepped_back; /* over, in quota_mode, and the request does without it */
     bool made_ban;     /* this denial was the one that blocks the key */
     bool shadow_over;  /* its candidate would deny */
+    bool is_settled;   /* the figures are of a state from which nothing was taken */
+    uint8_t stand_in;  /* enum stand_in */
 };
 
 struct errand;
@@ -72,9 +81,6 @@ struct question_stores {
 
 struct question {
     struct stint_table *table;
-    const struct question_stores *stores; /* NULL: none */
-    struct errand *errand;                /* of this request; NULL: stores cannot be asked */
-    bool is_waiting;                      /* a store was asked: this run says nothing */
     uint64_t now_ns;
     uint64_t at_ns;      /* the time that units were charged under: what a refund is to say */
     bool all_shadow;     /* every rule is taken for one in shadow_mode */
@@ -90,6 +96,19 @@ struct question {
     struct stint_item items[TARGETS_MAX]; /* of the live targets that are asked */
     uint8_t target_of[TARGETS_MAX];       /* of each item */
     size_t n_items;
+    const struct question_stores *stores;   /* NULL: none */
+    struct stint_quota locals[TARGETS_MAX]; /* of targets that STAND_IN_LOCAL goes for */
+    /* Of this request, where it asks stores. */
+    struct errand *errand; /* NULL: stores cannot be asked */
+    const uint8_t *id;     /* of an idempotent request, SHARED_ID_LEN bytes; NULL: none */
+    uint64_t body, id_lifetime_ns;
+    bool is_ahead;
+    /* Told by stores. */
+    bool is_waiting;   /* an answer is not there: what this run has found says nothing */
+    bool is_too_early; /* the same, since it would be answered at once, and is_ahead */
+    bool is_replayed;  /* an id was known: nothing was charged now */
+    uint8_t fault;     /* enum shared_outcome: why there can be no decision; 0: there is one */
+    const char *fault_sentence;
 };
 
 /* All the keys of one request: they are packed, so that little of it is ever touched. */
@@ -114,6 +133,18 @@ void question_begin(struct question *question, uint64_t now_ns);
  */
 void question_add_item(struct question *question, const struct stint_quota *quota, struct span key,
                        uint32_t cost);
+
+/* The same for CL.THROTTLE, whose keys have a place of their own in a store. */
+void question_add_throttle(struct question *question, const struct stint_quota *quota,
+                           struct span key, uint32_t cost);
+
+/* Whether any target's states are in a store: then it needs an errand. */
+bool question_asks_stores(const struct question *question);
+/* Whether any target's are in the table. */
+bool question_asks_table(const struct question *question);
+
+/* After a verb: what it said is worth nothing, as an answer is not there yet. */
+bool question_is_to_wait(const struct question *question);
 
 /* A list of descriptors in one domain. */
 struct question_ask {

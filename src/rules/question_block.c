@@ -41,7 +41,15 @@ static void deny_until(const struct question *question, struct target *target, u
                                                    .reset_after_ns = wait_ns};
 }
 
-void question_find_blocks(struct question *question)
+/* As they were found in the first run of the request: somebody may have been banned meanwhile. */
+static void recall_blocks(struct question *question, const struct stint_decision *notes)
+{
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (notes[i].retry_after_ns > 0)
+            deny_until(question, &question->targets[i], notes[i].retry_after_ns);
+}
+
+static void find_blocks(struct question *question, struct stint_decision *notes)
 {
     uint64_t now_ns = question->now_ns;
     if (!table_has_blocks(question->table, now_ns) && !bench_any(question->table, now_ns))
@@ -53,7 +61,42 @@ void question_find_blocks(struct question *question)
         uint64_t until_ns = blocked_until(question, target);
         if (until_ns > 0)
             deny_until(question, target, until_ns);
+        if (notes != NULL)
+            notes[i].retry_after_ns = until_ns;
     }
+}
+
+void question_find_blocks(struct question *question)
+{
+    bool is_new = true;
+    struct stint_decision *notes = NULL;
+    if (question->errand != NULL) {
+        notes = errand_note(question->errand, question->n_targets, &is_new);
+        if (notes == NULL)
+            return;
+    }
+    if (is_new)
+        find_blocks(question, notes);
+    else
+        recall_blocks(question, notes);
+}
+
+/* Once for a request, however often it is run. */
+static struct ban_made count_denial(struct question *question, const struct target *target)
+{
+    bool is_new = true;
+    struct stint_decision room = {0}, *note = &room;
+    if (question->errand != NULL)
+        note = errand_note(question->errand, 1, &is_new);
+    if (note == NULL)
+        return (struct ban_made){0};
+    if (is_new) {
+        struct ban_made made =
+            ban_count(question->table, target->rule, target->key, question->now_ns);
+        note->retry_after_ns = made.until_ns;
+        note->granted = made.is_lost;
+    }
+    return (struct ban_made){.until_ns = note->retry_after_ns, .is_lost = note->granted != 0};
 }
 
 void question_count_denials(struct question *question)
@@ -64,8 +107,7 @@ void question_count_denials(struct question *question)
         if (!target_asks(target) || !has_ban(target) || !target->over || target->banned ||
             target->decision.outcome != STINT_DENY)
             continue;
-        struct ban_made made =
-            ban_count(question->table, target->rule, target->key, question->now_ns);
+        struct ban_made made = count_denial(question, target);
         question->bans_lost += made.is_lost;
         if (made.until_ns == 0)
             continue;
@@ -90,12 +132,22 @@ int question_block(struct question *question, uint64_t for_ns)
     return 0;
 }
 
+static void reset_in_store(struct question *question, struct target *target)
+{
+    const struct stint_ask ask = {.now_ns = question->now_ns, .verb = SHARED_RESET};
+    question_ask_store(question, target, target->quota, &ask);
+    if (target->rule != NULL && target->rule->has_shadow)
+        question_ask_store(question, target, &target->rule->shadow, &ask);
+}
+
 void question_reset(struct question *question)
 {
     for (size_t i = 0; i < question->n_targets; i++) {
-        const struct target *target = &question->targets[i];
+        struct target *target = &question->targets[i];
         if (target->part == TARGET_FREE)
             continue;
+        if (target->store != 0)
+            reset_in_store(question, target);
         stint_reset(question->table, target->quota, target->key.ptr, target->key.len,
                     question->now_ns);
         if (target->rule != NULL && target->rule->has_shadow)

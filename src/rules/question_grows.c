@@ -11,7 +11,7 @@
  * asked that has no more. Where somebody took units meanwhile the wait is longer, and the figure is
  * not passed before its end all the same.
  */
-static uint64_t look(struct question *question, const struct target *target)
+static uint64_t look(struct question *question, struct target *target)
 {
     uint32_t left = target->decision.remaining;
     struct stint_ask ask = {.now_ns = question->now_ns, .cost = left + 1, .verb = STINT_PEEK};
@@ -26,7 +26,7 @@ static uint64_t look(struct question *question, const struct target *target)
 
 uint64_t question_grows_after(struct question *question, size_t index)
 {
-    const struct target *target = &question->targets[index];
+    struct target *target = &question->targets[index];
     const struct stint_decision *decision = &target->decision;
     if (decision->outcome == STINT_NEVER || decision->limit == 0)
         return STINT_NEVER_NS;
@@ -34,6 +34,14 @@ uint64_t question_grows_after(struct question *question, size_t index)
         return 0;
     if (target->banned) /* by what no peek may know of: a ban is of the rule's */
         return decision->retry_after_ns;
+    /*
+     * A store is not asked once more for this. That no more than what is left can be used before
+     * all is back is true as well, if less than could be said.
+     */
+    if (target->store != 0)
+        return decision->remaining == 0 && decision->retry_after_ns > 0
+                   ? decision->retry_after_ns
+                   : max_u64(decision->reset_after_ns, 1);
     if (target->quota->algorithm == STINT_FIXED_WINDOW && decision->stored == 1)
         return max_u64(decision->reset_after_ns, 1);
     return look(question, target);

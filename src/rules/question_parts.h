@@ -3,6 +3,7 @@
 #ifndef STINT_RULES_QUESTION_PARTS_H
 #define STINT_RULES_QUESTION_PARTS_H
 
+#include "rules/errand.h"
 #include "rules/question.h"
 
 #define NO_TARGET SIZE_MAX
@@ -22,10 +23,30 @@ static inline bool target_asks(const struct target *target)
     return target->part == TARGET_LIVE && !target->is_refund;
 }
 
-/* One ask under a quota on a target's key. */
-struct stint_decision question_ask_one(struct question *question, const struct target *target,
+/* The same, where nothing else has denied or let it go yet. */
+static inline bool target_takes(const struct target *target)
+{
+    return target_asks(target) && !target->banned && !target->stepped_back;
+}
+
+/* Where this run says nothing: it is to be given up. */
+static inline bool question_is_given_up(const struct question *question)
+{
+    return question->is_waiting || question->fault != 0;
+}
+
+/* One ask under a quota on a target's key, wherever its states are. */
+struct stint_decision question_ask_one(struct question *question, struct target *target,
                                        const struct stint_quota *quota,
                                        const struct stint_ask *ask);
+/* The same, in the table; once, however often the request is run. */
+struct stint_decision question_ask_table(struct question *question, const struct target *target,
+                                         const struct stint_quota *quota,
+                                         const struct stint_ask *ask);
+/* The same, in its store. */
+struct stint_decision question_ask_store(struct question *question, struct target *target,
+                                         const struct stint_quota *quota,
+                                         const struct stint_ask *ask);
 
 /*
  * For verbs that charge several states, and have one time to tell: goes on to the latest time that
@@ -41,13 +62,23 @@ void question_find_blocks(struct question *question);
 /* After a denial: counts it for the bans of the rules that denied. */
 void question_count_denials(struct question *question);
 
-/* The live targets that ask and are neither blocked nor have stepped back; false if there is none.
+/*
+ * The live targets in the table that ask and are neither blocked nor have stepped back; false if
+ * there is none.
  */
 bool question_gather(struct question *question);
 /* What was gathered, as a list. False for what can never be allowed: then its targets say so. */
 bool question_list(struct question *question);
 /* The list's decisions, to the targets they are of. */
 void question_hand_out(struct question *question);
+
+/* Decides what was gathered. */
+void question_ask_gathered(struct question *question, bool charges);
+/* The same by best effort: how many each was charged. */
+uint32_t question_upto_gathered(struct question *question, uint32_t most);
+/* All that take, those in stores as well; perhaps to be given up. */
+void question_take_shared(struct question *question, bool charges);
+uint32_t question_take_upto_shared(struct question *question, uint32_t most);
 
 /* Whether the live targets, as they were decided, deny the request; one may be left out. */
 bool question_is_denied(const struct question *question, size_t except);

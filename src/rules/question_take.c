@@ -6,10 +6,27 @@
 
 #include <assert.h>
 
-struct stint_decision question_ask_one(struct question *question, const struct target *target,
+struct stint_decision question_ask_table(struct question *question, const struct target *target,
+                                         const struct stint_quota *quota,
+                                         const struct stint_ask *ask)
+{
+    bool is_new = true;
+    struct stint_decision decision = {.outcome = STINT_DENY}, *note = &decision;
+    if (question->errand != NULL)
+        note = errand_note(question->errand, 1, &is_new);
+    if (note == NULL)
+        return decision; /* the errand is lost: nobody is told of it */
+    if (is_new)
+        *note =
+            table_ask(question->table, quota, target->key.ptr, target->key.len, ask, NULL, NULL);
+    return *note;
+}
+
+struct stint_decision question_ask_one(struct question *question, struct target *target,
                                        const struct stint_quota *quota, const struct stint_ask *ask)
 {
-    return table_ask(question->table, quota, target->key.ptr, target->key.len, ask, NULL, NULL);
+    return target->store != 0 ? question_ask_store(question, target, quota, ask)
+                              : question_ask_table(question, target, quota, ask);
 }
 
 bool question_gather(struct question *question)
@@ -17,11 +34,12 @@ bool question_gather(struct question *question)
     question->n_items = 0;
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
-        if (!target_asks(target) || target->banned || target->stepped_back)
+        bool is_local = target->stand_in == STAND_IN_LOCAL;
+        if (!target_takes(target) || (target->store != 0 && !is_local))
             continue;
         question->target_of[question->n_items] = (uint8_t)i;
         question->items[question->n_items++] = (struct stint_item){
-            .quota = target->quota,
+            .quota = is_local ? &question->locals[i] : target->quota,
             .key = target->key.ptr,
             .key_len = target->key.len,
             .cost = target->cost,
@@ -164,7 +182,7 @@ void question_look_again(struct question *question)
     const struct stint_ask ask = {.now_ns = question->now_ns, .verb = STINT_PEEK};
     for (size_t i = 0; i < question->n_targets; i++) {
         struct target *target = &question->targets[i];
-        if (target_asks(target) && !target->over)
+        if (target_asks(target) && !target->over && !target->is_settled)
             target->decision = question_ask_one(question, target, target->quota, &ask);
     }
 }
@@ -175,18 +193,32 @@ static bool keeps_times(const struct stint_quota *quota)
     return quota != NULL && (quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS);
 }
 
-void question_go_on(struct question *question)
+static void go_on(struct question *question)
 {
     const struct stint_ask ask = {.now_ns = question->now_ns, .verb = STINT_PEEK};
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
         struct undo undo;
-        if (target->part == TARGET_FREE || !keeps_times(target->quota))
+        if (target->part == TARGET_FREE || target->store != 0 || !keeps_times(target->quota))
             continue;
         table_ask(question->table, target->quota, target->key.ptr, target->key.len, &ask, &undo,
                   NULL);
         question->now_ns = max_u64(question->now_ns, undo.entered_ns);
     }
+}
+
+void question_go_on(struct question *question)
+{
+    bool is_new = true;
+    struct stint_decision *note = NULL;
+    if (question->errand != NULL && question_asks_table(question))
+        note = errand_note(question->errand, 1, &is_new);
+    if (is_new)
+        go_on(question);
+    if (note != NULL && is_new)
+        note->retry_after_ns = question->now_ns;
+    else if (note != NULL)
+        question->now_ns = note->retry_after_ns;
     question->at_ns = question->now_ns;
 }
 
@@ -209,7 +241,7 @@ static void take_one(struct question *question)
     target->over = target->decision.outcome != STINT_ALLOW;
 }
 
-static void ask_gathered(struct question *question, bool charges)
+static void decide_gathered(struct question *question, bool charges)
 {
     if (charges && question->n_items == 1) {
         take_one(question);
@@ -222,13 +254,53 @@ static void ask_gathered(struct question *question, bool charges)
     }
 }
 
+/* What was decided in an earlier run of the request, again. */
+static void recall_gathered(struct question *question, const struct stint_decision *notes)
+{
+    for (size_t i = 0; i < question->n_items; i++) {
+        struct target *target = &question->targets[question->target_of[i]];
+        target->decision = notes[i];
+        target->over = notes[i].outcome != STINT_ALLOW;
+    }
+    question->at_ns = notes[question->n_items].retry_after_ns;
+}
+
+static void note_gathered(const struct question *question, struct stint_decision *notes)
+{
+    for (size_t i = 0; i < question->n_items; i++)
+        notes[i] = question->targets[question->target_of[i]].decision;
+    notes[question->n_items].retry_after_ns = question->at_ns;
+}
+
+void question_ask_gathered(struct question *question, bool charges)
+{
+    bool is_new;
+    if (question->errand == NULL) {
+        decide_gathered(question, charges);
+        return;
+    }
+    struct stint_decision *notes = errand_note(question->errand, question->n_items + 1, &is_new);
+    if (notes == NULL)
+        return;
+    if (is_new) {
+        decide_gathered(question, charges);
+        note_gathered(question, notes);
+    } else {
+        recall_gathered(question, notes);
+    }
+}
+
 void question_ask_live(struct question *question, bool charges)
 {
     question_find_blocks(question);
     for (;;) {
         bool may_charge = charges && !question_is_denied(question, NO_TARGET);
-        if (question_gather(question))
-            ask_gathered(question, may_charge);
+        if (question->errand != NULL)
+            question_take_shared(question, may_charge);
+        else if (question_gather(question))
+            question_ask_gathered(question, may_charge);
+        if (question_is_given_up(question))
+            return;
         if (question_is_denied(question, NO_TARGET) || !question_step_back(question))
             return;
     }
@@ -254,11 +326,14 @@ static void ask_refunds(struct question *question, bool charges)
 static struct stint_decision take(struct question *question, bool charges)
 {
     question_ask_live(question, charges);
+    if (question_is_given_up(question))
+        return decision_unlimited(0);
     bool denied = question_is_denied(question, NO_TARGET);
     if (denied && charges) {
         question_look_again(question);
         question_count_denials(question);
     }
+    charges = charges && !question->is_replayed;
     question_ask_shadows(question, charges ? STINT_TAKE : STINT_PEEK, UINT32_MAX);
     ask_refunds(question, charges && !denied);
     return question_sum(question);

@@ -15,10 +15,9 @@ static uint32_t least_cost(const struct question *question)
     return least;
 }
 
-/* One round of best effort; how much was granted. */
-static uint32_t try_upto(struct question *question, uint32_t most)
+static uint32_t upto_gathered(struct question *question, uint32_t most)
 {
-    if (!question_gather(question) || !question_list(question))
+    if (!question_list(question))
         return 0;
     struct stint_decision sum = list_take_upto(&question->list, most);
     uint32_t granted = sum.outcome == STINT_ALLOW ? sum.granted : 0;
@@ -35,6 +34,35 @@ static uint32_t try_upto(struct question *question, uint32_t most)
     return granted;
 }
 
+uint32_t question_upto_gathered(struct question *question, uint32_t most)
+{
+    bool is_new;
+    if (question->errand == NULL)
+        return upto_gathered(question, most);
+    struct stint_decision *notes = errand_note(question->errand, question->n_items + 1, &is_new);
+    if (notes == NULL)
+        return 0;
+    struct stint_decision *sum = &notes[question->n_items];
+    if (is_new)
+        sum->granted = upto_gathered(question, most);
+    for (size_t i = 0; i < question->n_items; i++) {
+        struct target *target = &question->targets[question->target_of[i]];
+        if (is_new)
+            notes[i] = target->decision;
+        target->decision = notes[i];
+        target->over = notes[i].outcome != STINT_ALLOW;
+    }
+    return sum->granted;
+}
+
+/* One round of best effort; how much was granted. */
+static uint32_t try_upto(struct question *question, uint32_t most)
+{
+    if (question->errand != NULL)
+        return question_take_upto_shared(question, most);
+    return question_gather(question) ? upto_gathered(question, most) : 0;
+}
+
 struct stint_decision question_take_upto(struct question *question)
 {
     uint32_t most = least_cost(question), granted = 0;
@@ -48,6 +76,8 @@ struct stint_decision question_take_upto(struct question *question)
         if (question_is_denied(question, NO_TARGET))
             break;
         granted = try_upto(question, most);
+        if (question_is_given_up(question))
+            return decision_unlimited(0);
     } while (granted == 0 && !question_is_denied(question, NO_TARGET) &&
              question_step_back(question));
     bool denied = question_is_denied(question, NO_TARGET);
@@ -55,13 +85,14 @@ struct stint_decision question_take_upto(struct question *question)
         question_look_again(question);
         question_count_denials(question);
     }
-    question_ask_shadows(question, STINT_TAKE_UPTO, granted > 0 ? granted : most);
+    question_ask_shadows(question, question->is_replayed ? STINT_PEEK : STINT_TAKE_UPTO,
+                         granted > 0 ? granted : most);
     return question_sum(question);
 }
 
 /* ---- charge and refund ----------------------------------------------------------------------- */
 
-static struct stint_decision move_one(struct question *question, const struct target *target,
+static struct stint_decision move_one(struct question *question, struct target *target,
                                       const struct stint_quota *quota, uint8_t verb, uint64_t at_ns)
 {
     const struct stint_ask ask = {
@@ -88,6 +119,14 @@ static struct stint_decision move_all(struct question *question, uint8_t verb, u
     struct stint_decision sum = question_sum(question);
     sum.granted = (uint32_t)min_u64(least, sum.granted);
     return sum;
+}
+
+static struct stint_decision refuse_tickets(struct question *question)
+{
+    question->fault = SHARED_REFUSED;
+    question->fault_sentence = "a shared store keeps no tickets: reserve, book, settle, cancel and "
+                               "renew are for quotas in the table";
+    return decision_unlimited(0);
 }
 
 struct stint_decision question_charge(struct question *question)
@@ -161,6 +200,8 @@ struct stint_decision question_reserve(struct question *question, uint64_t lifet
                                        struct stint_ticket *ticket, bool *has_ticket)
 {
     *has_ticket = false;
+    if (question->errand != NULL)
+        return refuse_tickets(question);
     if (!may_charge(question))
         return refuse(question);
     if (question_gather(question)) {
@@ -184,6 +225,8 @@ struct stint_decision question_book(struct question *question, uint64_t max_wait
                                     struct stint_ticket *ticket, bool *has_ticket)
 {
     *has_ticket = false;
+    if (question->errand != NULL)
+        return refuse_tickets(question);
     question_find_blocks(question);
     if (question_is_denied(question, NO_TARGET) || !question_gather(question))
         return question_sum(question);

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests whose states are in shared stores: what they have to ask is an errand, with which the
+ * same request is asked again once the answers are there.
+ */
+#include "conn/service_parts.h"
+
+void service_set_stores(struct service *service, const struct question_stores *stores)
+{
+    service->stores = *stores;
+    service->question.stores = &service->stores;
+}
+
+void service_on_answers(struct errand *errand, void (*done)(void *arg, uint64_t now_ns), void *arg)
+{
+    errand->done = done;
+    errand->arg = arg;
+}
+
+void service_drop(struct service *service, struct errand *errand)
+{
+    (void)service;
+    if (errand == NULL)
+        return;
+    ruleset_unref(errand->rules);
+    errand_free(errand);
+}
+
+/* The reply points into the errand's rules: they stay until the next one. */
+static void end_errand(struct service *service, struct errand *errand)
+{
+    ruleset_unref(service->lent);
+    service->lent = errand->rules;
+    errand->rules = NULL;
+    errand_free(errand);
+}
+
+static bool put_off(struct service *service, const struct request *request, struct reply *reply)
+{
+    service_drop(service, request->errand);
+    reply->error = REPLY_AHEAD;
+    return false;
+}
+
+static struct errand *errand_of(struct service *service, const struct request *request)
+{
+    if (request->errand != NULL)
+        return request->errand;
+    struct errand *errand =
+        errand_new(&service->errands, service->question.now_ns, service->stores.timeout_ns);
+    if (errand != NULL)
+        errand->rules = ruleset_ref(service->ruleset);
+    return errand;
+}
+
+bool service_begin_errand(struct service *service, const struct request *request,
+                          struct reply *reply)
+{
+    struct question *question = &service->question;
+    if (!question_asks_stores(question)) {
+        if (request->is_ahead)
+            return put_off(service, request, reply);
+        service_drop(service, request->errand); /* the key has been given a quota elsewhere */
+        return true;
+    }
+    if (request->is_ahead && question_asks_table(question))
+        return put_off(service, request, reply);
+    bool has_id = request->id.len > 0 && request_is_charging(request->verb);
+    struct errand *errand = errand_of(service, request);
+    if (errand == NULL ||
+        (has_id && !service_shared_id(request, service->caller, service->id, &question->body))) {
+        service_drop(service, errand);
+        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory to ask the store");
+        return false;
+    }
+    errand_rewind(errand);
+    errand->done = NULL;
+    question->errand = errand;
+    question->now_ns = question->at_ns = errand->now_ns;
+    question->is_ahead = request->is_ahead;
+    if (has_id) {
+        question->id = service->id;
+        question->id_lifetime_ns = service->hub->id_lifetime_ns;
+    }
+    return true;
+}
+
+static void refuse_fault(const struct question *question, struct reply *reply)
+{
+    static const uint8_t errors[] = {[SHARED_FAILED] = REPLY_UNAVAILABLE,
+                                     [SHARED_REFUSED] = REPLY_BAD_REQUEST,
+                                     [SHARED_CONFLICT] = REPLY_CONFLICT};
+    service_refuse_as(reply, (enum reply_error)errors[question->fault],
+                      question->fault_sentence != NULL ? question->fault_sentence
+                                                       : "the store cannot be asked");
+}
+
+bool service_end_errand(struct service *service, struct reply *reply)
+{
+    struct question *question = &service->question;
+    struct errand *errand = question->errand;
+    question->errand = NULL;
+    if (errand == NULL)
+        return true;
+    if (errand->is_lost && question->fault == 0) {
+        question->fault = SHARED_FAILED;
+        question->fault_sentence = "the quotas of the request have changed while it was asked";
+    }
+    if (question->fault == 0 && question->is_waiting && !question->is_too_early) {
+        reply->error = REPLY_WAITS;
+        reply->errand = errand;
+        return false;
+    }
+    end_errand(service, errand);
+    if (question->fault != 0)
+        refuse_fault(question, reply);
+    else if (question->is_too_early)
+        reply->error = REPLY_AHEAD;
+    else if (question->is_replayed) {
+        reply->replayed = true;
+        metrics_event(service->metrics, METRICS_REPLAYED, 1);
+    }
+    return reply->error == REPLY_DECIDED;
+}

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Targets whose states are in stores outside of this process: asked through the errand of the
+ * request, all or nothing with those in the table, and with what stands in for a store that cannot
+ * be asked. docs/decisions/0036 says why a question is given up where it would have to wait.
+ */
+#include "rules/question_parts.h"
+
+#include "base/buf.h"
+#include "base/wide_int.h"
+#include "rules/errand.h"
+#include "rules/question_local.h"
+
+#include <inttypes.h>
+
+#define NAME_SIZE 24                      /* of a quota without a rule: a mark, and 16 digits */
+#define STORES_MAX 64                     /* that one request can meet */
+#define RETRY_AFTER_NS (1000 * NS_PER_MS) /* said to whom a store that is away denies */
+
+bool question_asks_stores(const struct question *question)
+{
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (question->targets[i].part != TARGET_FREE && question->targets[i].store != 0)
+            return true;
+    return false;
+}
+
+bool question_asks_table(const struct question *question)
+{
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (question->targets[i].part != TARGET_FREE && question->targets[i].store == 0)
+            return true;
+    return false;
+}
+
+bool question_is_to_wait(const struct question *question)
+{
+    return question_is_given_up(question);
+}
+
+static struct shared_store *store_at(const struct question *question, size_t at)
+{
+    return question->stores->stores[at - 1];
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+/* RULE of a key's name. Without a rule the states are those of the quota's parameters. */
+static struct span name_of(const struct target *target, const struct stint_quota *quota, char *room)
+{
+    const struct rule *rule = target->rule;
+    if (rule != NULL)
+        return span_of_text(quota == &rule->shadow ? rule->store.shadow_name : rule->store.name);
+    if (target->is_throttle)
+        return span_of_text("throttle");
+    struct buf buf = buf_of(room, NAME_SIZE);
+    buf_add(&buf, "%c%016" PRIx64, target->is_values ? '+' : '~', quota->derived.params_hash[0]);
+    return span_of(room, buf.len);
+}
+
+static struct shared_item item_of(const struct target *target, const struct stint_quota *quota,
+                                  uint32_t cost, char *room)
+{
+    return (struct shared_item){.quota = quota,
+                                .rule = target->rule,
+                                .name = name_of(target, quota, room),
+                                .key = target->key,
+                                .is_values = target->is_values,
+                                .cost = cost};
+}
+
+/* NULL where there is no answer yet, or never will be: question.is_waiting or .fault. */
+static const struct shared_answer *ask(struct question *question, size_t store,
+                                       struct shared_ask *asked)
+{
+    asked->now_ns = question->now_ns;
+    asked->is_ahead = question->is_ahead;
+    const struct shared_answer *answer =
+        errand_ask(question->errand, store_at(question, store), asked);
+    if (question->errand->is_lost) {
+        question->fault = SHARED_FAILED;
+        question->fault_sentence = "the quotas of the request have changed while it was asked";
+        return NULL;
+    }
+    if (answer == NULL) {
+        question->is_waiting = true;
+        return NULL;
+    }
+    if (answer->outcome == SHARED_AHEAD) {
+        question->is_waiting = question->is_too_early = true;
+        return NULL;
+    }
+    if (answer->outcome == SHARED_REFUSED || answer->outcome == SHARED_CONFLICT) {
+        question->fault = answer->outcome;
+        question->fault_sentence = answer->error;
+        return NULL;
+    }
+    return answer;
+}
+
+/* ---- What stands in -------------------------------------------------------------------------- */
+
+static uint8_t policy_of(struct question *question, struct target *target)
+{
+    struct shared_store *store = store_at(question, target->store);
+    if (target->on_error != RULE_STORE_ERROR_LOCAL)
+        return target->on_error;
+    uint64_t away_since_ns = store->ops->away_since_ns(store);
+    if (away_since_ns == 0 || away_since_ns > question->now_ns)
+        away_since_ns = question->now_ns;
+    struct stint_quota *local = &question->locals[target - question->targets];
+    if (!question_local_quota(question->stores, target, away_since_ns, question->now_ns, local))
+        return target->rule != NULL ? target->rule->store.local_then : RULE_STORE_ERROR_DENY;
+    question_local_begin(question, target, local, away_since_ns);
+    return RULE_STORE_ERROR_LOCAL;
+}
+
+/* Chosen once for all runs of a request: since when a store is away may be different by then. */
+static uint8_t note_policy(struct question *question, struct target *target)
+{
+    bool is_new;
+    struct stint_decision *note = errand_note(question->errand, 1, &is_new);
+    uint8_t policy = policy_of(question, target);
+    if (note == NULL)
+        return RULE_STORE_ERROR_DENY;
+    if (is_new)
+        note->outcome = policy;
+    return note->outcome;
+}
+
+static void stand_in(struct question *question, struct target *target, const char *why)
+{
+    static const uint8_t stand_ins[] = {[RULE_STORE_ERROR_DENY] = STAND_IN_DENY,
+                                        [RULE_STORE_ERROR_ALLOW] = STAND_IN_ALLOW,
+                                        [RULE_STORE_ERROR_LOCAL] = STAND_IN_LOCAL};
+    if (target->stand_in != STAND_IN_NONE)
+        return;
+    if (target->on_error == QUESTION_TELLS_ERROR) {
+        question->fault = SHARED_FAILED;
+        question->fault_sentence = why;
+        return;
+    }
+    target->stand_in = stand_ins[note_policy(question, target)];
+}
+
+static struct stint_decision stood_in(const struct target *target, uint8_t verb, uint32_t cost)
+{
+    uint32_t limit = law_capacity(target->quota);
+    bool is_denied = target->stand_in == STAND_IN_DENY && verb != SHARED_REFUND;
+    if (is_denied && verb != SHARED_PEEK && cost > limit)
+        return law_never(limit);
+    return (struct stint_decision){
+        .outcome = is_denied && cost > 0 ? STINT_DENY : STINT_ALLOW,
+        .limit = limit,
+        .remaining = is_denied ? 0 : limit,
+        .granted = is_denied || verb == SHARED_PEEK ? 0 : cost,
+        .retry_after_ns = is_denied && cost > 0 ? RETRY_AFTER_NS : 0,
+        .reset_after_ns = is_denied ? RETRY_AFTER_NS : 0,
+    };
+}
+
+/* ---- One quota by itself --------------------------------------------------------------------- */
+
+static struct stint_decision nothing_known(const struct stint_quota *quota)
+{
+    return (struct stint_decision){.outcome = STINT_DENY, .limit = law_capacity(quota)};
+}
+
+struct stint_decision question_ask_store(struct question *question, struct target *target,
+                                         const struct stint_quota *quota,
+                                         const struct stint_ask *one)
+{
+    char room[NAME_SIZE];
+    const struct shared_item item = item_of(target, quota, one->cost, room);
+    struct shared_ask asked = {
+        .verb = one->verb, .items = &item, .n_items = 1, .at_ns = one->at_ns};
+    const struct shared_answer *answer = ask(question, target->store, &asked);
+    if (answer == NULL)
+        return nothing_known(quota);
+    if (answer->outcome == SHARED_DECIDED) {
+        question->at_ns = max_u64(question->at_ns, answer->at_ns);
+        return answer->each[0];
+    }
+    /* A candidate has no say, and nothing to stand in for it. */
+    if (quota != target->quota)
+        return (struct stint_decision){.outcome = STINT_ALLOW, .granted = one->cost};
+    stand_in(question, target, answer->error);
+    if (target->stand_in == STAND_IN_LOCAL)
+        return question_ask_table(question, target, &question->locals[target - question->targets],
+                                  one);
+    return stood_in(target, one->verb, one->cost);
+}
+
+/* ---- Groups: the live targets of one store --------------------------------------------------- */
+
+/* Of one request, what each store was asked and has answered. */
+struct group {
+    const struct shared_answer *answer; /* NULL: it was not asked */
+    uint32_t granted;                   /* at most, of each item; 0: it was denied, or looked at */
+};
+
+static bool is_in(const struct target *target, size_t store)
+{
+    return target->store == store && target->stand_in == STAND_IN_NONE && target_takes(target);
+}
+
+static size_t gather_group(struct question *question, size_t store, uint32_t most,
+                           struct shared_item *items, char (*rooms)[NAME_SIZE])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (is_in(target, store)) {
+            uint32_t cost = (uint32_t)min_u64(target->cost, most);
+            items[n] = item_of(target, target->quota, cost, rooms[n]);
+            n++;
+        }
+    }
+    return n;
+}
+
+static void add_id(const struct question *question, struct shared_ask *asked)
+{
+    asked->id = question->id;
+    asked->body = question->body;
+    asked->id_lifetime_ns = question->id_lifetime_ns;
+}
+
+static void ask_group(struct question *question, size_t store, uint8_t verb, uint32_t most,
+                      struct group *group)
+{
+    struct shared_item items[TARGETS_MAX];
+    char rooms[TARGETS_MAX][NAME_SIZE];
+    size_t n = gather_group(question, store, most, items, rooms);
+    struct shared_ask asked = {.verb = verb, .items = items, .n_items = n};
+    if (n == 0)
+        return;
+    if (verb == SHARED_TAKE || verb == SHARED_TAKE_UPTO)
+        add_id(question, &asked);
+    group->answer = ask(question, store, &asked);
+}
+
+/* A list may be denied where each item by itself would not be: equal keys, or others were faster.
+ */
+static void show_binding(struct question *question, size_t store,
+                         const struct shared_answer *answer)
+{
+    struct target *binding = NULL;
+    size_t n = 0;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (!is_in(target, store))
+            continue;
+        if (target->over)
+            return;
+        if (n++ == answer->sum.binding)
+            binding = target;
+    }
+    if (binding == NULL)
+        return;
+    binding->decision = answer->sum;
+    binding->over = true;
+}
+
+/* The answer of a group, to its targets; or what stands in for it. */
+static void settle_group(struct question *question, size_t store, uint8_t verb, struct group *group)
+{
+    const struct shared_answer *answer = group->answer;
+    size_t n = 0;
+    if (answer == NULL)
+        return;
+    bool is_decided = answer->outcome == SHARED_DECIDED;
+    bool is_granted = is_decided && verb != SHARED_PEEK && answer->sum.outcome == STINT_ALLOW;
+    group->granted = !is_granted ? 0 : verb == SHARED_TAKE ? UINT32_MAX : answer->sum.granted;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (!is_in(target, store))
+            continue;
+        if (is_decided) {
+            target->decision = answer->each[n++];
+            target->is_settled = !is_granted;
+        } else {
+            stand_in(question, target, answer->error);
+            target->decision = stood_in(target, verb, target->cost);
+            target->is_settled = true;
+        }
+        target->over = target->decision.outcome != STINT_ALLOW;
+    }
+    if (!is_decided) {
+        group->answer = NULL; /* nothing that could be given back is known of */
+        return;
+    }
+    question->is_replayed |= answer->is_replayed;
+    if (is_granted)
+        question->at_ns = answer->at_ns;
+    else if (answer->sum.outcome != STINT_ALLOW)
+        show_binding(question, store, answer);
+}
+
+/* Gives back what a group was granted and the request as a whole was not, `units` of each. */
+static void take_back(struct question *question, size_t store, const struct group *group,
+                      uint32_t units)
+{
+    struct shared_item items[TARGETS_MAX];
+    char rooms[TARGETS_MAX][NAME_SIZE];
+    size_t n = 0;
+    if (group->answer == NULL || group->granted == 0 || group->answer->is_replayed)
+        return;
+    struct shared_ask asked = {.verb = SHARED_REFUND,
+                               .items = items,
+                               .n_items = gather_group(question, store, units, items, rooms),
+                               .at_ns = group->answer->at_ns};
+    const struct shared_answer *answer = ask(question, store, &asked);
+    for (size_t i = 0; answer != NULL && i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (!is_in(target, store))
+            continue;
+        if (answer->outcome == SHARED_DECIDED)
+            target->decision.remaining = answer->each[n++].remaining;
+        target->decision.granted -= (uint32_t)min_u64(units, target->decision.granted);
+        target->is_settled = true;
+    }
+}
+
+static void take_back_all(struct question *question, const struct group *groups, uint32_t units)
+{
+    for (size_t store = 1; store <= question->stores->n_stores; store++)
+        take_back(question, store, &groups[store - 1], units);
+}
+
+static void ask_groups(struct question *question, uint8_t verb, uint32_t most, struct group *groups)
+{
+    size_t n_stores = question->stores->n_stores;
+    for (size_t store = 1; store <= n_stores; store++) {
+        groups[store - 1] = (struct group){.answer = NULL};
+        ask_group(question, store, verb, most, &groups[store - 1]);
+    }
+    if (question_is_given_up(question))
+        return;
+    for (size_t store = 1; store <= n_stores; store++)
+        settle_group(question, store, verb, &groups[store - 1]);
+}
+
+/* ---- All or nothing -------------------------------------------------------------------------- */
+
+static bool anyone_is_over(const struct question *question)
+{
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (target_takes(&question->targets[i]) && question->targets[i].over)
+            return true;
+    return false;
+}
+
+/*
+ * Two steps where stores and the table both have a say: the table is looked at first, the stores
+ * are asked, and if the table has been emptied meanwhile they are given back what they gave.
+ */
+void question_take_shared(struct question *question, bool charges)
+{
+    struct group groups[STORES_MAX];
+    if (question_gather(question)) {
+        question_ask_gathered(question, false);
+        charges = charges && !anyone_is_over(question);
+    }
+    ask_groups(question, charges ? SHARED_TAKE : SHARED_PEEK, UINT32_MAX, groups);
+    if (question_is_given_up(question))
+        return;
+    bool is_denied = anyone_is_over(question);
+    if (question_gather(question)) { /* with those that are decided locally now */
+        question_ask_gathered(question, charges && !is_denied && !question->is_replayed);
+        is_denied = anyone_is_over(question);
+    }
+    if (charges && is_denied)
+        take_back_all(question, groups, UINT32_MAX);
+}
+
+uint32_t question_take_upto_shared(struct question *question, uint32_t most)
+{
+    struct group groups[STORES_MAX];
+    uint32_t granted = most;
+    ask_groups(question, SHARED_TAKE_UPTO, most, groups);
+    if (question_is_given_up(question))
+        return 0;
+    for (size_t store = 0; store < question->stores->n_stores; store++)
+        if (groups[store].answer != NULL)
+            granted = (uint32_t)min_u64(granted, groups[store].granted);
+    if (anyone_is_over(question))
+        granted = 0;
+    if (granted > 0 && question_gather(question))
+        granted = question_upto_gathered(question, granted);
+    for (size_t store = 1; store <= question->stores->n_stores; store++)
+        if (groups[store - 1].granted > granted)
+            take_back(question, store, &groups[store - 1], groups[store - 1].granted - granted);
+    return granted;
+}
