@@ -2,14 +2,16 @@
 """The judge of the tests with stores: it finds what is planted, and never accuses the innocent."""
 import itertools
 import random
+import signal
+import time
 
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from admissions import (S, US, Admission, excess, fullest, most_by_server_time, most_in_any_window,
                         percentile, strangers)
-
-WINDOW = 2 * S
+from crowd import Crowd, admissions, by_rule, outcomes, waits_ms
+from fleet import KEYS, LIMIT, WINDOW, Fleet, check_bound, check_waits
 
 
 def seen(at_ns, delays, key="k", units=1, tells=True):
@@ -126,3 +128,33 @@ def test_known_instants_are_counted_exactly(spans, length):
 def test_percentiles():
     assert [percentile(range(1, 101), share) for share in (0, 0.5, 0.99, 1)] == [1, 50, 99, 100]
     assert percentile([], 0.5) == 0
+
+
+# ---- On real servers ----
+
+
+def test_a_server_alone_holds_and_two_that_share_nothing_do_not():
+    """What the tests with stores would see if their store did not join the servers."""
+    with Fleet(2, None) as fleet:
+        with Crowd(fleet.doors[:1], by_rule("fleet", "user", KEYS), rate=2000) as alone:
+            time.sleep(2.5)
+        with fleet.crowd(rate=4000) as both:
+            time.sleep(2.5)
+    check_bound(alone.seen, tells=False)
+    check_waits(alone.seen)
+    faults = excess([one._replace(at_ns=None) for one in admissions(both.seen)], LIMIT, WINDOW)
+    assert len({fault.split(":")[0] for fault in faults}) > len(KEYS) / 2
+
+
+def test_who_is_not_answered_is_seen():
+    """A server that stands still: its callers wait, and that is what they are found to do."""
+    with Fleet(1, None) as fleet:
+        with fleet.crowd(rate=200) as crowd:
+            time.sleep(0.5)
+            fleet.servers[0].tell(signal.SIGSTOP)
+            time.sleep(0.8)
+            fleet.servers[0].tell(signal.SIGCONT)
+            time.sleep(0.3)
+    assert waits_ms(crowd.seen, 1) > 700 and outcomes(crowd.seen)["lost"] == 0
+    with pytest.raises(AssertionError):
+        check_waits(crowd.seen, 600)
