@@ -60,7 +60,7 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
     return call;
 }
 
-static void drop_input(struct grpc_call *call)
+void grpc_call_drop_input(struct grpc_call *call)
 {
     call->conn->held_bytes -= call->input.size;
     free(call->input.ptr);
@@ -79,7 +79,8 @@ void grpc_call_free(struct grpc_call *call)
         conn->lender = NULL;
     unlist(call);
     conn->n_calls--;
-    drop_input(call);
+    grpc_wait_drop(call);
+    grpc_call_drop_input(call);
     if (call->answer.ptr != call->room)
         free(call->answer.ptr);
     free(call->sentence);
@@ -123,7 +124,7 @@ static void look_at_input(struct grpc_call *call)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
 }
 
-static void keep(struct grpc_call *call, struct span bytes)
+bool grpc_call_keep(struct grpc_call *call, struct span bytes)
 {
     struct grpc_conn *conn = call->conn;
     const struct grpc_limits *limits = &conn->door->limits;
@@ -131,19 +132,26 @@ static void keep(struct grpc_call *call, struct span bytes)
     if (conn->held_bytes + bytes.len > GRPC_HELD_MESSAGES * limits->message_bytes) {
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "too much of this connection's calls is unfinished");
-        drop_input(call);
-        return;
+        grpc_call_drop_input(call);
+        return false;
     }
     if (!grpc_bytes_reserve(&call->input, bytes.len)) {
         grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the request");
-        return;
+        return false;
     }
     conn->held_bytes += call->input.size - size;
     memcpy(call->input.ptr + call->input.len, bytes.ptr, bytes.len);
     call->input.len += bytes.len;
+    return true;
+}
+
+static void keep(struct grpc_call *call, struct span bytes)
+{
+    if (!grpc_call_keep(call, bytes))
+        return;
     look_at_input(call);
     if (call->is_ended)
-        drop_input(call);
+        grpc_call_drop_input(call);
 }
 
 void grpc_call_keep_lent(struct grpc_call *call)
@@ -213,9 +221,26 @@ static bool read_message(struct grpc_call *call, struct span bytes, struct span 
     return false;
 }
 
+void grpc_call_ask(struct grpc_call *call, struct span bytes)
+{
+    struct span message;
+    if (!read_message(call, bytes, &message))
+        ;
+    else if (call->ends_ns <= call->conn->now_ns)
+        grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "it came too late to be decided");
+    else
+        grpc_method_ask(call, message);
+    if (call->errand != NULL && !call->is_ended) {
+        grpc_wait_begin(call, bytes);
+        return;
+    }
+    grpc_wait_drop(call);
+    grpc_call_drop_input(call);
+}
+
 void grpc_call_end(struct grpc_call *call)
 {
-    struct span message, bytes = call->lent;
+    struct span bytes = call->lent;
     if (call->conn->lender == call)
         call->conn->lender = NULL;
     else
@@ -224,13 +249,10 @@ void grpc_call_end(struct grpc_call *call)
     call->is_at_end = true;
     if (call->is_ended)
         return;
-    if (!asks_once(call))
-        grpc_reflection_end(call);
-    else if (!read_message(call, bytes, &message))
-        ;
-    else if (call->ends_ns <= call->conn->now_ns)
-        grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "it came too late to be decided");
-    else
-        grpc_method_ask(call, message);
-    drop_input(call);
+    if (asks_once(call)) {
+        grpc_call_ask(call, bytes);
+        return;
+    }
+    grpc_reflection_end(call);
+    grpc_call_drop_input(call);
 }

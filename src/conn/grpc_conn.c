@@ -162,7 +162,7 @@ static uint64_t deadline(const struct conn *base)
         return STINT_NEVER_NS;
     return least(least(least(conn->age_at_ns, conn->grace_at_ns),
                        least(conn->notice_at_ns, conn->watch_at_ns)),
-                 call_ends_ns(conn));
+                 least(conn->waits_end_ns, call_ends_ns(conn)));
 }
 
 static void end_late_calls(struct grpc_conn *conn)
@@ -173,6 +173,8 @@ static void end_late_calls(struct grpc_conn *conn)
         grpc_call_enlist(call, GRPC_UNTIMED);
         if (call->is_ended)
             nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
+        else if (call->errand != NULL)
+            grpc_wait_fail(call);
         else
             grpc_answer_refuse(call, GRPC_DEADLINE_EXCEEDED, "the request does not end");
     }
@@ -185,6 +187,8 @@ static void wake(struct conn *base, uint64_t now_ns)
         return;
     conn->now_ns = now_ns;
     end_late_calls(conn);
+    if (conn->waits_end_ns <= now_ns)
+        grpc_wait_end_late(conn);
     if (conn->watch_at_ns <= now_ns)
         grpc_watch_look(conn);
     if (conn->notice_at_ns <= now_ns)
@@ -252,6 +256,7 @@ struct conn *grpc_conn_new(struct grpc_door *door, uint64_t now_ns)
     conn->now_ns = conn->idle_seen_ns = now_ns;
     conn->age_at_ns = grpc_leave_age(door, now_ns);
     conn->grace_at_ns = conn->notice_at_ns = conn->watch_at_ns = STINT_NEVER_NS;
+    conn->waits_end_ns = STINT_NEVER_NS;
     if (!grpc_session_open(conn)) {
         free_conn(&conn->conn);
         return NULL;

@@ -38,7 +38,18 @@ static void should_rate_limit(struct grpc_call *call, struct span message)
         return;
     }
     struct caller caller = grpc_caller_of(call);
+    struct request again;
+    if (call->errand != NULL) {
+        again = *request;
+        again.errand = call->errand;
+        call->errand = NULL;
+        request = &again;
+    }
     service_ask(door->options.service, request, &caller, conn->now_ns, &door->reply);
+    if (door->reply.error == REPLY_WAITS) {
+        call->errand = door->reply.errand;
+        return;
+    }
     grpc_abuse_forgive(conn);
     if (door->reply.error != REPLY_DECIDED) {
         grpc_answer_fail(call, status_of((enum reply_error)door->reply.error),

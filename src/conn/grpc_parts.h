@@ -85,6 +85,7 @@ struct grpc_call {
     uint64_t ends_ns;      /* grpc-timeout; STINT_NEVER_NS: none */
     struct access *tokens; /* in which `token` was found, with a reference; NULL: none */
     const struct access_token *token;
+    struct errand *errand;   /* of a store that was asked; NULL: none is waited for */
     struct span lent;        /* of the message, where it was read: until feed() returns */
     struct grpc_bytes input; /* what came of a message that is not whole */
     struct grpc_bytes answer;
@@ -124,12 +125,13 @@ struct grpc_conn {
     size_t held_bytes;  /* of unfinished messages */
     uint64_t idle_debt_ns, idle_seen_ns;
     uint64_t age_at_ns, grace_at_ns, notice_at_ns, watch_at_ns; /* STINT_NEVER_NS: not */
-    uint8_t leaving;                                            /* enum grpc_leaving */
-    bool answers_early; /* has answered a request that had not ended */
-    bool is_heard;      /* bytes came */
-    bool has_begun;     /* it speaks HTTP/2: a frame came behind the preface */
-    bool is_left;       /* the peer has said that it asks no more */
-    bool is_broken;     /* nghttp2 has given up: the session is not to be touched */
+    uint64_t waits_end_ns; /* no call that waits for a store has to end before; STINT_NEVER_NS */
+    uint8_t leaving;       /* enum grpc_leaving */
+    bool answers_early;    /* has answered a request that had not ended */
+    bool is_heard;         /* bytes came */
+    bool has_begun;        /* it speaks HTTP/2: a frame came behind the preface */
+    bool is_left;          /* the peer has said that it asks no more */
+    bool is_broken;        /* nghttp2 has given up: the session is not to be touched */
     bool is_over;
 };
 
@@ -187,6 +189,11 @@ void grpc_call_keep_lent(struct grpc_call *call);
 void grpc_call_end(struct grpc_call *call);
 /* What a message holds, compressed or not; false: the call was refused. */
 bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, struct span *plain);
+/* Reads the one message of a call that has ended, and answers it, or waits for a store. */
+void grpc_call_ask(struct grpc_call *call, struct span bytes);
+/* Keeps bytes until the call has ended; false: there is too much of them, and it was refused. */
+bool grpc_call_keep(struct grpc_call *call, struct span bytes);
+void grpc_call_drop_input(struct grpc_call *call);
 
 /* ---- grpc_answer.c: what goes ---------------------------------------------------------------- */
 
@@ -204,7 +211,19 @@ void grpc_answer_refuse_http(struct grpc_call *call, unsigned http_status);
 
 /* ---- grpc_methods.c -------------------------------------------------------------------------- */
 
+/* Where the call has an errand after it, there is no answer yet. */
 void grpc_method_ask(struct grpc_call *call, struct span message);
+
+/* ---- grpc_wait.c: calls whose answer a store has -------------------------------------------- */
+
+/* The call has an errand: keeps its bytes, unless they are kept, and asks again when it may. */
+void grpc_wait_begin(struct grpc_call *call, struct span bytes);
+/* Nobody waits for it any more. */
+void grpc_wait_drop(struct grpc_call *call);
+/* It has taken too long. */
+void grpc_wait_fail(struct grpc_call *call);
+/* Fails those whose grpc-timeout has passed. */
+void grpc_wait_end_late(struct grpc_conn *conn);
 
 /* ---- grpc_reflection.c ----------------------------------------------------------------------- */
 

@@ -313,6 +313,7 @@ void http_door_ask(struct http_door *door, const struct http_message *message, u
         .asked_ns = asked_ns,
         .now_ns = now_ns,
         .answer = answer,
+        .errand = message->errand,
     };
     answer->status = 0;
     answer->is_lasting = false;
@@ -320,7 +321,10 @@ void http_door_ask(struct http_door *door, const struct http_message *message, u
     answer->body = (struct span){0};
     answer->n_fields = 0;
     answer->again_at_ns = 0;
+    answer->errand = NULL;
     answer_message(&exchange);
+    /* What was answered in another way than before, since tokens have changed, or bodies. */
+    service_drop(door->options.service, exchange.errand);
 }
 
 void http_door_refuse(struct http_door *door, unsigned status, const char *detail,

@@ -98,7 +98,8 @@ void http_auth(struct http_exchange *exchange)
     unsigned deny_status;
     if (!describe(exchange, &deny_status))
         return;
-    (void)http_exchange_ask(exchange); /* it has no way to wait */
+    if (!http_exchange_ask(exchange))
+        return;
     if (door->reply.error != REPLY_DECIDED) {
         http_exchange_reply(exchange, HTTP_TYPE_PROBLEM, http_reply_write);
         return;

@@ -53,7 +53,8 @@ struct http_exchange {
     struct caller caller;
     uint64_t asked_ns, now_ns;
     struct http_answer *answer;
-    int verb; /* of the route */
+    struct errand *errand; /* of the message, until the service has it. NULL: none */
+    int verb;              /* of the route */
 };
 
 /* Finds out who asks, and whether he has the role; false where the answer is a refusal. */
@@ -78,7 +79,7 @@ void http_exchange_page(struct http_exchange *exchange, const char *type);
 void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
                         const char *text);
 
-/* Asks the service for door->call. False: not yet, answer->again_at_ns is set. */
+/* Asks the service for door->call. False: not yet, answer->again_at_ns or ->errand is set. */
 bool http_exchange_ask(struct http_exchange *exchange);
 /* Answers with the decision in door->reply; `write` writes the body. */
 void http_exchange_reply(struct http_exchange *exchange, const char *type,

@@ -4,14 +4,36 @@
 
 #include "proto/http_rls.h"
 
+#include <stdio.h>
+
+/* The store is not waited for: as if it could not be asked. */
+static void give_up(struct http_door *door)
+{
+    struct reply *reply = &door->reply;
+    service_drop(door->options.service, reply->errand);
+    reply->error = REPLY_UNAVAILABLE;
+    reply->statuses = NULL;
+    reply->n_statuses = 0;
+    snprintf(reply->sentence, sizeof(reply->sentence), "the store has not answered yet");
+}
+
 bool http_exchange_ask(struct http_exchange *exchange)
 {
     struct http_door *door = exchange->door;
+    const struct http_message *message = exchange->message;
     struct request *request = &door->call.request;
     request->wants_growth |= (door->options.site->styles & HTTP_STYLE_DRAFT_11) != 0 &&
                              http_reply_decides(request->verb);
+    request->errand = exchange->errand;
+    exchange->errand = NULL;
     service_ask(door->options.service, request, &exchange->caller, exchange->now_ns, &door->reply);
-    if (request->wait_ns == 0 || exchange->message->is_urgent)
+    if (door->reply.error == REPLY_WAITS && message->is_last)
+        give_up(door);
+    if (door->reply.error == REPLY_WAITS) {
+        exchange->answer->errand = door->reply.errand;
+        return false;
+    }
+    if (request->wait_ns == 0 || message->is_urgent || message->is_last)
         return true;
     exchange->answer->again_at_ns =
         service_retry_at(request, &door->reply, exchange->asked_ns, exchange->now_ns);
@@ -86,7 +108,8 @@ void http_rls(struct http_exchange *exchange)
         http_exchange_fault(exchange, &error);
         return;
     }
-    (void)http_exchange_ask(exchange); /* it has no way to wait */
+    if (!http_exchange_ask(exchange))
+        return;
     if (door->reply.error != REPLY_DECIDED)
         reply_json(exchange);
     else

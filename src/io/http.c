@@ -141,6 +141,28 @@ bool http_suspend(struct http_visit *visit, uint64_t again_at_ns)
     return true;
 }
 
+static void on_answers(void *arg, uint64_t now_ns)
+{
+    struct http_visit *visit = arg;
+    (void)now_ns;
+    resume(visit);
+    /* With the next turn: others may be answered in this one, too. */
+    uv_timer_start(&visit->peer->http->again, on_again, 0, 0);
+}
+
+bool http_await(struct http_visit *visit, struct errand *errand)
+{
+    struct http *http = visit->peer->http;
+    if (http->is_closing)
+        return false;
+    visit->errand = errand;
+    service_on_answers(errand, on_answers, visit);
+    http_peer_enter(visit->peer, PEER_WAITING);
+    visit->peer->waiting = visit;
+    MHD_suspend_connection(visit->peer->connection);
+    return true;
+}
+
 /* Nothing is read from a connection that is suspended: whether its client left is asked here. */
 static bool has_left(const struct http_peer *peer)
 {
@@ -161,7 +183,8 @@ static void on_sweep(uv_timer_t *timer)
     uint64_t now_ms = uv_now(http->loop);
     for (struct http_peer *peer = http->peers; peer != NULL; peer = peer->next) {
         if (peer->state == PEER_WAITING) {
-            if (http->is_draining || has_left(peer))
+            /* A store answers soon, or is given up soon, whoever has left: it was asked. */
+            if (peer->waiting->errand == NULL && (http->is_draining || has_left(peer)))
                 answer_now(peer);
         } else if (now_ms >= peer->until_ms) {
             if (http->metrics != NULL)

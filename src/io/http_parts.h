@@ -22,7 +22,7 @@
 enum peer_state {
     PEER_IDLE,      /* between requests */
     PEER_READING,   /* the request's line is there */
-    PEER_WAITING,   /* suspended, until visit->due */
+    PEER_WAITING,   /* suspended, until visit->due, or until a store has answered */
     PEER_ANSWERING, /* until its client has read all */
 };
 
@@ -50,6 +50,7 @@ struct http_visit {
     size_t body_len, body_size;
     uint64_t asked_ns; /* 0: not yet */
     struct due due;
+    struct errand *errand; /* of a store that was asked; NULL: none was */
     bool has_begun, is_too_large;
     bool is_urgent; /* to be answered, whatever it would wait for */
     char room[VISIT_TARGET_SIZE];
@@ -85,6 +86,8 @@ struct http {
 void http_peer_enter(struct http_peer *peer, enum peer_state state);
 /* Suspends the visit's connection until then; false where it has to be answered now. */
 bool http_suspend(struct http_visit *visit, uint64_t again_at_ns);
+/* The same until the errand's answers are there. */
+bool http_await(struct http_visit *visit, struct errand *errand);
 
 /* What libmicrohttpd calls. */
 void *http_visit_begin(void *http, const char *uri, struct MHD_Connection *connection);

@@ -84,6 +84,7 @@ void *http_visit_begin(void *arg, const char *uri, struct MHD_Connection *connec
         memcpy(visit->target, uri, visit->target_len);
     visit->body_len = 0;
     visit->asked_ns = 0;
+    visit->errand = NULL;
     visit->has_begun = visit->is_too_large = visit->is_urgent = false;
     http_peer_enter(visit->peer, PEER_READING);
     return visit;
@@ -99,6 +100,8 @@ void http_visit_end(void *arg, struct MHD_Connection *connection, void **con_cls
     if (visit == NULL)
         return;
     due_set(&http->dues, &visit->due, STINT_NEVER_NS);
+    service_drop(http->options.door.service, visit->errand);
+    visit->errand = NULL;
     http_peer_enter(visit->peer, PEER_IDLE);
     if (visit->target != visit->room)
         free(visit->target);
@@ -177,6 +180,28 @@ static enum MHD_Result refuse(struct http_visit *visit, unsigned status, const c
     return send_answer(visit, &answer);
 }
 
+/* Sends the answer, or waits for one; what cannot wait is asked again at once, so that it ends. */
+static enum MHD_Result ask_door(struct http_visit *visit, struct http_message *message,
+                                uint64_t now_ns)
+{
+    struct http_door *door = visit->peer->http->door;
+    struct http_answer answer;
+    for (;;) {
+        http_door_ask(door, message, visit->asked_ns, now_ns, &answer);
+        if (answer.errand != NULL) {
+            if (http_await(visit, answer.errand))
+                return MHD_YES;
+            message->is_last = true;
+        } else if (answer.again_at_ns != 0) {
+            if (http_suspend(visit, answer.again_at_ns))
+                return MHD_YES;
+            message->is_urgent = visit->is_urgent = true;
+        } else
+            return send_answer(visit, &answer);
+        message->errand = answer.errand;
+    }
+}
+
 static enum MHD_Result ask(struct http_visit *visit)
 {
     struct http_peer *peer = visit->peer;
@@ -188,22 +213,18 @@ static enum MHD_Result ask(struct http_visit *visit)
         .body = span_of(visit->body, visit->body_len),
         .peer = span_of(peer->address, peer->address_len),
         .is_urgent = visit->is_urgent,
+        .is_last = http->is_closing,
+        .errand = visit->errand,
         .field = find_field,
         .field_arg = peer->connection,
     };
-    struct http_answer answer;
     if (visit->asked_ns == 0)
         visit->asked_ns = now_ns;
+    visit->errand = NULL;
     struct timing timing = timing_begin(&http->turn, http->metrics);
-    http_door_ask(http->door, &message, visit->asked_ns, now_ns, &answer);
+    enum MHD_Result result = ask_door(visit, &message, now_ns);
     timing_end(&timing, http->metrics);
-    if (answer.again_at_ns != 0 && http_suspend(visit, answer.again_at_ns))
-        return MHD_YES;
-    if (answer.again_at_ns != 0) {
-        message.is_urgent = true;
-        http_door_ask(http->door, &message, visit->asked_ns, now_ns, &answer);
-    }
-    return send_answer(visit, &answer);
+    return result;
 }
 
 static bool says_too_large(struct MHD_Connection *connection, size_t most)

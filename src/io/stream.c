@@ -341,6 +341,19 @@ static void look_at_due(uv_timer_t *timer)
         arm_timer(streams, first->at_ns, now_ns);
 }
 
+/* The connection has moved on by itself: looked at with the loop's next turn, once for all of it.
+ */
+static void on_stirred(void *owner, uint64_t now_ns)
+{
+    struct stream *stream = owner;
+    (void)now_ns;
+    if (stream->farewell_ends_ns != 0)
+        return;
+    now_ns = now_of(stream->home);
+    due_set(&stream->home->dues, &stream->due, now_ns);
+    arm_timer(stream->home, now_ns, now_ns);
+}
+
 /* ---- The set --------------------------------------------------------------------------------- */
 
 void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate_seat *seat)
@@ -358,6 +371,8 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate
     stream->poll.data = stream;
     stream->home = streams;
     stream->conn = conn;
+    conn->owner = stream;
+    conn->stirred = on_stirred;
     stream->seat = seat;
     stream->fd = fd;
     stream->active_ns = now_ns;

@@ -18,6 +18,7 @@ struct tls_conn {
     uint8_t *output; /* records; none is kept while there are none */
     size_t output_at, output_len, output_size;
     bool is_handshaken, is_over;
+    bool is_stirred; /* the inner connection is: to be woken */
 };
 
 static struct tls_conn *tls_of(struct conn *conn)
@@ -144,6 +145,14 @@ static void encrypt(struct tls_conn *tls, uint64_t now_ns)
     }
 }
 
+/* What the inner connection has to say is encrypted when the socket's owner looks: once for all. */
+static void on_stirred(void *owner, uint64_t now_ns)
+{
+    struct tls_conn *tls = owner;
+    tls->is_stirred = true;
+    conn_stir(&tls->conn, now_ns);
+}
+
 /* ---- The socket's side ----------------------------------------------------------------------- */
 
 static void tls_feed(struct conn *conn, struct span bytes, uint64_t now_ns)
@@ -190,12 +199,13 @@ static bool tls_is_choked(const struct conn *conn)
 static uint64_t tls_deadline(const struct conn *conn)
 {
     const struct conn *inner = tls_of_const(conn)->options.inner;
-    return inner->ops->deadline(inner);
+    return tls_of_const(conn)->is_stirred ? 0 : inner->ops->deadline(inner);
 }
 
 static void tls_wake(struct conn *conn, uint64_t now_ns)
 {
     struct tls_conn *tls = tls_of(conn);
+    tls->is_stirred = false;
     tls->options.inner->ops->wake(tls->options.inner, now_ns);
     if (tls->is_handshaken)
         encrypt(tls, now_ns);
@@ -257,6 +267,8 @@ struct conn *tls_conn_new(const struct tls_conn_options *options)
     tls->conn.ops = &tls_ops;
     tls->options = *options;
     tls->options.tls = tls_ref(options->tls);
+    options->inner->owner = tls;
+    options->inner->stirred = on_stirred;
     if (!tls_begin(options->tls, options->protocol, &tls->session)) {
         tls->session = NULL;
         tls_free(&tls->conn);

@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 
+struct errand; /* rules/errand.h */
+
 /* All borrowed. */
 struct http_message {
     struct span method;
@@ -14,6 +16,9 @@ struct http_message {
     struct span body;   /* empty if there was none */
     struct span peer;   /* the address of the socket's other end as text; empty: a Unix socket */
     bool is_urgent;     /* to be answered now, also where it asked to wait */
+    bool is_last;       /* the same, also where a store would have to be waited for */
+    /* Of a message that had to wait for a store: what its answer said. The door takes it. */
+    struct errand *errand;
     /*
      * The value of the nth field (from 0) of that name, in any case; an empty span with a NULL ptr
      * if there are not so many.
@@ -37,6 +42,8 @@ struct http_answer {
     size_t n_fields; /* Content-Type is among them; lengths, Date and Connection are not */
     struct http_answer_field fields[HTTP_ANSWER_FIELDS_MAX];
     uint64_t again_at_ns; /* not 0: no answer yet */
+    /* Not NULL: no answer yet; a store was asked. */
+    struct errand *errand;
 };
 
 #endif
