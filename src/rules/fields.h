@@ -9,7 +9,7 @@
 #include "rules/yaml_value.h"
 
 #define FIELD_TEXT_MAX 4096 /* bytes in one text of a file */
-#define FIELDS_MAX 18       /* keys of one shape */
+#define FIELDS_MAX 22       /* keys of one shape */
 
 /* Where faults of a file go. */
 struct source {
@@ -25,7 +25,7 @@ struct shape {
     size_t n_keys;
 };
 
-enum { FILE_DOMAIN, FILE_DESCRIPTORS };
+enum { FILE_DOMAIN, FILE_STORE_TAG, FILE_DESCRIPTORS };
 enum {
     ENTRY_KEY,
     ENTRY_VALUE,
@@ -58,6 +58,12 @@ enum {
     LIMIT_REPLACES,
     LIMIT_UNLIMITED,
     LIMIT_ON_STORE_ERROR,
+    LIMIT_STORE,
+    LIMIT_LEASE_UNITS,
+    LIMIT_LEASE_TERM,
+    LIMIT_LOCAL_START,
+    LIMIT_LOCAL_FOR,
+    LIMIT_LOCAL_THEN,
 };
 enum { BAN_AFTER, BAN_FOR, BAN_WITHIN, BAN_FACTOR, BAN_MAX };
 enum { REPLACES_NAME };

@@ -49,13 +49,14 @@ struct target {
     /* Told. */
     struct stint_decision decision;
     uint64_t shadow_retry_after_ns;
-    bool over;         /* it would deny */
-    bool banned;       /* a block of its key denies it */
-    bool stepped_back; /* over, in quota_mode, and the request does without it */
-    bool made_ban;     /* this denial was the one that blocks the key */
-    bool shadow_over;  /* its candidate would deny */
-    bool is_settled;   /* the figures are of a state from which nothing was taken */
-    uint8_t stand_in;  /* enum stand_in */
+    bool over;                 /* it would deny */
+    bool banned;               /* a block of its key denies it */
+    bool stepped_back;         /* over, in quota_mode, and the request does without it */
+    bool made_ban;             /* this denial was the one that blocks the key */
+    bool shadow_over;          /* its candidate would deny */
+    bool is_settled;           /* the figures are of a state from which nothing was taken */
+    uint8_t stand_in;          /* enum stand_in */
+    uint64_t stand_in_wait_ns; /* until its share is no longer taken for used; 0: it is not */
 };
 
 struct errand;

@@ -1,16 +1,194 @@
 /* SPDX-License-Identifier: MIT */
-/* A node's share of a quota while the store is away. */
+/* Divides each law's numbers so that the shares of all nodes together promise no more than it does.
+ */
 #include "rules/question_local.h"
+
+#include "base/siphash.h"
+#include "core/gcra.h"
+
+#include <string.h>
+
+#define LOCAL_FOR_NS NS_PER_MIN /* of a quota without a rule */
+
+/* Public on purpose: all nodes must agree on the order in which they come for a key. */
+static const uint64_t order_secret[2] = {UINT64_C(0x72656d61696e64), UINT64_C(0x65726e6f646573)};
+static const uint64_t name_secret[2] = {UINT64_C(0x6c6f63616c2071), UINT64_C(0x756f7461206964)};
+
+/* ---- Who comes first ------------------------------------------------------------------------- */
+
+struct place_in_line {
+    struct hash128 hash;
+    const char *name;
+};
+
+static struct place_in_line in_line(const struct target *target, const char *name)
+{
+    struct hash128 key =
+        siphash13_128(order_secret, target->quota->rule, target->key.ptr, target->key.len);
+    const uint64_t secret[2] = {key.lo, key.hi};
+    return (struct place_in_line){siphash13_128(secret, 0, name, strlen(name)), name};
+}
+
+static bool is_before(const struct place_in_line *a, const struct place_in_line *b)
+{
+    if (a->hash.lo != b->hash.lo)
+        return a->hash.lo < b->hash.lo;
+    return a->hash.hi != b->hash.hi ? a->hash.hi < b->hash.hi : strcmp(a->name, b->name) < 0;
+}
+
+/*
+ * How many nodes come before this one for the key (rendezvous hashing); all of them where it is not
+ * known who they are.
+ */
+static unsigned rank_of(const struct question_stores *stores, const struct target *target)
+{
+    unsigned rank = 0;
+    bool is_known = false;
+    if (stores->node == NULL || stores->node_names == NULL)
+        return UINT32_MAX;
+    struct place_in_line own = in_line(target, stores->node);
+    for (unsigned i = 0; i < stores->nodes; i++) {
+        struct place_in_line other = in_line(target, stores->node_names[i]);
+        is_known |= strcmp(stores->node, stores->node_names[i]) == 0;
+        rank += is_before(&other, &own);
+    }
+    return is_known ? rank : UINT32_MAX;
+}
+
+/* ---- Shares ---------------------------------------------------------------------------------- */
+
+/* One of so many; the first ones in line have one unit more where it does not come out even. */
+struct share {
+    unsigned of, rank;
+};
+
+static uint32_t share_of(const struct share *share, uint32_t units)
+{
+    return units / share->of + (share->rank < units % share->of);
+}
+
+/*
+ * T of the share is at least T·N/N', so that the rates of all shares together are at most 1/T: for
+ * that its period is N·T, which rounding T up has made a little longer than the quota's. Fewer
+ * units of burst than nodes are for the first nodes, and so is the rate then.
+ */
+static void divide_gcra(struct stint_quota *local, const struct share *share)
+{
+    struct share among = *share;
+    if (local->burst < among.of && among.rank != UINT32_MAX)
+        among.of = local->burst;
+    if (among.of == 0 || (among.rank >= among.of && among.rank != UINT32_MAX)) {
+        local->limit = local->burst = 0;
+        return;
+    }
+    struct wide ticks = wide_mul(local->limit, local->derived.interval_ticks);
+    if (ticks.hi == 0)
+        local->period_ns = gcra_ns_up(ticks.lo);
+    uint32_t burst = share_of(&among, local->burst);
+    local->limit = burst > 0 ? share_of(&among, local->limit) : 0;
+    local->burst = local->limit > 0 ? burst : 0;
+}
+
+/* Buckets as full as theirs are in number as many: the state is no wider than that of the whole. */
+static void divide_buckets(struct stint_quota *local, const struct share *share)
+{
+    uint32_t slack = local->count_slack;
+    local->limit = share_of(share, local->limit);
+    if (slack > 0)
+        slack = slack / share->of + (slack % share->of > 0);
+    local->count_slack = local->limit > 0 && slack > local->limit ? local->limit : slack;
+}
+
+static bool divide(struct stint_quota *local, const struct share *share)
+{
+    struct stint_error ignored;
+    if (local->algorithm == STINT_GCRA)
+        divide_gcra(local, share);
+    else if (local->algorithm == STINT_BUCKETS)
+        divide_buckets(local, share);
+    else
+        local->limit = share_of(share, local->limit);
+    struct hash128 id = siphash13_128(name_secret, local->rule, NULL, 0);
+    local->rule = id.lo != 0 ? id.lo : 1;
+    return stint_quota_check(local, &ignored) == STINT_OK;
+}
+
+static unsigned nodes_of(const struct question_stores *stores)
+{
+    return stores->nodes > 0 ? stores->nodes : 1;
+}
+
+/* Whether anything is left over that goes by the order of nodes. */
+static bool divides_evenly(const struct stint_quota *quota, unsigned nodes)
+{
+    return quota->limit % nodes == 0 &&
+           (quota->algorithm != STINT_GCRA || quota->burst % nodes == 0);
+}
 
 bool question_local_quota(const struct question_stores *stores, const struct target *target,
                           uint64_t away_since_ns, uint64_t now_ns, struct stint_quota *local)
 {
-    (void)stores, (void)target, (void)away_since_ns, (void)now_ns, (void)local;
-    return false;
+    struct share share = {.of = nodes_of(stores), .rank = UINT32_MAX};
+    uint64_t for_ns = target->rule != NULL ? target->rule->store.local_for_ns : LOCAL_FOR_NS;
+    if (sub_floor(now_ns, away_since_ns) >= for_ns)
+        return false;
+    if (!divides_evenly(target->quota, share.of))
+        share.rank = rank_of(stores, target);
+    *local = *target->quota;
+    return divide(local, &share);
 }
 
-void question_local_begin(struct question *question, const struct target *target,
-                          const struct stint_quota *local, uint64_t away_since_ns)
+/* ---- Full at first --------------------------------------------------------------------------- */
+
+/* How long a unit that was admitted counts, or what it took to come back. */
+static uint64_t counts_for_ns(const struct stint_quota *quota)
 {
-    (void)question, (void)target, (void)local, (void)away_since_ns;
+    switch (quota->algorithm) {
+    case STINT_GCRA:
+        return gcra_ns_up(quota->derived.capacity_ticks);
+    case STINT_CONCURRENCY:
+        return quota->lease_ns;
+    default:
+        return quota->period_ns;
+    }
+}
+
+uint64_t question_local_full_until(const struct target *target, uint64_t away_since_ns)
+{
+    if (target->rule != NULL && target->rule->store.local_empty)
+        return 0;
+    return add_sat(away_since_ns, counts_for_ns(target->quota));
+}
+
+/* ---- Room for them --------------------------------------------------------------------------- */
+
+static int accepts_shares(struct stint_table *table, unsigned nodes, const struct rule *rule,
+                          struct stint_error *error)
+{
+    const struct share least = {nodes, UINT32_MAX}, most = {nodes, 0};
+    const struct share *const shares[] = {&least, &most};
+    for (size_t i = 0; i < 2; i++) {
+        struct stint_quota local = rule->quota;
+        int code = divide(&local, shares[i]) ? stint_table_accepts(table, &local, error) : 0;
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+int question_local_accepts(struct stint_table *table, const struct question_stores *stores,
+                           const struct rules *rules, struct stint_error *error)
+{
+    struct stint_error why;
+    for (size_t i = 0; i < rules_count(rules); i++) {
+        const struct rule *rule = rules_at(rules, i);
+        if (rule->unlimited || rule->store.at == 0 ||
+            rule->store.on_error != RULE_STORE_ERROR_LOCAL)
+            continue;
+        int code = accepts_shares(table, nodes_of(stores), rule, &why);
+        if (code != 0)
+            return err_set(error, code, "%s:%u: on_store_error: local: %s", rule->file, rule->line,
+                           why.sentence);
+    }
+    return 0;
 }

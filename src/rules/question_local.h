@@ -1,22 +1,38 @@
 /* SPDX-License-Identifier: MIT */
-/* on_store_error: local. What the table decides by while a store cannot be asked. */
+/*
+ * on_store_error: local. The share of a quota that this node decides by itself while the store of
+ * its states cannot be asked: floor(N / nodes), and the remainder to those nodes that come first
+ * for the key. docs/decisions/0041 proves what the nodes admit together.
+ */
 #ifndef STINT_RULES_QUESTION_LOCAL_H
 #define STINT_RULES_QUESTION_LOCAL_H
 
 #include "rules/question.h"
 
 /*
- * This node's share of a target's quota, over which all nodes together admit no more than it
- * allows. False once local_for_ns has passed since the store could be asked: local_then holds.
+ * The share as a quota with states of its own, for question.table. Where it is nothing its limit is
+ * 0. False where the time for that has passed, or the share is no quota that can be kept: then
+ * rule.store.local_then holds, deny where there is no rule.
+ *
+ * A cost above the share is NEVER by it, and yet may fit the whole once the store is back.
  */
 bool question_local_quota(const struct question_stores *stores, const struct target *target,
                           uint64_t away_since_ns, uint64_t now_ns, struct stint_quota *local);
 
 /*
- * Before the key is asked under it: a key that has no state of its own begins with all of its share
- * used at away_since_ns, unless the rule says otherwise. To be called as often as one likes.
+ * Until when the share is all used, whatever its states say: as long as what the store has admitted
+ * before it went away still counts. 0 where it begins with nothing used: local_empty.
+ *
+ * It is told and not charged to the states, because each worker notices by itself that a store is
+ * away, and may do so again while states of the last time are there.
  */
-void question_local_begin(struct question *question, const struct target *target,
-                          const struct stint_quota *local, uint64_t away_since_ns);
+uint64_t question_local_full_until(const struct target *target, uint64_t away_since_ns);
+
+/*
+ * Whether a table can hold the states of all shares that rules may have to be decided by. As
+ * question_accepts().
+ */
+int question_local_accepts(struct stint_table *table, const struct question_stores *stores,
+                           const struct rules *rules, struct stint_error *error);
 
 #endif

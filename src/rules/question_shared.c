@@ -100,7 +100,14 @@ static const struct shared_answer *ask(struct question *question, size_t store,
 
 /* ---- What stands in -------------------------------------------------------------------------- */
 
-static uint8_t policy_of(struct question *question, struct target *target)
+/* What does not fit this node's share may fit the whole, once the store is back. */
+static bool fits(const struct stint_quota *local, uint8_t verb, uint32_t cost)
+{
+    bool is_whole = verb == SHARED_TAKE || verb == SHARED_PEEK;
+    return local->limit > 0 && (!is_whole || cost <= law_capacity(local));
+}
+
+static uint8_t policy_of(struct question *question, struct target *target, uint8_t verb)
 {
     struct shared_store *store = store_at(question, target->store);
     if (target->on_error != RULE_STORE_ERROR_LOCAL)
@@ -111,16 +118,19 @@ static uint8_t policy_of(struct question *question, struct target *target)
     struct stint_quota *local = &question->locals[target - question->targets];
     if (!question_local_quota(question->stores, target, away_since_ns, question->now_ns, local))
         return target->rule != NULL ? target->rule->store.local_then : RULE_STORE_ERROR_DENY;
-    question_local_begin(question, target, local, away_since_ns);
-    return RULE_STORE_ERROR_LOCAL;
+    uint64_t full_until_ns = question_local_full_until(target, away_since_ns);
+    target->stand_in_wait_ns = sub_floor(full_until_ns, question->now_ns);
+    return target->stand_in_wait_ns > 0 || !fits(local, verb, target->cost)
+               ? RULE_STORE_ERROR_DENY
+               : RULE_STORE_ERROR_LOCAL;
 }
 
 /* Chosen once for all runs of a request: since when a store is away may be different by then. */
-static uint8_t note_policy(struct question *question, struct target *target)
+static uint8_t note_policy(struct question *question, struct target *target, uint8_t verb)
 {
     bool is_new;
     struct stint_decision *note = errand_note(question->errand, 1, &is_new);
-    uint8_t policy = policy_of(question, target);
+    uint8_t policy = policy_of(question, target, verb);
     if (note == NULL)
         return RULE_STORE_ERROR_DENY;
     if (is_new)
@@ -128,7 +138,8 @@ static uint8_t note_policy(struct question *question, struct target *target)
     return note->outcome;
 }
 
-static void stand_in(struct question *question, struct target *target, const char *why)
+static void stand_in(struct question *question, struct target *target, uint8_t verb,
+                     const char *why)
 {
     static const uint8_t stand_ins[] = {[RULE_STORE_ERROR_DENY] = STAND_IN_DENY,
                                         [RULE_STORE_ERROR_ALLOW] = STAND_IN_ALLOW,
@@ -140,13 +151,14 @@ static void stand_in(struct question *question, struct target *target, const cha
         question->fault_sentence = why;
         return;
     }
-    target->stand_in = stand_ins[note_policy(question, target)];
+    target->stand_in = stand_ins[note_policy(question, target, verb)];
 }
 
 static struct stint_decision stood_in(const struct target *target, uint8_t verb, uint32_t cost)
 {
     uint32_t limit = law_capacity(target->quota);
     bool is_denied = target->stand_in == STAND_IN_DENY && verb != SHARED_REFUND;
+    uint64_t wait_ns = target->stand_in_wait_ns > 0 ? target->stand_in_wait_ns : RETRY_AFTER_NS;
     if (is_denied && verb != SHARED_PEEK && cost > limit)
         return law_never(limit);
     return (struct stint_decision){
@@ -154,8 +166,8 @@ static struct stint_decision stood_in(const struct target *target, uint8_t verb,
         .limit = limit,
         .remaining = is_denied ? 0 : limit,
         .granted = is_denied || verb == SHARED_PEEK ? 0 : cost,
-        .retry_after_ns = is_denied && cost > 0 ? RETRY_AFTER_NS : 0,
-        .reset_after_ns = is_denied ? RETRY_AFTER_NS : 0,
+        .retry_after_ns = is_denied && cost > 0 ? wait_ns : 0,
+        .reset_after_ns = is_denied ? wait_ns : 0,
     };
 }
 
@@ -184,7 +196,7 @@ struct stint_decision question_ask_store(struct question *question, struct targe
     /* A candidate has no say, and nothing to stand in for it. */
     if (quota != target->quota)
         return (struct stint_decision){.outcome = STINT_ALLOW, .granted = one->cost};
-    stand_in(question, target, answer->error);
+    stand_in(question, target, one->verb, answer->error);
     if (target->stand_in == STAND_IN_LOCAL)
         return question_ask_table(question, target, &question->locals[target - question->targets],
                                   one);
@@ -280,7 +292,7 @@ static void settle_group(struct question *question, size_t store, uint8_t verb, 
             target->decision = answer->each[n++];
             target->is_settled = !is_granted;
         } else {
-            stand_in(question, target, answer->error);
+            stand_in(question, target, verb, answer->error);
             target->decision = stood_in(target, verb, target->cost);
             target->is_settled = true;
         }

@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "rules/read_limit.h"
 #include "rules/read_metadata.h"
+#include "rules/read_store.h"
 #include "rules/wildcard.h"
 
 #include <stdlib.h>
@@ -202,25 +203,20 @@ static void read_replaces(struct reading *reading, const struct fields *fields, 
 static void read_rate_limit(struct reading *reading, const struct fields *fields, struct span name,
                             struct rule *rule)
 {
-    static const char *const on_store_error[] = {
-        [RULE_STORE_ERROR_DENY] = "deny",
-        [RULE_STORE_ERROR_ALLOW] = "allow",
-        [RULE_STORE_ERROR_LOCAL] = "local",
-    };
     const struct source *source = &reading->source;
+    const struct store_reading store = {source, reading->options, reading->stores};
     struct limit limit;
-    size_t choice;
     fields_flag(source, fields, LIMIT_UNLIMITED, &rule->unlimited);
-    if (fields_choice(source, fields, LIMIT_ON_STORE_ERROR, on_store_error, 3, &choice))
-        rule->store.on_error = (uint8_t)choice;
     read_replaces(reading, fields, name, rule);
     if (rule->unlimited) {
         refuse_limit(source, fields);
-    } else if (read_limit(source, fields, reading->default_algorithm, &limit)) {
+    } else if (read_limit(source, fields, reading->options->default_algorithm, &limit)) {
         rule->quota = limit.quota;
         rule->requests_per_unit = limit.requests_per_unit;
         rule->unit = limit.unit;
     }
+    if (!read_store(&store, fields, &reading->rules->texts, rule))
+        tell_no_memory(source);
 }
 
 static void read_shadow(struct reading *reading, const struct fields *entry, struct rule *rule)
@@ -235,7 +231,7 @@ static void read_shadow(struct reading *reading, const struct fields *entry, str
                      "an unlimited rule counts nothing, and so has no candidate beside it; try the "
                      "limit with shadow_mode: true");
     else if (fields_read(&reading->source, &shape_shadow, value, &fields) &&
-             read_limit(&reading->source, &fields, reading->default_algorithm, &limit)) {
+             read_limit(&reading->source, &fields, reading->options->default_algorithm, &limit)) {
         rule->shadow = limit.quota;
         rule->has_shadow = true;
     }
@@ -246,6 +242,43 @@ static void read_flags(const struct source *source, const struct fields *entry, 
     fields_flag(source, entry, ENTRY_SHADOW_MODE, &rule->shadow_mode);
     fields_flag(source, entry, ENTRY_QUOTA_MODE, &rule->quota_mode);
     fields_flag(source, entry, ENTRY_DETAILED_METRIC, &rule->detailed_metric);
+}
+
+static void add_store_name(struct store_name *name, const struct level *level)
+{
+    if (level->above->above != NULL)
+        add_store_name(name, level->above);
+    store_name_add(name, "/", level->key);
+    if (level->has_value)
+        store_name_add(name, "=", level->value);
+}
+
+/* What its states are called in a store, or those of its candidate. NULL: no memory. */
+static const char *store_name_text(struct reading *reading, const struct level *level,
+                                   struct span name, bool is_shadow)
+{
+    struct store_name text = {.len = 0};
+    store_name_add(&text, "", span_of_text(reading->domain));
+    add_store_name(&text, level);
+    if (name.len > 0 || is_shadow)
+        store_name_add(&text, "@", name);
+    if (is_shadow)
+        store_name_add(&text, "@", span_of_text("shadow"));
+    store_name_end(&text, rule_id_named(level->id, name, is_shadow));
+    return arena_text(&reading->rules->texts, span_of(text.text, text.len));
+}
+
+static void name_states(struct reading *reading, const struct level *level, struct span name,
+                        struct rule *rule)
+{
+    struct rule_store *store = &rule->store;
+    if (store->label == NULL)
+        return;
+    store->name = store_name_text(reading, level, name, false);
+    if (rule->has_shadow)
+        store->shadow_name = store_name_text(reading, level, name, true);
+    if (store->name == NULL || (rule->has_shadow && store->shadow_name == NULL))
+        tell_no_memory(&reading->source);
 }
 
 static void name_rule(struct reading *reading, const struct level *level,
@@ -259,10 +292,10 @@ static void name_rule(struct reading *reading, const struct level *level,
     rule->column = place->column;
     if (rule->path == NULL || rule->name == NULL)
         tell_no_memory(&reading->source);
-    rule->id = rule_id_named(level->id, name, false);
+    rule->id = rule_id_short(rule_id_named(level->id, name, false));
     rule->quota.rule = rule->id;
     if (rule->has_shadow)
-        rule->shadow.rule = rule_id_named(level->id, name, true);
+        rule->shadow.rule = rule_id_short(rule_id_named(level->id, name, true));
 }
 
 static void read_ban_of(struct reading *reading, const struct fields *entry, struct rule *rule)
@@ -298,6 +331,7 @@ static void read_rule(struct reading *reading, const struct fields *entry,
     rule->value_to_metric = level->shows_value;
     rule->metadata = level->metadata;
     name_rule(reading, level, &entry->map->place, name, rule);
+    name_states(reading, level, name, rule);
     struct place *place = place_of(reading, level->place);
     place->rule = rule->index;
     place->id = rule->id;

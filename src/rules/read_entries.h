@@ -11,12 +11,22 @@ struct origin {
     uint32_t file, line;
 };
 
+/* What the files of a domain say of its store_tag. */
+struct domain_tag {
+    uint8_t tag; /* enum rule_tag */
+    bool is_said;
+    struct origin origin;
+};
+
 /* One file while it is read. */
 struct reading {
     struct source source;
     struct rules *rules;
     const struct rules_file *files;
-    uint8_t default_algorithm;
+    const struct rules_load_options *options;
+    const char *stores[RULES_STORES_MAX]; /* their names, kept with the rules */
+    struct domain_tag *tags;              /* by the number of the domain */
+    size_t n_tags;
     uint32_t file;          /* its number among `files` */
     const char *path;       /* kept with the rules */
     const char *domain;     /* kept with the rules */

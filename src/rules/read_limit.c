@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "core/spec.h"
+#include "core/text.h"
 
 #define IN(algorithm) (1u << (algorithm))
 
@@ -93,6 +94,17 @@ static void read_length(struct limit_reader *reader)
         limit->unit = unit_of_length(limit->quota.period_ns);
 }
 
+/* `lease` of another law is read_store.c's: a word, for units that are leased from a store. */
+static bool has_lease_word(const struct limit_reader *reader)
+{
+    static const char *const words[] = {"strict", "fast"};
+    const struct yaml_value *value = fields_value(reader->fields, LIMIT_LEASE);
+    for (size_t i = 0; value != NULL && value->kind == YAML_TEXT && i < 2; i++)
+        if (text_is(value->text, words[i]))
+            return true;
+    return false;
+}
+
 /* Places that are held, and no units that come back by themselves. */
 static void read_lease(struct limit_reader *reader)
 {
@@ -105,7 +117,13 @@ static void read_lease(struct limit_reader *reader)
         faults_add(reader->source->faults, reader->source->path, reader->fields->map->place,
                    "%s has no lease; concurrency needs one, such as lease: 30s",
                    reader->fields->shape->name);
-    fields_duration(reader->source, reader->fields, LIMIT_LEASE, &reader->limit->quota.lease_ns);
+    if (has_lease_word(reader))
+        fields_fault(reader->source, reader->fields, LIMIT_LEASE,
+                     "places of concurrency are not leased from a store; expected a duration such "
+                     "as 30s");
+    else
+        fields_duration(reader->source, reader->fields, LIMIT_LEASE,
+                        &reader->limit->quota.lease_ns);
 }
 
 /* ---- Calendars ------------------------------------------------------------------------------- */
@@ -196,8 +214,10 @@ static const struct option {
 static void refuse_foreign_options(const struct limit_reader *reader)
 {
     uint8_t algorithm = reader->limit->quota.algorithm;
+    bool may_lease = reader->fields->shape == &shape_limit;
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]) && algorithm != 0; i++)
-        if (has(reader, options[i].key) && (options[i].algorithms & IN(algorithm)) == 0)
+        if (has(reader, options[i].key) && (options[i].algorithms & IN(algorithm)) == 0 &&
+            (options[i].key != LIMIT_LEASE || !may_lease))
             fields_fault(reader->source, reader->fields, options[i].key,
                          "it is an option of %s, not of %s%s", options[i].home,
                          stint_algorithm_name(algorithm),

@@ -47,9 +47,11 @@ struct rule_store {
     uint32_t lease_units;    /* the most that is leased at once. Default limit / 100, at least 1 */
     uint64_t lease_term_ns;  /* Default a twentieth of the period: 10 ms to 10 s */
     uint64_t local_for_ns;   /* Default 1 min */
+    const char *label;       /* what rules call the store. NULL: the table */
     const char *name;        /* RULE of a key's name, escaped: domain, entries, rate_limit.name */
-    const char *shadow_name; /* the same of the candidate; NULL: none */
+    const char *shadow_name; /* the same of the candidate; NULL: none. Both NULL without a store */
 };
+#define RULE_STORE_NAME_MAX 200 /* bytes of a name */
 
 /* Repeated denials block the key: `after` of them within `within_ns`, for `for_ns` at first. */
 struct rule_ban {

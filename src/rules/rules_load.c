@@ -3,7 +3,9 @@
 #include "rules/rules_load.h"
 
 #include "rules/read_entries.h"
+#include "rules/read_store.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 /* The same files hash alike wherever they are read; no text can aim at its own hash. */
@@ -17,13 +19,24 @@ static void choose_secret(const struct rules_file *files, size_t n_files, uint64
     }
 }
 
+/* Room for what is said of the domain that was added last. */
+static bool add_tag(struct reading *reading)
+{
+    struct domain_tag *tags = realloc(reading->tags, reading->rules->domains_max * sizeof(*tags));
+    if (tags == NULL)
+        return false;
+    reading->tags = tags;
+    reading->tags[reading->n_tags++] = (struct domain_tag){.is_said = false};
+    return true;
+}
+
 static uint32_t add_domain(struct reading *reading, struct span name, uint32_t line)
 {
     const struct place_name place_name = {PLACE_NONE, PLACE_DOMAIN, name};
     uint32_t number = places_add(&reading->rules->places, &place_name);
     reading->domain = arena_text(&reading->rules->texts, name);
     if (number != PLACE_NONE && reading->domain != NULL && note_origin(reading, number, line) &&
-        rules_add_domain(reading->rules, reading->domain))
+        rules_add_domain(reading->rules, reading->domain) && add_tag(reading))
         return number;
     tell_no_memory(&reading->source);
     return PLACE_NONE;
@@ -72,14 +85,61 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     return add_domain(reading, span_of("", 0), 0);
 }
 
+/* ---- Where their keys lie -------------------------------------------------------------------- */
+
+static size_t number_of_domain(const struct rules *rules, const char *domain)
+{
+    size_t i = 0;
+    while (rules->domains[i] != domain)
+        i++;
+    return i;
+}
+
+/* Of a domain in several files one may say it for all, and others may not say otherwise. */
+static void read_tag(struct reading *reading, const struct fields *fields)
+{
+    struct domain_tag *tag = &reading->tags[number_of_domain(reading->rules, reading->domain)];
+    uint8_t said;
+    if (!read_store_tag(&reading->source, fields, &said))
+        return;
+    if (tag->is_said && tag->tag != said)
+        fields_fault(&reading->source, fields, FILE_STORE_TAG,
+                     "the domain has another one already, in line %u of %s",
+                     (unsigned)tag->origin.line, reading->files[tag->origin.file].path);
+    *tag = (struct domain_tag){
+        .tag = said,
+        .is_said = true,
+        .origin = {reading->file, fields_place(fields, FILE_STORE_TAG).line},
+    };
+}
+
+/* Rules of one domain mostly stand together. */
+static void hand_out_tags(const struct reading *reading)
+{
+    const struct rules *rules = reading->rules;
+    const char *domain = NULL;
+    uint8_t tag = 0;
+    for (size_t i = 0; i < rules->n_rules; i++) {
+        struct rule *rule = &rules->rules[i];
+        if (rule->domain != domain)
+            tag = reading->tags[number_of_domain(rules, rule->domain)].tag;
+        domain = rule->domain;
+        rule->store.tag = tag;
+    }
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
 static void read_file(struct reading *reading, const struct yaml_value *root, bool may_merge)
 {
     struct fields fields;
     if (!fields_read(&reading->source, &shape_file, root, &fields))
         return;
     uint32_t domain = take_domain(reading, &fields, may_merge);
-    if (domain != PLACE_NONE)
-        read_entries(reading, domain, fields_value(&fields, FILE_DESCRIPTORS));
+    if (domain == PLACE_NONE)
+        return;
+    read_tag(reading, &fields);
+    read_entries(reading, domain, fields_value(&fields, FILE_DESCRIPTORS));
 }
 
 static void load_file(struct reading *reading, bool may_merge)
@@ -106,6 +166,18 @@ static void load_file(struct reading *reading, bool may_merge)
     arena_free(&values);
 }
 
+static bool keep_stores(struct reading *reading)
+{
+    const struct rules_load_options *options = reading->options;
+    assert(options->n_stores <= RULES_STORES_MAX && options->default_store <= options->n_stores);
+    for (size_t i = 0; i < options->n_stores; i++) {
+        reading->stores[i] = arena_text(&reading->rules->texts, span_of_text(options->stores[i]));
+        if (reading->stores[i] == NULL)
+            return false;
+    }
+    return true;
+}
+
 struct rules *rules_load(const struct rules_file *files, size_t n_files,
                          const struct rules_load_options *options, struct rules_faults *faults)
 {
@@ -118,16 +190,20 @@ struct rules *rules_load(const struct rules_file *files, size_t n_files,
     struct reading reading = {.source = {.faults = faults, .path = ""},
                               .rules = rules_new(secret),
                               .files = files,
-                              .default_algorithm = options->default_algorithm};
-    if (reading.rules == NULL) {
+                              .options = options};
+    if (reading.rules == NULL || !keep_stores(&reading)) {
         tell_no_memory(&reading.source);
+        rules_unref(reading.rules);
         return NULL;
     }
     for (size_t i = 0; i < n_files; i++) {
         reading.file = (uint32_t)i;
         load_file(&reading, options->merge_domains);
     }
+    if (faults_count(faults) == 0)
+        hand_out_tags(&reading);
     free(reading.origins);
+    free(reading.tags);
     if (faults_count(faults) == 0)
         return reading.rules;
     rules_unref(reading.rules);

@@ -36,8 +36,11 @@ struct rules_load_options {
     /* Stores that `store: NAME` may name; rule.store.at counts them from 1. Borrowed. */
     const char *const *stores;
     size_t n_stores;
-    size_t default_store; /* of rules that name none, from 1; 0: the table */
+    size_t default_store;     /* of rules that name none, from 1; 0: the table */
+    bool any_store;           /* others may be named as well; then rule.store.at is 0 */
+    uint8_t default_on_error; /* enum rule_on_store_error: of rules that do not say */
 };
+#define RULES_STORES_MAX 16
 
 /*
  * The rules, with one reference, or NULL and at least one fault. No files at all is no fault: there

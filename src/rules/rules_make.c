@@ -77,10 +77,13 @@ struct hash128 rule_id_below(struct hash128 above, struct span key, struct span 
     return join(join(above, ID_KEY, key), has_value ? ID_VALUE : ID_NO_VALUE, value);
 }
 
-uint64_t rule_id_named(struct hash128 entry, struct span name, bool is_shadow)
+struct hash128 rule_id_named(struct hash128 entry, struct span name, bool is_shadow)
 {
     struct hash128 named = join(entry, ID_NAME, name);
-    if (is_shadow)
-        named = join(named, ID_SHADOW, span_of(NULL, 0));
+    return is_shadow ? join(named, ID_SHADOW, span_of(NULL, 0)) : named;
+}
+
+uint64_t rule_id_short(struct hash128 named)
+{
     return named.lo != 0 ? named.lo : 1;
 }

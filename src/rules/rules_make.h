@@ -18,7 +18,9 @@ struct rule *rules_add_rule(struct rules *rules);
 struct hash128 rule_id_of_domain(struct span domain);
 struct hash128 rule_id_below(struct hash128 above, struct span key, struct span value,
                              bool has_value);
-/* The identity itself, never 0; that of the candidate beside it where `is_shadow`. */
-uint64_t rule_id_named(struct hash128 entry, struct span name, bool is_shadow);
+/* The identity itself; that of the candidate beside it where `is_shadow`. */
+struct hash128 rule_id_named(struct hash128 entry, struct span name, bool is_shadow);
+/* The half of it that rules go by: never 0. */
+uint64_t rule_id_short(struct hash128 named);
 
 #endif

@@ -6,6 +6,7 @@
 
 static const char *const file_keys[] = {
     [FILE_DOMAIN] = "domain",
+    [FILE_STORE_TAG] = "store_tag",
     [FILE_DESCRIPTORS] = "descriptors",
 };
 
@@ -41,6 +42,12 @@ static const char *const limit_keys[] = {
     [LIMIT_REPLACES] = "replaces",
     [LIMIT_UNLIMITED] = "unlimited",
     [LIMIT_ON_STORE_ERROR] = "on_store_error",
+    [LIMIT_STORE] = "store",
+    [LIMIT_LEASE_UNITS] = "lease_units",
+    [LIMIT_LEASE_TERM] = "lease_term",
+    [LIMIT_LOCAL_START] = "local_start",
+    [LIMIT_LOCAL_FOR] = "local_for",
+    [LIMIT_LOCAL_THEN] = "local_then",
 };
 
 static const char *const ban_keys[] = {
