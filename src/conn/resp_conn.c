@@ -49,7 +49,7 @@ static bool may_answer(const struct resp_conn *conn)
 
 static void (*const answers[RESP_COMMANDS])(struct resp_call *call);
 
-static void answer(struct resp_call *call)
+void resp_conn_answer(struct resp_call *call)
 {
     struct resp_conn *conn = call->conn;
     call->command = resp_command_find(call->args[0]);
@@ -62,7 +62,9 @@ static void answer(struct resp_call *call)
     } else {
         answers[resp_command_id(call->command)](call);
     }
-    if (!resp_conn_is_parked(conn))
+    /* Who may ask has changed, say: units may have been charged. */
+    service_drop(conn->door->service, call->errand);
+    if (!call->is_ahead && !resp_conn_is_parked(conn))
         conn->was_asked = false;
     if (conn->out.failed)
         conn->is_over = true;
@@ -99,11 +101,16 @@ static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
             end_with_fault(conn, len);
             break;
         }
-        struct resp_call call = {
-            .conn = conn, .args = argv->args, .n_args = argv->n, .now_ns = now_ns};
+        struct resp_call call = {.conn = conn,
+                                 .args = argv->args,
+                                 .n_args = argv->n,
+                                 .now_ns = now_ns,
+                                 .errand = resp_ahead_take(conn, (size_t)len)};
         if (argv->n > 0)
-            answer(&call);
-        if (!resp_conn_is_parked(conn))
+            resp_conn_answer(&call);
+        if (call.has_waited)
+            conn->errands.bytes += (size_t)len;
+        else if (conn->retry_at_ns == STINT_NEVER_NS)
             done += (size_t)len;
     }
     return done;
@@ -112,7 +119,7 @@ static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
 bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
 {
     struct resp_conn *conn = call->conn;
-    if (retry_at_ns == 0 || conn->is_draining)
+    if (retry_at_ns == 0 || conn->is_draining || call->is_ahead)
         return false;
     conn->retry_at_ns = retry_at_ns;
     return true;
@@ -177,6 +184,15 @@ static void serve_input(struct resp_conn *conn, uint64_t now_ns)
         conn->is_over = true;
     if (conn->is_over || waiting(conn) == 0)
         drop_input(conn);
+    else
+        resp_ahead_look(conn, now_ns);
+}
+
+void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns)
+{
+    resp_caller_renew(conn);
+    serve_input(conn, now_ns);
+    conn_stir(&conn->conn, now_ns);
 }
 
 /* ---- What the socket's owner calls ----------------------------------------------------------- */
@@ -190,6 +206,7 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
     if (waiting(conn) == 0) {
         size_t done = serve(conn, bytes, now_ns);
         keep(conn, span_of(bytes.ptr + done, bytes.len - done));
+        resp_ahead_look(conn, now_ns);
     } else {
         keep(conn, bytes);
         serve_input(conn, now_ns);
@@ -268,6 +285,7 @@ static bool is_busy(const struct conn *base)
 static void free_conn(struct conn *base)
 {
     struct resp_conn *conn = resp_of(base);
+    resp_ahead_free(conn);
     free(conn->input.bytes);
     resp_writer_deinit(&conn->out);
     access_unref(conn->tokens);

@@ -35,6 +35,19 @@ struct resp_input {
     size_t start, end, size;
 };
 
+/*
+ * Errands of the commands at the head of the input, one for each, in their order: the first command
+ * waits for its store, and those behind it are on their way already. docs/decisions/0036.
+ */
+struct resp_errands {
+    struct errand **ring; /* of RESP_ERRANDS_MAX; NULL until one is needed */
+    unsigned first, n;
+    size_t bytes;              /* of their commands */
+    struct resp_reader reader; /* of the command behind them */
+};
+
+#define RESP_ERRANDS_MAX 256 /* a power of two */
+
 struct resp_conn {
     struct conn conn;
     struct resp_door *door;
@@ -47,6 +60,9 @@ struct resp_conn {
     const struct access_token *token;
     struct caller caller;
     uint64_t id;
+    struct resp_errands errands;
+    size_t keys_done; /* of the command at the head, if it asks its keys one after the other */
+    int64_t keys_found;
     uint64_t asked_ns;    /* when the command at the head of the input was asked first */
     uint64_t retry_at_ns; /* when it is asked again; STINT_NEVER_NS: it is not waiting */
     bool was_asked;       /* asked_ns is set */
@@ -63,11 +79,17 @@ struct resp_call {
     const struct span *args; /* args[0] is the command's name */
     size_t n_args;
     uint64_t now_ns;
+    struct errand *errand; /* of the command, which is asked again; whoever uses it sets NULL */
+    bool is_ahead;         /* others before it wait: only a store may be asked, nothing answered */
+    bool has_waited;       /* it waits for a store now */
 };
+
+/* Whether the command at the head waits for its store. */
+bool resp_ahead_waits(const struct resp_conn *conn);
 
 static inline bool resp_conn_is_parked(const struct resp_conn *conn)
 {
-    return conn->retry_at_ns != STINT_NEVER_NS;
+    return conn->retry_at_ns != STINT_NEVER_NS || resp_ahead_waits(conn);
 }
 
 /* Of a command that may wait: notes when it was asked first. */
@@ -80,6 +102,21 @@ static inline void resp_call_begin(struct resp_call *call)
 
 /* Instead of an answer: asks the command again then. False where it is not to wait any more. */
 bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns);
+/* ---- resp_ahead.c: commands that wait for stores --------------------------------------------- */
+
+/* What a request of this command is asked with. */
+void resp_call_prepare(struct resp_call *call, struct request *request);
+/* Whether the reply is none, as a store was asked, or as it is not its turn. */
+bool resp_call_waits(struct resp_call *call, const struct reply *reply);
+/* The errand of the command at the head, which can go on; NULL: it has none. */
+struct errand *resp_ahead_take(struct resp_conn *conn, size_t command_len);
+/* Begins what may be begun of the commands behind one that waits. */
+void resp_ahead_look(struct resp_conn *conn, uint64_t now_ns);
+void resp_ahead_free(struct resp_conn *conn);
+/* resp_conn.c */
+void resp_conn_answer(struct resp_call *call);
+void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns);
+
 /* An error whose word follows from its code. */
 void resp_call_refuse(struct resp_call *call, const struct stint_error *error);
 /* Whether the caller has one of these roles; else that was answered. */
@@ -111,6 +148,9 @@ void resp_info(struct resp_call *call);
 void resp_config(struct resp_call *call);
 
 /* resp_ask.c */
+/* Whether it is one of resp_throttle() and resp_verb(); answers it. */
+bool resp_is_request(const struct resp_command *command);
+void resp_answer_request(struct resp_call *call);
 void resp_throttle(struct resp_call *call);
 void resp_verb(struct resp_call *call);
 void resp_forget_keys(struct resp_call *call);

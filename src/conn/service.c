@@ -149,6 +149,24 @@ static bool may_ask(const struct request *request, const struct caller *caller, 
     return false;
 }
 
+static void answer_once(struct service *service, const struct request *request,
+                        const struct caller *caller, uint64_t now_ns, struct reply *reply)
+{
+    if (request->is_ahead)
+        reply->error = REPLY_AHEAD;
+    else
+        service_once(service, request, caller, now_ns, reply);
+}
+
+/* Of the others nothing can be begun before its turn: they act at once. */
+static bool may_be_ahead(const struct service *service, const struct request *request)
+{
+    static const uint32_t verbs = 1u << REQUEST_TAKE | 1u << REQUEST_TAKE_UPTO |
+                                  1u << REQUEST_PEEK | 1u << REQUEST_CHARGE | 1u << REQUEST_REFUND |
+                                  1u << REQUEST_EXPLAIN | 1u << REQUEST_THROTTLE;
+    return service->stores.n_stores > 0 && (verbs & 1u << request->verb) != 0;
+}
+
 static void answer_all(struct service *service, const struct request *request,
                        const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
@@ -160,7 +178,7 @@ static void answer_all(struct service *service, const struct request *request,
         go_on(service, request, now_ns, reply);
     else if (request->id.len > 0 && request_is_charging(request->verb) &&
              !service_is_shared(service, request, now_ns))
-        service_once(service, request, caller, now_ns, reply);
+        answer_once(service, request, caller, now_ns, reply);
     else
         service_answer(service, request, now_ns, reply);
 }
@@ -169,6 +187,10 @@ void service_ask(struct service *service, const struct request *request,
                  const struct caller *caller, uint64_t now_ns, struct reply *reply)
 {
     begin(reply, now_ns);
+    if (request->is_ahead && !may_be_ahead(service, request)) {
+        reply->error = REPLY_AHEAD;
+        return;
+    }
     if (may_ask(request, caller, reply)) {
         /* The shortest way is for what is asked most. */
         if (request->verb == REQUEST_THROTTLE && request->id.len == 0 && request->errand == NULL)

@@ -102,6 +102,8 @@ bool service_end_errand(struct service *service, struct reply *reply)
     question->errand = NULL;
     if (errand == NULL)
         return true;
+    if (question->is_ahead && !question->is_waiting)
+        question->is_waiting = question->is_too_early = true; /* it asked nobody */
     if (errand->is_lost && question->fault == 0) {
         question->fault = SHARED_FAILED;
         question->fault_sentence = "the quotas of the request have changed while it was asked";

@@ -86,7 +86,7 @@ static const struct shared_answer *ask(struct question *question, size_t store,
         question->is_waiting = true;
         return NULL;
     }
-    if (answer->outcome == SHARED_AHEAD) {
+    if (answer->outcome == SHARED_AHEAD || (asked->is_ahead && !question->is_waiting)) {
         question->is_waiting = question->is_too_early = true;
         return NULL;
     }
