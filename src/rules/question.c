@@ -197,20 +197,33 @@ static bool append(struct question *question, const void *bytes, size_t len)
     return true;
 }
 
+/* Big-endian, so that a key is the same wherever it is made. */
+static bool append_number(struct question *question, uint64_t number, size_t size)
+{
+    uint8_t bytes[sizeof(number)];
+    for (size_t i = 0; i < size; i++)
+        bytes[i] = (uint8_t)(number >> (8 * (size - 1 - i)));
+    return append(question, bytes, size);
+}
+
 /* A text behind its length: so no two lists of texts are the same bytes. */
 static bool append_text(struct question *question, struct span text)
 {
-    uint64_t len = text.len;
-    return append(question, &len, sizeof(len)) && append(question, text.ptr, text.len);
+    return append_number(question, text.len, sizeof(uint32_t)) &&
+           append(question, text.ptr, text.len);
 }
 
-/* The key of a descriptor that no rule matches but that brings a quota along: all that it says. */
+/*
+ * The key of a descriptor that no rule matches but that brings a quota along: all that it says, in
+ * the form of rules_match().
+ */
 static int key_of_override(struct question *question, struct span domain,
                            const struct descriptor *descriptor, struct span *key,
                            struct stint_error *error)
 {
     size_t from = question->keys_len;
-    bool fits = append_text(question, domain);
+    bool fits = append_number(question, OVERRIDE_RULE, sizeof(OVERRIDE_RULE)) &&
+                append_text(question, domain);
     for (size_t i = 0; fits && i < descriptor->n_entries; i++)
         fits = append_text(question, descriptor->entries[i].key) &&
                append_text(question, descriptor->entries[i].value);
