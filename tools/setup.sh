@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
-# usage: setup.sh run|test|check|fuzz-afl|bench-server
+# usage: setup.sh run|test|check|fuzz-afl|bench-server|demo-cluster
 # Installs what that needs on Debian 12 and its relatives, and nothing where all of it is there.
 set -eu
 
@@ -13,13 +13,14 @@ test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-venv python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium
     fonts-dejavu-core curl wrk nghttp2-client nginx haproxy apache2-bin
     lua-socket caddy python3-jsonschema python3-grpcio python3-yaml redis-tools python3-redis
-    redis-server redis-sentinel"
+    redis-server redis-sentinel memcached iproute2"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.
 command -v npm >/dev/null || test="$test nodejs npm"
 command -v go >/dev/null || test="$test golang-go"
 command -v javac >/dev/null || test="$test default-jdk-headless"
 command -v mvn >/dev/null || test="$test maven"
 check="$test clang-format clang-tidy cppcheck"
+demo_cluster="$run python3 redis-server redis-tools"
 bench_server="$run python3 redis-server redis-tools nginx wrk nghttp2-client nghttp2-server
     util-linux"
 fuzz_afl="$run clang llvm libclang-rt-14-dev python3 afl++"
@@ -33,8 +34,9 @@ test) packages=$test ;;
 check) packages=$check ;;
 fuzz-afl) packages=$fuzz_afl ;;
 bench-server) packages=$bench_server ;;
+demo-cluster) packages=$demo_cluster ;;
 *)
-    echo "usage: $0 run|test|check|fuzz-afl|bench-server" >&2
+    echo "usage: $0 run|test|check|fuzz-afl|bench-server|demo-cluster" >&2
     exit 2
     ;;
 esac
