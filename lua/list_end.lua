@@ -3,49 +3,49 @@ local laws = {
     window = window, buckets = buckets, log = log, gcra = gcra, fixed_window = fixed_window,
     sliding_counter = sliding_counter, concurrency = concurrency,
 }
-local verbs = {take = 1, take_upto = 1, peek = 1, charge = 1, refund = 1, reset = 1}
-local verb, now, at = ARGV[1], ARGV[2], tonumber(ARGV[3])
+-- Words become numbers by arithmetic, as in single_end.
+local verb, now, at = ARGV[1], ARGV[2], ARGV[3] + 0
 local virtual = now ~= '0'
 if virtual then
-    now = tonumber(now)
+    now = now + 0
 else
     local time = call('TIME')
     now = time[1] * 1000000 + time[2]
 end
-local function is_whole(number, least, most)
-    return number and number >= least and number <= most and number % 1 == 0
-end
-if not (verbs[verb] and is_whole(now, 0, 8000000000000000) and is_whole(at, -1, 9007199254740991)
+local known = verb == 'take' or verb == 'take_upto' or verb == 'peek' or verb == 'charge'
+    or verb == 'refund' or verb == 'reset'
+if not (known and now >= 0 and now <= 8000000000000000 and now % 1 == 0
+        and at >= -1 and at <= 9007199254740991 and at % 1 == 0
         and #KEYS >= 1 and #KEYS <= 32 and #ARGV == 3 + 7 * #KEYS) then
     return redis.error_reply('STINT expected 1 to 32 keys, and: verb now at, and for each key '
         .. 'algorithm cost limit period x y z')
 end
 
 -- Equal keys are one part: their costs add up.
-local parts, part_of, most, too_much = {}, {}, 4294967295, false
+local parts, part_of, costs, most, too_much = {}, {}, {}, 4294967295, false
 for i = 1, #KEYS do
-    local quota = 7 * i - 3
-    local part = part_of[KEYS[i]]
-    local cost = tonumber(ARGV[quota + 1])
-    if not part then
-        part = {key = KEYS[i], index = i - 1, cost = 0, times = 0, quota = quota,
-                law = laws[ARGV[quota]], limit = tonumber(ARGV[quota + 2]),
-                period = tonumber(ARGV[quota + 3]), x = tonumber(ARGV[quota + 4]),
-                y = tonumber(ARGV[quota + 5]), z = tonumber(ARGV[quota + 6])}
-        part_of[part.key] = part
-        parts[#parts + 1] = part
-    end
-    for word = 0, 6 do
-        if word ~= 1 and ARGV[quota + word] ~= ARGV[part.quota + word] then
-            return redis.error_reply('STINT the same key stands for two quotas')
+    local quota, key = 7 * i - 3, KEYS[i]
+    local part, cost = part_of[key], ARGV[quota + 1] + 0
+    if part then
+        for word = 0, 6 do
+            if word ~= 1 and ARGV[quota + word] ~= ARGV[part.quota + word] then
+                return redis.error_reply('STINT the same key stands for two quotas')
+            end
         end
+    else
+        part = {key = key, index = i - 1, cost = 0, times = 0, quota = quota,
+                law = laws[ARGV[quota]], limit = ARGV[quota + 2] + 0, period = ARGV[quota + 3] + 0,
+                x = ARGV[quota + 4] + 0, y = ARGV[quota + 5] + 0, z = ARGV[quota + 6] + 0}
+        part_of[key], parts[#parts + 1] = part, part
     end
-    if not (part.law and is_whole(cost, 0, 4294967295) and is_whole(part.limit, 0, 4294967295)
-            and is_whole(part.period, 1, 315360000000000) and part.x and part.y and part.z) then
+    local limit, period = part.limit, part.period
+    if not (part.law and cost >= 0 and cost <= 4294967295 and cost % 1 == 0
+            and limit >= 0 and limit <= 4294967295 and limit % 1 == 0
+            and period >= 1 and period <= 315360000000000 and period % 1 == 0) then
         return redis.error_reply('STINT quota ' .. i .. ': expected algorithm cost limit period '
             .. 'x y z, cost and limit to 2^32-1, a period of 1 us to 10 years')
     end
-    part.cost, part.times = part.cost + cost, part.times + 1
+    part.cost, part.times, costs[i] = part.cost + cost, part.times + 1, cost
     if part.cost > 4294967295 then too_much = true end
     if cost < most then most = cost end
 end
@@ -60,9 +60,11 @@ local function ask(part, asked, cost)
         return
     end
     if part.state == nil then part.state = call('GET', part.key) end
+    local own_at, held = at, holders and holders[part.key]
+    if held then asked, cost, own_at = 'release', held[2], held[1] end
     part.outcome, part.granted, part.capacity, part.remaining, part.retry, part.reset, part.after,
         part.dies, part.stays, part.holder, part.holder_sub = part.law(part.state, asked, cost, now,
-        at, part.limit, part.period, part.x, part.y, part.z)
+        own_at, part.limit, part.period, part.x, part.y, part.z)
     if not part.outcome then problem = part.granted end
 end
 local function write()
@@ -106,11 +108,32 @@ local function sum(granted)
         granted = 0
     end
     if binding.outcome == 2 then retry = -1 end
-    local reply = {binding.outcome, granted or binding.granted, binding.capacity,
-                   binding.remaining, retry, binding.reset, binding.index, now}
+    return {binding.outcome, granted or binding.granted, binding.capacity, binding.remaining, retry,
+            binding.reset, binding.index, now}
+end
+-- Behind the sum: how each key stands, then the holders. `own`: what each item was granted; nil:
+-- of what its part was, as much as is left of it.
+local function reply_of(reply, own)
+    local refused, place = reply[1] ~= 0 and (verb == 'take' or verb == 'take_upto'), 8
     for _, part in ipairs(parts) do
-        if binding.outcome == 0 and part.holder then
-            reply[#reply + 1], reply[#reply + 2] = part.holder, part.holder_sub
+        -- A take that failed for others: the figures are of a state that it left alone.
+        if refused and part.outcome == 0 then ask(part, 'peek', 0) end
+        part.left = refused and 0 or part.granted
+    end
+    for i = 1, #KEYS do
+        local part = part_of[KEYS[i]]
+        local granted = own or costs[i]
+        if granted > part.left then granted = part.left end
+        part.left = part.left - granted
+        reply[place + 1], reply[place + 2], reply[place + 3], reply[place + 4], reply[place + 5],
+            reply[place + 6] = part.outcome, granted, part.capacity, part.remaining, part.retry,
+            part.reset
+        place = place + 6
+    end
+    for _, part in ipairs(parts) do
+        if part.holder and not refused then
+            reply[place + 1], reply[place + 2] = part.holder, part.holder_sub
+            place = place + 2
         end
     end
     return reply
@@ -128,11 +151,19 @@ local function ask_all(asked, each)
     end
 end
 
-if verb == 'reset' then
-    for _, part in ipairs(parts) do call('DEL', part.key) end
-    return {0, 0, parts[1].limit, parts[1].limit, 0, 0, 0, now}
+if verb == 'reset' or too_much then
+    for _, part in ipairs(parts) do
+        part.outcome, part.granted, part.retry, part.reset = 2, 0, -1, 0
+        part.capacity, part.remaining = 0, 0
+        if verb == 'reset' then
+            call('DEL', part.key)
+            part.outcome, part.retry = 0, 0
+            part.capacity = part.law == gcra and part.x > 0 and part.x or part.limit
+            part.remaining = part.capacity
+        end
+    end
+    return reply_of(sum(), 0)
 end
-if too_much then return {2, 0, 0, 0, -1, 0, 0, now} end
 local least
 if verb == 'charge' or verb == 'refund' or #KEYS == 1 then
     ask_all(verb)
@@ -169,4 +200,4 @@ else
     end
 end
 if problem then return redis.error_reply('STINT ' .. problem) end
-return sum(least)
+return reply_of(sum(least), verb == 'take_upto' and least or nil)

@@ -28,6 +28,7 @@ if not (known and #KEYS == 1
         .. 'cost and limit to 2^32-1, times in us, a period of 1 us to 10 years')
 end
 if verb == 'reset' then
+    if 'LAW' == 'gcra' and x > 0 then limit = x end
     call('DEL', KEYS[1])
     return {0, 0, limit, limit, 0, 0, 0, now}
 end

@@ -2,9 +2,10 @@
 """usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
        make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for remote/lua_script.h.
 
-NAME is an algorithm (its law between single_begin and single_end), `list` (all of them) or
-`rolling_window` (the law of buckets in a frame of its own). Lines that are only a comment are left
-out.
+NAME is an algorithm (its law between single_begin and single_end), `list` (all of them), either with
+`_once` behind it (the same within once_begin and once_end, for asks with an id), lease_ALGORITHM
+(between lease_begin and lease_end; `_once` likewise), or `rolling_window` (the law of buckets in a
+frame of its own). Lines that are only a comment are left out.
 """
 
 import hashlib
@@ -14,15 +15,25 @@ from pathlib import Path
 ALGORITHMS = (
     "window", "buckets", "log", "gcra", "fixed_window", "sliding_counter", "concurrency"
 )
+LEASED = ALGORITHMS[:-1]  # places of concurrency have holders of their own
+NAMES = (
+    *ALGORITHMS, "list", *(f"{name}_once" for name in (*ALGORITHMS, "list")), "rolling_window",
+    *(f"lease_{law}{once}" for law in LEASED for once in ("", "_once")),
+)
 
 
 def parts_of(name):
+    if name.endswith("_once"):
+        begin, *laws, end = parts_of(name.removesuffix("_once"))
+        return [begin, "once_begin", *laws, end, "once_end"]
     if name == "list":
         return ["list_begin", *ALGORITHMS, "list_end"]
     if name == "rolling_window":
         return ["rolling_window_begin", "buckets", "rolling_window_end"]
     if name in ALGORITHMS:
         return ["single_begin", name, "single_end"]
+    if name.startswith("lease_") and name[6:] in LEASED:
+        return ["lease_begin", name[6:], "lease_end"]
     raise ValueError(f"no script is called {name!r}")
 
 
@@ -31,8 +42,11 @@ def script(folder, name):
     lines = []
     for part in parts_of(name):
         text = (Path(folder) / f"{part}.lua").read_text(encoding="utf-8")
-        if part == "single_end":
-            text = text.replace("LAW", name)
+        if part in ("single_end", "lease_end"):
+            text = text.replace("LAW", name.removeprefix("lease_").removesuffix("_once"))
+        elif part.startswith("once"):
+            undo, now = ("undo_list", 2) if name == "list_once" else ("undo_one", 3)
+            text = text.replace("UNDO", undo).replace("NOW", str(now))
         lines += [line.strip() for line in text.splitlines()]
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("--"))
 
@@ -53,7 +67,7 @@ def main(folder, what):
     if not what.endswith(".c"):
         print(script(folder, what), end="")
         return
-    scripts = "".join(in_c(folder, name) for name in (*ALGORITHMS, "list", "rolling_window"))
+    scripts = "".join(in_c(folder, name) for name in NAMES)
     head = '/* Made of lua/ when the program was built. */\n#include "remote/lua_script.h"\n'
     Path(what).write_text(head + scripts, encoding="utf-8")
 

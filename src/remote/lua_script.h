@@ -19,6 +19,16 @@ extern const struct lua_script lua_script_fixed_window;
 extern const struct lua_script lua_script_sliding_counter;
 extern const struct lua_script lua_script_concurrency;
 
+/* The same with an id, that charges once however often it comes. */
+extern const struct lua_script lua_script_window_once;
+extern const struct lua_script lua_script_buckets_once;
+extern const struct lua_script lua_script_log_once;
+extern const struct lua_script lua_script_gcra_once;
+extern const struct lua_script lua_script_fixed_window_once;
+extern const struct lua_script lua_script_sliding_counter_once;
+extern const struct lua_script lua_script_concurrency_once;
+extern const struct lua_script lua_script_list_once;
+
 /* Several quotas, all or nothing; and the rolling window for redis-cli. */
 extern const struct lua_script lua_script_list;
 extern const struct lua_script lua_script_rolling_window;

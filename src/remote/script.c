@@ -8,13 +8,15 @@
 #include <assert.h>
 
 #define EXACT_MAX (INT64_C(1) << 53) /* a Lua number is a double */
-#define REPLY_FIXED 8                /* integers before the holders */
+#define REPLY_FIXED 8                /* integers of the decision */
+#define REPLY_EACH 6                 /* integers of each quota of a list */
+#define REPLAYED 4                   /* in place of ALLOW: it was, when the id came first */
 
 static const char *const verb_names[] = {
     [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
     [SCRIPT_CHARGE] = "charge", [SCRIPT_REFUND] = "refund",       [SCRIPT_BOOK] = "book",
     [SCRIPT_UNBOOK] = "unbook", [SCRIPT_RESET] = "reset",         [SCRIPT_RELEASE] = "release",
-    [SCRIPT_RENEW] = "renew",
+    [SCRIPT_RENEW] = "renew",   [SCRIPT_UNDO] = "undo",
 };
 
 static const struct lua_script *const scripts[] = {
@@ -25,6 +27,16 @@ static const struct lua_script *const scripts[] = {
     [STINT_FIXED_WINDOW] = &lua_script_fixed_window,
     [STINT_SLIDING_COUNTER] = &lua_script_sliding_counter,
     [STINT_CONCURRENCY] = &lua_script_concurrency,
+};
+
+static const struct lua_script *const scripts_once[] = {
+    [STINT_WINDOW] = &lua_script_window_once,
+    [STINT_BUCKETS] = &lua_script_buckets_once,
+    [STINT_LOG] = &lua_script_log_once,
+    [STINT_GCRA] = &lua_script_gcra_once,
+    [STINT_FIXED_WINDOW] = &lua_script_fixed_window_once,
+    [STINT_SLIDING_COUNTER] = &lua_script_sliding_counter_once,
+    [STINT_CONCURRENCY] = &lua_script_concurrency_once,
 };
 
 /* ---- Quotas ---------------------------------------------------------------------------------- */
@@ -96,9 +108,15 @@ static void key_add_plain(struct key_text *text, struct span span)
         key_add(text, (char)span.ptr[i]);
 }
 
-static void key_add_escaped(struct key_text *text, struct span span, bool colons)
+static void key_add_hex(struct key_text *text, uint8_t byte)
 {
     static const char hexadecimal[] = "0123456789ABCDEF";
+    key_add(text, hexadecimal[byte >> 4]);
+    key_add(text, hexadecimal[byte & 15]);
+}
+
+static void key_add_escaped(struct key_text *text, struct span span, bool colons)
+{
     for (size_t i = 0; i < span.len; i++) {
         uint8_t c = span.ptr[i];
         bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
@@ -108,9 +126,16 @@ static void key_add_escaped(struct key_text *text, struct span span, bool colons
             continue;
         }
         key_add(text, '%');
-        key_add(text, hexadecimal[c >> 4]);
-        key_add(text, hexadecimal[c & 15]);
+        key_add_hex(text, c);
     }
+}
+
+static void key_begin(struct key_text *text, struct span prefix, struct span tag)
+{
+    key_add_escaped(text, prefix, true);
+    key_add(text, '{');
+    key_add_escaped(text, tag, true);
+    key_add(text, '}');
 }
 
 /* Writes a number's digits and returns them. */
@@ -154,15 +179,22 @@ size_t script_key(const struct stint_quota *quota, const struct script_name *nam
                   size_t size)
 {
     struct key_text text = {.out = out, .size = size};
-    key_add_escaped(&text, name->prefix, true);
-    key_add(&text, '{');
-    key_add_escaped(&text, name->tag, true);
-    key_add(&text, '}');
+    key_begin(&text, name->prefix, name->tag);
     key_add_law(&text, quota);
     key_add(&text, ':');
     key_add_escaped(&text, name->rule, false);
     key_add(&text, ':');
     key_add_escaped(&text, name->key, true);
+    return text.len;
+}
+
+size_t script_id_key(struct span prefix, struct span tag, struct span id, char *out, size_t size)
+{
+    struct key_text text = {.out = out, .size = size};
+    key_begin(&text, prefix, tag);
+    key_add_plain(&text, span_of_text("id:"));
+    for (size_t i = 0; i < id.len; i++)
+        key_add_hex(&text, id.ptr[i]);
     return text.len;
 }
 
@@ -227,6 +259,25 @@ static void begin(struct script_command *command, const struct lua_script *scrip
     add_number(command, (int64_t)n_keys);
 }
 
+static void add_body(struct script_command *command, uint64_t body)
+{
+    char *digits = command->digits + command->n_digits;
+    struct key_text text = {.out = digits, .size = SCRIPT_DIGITS_MAX};
+    for (unsigned shift = 64; shift > 0; shift -= 8)
+        key_add_hex(&text, (uint8_t)(body >> (shift - 8)));
+    command->n_digits += SCRIPT_DIGITS_MAX;
+    add(command, span_of(digits, text.len));
+}
+
+/* Behind all other words. */
+static void add_id(struct script_command *command, const struct script_id *id)
+{
+    uint64_t lifetime_ms = (id->lifetime_ns - 1) / NS_PER_MS + 1;
+    assert(id->lifetime_ns > 0 && lifetime_ms < (uint64_t)EXACT_MAX);
+    add_body(command, id->body);
+    add_number(command, (int64_t)lifetime_ms);
+}
+
 /* Options that are 0 at the end are left out: every word costs the store time. */
 static void drop_zeros(struct script_command *command, size_t at_most)
 {
@@ -238,24 +289,34 @@ void script_command_one(struct script_command *command, const struct script_item
                         const struct script_ask *ask)
 {
     bool names_holder = ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW;
-    begin(command, scripts[item->quota->algorithm], 1);
+    assert(ask->verb != SCRIPT_UNDO || ask->id != NULL);
+    begin(command, (ask->id != NULL ? scripts_once : scripts)[item->quota->algorithm],
+          ask->id != NULL ? 2 : 1);
     add(command, item->key);
+    if (ask->id != NULL)
+        add(command, ask->id->key);
     add(command, span_of_text(verb_names[ask->verb]));
     add_number(command, names_holder ? ask->holder.count : item->cost);
     add_now(command, ask);
     add_at(command, ask);
     add_quota(command, item->quota);
     drop_zeros(command, 3);
+    if (ask->id != NULL)
+        add_id(command, ask->id);
 }
 
 void script_command_list(struct script_command *command, const struct script_item *items,
                          size_t n_items, const struct script_ask *ask)
 {
     assert(n_items > 0 && n_items <= STINT_ITEMS_MAX);
-    assert(ask->verb <= SCRIPT_REFUND || ask->verb == SCRIPT_RESET);
-    begin(command, &lua_script_list, n_items);
+    assert(ask->verb <= SCRIPT_REFUND || ask->verb == SCRIPT_RESET ||
+           (ask->verb == SCRIPT_UNDO && ask->id != NULL));
+    begin(command, ask->id != NULL ? &lua_script_list_once : &lua_script_list,
+          n_items + (ask->id != NULL));
     for (size_t i = 0; i < n_items; i++)
         add(command, items[i].key);
+    if (ask->id != NULL)
+        add(command, ask->id->key);
     add(command, span_of_text(verb_names[ask->verb]));
     add_now(command, ask);
     add_at(command, ask);
@@ -264,6 +325,8 @@ void script_command_list(struct script_command *command, const struct script_ite
         add_number(command, items[i].cost);
         add_quota(command, items[i].quota);
     }
+    if (ask->id != NULL)
+        add_id(command, ask->id);
 }
 
 void script_command_whole(struct script_command *command)
@@ -279,38 +342,73 @@ static bool is_within(int64_t value, int64_t least, int64_t most)
     return value >= least && value <= most;
 }
 
-static bool fields_are_possible(const int64_t *values)
+/* outcome, granted, limit, remaining, retry_after, reset_after: as a decision begins. */
+static bool figures_read(struct stint_decision *decision, const int64_t *values)
 {
     bool is_never = values[0] == STINT_NEVER;
-    return is_within(values[0], STINT_ALLOW, STINT_NEVER) && is_within(values[1], 0, UINT32_MAX) &&
-           is_within(values[2], 0, UINT32_MAX) && is_within(values[3], 0, values[2]) &&
-           is_within(values[4], is_never ? -1 : 0, is_never ? -1 : EXACT_MAX) &&
-           is_within(values[5], 0, EXACT_MAX) && is_within(values[6], 0, STINT_ITEMS_MAX - 1) &&
-           is_within(values[7], 0, EXACT_MAX);
-}
-
-bool script_reply_read(struct script_reply *reply, const int64_t *values, size_t n_values)
-{
-    if (n_values < REPLY_FIXED || n_values > SCRIPT_REPLY_MAX || n_values % 2 != 0 ||
-        !fields_are_possible(values))
+    if (!is_within(values[0], STINT_ALLOW, STINT_NEVER) || !is_within(values[1], 0, UINT32_MAX) ||
+        !is_within(values[2], 0, UINT32_MAX) || !is_within(values[3], 0, values[2]) ||
+        !is_within(values[4], is_never ? -1 : 0, is_never ? -1 : EXACT_MAX) ||
+        !is_within(values[5], 0, EXACT_MAX))
         return false;
-    reply->decision = (struct stint_decision){
+    *decision = (struct stint_decision){
         .outcome = (uint8_t)values[0],
-        .binding = (uint8_t)values[6],
         .stored = 1,
         .granted = (uint32_t)values[1],
         .limit = (uint32_t)values[2],
         .remaining = (uint32_t)values[3],
-        .retry_after_ns = values[4] < 0 ? STINT_NEVER_NS : (uint64_t)values[4] * NS_PER_US,
+        .retry_after_ns = is_never ? STINT_NEVER_NS : (uint64_t)values[4] * NS_PER_US,
         .reset_after_ns = (uint64_t)values[5] * NS_PER_US,
     };
+    return true;
+}
+
+static bool decision_read(struct script_reply *reply, const int64_t *values)
+{
+    int64_t figures[6];
+    memcpy(figures, values, sizeof(figures));
+    reply->is_replayed = values[0] == REPLAYED;
+    if (reply->is_replayed)
+        figures[0] = STINT_ALLOW;
+    if (!figures_read(&reply->decision, figures) || !is_within(values[6], 0, STINT_ITEMS_MAX - 1) ||
+        !is_within(values[7], 0, EXACT_MAX))
+        return false;
+    reply->decision.binding = (uint8_t)values[6];
     reply->now_ns = (uint64_t)values[7] * NS_PER_US;
-    reply->n_holders = (n_values - REPLY_FIXED) / 2;
+    return true;
+}
+
+static bool holders_read(struct script_reply *reply, const int64_t *values, size_t n_values)
+{
+    if (n_values % 2 != 0 || n_values / 2 > reply->n_each)
+        return false;
+    reply->n_holders = n_values / 2;
     for (size_t i = 0; i < reply->n_holders; i++) {
-        const int64_t *holder = &values[REPLY_FIXED + 2 * i];
+        const int64_t *holder = &values[2 * i];
         if (!is_within(holder[0], 0, EXACT_MAX) || !is_within(holder[1], 0, UINT16_MAX))
             return false;
         reply->holders[i] = (struct script_holder){(uint64_t)holder[0], (uint32_t)holder[1]};
     }
     return true;
+}
+
+bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_t *values,
+                       size_t n_values)
+{
+    assert(n_listed <= STINT_ITEMS_MAX);
+    size_t before_holders = REPLY_FIXED + REPLY_EACH * n_listed;
+    if (n_values < before_holders || !decision_read(reply, values))
+        return false;
+    reply->n_each = n_listed > 0 ? n_listed : 1;
+    reply->each[0] = reply->decision;
+    for (size_t i = 0; i < n_listed; i++)
+        if (!figures_read(&reply->each[i], &values[REPLY_FIXED + REPLY_EACH * i]))
+            return false;
+    return holders_read(reply, values + before_holders, n_values - before_holders);
+}
+
+bool script_is_conflict(struct span error)
+{
+    struct span head = span_of_text("STINT CONFLICT ");
+    return error.len >= head.len && memcmp(error.ptr, head.ptr, head.len) == 0;
 }

@@ -10,9 +10,9 @@
 #include "remote/lua_script.h"
 #include "stint.h"
 
-#define SCRIPT_WORDS_MAX (3 + STINT_ITEMS_MAX + 3 + 7 * STINT_ITEMS_MAX)
+#define SCRIPT_WORDS_MAX (3 + STINT_ITEMS_MAX + 1 + 3 + 7 * STINT_ITEMS_MAX + 2)
 #define SCRIPT_DIGITS_MAX 22 /* of one number: 20 digits, a sign, and its mark */
-#define SCRIPT_REPLY_MAX (8 + 2 * STINT_ITEMS_MAX)
+#define SCRIPT_REPLY_MAX (8 + 6 * STINT_ITEMS_MAX + 2 * STINT_ITEMS_MAX)
 
 enum script_verb {
     SCRIPT_TAKE = STINT_TAKE,
@@ -25,12 +25,29 @@ enum script_verb {
     SCRIPT_RESET,
     SCRIPT_RELEASE, /* concurrency: gives the places of `holder` back */
     SCRIPT_RENEW,   /* concurrency: moves the deadline of `holder` */
+    /*
+     * With an id, on the keys that it charged: takes back all that was charged under it, places
+     * included, and forgets it. Costs and at_ns do not count: the store knows them. Where the id is
+     * not known, nothing is done, and nothing was granted by the reply.
+     */
+    SCRIPT_UNDO,
 };
 
 /* Who holds places of a concurrency quota; unlike any other of its key. */
 struct script_holder {
     uint64_t deadline_us;
     uint32_t count; /* tells those apart that share a deadline */
+};
+
+/*
+ * An ask with an id that was allowed is answered the same again for its lifetime, and charges
+ * nothing: script_reply.is_replayed. With another body, script_is_conflict(). What was not allowed
+ * is not kept, nor is a peek.
+ */
+struct script_id {
+    struct span key; /* by script_id_key(), with the tag of the quotas' keys */
+    uint64_t body;
+    uint64_t lifetime_ns; /* 1 ms at least. Under virtual time the id is kept for good */
 };
 
 /* What is asked. A store counts in microseconds: instants are rounded down to them. */
@@ -41,6 +58,7 @@ struct script_ask {
     uint64_t now_ns;             /* where is_virtual */
     bool is_virtual;             /* now_ns is the time, and keys get no TTL; else the store's */
     struct script_holder holder; /* of release and renew */
+    const struct script_id *id;  /* NULL: none, which costs the store less */
 };
 
 struct script_item {
@@ -60,7 +78,16 @@ struct script_command {
 
 struct script_reply {
     struct stint_decision decision;
-    uint64_t now_ns; /* at which it was decided; since 1970, if not virtual */
+    bool is_replayed; /* the answer that its id was given before */
+    uint64_t now_ns;  /* at which it was decided; since 1970, if not virtual */
+    /*
+     * How each quota stands after the decision. Where a list is denied: whether it alone would have
+     * been allowed, with the figures of a state from which nothing was taken; of a peek those that
+     * the peek of it alone tells. Equal keys stand as one: each is told the outcome and the figures
+     * for their costs together, and what was granted to itself.
+     */
+    struct stint_decision each[STINT_ITEMS_MAX];
+    size_t n_each;
     struct script_holder holders[STINT_ITEMS_MAX];
     size_t n_holders; /* one for each concurrency quota that was charged, in the order of keys */
 };
@@ -87,6 +114,9 @@ struct script_name {
 size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
                   size_t size);
 
+/* The key of an id: PREFIX{TAG}id:HEX. Otherwise as script_key(). */
+size_t script_id_key(struct span prefix, struct span tag, struct span id, char *out, size_t size);
+
 /* One quota, by its algorithm's script. */
 void script_command_one(struct script_command *command, const struct script_item *item,
                         const struct script_ask *ask);
@@ -96,7 +126,13 @@ void script_command_list(struct script_command *command, const struct script_ite
 /* Turns the EVALSHA into an EVAL with the whole script: after NOSCRIPT. */
 void script_command_whole(struct script_command *command);
 
-/* False, and nothing of use, for integers that no script of ours replies. */
-bool script_reply_read(struct script_reply *reply, const int64_t *values, size_t n_values);
+/*
+ * False, and nothing of use, for integers that no script of ours replies. n_listed: the quotas of
+ * script_command_list(); 0: it was script_command_one().
+ */
+bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_t *values,
+                       size_t n_values);
+/* Whether an error of the store says that the id was used for something else. */
+bool script_is_conflict(struct span error);
 
 #endif

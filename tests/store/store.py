@@ -19,11 +19,12 @@ STARTS_S = 20
 OUTCOMES = ("allow", "deny", "never")
 NAMES = {number: name for name, number in abi.ALGORITHMS.items()}
 SCRIPTS = {name: make_scripts.script(LUA, name)
-           for name in (*make_scripts.ALGORITHMS, "list", "rolling_window")}
+           for name in make_scripts.NAMES}
 
 # A reply: as abi.Decision, in us and with None for a wait that never ends; then what else it tells.
+# each: the six figures of every quota of a list.
 Reply = namedtuple("Reply", "outcome granted limit remaining retry_after reset_after "
-                            "binding now holders")
+                            "binding now holders each replayed")
 
 
 class RedisServer:
@@ -75,10 +76,17 @@ def words_of(quota):
     return (quota.limit, us(quota.period_ns), *options, *(0,) * (3 - len(options)))
 
 
-def reply_of(values):
-    outcome, granted, limit, remaining, retry, reset, binding, now, *holders = values
-    return Reply(OUTCOMES[outcome], granted, limit, remaining, None if retry < 0 else retry, reset,
-                 binding, now, list(zip(holders[::2], holders[1::2])))
+def figures_of(values):
+    outcome, granted, limit, remaining, retry, reset = values
+    return (OUTCOMES[outcome], granted, limit, remaining, None if retry < 0 else retry, reset)
+
+
+def reply_of(values, n_listed=0):
+    replayed = values[0] == 4
+    sum_, (binding, now), rest = [0 if replayed else values[0], *values[1:6]], values[6:8], values[8:]
+    each, holders = rest[:6 * n_listed], rest[6 * n_listed:]
+    return Reply(*figures_of(sum_), binding, now, list(zip(holders[::2], holders[1::2])),
+                 [figures_of(each[at:at + 6]) for at in range(0, len(each), 6)], replayed)
 
 
 def instant(now):
@@ -96,16 +104,21 @@ class Store:
     def call(self, name, keys, *words):
         return self.client.evalsha(self.hashes[name], len(keys), *keys, *words)
 
-    def ask(self, quota, key, verb, cost, now=None, at=0):
-        return reply_of(self.call(NAMES[quota.algorithm], [key], verb, cost, instant(now), at,
-                                  *words_of(quota)))
+    def ask(self, quota, key, verb, cost, now=None, at=0, id=None):
+        """id: (its key, the body's 16 digits, ms)."""
+        name, keys, words = NAMES[quota.algorithm], [key], words_of(quota)
+        if id:
+            name, keys, words = f"{name}_once", [key, id[0]], (*words, *id[1:])
+        return reply_of(self.call(name, keys, verb, cost, instant(now), at, *words))
 
-    def ask_list(self, items, verb, now=None, at=0):
+    def ask_list(self, items, verb, now=None, at=0, id=None):
         """items: (quota, key, cost)."""
-        groups = [word for quota, _, cost in items
-                  for word in (NAMES[quota.algorithm], cost, *words_of(quota))]
-        return reply_of(self.call("list", [key for _, key, _ in items], verb, instant(now), at,
-                                  *groups))
+        words = [word for quota, _, cost in items
+                 for word in (NAMES[quota.algorithm], cost, *words_of(quota))]
+        name, keys = "list", [key for _, key, _ in items]
+        if id:
+            name, keys, words = "list_once", [*keys, id[0]], [*words, *id[1:]]
+        return reply_of(self.call(name, keys, verb, instant(now), at, *words), len(items))
 
     def roll(self, namespace, credit, tokens, window, bucket_window, best_effort, now=None):
         """(granted, remaining, retry_after, reset_after)"""

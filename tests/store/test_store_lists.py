@@ -47,6 +47,56 @@ def check_same(store, table, now, touched):
         assert reply[:6] == in_us(seen), SPECS[index]
 
 
+def alone(table, items, cost):
+    """What each key's quota says to a cost that is told of its items, equal ones joined."""
+    costs = {}
+    for index, key, item_cost in items:
+        costs.setdefault((index, key), []).append(item_cost)
+    return {part: table.peek((QUOTAS[part[0]], b"key %d" % part[1], cost(part_costs)))
+            for part, part_costs in costs.items()}
+
+
+def check_each(table, verb, items, reply, answer, before):
+    """Every item's figures: `before` is what its quota alone said to what was asked."""
+    after = alone(table, items, lambda costs: 0)
+    left = {part: decision.granted for part, decision in before.items()}
+    assert len(reply.each) == len(items)
+    charged = {}
+    for (index, key, cost), figures in zip(items, reply.each):
+        part = (index, key)
+        outcome, granted, limit, remaining, retry, reset = figures
+        was, stands = before[part], in_us(after[part])
+        if verb == "charge":
+            closed = limit == 0 and was.outcome == "never"
+            assert outcome == ("never" if closed else "allow")
+        else:
+            assert outcome == was.outcome
+        if verb == "peek":
+            assert figures[2:] == in_us(was)[2:]
+            assert granted == min(cost, left[part])
+            left[part] -= granted
+            continue
+        assert (limit, remaining, reset) == (stands[2], stands[3], stands[5]), SPECS[index]
+        if verb == "charge":
+            charged[part] = charged.get(part, 0) + granted
+            assert granted <= cost
+        elif answer.outcome == "allow":
+            assert (outcome, retry) == ("allow", 0)
+            assert granted == (answer.granted if verb == "take_upto" else cost)
+        else:
+            assert granted == 0
+            assert retry == in_us(was)[4] or (QUOTAS[index].count_denied and len(before) == 1)
+    if charged:
+        assert min(charged.values()) == answer.granted or answer.outcome == "never"
+
+
+def question_of(verb, items):
+    """What a verb asks a key whose items cost so much; take_upto grants all items the same."""
+    if verb != "take_upto":
+        return sum
+    return len if all(cost for _, _, cost in items) else lambda costs: 0
+
+
 @given(calls=CALLS)
 def test_a_list_is_decided_as_by_the_table(redis, calls):
     redis.flushall()
@@ -54,10 +104,14 @@ def test_a_list_is_decided_as_by_the_table(redis, calls):
     with Table(keys_wide=64, wide_size=512) as table:
         for verb, items, pause in calls:
             now += pause
+            fits = sum(cost for _, _, cost in items) < 2**32
+            table.at(now * 1000)
+            before = alone(table, items, question_of(verb, items)) if fits else {}
             reply, answer = both(store, table, verb, items, now)
             assert reply[:6] == in_us(answer), (verb, items, now)
-            if sum(cost for _, _, cost in items) < 2**32:
+            if fits:
                 assert reply.binding == answer.binding
+                check_each(table, verb.removesuffix("_all"), items, reply, answer, before)
             touched |= {item[:2] for item in items}
             check_same(store, table, now, touched)
 

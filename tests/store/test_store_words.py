@@ -33,28 +33,34 @@ class Words:
         self.process.stdin.flush()
         return self.process.stdout.readline().rstrip("\n")
 
-    def words(self, verb, items, now=None, at=0, holder=(0, 0), kind="ask"):
-        """items: (spec, rule, key, cost)."""
+    def words(self, verb, items, now=None, at=0, holder=(0, 0), kind="ask", id="-"):
+        """items: (spec, rule, key, cost). id: TEXT/BODY/LIFETIME_NS."""
         fields = "".join(f"\t{cost}\ttag\t{rule}\t{key}\t{spec}" for spec, rule, key, cost in items)
         now = "-" if now is None else now
-        line = self.say(f"{kind} {verb} {now} {at} {holder[0]} {holder[1]}{fields}")
+        line = self.say(f"{kind} {verb} {now} {at} {holder[0]} {holder[1]} {id}"
+                        f"{fields}")
         if line.startswith("refused"):
             return line
         return [bytes.fromhex(word) for word in line.split(" ")]
 
-    def read(self, values):
-        line = self.say("read " + " ".join(map(str, values)))
-        return None if line == "none" else [int(word) for word in line.split(" ")]
+    def read(self, values, n_listed=0):
+        """Of the sum (outcome, granted, limit, remaining, retry, reset, binding, now, replayed), in
+        ns; each quota's six; the holders."""
+        line = self.say(" ".join(map(str, ["read", n_listed, *values])))
+        if line == "none":
+            return None
+        sum_, each, holders = ([int(word) for word in part.split()] for part in line.split("|"))
+        return (sum_, [each[at:at + 6] for at in range(0, len(each), 6)],
+                list(zip(holders[::2], holders[1::2])))
 
-    def ask(self, verb, items, now=None, at=0, holder=(0, 0)):
-        """(outcome, granted, limit, remaining, retry, reset), in ns; then the rest."""
-        words = self.words(verb, items, now, at, holder)
+    def ask(self, verb, items, now=None, at=0, holder=(0, 0), id="-"):
+        words = self.words(verb, items, now, at, holder, id=id)
         try:
             values = self.client.execute_command(*words)
         except client_library.exceptions.NoScriptError:
-            words = self.words(verb, items, now, at, holder, kind="all")
+            words = self.words(verb, items, now, at, holder, kind="all", id=id)
             values = self.client.execute_command(*words)
-        return self.read(values)
+        return self.read(values, len(items) if len(items) > 1 else 0)
 
 
 @pytest.fixture
@@ -87,12 +93,15 @@ def test_c_asks_a_store_as_it_asks_a_table(words, redis, steps):
             now += pause * 1000
             answer = getattr(table.at(now), CALLS[verb])(
                 *[(quotas[index], b"k", cost) for index, cost in items])
-            got = words.ask(verb, [(SPECS[index], str(index), "k", cost) for index, cost in items],
-                            now)
+            got, each, _ = words.ask(
+                verb, [(SPECS[index], str(index), "k", cost) for index, cost in items], now)
             waits = [wait if wait == abi.NEVER_NS else -(-wait // 1000) * 1000
                      for wait in answer[4:6]]
             outcome = {"allow": 0, "deny": 1, "never": 2}[answer.outcome]
-            assert got == [outcome, *answer[1:4], *waits, answer.binding, now]
+            assert got == [outcome, *answer[1:4], *waits, answer.binding, now, 0]
+            assert len(each) == len(items)
+            if len(items) == 1:
+                assert each == [got[:6]]
 
 
 def test_the_server_knows_the_scripts_by_the_hashes_that_c_has(words, redis):
@@ -107,27 +116,27 @@ def test_the_server_knows_the_scripts_by_the_hashes_that_c_has(words, redis):
 def test_holders_come_back_to_c(words):
     quota = ("concurrency 2 lease=5s", "r", "k", 2)
     now = 7 * 10**9
-    *_, deadline, count = words.ask(K.STINT_TAKE, [quota], now)
-    assert deadline == 12 * 10**6
-    assert words.ask(K.STINT_TAKE, [quota], now)[0] == K.STINT_DENY
-    *_, renewed, other = words.ask(RENEW, [quota], now + 10**9, holder=(deadline, count))
-    assert renewed == 13 * 10**6
-    assert words.ask(RELEASE, [quota], now + 10**9, holder=(deadline, count))[1] == 0
-    assert words.ask(RELEASE, [quota], now + 10**9, holder=(renewed, other))[1] == 2
-    assert words.ask(K.STINT_TAKE, [quota], now + 10**9)[0] == K.STINT_ALLOW
+    (holder,) = words.ask(K.STINT_TAKE, [quota], now)[2]
+    assert holder[0] == 12 * 10**6
+    assert words.ask(K.STINT_TAKE, [quota], now)[0][0] == K.STINT_DENY
+    (renewed,) = words.ask(RENEW, [quota], now + 10**9, holder=holder)[2]
+    assert renewed[0] == 13 * 10**6
+    assert words.ask(RELEASE, [quota], now + 10**9, holder=holder)[0][1] == 0
+    assert words.ask(RELEASE, [quota], now + 10**9, holder=renewed)[0][1] == 2
+    assert words.ask(K.STINT_TAKE, [quota], now + 10**9)[0][0] == K.STINT_ALLOW
 
 
 def test_a_refund_without_a_time_and_a_reset(words):
     quota = ("window 5/10s", "r", "k", 3)
     now = 10**9
-    assert words.ask(K.STINT_TAKE, [quota], now)[3] == 2
-    assert words.ask(K.STINT_REFUND, [quota], now, at=abi.NEVER_NS)[3] == 5
-    assert words.ask(K.STINT_TAKE, [quota], now)[3] == 2
-    assert words.ask(RESET, [quota], now)[3] == 5
-    assert words.ask(K.STINT_PEEK, [quota], now)[3] == 2
+    assert words.ask(K.STINT_TAKE, [quota], now)[0][3] == 2
+    assert words.ask(K.STINT_REFUND, [quota], now, at=abi.NEVER_NS)[0][3] == 5
+    assert words.ask(K.STINT_TAKE, [quota], now)[0][3] == 2
+    assert words.ask(RESET, [quota], now)[0][3] == 5
+    assert words.ask(K.STINT_PEEK, [quota], now)[0][3] == 2
 
 
 def test_the_servers_time_comes_back_in_ns(words, redis):
     seconds, micros = redis.time()
-    decided = words.ask(K.STINT_TAKE, [("window 5/10s", "r", "k", 1)])[7]
+    decided = words.ask(K.STINT_TAKE, [("window 5/10s", "r", "k", 1)])[0][7]
     assert 0 <= decided - (seconds * 10**9 + micros * 1000) < 60 * 10**9

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What remote/script.h makes of asks, for test_store_words.py. A line is
- *     ask VERB NOW_NS AT_NS DEADLINE COUNT {TAB COST TAB TAG TAB RULE TAB KEY TAB SPEC}…
+ *     ask VERB NOW_NS AT_NS DEADLINE COUNT ID {TAB COST TAB TAG TAB RULE TAB KEY TAB SPEC}…
  *     all …                                the same, with the script itself in place of its hash
- *     read INTEGER…
- * VERB and NOW_NS as numbers, NOW_NS of - for the store's time. Answered by a line: of an ask its
- * words in hexadecimal; of a reply its decision, or `none`.
+ *     read LISTED INTEGER…
+ *     conflict TEXT
+ * VERB and NOW_NS as numbers, NOW_NS of - for the store's time; ID is TEXT/BODY/LIFETIME_NS, or -.
+ * Answered by a line: of an ask its words in hexadecimal; of a reply its decision, those of each
+ * quota and the holders, between bars, or `none`; of an error 1 or 0.
  */
 #include "remote/script.h"
 
@@ -44,14 +46,21 @@ static void ask(char *line, bool whole)
     struct script_command command;
     struct stint_error error;
     struct script_ask asked = {0};
+    struct script_id id;
+    char id_key[KEY_MAX], id_text[64], id_word[128];
     size_t n_items = 0;
     char *rest = line;
     char *head = field(&rest);
     unsigned verb;
     char now[32];
-    if (sscanf(head, "%u %31s %" SCNu64 " %" SCNu64 " %" SCNu32, &verb, now, &asked.at_ns,
-               &asked.holder.deadline_us, &asked.holder.count) != 5)
+    if (sscanf(head, "%u %31s %" SCNu64 " %" SCNu64 " %" SCNu32 " %127s", &verb, now, &asked.at_ns,
+               &asked.holder.deadline_us, &asked.holder.count, id_word) != 6)
         exit(2);
+    if (sscanf(id_word, "%63[^/]/%" SCNu64 "/%" SCNu64, id_text, &id.body, &id.lifetime_ns) == 3) {
+        id.key = span_of(id_key, script_id_key(span_of_text("stint:"), span_of_text("tag"),
+                                               span_of_text(id_text), id_key, sizeof(id_key)));
+        asked.id = &id;
+    }
     asked.verb = (enum script_verb)verb;
     asked.is_virtual = strcmp(now, "-") != 0;
     asked.now_ns = asked.is_virtual ? strtoull(now, NULL, 10) : 0;
@@ -81,22 +90,33 @@ static void ask(char *line, bool whole)
     print_words(&command);
 }
 
+static void print_decision(const struct stint_decision *decision)
+{
+    printf("%u %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64, decision->outcome,
+           decision->granted, decision->limit, decision->remaining, decision->retry_after_ns,
+           decision->reset_after_ns);
+}
+
 static void read_reply(char *line)
 {
     int64_t values[SCRIPT_REPLY_MAX + 2];
     struct script_reply reply;
     size_t n_values = 0;
+    size_t n_listed = strtoul(line, &line, 10);
     for (char *word = strtok(line, " \n"); word != NULL; word = strtok(NULL, " \n"))
         if (n_values < sizeof(values) / sizeof(values[0]))
             values[n_values++] = strtoll(word, NULL, 10);
-    if (!script_reply_read(&reply, values, n_values)) {
+    if (!script_reply_read(&reply, n_listed, values, n_values)) {
         puts("none");
         return;
     }
-    const struct stint_decision *decision = &reply.decision;
-    printf("%u %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %u %" PRIu64,
-           decision->outcome, decision->granted, decision->limit, decision->remaining,
-           decision->retry_after_ns, decision->reset_after_ns, decision->binding, reply.now_ns);
+    print_decision(&reply.decision);
+    printf(" %u %" PRIu64 " %d |", reply.decision.binding, reply.now_ns, reply.is_replayed);
+    for (size_t i = 0; i < reply.n_each; i++) {
+        putchar(' ');
+        print_decision(&reply.each[i]);
+    }
+    printf(" |");
     for (size_t i = 0; i < reply.n_holders; i++)
         printf(" %" PRIu64 " %" PRIu32, reply.holders[i].deadline_us, reply.holders[i].count);
     putchar('\n');
@@ -110,6 +130,8 @@ int main(void)
             ask(line + 4, line[1] == 'l');
         else if (strncmp(line, "read ", 5) == 0)
             read_reply(line + 5);
+        else if (strncmp(line, "conflict ", 9) == 0)
+            printf("%d\n", script_is_conflict(span_of_text(line + 9)));
         else
             return 2;
         fflush(stdout);

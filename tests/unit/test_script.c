@@ -92,8 +92,35 @@ static void a_list_in_words(void **state)
     assert_words(&command, 2,
                  "2 a b take_upto 0 0 window 4294967295 100 60000000 24 0 0 "
                  "gcra 4294967294 7 1000000 3 0 0");
+    const struct script_id id = {span_of_text("i"), UINT64_MAX - 1, 1};
+    ask.id = &id;
     script_command_list(&command, items, STINT_ITEMS_MAX, &ask);
     assert_int_equal(command.n_words, SCRIPT_WORDS_MAX);
+}
+
+static void an_id_in_words(void **state)
+{
+    (void)state;
+    struct stint_quota quotas[] = {quota_of("sliding_counter 9/1h"), quota_of("gcra 7/1s burst=3")};
+    const struct script_item items[] = {{&quotas[0], span_of_text("a"), 3},
+                                        {&quotas[1], span_of_text("b"), 1}};
+    const struct script_id id = {span_of_text("i"), UINT64_C(0x0123456789abcdef), 1000001};
+    struct script_ask ask = {.verb = SCRIPT_TAKE, .id = &id};
+    struct script_command command;
+    script_command_one(&command, items, &ask);
+    assert_memory_equal(command.words[1].ptr, lua_script_sliding_counter_once.sha1, 40);
+    assert_words(&command, 2, "2 a i take 3 0 0 9 3600000000 0123456789ABCDEF 2");
+    ask.verb = SCRIPT_UNDO;
+    script_command_list(&command, items, 2, &ask);
+    assert_memory_equal(command.words[1].ptr, lua_script_list_once.sha1, 40);
+    assert_words(&command, 2,
+                 "3 a b i undo 0 0 sliding_counter 3 9 3600000000 0 0 0 "
+                 "gcra 1 7 1000000 3 0 0 0123456789ABCDEF 2");
+    char key[64];
+    size_t len = script_id_key(span_of_text("stint:"), span_of_text("}"), span_of("\x0f\xa0", 2),
+                               key, sizeof(key));
+    assert_int_equal(len, strlen("stint:{%7D}id:0FA0"));
+    assert_memory_equal(key, "stint:{%7D}id:0FA0", len);
 }
 
 static void keys_can_be_read_and_do_not_meet(void **state)
@@ -154,7 +181,7 @@ static void replies_become_decisions(void **state)
     (void)state;
     struct script_reply reply;
     int64_t denied[] = {1, 0, 100, 7, 250, 60000000, 3, 1790000000000000, 5, 6};
-    assert_true(script_reply_read(&reply, denied, 8));
+    assert_true(script_reply_read(&reply, 0, denied, 8));
     assert_int_equal(reply.decision.outcome, STINT_DENY);
     assert_int_equal(reply.decision.limit, 100);
     assert_int_equal(reply.decision.remaining, 7);
@@ -164,13 +191,53 @@ static void replies_become_decisions(void **state)
     assert_int_equal(reply.decision.reset_after_ns, 60 * S);
     assert_int_equal(reply.now_ns, UINT64_C(1790000000000000000));
     assert_int_equal(reply.n_holders, 0);
-    assert_true(script_reply_read(&reply, denied, 10));
+    assert_false(reply.is_replayed);
+    assert_int_equal(reply.n_each, 1);
+    assert_memory_equal(&reply.each[0], &reply.decision, sizeof(reply.decision));
+    assert_true(script_reply_read(&reply, 0, denied, 10));
     assert_int_equal(reply.n_holders, 1);
     assert_int_equal(reply.holders[0].deadline_us, 5);
     assert_int_equal(reply.holders[0].count, 6);
     int64_t never[] = {2, 0, 100, 7, -1, 60000000, 0, 1};
-    assert_true(script_reply_read(&reply, never, 8));
+    assert_true(script_reply_read(&reply, 0, never, 8));
     assert_int_equal(reply.decision.retry_after_ns, STINT_NEVER_NS);
+    int64_t again[] = {4, 3, 100, 7, 0, 60000000, 0, 1};
+    assert_true(script_reply_read(&reply, 0, again, 8));
+    assert_true(reply.is_replayed);
+    assert_int_equal(reply.decision.outcome, STINT_ALLOW);
+    assert_int_equal(reply.decision.granted, 3);
+}
+
+static void lists_tell_how_each_stands(void **state)
+{
+    (void)state;
+    const int64_t values[] = {2,  0, 5, 1, -1, 9, 1, 7, /* the sum */
+                              0,  0, 8, 6, 0,  3,       /* it alone would have been allowed */
+                              2,  0, 5, 1, -1, 9,       /* and this one not */
+                              11, 12};
+    struct script_reply reply;
+    assert_true(script_reply_read(&reply, 2, values, 22));
+    assert_int_equal(reply.n_each, 2);
+    assert_int_equal(reply.n_holders, 1);
+    assert_int_equal(reply.holders[0].deadline_us, 11);
+    assert_int_equal(reply.decision.outcome, STINT_NEVER);
+    assert_int_equal(reply.each[0].outcome, STINT_ALLOW);
+    assert_int_equal(reply.each[0].limit, 8);
+    assert_int_equal(reply.each[0].remaining, 6);
+    assert_int_equal(reply.each[0].reset_after_ns, 3000);
+    assert_int_equal(reply.each[1].outcome, STINT_NEVER);
+    assert_int_equal(reply.each[1].retry_after_ns, STINT_NEVER_NS);
+    /* The same integers of another number of quotas. */
+    assert_false(script_reply_read(&reply, 3, values, 22));
+    assert_false(script_reply_read(&reply, 0, values, 22));
+    assert_false(script_reply_read(&reply, 2, values, 21));
+    assert_false(script_reply_read(&reply, 2, values, 19));
+    for (size_t place = 8; place < 22; place++) {
+        int64_t wrong[22];
+        memcpy(wrong, values, sizeof(wrong));
+        wrong[place] = INT64_MIN;
+        assert_false(script_reply_read(&reply, 2, wrong, 22));
+    }
 }
 
 static void other_integers_are_no_reply(void **state)
@@ -181,30 +248,50 @@ static void other_integers_are_no_reply(void **state)
         size_t place;
         int64_t value;
     } faults[] = {
-        {0, -1},        {0, 3},
-        {1, -1},        {1, INT64_C(1) << 32},
-        {2, -1},        {2, INT64_C(1) << 32},
-        {3, 101},       {3, -1},
-        {4, -1},        {4, INT64_MAX},
-        {5, INT64_MIN}, {6, STINT_ITEMS_MAX},
-        {7, -1},        {8, -1},
-        {9, -1},        {9, 65536},
-        {6, -1},        {5, INT64_MAX},
+        {0, -1},
+        {0, 3},
+        {0, 5},
+        {1, -1},
+        {1, INT64_C(1) << 32},
+        {2, -1},
+        {2, INT64_C(1) << 32},
+        {3, 101},
+        {3, -1},
+        {4, -1},
+        {4, INT64_MAX},
+        {5, INT64_MIN},
+        {6, STINT_ITEMS_MAX},
+        {7, -1},
+        {8, -1},
+        {9, -1},
+        {9, 65536},
+        {6, -1},
+        {5, INT64_MAX},
     };
     struct script_reply reply;
-    assert_true(script_reply_read(&reply, good, 10));
+    assert_true(script_reply_read(&reply, 0, good, 10));
     for (size_t n = 0; n < 8; n++)
-        assert_false(script_reply_read(&reply, good, n));
-    assert_false(script_reply_read(&reply, good, 9));
+        assert_false(script_reply_read(&reply, 0, good, n));
+    assert_false(script_reply_read(&reply, 0, good, 9));
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
         int64_t values[10];
         memcpy(values, good, sizeof(values));
         values[faults[i].place] = faults[i].value;
-        assert_false(script_reply_read(&reply, values, 10));
+        assert_false(script_reply_read(&reply, 0, values, 10));
     }
     int64_t many[SCRIPT_REPLY_MAX + 2] = {0};
-    assert_true(script_reply_read(&reply, many, SCRIPT_REPLY_MAX));
-    assert_false(script_reply_read(&reply, many, SCRIPT_REPLY_MAX + 2));
+    assert_true(script_reply_read(&reply, STINT_ITEMS_MAX, many, SCRIPT_REPLY_MAX));
+    assert_false(script_reply_read(&reply, STINT_ITEMS_MAX, many, SCRIPT_REPLY_MAX + 2));
+}
+
+static void a_conflict_is_told_from_other_errors(void **state)
+{
+    (void)state;
+    assert_true(script_is_conflict(span_of_text("STINT CONFLICT the id was used")));
+    assert_false(script_is_conflict(span_of_text("STINT CONFLICTS")));
+    assert_false(script_is_conflict(span_of_text("STINT expected one key")));
+    assert_false(script_is_conflict(span_of_text("STINT")));
+    assert_false(script_is_conflict(span_of(NULL, 0)));
 }
 
 int main(void)
@@ -213,10 +300,13 @@ int main(void)
         cmocka_unit_test(one_quota_in_words),
         cmocka_unit_test(times_in_words),
         cmocka_unit_test(a_list_in_words),
+        cmocka_unit_test(an_id_in_words),
         cmocka_unit_test(keys_can_be_read_and_do_not_meet),
         cmocka_unit_test(quotas_that_no_store_keeps),
         cmocka_unit_test(replies_become_decisions),
+        cmocka_unit_test(lists_tell_how_each_stands),
         cmocka_unit_test(other_integers_are_no_reply),
+        cmocka_unit_test(a_conflict_is_told_from_other_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
