@@ -20,7 +20,9 @@ struct talking {
     struct serving s;
     struct http_site *site;
     struct http_door *door;
-    uint64_t asked_ns; /* of a message that waits; 0: none does */
+    uint64_t asked_ns;     /* of a message that waits; 0: none does */
+    struct errand *errand; /* of one that waits for a store */
+    bool is_urgent, is_last;
     const char *peer;
     char answer[ANSWER_MAX];
 };
@@ -70,7 +72,7 @@ static inline void write_answer(struct talking *talking, const struct http_answe
              (const char *)answer->body.ptr);
 }
 
-/* The answer as text, or NULL where it is to be asked again at *again_ns. */
+/* The answer as text, or NULL where it is to be asked again at *again_ns, or has an errand. */
 static inline const char *talk_or_wait(struct talking *talking, const char *text,
                                        uint64_t *again_ns)
 {
@@ -81,6 +83,9 @@ static inline const char *talk_or_wait(struct talking *talking, const char *text
         .target = span_of(text + method_len + 1, line_len - method_len - 1),
         .body = span_of_text(body != NULL ? body + 2 : ""),
         .peer = span_of_text(talking->peer),
+        .is_urgent = talking->is_urgent,
+        .is_last = talking->is_last,
+        .errand = talking->errand,
         .field = talking_field,
         .field_arg = text,
     };
@@ -89,7 +94,8 @@ static inline const char *talk_or_wait(struct talking *talking, const char *text
         talking->asked_ns = talking->s.now_ns;
     http_door_ask(talking->door, &message, talking->asked_ns, talking->s.now_ns, &answer);
     *again_ns = answer.again_at_ns;
-    if (answer.again_at_ns != 0)
+    talking->errand = answer.errand;
+    if (answer.again_at_ns != 0 || answer.errand != NULL)
         return NULL;
     talking->asked_ns = 0;
     write_answer(talking, &answer);

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: MIT */
+/* gRPC calls whose answer a shared store has: it comes later, in another order, or never. */
+#include "unit/calling.h"
+#include "unit/fake_store.h"
+
+#include "proto/rls_limit.h"
+
+#define YAML                                                                                       \
+    "domain: d\n"                                                                                  \
+    "descriptors:\n"                                                                               \
+    "  - key: k\n"                                                                                 \
+    "    rate_limit: {unit: minute, requests_per_unit: 2, store: red}\n"                           \
+    "  - key: open\n"                                                                              \
+    "    rate_limit: {unit: minute, requests_per_unit: 2, store: red, on_store_error: allow}\n"    \
+    "  - key: here\n"                                                                              \
+    "    rate_limit: {unit: minute, requests_per_unit: 1000}\n"
+
+#define OK 1
+#define OVER_LIMIT 2
+
+static struct calling *calling;
+static struct fake_store red;
+static unsigned n_stirred;
+
+static void count_stir(void *owner, uint64_t now_ns)
+{
+    assert_ptr_equal(owner, calling);
+    assert_int_equal(now_ns, calling->s.now_ns);
+    n_stirred++;
+}
+
+static void open_with(const struct grpc_limits *limits)
+{
+    static struct shared_store *stores[1];
+    calling = call_at(YAML, limits, NULL);
+    calling->conn->owner = calling;
+    calling->conn->stirred = count_stir;
+    n_stirred = 0;
+    fake_store_begin(&red);
+    stores[0] = &red.store;
+    service_set_stores(
+        calling->s.service,
+        &(struct question_stores){.stores = stores, .n_stores = 1, .timeout_ns = 50 * MS});
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    open_with(NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    call_no_more(calling);
+    fake_store_end(&red);
+    return 0;
+}
+
+static void reopen(const struct grpc_limits *limits)
+{
+    tear_down(NULL);
+    open_with(limits);
+}
+
+/* A call that waits. */
+static struct heard *wait_for(const char *text, const struct field *more)
+{
+    size_t n_asks = red.n_asks;
+    struct heard *heard = call_limit(calling, text, more);
+    exchange(calling);
+    assert_int_equal(red.n_asks, n_asks + 1);
+    assert_int_equal(heard->http_status, 0);
+    assert_false(heard->is_closed);
+    return heard;
+}
+
+static void let(size_t i)
+{
+    fake_let(&red, i, calling->s.now_ns);
+}
+
+/* ---- Answers that come ----------------------------------------------------------------------- */
+
+static void a_call_is_answered_once_its_store_has(void **state)
+{
+    (void)state;
+    struct heard *first = wait_for("k=a", NULL);
+    assert_true(calling->conn->ops->is_busy(calling->conn));
+    pass(calling, 3 * MS);
+    assert_int_equal(n_stirred, 0);
+    let(0);
+    assert_int_equal(n_stirred, 1);
+    /* The answer is there to be sent: nothing else has to happen. */
+    assert_true(calling->conn->ops->output(calling->conn).len > 0);
+    exchange(calling);
+    assert_code(first, OK);
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+    struct heard *second = wait_for("k=a", NULL), *third = wait_for("k=a", NULL);
+    fake_let_all(&red, calling->s.now_ns);
+    exchange(calling);
+    assert_code(second, OK);
+    assert_code(third, OVER_LIMIT);
+    assert_int_equal(red.n_asks, 3);
+    assert_int_equal(red.n_forgotten, 0);
+}
+
+static void other_calls_go_on_and_overtake(void **state)
+{
+    (void)state;
+    struct heard *slow = wait_for("k=a", NULL), *fast = wait_for("k=b", NULL);
+    struct heard *here = call_limit(calling, "here=x", NULL);
+    struct heard *health = call_path(calling, HEALTH "Check", span_of_text(""));
+    exchange(calling);
+    assert_code(here, OK);
+    assert_code(health, 1);
+    let(1);
+    exchange(calling);
+    assert_code(fast, OK);
+    assert_false(slow->is_closed);
+    let(0);
+    exchange(calling);
+    assert_code(slow, OK);
+}
+
+static void what_a_store_answers_at_once_is_not_waited_for(void **state)
+{
+    (void)state;
+    red.is_prompt = true;
+    struct heard *heard = call_limit(calling, "k=a", NULL);
+    exchange(calling);
+    assert_code(heard, OK);
+    assert_int_equal(n_stirred, 0);
+}
+
+/* Bytes that were fed are gone when it is asked again: in one piece, and in many. */
+static void a_message_is_kept_however_it_came(void **state)
+{
+    (void)state;
+    char text[400] = "k=";
+    memset(text + 2, 'a', sizeof(text) - 3);
+    text[sizeof(text) - 1] = '\0';
+    for (calling->piece = 0; calling->piece < 20; calling->piece += 7) {
+        struct heard *heard = wait_for(text, NULL), *other = wait_for("k=b", NULL);
+        fake_let_all(&red, calling->s.now_ns);
+        exchange(calling);
+        assert_status(heard, GRPC_OK, "");
+        assert_status(other, GRPC_OK, "");
+    }
+    const struct fake_ask *last = &red.asks[red.n_asks - 2];
+    assert_true(last->items[0].name_len > sizeof(text) - 3);
+    assert_memory_equal(last->items[0].name + last->items[0].name_len - (sizeof(text) - 3),
+                        text + 2, sizeof(text) - 3);
+}
+
+static void a_message_in_gzip_is_kept_as_it_came(void **state)
+{
+    (void)state;
+    const struct field more[] = {{"grpc-encoding", "gzip"}, {NULL, NULL}};
+    static uint8_t bytes[4096];
+    struct asked asked;
+    struct wire message;
+    struct span packed;
+    struct grpc_zip *zip = grpc_zip_new();
+    assert_non_null(zip);
+    assert_true(
+        grpc_zip_write(zip, wire_of_request(&message, descriptors_of(&asked, "k=a")), &packed));
+    grpc_frame_write(bytes, true, packed.len);
+    memcpy(bytes + GRPC_PREFIX, packed.ptr, packed.len);
+    struct heard *heard =
+        call_bytes(calling, SHOULD_RATE_LIMIT, span_of(bytes, GRPC_PREFIX + packed.len), more);
+    grpc_zip_free(zip);
+    exchange(calling);
+    assert_false(heard->is_closed);
+    let(0);
+    exchange(calling);
+    assert_code(heard, OK);
+}
+
+static void many_wait_at_once(void **state)
+{
+    (void)state;
+    struct heard *heard[300];
+    char text[16];
+    for (size_t i = 0; i < N(heard); i++) {
+        snprintf(text, sizeof(text), "k=%zu", i % 100);
+        heard[i] = wait_for(text, NULL);
+    }
+    for (size_t i = N(heard); i > 0; i--)
+        let(i - 1);
+    assert_int_equal(n_stirred, N(heard));
+    exchange(calling);
+    for (size_t i = 0; i < N(heard); i++)
+        assert_code(heard[i], i >= 100 ? OK : OVER_LIMIT);
+}
+
+/* ---- Answers that do not come ---------------------------------------------------------------- */
+
+static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
+{
+    (void)state;
+    struct heard *shut = wait_for("k=a", NULL), *open = wait_for("open=a", NULL);
+    fake_fail(&red, 0, calling->s.now_ns);
+    fake_fail(&red, 1, calling->s.now_ns);
+    exchange(calling);
+    assert_code(shut, OVER_LIMIT);
+    assert_code(open, OK);
+}
+
+static void who_takes_his_call_back_is_forgotten(void **state)
+{
+    (void)state;
+    struct heard *gone = wait_for("k=a", NULL), *stays = wait_for("k=a", NULL);
+    nghttp2_submit_rst_stream(calling->client, NGHTTP2_FLAG_NONE, gone->id, NGHTTP2_CANCEL);
+    exchange(calling);
+    assert_int_equal(red.n_forgotten, 1);
+    assert_true(red.asks[0].is_forgotten);
+    let(1);
+    exchange(calling);
+    assert_code(stays, OK);
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+}
+
+static void a_deadline_that_passes_ends_the_call_and_no_other(void **state)
+{
+    (void)state;
+    const struct field late[] = {{"grpc-timeout", "20m"}, {NULL, NULL}};
+    const struct field soon[] = {{"grpc-timeout", "5m"}, {NULL, NULL}};
+    struct heard *second = wait_for("k=a", late), *first = wait_for("k=b", soon);
+    struct heard *last = wait_for("k=c", NULL);
+    pass(calling, 5 * MS - 1);
+    exchange(calling);
+    assert_false(first->is_closed);
+    pass(calling, 1);
+    exchange(calling);
+    assert_status(first, GRPC_DEADLINE_EXCEEDED, "the store has not answered in time");
+    assert_true(red.asks[1].is_forgotten);
+    assert_false(second->is_closed || last->is_closed);
+    /* It is answered at the instant at which it would end. */
+    pass(calling, 15 * MS - 1);
+    let(0);
+    exchange(calling);
+    assert_code(second, OK);
+    pass(calling, 15 * MS);
+    let(2);
+    exchange(calling);
+    assert_code(last, OK);
+    assert_int_equal(red.n_forgotten, 1);
+    assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
+}
+
+static void an_answer_that_comes_behind_the_deadline_is_none(void **state)
+{
+    (void)state;
+    const struct field soon[] = {{"grpc-timeout", "5m"}, {NULL, NULL}};
+    struct heard *heard = wait_for("k=a", soon);
+    set_now(calling, calling->s.now_ns + 5 * MS); /* nobody has woken it yet */
+    let(0);
+    exchange(calling);
+    assert_status(heard, GRPC_DEADLINE_EXCEEDED, "");
+    pass(calling, 0);
+    exchange(calling);
+    assert_true(heard->is_closed);
+    assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
+}
+
+static void no_call_waits_longer_than_calls_may_last(void **state)
+{
+    (void)state;
+    reopen(&(struct grpc_limits){.call_ns = 40 * MS});
+    struct heard *heard = wait_for("k=a", NULL);
+    pass(calling, 40 * MS);
+    exchange(calling);
+    assert_status(heard, GRPC_DEADLINE_EXCEEDED, "the store has not answered in time");
+    assert_int_equal(red.n_forgotten, 1);
+}
+
+static void what_waits_is_bounded(void **state)
+{
+    (void)state;
+    struct heard *heard[5];
+    reopen(&(struct grpc_limits){.message_bytes = 256});
+    for (size_t i = 0; i < N(heard); i++) {
+        heard[i] = call_limit(calling, "k=a", NULL);
+        exchange(calling);
+    }
+    assert_status(heard[4], GRPC_RESOURCE_EXHAUSTED, "too much of this connection's calls");
+    assert_int_equal(red.n_forgotten, 1);
+    fake_let_all(&red, calling->s.now_ns);
+    exchange(calling);
+    assert_code(heard[0], OK);
+    assert_code(heard[1], OK);
+    assert_code(heard[2], OVER_LIMIT);
+    /* Their room is there again. */
+    struct heard *next = wait_for("k=b", NULL);
+    let(5);
+    exchange(calling);
+    assert_code(next, OK);
+}
+
+static void a_connection_that_is_lost_forgets_its_calls(void **state)
+{
+    (void)state;
+    wait_for("k=a", NULL);
+    wait_for("k=b", NULL);
+    hang_up_on(calling);
+    assert_int_equal(red.n_forgotten, 2);
+    connect_to(calling);
+}
+
+static void calls_that_wait_are_answered_before_a_connection_ends(void **state)
+{
+    (void)state;
+    struct heard *first = wait_for("k=a", NULL), *second = wait_for("k=b", NULL);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    exchange(calling);
+    assert_true(calling->n_goaways > 0);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    assert_false(is_over(calling));
+    let(1);
+    exchange(calling);
+    assert_code(second, OK);
+    assert_false(is_over(calling));
+    let(0);
+    assert_int_equal(n_stirred, 2);
+    exchange(calling);
+    assert_code(first, OK);
+    assert_true(is_over(calling));
+}
+
+/* What the session was told to end at once hears nothing more, and is not touched. */
+static void what_comes_after_the_end_is_nobodys(void **state)
+{
+    (void)state;
+    wait_for("k=a", NULL);
+    static const uint8_t wrong[9] = {0, 0, 1, NGHTTP2_PING, 0, 0, 0, 0, 0};
+    calling->conn->ops->feed(calling->conn, span_of(wrong, sizeof(wrong)), calling->s.now_ns);
+    while (calling->conn->ops->output(calling->conn).len > 0)
+        calling->conn->ops->sent(calling->conn, calling->conn->ops->output(calling->conn).len,
+                                 calling->s.now_ns);
+    let(0);
+    assert_int_equal(red.n_forgotten, 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(a_call_is_answered_once_its_store_has),
+        TEST(other_calls_go_on_and_overtake),
+        TEST(what_a_store_answers_at_once_is_not_waited_for),
+        TEST(a_message_is_kept_however_it_came),
+        TEST(a_message_in_gzip_is_kept_as_it_came),
+        TEST(many_wait_at_once),
+        TEST(a_store_that_fails_answers_as_the_rule_has_it),
+        TEST(who_takes_his_call_back_is_forgotten),
+        TEST(a_deadline_that_passes_ends_the_call_and_no_other),
+        TEST(an_answer_that_comes_behind_the_deadline_is_none),
+        TEST(no_call_waits_longer_than_calls_may_last),
+        TEST(what_waits_is_bounded),
+        TEST(a_connection_that_is_lost_forgets_its_calls),
+        TEST(calls_that_wait_are_answered_before_a_connection_ends),
+        TEST(what_comes_after_the_end_is_nobodys),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

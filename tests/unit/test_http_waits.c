@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/* HTTP requests whose answer a shared store has: it comes later, in another order, or never. */
+#include "unit/fake_store.h"
+#include "unit/talking.h"
+
+static const char *const yaml =
+    "domain: shop\n"
+    "descriptors:\n"
+    "  - key: user\n"
+    "    rate_limit: {unit: minute, requests_per_unit: 2, algorithm: fixed_window, store: red}\n"
+    "  - key: open\n"
+    "    rate_limit: {unit: minute, requests_per_unit: 2, store: red, on_store_error: allow}\n"
+    "  - key: here\n"
+    "    rate_limit: {unit: minute, requests_per_unit: 2}\n"
+    "  - key: remote_address\n"
+    "    rate_limit: {unit: minute, requests_per_unit: 1, algorithm: fixed_window, store: red}\n";
+
+#define TAKE(key, value)                                                                           \
+    "POST /v1/take\n\n{\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"" key         \
+    "\",\"value\":\"" value "\"}]}]"
+#define TAKE_USER(value) TAKE("user", value) "}"
+
+static struct talking t;
+static struct fake_store red;
+
+static void talk_with(const struct http_site_options *options, struct access_now *access)
+{
+    static struct shared_store *stores[1];
+    talk_at(&t, yaml, options, access);
+    fake_store_begin(&red);
+    stores[0] = &red.store;
+    service_set_stores(t.s.service,
+                       &(struct question_stores){.stores = stores,
+                                                 .n_stores = 1,
+                                                 .items = 1,
+                                                 .timeout_ns = 50 * MS,
+                                                 .items_on_error = QUESTION_TELLS_ERROR});
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    talk_with(&(struct http_site_options){.domain = "shop"}, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    talk_no_more(&t);
+    fake_store_end(&red);
+    return 0;
+}
+
+/* A message on its way, as io/http_visit.c has it. */
+struct visit {
+    const char *text;
+    uint64_t asked_ns, again_ns;
+    struct errand *errand;
+    bool is_ready; /* the store has answered */
+    char answer[2048];
+};
+
+static void on_answers(void *arg, uint64_t now_ns)
+{
+    struct visit *visit = arg;
+    assert_int_equal(now_ns, t.s.now_ns);
+    visit->is_ready = true;
+}
+
+/* Asks; whether it was answered. */
+static bool go_on(struct visit *visit)
+{
+    t.asked_ns = visit->asked_ns;
+    t.errand = visit->errand;
+    visit->is_ready = false;
+    const char *answer = talk_or_wait(&t, visit->text, &visit->again_ns);
+    visit->asked_ns = t.asked_ns;
+    visit->errand = t.errand;
+    t.asked_ns = 0;
+    t.errand = NULL;
+    if (visit->errand != NULL)
+        service_on_answers(visit->errand, on_answers, visit);
+    if (answer != NULL)
+        snprintf(visit->answer, sizeof(visit->answer), "%s", answer);
+    return answer != NULL;
+}
+
+static void begin(struct visit *visit, const char *text)
+{
+    *visit = (struct visit){.text = text};
+    assert_false(go_on(visit));
+    assert_non_null(visit->errand);
+    assert_int_equal(visit->again_ns, 0);
+    assert_false(visit->is_ready);
+}
+
+static void assert_answered(struct visit *visit, const char *piece)
+{
+    assert_true(visit->is_ready);
+    assert_true(go_on(visit));
+    assert_null(visit->errand);
+    if (strstr(visit->answer, piece) == NULL)
+        fail_msg("%s\n-- is answered --\n%s\n-- without --\n%s", visit->text, visit->answer, piece);
+}
+
+/* ---- Answers that come ----------------------------------------------------------------------- */
+
+static void a_message_is_answered_once_its_store_has(void **state)
+{
+    (void)state;
+    struct visit first, second, third;
+    begin(&first, TAKE_USER("ann"));
+    assert_int_equal(red.n_asks, 1);
+    t.s.now_ns += 3 * MS;
+    fake_let(&red, 0, t.s.now_ns);
+    assert_answered(&first, "200\n");
+    assert_non_null(strstr(first.answer, "\"remaining\":1"));
+    begin(&second, TAKE_USER("ann"));
+    begin(&third, TAKE_USER("ann"));
+    fake_let_all(&red, t.s.now_ns);
+    assert_answered(&second, "200\n");
+    assert_answered(&third, "429\n");
+    assert_non_null(strstr(third.answer, "\nRetry-After: 60\n"));
+    /* What was asked again was not asked of the store again. */
+    assert_int_equal(red.n_asks, 3);
+    assert_int_equal(red.n_forgotten, 0);
+}
+
+static void several_are_answered_in_the_order_of_their_answers(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {TAKE_USER("ann"), TAKE_USER("bob"), TAKE_USER("eve"),
+                                        TAKE_USER("bob")};
+    static const size_t order[] = {2, 0, 3, 1};
+    struct visit visits[N(texts)];
+    for (size_t i = 0; i < N(texts); i++)
+        begin(&visits[i], texts[i]);
+    for (size_t i = 0; i < N(order); i++) {
+        assert_false(visits[order[i]].is_ready);
+        fake_let(&red, order[i], t.s.now_ns);
+        /* Others are asked in between, which need no store. */
+        assert_int_equal(status_of(&t, TAKE("here", "x") ",\"cost\":0}"), 200);
+        assert_answered(&visits[order[i]], "200\n");
+    }
+    assert_non_null(strstr(visits[3].answer, "\"remaining\":1"));
+    assert_non_null(strstr(visits[1].answer, "\"remaining\":0"));
+}
+
+static void what_a_store_answers_at_once_is_not_waited_for(void **state)
+{
+    (void)state;
+    red.is_prompt = true;
+    assert_int_equal(status_of(&t, TAKE_USER("ann")), 200);
+    assert_int_equal(status_of(&t, TAKE_USER("ann")), 200);
+    assert_int_equal(status_of(&t, TAKE_USER("ann")), 429);
+}
+
+static void every_way_to_ask_may_wait(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *piece;
+    } asked[] = {
+        {"GET /auth\n", "200\nRateLimit-Policy: \"remote_address\";q=1;w=60\n"},
+        {"GET /auth?deny_status=403\n", "403\n"},
+        {"POST /json\n\n{\"domain\":\"shop\",\"descriptors\":[{\"entries\":"
+         "[{\"key\":\"user\",\"value\":\"ann\"}]}]}",
+         "\"overallCode\":\"OK\""},
+        {"GET /v1/explain?domain=shop&user=ann\n", "\"remaining\":0"},
+        {"POST /v1/take\n\n{\"quota\":\"fixed_window 1/1m\",\"key\":\"k\"}", "200\n"},
+        {"POST /v1/refund\n\n{\"quota\":\"fixed_window 1/1m\",\"key\":\"k\"}", "200\n"},
+    };
+    for (size_t i = 0; i < N(asked); i++) {
+        struct visit visit;
+        begin(&visit, asked[i].text);
+        while (visit.errand != NULL && fake_waiting(&red) > 0) {
+            fake_let_all(&red, t.s.now_ns);
+            assert_true(visit.is_ready);
+            if (go_on(&visit))
+                break;
+        }
+        if (strstr(visit.answer, asked[i].piece) == NULL)
+            fail_msg("%s: %s", asked[i].text, visit.answer);
+    }
+}
+
+static void who_waits_for_room_asks_the_store_anew_when_there_may_be_some(void **state)
+{
+    (void)state;
+    struct visit visit;
+    begin(&visit, TAKE("user", "ann") ",\"cost\":2}");
+    fake_let(&red, 0, t.s.now_ns);
+    assert_answered(&visit, "200\n");
+    begin(&visit, TAKE("user", "ann") ",\"wait_ms\":90000}");
+    fake_let(&red, 1, t.s.now_ns);
+    assert_true(visit.is_ready);
+    assert_false(go_on(&visit));
+    assert_null(visit.errand);
+    assert_int_equal(visit.again_ns, t.s.now_ns + 60 * S);
+    t.s.now_ns = visit.again_ns;
+    assert_false(go_on(&visit));
+    assert_int_equal(red.n_asks, 3);
+    fake_let(&red, 2, t.s.now_ns);
+    assert_answered(&visit, "200\n");
+}
+
+static void who_is_to_be_answered_now_still_hears_the_store(void **state)
+{
+    (void)state;
+    struct visit visit;
+    begin(&visit, TAKE("user", "ann") ",\"cost\":2}");
+    fake_let(&red, 0, t.s.now_ns);
+    assert_answered(&visit, "200\n");
+    t.is_urgent = true;
+    begin(&visit, TAKE("user", "ann") ",\"wait_ms\":90000}");
+    fake_let(&red, 1, t.s.now_ns);
+    assert_answered(&visit, "429\n");
+}
+
+/* ---- Answers that do not come ---------------------------------------------------------------- */
+
+static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
+{
+    (void)state;
+    struct visit visit;
+    begin(&visit, TAKE_USER("ann"));
+    fake_fail(&red, 0, t.s.now_ns);
+    assert_answered(&visit, "429\n");
+    assert_non_null(strstr(visit.answer, "\nRetry-After: "));
+    begin(&visit, TAKE("open", "x") "}");
+    fake_fail(&red, 1, t.s.now_ns);
+    assert_answered(&visit, "200\n");
+    begin(&visit, "POST /v1/take\n\n{\"quota\":\"1/1m\",\"key\":\"k\"}");
+    fake_fail(&red, 2, t.s.now_ns);
+    assert_answered(&visit, "503\n");
+    assert_non_null(strstr(visit.answer, "the store did not answer in time"));
+    red.is_failing = true;
+    assert_int_equal(status_of(&t, TAKE_USER("ann")), 429);
+}
+
+static void who_has_left_is_forgotten(void **state)
+{
+    (void)state;
+    struct visit gone, other;
+    begin(&gone, TAKE_USER("ann"));
+    begin(&other, TAKE_USER("ann"));
+    service_drop(t.s.service, gone.errand);
+    assert_int_equal(red.n_forgotten, 1);
+    assert_true(red.asks[0].is_forgotten);
+    fake_let(&red, 1, t.s.now_ns);
+    assert_false(gone.is_ready);
+    assert_answered(&other, "200\n");
+}
+
+static void the_last_word_waits_for_nobody_and_charges_no_more(void **state)
+{
+    (void)state;
+    struct visit visit;
+    begin(&visit, TAKE_USER("ann"));
+    t.is_last = true;
+    assert_true(go_on(&visit));
+    assert_null(visit.errand);
+    assert_non_null(strstr(visit.answer, "503\n"));
+    assert_non_null(strstr(visit.answer, "the store has not answered yet"));
+    assert_int_equal(red.n_asks, 1);
+    assert_int_equal(red.n_forgotten, 1);
+    /* One who was answered already may have it. */
+    t.is_last = false;
+    begin(&visit, TAKE_USER("bob"));
+    fake_let(&red, 1, t.s.now_ns);
+    t.is_last = true;
+    assert_answered(&visit, "200\n");
+    /* Nor does it wait for room. */
+    t.is_last = false;
+    begin(&visit, TAKE("user", "bob") ",\"cost\":2,\"wait_ms\":90000}");
+    fake_let(&red, 2, t.s.now_ns);
+    t.is_last = true;
+    assert_answered(&visit, "429\n");
+}
+
+#define ASKER "0123456789abcdef0123456789abcdef-asker"
+#define OTHER "0123456789abcdef0123456789abcdef-other"
+
+static struct access *token(const char *secret)
+{
+    char text[256], hash[ACCESS_HASH_TEXT_SIZE];
+    struct access *access;
+    struct stint_error error;
+    access_hash_text(span_of_text(secret), hash);
+    snprintf(text, sizeof(text), "asker ask %s\n", hash);
+    if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
+        fail_msg("%s", error.sentence);
+    return access;
+}
+
+static void who_may_no_longer_ask_is_refused_and_forgotten(void **state)
+{
+    struct visit visit;
+    tear_down(state);
+    struct access_now *access = access_now_new(token(ASKER));
+    talk_with(&(struct http_site_options){.domain = "shop"}, access);
+    begin(&visit, "GET /auth\nAuthorization: Bearer " ASKER "\n");
+    access_now_set(access, token(OTHER));
+    assert_true(go_on(&visit));
+    assert_null(visit.errand);
+    assert_non_null(strstr(visit.answer, "401\n"));
+    assert_int_equal(red.n_forgotten, 1);
+    tear_down(state);
+    access_now_free(access);
+    set_up(state);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(a_message_is_answered_once_its_store_has),
+        TEST(several_are_answered_in_the_order_of_their_answers),
+        TEST(what_a_store_answers_at_once_is_not_waited_for),
+        TEST(every_way_to_ask_may_wait),
+        TEST(who_waits_for_room_asks_the_store_anew_when_there_may_be_some),
+        TEST(who_is_to_be_answered_now_still_hears_the_store),
+        TEST(a_store_that_fails_answers_as_the_rule_has_it),
+        TEST(who_has_left_is_forgotten),
+        TEST(the_last_word_waits_for_nobody_and_charges_no_more),
+        TEST(who_may_no_longer_ask_is_refused_and_forgotten),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
