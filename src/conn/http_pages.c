@@ -31,24 +31,33 @@ void http_page_health(struct http_exchange *exchange)
     http_exchange_text(exchange, 200, TEXT_PLAIN, "ok\n");
 }
 
-void http_page_ready(struct http_exchange *exchange)
+static bool is_ready(const struct http_exchange *exchange)
 {
     const struct http_door *door = exchange->door;
-    if (door->is_draining)
-        http_exchange_text(exchange, 503, TEXT_PLAIN, "draining\n");
-    else if (door->options.is_ready != NULL && !door->options.is_ready(door->options.arg))
-        http_exchange_text(exchange, 503, TEXT_PLAIN, "not ready\n");
-    else
-        http_exchange_text(exchange, 200, TEXT_PLAIN, "ready\n");
+    const struct metrics *metrics = hub_metrics(hub_of(exchange));
+    return !door->is_draining && (metrics == NULL || metrics_has_stores(metrics)) &&
+           (door->options.is_ready == NULL || door->options.is_ready(door->options.arg));
+}
+
+/* Stores that are away are named; only one that is needed makes the server unready. */
+void http_page_ready(struct http_exchange *exchange)
+{
+    const struct metrics *metrics = hub_metrics(hub_of(exchange));
+    struct page *page = empty_page(exchange);
+    bool ready = is_ready(exchange);
+    page_add(page, exchange->door->is_draining ? "draining\n" : ready ? "ready\n" : "not ready\n");
+    if (metrics != NULL)
+        metrics_tell_stores(metrics, exchange->now_ns, page);
+    http_exchange_page(exchange, TEXT_PLAIN);
+    if (!ready)
+        exchange->answer->status = 503;
 }
 
 /* envoyproxy/ratelimit's. */
 void http_page_healthcheck(struct http_exchange *exchange)
 {
-    const struct http_door *door = exchange->door;
-    bool is_ready = !door->is_draining &&
-                    (door->options.is_ready == NULL || door->options.is_ready(door->options.arg));
-    http_exchange_text(exchange, is_ready ? 200 : 500, TEXT_PLAIN, is_ready ? "OK" : "");
+    bool ready = is_ready(exchange);
+    http_exchange_text(exchange, ready ? 200 : 500, TEXT_PLAIN, ready ? "OK" : "");
 }
 
 /* ---- Figures --------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@
 
 #include "base/span.h"
 #include "conn/page.h"
+#include "conn/store_figures.h"
 #include "rules/rules.h"
 #include "wire/reply.h"
 
@@ -61,6 +62,20 @@ void metrics_free(struct metrics *metrics);    /* after the last worker's call; 
  */
 enum metrics_names { METRICS_NAMES_STINT = 1, METRICS_NAMES_ENVOY = 2 }; /* bits */
 void metrics_count_hits(struct metrics *metrics, unsigned names, unsigned near_thousandths);
+
+/*
+ * The figures of a shared store, in the order of calls: before any worker counts. The name stands
+ * in labels, and is copied. is_needed: without it the server is not ready. False: no memory, or
+ * RULES_STORES_MAX of them.
+ */
+bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed);
+/* For the thread of that worker to write; NULL: there is no such store. */
+struct store_figures *metrics_store(struct metrics *metrics, size_t store, unsigned worker);
+bool metrics_has_stores(const struct metrics *metrics); /* false: one that is needed is away */
+/* Appends a line for each that is away. */
+void metrics_tell_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page);
+/* A section of INFO. */
+void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page);
 
 /*
  * Where the figures of these rules stand, by rule->index. Made at each reload; the figures of a

@@ -296,6 +296,7 @@ void metrics_free(struct metrics *metrics)
         }
     for (size_t i = 0; i < metrics->n_series; i++)
         free_series(metrics->series[i]);
+    metrics_free_stores(metrics);
     free(metrics->workers);
     free(metrics->series);
     free(metrics->by_id);

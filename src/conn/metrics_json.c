@@ -263,6 +263,7 @@ void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, st
     json_t *object = json_object();
     json_object_set_new(object, "version", json_string(stint_version()));
     json_object_set_new(object, "table", table_json(facts));
+    json_object_set_new(object, "stores", metrics_stores_json(metrics, facts->now_ns));
     pthread_mutex_lock(&metrics->lock);
     const struct total_figures total = metrics_sum_total(metrics);
     uint64_t up_ns = facts->now_ns > metrics->started_ns ? facts->now_ns - metrics->started_ns : 0;

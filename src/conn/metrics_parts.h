@@ -4,6 +4,7 @@
 #define STINT_CONN_METRICS_PARTS_H
 
 #include "conn/metrics.h"
+#include "rules/rules_load.h"
 #include "wire/request.h"
 
 #include <pthread.h>
@@ -78,10 +79,18 @@ struct metrics_sample {
     struct total_figures total;
 };
 
+struct metrics_store {
+    char *name;
+    bool is_needed;
+    struct store_figures *workers; /* of each */
+};
+
 struct metrics {
     pthread_mutex_t lock; /* of all that follows, but what is said to be atomic */
     unsigned n_workers, names, near_thousandths; /* written before anybody counts */
     struct metrics_worker *workers;
+    struct metrics_store stores[RULES_STORES_MAX]; /* written before anybody counts */
+    size_t n_stores;
     struct series **series;
     size_t n_series, series_room;
     uint32_t *by_id; /* hashed list of the numbers + 1 of rules */
@@ -118,6 +127,13 @@ void metrics_add_escaped(struct page *page, struct span text);
 /* Under envoyproxy/ratelimit's names. The lock is held. */
 void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
                          enum metrics_format format, struct page *page);
+
+/* Of shared stores; nothing where there are none. No lock is needed. */
+void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
+                          enum metrics_format format, struct page *page);
+struct json_t;
+struct json_t *metrics_stores_json(const struct metrics *metrics, uint64_t now_ns);
+void metrics_free_stores(struct metrics *metrics);
 
 /* "resp", "allow", …: as labels have them. */
 extern const char *const metrics_door_names[METRICS_DOORS];

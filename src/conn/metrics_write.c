@@ -352,8 +352,10 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
     if ((metrics->names & METRICS_NAMES_ENVOY) != 0)
         metrics_envoy_write(metrics, facts, format, page);
     pthread_mutex_unlock(&metrics->lock);
-    if (is_ours)
+    if (is_ours) {
         write_table(&writing);
+        metrics_write_stores(metrics, facts->now_ns, format, page);
+    }
     if (format == METRICS_OPENMETRICS)
         page_add(page, "# EOF\n");
 }

@@ -8,7 +8,7 @@
 /* The version of Redis whose shapes COMMAND and HELLO have: clients compare it. */
 #define REDIS_VERSION "7.0.0"
 
-enum section { SECTION_SERVER = 1, SECTION_RULES = 2, SECTION_TABLE = 4 };
+enum section { SECTION_SERVER = 1, SECTION_RULES = 2, SECTION_TABLE = 4, SECTION_STORES = 8 };
 
 static void add_server(const struct resp_call *call, struct page *page)
 {
@@ -48,16 +48,24 @@ static void add_table(const struct resp_call *call, struct page *page)
         (unsigned long long)info.evictions_evict);
 }
 
+static void add_stores(const struct resp_call *call, struct page *page)
+{
+    const struct metrics *metrics = hub_metrics(service_hub(call->conn->door->service));
+    if (metrics != NULL)
+        metrics_info_stores(metrics, call->now_ns, page);
+}
+
 static unsigned section_of(struct span name)
 {
     if (resp_word_is(name, "all") || resp_word_is(name, "everything"))
-        return SECTION_SERVER | SECTION_RULES | SECTION_TABLE;
+        return SECTION_SERVER | SECTION_RULES | SECTION_TABLE | SECTION_STORES;
     if (resp_word_is(name, "default"))
         return SECTION_SERVER | SECTION_RULES;
-    return resp_word_is(name, "server")  ? SECTION_SERVER
-           : resp_word_is(name, "rules") ? SECTION_RULES
-           : resp_word_is(name, "table") ? SECTION_TABLE
-                                         : 0;
+    return resp_word_is(name, "server")   ? SECTION_SERVER
+           : resp_word_is(name, "rules")  ? SECTION_RULES
+           : resp_word_is(name, "table")  ? SECTION_TABLE
+           : resp_word_is(name, "stores") ? SECTION_STORES
+                                          : 0;
 }
 
 /* To look a table over takes a while: only where somebody names it who may read figures. */
@@ -67,7 +75,7 @@ void resp_info(struct resp_call *call)
     struct page page = {0};
     for (size_t i = 1; i < call->n_args; i++)
         sections |= section_of(call->args[i]);
-    if ((sections & SECTION_TABLE) != 0 && !resp_call_may(call, ACCESS_METRICS))
+    if ((sections & (SECTION_TABLE | SECTION_STORES)) != 0 && !resp_call_may(call, ACCESS_METRICS))
         return;
     if ((sections & SECTION_SERVER) != 0)
         add_server(call, &page);
@@ -75,6 +83,8 @@ void resp_info(struct resp_call *call)
         add_rules(call, &page);
     if ((sections & SECTION_TABLE) != 0)
         add_table(call, &page);
+    if ((sections & SECTION_STORES) != 0)
+        add_stores(call, &page);
     if (page.failed)
         resp_write_error(&call->conn->out, "FULL", "no memory for an answer");
     else

@@ -64,3 +64,10 @@ void breaker_tell(struct breaker *breaker, enum breaker_pass pass, bool went_wel
             open_until(breaker, now_ns);
     }
 }
+
+void breaker_drop(struct breaker *breaker, enum breaker_pass pass)
+{
+    assert(pass != BREAKER_STOP);
+    if (pass == BREAKER_PROBE)
+        breaker->is_probing = false;
+}

@@ -64,8 +64,20 @@ enum shared_outcome {
     SHARED_AHEAD,    /* nothing was done: it would have been answered at once */
 };
 
+/* Of FAILED: what figures tell apart. */
+enum shared_fault {
+    SHARED_FAULT_OTHER = 0,
+    SHARED_FAULT_LATE,        /* no answer in time; it may have been done */
+    SHARED_FAULT_LOST,        /* the connection ended before the answer; it may have been done */
+    SHARED_FAULT_UNREACHABLE, /* nobody could be asked in time */
+    SHARED_FAULT_OVERLOAD,    /* too much waits already */
+    SHARED_FAULT_STOPPED,     /* it has failed too often to be asked now */
+    SHARED_FAULTS,
+};
+
 struct shared_answer {
     uint8_t outcome;   /* enum shared_outcome */
+    uint8_t fault;     /* enum shared_fault */
     bool is_replayed;  /* the answer that was given to the same id before */
     bool is_local;     /* of a lease or a cache: the store was not asked */
     uint64_t at_ns;    /* the store's time, under which units were charged; since 1970 */
