@@ -67,9 +67,20 @@ static uint32_t share_of(const struct share *share, uint32_t units)
     return units / share->of + (share->rank < units % share->of);
 }
 
+/* A quota whose T is exactly so many ticks, or a little more where units come in months. */
+static void set_interval(struct stint_quota *local, uint64_t ticks)
+{
+    uint32_t times = ticks < NS_PER_US ? (uint32_t)(NS_PER_US / ticks) + 1 : 1;
+    local->limit = times << GCRA_TICKS_PER_NS_LOG2;
+    local->period_ns = ticks * times;
+    if (local->period_ns > PERIOD_MAX_NS) {
+        local->limit = 1;
+        local->period_ns = gcra_ns_up(ticks);
+    }
+}
+
 /*
- * T of the share is at least T·N/N', so that the rates of all shares together are at most 1/T: for
- * that its period is N·T, which rounding T up has made a little longer than the quota's. Fewer
+ * T of a share is N·T/N', rounded up: so the rates of all shares together are at most 1/T. Fewer
  * units of burst than nodes are for the first nodes, and so is the rate then.
  */
 static void divide_gcra(struct stint_quota *local, const struct share *share)
@@ -77,40 +88,53 @@ static void divide_gcra(struct stint_quota *local, const struct share *share)
     struct share among = *share;
     if (local->burst < among.of && among.rank != UINT32_MAX)
         among.of = local->burst;
-    if (among.of == 0 || (among.rank >= among.of && among.rank != UINT32_MAX)) {
-        local->limit = local->burst = 0;
+    bool has_part = among.of > 0 && (among.rank < among.of || among.rank == UINT32_MAX);
+    uint32_t limit = has_part ? share_of(&among, local->limit) : 0;
+    uint32_t burst = has_part ? share_of(&among, local->burst) : 0;
+    if (limit == 0 || burst == 0) {
+        local->limit = 0;
         return;
     }
     struct wide ticks = wide_mul(local->limit, local->derived.interval_ticks);
-    if (ticks.hi == 0)
-        local->period_ns = gcra_ns_up(ticks.lo);
-    uint32_t burst = share_of(&among, local->burst);
-    local->limit = burst > 0 ? share_of(&among, local->limit) : 0;
-    local->burst = local->limit > 0 ? burst : 0;
+    set_interval(local, ticks.lo / limit + (ticks.lo % limit > 0));
+    local->burst = burst;
 }
 
-/* Buckets as full as theirs are in number as many: the state is no wider than that of the whole. */
+/*
+ * The count of a bucket is divided as the limit is, and rounded up: so there are no more buckets
+ * than in a state of the whole, and the state is no wider.
+ */
 static void divide_buckets(struct stint_quota *local, const struct share *share)
 {
     uint32_t slack = local->count_slack;
     local->limit = share_of(share, local->limit);
     if (slack > 0)
         slack = slack / share->of + (slack % share->of > 0);
-    local->count_slack = local->limit > 0 && slack > local->limit ? local->limit : slack;
+    local->count_slack = (uint32_t)min_u64(slack, local->limit);
 }
 
-static bool divide(struct stint_quota *local, const struct share *share)
+/* Denies everything. */
+static void be_nothing(struct stint_quota *local)
 {
     struct stint_error ignored;
+    uint64_t rule = local->rule;
+    *local = (struct stint_quota){.algorithm = STINT_WINDOW, .period_ns = NS_PER_S, .rule = rule};
+    stint_quota_check(local, &ignored);
+}
+
+static void divide(struct stint_quota *local, const struct share *share)
+{
+    struct stint_error ignored;
+    struct hash128 id = siphash13_128(name_secret, local->rule, NULL, 0);
+    local->rule = id.lo != 0 ? id.lo : 1;
     if (local->algorithm == STINT_GCRA)
         divide_gcra(local, share);
     else if (local->algorithm == STINT_BUCKETS)
         divide_buckets(local, share);
     else
         local->limit = share_of(share, local->limit);
-    struct hash128 id = siphash13_128(name_secret, local->rule, NULL, 0);
-    local->rule = id.lo != 0 ? id.lo : 1;
-    return stint_quota_check(local, &ignored) == STINT_OK;
+    if (local->limit == 0 || stint_quota_check(local, &ignored) != STINT_OK)
+        be_nothing(local);
 }
 
 static unsigned nodes_of(const struct question_stores *stores)
@@ -135,29 +159,17 @@ bool question_local_quota(const struct question_stores *stores, const struct tar
     if (!divides_evenly(target->quota, share.of))
         share.rank = rank_of(stores, target);
     *local = *target->quota;
-    return divide(local, &share);
+    divide(local, &share);
+    return true;
 }
 
 /* ---- Full at first --------------------------------------------------------------------------- */
-
-/* How long a unit that was admitted counts, or what it took to come back. */
-static uint64_t counts_for_ns(const struct stint_quota *quota)
-{
-    switch (quota->algorithm) {
-    case STINT_GCRA:
-        return gcra_ns_up(quota->derived.capacity_ticks);
-    case STINT_CONCURRENCY:
-        return quota->lease_ns;
-    default:
-        return quota->period_ns;
-    }
-}
 
 uint64_t question_local_full_until(const struct target *target, uint64_t away_since_ns)
 {
     if (target->rule != NULL && target->rule->store.local_empty)
         return 0;
-    return add_sat(away_since_ns, counts_for_ns(target->quota));
+    return add_sat(away_since_ns, rule_counts_for_ns(target->quota));
 }
 
 /* ---- Room for them --------------------------------------------------------------------------- */
@@ -169,7 +181,8 @@ static int accepts_shares(struct stint_table *table, unsigned nodes, const struc
     const struct share *const shares[] = {&least, &most};
     for (size_t i = 0; i < 2; i++) {
         struct stint_quota local = rule->quota;
-        int code = divide(&local, shares[i]) ? stint_table_accepts(table, &local, error) : 0;
+        divide(&local, shares[i]);
+        int code = stint_table_accepts(table, &local, error);
         if (code != 0)
             return code;
     }

@@ -10,8 +10,8 @@
 #include "rules/question.h"
 
 /*
- * The share as a quota with states of its own, for question.table. Where it is nothing its limit is
- * 0. False where the time for that has passed, or the share is no quota that can be kept: then
+ * The share as a quota with states of its own, for question.table. Where it is nothing, or no quota
+ * that can be kept, its limit is 0. False where the time for that has passed: then
  * rule.store.local_then holds, deny where there is no rule.
  *
  * A cost above the share is NEVER by it, and yet may fit the whole once the store is back.

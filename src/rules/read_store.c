@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/wide_int.h"
+#include "core/spec.h"
 #include "core/text.h"
 #include "rules/arena.h"
 
@@ -72,10 +73,31 @@ static bool read_which(const struct store_reading *reading, const struct fields 
 
 /* ---- While it is away ------------------------------------------------------------------------ */
 
+/* As long as what the store has admitted still counts, nothing is allowed by a share of it. */
+static void warn_of_nothing(const struct source *source, const struct fields *fields,
+                            const struct rule *rule)
+{
+    char counts[64], lasts[64];
+    struct buf counts_for = buf_of(counts, sizeof(counts)),
+               lasts_for = buf_of(lasts, sizeof(lasts));
+    const struct rule_store *store = &rule->store;
+    if (rule->quota.limit == 0 || store->on_error != RULE_STORE_ERROR_LOCAL || store->local_empty ||
+        store->local_for_ns > rule_counts_for_ns(&rule->quota) ||
+        fields_value(fields, LIMIT_ON_STORE_ERROR) == NULL)
+        return;
+    spec_format_duration(&counts_for, rule_counts_for_ns(&rule->quota));
+    spec_format_duration(&lasts_for, store->local_for_ns);
+    warnings_add(source->faults, source->path, fields_place(fields, LIMIT_ON_STORE_ERROR),
+                 "on_store_error: local will allow nothing: all is taken for used for %s, and "
+                 "local_for is %s; say local_start: empty, or a longer local_for",
+                 counts, lasts);
+}
+
 static void read_local(const struct store_reading *reading, const struct fields *fields,
-                       struct rule_store *store)
+                       struct rule *rule)
 {
     static const char *const starts[] = {"full", "empty"};
+    struct rule_store *store = &rule->store;
     static const int keys[] = {LIMIT_LOCAL_START, LIMIT_LOCAL_FOR, LIMIT_LOCAL_THEN};
     const struct source *source = reading->source;
     size_t choice;
@@ -91,6 +113,7 @@ static void read_local(const struct store_reading *reading, const struct fields 
             warnings_add(source->faults, source->path, fields_place(fields, keys[i]),
                          "%s: has no meaning where on_store_error is %s",
                          fields->shape->keys[keys[i]], on_error_names[store->on_error]);
+    warn_of_nothing(source, fields, rule);
 }
 
 /* ---- Leases ---------------------------------------------------------------------------------- */
@@ -168,7 +191,7 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
     fields_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 3, &choice);
     store->on_error = (uint8_t)choice;
     bool has_memory = read_which(reading, fields, texts, store);
-    read_local(reading, fields, store);
+    read_local(reading, fields, rule);
     read_lease_words(reading, fields, rule);
     return has_memory;
 }

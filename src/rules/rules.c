@@ -2,6 +2,8 @@
 /* A set of rules as a whole: who holds it, and what is in it. */
 #include "rules/rules_parts.h"
 
+#include "core/gcra.h"
+
 #include <stdlib.h>
 
 struct rules *rules_ref(struct rules *rules)
@@ -36,4 +38,16 @@ const struct rule *rules_at(const struct rules *rules, size_t index)
 const char *rules_domain(const struct rules *rules, size_t index)
 {
     return index < rules->n_domains ? rules->domains[index] : NULL;
+}
+
+uint64_t rule_counts_for_ns(const struct stint_quota *quota)
+{
+    switch (quota->algorithm) {
+    case STINT_GCRA:
+        return gcra_ns_up(quota->derived.capacity_ticks);
+    case STINT_CONCURRENCY:
+        return quota->lease_ns;
+    default:
+        return quota->period_ns;
+    }
 }

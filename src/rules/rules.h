@@ -86,6 +86,9 @@ struct rule {
     bool has_shadow;
 };
 
+/* How long an admitted unit counts at most; of gcra, how long a whole burst takes to come back. */
+uint64_t rule_counts_for_ns(const struct stint_quota *quota);
+
 struct rules;
 
 struct rules *rules_ref(struct rules *rules);
