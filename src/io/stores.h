@@ -8,22 +8,27 @@
 #define STINT_IO_STORES_H
 
 #include "io/upstream_tls.h"
+#include "remote/guard.h"
 #include "remote/router.h"
 #include "remote/url.h"
-#include "rules/shared.h"
 
 #include <uv.h>
 
 #define STORES_MAX 16
 
-/* One store as it is configured: the same for all workers. Borrowed until stores_free(). */
+/* One store as it is configured: the same for all workers. Borrowed until stores_close(). */
 struct store_config {
     struct store_url url;
     struct upstream_tls *tls; /* where url.is_tls: upstream_tls_load(), shared by all workers */
-    const char *prefix;       /* of its keys. NULL: REDIS_STORE_PREFIX_DEFAULT */
+    const char *prefix;       /* of its keys. NULL: "stint:" */
     uint64_t reply_ns;        /* 0: 50 ms */
     uint64_t connect_ns;      /* 0: 250 ms */
     size_t asks_max;          /* that wait at once, of one worker. 0: 4,096 */
+    bool without_guard;       /* a breaker and a cache would be in the way of a replay */
+    struct breaker_options breaker;
+    size_t denials;             /* that are cached, of one worker. 0: none */
+    uint64_t deny_cache_max_ns; /* 0: 1 s */
+    enum guard_caution caution;
 };
 
 struct stores_options {
@@ -32,7 +37,9 @@ struct stores_options {
     size_t n_configs;           /* at most STORES_MAX */
     uint64_t (*now)(void *arg); /* the clock of struct shared_ask. NULL: uv_hrtime() */
     void *now_arg;
-    uint64_t seed; /* of the jitter; another one for each worker */
+    uint64_t seed;                 /* of the jitter; another one for each worker */
+    uint64_t secret[2];            /* random: so that nobody can choose keys that collide */
+    struct store_figures *figures; /* n_configs of them, written here. NULL: nowhere */
 };
 
 struct stores;
@@ -43,10 +50,14 @@ int stores_open(struct stores **stores, const struct stores_options *options,
 /* One for each config, in their order; valid until stores_close(). */
 struct shared_store *const *stores_all(const struct stores *stores);
 size_t stores_count(const struct stores *stores);
-/* Of the store over Redis at the end of the chain; NULL: it is over memcached. */
-const struct router_figures *stores_figures(const struct stores *stores, size_t index);
+/* Of the connections at the end of the chain, read by any thread. NULL: it is over memcached. */
+const struct router_figures *stores_router_figures(const struct stores *stores, size_t index);
+/* Why the last connection was lost or not to be had; "" if none was. */
+const char *stores_fault(const struct stores *stores, size_t index);
 
-/* Gives back what is held. `done` is called once, at the latest at the deadline, and maybe at once.
+/*
+ * Gives back what is held. `done` is called once, from within or later, at the latest at the
+ * deadline, which is one of stores_options.now.
  */
 void stores_drain(struct stores *stores, uint64_t deadline_ns, void (*done)(void *arg), void *arg);
 /*

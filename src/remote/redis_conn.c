@@ -250,7 +250,7 @@ static void end_sent(struct redis_conn *conn, uint64_t now_ns)
         struct pending *pending = at(conn, i);
         if (pending->end <= sent)
             end(pending, pending->deadline_ns <= now_ns ? REDIS_LATE : REDIS_LOST, now_ns);
-        else if (pending->deadline_ns <= now_ns)
+        else if (pending->deadline_ns <= now_ns || conn->options.keeps_nothing)
             end(pending, REDIS_UNSENT, now_ns);
         else
             pending->skips_left = pending->skips;

@@ -43,6 +43,7 @@ struct redis_conn_options {
     size_t bytes_max;          /* of them. Default 1 MiB */
     size_t reply_bytes_max;    /* Default REDIS_REPLY_BYTES_DEFAULT */
     uint64_t seed;             /* of the jitter in backing off */
+    bool keeps_nothing;        /* what is not sent as a socket is lost ends, UNSENT */
     redis_answered *pushed;    /* what nobody asked for: messages of a channel. NULL: a fault */
     void *arg;
 };

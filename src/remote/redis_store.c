@@ -267,9 +267,11 @@ static enum shared_outcome begin(struct redis_store *store, const struct shared_
             job->parts[i].job = job;
             job->parts[i].state = PART_FAILED;
             job->error = "too many asks wait for the store";
+            job->fault = SHARED_FAULT_OVERLOAD;
         }
     if (job->n_due == 0) {
         op->answer.error = job->error;
+        op->answer.fault = (uint8_t)job->fault;
         job_free(job);
         return SHARED_FAILED;
     }
@@ -366,9 +368,8 @@ struct shared_store *redis_store_new(const struct redis_store_options *options)
     store->prefix_len =
         store_key_escape(span_of_text(prefix), store->prefix, sizeof(store->prefix));
     store->dialer = options->router.dialer;
-    store->router = router_new(&options->router);
-    if (store->router == NULL || !reserve_names(store, 512)) {
-        router_free(store->router);
+    store->router = reserve_names(store, 512) ? router_new(&options->router) : NULL;
+    if (store->router == NULL) {
         free(store->names);
         free(store);
         return NULL;

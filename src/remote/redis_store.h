@@ -19,7 +19,9 @@ struct redis_store_options {
     const char *prefix;           /* of all keys; copied. NULL: the default */
 };
 
-/* NULL: no memory, or a prefix that is too long. Freed by its operations, and the router with it.
+/*
+ * NULL: no memory, or a prefix that is too long; the dialer is the caller's still. Freed by its
+ * operations, and router and dialer with it.
  */
 struct shared_store *redis_store_new(const struct redis_store_options *options);
 

@@ -81,7 +81,11 @@ static void take_outcome(struct part *part, enum router_outcome outcome,
         part->state = PART_CONFLICT;
         return;
     }
-    part->state = outcome == ROUTER_LOST ? PART_LOST : PART_FAILED;
+    part->state = outcome == ROUTER_LATE || outcome == ROUTER_LOST ? PART_LOST : PART_FAILED;
+    part->job->fault = outcome == ROUTER_LATE     ? SHARED_FAULT_LATE
+                       : outcome == ROUTER_LOST   ? SHARED_FAULT_LOST
+                       : outcome == ROUTER_FAILED ? SHARED_FAULT_UNREACHABLE
+                                                  : SHARED_FAULT_OTHER;
     const char *fault = router_fault(store->router);
     part->job->error = outcome == ROUTER_REFUSED ? sentence_of(reply->text)
                        : router_away_since(store->router) == 0
@@ -277,6 +281,7 @@ struct shared_op *job_complete(struct job *job, uint64_t now_ns)
         op->at_work = NULL;
         op->answer.outcome = (uint8_t)outcome;
         op->answer.error = outcome == SHARED_FAILED ? job->error : NULL;
+        op->answer.fault = outcome == SHARED_FAILED ? (uint8_t)job->fault : 0;
     }
     job_free(job);
     return op;

@@ -45,6 +45,7 @@ struct job {
     uint8_t id[SHARED_ID_LEN];
     uint64_t body, id_lifetime_ns;
     const char *error; /* why a part was not decided */
+    enum shared_fault fault;
     size_t n_items, n_parts, n_due;
     struct job_item *items; /* NULL: a single part */
     struct part *parts;

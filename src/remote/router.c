@@ -26,6 +26,14 @@ static void set_defaults(struct router_options *options)
         options->bytes_max = 4u << 20;
 }
 
+static void free_memory(struct router *router)
+{
+    cluster_free(router->cluster);
+    cluster_free(router->spare);
+    free(router->of_master);
+    free(router);
+}
+
 struct router *router_new(const struct router_options *options)
 {
     struct router *router = calloc(1, sizeof(*router));
@@ -46,7 +54,7 @@ struct router *router_new(const struct router_options *options)
     router->of_master = calloc(CLUSTER_MASTERS_MAX, sizeof(struct server *));
     if (router->cluster != NULL && router->spare != NULL && router->of_master != NULL)
         return router;
-    router_free(router);
+    free_memory(router);
     return NULL;
 }
 
@@ -66,10 +74,9 @@ void router_free(struct router *router)
         free(ask->memory);
         free(ask);
     }
-    cluster_free(router->cluster);
-    cluster_free(router->spare);
-    free(router->of_master);
-    free(router);
+    struct dialer *dialer = router->options.dialer;
+    free_memory(router);
+    dialer->ops->free(dialer);
 }
 
 /* ---- Chance ---------------------------------------------------------------------------------- */
@@ -155,7 +162,7 @@ static void set_earliest(struct router *router)
 void router_wake(struct router *router, uint64_t now_ns)
 {
     end_late(router, &router->waiting, ROUTER_FAILED, now_ns);
-    end_late(router, &router->sent, ROUTER_LOST, now_ns);
+    end_late(router, &router->sent, ROUTER_LATE, now_ns);
     router->earliest_ns = STINT_NEVER_NS;
     servers_sweep(router, now_ns);
     topology_wake(router, now_ns);

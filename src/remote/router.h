@@ -43,6 +43,8 @@ struct dialer_ops {
     void (*asked)(struct dialer *dialer, struct dialled *dialled);
     /* router_deadline() is earlier than it was. */
     void (*hurry)(struct dialer *dialer);
+    /* The router ends, and has closed all: frees itself. */
+    void (*free)(struct dialer *dialer);
 };
 
 /* First member of whoever opens connections. */
@@ -58,7 +60,7 @@ void router_changed(void *arg, uint64_t now_ns);
 /* Zero is the default, but for the first two. */
 struct router_options {
     const struct store_url *url; /* borrowed */
-    struct dialer *dialer;       /* borrowed */
+    struct dialer *dialer;       /* freed with the router */
     uint64_t reply_ns;           /* of one command. Default 50 ms */
     uint64_t connect_ns;         /* Default 250 ms */
     uint64_t backoff_max_ns;     /* between two attempts to connect. Default 500 ms */
@@ -69,8 +71,11 @@ struct router_options {
     uint64_t seed;               /* of the jitter */
 };
 
-struct router *router_new(const struct router_options *options); /* NULL: no memory */
-/* Answers what waits with ROUTER_FAILED or ROUTER_LOST. Not from within an answer. NULL is fine. */
+/* NULL: no memory; the dialer is the caller's still. */
+struct router *router_new(const struct router_options *options);
+/*
+ * Answers what waits with ROUTER_FAILED or ROUTER_LOST. Not from within an answer. NULL is fine.
+ */
 void router_free(struct router *router);
 
 /* When to call wake() at the latest. */
@@ -83,7 +88,8 @@ enum router_outcome {
     ROUTER_DONE,    /* the reply is what was asked for */
     ROUTER_REFUSED, /* the reply is an error; nothing was done */
     ROUTER_FAILED,  /* no answer in time; nothing was done */
-    ROUTER_LOST,    /* no answer in time; it may have been done */
+    ROUTER_LATE,    /* no answer in time; it may have been done */
+    ROUTER_LOST,    /* the connection ended before the answer; it may have been done */
 };
 
 /* `reply` is NULL but for DONE and REFUSED, and valid during the call. May ask. */

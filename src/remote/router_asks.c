@@ -117,6 +117,8 @@ void ask_finish(struct router_ask *ask, enum router_outcome outcome,
 {
     router_answered *answered = ask->answered;
     void *arg = ask->arg;
+    if (outcome == ROUTER_LATE && answered != NULL)
+        figure_add(&ask->router->figures.late, 1);
     if (outcome == ROUTER_LOST && answered != NULL)
         figure_add(&ask->router->figures.lost, 1);
     free_ask(ask);
@@ -261,7 +263,7 @@ static void on_answer(void *arg, enum redis_outcome outcome, const struct redis_
     else if (outcome == REDIS_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
         retry(ask, now_ns);
     else
-        ask_finish(ask, ROUTER_LOST, NULL, now_ns);
+        ask_finish(ask, outcome == REDIS_LATE ? ROUTER_LATE : ROUTER_LOST, NULL, now_ns);
 }
 
 /* ---- Sending --------------------------------------------------------------------------------- */
@@ -277,7 +279,7 @@ void ask_send(struct router_ask *ask, uint64_t now_ns)
         topology_doubt(router, now_ns);
         return;
     }
-    if (server->state != SERVER_READY)
+    if (server->state != SERVER_READY || !redis_conn_is_ready(server->dialled.conn))
         return;
     const struct redis_command command = {
         .words = (const struct span *)(void *)ask->memory,

@@ -39,6 +39,7 @@ static struct redis_conn_options conn_options(struct server *server)
         .commands_max = is_store ? options->asks_max + WORDS_MAX : WORDS_MAX,
         .bytes_max = is_store ? 2 * options->bytes_max : 0,
         .seed = router_random(server->router),
+        .keeps_nothing = true,
         .pushed = server->use == SERVER_CHANNEL ? on_pushed : NULL,
         .arg = server,
     };

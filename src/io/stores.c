@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: MIT */
+/* Each chain is made from its end: what stands in front comes to own what is behind it. */
+#define _GNU_SOURCE
+#include "io/stores.h"
+
+#include "base/ns.h"
+#include "io/store_links.h"
+#include "remote/redis_store.h"
+
+#include <stdlib.h>
+
+#define TICK_MS 1000
+
+/* One configured store. */
+struct chain {
+    struct stores *home;
+    struct shared_store *redis; /* the end of the chain; NULL: it is another kind */
+    struct shared_store *guard; /* NULL: there is none */
+};
+
+struct stores {
+    struct stores_options options;
+    struct chain chains[STORES_MAX];
+    struct shared_store *all[STORES_MAX]; /* the front of each chain */
+    size_t n_stores, n_draining;
+    uv_timer_t tick;
+    void (*drained)(void *arg);
+    void *drained_arg;
+};
+
+static uint64_t now(const struct stores *stores)
+{
+    return stores->options.now != NULL ? stores->options.now(stores->options.now_arg) : uv_hrtime();
+}
+
+/* ---- Chains ---------------------------------------------------------------------------------- */
+
+static struct shared_store *new_redis(struct stores *stores, size_t index)
+{
+    const struct store_config *config = &stores->options.configs[index];
+    struct dialer *dialer = store_links_new(&(struct store_links_options){
+        .loop = stores->options.loop,
+        .tls = config->url.is_tls ? config->tls : NULL,
+        .now = stores->options.now,
+        .now_arg = stores->options.now_arg,
+    });
+    if (dialer == NULL)
+        return NULL;
+    struct shared_store *store = redis_store_new(&(struct redis_store_options){
+        .router = {.url = &config->url,
+                   .dialer = dialer,
+                   .reply_ns = config->reply_ns,
+                   .connect_ns = config->connect_ns,
+                   .asks_max = config->asks_max,
+                   .seed = stores->options.seed + index},
+        .prefix = config->prefix,
+    });
+    if (store == NULL)
+        dialer->ops->free(dialer);
+    else
+        store_links_wake(dialer, redis_store_router(store));
+    return store;
+}
+
+static uint64_t failovers(void *arg)
+{
+    const struct chain *chain = arg;
+    return atomic_load_explicit(&redis_store_figures(chain->redis)->failovers,
+                                memory_order_relaxed);
+}
+
+static struct shared_store *new_guard(struct chain *chain, size_t index, struct shared_store *inner)
+{
+    const struct stores_options *options = &chain->home->options;
+    const struct store_config *config = &options->configs[index];
+    return guard_new(&(struct guard_options){
+        .inner = inner,
+        .breaker = config->breaker,
+        .denials = config->denials,
+        .deny_cache_max_ns = config->deny_cache_max_ns,
+        .secret = {options->secret[0], options->secret[1]},
+        .caution = config->caution,
+        .failovers = chain->redis != NULL ? failovers : NULL,
+        .arg = chain,
+        .figures = options->figures != NULL ? &options->figures[index] : NULL,
+    });
+}
+
+/* The layers of one store, from the last to the first. NULL: no memory. */
+static struct shared_store *stores_chain(struct stores *stores, size_t index)
+{
+    struct chain *chain = &stores->chains[index];
+    chain->home = stores;
+    chain->redis = new_redis(stores, index);
+    if (chain->redis == NULL || stores->options.configs[index].without_guard)
+        return chain->redis;
+    chain->guard = new_guard(chain, index, chain->redis);
+    if (chain->guard == NULL)
+        chain->redis->ops->free(chain->redis);
+    return chain->guard;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static void on_tick(uv_timer_t *tick)
+{
+    const struct stores *stores = tick->data;
+    for (size_t i = 0; i < stores->n_stores; i++)
+        if (stores->chains[i].guard != NULL)
+            guard_tick(stores->chains[i].guard, now(stores));
+}
+
+static int refuse(const struct store_config *config, struct stint_error *error)
+{
+    char text[STORE_URL_TEXT_SIZE];
+    if (config->url.kind == STORE_MEMCACHED)
+        return err_set(error, STINT_E_MISMATCH, "%s: memcached is not served yet",
+                       store_url_text(&config->url, text));
+    if (config->prefix != NULL && strlen(config->prefix) > REDIS_STORE_PREFIX_MAX)
+        return err_set(error, STINT_E_RANGE,
+                       "the prefix of a store's keys is too long: expected at most %d bytes",
+                       REDIS_STORE_PREFIX_MAX);
+    return 0;
+}
+
+int stores_open(struct stores **stores, const struct stores_options *options,
+                struct stint_error *error)
+{
+    if (options->n_configs > STORES_MAX)
+        return err_set(error, STINT_E_RANGE, "too many stores: expected at most %d", STORES_MAX);
+    for (size_t i = 0; i < options->n_configs; i++) {
+        int code = refuse(&options->configs[i], error);
+        if (code != 0)
+            return code;
+    }
+    struct stores *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for stores");
+    made->options = *options;
+    uv_timer_init(options->loop, &made->tick);
+    made->tick.data = made;
+    uv_timer_start(&made->tick, on_tick, TICK_MS, TICK_MS);
+    for (; made->n_stores < options->n_configs; made->n_stores++) {
+        made->all[made->n_stores] = stores_chain(made, made->n_stores);
+        if (made->all[made->n_stores] == NULL) {
+            stores_close(made);
+            return err_set(error, STINT_E_SYSTEM, "no memory for a store's connections");
+        }
+    }
+    *stores = made;
+    return 0;
+}
+
+static void on_closed(uv_handle_t *tick)
+{
+    free(tick->data);
+}
+
+void stores_close(struct stores *stores)
+{
+    if (stores == NULL)
+        return;
+    for (size_t i = 0; i < stores->n_stores; i++)
+        stores->all[i]->ops->free(stores->all[i]);
+    uv_close((uv_handle_t *)&stores->tick, on_closed);
+}
+
+static void on_drained(void *arg)
+{
+    struct stores *stores = arg;
+    if (--stores->n_draining == 0)
+        stores->drained(stores->drained_arg);
+}
+
+void stores_drain(struct stores *stores, uint64_t deadline_ns, void (*done)(void *arg), void *arg)
+{
+    stores->drained = done;
+    stores->drained_arg = arg;
+    stores->n_draining = stores->n_stores + 1;
+    for (size_t i = 0; i < stores->n_stores; i++)
+        stores->all[i]->ops->drain(stores->all[i], deadline_ns, on_drained, stores);
+    on_drained(stores);
+}
+
+/* ---- What there is --------------------------------------------------------------------------- */
+
+struct shared_store *const *stores_all(const struct stores *stores)
+{
+    return stores->all;
+}
+
+size_t stores_count(const struct stores *stores)
+{
+    return stores->n_stores;
+}
+
+const struct router_figures *stores_router_figures(const struct stores *stores, size_t index)
+{
+    const struct chain *chain = &stores->chains[index];
+    return chain->redis != NULL ? redis_store_figures(chain->redis) : NULL;
+}
+
+const char *stores_fault(const struct stores *stores, size_t index)
+{
+    const struct chain *chain = &stores->chains[index];
+    return chain->redis != NULL ? redis_store_fault(chain->redis) : "";
+}
