@@ -12,22 +12,19 @@
 #define STINT_REMOTE_MEMCACHED_STORE_H
 
 #include "remote/memcached_conn.h"
-#include "remote/url.h"
-#include "rules/shared.h"
+#include "remote/memcached_key.h"
 
 #include <stdatomic.h>
 
 #define MEMCACHED_PREFIX_DEFAULT "stint:"
 #define MEMCACHED_PREFIX_MAX 128
-#define MEMCACHED_DIGEST_LEN 32
 
 struct memcached_io;
 
 struct memcached_io_ops {
     uint64_t (*now)(struct memcached_io *io);  /* the clock of asks */
     uint64_t (*wall)(struct memcached_io *io); /* since 1970: what quotas go by */
-    /* SHA-256, for names that are too long. */
-    void (*digest)(struct memcached_io *io, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);
+    memcached_digest *digest;                  /* told the io; for names that are too long */
     /* A connection was asked something: to be sent, with all else of this turn. */
     void (*asked)(struct memcached_io *io, unsigned server);
     /* memcached_store_deadline() is earlier than it was. */
@@ -51,7 +48,7 @@ struct memcached_store_options {
     const char *prefix;                  /* of all keys; copied. NULL: the default */
     size_t asks_max;                     /* that wait at once. Default 4,096 */
     uint64_t skew_max_ns;                /* of clocks, before it is told. Default 100 ms */
-    uint64_t beat_ns;                    /* between two looks at other clocks. Default 5 s */
+    uint64_t beat_ns;                    /* between two looks at other clocks. Default 1 s */
 };
 
 /* Written by the store's thread, read by any. */
@@ -63,7 +60,8 @@ struct memcached_figures {
     _Atomic uint64_t skew_ns;   /* the most by which another node's clock was found ahead */
 };
 
-/* NULL: no memory, or a prefix that is too long; the conns are the caller's still. */
+/* NULL: no memory, or a prefix that is too long or has blanks; io and conns are the caller's still.
+ */
 struct shared_store *memcached_store_new(const struct memcached_store_options *options);
 
 const struct memcached_figures *memcached_store_figures(const struct shared_store *store);

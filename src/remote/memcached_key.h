@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Names of states in memcached: those of script_key(), with all values in the braces, as keys lie
+ * apart there anyway. One that is too long is PREFIX#HASH instead. And which of several servers has
+ * a key: the one that scores highest with it, so that the others' keys stay where they are when one
+ * is taken out of the list.
+ */
+#ifndef STINT_REMOTE_MEMCACHED_KEY_H
+#define STINT_REMOTE_MEMCACHED_KEY_H
+
+#include "remote/memcached_command.h"
+#include "remote/url.h"
+#include "rules/shared.h"
+
+#define MEMCACHED_DIGEST_LEN 32
+
+struct memcached_key {
+    char text[MEMCACHED_KEY_MAX];
+    size_t len;
+};
+
+/* SHA-256: two names that share a hash would share a state, and callers choose their keys. */
+typedef void memcached_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);
+
+/* False: no memory, or a key of rules_match() that is none. */
+bool memcached_key_write(struct memcached_key *key, const char *prefix,
+                         const struct shared_item *item, memcached_digest *digest, void *arg);
+
+/* Of the URL's hosts, from 0; 0 for a socket. */
+unsigned memcached_key_server(const struct store_url *url, struct span key);
+
+#endif

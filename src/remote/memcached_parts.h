@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the store over memcached share, and nobody else. */
+#ifndef STINT_REMOTE_MEMCACHED_PARTS_H
+#define STINT_REMOTE_MEMCACHED_PARTS_H
+
+#include "remote/memcached_cells.h"
+#include "remote/memcached_clock.h"
+#include "remote/memcached_store.h"
+
+enum phase {
+    PHASE_ONLY,    /* the verb as it was asked for, and nothing behind it */
+    PHASE_LOOKING, /* at all keys of a list */
+    PHASE_TAKING,
+    PHASE_UNDOING,
+};
+
+/* One key of an ask; items of the same state are one. */
+struct part {
+    struct cell_ask ask;
+    struct work *work;
+    struct stint_quota quota;
+    struct memcached_key key;
+    unsigned server;
+    uint32_t cost;   /* the sum over equal ones */
+    uint32_t times;  /* how many were equal */
+    uint8_t index;   /* the first of them */
+    uint8_t outcome; /* enum cell_outcome of the last phase */
+    bool is_waiting;
+    struct stint_decision decision;
+};
+
+/* One ask on its way. */
+struct work {
+    struct work *next, *previous;
+    struct store *store;
+    struct shared_op *op; /* NULL: nobody wants to know any more */
+    uint64_t at_ns, now_ns, deadline_ns;
+    uint64_t decided_ns; /* the earliest of its decisions */
+    enum phase phase;
+    uint8_t verb; /* enum shared_verb */
+    bool is_virtual, has_failed;
+    uint32_t most, each, failed; /* take_upto */
+    size_t n_items, n_parts, n_waiting;
+    uint8_t part_of[STINT_ITEMS_MAX];
+    struct part parts[];
+};
+
+struct store {
+    struct shared_store shared;
+    struct memcached_store_options options;
+    char prefix[MEMCACHED_PREFIX_MAX + 1];
+    unsigned n_servers;
+    struct cells *cells;
+    struct memcached_clock clock;
+    struct memcached_figures figures;
+    struct stint_error fault;
+    struct work *first;
+    size_t n_works;
+    uint64_t earliest_ns; /* no work's deadline is earlier */
+    bool is_ending;
+};
+
+/* Begins: with a look at all keys, or with the verb itself. */
+void work_start(struct work *work, uint64_t now_ns);
+/* Tells whoever asked that it has failed. */
+void work_fail(struct work *work, const char *why, uint64_t now_ns);
+/* Its time is over: tells what is known. */
+void work_be_late(struct work *work, uint64_t now_ns);
+/* A list that is being taken goes on to its end, and is taken back if need be. */
+bool work_must_go_on(const struct work *work);
+/* Forgets what it waits for, and frees it. */
+void work_end(struct work *work);
+
+#endif

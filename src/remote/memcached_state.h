@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * States as memcached keeps them: the words of core behind what is needed to read them, and one
+ * decision on them by core's laws. Instants are whole microseconds since 1970, as on any shared
+ * store; core counts from an epoch of the state's, since its own time ends after eighteen years.
+ */
+#ifndef STINT_REMOTE_MEMCACHED_STATE_H
+#define STINT_REMOTE_MEMCACHED_STATE_H
+
+#include "base/span.h"
+#include "core/law.h"
+
+/* Version and algorithm, epoch, limit, two words. */
+#define MEMCACHED_STATE_MAX (1 + 2 + 4 + 16)
+
+struct memcached_state {
+    uint8_t bytes[MEMCACHED_STATE_MAX];
+    size_t len; /* 0: never used */
+};
+
+struct memcached_step {
+    const struct stint_quota *quota;
+    uint64_t now_ns; /* since 1970, or virtual */
+    uint64_t at_ns;  /* refund: as now_ns, STINT_NEVER_NS for just now */
+    uint32_t cost;
+    uint8_t verb; /* enum stint_verb */
+    bool is_virtual;
+};
+
+/* 0 where such a quota can be kept here; else why not. It has passed stint_quota_check(). */
+int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error);
+
+/* False: more bytes than any state has. */
+bool memcached_state_read(struct memcached_state *state, struct span bytes);
+
+/*
+ * Decides, and changes the state where the law does. STINT_E_MISMATCH, and nothing is changed, for
+ * bytes that no law can have left by an hour from now.
+ */
+int memcached_state_ask(struct memcached_state *state, const struct memcached_step *step,
+                        struct stint_decision *decision, struct stint_error *error);
+
+/*
+ * How long memcached is to keep it, as its commands have it: no shorter than until it is as never
+ * used by a clock that is so far behind. 0: for ever.
+ */
+uint64_t memcached_state_ttl_s(const struct memcached_state *state,
+                               const struct memcached_step *step, uint64_t skew_ns);
+
+#endif
