@@ -112,13 +112,31 @@ void guard_end_cautious(struct guard_ask *ask)
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
+static bool are_equal(const struct shared_item *a, const struct shared_item *b)
+{
+    return a->name.len == b->name.len && a->key.len == b->key.len &&
+           (a->name.len == 0 || memcmp(a->name.ptr, b->name.ptr, a->name.len) == 0) &&
+           (a->key.len == 0 || memcmp(a->key.ptr, b->key.ptr, a->key.len) == 0) &&
+           memcmp(a->quota->derived.params_hash, b->quota->derived.params_hash,
+                  sizeof(a->quota->derived.params_hash)) == 0;
+}
+
+/*
+ * A peek tells what a take would leave: of an unused key, all but its cost. The costs of equal keys
+ * may have been added up for it.
+ */
 static bool is_unused(const struct guard_ask *ask, size_t i, uint64_t now_ns)
 {
-    const struct shared_item *item = &ask->cautious->items[i];
+    const struct shared_item *items = ask->cautious->items;
     const struct stint_decision *seen = &ask->each[i];
-    return item->cost > 0 && seen->outcome != STINT_NEVER && seen->reset_after_ns == 0 &&
-           seen->remaining == guard_capacity(item->quota) &&
-           now_ns < until_of(ask->guard, item->quota);
+    uint32_t capacity = guard_capacity(items[i].quota);
+    uint64_t all_costs = 0;
+    for (size_t j = 0; j < ask->n_items; j++)
+        all_costs += are_equal(&items[i], &items[j]) ? items[j].cost : 0;
+    return items[i].cost > 0 && seen->outcome == STINT_ALLOW &&
+           ((uint64_t)seen->remaining + items[i].cost == capacity ||
+            seen->remaining + all_costs == capacity) &&
+           now_ns < until_of(ask->guard, items[i].quota);
 }
 
 /* Holders of places are known by their deadlines: nobody can stand for those that are lost. */
@@ -126,6 +144,17 @@ static bool is_to_deny(const struct guard_ask *ask, const struct shared_item *it
 {
     return ask->verb != SHARED_CHARGE && (ask->guard->options.caution == GUARD_FULL ||
                                           item->quota->algorithm == STINT_CONCURRENCY);
+}
+
+static void deny(const struct guard_ask *ask, struct stint_decision *seen,
+                 const struct shared_item *item, uint64_t now_ns)
+{
+    uint64_t wait_ns = until_of(ask->guard, item->quota) - now_ns;
+    *seen = (struct stint_decision){.outcome = STINT_DENY,
+                                    .stored = 1,
+                                    .limit = guard_capacity(item->quota),
+                                    .retry_after_ns = wait_ns,
+                                    .reset_after_ns = wait_ns};
 }
 
 /* Denies what looks unused, and counts what is to be charged first. True: something is denied. */
@@ -139,10 +168,7 @@ static bool look(struct guard_ask *ask, uint64_t now_ns)
         if (!is_unused(ask, i, now_ns))
             continue;
         if (is_to_deny(ask, item)) {
-            seen->outcome = STINT_DENY;
-            seen->granted = seen->remaining = 0;
-            seen->retry_after_ns = seen->reset_after_ns =
-                until_of(ask->guard, item->quota) - now_ns;
+            deny(ask, seen, item, now_ns);
             is_denied = true;
             continue;
         }
@@ -153,6 +179,20 @@ static bool look(struct guard_ask *ask, uint64_t now_ns)
             is_half ? capacity / 2 + capacity % 2 : capacity;
     }
     return is_denied;
+}
+
+/* In a list that is denied, nothing was taken of the others either. */
+static void untake(struct guard_ask *ask)
+{
+    for (size_t i = 0; i < ask->n_items; i++) {
+        const struct shared_item *item = &ask->cautious->items[i];
+        struct stint_decision *seen = &ask->each[i];
+        if (seen->outcome != STINT_ALLOW)
+            continue;
+        uint64_t remaining = (uint64_t)seen->remaining + item->cost;
+        seen->remaining = (uint32_t)min_u64(remaining, guard_capacity(item->quota));
+        seen->granted = 0;
+    }
 }
 
 /* What is to be asked next; NULL: what was answered is the answer. */
@@ -166,6 +206,8 @@ static const struct shared_ask *next_step(struct guard_ask *ask, uint64_t now_ns
         bool is_denied = look(ask, now_ns);
         if (is_denied || cautious->n_unused > 0)
             store_figure_up(&ask->guard->figures->cautious);
+        if (is_denied && ask->verb != SHARED_PEEK)
+            untake(ask);
         if (is_denied) {
             answer->sum = guard_sum(ask->each, ask->n_items);
             ask->is_cached = false; /* it is not the law that denies */

@@ -54,7 +54,8 @@ static bool read(const struct denial *denial, const struct shared_item *item, ui
 {
     uint32_t least = least_of(verb, item->cost);
     bool is_denied = denial->cost > 0 && least >= denial->cost;
-    if (!is_denied && least > denial->remaining)
+    /* What an allowed peek tells is how it would stand had it been a take. */
+    if (!is_denied && (least > denial->remaining || verb == SHARED_PEEK))
         return false;
     *decision = (struct stint_decision){
         .outcome = is_denied ? STINT_DENY : STINT_ALLOW,
@@ -132,7 +133,8 @@ static void learn_item(struct guard_ask *ask, size_t i, bool in_denied)
         denial.cost = least_of(ask->verb, item->cost);
         denial.retry_ns = add_sat(ask->asked_ns, told->retry_after_ns);
         denial.ends_ns = min_u64(ends_ns, denial.retry_ns);
-    } else if (told->outcome != STINT_ALLOW || (!in_denied && known == NULL)) {
+    } else if (told->outcome != STINT_ALLOW || ask->verb == SHARED_PEEK ||
+               (!in_denied && known == NULL)) {
         return;
     } else if (known != NULL && known->cost > 0) {
         denial = *known; /* it is denied what it was */

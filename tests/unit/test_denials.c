@@ -85,8 +85,7 @@ static void check_law(const char *spec, uint64_t seed)
         fail_msg("%s", error.sentence);
     run->seed = seed;
     run->now_ns = 1000 * S;
-    uint32_t capacity =
-        run->quota.algorithm == STINT_GCRA ? run->quota.burst : run->quota.limit;
+    uint32_t capacity = run->quota.algorithm == STINT_GCRA ? run->quota.burst : run->quota.limit;
     stint_state_init(&run->quota, run->state, run->now_ns);
     for (int step = 0; step < 6000; step++) {
         uint32_t cost = 1 + below(&run->seed, below(&run->seed, 2) == 0 ? capacity : 2);
@@ -145,8 +144,8 @@ static void a_place_may_be_free_before_its_deadline(void **state)
 
 static const uint64_t secret[2] = {1, 2};
 
-static struct denial_name name_of(const struct denials *denials, const char *spec,
-                                  const char *name, const char *key)
+static struct denial_name name_of(const struct denials *denials, const char *spec, const char *name,
+                                  const char *key)
 {
     struct stint_quota quota;
     assert_int_equal(stint_quota_parse(&quota, spec, NULL), 0);
