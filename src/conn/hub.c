@@ -16,9 +16,36 @@
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
+static int store_accepts_rule(const struct hub *hub, const struct rule *rule,
+                              struct stint_error *error)
+{
+    if (rule->store.at == 0 || rule->unlimited || hub->store_accepts == NULL)
+        return 0;
+    int code = hub->store_accepts(hub->store_arg, rule->store.at, rule, &rule->quota, error);
+    if (code == 0 && rule->has_shadow)
+        code = hub->store_accepts(hub->store_arg, rule->store.at, rule, &rule->shadow, error);
+    return code;
+}
+
+/* Whether the stores that rules name can keep states of their quotas; else the first that cannot.
+ */
+static int stores_accept(const struct hub *hub, const struct rules *rules,
+                         struct stint_error *error)
+{
+    struct stint_error why;
+    for (size_t i = 0; i < rules_count(rules); i++) {
+        const struct rule *rule = rules_at(rules, i);
+        int code = store_accepts_rule(hub, rule, &why);
+        if (code != 0)
+            return err_set(error, code, "%s:%u: %s", rule->file, rule->line, why.sentence);
+    }
+    return 0;
+}
+
 static struct ruleset *ruleset_new(struct hub *hub, struct rules *rules, struct stint_error *error)
 {
-    if (rules != NULL && question_accepts(hub->table, rules, error) != 0)
+    if (rules != NULL &&
+        (question_accepts(hub->table, rules, error) != 0 || stores_accept(hub, rules, error) != 0))
         return NULL;
     err_set(error, STINT_E_SYSTEM, "no memory to put rules in force");
     struct ruleset *ruleset = calloc(1, sizeof(*ruleset));
@@ -90,8 +117,8 @@ void hub_free_retired(struct hub *hub)
     pthread_mutex_lock(&hub->lock);
     for (struct ruleset **at = &hub->retired; *at != NULL;) {
         struct ruleset *ruleset = *at;
-        /* acquire: it is freed after all that workers did with it. Nobody takes another reference
-         * to what is no longer in force. */
+        /* acquire: it is freed after all that workers did with it. Only who has a reference to what
+         * is no longer in force takes another. */
         if (__atomic_load_n(&ruleset->refs, __ATOMIC_ACQUIRE) > 1) {
             at = &ruleset->next;
             continue;
@@ -148,6 +175,8 @@ int hub_open(struct hub **hub, const struct hub_options *options, struct stint_e
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a server");
     made->table = options->table;
+    made->store_accepts = options->store_accepts;
+    made->store_arg = options->store_arg;
     made->workers = options->workers;
     made->shadow_mode = options->shadow_mode;
     made->quota_mode = options->quota_mode;

@@ -20,6 +20,8 @@ struct ruleset {
 
 struct hub {
     struct stint_table *table;
+    store_accepts *store_accepts; /* NULL: there are no stores */
+    void *store_arg;
     struct metrics *metrics;
     struct popular *popular; /* NULL: nobody counts */
     struct pools *pools;

@@ -20,6 +20,13 @@ struct pools;   /* conn/pools.h: key pools by name */
 
 #define WORKERS_MAX 64
 
+/*
+ * Whether a store (of those that the rules were loaded with, from 1) can keep states of a rule's
+ * quota, or of its candidate: as stint_table_accepts().
+ */
+typedef int store_accepts(void *arg, size_t store, const struct rule *rule,
+                          const struct stint_quota *quota, struct stint_error *error);
+
 struct hub_options {
     struct stint_table *table; /* outlives the hub */
     struct rules *rules;       /* the hub takes a reference; NULL: none */
@@ -27,10 +34,12 @@ struct hub_options {
     uint64_t id_lifetime_ns;   /* how long an id is remembered. Default 10 min */
     size_t popular_keys;       /* names kept by `top`. Default 1,024; 0 = default */
     bool without_popular;
-    bool shadow_mode;          /* every rule is in shadow mode */
-    bool quota_mode;           /* every rule is in quota mode */
-    unsigned metrics_names;    /* bits of enum metrics_names. Default METRICS_NAMES_STINT */
-    unsigned near_thousandths; /* metrics_count_hits() */
+    bool shadow_mode;             /* every rule is in shadow mode */
+    bool quota_mode;              /* every rule is in quota mode */
+    unsigned metrics_names;       /* bits of enum metrics_names. Default METRICS_NAMES_STINT */
+    unsigned near_thousandths;    /* metrics_count_hits() */
+    store_accepts *store_accepts; /* asked with all rules that name stores. NULL: there are none */
+    void *store_arg;
 };
 
 struct hub;

@@ -2,6 +2,7 @@
 /* The keys of CL.THROTTLE. One decision with nothing around it: this is what is asked most. */
 #include "conn/service_parts.h"
 
+#include "base/limits.h"
 #include "base/wide_int.h"
 #include "store/table.h"
 
@@ -47,13 +48,28 @@ void service_throttle(struct service *service, const struct request *request, ui
         service_count_throttle(service, request, reply);
 }
 
-/* The same of a key in a store. What its state was made under is not known, nor needed. */
+/*
+ * For asking after a key in a store, whatever its state was made under: a state is an instant, and
+ * under this quota none is too far away to be told.
+ */
+static const struct stint_quota *long_quota(struct stint_quota *quota)
+{
+    *quota = (struct stint_quota){.algorithm = STINT_GCRA,
+                                  .limit = 1,
+                                  .period_ns = PERIOD_MAX_NS,
+                                  .burst = 1,
+                                  .rule = THROTTLE_RULE};
+    (void)stint_quota_check(quota, NULL);
+    return quota;
+}
+
 static void find_shared(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
     struct question *question = &service->question;
+    struct stint_quota quota;
     question_begin(question, now_ns);
-    question_add_throttle(question, throttle_any_quota(), request->key, 0);
+    question_add_throttle(question, long_quota(&quota), request->key, 0);
     if (!service_begin_errand(service, request, reply))
         return;
     struct stint_decision decision = question_peek(question);

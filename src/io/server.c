@@ -422,6 +422,9 @@ static int open_workers(struct server *server, struct stint_error *error)
 {
     const struct server_options *options = &server->options;
     struct worker_options worker = {
+        .store_configs = options->store_configs,
+        .n_store_configs = options->n_store_configs,
+        .question_stores = options->question_stores,
         .hub = options->hub,
         .access = options->access,
         .site = options->site,

@@ -18,6 +18,7 @@
 #include "io/log.h"
 #include "io/sandbox.h"
 #include "io/starter.h"
+#include "io/stores.h"
 #include "io/stream.h"
 #include "io/tls.h"
 
@@ -37,8 +38,11 @@ struct server_options {
     struct resp_limits resp_limits;
     struct http_limits http_limits;
     struct grpc_limits grpc_limits;
-    struct rls_form grpc_form; /* of what gRPC is answered with */
-    uint64_t drain_ns;         /* how long connections have to end, once the server is to */
+    struct rls_form grpc_form;                /* of what gRPC is answered with */
+    const struct store_config *store_configs; /* that rules may name, in their order */
+    size_t n_store_configs;
+    struct question_stores question_stores; /* of the workers, but for the stores themselves */
+    uint64_t drain_ns;   /* how long connections have to end, once the server is to */
     const char *control; /* path of the socket by which another process takes over. NULL: none */
     bool replaces;       /* takes over from the process at `control`, if there is one */
     struct starter *starter; /* what SIGUSR2 asks for a successor. NULL: nobody */

@@ -4,6 +4,7 @@
 #include "io/worker.h"
 
 #include "base/buf.h"
+#include "base/ns.h"
 #include "io/accept.h"
 #include "io/tls_conn.h"
 #include "io/web.h"
@@ -16,7 +17,8 @@
 #include <unistd.h>
 
 #define BEAT_MS 500
-#define GRPC_PROTOCOL "h2" /* as ALPN calls it */
+#define STORES_DRAIN_NS (500 * NS_PER_MS) /* to give back what is leased */
+#define GRPC_PROTOCOL "h2"                /* as ALPN calls it */
 
 struct worker {
     struct worker_options options;
@@ -25,6 +27,7 @@ struct worker {
     uv_loop_t loop;
     uv_async_t message;
     uv_timer_t beat;
+    struct stores *stores; /* NULL: none is configured */
     struct service *service;
     struct resp_door *resp;
     struct grpc_door *grpc; /* NULL, as its streams: no such port */
@@ -40,7 +43,9 @@ struct worker {
     _Atomic(struct stream_limits *) new_stream_limits; /* as well */
     _Atomic uint64_t beat_ns;
     atomic_bool accepts_no_more, has_ended;
-    bool is_open; /* the handles of the loop are */
+    bool is_open;        /* the handles of the loop are */
+    bool is_giving_back; /* the stores are drained */
+    bool has_given_back;
 };
 
 /* ---- Connections ----------------------------------------------------------------------------- */
@@ -122,6 +127,8 @@ static void close_handles(struct worker *worker)
         streams_end(worker->grpc_streams);
     if (worker->web != NULL)
         web_end(worker->web);
+    stores_close(worker->stores); /* nobody is left who has asked them */
+    worker->stores = NULL;
     uv_close((uv_handle_t *)&worker->message, NULL);
     uv_close((uv_handle_t *)&worker->beat, NULL);
 }
@@ -164,6 +171,26 @@ static void drain(struct worker *worker, bool empties_queues)
         web_drain(worker->web);
 }
 
+static void on_given_back(void *arg)
+{
+    struct worker *worker = arg;
+    worker->has_given_back = true;
+    uv_async_send(&worker->message);
+}
+
+/* Whether it may close; else it is called again once it may. */
+static bool has_given_back(struct worker *worker)
+{
+    if (worker->stores == NULL || worker->has_given_back)
+        return true;
+    if (!worker->is_giving_back) {
+        worker->is_giving_back = true;
+        stores_drain(worker->stores, stint_now(hub_table(worker->options.hub)) + STORES_DRAIN_NS,
+                     on_given_back, worker);
+    }
+    return worker->has_given_back;
+}
+
 static void move_on(struct worker *worker)
 {
     enum worker_stage from = worker->stage;
@@ -176,7 +203,7 @@ static void move_on(struct worker *worker)
             drain(worker, from == WORKER_SERVES);
     }
     end_if_empty(worker);
-    if (worker->stage == WORKER_ENDS && worker->is_open)
+    if (worker->stage == WORKER_ENDS && worker->is_open && has_given_back(worker))
         close_handles(worker);
 }
 
@@ -346,6 +373,36 @@ static int no_memory(struct stint_error *error)
     return err_set(error, STINT_E_SYSTEM, "no memory or no descriptor for a worker");
 }
 
+static uint64_t now_for_stores(void *arg)
+{
+    const struct worker *worker = arg;
+    return stint_now(hub_table(worker->options.hub));
+}
+
+static int open_stores(struct worker *worker, struct stint_error *error)
+{
+    const struct worker_options *options = &worker->options;
+    if (options->n_store_configs == 0)
+        return 0;
+    int code = stores_open(&worker->stores,
+                           &(struct stores_options){
+                               .loop = &worker->loop,
+                               .configs = options->store_configs,
+                               .n_configs = options->n_store_configs,
+                               .now = now_for_stores,
+                               .now_arg = worker,
+                               .seed = stint_now(hub_table(options->hub)) + options->index,
+                           },
+                           error);
+    if (code != 0)
+        return code;
+    struct question_stores stores = options->question_stores;
+    stores.stores = stores_all(worker->stores);
+    stores.n_stores = stores_count(worker->stores);
+    service_set_stores(worker->service, &stores);
+    return 0;
+}
+
 /* What is opened here stands on a loop that has not run; free_worker() lets it run to its end. */
 static int set_up(struct worker *worker, struct stint_error *error)
 {
@@ -358,7 +415,9 @@ static int set_up(struct worker *worker, struct stint_error *error)
     worker->service = service_new(worker->options.hub, worker->options.index);
     if (worker->service == NULL || !open_streams(worker))
         return no_memory(error);
-    int code = open_web(worker, error);
+    int code = open_stores(worker, error);
+    if (code == 0)
+        code = open_web(worker, error);
     if (code == 0 && !open_acceptors(worker))
         code = no_memory(error);
     return code;

@@ -15,6 +15,7 @@
 #include "io/http.h"
 #include "io/listener.h"
 #include "io/log.h"
+#include "io/stores.h"
 #include "io/stream.h"
 #include "io/tls.h"
 
@@ -40,6 +41,9 @@ struct worker_options {
     struct stream_limits stream_limits;
     struct grpc_limits grpc_limits;
     struct rls_form grpc_form;
+    const struct store_config *store_configs; /* n_store_configs of them; outlive the worker */
+    size_t n_store_configs;
+    struct question_stores question_stores; /* but for the stores themselves, which it opens */
     int (*reload)(void *arg, unsigned worker, struct stint_error *error); /* POST /v1/reload */
     bool (*is_ready)(void *arg);
     void (*changed)(void *arg); /* accepts no more, or has ended. From the worker's thread */

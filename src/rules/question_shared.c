@@ -290,7 +290,8 @@ static void settle_group(struct question *question, size_t store, uint8_t verb, 
             continue;
         if (is_decided) {
             target->decision = answer->each[n++];
-            target->is_settled = !is_granted;
+            target->is_settled =
+                !is_granted && verb != SHARED_PEEK; /* that is as if it were taken */
         } else {
             stand_in(question, target, verb, answer->error);
             target->decision = stood_in(target, verb, target->cost);

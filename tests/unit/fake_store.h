@@ -55,6 +55,20 @@ struct fake_store {
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
+/* Equal items stand as one. Who takes what there is waits for one unit of each. */
+static inline uint32_t fake_cost(const struct fake_ask *ask, size_t i)
+{
+    const struct fake_item *item = &ask->items[i];
+    uint32_t cost = 0;
+    for (size_t j = 0; j < ask->n_items; j++) {
+        const struct fake_item *other = &ask->items[j];
+        if (other->name_len == item->name_len && other->quota.rule == item->quota.rule &&
+            memcmp(other->name, item->name, item->name_len) == 0)
+            cost += ask->verb == SHARED_TAKE_UPTO && other->cost > 1 ? 1 : other->cost;
+    }
+    return cost;
+}
+
 static inline void fake_decide(struct fake_store *fake, const struct fake_ask *ask,
                                struct shared_answer *answer)
 {
@@ -89,8 +103,13 @@ static inline void fake_decide(struct fake_store *fake, const struct fake_ask *a
     bool is_taken = answer->sum.outcome == STINT_ALLOW && ask->verb != SHARED_PEEK;
     for (size_t i = 0; i < ask->n_items; i++) {
         struct stint_item item = items[i];
-        item.cost = is_taken ? 0 : item.cost;
+        item.cost = is_taken ? 0 : fake_cost(ask, i);
         answer->each[i] = stint_peek(fake->table, &item, 1, now_ns);
+        bool is_not_taken = !is_taken && ask->verb != SHARED_PEEK;
+        if (is_not_taken && answer->each[i].outcome == STINT_ALLOW) {
+            item.cost = 0; /* as it stands, not as it would */
+            answer->each[i] = stint_peek(fake->table, &item, 1, now_ns);
+        }
         if (is_taken)
             answer->each[i].granted =
                 ask->verb == SHARED_TAKE ? items[i].cost : answer->sum.granted;

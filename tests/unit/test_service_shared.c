@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests whose states are in a shared store: asked again once it has answered, and then told what
+ * the table would have told; all or nothing with what is in the table; and what holds while the
+ * store cannot be asked.
+ */
+#include "unit/fake_store.h"
+#include "unit/serving.h"
+
+#include "conn/hub.h"
+
+#define RULE(key, options)                                                                         \
+    "  - key: " key "\n"                                                                           \
+    "    rate_limit: {unit: minute, requests_per_unit: 3" options "}\n"
+
+/* The same rules twice: with their states in the store, and in the table. */
+#define RULES(store)                                                                               \
+    "domain: d\n"                                                                                  \
+    "descriptors:\n" RULE("ip", store) RULE("here", "") RULE(                                      \
+        "open", store ", on_store_error: allow") RULE("share", store ", on_store_error: local")    \
+        RULE("sums", store ", algorithm: fixed_window")                                            \
+            RULE("soft", store) "    quota_mode: true\n" RULE(                                     \
+                "try", store) "    shadow_mode: true\n" RULE("next",                               \
+                                                             store) "    shadow: {unit: minute, "  \
+                                                                    "requests_per_unit: "          \
+                                                                    "2}\n" RULE("angry",           \
+                                                                                store) "    ban: " \
+                                                                                       "{after: "  \
+                                                                                       "2, for: "  \
+                                                                                       "1m}\n"
+
+struct shared_serving {
+    struct serving s;
+    struct fake_store fake;
+    struct shared_store *stores[1];
+    struct question_stores question_stores;
+};
+
+static void serve_shared(struct shared_serving *shared)
+{
+    serve(&shared->s, RULES(", store: red"));
+    fake_store_begin(&shared->fake);
+    shared->stores[0] = &shared->fake.store;
+    shared->question_stores = (struct question_stores){.stores = shared->stores,
+                                                       .n_stores = 1,
+                                                       .items = 1,
+                                                       .throttle = 1,
+                                                       .timeout_ns = 50 * MS,
+                                                       .items_on_error = QUESTION_TELLS_ERROR};
+    service_set_stores(shared->s.service, &shared->question_stores);
+}
+
+static void serve_shared_no_more(struct shared_serving *shared)
+{
+    assert_int_equal(fake_waiting(&shared->fake), 0);
+    serve_no_more(&shared->s);
+    fake_store_end(&shared->fake);
+}
+
+/* Asked again for as long as it waits, as a door does; how often it was asked in all. */
+static unsigned ask_until_answered(struct shared_serving *shared, const struct request *request)
+{
+    struct request again = *request;
+    unsigned n = 1;
+    while (ask(&shared->s, &again)->error == REPLY_WAITS) {
+        again.errand = shared->s.reply.errand;
+        assert_true(fake_waiting(&shared->fake) > 0);
+        fake_let_all(&shared->fake, shared->s.now_ns);
+        assert_true(++n < 20);
+    }
+    return n;
+}
+
+static const struct reply *decided(struct shared_serving *shared, const char *text)
+{
+    struct asked asked;
+    ask_until_answered(shared, descriptors_of(&asked, text));
+    if (shared->s.reply.error != REPLY_DECIDED)
+        fail_msg("%s: %s", text, shared->s.reply.sentence);
+    return &shared->s.reply;
+}
+
+/* ---- Waiting --------------------------------------------------------------------------------- */
+
+static void test_a_request_waits_and_is_answered_when_asked_again(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    struct request request = *descriptors_of(&asked, "ip=1");
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    assert_int_equal(shared.fake.n_asks, 1);
+    request.errand = shared.s.reply.errand;
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    assert_int_equal(shared.fake.n_asks, 1);
+    request.errand = shared.s.reply.errand;
+    fake_let(&shared.fake, 0, shared.s.now_ns);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
+    assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
+    assert_int_equal(shared.s.reply.decision.remaining, 2);
+    assert_string_equal(shared.s.reply.statuses[0].rule->path, "ip");
+    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 1);
+    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 0);
+    assert_int_equal(decided(&shared, "ip=1")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided(&shared, "ip=2")->decision.remaining, 2);
+    serve_shared_no_more(&shared);
+}
+
+static void count_call(void *arg, uint64_t now_ns)
+{
+    (void)now_ns;
+    ++*(unsigned *)arg;
+}
+
+static void test_who_waits_is_called_once_all_answers_are_there(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    unsigned n_calls = 0;
+    (void)state;
+    serve_shared(&shared);
+    struct request request = *descriptors_of(&asked, "ip=1; ip=2");
+    request.verb = REQUEST_CHARGE; /* each by itself: two asks at once */
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    assert_int_equal(fake_waiting(&shared.fake), 2);
+    request.errand = shared.s.reply.errand;
+    service_on_answers(request.errand, count_call, &n_calls);
+    fake_let(&shared.fake, 1, shared.s.now_ns);
+    assert_int_equal(n_calls, 0);
+    fake_let(&shared.fake, 0, shared.s.now_ns);
+    assert_int_equal(n_calls, 1);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
+    serve_shared_no_more(&shared);
+}
+
+static void test_who_is_gone_is_forgotten(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    assert_int_equal(ask(&shared.s, descriptors_of(&asked, "ip=1"))->error, REPLY_WAITS);
+    service_drop(shared.s.service, shared.s.reply.errand);
+    assert_int_equal(shared.fake.n_forgotten, 1);
+    serve_shared_no_more(&shared);
+}
+
+static void test_a_request_goes_on_under_the_rules_it_began_under(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    struct request request = *descriptors_of(&asked, "ip=1");
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    request.errand = shared.s.reply.errand;
+    struct rules *rules = rules_of("domain: other\n");
+    assert_int_equal(hub_set_rules(shared.s.hub, rules, NULL), 0);
+    rules_unref(rules);
+    fake_let_all(&shared.fake, shared.s.now_ns);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
+    assert_int_equal(shared.s.reply.statuses[0].decision.remaining, 2);
+    assert_string_equal(shared.s.reply.statuses[0].rule->path, "ip");
+    assert_int_equal(ask(&shared.s, descriptors_of(&asked, "ip=1"))->error, REPLY_DECIDED);
+    assert_false(shared.s.reply.statuses[0].matched);
+    hub_free_retired(shared.s.hub);
+    serve_shared_no_more(&shared);
+}
+
+static void test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    struct request request = *descriptors_of(&asked, "here=1");
+    request.is_ahead = true;
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_AHEAD);
+    assert_int_equal(left(&shared.s, "here=1"), 3);
+    request = *descriptors_of(&asked, "here=1; ip=1");
+    request.is_ahead = true;
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_AHEAD);
+    request = *descriptors_of(&asked, "ip=1");
+    request.is_ahead = true;
+    shared.fake.is_prompt = true;
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_AHEAD);
+    assert_int_equal(shared.fake.n_asks, 0);
+    shared.fake.is_prompt = false;
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    service_drop(shared.s.service, shared.s.reply.errand);
+    request.verb = REQUEST_RESET;
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_AHEAD);
+    serve_shared_no_more(&shared);
+}
+
+/* ---- The same as the table ------------------------------------------------------------------- */
+
+static uint32_t draw(uint64_t *seed, uint32_t below)
+{
+    *seed = *seed * 6364136223846793005 + 1442695040888963407;
+    return (uint32_t)(*seed >> 33) % below;
+}
+
+static void describe_any(char *text, uint64_t *seed)
+{
+    static const char *const keys[] = {"ip", "here", "sums", "soft", "try", "next", "open"};
+    uint32_t n = 1 + draw(seed, 3);
+    *text = '\0';
+    for (uint32_t i = 0; i < n; i++) {
+        char one[32];
+        snprintf(one, sizeof(one), "%s%s=%u", i > 0 ? "; " : "", keys[draw(seed, N(keys))],
+                 draw(seed, 2));
+        strcat(text, one);
+    }
+}
+
+static void assert_same(const struct request *request, const struct reply *a, const struct reply *b,
+                        const char *text)
+{
+    if (a->error != b->error || a->decision.outcome != b->decision.outcome ||
+        a->n_statuses != b->n_statuses)
+        fail_msg("%s: %u %u, and %u %u by the table", text, a->error, a->decision.outcome, b->error,
+                 b->decision.outcome);
+    for (size_t i = 0; i < a->n_statuses; i++) {
+        const struct reply_status *x = &a->statuses[i], *y = &b->statuses[i];
+        if (x->over != y->over || x->decision.outcome != y->decision.outcome ||
+            x->decision.remaining != y->decision.remaining ||
+            x->decision.limit != y->decision.limit || x->shadow_over != y->shadow_over ||
+            (x->decision.outcome == STINT_DENY &&
+             x->decision.retry_after_ns != y->decision.retry_after_ns))
+            fail_msg("%s of %u: %s, status %zu: over %d outcome %u remaining %u, and %d %u %u by "
+                     "the table",
+                     request_verb_name(request->verb), request->cost, text, i, x->over,
+                     x->decision.outcome, x->decision.remaining, y->over, y->decision.outcome,
+                     y->decision.remaining);
+    }
+}
+
+/* One node has its states in the store, but for some; the other has all in its table. */
+static void test_decisions_are_those_of_the_table(void **state)
+{
+    static const uint8_t verbs[] = {REQUEST_TAKE, REQUEST_TAKE,      REQUEST_TAKE,  REQUEST_PEEK,
+                                    REQUEST_TAKE, REQUEST_TAKE_UPTO, REQUEST_CHARGE};
+    struct shared_serving shared;
+    struct serving alone;
+    struct asked asked, asked_alone;
+    uint64_t seed = 4711, denied = 0;
+    (void)state;
+    serve_shared(&shared);
+    serve(&alone, RULES(""));
+    for (unsigned i = 0; i < 20000; i++) {
+        char text[128];
+        describe_any(text, &seed);
+        uint64_t step_ns = draw(&seed, 20) * S;
+        shared.s.now_ns += step_ns;
+        alone.now_ns += step_ns;
+        struct request *request = descriptors_of(&asked, text);
+        struct request *request_alone = descriptors_of(&asked_alone, text);
+        request->verb = request_alone->verb = verbs[draw(&seed, N(verbs))];
+        request->cost = request_alone->cost = draw(&seed, 3);
+        ask_until_answered(&shared, request);
+        ask(&alone, request_alone);
+        assert_same(request, &shared.s.reply, &alone.reply, text);
+        denied += alone.reply.decision.outcome == STINT_DENY;
+    }
+    assert_in_range(denied, 1000, 19000);
+    serve_no_more(&alone);
+    serve_shared_no_more(&shared);
+}
+
+static void test_units_come_back_and_keys_are_forgotten(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    decided(&shared, "ip=1");
+    uint64_t at_ns = shared.s.reply.at_ns;
+    decided(&shared, "ip=1");
+    struct request *request = descriptors_of(&asked, "ip=1");
+    request->verb = REQUEST_REFUND;
+    request->has_granted_at = true;
+    request->granted_at_ns = at_ns;
+    ask_until_answered(&shared, request);
+    assert_int_equal(shared.s.reply.decision.granted, 1);
+    assert_int_equal(shared.s.reply.decision.remaining, 2);
+    request->verb = REQUEST_RESET;
+    ask_until_answered(&shared, request);
+    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 2);
+    serve_shared_no_more(&shared);
+}
+
+static void test_a_ban_counts_a_request_once(void **state)
+{
+    struct shared_serving shared;
+    (void)state;
+    serve_shared(&shared);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(decided(&shared, "angry=1; next=1")->statuses[0].decision.outcome,
+                         i < 3 ? STINT_ALLOW : STINT_DENY);
+    assert_int_equal(decided(&shared, "angry=1; next=2")->decision.outcome, STINT_DENY);
+    assert_false(shared.s.reply.statuses[0].banned);
+    assert_int_equal(decided(&shared, "angry=1; next=2")->decision.outcome, STINT_DENY);
+    assert_true(shared.s.reply.statuses[0].banned);
+    serve_shared_no_more(&shared);
+}
+
+/* ---- Ids ------------------------------------------------------------------------------------- */
+
+static void test_an_id_is_the_store_s_to_know(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    struct request *request = descriptors_of(&asked, "ip=1");
+    request->id = span_of_text("once");
+    ask_until_answered(&shared, request);
+    assert_false(shared.s.reply.replayed);
+    assert_true(shared.fake.asks[0].has_id);
+    ask_until_answered(&shared, request);
+    assert_true(shared.s.reply.replayed);
+    assert_int_equal(shared.s.reply.decision.remaining, 2);
+    request->cost = 2;
+    ask_until_answered(&shared, request);
+    assert_int_equal(shared.s.reply.error, REPLY_CONFLICT);
+    request->cost = 1;
+    request->id = span_of_text("twice");
+    ask_until_answered(&shared, request);
+    assert_int_equal(shared.s.reply.decision.remaining, 1);
+    serve_shared_no_more(&shared);
+}
+
+/* ---- Away ------------------------------------------------------------------------------------ */
+
+static void test_a_store_that_fails_is_answered_for(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    shared.fake.is_failing = true;
+    assert_int_equal(decided(&shared, "ip=1")->decision.outcome, STINT_DENY);
+    assert_true(shared.s.reply.decision.retry_after_ns > 0);
+    assert_int_equal(decided(&shared, "open=1")->decision.outcome, STINT_ALLOW);
+    assert_int_equal(decided(&shared, "open=1; ip=1")->decision.outcome, STINT_DENY);
+    assert_int_equal(decided(&shared, "open=1; here=1")->decision.outcome, STINT_ALLOW);
+    assert_int_equal(decided(&shared, "ip=1; here=1")->decision.outcome, STINT_DENY);
+    assert_int_equal(left(&shared.s, "here=1"), 2);
+    const struct request_item item = {.quota = span_of_text("5/1m"), .key = span_of_text("k")};
+    const struct request request = {.verb = REQUEST_TAKE, .cost = 1, .items = &item, .n_items = 1};
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_UNAVAILABLE);
+    /* The same once it fails late. */
+    shared.fake.is_failing = false;
+    struct request late = *descriptors_of(&asked, "open=1");
+    assert_int_equal(ask(&shared.s, &late)->error, REPLY_WAITS);
+    late.errand = shared.s.reply.errand;
+    fake_fail(&shared.fake, shared.fake.n_asks - 1, shared.s.now_ns);
+    assert_int_equal(ask(&shared.s, &late)->error, REPLY_DECIDED);
+    assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
+    serve_shared_no_more(&shared);
+}
+
+static void test_a_node_has_its_share_while_the_store_is_away(void **state)
+{
+    struct shared_serving shared;
+    (void)state;
+    serve_shared(&shared);
+    shared.fake.away_since_ns = shared.s.now_ns;
+    shared.fake.is_failing = true;
+    assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY); /* full */
+    shared.s.now_ns += 50 * S;
+    assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY);
+    shared.fake.away_since_ns = shared.s.now_ns - 59 * S;
+    shared.s.now_ns += 1100 * MS;
+    assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY); /* local_for */
+    serve_shared_no_more(&shared);
+}
+
+/* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
+
+static struct request throttle_request(const char *key)
+{
+    return (struct request){.verb = REQUEST_THROTTLE,
+                            .cost = 1,
+                            .key = span_of_text(key),
+                            .throttle = {.max_burst = 1, .count_per_period = 60, .period_s = 60}};
+}
+
+static void test_keys_of_throttle_are_in_the_store(void **state)
+{
+    struct shared_serving shared;
+    (void)state;
+    serve_shared(&shared);
+    struct request request = throttle_request("k");
+    ask_until_answered(&shared, &request);
+    assert_int_equal(shared.s.reply.decision.remaining, 1);
+    ask_until_answered(&shared, &request);
+    ask_until_answered(&shared, &request);
+    assert_int_equal(shared.s.reply.decision.outcome, STINT_DENY);
+    request.verb = REQUEST_FIND;
+    ask_until_answered(&shared, &request);
+    assert_true(shared.s.reply.found);
+    assert_int_equal(shared.s.reply.dies_after_ns, 2 * S);
+    request.verb = REQUEST_FORGET;
+    ask_until_answered(&shared, &request);
+    assert_true(shared.s.reply.found);
+    request.verb = REQUEST_FIND;
+    ask_until_answered(&shared, &request);
+    assert_false(shared.s.reply.found);
+    serve_shared_no_more(&shared);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_request_waits_and_is_answered_when_asked_again),
+        cmocka_unit_test(test_who_waits_is_called_once_all_answers_are_there),
+        cmocka_unit_test(test_who_is_gone_is_forgotten),
+        cmocka_unit_test(test_a_request_goes_on_under_the_rules_it_began_under),
+        cmocka_unit_test(test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait),
+        cmocka_unit_test(test_decisions_are_those_of_the_table),
+        cmocka_unit_test(test_units_come_back_and_keys_are_forgotten),
+        cmocka_unit_test(test_a_ban_counts_a_request_once),
+        cmocka_unit_test(test_an_id_is_the_store_s_to_know),
+        cmocka_unit_test(test_a_store_that_fails_is_answered_for),
+        cmocka_unit_test(test_a_node_has_its_share_while_the_store_is_away),
+        cmocka_unit_test(test_keys_of_throttle_are_in_the_store),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
