@@ -82,7 +82,7 @@ static struct shared_store *new_guard(struct chain *chain, size_t index, struct 
         .caution = config->caution,
         .failovers = chain->redis != NULL ? failovers : NULL,
         .arg = chain,
-        .figures = options->figures != NULL ? &options->figures[index] : NULL,
+        .figures = options->figures[index],
     });
 }
 

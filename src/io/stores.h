@@ -37,9 +37,9 @@ struct stores_options {
     size_t n_configs;           /* at most STORES_MAX */
     uint64_t (*now)(void *arg); /* the clock of struct shared_ask. NULL: uv_hrtime() */
     void *now_arg;
-    uint64_t seed;                 /* of the jitter; another one for each worker */
-    uint64_t secret[2];            /* random: so that nobody can choose keys that collide */
-    struct store_figures *figures; /* n_configs of them, written here. NULL: nowhere */
+    uint64_t seed;      /* of the jitter; another one for each worker */
+    uint64_t secret[2]; /* random: so that nobody can choose keys that collide */
+    struct store_figures *figures[STORES_MAX]; /* of each, written here. NULL: nowhere */
 };
 
 struct stores;

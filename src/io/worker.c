@@ -8,6 +8,7 @@
 #include "io/accept.h"
 #include "io/tls_conn.h"
 #include "io/web.h"
+#include "store/table.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -384,16 +385,19 @@ static int open_stores(struct worker *worker, struct stint_error *error)
     const struct worker_options *options = &worker->options;
     if (options->n_store_configs == 0)
         return 0;
-    int code = stores_open(&worker->stores,
-                           &(struct stores_options){
-                               .loop = &worker->loop,
-                               .configs = options->store_configs,
-                               .n_configs = options->n_store_configs,
-                               .now = now_for_stores,
-                               .now_arg = worker,
-                               .seed = stint_now(hub_table(options->hub)) + options->index,
-                           },
-                           error);
+    const uint64_t *secret = hub_table(options->hub)->region.header->fixed.hash_key;
+    struct stores_options of_stores = {
+        .loop = &worker->loop,
+        .configs = options->store_configs,
+        .n_configs = options->n_store_configs,
+        .now = now_for_stores,
+        .now_arg = worker,
+        .seed = stint_now(hub_table(options->hub)) + options->index,
+        .secret = {secret[0], secret[1]},
+    };
+    for (size_t i = 0; i < options->n_store_configs; i++)
+        of_stores.figures[i] = metrics_store(hub_metrics(options->hub), i, options->index);
+    int code = stores_open(&worker->stores, &of_stores, error);
     if (code != 0)
         return code;
     struct question_stores stores = options->question_stores;
