@@ -116,6 +116,11 @@ bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key 
     return true;
 }
 
+bool cells_is_asking(const struct cell_ask *ask)
+{
+    return ask->cell != NULL && ask->cell->state == CELL_ASKING;
+}
+
 void cells_forget(struct cells *cells, struct cell_ask *ask)
 {
     struct cell *cell = ask->cell;
@@ -218,7 +223,7 @@ static void take_written(void *arg, enum memcached_outcome outcome,
         figures->lost++;
         err_set(&cell->cells->fault, STINT_E_GONE,
                 "memcached did not say whether it has written a state");
-        answer_all(cell, CELL_LOST, true, now_ns);
+        answer_all(cell, outcome == MEMCACHED_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
     }
 }
 

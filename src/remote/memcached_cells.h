@@ -16,7 +16,8 @@ struct cell;
 enum cell_outcome {
     CELL_DECIDED,
     CELL_REFUSED, /* it cannot be decided; nothing was done */
-    CELL_LOST,    /* it may have been done */
+    CELL_LATE,    /* no answer in time: it may have been done */
+    CELL_LOST,    /* the connection has ended: it may have been done */
 };
 
 /* One decision on its way; the asker's memory, which stays where it is until it is answered. */
@@ -52,6 +53,8 @@ void cells_free(struct cells *cells);
 /* False: no memory. Never answers from within. */
 bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key *key,
                struct cell_ask *ask, uint64_t now_ns);
+/* Whether memcached is being asked for it, and not only waited for. */
+bool cells_is_asking(const struct cell_ask *ask);
 /* Nobody wants this answer any more; it may be done all the same. */
 void cells_forget(struct cells *cells, struct cell_ask *ask);
 /* Some connection is ready: what waited for it goes on. */

@@ -91,8 +91,7 @@ static uint64_t next_random(struct memcached_clock *clock)
 
 uint64_t memcached_clock_deadline(const struct memcached_clock *clock)
 {
-    bool can_ask = !clock->is_asking && link_is_ready(memcached_conn_link(clock->conn));
-    return can_ask ? clock->next_ns : STINT_NEVER_NS;
+    return link_is_ready(memcached_conn_link(clock->conn)) ? clock->next_ns : STINT_NEVER_NS;
 }
 
 void memcached_clock_wake(struct memcached_clock *clock, uint64_t now_ns)
@@ -101,5 +100,6 @@ void memcached_clock_wake(struct memcached_clock *clock, uint64_t now_ns)
     if (memcached_clock_deadline(clock) > now_ns)
         return;
     clock->next_ns = now_ns + clock->beat_ns / 2 + next_random(clock) % (clock->beat_ns + 1);
-    ask(clock, &command, now_ns);
+    if (!clock->is_asking)
+        ask(clock, &command, now_ns);
 }

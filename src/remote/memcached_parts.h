@@ -63,7 +63,7 @@ struct store {
 /* Begins: with a look at all keys, or with the verb itself. */
 void work_start(struct work *work, uint64_t now_ns);
 /* Tells whoever asked that it has failed. */
-void work_fail(struct work *work, const char *why, uint64_t now_ns);
+void work_fail(struct work *work, enum shared_fault fault, const char *why, uint64_t now_ns);
 /* Its time is over: tells what is known. */
 void work_be_late(struct work *work, uint64_t now_ns);
 /* A list that is being taken goes on to its end, and is taken back if need be. */

@@ -78,11 +78,11 @@ static struct work *new_work(struct store *store, const struct shared_ask *ask,
     return work;
 }
 
-static void refuse(struct shared_op *op, enum shared_outcome outcome, const char *why,
-                   const struct shared_ask *ask)
+static void fail_at_once(struct shared_op *op, enum shared_fault fault, const char *why,
+                         const struct shared_ask *ask)
 {
-    bool is_held_back = ask->is_ahead && outcome == SHARED_FAILED;
-    op->answer.outcome = is_held_back ? SHARED_AHEAD : (uint8_t)outcome;
+    op->answer.outcome = ask->is_ahead ? SHARED_AHEAD : SHARED_FAILED;
+    op->answer.fault = (uint8_t)fault;
     op->answer.error = why;
 }
 
@@ -91,6 +91,8 @@ static const char *why_never(const struct shared_ask *ask)
     if (ask->id != NULL)
         return "memcached runs no scripts, so a request with an id would be charged twice: "
                "expected none, or Redis or Valkey";
+    if (ask->verb > SHARED_RESET)
+        return "memcached keeps no leases: expected Redis or Valkey";
     for (size_t i = 0; i < ask->n_items; i++) {
         const struct shared_item *item = &ask->items[i];
         if (memcached_state_accepts(item->quota, NULL) != 0)
@@ -103,12 +105,15 @@ static const char *why_never(const struct shared_ask *ask)
 }
 
 /* Whether a server that is needed has been away for longer than this ask can wait. */
-static const char *why_not_now(struct store *store, const struct work *work, uint64_t now_ns)
+static const char *why_not_now(struct store *store, const struct work *work, uint64_t now_ns,
+                               enum shared_fault *fault)
 {
-    if (work->deadline_ns <= now_ns)
-        return "the time of a request was over before memcached could be asked";
+    *fault = SHARED_FAULT_OVERLOAD;
     if (store->is_ending || store->n_works == store->options.asks_max)
         return "too many requests wait for memcached";
+    *fault = SHARED_FAULT_UNREACHABLE;
+    if (work->deadline_ns <= now_ns)
+        return "the time of a request was over before memcached could be asked";
     for (size_t i = 0; i < work->n_parts; i++) {
         struct memcached_conn *conn = store->options.conns[work->parts[i].server];
         uint64_t since_ns = memcached_conn_away_since(conn);
@@ -129,27 +134,14 @@ static void answer_never(struct shared_op *op, const struct shared_ask *ask)
         op->answer.each[i] = law_never(law_capacity(ask->items[i].quota));
 }
 
-static void store_ask(struct shared_store *shared, const struct shared_ask *ask,
-                      struct shared_op *op)
+static void begin(struct store *store, struct work *work, const struct shared_ask *ask,
+                  struct shared_op *op, uint64_t now_ns)
 {
-    struct store *store = store_of(shared);
-    const char *why = why_never(ask);
-    uint64_t now_ns = now_of(store);
-    bool overflows = false;
-    assert(ask->n_items > 0 && ask->n_items <= SHARED_ITEMS_MAX);
-    store->figures.asks++;
+    enum shared_fault fault;
+    const char *why = why_not_now(store, work, now_ns, &fault);
     if (why != NULL) {
-        refuse(op, SHARED_REFUSED, why, ask);
-        return;
-    }
-    struct work *work = new_work(store, ask, op, &overflows);
-    why = work == NULL ? "no memory to ask memcached" : why_not_now(store, work, now_ns);
-    if (why != NULL || overflows) {
         free(work);
-        if (why != NULL)
-            refuse(op, SHARED_FAILED, why, ask);
-        else
-            answer_never(op, ask);
+        fail_at_once(op, fault, why, ask);
         return;
     }
     op->answer.outcome = SHARED_WAITS;
@@ -157,10 +149,32 @@ static void store_ask(struct shared_store *shared, const struct shared_ask *ask,
     work_start(work, now_ns);
     if (work->n_waiting > 0)
         return;
-    /* No memory for any of its cells. */
-    refuse(op, SHARED_FAILED, "no memory to ask memcached", ask);
     op->at_work = NULL;
     work_end(work);
+    fail_at_once(op, SHARED_FAULT_OTHER, "no memory to ask memcached", ask);
+}
+
+static void store_ask(struct shared_store *shared, const struct shared_ask *ask,
+                      struct shared_op *op)
+{
+    struct store *store = store_of(shared);
+    const char *why = why_never(ask);
+    bool overflows = false;
+    assert(ask->n_items > 0 && ask->n_items <= SHARED_ITEMS_MAX);
+    store->figures.asks++;
+    if (why != NULL) {
+        op->answer.outcome = SHARED_REFUSED;
+        op->answer.error = why;
+        return;
+    }
+    struct work *work = new_work(store, ask, op, &overflows);
+    if (work == NULL) {
+        fail_at_once(op, SHARED_FAULT_OTHER, "no memory to ask memcached", ask);
+    } else if (overflows) {
+        free(work);
+        answer_never(op, ask);
+    } else
+        begin(store, work, ask, op, now_of(store));
 }
 
 static void store_forget(struct shared_store *shared, struct shared_op *op)
@@ -261,6 +275,18 @@ const struct memcached_figures *memcached_store_figures(const struct shared_stor
     return &const_store_of(shared)->figures;
 }
 
+const char *memcached_store_fault(const struct shared_store *shared)
+{
+    const struct store *store = const_store_of(shared);
+    const char *fault = "";
+    for (unsigned i = 0; i < store->n_servers; i++) {
+        struct link *link = memcached_conn_link(store->options.conns[i]);
+        if (fault[0] == '\0' || !link_is_ready(link))
+            fault = link_fault(link);
+    }
+    return fault;
+}
+
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 static void store_free(struct shared_store *shared)
@@ -269,7 +295,7 @@ static void store_free(struct shared_store *shared)
     store->is_ending = true;
     while (store->first != NULL) {
         struct work *work = store->first;
-        work_fail(work, "the store over memcached has ended", now_of(store));
+        work_fail(work, SHARED_FAULT_LOST, "the store over memcached has ended", now_of(store));
         work_end(work);
     }
     store->options.io->ops->close(store->options.io);

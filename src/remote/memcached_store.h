@@ -65,6 +65,8 @@ struct memcached_figures {
 struct shared_store *memcached_store_new(const struct memcached_store_options *options);
 
 const struct memcached_figures *memcached_store_figures(const struct shared_store *store);
+/* Why a server was away the last time that one was; "" if none was. */
+const char *memcached_store_fault(const struct shared_store *store);
 /* When to call wake() at the latest. */
 uint64_t memcached_store_deadline(const struct shared_store *store);
 void memcached_store_wake(struct shared_store *store, uint64_t now_ns);

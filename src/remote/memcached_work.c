@@ -38,9 +38,10 @@ static void tell(struct work *work, uint64_t now_ns)
     op->answered(op, now_ns);
 }
 
-void work_fail(struct work *work, const char *why, uint64_t now_ns)
+void work_fail(struct work *work, enum shared_fault fault, const char *why, uint64_t now_ns)
 {
     if (work->op != NULL) {
+        work->op->answer.fault = (uint8_t)fault;
         err_set(&work->store->fault, STINT_E_GONE, "%s", why);
         work->op->answer.outcome = SHARED_FAILED;
         work->op->answer.error = work->store->fault.sentence;
@@ -261,6 +262,15 @@ static bool go_on_from_undoing(struct work *work, uint64_t now_ns)
     return true;
 }
 
+/* Where something may have been done, that is told. */
+static enum shared_fault fault_of(const struct work *work)
+{
+    for (size_t i = 0; i < work->n_parts; i++)
+        if (work->parts[i].outcome == CELL_LOST || work->parts[i].outcome == CELL_LATE)
+            return work->parts[i].outcome == CELL_LOST ? SHARED_FAULT_LOST : SHARED_FAULT_LATE;
+    return SHARED_FAULT_OTHER;
+}
+
 /* Nothing is waited for: the next phase, or the answer. */
 static void go_on(struct work *work, uint64_t now_ns)
 {
@@ -278,7 +288,7 @@ static void go_on(struct work *work, uint64_t now_ns)
     if (goes_on)
         return;
     if (work->has_failed || (work->phase != PHASE_UNDOING && !all_decided(work)))
-        work_fail(work, cells_fault(work->store->cells), now_ns);
+        work_fail(work, fault_of(work), cells_fault(work->store->cells), now_ns);
     else
         answer(work, now_ns);
     work_end(work);
@@ -318,10 +328,19 @@ bool work_must_go_on(const struct work *work)
     return work->n_parts > 1 && (work->phase == PHASE_TAKING || work->phase == PHASE_UNDOING);
 }
 
+static bool is_asking(const struct work *work)
+{
+    for (size_t i = 0; i < work->n_parts; i++)
+        if (work->parts[i].is_waiting && cells_is_asking(&work->parts[i].ask))
+            return true;
+    return false;
+}
+
 void work_be_late(struct work *work, uint64_t now_ns)
 {
     if (work->phase == PHASE_UNDOING && !work->has_failed)
         answer(work, now_ns);
     else
-        work_fail(work, "memcached has not answered in time", now_ns);
+        work_fail(work, is_asking(work) ? SHARED_FAULT_LATE : SHARED_FAULT_UNREACHABLE,
+                  "memcached has not answered in time", now_ns);
 }

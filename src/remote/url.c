@@ -30,6 +30,7 @@ static const struct scheme {
     {"valkey-sentinel", STORE_REDIS_SENTINEL, false},
     {"valkeys-sentinel", STORE_REDIS_SENTINEL, true},
     {"memcached", STORE_MEMCACHED, false},
+    {"memcacheds", STORE_MEMCACHED, true},
 };
 
 /* ---- Words ----------------------------------------------------------------------------------- */
@@ -255,8 +256,10 @@ int store_url_parse(struct store_url *url, const char *text, struct stint_error 
     url->is_tls = scheme->is_tls;
     rest = span_of(rest.ptr + 2, rest.len - 2);
     int code = parse_user(url, &rest, error);
-    if (code == 0 && url->kind == STORE_MEMCACHED && url->password[0] != '\0')
-        return err_set(error, STINT_E_SYNTAX, "memcached:// takes no user and no password");
+    if (code == 0 && url->kind == STORE_MEMCACHED && url->password[0] != '\0' &&
+        url->user[0] == '\0')
+        return err_set(error, STINT_E_SYNTAX,
+                       "memcached has no default user: expected memcached://user:password@host");
     struct span tail = span_of(NULL, 0);
     if (code == 0 && cut(&rest, '/', &word)) {
         tail = rest;

@@ -2,11 +2,12 @@
 /*
  * Where a shared store is, as people write it. Schemes: redis, valkey (one server), redis-cluster,
  * valkey-cluster, redis-sentinel, valkey-sentinel; with a second s behind the first word (rediss,
- * valkeys-cluster) in TLS; unix:/path; memcached.
+ * valkeys-cluster) in TLS; unix:/path; memcached, memcacheds.
  *
  *     redis://[[user]:password@]host[:port][,host[:port]...][/database]
  *     redis-sentinel://[[user]:password@]host[:port][,...]/master[/database]
  *     unix:[//[[user]:password@]]/path
+ *     memcached://[user:password@]host[:port][,host[:port]...]
  *
  * A password is told to the server and to nobody else: no sentence of a fault quotes one.
  */

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store over memcached, asked line by line, for test_memcached_*.py:
+ *
+ *     store_memcached URL PREFIX [AHEAD_NS [TIMEOUT_MS]]
+ *
+ * whose clock is so far ahead of the system's. A line is
+ *     ask VERB NOW_NS AT_NS {TAB COST TAB KEY TAB SPEC}…
+ *     load COUNT PARALLEL COST KEY TAB SPEC
+ * VERB as a number, NOW_NS of - for real time. Of an ask a line is answered: the outcome as enum
+ * shared_outcome, the time, then the decision over all and those of each item between bars; or the
+ * sentence of what went wrong. A load is so many takes, so many of them at once: each that was
+ * granted is a line "granted TIME UNITS", then comes "done", and how many were decided and failed.
+ * "figures" prints what was counted.
+ */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "io/memcached_links.h"
+#include "store/clock.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LINE_MAX_BYTES 65536
+
+static struct {
+    uv_loop_t loop;
+    struct shared_store *store;
+    uint64_t ahead_ns, timeout_ns, skew_told_ns;
+} run;
+
+static uint64_t wall(void *arg)
+{
+    (void)arg;
+    return (uint64_t)clock_wall_ns() + run.ahead_ns;
+}
+
+static void skewed(void *arg, uint64_t skew_ns)
+{
+    (void)arg;
+    run.skew_told_ns = skew_ns;
+}
+
+static char *field(char **rest)
+{
+    char *found = strsep(rest, "\t\n");
+    if (found == NULL) {
+        fprintf(stderr, "store_memcached: a field is missing\n");
+        exit(2);
+    }
+    return found;
+}
+
+static void parse(struct stint_quota *quota, const char *spec)
+{
+    struct stint_error error;
+    if (stint_quota_parse(quota, spec, &error) == 0)
+        return;
+    fprintf(stderr, "store_memcached: %s\n", error.sentence);
+    exit(2);
+}
+
+static void print_decision(const struct stint_decision *decision)
+{
+    printf(" | %u %" PRIu32 " %" PRIu32 " %" PRIu32 " %" PRIu64 " %" PRIu64 " %u",
+           decision->outcome, decision->granted, decision->limit, decision->remaining,
+           decision->retry_after_ns, decision->reset_after_ns, decision->binding);
+}
+
+static void print_answer(const struct shared_answer *answer, size_t n_items)
+{
+    printf("%u %" PRIu64, answer->outcome, answer->at_ns);
+    if (answer->outcome == SHARED_DECIDED) {
+        print_decision(&answer->sum);
+        for (size_t i = 0; i < n_items; i++)
+            print_decision(&answer->each[i]);
+    } else
+        printf(" %s", answer->error != NULL ? answer->error : "");
+    putchar('\n');
+}
+
+/* ---- One ask --------------------------------------------------------------------------------- */
+
+static void stop(struct shared_op *op, uint64_t now_ns)
+{
+    (void)now_ns;
+    *(bool *)op->arg = true;
+    uv_stop(&run.loop);
+}
+
+static void ask(char *rest)
+{
+    static struct stint_quota quotas[STINT_ITEMS_MAX];
+    struct shared_item items[STINT_ITEMS_MAX];
+    struct stint_decision each[STINT_ITEMS_MAX];
+    bool is_answered = false;
+    struct shared_op op = {.answer.each = each, .answered = stop, .arg = &is_answered};
+    struct shared_ask asked = {.items = items, .now_ns = uv_hrtime()};
+    char now[32], *head = field(&rest);
+    unsigned verb;
+    if (sscanf(head, "%u %31s %" SCNu64, &verb, now, &asked.at_ns) != 3)
+        exit(2);
+    asked.verb = (uint8_t)verb;
+    asked.deadline_ns = asked.now_ns + run.timeout_ns;
+    asked.is_virtual = strcmp(now, "-") != 0;
+    if (asked.is_virtual)
+        asked.now_ns = strtoull(now, NULL, 10);
+    while (rest != NULL && *rest != '\0') {
+        struct shared_item *item = &items[asked.n_items];
+        *item = (struct shared_item){.quota = &quotas[asked.n_items], .name = span_of_text("test")};
+        item->cost = (uint32_t)strtoul(field(&rest), NULL, 10);
+        item->key = span_of_text(field(&rest));
+        parse(&quotas[asked.n_items++], field(&rest));
+    }
+    run.store->ops->ask(run.store, &asked, &op);
+    while (op.answer.outcome == SHARED_WAITS && !is_answered)
+        uv_run(&run.loop, UV_RUN_ONCE);
+    print_answer(&op.answer, asked.n_items);
+}
+
+/* ---- Many ------------------------------------------------------------------------------------ */
+
+struct load {
+    struct stint_quota quota;
+    char *key;
+    uint32_t cost;
+    unsigned left, n_waiting, decided, failed;
+};
+
+struct one {
+    struct shared_op op;
+    struct stint_decision each;
+};
+
+static void go_on(struct one *one, struct load *load);
+
+static void take(struct shared_op *op, uint64_t now_ns)
+{
+    struct load *load = op->arg;
+    (void)now_ns;
+    load->n_waiting--;
+    if (op->answer.outcome == SHARED_DECIDED) {
+        load->decided++;
+        if (op->answer.sum.granted > 0)
+            printf("granted %" PRIu64 " %" PRIu32 "\n", op->answer.at_ns, op->answer.sum.granted);
+    } else
+        load->failed++;
+    if (load->left > 0)
+        go_on((struct one *)op, load);
+}
+
+static void go_on(struct one *one, struct load *load)
+{
+    const struct shared_item item = {.quota = &load->quota,
+                                     .name = span_of_text("test"),
+                                     .key = span_of_text(load->key),
+                                     .cost = load->cost};
+    uint64_t now_ns = uv_hrtime();
+    const struct shared_ask asked = {.verb = SHARED_TAKE,
+                                     .items = &item,
+                                     .n_items = 1,
+                                     .now_ns = now_ns,
+                                     .deadline_ns = now_ns + run.timeout_ns};
+    *one = (struct one){.op = {.answer.each = &one->each, .answered = take, .arg = load}};
+    load->left--;
+    load->n_waiting++;
+    run.store->ops->ask(run.store, &asked, &one->op);
+    if (one->op.answer.outcome != SHARED_WAITS) {
+        load->n_waiting--;
+        load->failed++;
+    }
+}
+
+static void load_many(char *rest)
+{
+    struct load load = {0};
+    unsigned parallel;
+    char *head = field(&rest), key[256];
+    if (sscanf(head, "%u %u %" SCNu32 " %255s", &load.left, &parallel, &load.cost, key) != 4)
+        exit(2);
+    load.key = key;
+    parse(&load.quota, field(&rest));
+    struct one *all = calloc(parallel, sizeof(*all));
+    if (all == NULL)
+        exit(2);
+    for (unsigned i = 0; i < parallel && load.left > 0; i++)
+        go_on(&all[i], &load);
+    while (load.n_waiting > 0)
+        uv_run(&run.loop, UV_RUN_ONCE);
+    free(all);
+    printf("done %u %u\n", load.decided, load.failed);
+}
+
+static void print_figures(void)
+{
+    const struct memcached_figures *figures = memcached_store_figures(run.store);
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+           figures->asks, figures->conflicts, figures->lost, figures->kept, figures->skew_ns,
+           run.skew_told_ns);
+}
+
+/* The loop runs while nobody asks: answers to looks at clocks, and sockets that go. */
+static void idle(unsigned long ms)
+{
+    uint64_t end_ns = uv_hrtime() + ms * NS_PER_MS;
+    while (uv_hrtime() < end_ns)
+        if (uv_run(&run.loop, UV_RUN_NOWAIT) >= 0)
+            uv_sleep(1);
+    puts("idle");
+}
+
+int main(int argc, char **argv)
+{
+    static char line[LINE_MAX_BYTES];
+    struct store_url url;
+    struct stint_error error;
+    if (argc < 3 || store_url_parse(&url, argv[1], &error) != 0)
+        return 2;
+    run.ahead_ns = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
+    run.timeout_ns = (argc > 4 ? strtoull(argv[4], NULL, 10) : 2000) * NS_PER_MS;
+    uv_loop_init(&run.loop);
+    run.store = memcached_links_new(&(struct memcached_links_options){
+        .loop = &run.loop,
+        .url = &url,
+        .prefix = argv[2],
+        .reply_ns = run.timeout_ns,
+        .wall = wall,
+        .skewed = skewed,
+    });
+    if (run.store == NULL)
+        return 2;
+    while (fgets(line, sizeof(line), stdin) != NULL) {
+        if (strncmp(line, "ask ", 4) == 0)
+            ask(line + 4);
+        else if (strncmp(line, "load ", 5) == 0)
+            load_many(line + 5);
+        else if (strncmp(line, "idle ", 5) == 0)
+            idle(strtoul(line + 5, NULL, 10));
+        else if (strcmp(line, "figures\n") == 0)
+            print_figures();
+        else
+            return 2;
+        fflush(stdout);
+    }
+    run.store->ops->free(run.store);
+    uv_run(&run.loop, UV_RUN_DEFAULT);
+    return uv_loop_close(&run.loop) == 0 ? 0 : 1;
+}
