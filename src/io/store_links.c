@@ -14,7 +14,10 @@ struct store_links {
     struct store_links_options options;
     struct router *router;
     uv_timer_t timer;
+    uv_idle_t idle;    /* the loop does not wait, */
+    uv_check_t check;  /* but reads, and then the router is woken */
     uint64_t armed_ns; /* STINT_NEVER_NS: the timer is not set */
+    unsigned n_open_handles;
 };
 
 /* One connection, as its upstream knows it. */
@@ -50,13 +53,28 @@ static void arm(struct store_links *links)
     uv_timer_start(&links->timer, on_time, (wait_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
 }
 
-static void on_time(uv_timer_t *timer)
+static void on_idle(uv_idle_t *idle)
 {
-    struct store_links *links = timer->data;
+    (void)idle;
+}
+
+static void on_check(uv_check_t *check)
+{
+    struct store_links *links = check->data;
+    uv_idle_stop(&links->idle);
+    uv_check_stop(check);
     links->armed_ns = STINT_NEVER_NS;
     if (router_deadline(links->router) <= now(links))
         router_wake(links->router, now(links));
     arm(links);
+}
+
+/* What has come while this thread was held up has come in time: it is read before. */
+static void on_time(uv_timer_t *timer)
+{
+    struct store_links *links = timer->data;
+    uv_idle_start(&links->idle, on_idle);
+    uv_check_start(&links->check, on_check);
 }
 
 static void op_hurry(struct dialer *dialer)
@@ -139,14 +157,19 @@ static void op_asked(struct dialer *dialer, struct dialled *dialled)
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
-static void on_closed(uv_handle_t *timer)
+static void on_closed(uv_handle_t *handle)
 {
-    free(timer->data);
+    struct store_links *links = handle->data;
+    if (--links->n_open_handles == 0)
+        free(links);
 }
 
 static void op_free(struct dialer *dialer)
 {
-    uv_close((uv_handle_t *)&of(dialer)->timer, on_closed);
+    struct store_links *links = of(dialer);
+    uv_close((uv_handle_t *)&links->timer, on_closed);
+    uv_close((uv_handle_t *)&links->idle, on_closed);
+    uv_close((uv_handle_t *)&links->check, on_closed);
 }
 
 static const struct dialer_ops ops = {
@@ -167,6 +190,9 @@ struct dialer *store_links_new(const struct store_links_options *options)
     links->options = *options;
     links->armed_ns = STINT_NEVER_NS;
     uv_timer_init(options->loop, &links->timer);
-    links->timer.data = links;
+    uv_idle_init(options->loop, &links->idle);
+    uv_check_init(options->loop, &links->check);
+    links->timer.data = links->idle.data = links->check.data = links;
+    links->n_open_handles = 3;
     return &links->dialer;
 }

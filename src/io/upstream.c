@@ -17,6 +17,7 @@
 
 #define READ_SIZE 16384
 #define FAULT_SIZE 400
+#define READS_MAX 64 /* in a row, of one connection */
 
 enum wire_state { WIRE_CONNECTING, WIRE_SHAKING_HANDS, WIRE_OPEN };
 
@@ -224,6 +225,22 @@ static void read_all(struct upstream *upstream)
              link_wants(upstream->options.link) == LINK_WANTS_NOTHING);
 }
 
+/* What has come while this thread was held up has come in time. */
+static void read_before_late(struct upstream *upstream)
+{
+    const struct link *link = upstream->options.link;
+    ssize_t len = 1;
+    if (link_deadline(link) > now(upstream))
+        return;
+    for (int i = 0; i < READS_MAX && len > 0 && upstream->wire != NULL &&
+                    upstream->wire->state == WIRE_OPEN && link_wants(link) == LINK_WANTS_NOTHING;
+         i++) {
+        len = receive(upstream);
+        if (len > 0)
+            link_feed(upstream->options.link, span_of(upstream->bytes, (size_t)len), now(upstream));
+    }
+}
+
 /* ---- A socket -------------------------------------------------------------------------------- */
 
 static void open_wire(struct upstream *upstream)
@@ -387,6 +404,7 @@ static void on_time(uv_timer_t *timer)
 {
     struct upstream *upstream = timer->data;
     upstream->armed_ns = STINT_NEVER_NS; /* it may have come a little early */
+    read_before_late(upstream);
     link_wake(upstream->options.link, now(upstream));
     settle(upstream);
 }
