@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asks a store as a worker does, for test_store_router.py: so many takes a second, over so many
+ * keys, whatever becomes of them. Each that is over is a line on stdout:
+ *     SENT_NS ANSWERED_NS AT_NS OUTCOME FAULT VERDICT GRANTED KEY[,KEY]
+ * times since 1970, OUTCOME as enum shared_outcome, FAULT as enum shared_fault, VERDICT as enum
+ * stint_outcome. Ends when stdin does, with a line of figures behind "figures".
+ *
+ *     store_load URL RATE KEYS KEYS_PER_ASK COST SPEC TIMEOUT_MS VERB [id]
+ */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "io/stores.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define KEY_SIZE 32
+#define ITEMS_MAX 8
+
+struct load;
+
+struct ask {
+    struct shared_op op;
+    struct load *home;
+    uint64_t sent_ns;
+    char keys[ITEMS_MAX][KEY_SIZE];
+    struct stint_decision each[ITEMS_MAX];
+};
+
+struct load {
+    uv_loop_t loop;
+    uv_timer_t timer;
+    uv_pipe_t input;
+    struct stores *stores;
+    struct shared_store *store;
+    struct stint_quota quota;
+    unsigned rate, keys, keys_per_ask, cost;
+    uint64_t timeout_ns, begun_ns, n_asked, n_waiting, n_ids, next_key;
+    uint8_t verb;
+    bool has_ids, is_ending;
+    char byte[256];
+};
+
+static uint64_t wall_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static void print(const struct ask *ask)
+{
+    const struct shared_answer *answer = &ask->op.answer;
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %u %u %u %u ", ask->sent_ns, wall_ns(),
+           answer->at_ns, answer->outcome, answer->fault, answer->sum.outcome, answer->sum.granted);
+    for (unsigned i = 0; i < ask->home->keys_per_ask; i++)
+        printf("%s%s", i > 0 ? "," : "", ask->keys[i]);
+    printf("\n");
+}
+
+static void close_all(struct load *load)
+{
+    const struct router_figures *figures = stores_router_figures(load->stores, 0);
+    printf("figures asks=%" PRIu64 " reconnects=%" PRIu64 " redirects=%" PRIu64 " retries=%" PRIu64
+           " refreshes=%" PRIu64 " late=%" PRIu64 " lost=%" PRIu64 " generation=%" PRIu64
+           " failovers=%" PRIu64 " waiting=%" PRIu64 "\n",
+           figures->asks, figures->reconnects, figures->redirects, figures->retries,
+           figures->refreshes, figures->late, figures->lost, figures->generation,
+           figures->failovers, figures->asks_waiting);
+    stores_close(load->stores);
+    uv_close((uv_handle_t *)&load->timer, NULL);
+    uv_close((uv_handle_t *)&load->input, NULL);
+}
+
+static void on_drained(void *arg)
+{
+    close_all(arg);
+}
+
+static void end(struct load *load)
+{
+    if (load->is_ending && load->n_waiting == 0)
+        stores_drain(load->stores, uv_hrtime() + NS_PER_S, on_drained, load);
+}
+
+static void over(struct ask *ask)
+{
+    print(ask);
+    free(ask);
+}
+
+static void answered(struct shared_op *op, uint64_t now_ns)
+{
+    struct ask *ask = op->arg;
+    struct load *load = ask->home;
+    (void)now_ns;
+    load->n_waiting--;
+    over(ask);
+}
+
+static void ask_once(struct load *load)
+{
+    struct shared_item items[ITEMS_MAX];
+    struct ask *ask = calloc(1, sizeof(*ask));
+    uint8_t id[SHARED_ID_LEN] = {0};
+    for (unsigned i = 0; i < load->keys_per_ask; i++) {
+        snprintf(ask->keys[i], KEY_SIZE, "k%u", (unsigned)(load->next_key++ % load->keys));
+        items[i] = (struct shared_item){
+            .quota = &load->quota,
+            .name = span_of_text("load"),
+            .key = span_of_text(ask->keys[i]),
+            .cost = load->cost,
+        };
+    }
+    load->next_key++; /* other neighbours in each round */
+    load->n_ids++;
+    memcpy(id, &load->n_ids, sizeof(load->n_ids));
+    uint64_t begun_ns = wall_ns();
+    memcpy(id + 8, &begun_ns, sizeof(begun_ns));
+    ask->home = load;
+    ask->op = (struct shared_op){.answered = answered, .arg = ask, .answer = {.each = ask->each}};
+    ask->sent_ns = wall_ns();
+    uint64_t now_ns = uv_hrtime();
+    const struct shared_ask asked = {
+        .verb = load->verb,
+        .items = items,
+        .n_items = load->keys_per_ask,
+        .at_ns = STINT_NEVER_NS,
+        .now_ns = now_ns,
+        .deadline_ns = now_ns + load->timeout_ns,
+        .id = load->has_ids ? id : NULL,
+        .body = 1,
+        .id_lifetime_ns = 10 * NS_PER_S,
+    };
+    load->n_waiting++;
+    load->store->ops->ask(load->store, &asked, &ask->op);
+    if (ask->op.answer.outcome != SHARED_WAITS) {
+        load->n_waiting--;
+        over(ask);
+    }
+}
+
+static void on_time(uv_timer_t *timer)
+{
+    struct load *load = timer->data;
+    if (load->is_ending) {
+        if (load->n_waiting == 0) {
+            uv_timer_stop(timer);
+            end(load);
+        }
+        return;
+    }
+    uint64_t due = (uv_hrtime() - load->begun_ns) / NS_PER_MS * load->rate / 1000;
+    /* Who was held up asks on from here, and not for all the time that he missed. */
+    if (due > load->n_asked + load->rate / 20)
+        load->n_asked = due - load->rate / 20;
+    for (; load->n_asked < due; load->n_asked++)
+        ask_once(load);
+}
+
+static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *buf)
+{
+    struct load *load = handle->data;
+    (void)wanted;
+    *buf = uv_buf_init(load->byte, sizeof(load->byte));
+}
+
+static void on_input(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+    struct load *load = stream->data;
+    (void)buf;
+    if (len >= 0)
+        return;
+    uv_read_stop(stream);
+    load->is_ending = true;
+}
+
+int main(int argc, char **argv)
+{
+    static struct load load;
+    struct stint_error error;
+    struct store_config config = {.without_guard = true};
+    if (argc < 9 || store_url_parse(&config.url, argv[1], &error) != 0 ||
+        stint_quota_parse(&load.quota, argv[6], &error) != 0) {
+        fprintf(stderr, "load: %s\n", argc < 9 ? "too few arguments" : error.sentence);
+        return 2;
+    }
+    load.rate = (unsigned)strtoul(argv[2], NULL, 10);
+    load.keys = (unsigned)strtoul(argv[3], NULL, 10);
+    load.keys_per_ask = (unsigned)strtoul(argv[4], NULL, 10);
+    load.cost = (unsigned)strtoul(argv[5], NULL, 10);
+    load.timeout_ns = strtoull(argv[7], NULL, 10) * NS_PER_MS;
+    load.verb = strcmp(argv[8], "take_upto") == 0 ? SHARED_TAKE_UPTO : SHARED_TAKE;
+    load.has_ids = argc > 9;
+    if (load.keys_per_ask == 0 || load.keys_per_ask > ITEMS_MAX)
+        return 2;
+    setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+    uv_loop_init(&load.loop);
+    uv_timer_init(&load.loop, &load.timer);
+    uv_pipe_init(&load.loop, &load.input, 0);
+    load.timer.data = load.input.data = &load;
+    if (stores_open(
+            &load.stores,
+            &(struct stores_options){
+                .loop = &load.loop, .configs = &config, .n_configs = 1, .seed = uv_hrtime()},
+            &error) != 0) {
+        fprintf(stderr, "load: %s\n", error.sentence);
+        return 1;
+    }
+    load.store = stores_all(load.stores)[0];
+    load.begun_ns = uv_hrtime();
+    uv_timer_start(&load.timer, on_time, 0, 1);
+    uv_pipe_open(&load.input, 0);
+    uv_read_start((uv_stream_t *)&load.input, on_room, on_input);
+    uv_run(&load.loop, UV_RUN_DEFAULT);
+    return uv_loop_close(&load.loop) == 0 ? 0 : 1;
+}
