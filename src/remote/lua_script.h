@@ -29,8 +29,25 @@ extern const struct lua_script lua_script_sliding_counter_once;
 extern const struct lua_script lua_script_concurrency_once;
 extern const struct lua_script lua_script_list_once;
 
+/* One quota of which units are leased; and the same with an id. */
+extern const struct lua_script lua_script_lease_window;
+extern const struct lua_script lua_script_lease_buckets;
+extern const struct lua_script lua_script_lease_log;
+extern const struct lua_script lua_script_lease_gcra;
+extern const struct lua_script lua_script_lease_fixed_window;
+extern const struct lua_script lua_script_lease_sliding_counter;
+extern const struct lua_script lua_script_lease_window_once;
+extern const struct lua_script lua_script_lease_buckets_once;
+extern const struct lua_script lua_script_lease_log_once;
+extern const struct lua_script lua_script_lease_gcra_once;
+extern const struct lua_script lua_script_lease_fixed_window_once;
+extern const struct lua_script lua_script_lease_sliding_counter_once;
+
 /* Several quotas, all or nothing; and the rolling window for redis-cli. */
 extern const struct lua_script lua_script_list;
 extern const struct lua_script lua_script_rolling_window;
+
+/* Which key of a pool may be used: remote/pool_store.h. */
+extern const struct lua_script lua_script_pool;
 
 #endif
