@@ -14,12 +14,26 @@ static void on_interrupt(int number)
     seen = 1;
 }
 
+static void remember(int number)
+{
+    struct sigaction action = {.sa_handler = on_interrupt,
+                               .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
+}
+
 void interrupt_catch(void)
 {
-    struct sigaction catch = {.sa_handler = on_interrupt,
-                              .sa_flags = (int)(SA_RESTART | SA_RESETHAND)};
-    sigemptyset(&catch.sa_mask);
-    sigaction(SIGINT, &catch, NULL);
+    remember(SIGINT);
+}
+
+void interrupt_catch_all(void)
+{
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    remember(SIGINT);
+    remember(SIGTERM);
+    remember(SIGHUP);
+    sigaction(SIGPIPE, &ignore, NULL);
 }
 
 bool interrupt_seen(void)

@@ -7,6 +7,8 @@
 
 /* From here on SIGINT is remembered; a second one ends the program as it always did. */
 void interrupt_catch(void);
+/* The same of SIGTERM and SIGHUP, and a pipe that nobody reads any more is a fault of writing. */
+void interrupt_catch_all(void);
 bool interrupt_seen(void);
 
 #endif

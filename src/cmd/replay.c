@@ -4,6 +4,7 @@
 #include "cmd/replay.h"
 
 #include "cmd/cmd.h"
+#include "cmd/interrupt.h"
 #include "cmd/say.h"
 
 #include <stdio.h>
@@ -54,7 +55,7 @@ static int read_all(struct replay *replay, struct stint_error *error)
         if (n % REPLAY_BATCH != 0)
             continue;
         progress_step(&replay->progress, replay->source.input.bytes_read);
-        if (ferror(stdout))
+        if (ferror(stdout) || interrupt_seen())
             return 0; /* nobody would see what follows; main.c says so */
     }
     return code;
@@ -63,7 +64,8 @@ static int read_all(struct replay *replay, struct stint_error *error)
 static int decide_sorted(struct replay *replay, struct stint_error *error)
 {
     int code = event_list_sort(&replay->sorted, error);
-    for (size_t i = 0; code == 0 && i < replay->sorted.n_entries && !ferror(stdout); i++)
+    for (size_t i = 0;
+         code == 0 && i < replay->sorted.n_entries && !ferror(stdout) && !interrupt_seen(); i++)
         code = decide(replay, replay->sorted.entries[i], error);
     return code;
 }
@@ -90,7 +92,8 @@ static int report(struct replay *replay)
     if (replay->run.events == 0 && replay->source.malformed > 0)
         return CMD_BAD_INPUT;
     bool draws = replay->options.plot.format != GNUPLOT_NONE;
-    return draws ? replay_plot_draw(&replay->run) : CMD_DONE;
+    int code = draws ? replay_plot_draw(&replay->run) : CMD_DONE;
+    return code == CMD_DONE && replay->run.differing > 0 ? CMD_DENIED : code;
 }
 
 /* The columns that the descriptors are made of are the key. */
@@ -130,6 +133,12 @@ static int run(struct replay *replay)
     } else {
         result = report(replay);
     }
+    if (interrupt_seen())
+        say("ended by a signal: what came behind is not decided");
+    if (replay_run_clean(&replay->run, &error) != 0) {
+        say("%s", error.sentence);
+        result = CMD_BAD_INPUT;
+    }
     replay_run_deinit(&replay->run);
     event_list_deinit(&replay->sorted);
     replay_source_close(&replay->source);
@@ -145,6 +154,8 @@ int replay_main(int argc, char **argv)
     }
     replay_options_parse(&replay->options, argc, argv);
     setvbuf(stdout, NULL, _IOFBF, STDOUT_BUFFER);
+    if (replay->options.store.text != NULL)
+        interrupt_catch_all(); /* the store is to be left as it was */
     int result = run(replay);
     replay_rules_close(replay->rules);
     rules_given_free(&replay->options.rules.files);

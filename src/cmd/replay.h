@@ -10,6 +10,7 @@
 #include "cmd/input.h"
 #include "cmd/progress.h"
 #include "cmd/replay_rules.h"
+#include "cmd/replay_store.h"
 #include "cmd/source_options.h"
 #include "sim/event.h"
 #include "sim/event_list.h"
@@ -28,6 +29,7 @@ struct replay_options {
     size_t n_quotas;
     struct replay_rules_options rules; /* in place of quotas, where any file is given */
     struct source_options source;
+    struct store_given store;
     enum stint_verb verb;
     const char *state; /* file that keeps the table; NULL = memory */
     uint64_t keys;     /* live keys the table has room for; 0 = the default */
@@ -88,6 +90,8 @@ struct replay_tally {
 struct replay_run {
     const struct replay_options *options;
     struct replay_rules *rules; /* NULL: the options' quotas decide. Not owned */
+    struct replay_store *store; /* NULL: what the table decides counts */
+    uint64_t differing;         /* decisions of the store that are not those of the table */
     struct stint_table *table;
     uint64_t epoch_ns;          /* the input's time at the table's 0 */
     uint64_t latest_ns;         /* the table's time */
@@ -111,11 +115,13 @@ struct replay_run {
 int replay_run_init(struct replay_run *run, const struct replay_options *options,
                     struct replay_rules *rules, struct stint_error *error);
 void replay_run_deinit(struct replay_run *run);
-/* The table opens with the first event: its time says where the table's time begins. */
+/* The table and the store open with the first event: its time says where theirs begins. */
 int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error);
 /* Takes the next event in; decides once REPLAY_BATCH are there, or at a flush. */
 int replay_run_add(struct replay_run *run, struct event_entry entry, struct stint_error *error);
 int replay_run_flush(struct replay_run *run, struct stint_error *error);
+/* Takes away what is left of it in the store, if it has one. */
+int replay_run_clean(struct replay_run *run, struct stint_error *error);
 
 /* ---- The picture ---- */
 

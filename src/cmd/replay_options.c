@@ -31,7 +31,11 @@ static const char doc[] =
     "and the name of each different key, and 16 bytes for each instant within the longest period "
     "at which a key was admitted something; --sort needs 24 bytes for each event, 48 while it "
     "sorts; --plot needs 24 bytes for each event, or for each of --plot-key.\n\n"
-    "Exit codes: 0 done, 1 bad input, 2 bad usage. See stint-replay(1), stint-spec(7).";
+    "With --store the decisions are those of a shared store, made in the time of the events under "
+    "keys of their own, which are deleted at the end; and it is said how many of them are not "
+    "those of the embedded engine.\n\n"
+    "Exit codes: 0 done, 1 bad input, 2 bad usage, 3 decisions of a --store differ. See "
+    "stint-replay(1), stint-spec(7).";
 
 static const struct argp_option options_known[] = {
     {"quota", OPTION_QUOTA, "SPEC", 0, "What is allowed; several are taken all or nothing", 1},
@@ -100,9 +104,20 @@ static void check_rules(struct argp_state *state, const struct replay_options *o
         argp_error(state, "--plot shows what one quota does to a key; --rules has several");
 }
 
+static void check_store(struct argp_state *state, const struct replay_options *options)
+{
+    if (options->store.text == NULL)
+        return;
+    if (options->rules.files.n_paths > 0)
+        argp_error(state, "--store decides what --quota says; expected no --rules");
+    if (options->state != NULL)
+        argp_error(state, "--store keeps nothing of a run; expected no --state");
+}
+
 static void check_together(struct argp_state *state, const struct replay_options *options)
 {
     check_rules(state, options);
+    check_store(state, options);
     if (options->n_quotas == 0 && options->rules.files.n_paths == 0)
         argp_error(state, "expected --quota, for example --quota '100/60s', or --rules PATH");
     source_check(&options->source, state);
@@ -122,6 +137,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->rules.files;
+        state->child_inputs[1] = &options->store;
         return 0;
     case OPTION_DOMAIN:
         options->rules.domain = value;
@@ -163,7 +179,8 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
 
 void replay_options_parse(struct replay_options *options, int argc, char **argv)
 {
-    static const struct argp_child children[] = {{&rules_given_argp, 0, NULL, 1}, {0}};
+    static const struct argp_child children[] = {
+        {&rules_given_argp, 0, NULL, 1}, {&store_given_argp, 0, NULL, 1}, {0}};
     static const struct argp argp = {.options = options_known,
                                      .parser = parse_option,
                                      .args_doc = "[FILE]",

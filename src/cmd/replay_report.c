@@ -102,6 +102,26 @@ static void print_most(const struct replay_run *run, size_t i)
     putchar('\n');
 }
 
+static uint64_t store_ns_per_decision(const struct replay_run *run)
+{
+    return run->events == 0 ? 0 : replay_store_ns(run->store) / run->events;
+}
+
+static void print_store(const struct replay_run *run)
+{
+    char url[STORE_URL_TEXT_SIZE];
+    struct human differing, events;
+    if (run->store == NULL)
+        return;
+    printf("store  %s: %" PRIu64 " ns a decision; ", store_url_text(&run->options->store.url, url),
+           store_ns_per_decision(run));
+    if (run->differing == 0)
+        puts("all are those of the embedded engine");
+    else
+        printf("%s of %s are not those of the embedded engine\n",
+               human_count(&differing, run->differing), human_count(&events, run->events));
+}
+
 static void print_costs(const struct replay_run *run, const struct replay_source *source)
 {
     struct stint_table_info info = {0};
@@ -114,6 +134,7 @@ static void print_costs(const struct replay_run *run, const struct replay_source
     else
         printf("\nstate  in a table of %s\n", human_bytes(&bytes, info.bytes));
     printf("speed  %" PRIu64 " ns a decision\n", ns_per_decision(run));
+    print_store(run);
     printf("lines  %s, %s malformed, %s late%s\n", human_count(&lines, source->reader.line_number),
            human_count(&malformed, source->malformed), human_count(&late, run->late),
            run->late > 0 ? " (decided at the latest time seen; see --sort)" : "");
@@ -169,6 +190,15 @@ static json_t *quotas_json(const struct replay_run *run)
     return list;
 }
 
+static json_t *store_json(const struct replay_run *run)
+{
+    char url[STORE_URL_TEXT_SIZE];
+    return json_pack("{s:s, s:s, s:I, s:I}", "url", store_url_text(&run->options->store.url, url),
+                     "prefix", replay_store_prefix(run->store), "differing",
+                     (json_int_t)run->differing, "ns_per_decision",
+                     (json_int_t)store_ns_per_decision(run));
+}
+
 int replay_print_json(const struct replay_run *run, const struct replay_source *source)
 {
     struct stint_table_info info = {0};
@@ -187,6 +217,8 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
         "late", (json_int_t)run->late);
     if (run->rules != NULL && rest != NULL)
         json_object_set_new(rest, "rules", replay_rules_json(run->rules, &run->names));
+    if (run->store != NULL && rest != NULL)
+        json_object_set_new(rest, "store", store_json(run));
     if (run->options->popular > 0)
         json_object_set_new(rest, "asked_most", replay_asked_most_json(run));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
@@ -202,6 +234,9 @@ void replay_warn(const struct replay_run *run, const struct replay_source *sourc
     struct stint_table_info info;
     if (run->events == 0 && source->malformed > 0)
         say("no line of %s could be read; is it another --format?", source->input.name);
+    if (run->store != NULL && replay_store_has_detoured(run->store))
+        say("servers of the store changed places meanwhile: some events may have been decided in "
+            "another order");
     if (run->table == NULL)
         return;
     stint_table_info(run->table, run->latest_ns, &info);

@@ -12,15 +12,18 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/replay.h"
+#include "cmd/say.h"
 #include "store/clock.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #define KEYS_DEFAULT (UINT64_C(1) << 20)
 #define WIDE_BYTES_DEFAULT (UINT64_C(1) << 28)
+#define DIFFERENCES_NAMED 5
 
 int replay_run_init(struct replay_run *run, const struct replay_options *options,
                     struct replay_rules *rules, struct stint_error *error)
@@ -44,6 +47,7 @@ int replay_run_init(struct replay_run *run, const struct replay_options *options
 
 void replay_run_deinit(struct replay_run *run)
 {
+    replay_store_close(run->store);
     stint_table_close(run->table);
     key_set_deinit(&run->names);
     exact_deinit(&run->exact);
@@ -93,14 +97,32 @@ static int refused(const struct replay_options *options, int code, struct stint_
                    why.sentence);
 }
 
+static int open_store(struct replay_run *run, struct stint_error *error)
+{
+    const struct replay_options *options = run->options;
+    const struct replay_store_options store = {.given = &options->store,
+                                               .quotas = options->quotas,
+                                               .n_quotas = options->n_quotas,
+                                               .verb = options->verb};
+    return options->store.text != NULL ? replay_store_open(&run->store, &store, error) : 0;
+}
+
+static uint64_t epoch_of(const struct replay_options *options, uint64_t first_ns)
+{
+    if (options->source.format == REPLAY_TRACE)
+        return 0;
+    if (options->store.text == NULL)
+        return first_ns - first_ns % NS_PER_DAY;
+    return replay_store_epoch_ns(options->quotas, options->n_quotas, first_ns);
+}
+
 int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error)
 {
     const struct replay_options *options = run->options;
-    bool is_trace = options->source.format == REPLAY_TRACE;
     struct stint_table_options table = {
         .path = options->state,
         .clock = STINT_CLOCK_VIRTUAL,
-        .epoch_ns = is_trace ? 0 : (int64_t)(first_ns - first_ns % NS_PER_DAY),
+        .epoch_ns = (int64_t)epoch_of(options, first_ns),
         .skew_max_ns = 1, /* one caller, whose time never goes back */
     };
     if (run->rules != NULL)
@@ -112,6 +134,8 @@ int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
         code = replay_rules_begin(run->rules, run->table, error);
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
         code = stint_table_accepts(run->table, &options->quotas[i], error);
+    if (code == 0)
+        code = open_store(run, error);
     if (code != 0)
         return refused(options, code, error);
     run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
@@ -145,6 +169,8 @@ int replay_run_add(struct replay_run *run, struct event_entry entry, struct stin
         return err_set(error, STINT_E_RANGE,
                        "the events are more than 18 years later than the table in %s",
                        run->options->state != NULL ? run->options->state : "memory");
+    if (run->store != NULL) /* which counts in whole microseconds */
+        now_ns -= now_ns % NS_PER_US;
     run->late += entry.at_ns < run->epoch_ns || now_ns < run->latest_ns;
     if (now_ns > run->latest_ns)
         run->latest_ns = now_ns;
@@ -223,6 +249,57 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
                      error);
 }
 
+static void name_difference(const struct replay_run *run, size_t i,
+                            const struct stint_decision *store)
+{
+    static const char *const outcomes[] = {
+        [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
+    const struct stint_decision *engine = &run->decisions[i];
+    if (run->differing < DIFFERENCES_NAMED)
+        say("event %" PRIu64 ": the store says %s, %" PRIu32 " left, and the engine %s, %" PRIu32
+            " left",
+            run->events + i + 1, outcomes[store->outcome], store->remaining,
+            outcomes[engine->outcome], engine->remaining);
+    else if (run->differing == DIFFERENCES_NAMED)
+        say("further decisions that differ are counted, not named");
+}
+
+/* What the store decides takes the place of what the table has decided. */
+static int ask_store(struct replay_run *run, struct stint_error *error)
+{
+    struct replay_store_event events[REPLAY_BATCH];
+    struct stint_decision decisions[REPLAY_BATCH];
+    if (run->store == NULL)
+        return 0;
+    for (size_t i = 0; i < run->n_pending; i++)
+        events[i] = (struct replay_store_event){
+            .key = key_set_name(&run->names, run->pending[i].key),
+            .cost = run->pending[i].cost,
+            .now_ns = run->epoch_ns + run->pending_now_ns[i],
+            .decision = &decisions[i],
+        };
+    int code = replay_store_decide(run->store, events, run->n_pending, error);
+    for (size_t i = 0; i < run->n_pending && code == 0; i++) {
+        if (!replay_store_agrees(&run->decisions[i], &decisions[i])) {
+            name_difference(run, i, &decisions[i]);
+            run->differing++;
+        }
+        run->decisions[i] = decisions[i];
+    }
+    return code;
+}
+
+int replay_run_clean(struct replay_run *run, struct stint_error *error)
+{
+    struct stint_error why;
+    if (run->store == NULL)
+        return 0;
+    int code = replay_store_clean(run->store, &run->names, &why);
+    return code == 0 ? 0
+                     : err_set(error, code, "%s; keys that begin with %s may be left there",
+                               why.sentence, replay_store_prefix(run->store));
+}
+
 int replay_run_flush(struct replay_run *run, struct stint_error *error)
 {
     struct stint_item items[STINT_ITEMS_MAX] = {0};
@@ -239,6 +316,11 @@ int replay_run_flush(struct replay_run *run, struct stint_error *error)
     if (code != 0)
         return code;
     run->decide_ns += clock_boot_ns() - begun_ns;
+    code = ask_store(run, error);
+    if (code != 0) {
+        run->n_pending = 0; /* what may have been done is not asked again */
+        return code;
+    }
     for (size_t i = 0; i < run->n_pending; i++) {
         code = count(run, i, error);
         if (code != 0)
