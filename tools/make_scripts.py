@@ -4,8 +4,9 @@
 
 NAME is an algorithm (its law between single_begin and single_end), `list` (all of them), either with
 `_once` behind it (the same within once_begin and once_end, for asks with an id), lease_ALGORITHM
-(between lease_begin and lease_end; `_once` likewise), or `rolling_window` (the law of buckets in a
-frame of its own). Lines that are only a comment are left out.
+(between lease_begin and lease_end; `_once` likewise), `pool` (those laws between pool_begin and
+pool_end), or `rolling_window` (the law of buckets in a frame of its own). Lines that are only a
+comment are left out.
 """
 
 import hashlib
@@ -18,7 +19,7 @@ ALGORITHMS = (
 LEASED = ALGORITHMS[:-1]  # places of concurrency have holders of their own
 NAMES = (
     *ALGORITHMS, "list", *(f"{name}_once" for name in (*ALGORITHMS, "list")), "rolling_window",
-    *(f"lease_{law}{once}" for law in LEASED for once in ("", "_once")),
+    "pool", *(f"lease_{law}{once}" for law in LEASED for once in ("", "_once")),
 )
 
 
@@ -27,7 +28,9 @@ def parts_of(name):
         begin, *laws, end = parts_of(name.removesuffix("_once"))
         return [begin, "once_begin", *laws, end, "once_end"]
     if name == "list":
-        return ["list_begin", *ALGORITHMS, "list_end"]
+        return ["list_begin", *ALGORITHMS, "least", "list_end"]
+    if name == "pool":
+        return ["pool_begin", *LEASED, "least", "pool_state", "pool_end"]
     if name == "rolling_window":
         return ["rolling_window_begin", "buckets", "rolling_window_end"]
     if name in ALGORITHMS:
