@@ -208,9 +208,16 @@ descriptors:
   count_slack: 50}}
 ---
 domain: x
+store_tag: first
 descriptors:
   - key: k
-    rate_limit: {algorithm: concurrency, lease: 30s, requests_per_unit: 3}
+    rate_limit: {algorithm: concurrency, lease: 30s, requests_per_unit: 3, store: fast}
+  - key: "s/@\x7f"
+    rate_limit: {unit: minute, requests_per_unit: 300, store: default, lease: strict,
+      lease_units: 7, lease_term: 250ms, on_store_error: local, local_start: empty,
+      local_for: 10m, local_then: allow, name: "@s"}
+    shadow: {unit: day, requests_per_unit: 7}
+  - {key: t, rate_limit: {unlimited: true, store: none, local_start: full, lease: fast}}
   - key: l
     rate_limit: {unit: year, calendar: fixed, requests_per_unit: 0, resolution: 12}
   - key: l

@@ -166,6 +166,32 @@ static void ask(const struct rules *rules, uint32_t place, struct dice *dice)
 
 /* ---- Loading --------------------------------------------------------------------------------- */
 
+static bool is_name_of(const struct rule *rule, const char *name)
+{
+    const struct rule_store *store = &rule->store;
+    return strcmp(store->name, name) == 0 ||
+           (store->shadow_name != NULL && strcmp(store->shadow_name, name) == 0);
+}
+
+/* No two rules may call their states alike, nor may a rule and its candidate. */
+static void check_store(const struct rules *rules, const struct rule *rule)
+{
+    const struct rule_store *store = &rule->store;
+    MUST((store->label != NULL) == (store->name != NULL) && (store->at == 0 || store->label));
+    MUST(store->tag <= RULE_TAG_DOMAIN && store->local_for_ns > 0);
+    MUST(store->lease == RULE_LEASE_NONE || (store->lease_units > 0 && store->lease_term_ns > 0));
+    if (store->name == NULL)
+        return;
+    size_t allowed = strspn(store->name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                         "0123456789-._~/@+=,*%");
+    MUST(allowed == strlen(store->name) && allowed <= RULE_STORE_NAME_MAX);
+    MUST(store->shadow_name == NULL || strcmp(store->name, store->shadow_name) != 0);
+    for (size_t i = 0; i < rule->index; i++)
+        if (rules_at(rules, i)->store.name != NULL)
+            MUST(!is_name_of(rules_at(rules, i), store->name) &&
+                 (!store->shadow_name || !is_name_of(rules_at(rules, i), store->shadow_name)));
+}
+
 static void check_rules(const struct rules *rules)
 {
     for (size_t i = 0; i < rules_count(rules); i++) {
@@ -176,6 +202,7 @@ static void check_rules(const struct rules *rules)
         MUST(rules_has_domain(rules, span_of_text(rule->domain)));
         for (size_t j = 0; j < i; j++)
             MUST(rules_at(rules, j)->id != rule->id);
+        check_store(rules, rule);
     }
 }
 
@@ -195,7 +222,12 @@ static void check_faults(const struct rules_file *files, size_t n_files,
 
 static void load(const struct rules_file *files, size_t n_files, bool merge, struct dice *dice)
 {
-    const struct rules_load_options options = {.merge_domains = merge};
+    static const char *const stores[] = {"default", "fast"};
+    const struct rules_load_options options = {.merge_domains = merge,
+                                               .stores = stores,
+                                               .n_stores = 1 + throw_dice(dice, 2),
+                                               .default_store = merge,
+                                               .any_store = throw_dice(dice, 2) == 0};
     struct rules_faults faults, again;
     struct rules *rules = rules_load(files, n_files, &options, &faults);
     struct rules *same = rules_load(files, n_files, &options, &again);

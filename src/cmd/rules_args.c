@@ -9,14 +9,19 @@
 #include "core/spec.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE };
+enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE, OPTION_STORE };
 
 static const struct argp_option options_known[] = {
     {"json", OPTION_JSON, NULL, 0, "The same as JSON", 0},
     {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
      "The law of limits that name none (default window)", 0},
     {"merge-domains", OPTION_MERGE, NULL, 0, "Let a domain be spread over several files", 0},
+    {"store", OPTION_STORE, "NAME", 0,
+     "A store that rules may name, `default` for that of all others; several may be given. Without "
+     "it they may name any",
+     0},
     {0},
 };
 
@@ -32,6 +37,18 @@ void rules_args_algorithm(struct rules_args *args, const char *name, struct argp
     args->load.default_algorithm = (uint8_t)algorithm;
 }
 
+static void add_store(struct argp_state *state, struct rules_args *args, const char *name)
+{
+    struct rules_load_options *load = &args->load;
+    if (load->n_stores == RULES_STORES_MAX)
+        argp_error(state, "--store: there are at most %d stores", RULES_STORES_MAX);
+    args->stores[load->n_stores++] = name;
+    if (strcmp(name, RULES_STORE_DEFAULT) == 0)
+        load->default_store = load->n_stores;
+    load->stores = args->stores;
+    load->any_store = false;
+}
+
 static error_t parse_option(int option, char *value, struct argp_state *state)
 {
     struct rules_args *args = state->input;
@@ -44,6 +61,9 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         return 0;
     case OPTION_MERGE:
         args->load.merge_domains = true;
+        return 0;
+    case OPTION_STORE:
+        add_store(state, args, value);
         return 0;
     case ARGP_KEY_ARG:
         args->paths[args->n_paths++] = value;
@@ -61,7 +81,8 @@ void rules_args_read(struct rules_args *args, const char *doc, int argc, char **
 {
     const struct argp argp = {
         .options = options_known, .parser = parse_option, .args_doc = "PATH...", .doc = doc};
-    *args = (struct rules_args){.paths = calloc((size_t)argc, sizeof(*args->paths))};
+    *args = (struct rules_args){.paths = calloc((size_t)argc, sizeof(*args->paths)),
+                                .load = {.any_store = true}};
     if (args->paths == NULL) {
         say("out of memory");
         exit(CMD_BAD_INPUT);

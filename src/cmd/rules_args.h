@@ -11,7 +11,8 @@
 struct rules_args {
     const char **paths; /* words of the command line */
     size_t n_paths;
-    struct rules_load_options load;
+    struct rules_load_options load; /* without --store any store may be named */
+    const char *stores[RULES_STORES_MAX];
     bool json;
 };
 

@@ -39,6 +39,11 @@ static void print_rule(const struct target *target)
         return;
     stint_quota_format(target->quota, spec, sizeof(spec));
     printf("   limit   %s%s\n", spec, target->has_own_quota ? "  (of this key's own)" : "");
+    if (target->rule->store.label == NULL)
+        return;
+    fputs("   store   ", stdout);
+    say_key(stdout, span_of_text(target->rule->store.label));
+    puts(", which was not asked");
 }
 
 /* What a caller would be told of this one alone. */
@@ -140,11 +145,13 @@ static json_t *rule_json(const struct target *target)
 {
     if (target->rule == NULL)
         return json_null();
-    return json_pack("{s:o, s:o, s:I, s:b, s:b}", "path",
+    const char *store = target->rule->store.label;
+    return json_pack("{s:o, s:o, s:I, s:b, s:b, s:o}", "path",
                      json_text_key(span_of_text(target->rule->path)), "file",
                      json_text_key(span_of_text(target->rule->file)), "line",
                      (json_int_t)target->rule->line, "shadow_mode", target->part == TARGET_SHADOW,
-                     "quota_mode", target->is_quota_mode);
+                     "quota_mode", target->is_quota_mode, "store",
+                     store != NULL ? json_text_key(span_of_text(store)) : json_null());
 }
 
 static json_t *shadow_json(const struct target *target)

@@ -31,6 +31,9 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
 {
     struct rules_args *args = state->input;
     switch (option) {
+    case ARGP_KEY_INIT:
+        args->load.any_store = true; /* all is decided by a table here */
+        return 0;
     case OPTION_RULES:
         add_path(state, args, value);
         return 0;

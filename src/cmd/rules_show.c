@@ -19,6 +19,16 @@ static const char *const on_store_error_names[] = {
     [RULE_STORE_ERROR_ALLOW] = "allow",
     [RULE_STORE_ERROR_LOCAL] = "local",
 };
+static const char *const lease_names[] = {
+    [RULE_LEASE_NONE] = "none",
+    [RULE_LEASE_STRICT] = "strict",
+    [RULE_LEASE_FAST] = "fast",
+};
+static const char *const tag_names[] = {
+    [RULE_TAG_VALUES] = "values",
+    [RULE_TAG_FIRST] = "first",
+    [RULE_TAG_DOMAIN] = "domain",
+};
 static const char *const when_full_names[] = {
     [STINT_FULL_INHERIT] = "inherit",
     [STINT_FULL_EVICT] = "evict",
@@ -100,6 +110,45 @@ static void print_metadata(const struct rule *rule)
     putchar('\n');
 }
 
+static void add_away(struct buf *buf, const struct rule_store *store)
+{
+    if (store->on_error != RULE_STORE_ERROR_LOCAL) {
+        buf_add(buf, "%s while it cannot be asked", on_store_error_names[store->on_error]);
+        return;
+    }
+    buf_add(buf, "local while it cannot be asked: this node's share for ");
+    spec_format_duration(buf, store->local_for_ns);
+    buf_add(buf, ", %s at first, then %s", store->local_empty ? "unused" : "used",
+            on_store_error_names[store->local_then]);
+}
+
+/* What is as it always is without stores is not told. */
+static void print_store(const struct rule_store *store)
+{
+    char away[SPEC_MAX], lease[SPEC_MAX];
+    struct buf buf = buf_of(away, sizeof(away));
+    const char *title = "  store   ";
+    add_away(&buf, store);
+    if (store->label != NULL) {
+        fputs(title, stdout);
+        say_key(stdout, span_of_text(store->label));
+        printf(", as %s, tagged by %s\n", store->name,
+               store->tag == RULE_TAG_DOMAIN  ? "the domain"
+               : store->tag == RULE_TAG_FIRST ? "the first value"
+                                              : "all values");
+        title = "          ";
+    }
+    if (store->label != NULL || store->on_error != RULE_STORE_ERROR_DENY)
+        printf("%s%s\n", title, away);
+    if (store->lease == RULE_LEASE_NONE)
+        return;
+    buf = buf_of(lease, sizeof(lease));
+    buf_add(&buf, "%s, at most %u unit%s for ", lease_names[store->lease],
+            (unsigned)store->lease_units, store->lease_units == 1 ? "" : "s");
+    spec_format_duration(&buf, store->lease_term_ns);
+    printf("  lease   %s\n", lease);
+}
+
 static void print_rule(const struct rule *rule)
 {
     say_key(stdout, span_of_text(rule->path));
@@ -119,9 +168,7 @@ static void print_rule(const struct rule *rule)
         print_quota("shadow", &rule->shadow);
     if (rule->ban.after > 0)
         print_ban(&rule->ban);
-    if (rule->store.on_error != RULE_STORE_ERROR_DENY)
-        printf("  store   %s while it cannot be asked\n",
-               on_store_error_names[rule->store.on_error]);
+    print_store(&rule->store);
     print_replaces(rule);
     print_metadata(rule);
     print_flags(rule);
@@ -165,6 +212,33 @@ static json_t *ban_json(const struct rule_ban *ban)
                      json_text_ns(ban->for_ns), "max_ns", json_text_ns(ban->max_ns));
 }
 
+static json_t *local_json(const struct rule_store *store)
+{
+    if (store->on_error != RULE_STORE_ERROR_LOCAL)
+        return json_null();
+    return json_pack("{s:s, s:o, s:s}", "start", store->local_empty ? "empty" : "full", "for_ns",
+                     json_text_ns(store->local_for_ns), "then",
+                     on_store_error_names[store->local_then]);
+}
+
+static json_t *lease_json(const struct rule_store *store)
+{
+    if (store->lease == RULE_LEASE_NONE)
+        return json_null();
+    return json_pack("{s:s, s:I, s:o}", "kind", lease_names[store->lease], "units",
+                     (json_int_t)store->lease_units, "term_ns", json_text_ns(store->lease_term_ns));
+}
+
+/* NULL as `store` is the table of the process. */
+static json_t *store_json(const struct rule_store *store)
+{
+    return json_pack("{s:o, s:s?, s:s?, s:s, s:o, s:o}", "store",
+                     store->label != NULL ? json_text_key(span_of_text(store->label)) : json_null(),
+                     "store_rule", store->name, "store_shadow_rule", store->shadow_name,
+                     "store_tag", tag_names[store->tag], "local", local_json(store), "lease",
+                     lease_json(store));
+}
+
 static json_t *replaces_json(const struct rule *rule)
 {
     json_t *names = json_array();
@@ -193,6 +267,7 @@ static json_t *rule_json(const struct rule *rule)
                   rule->quota_mode, "detailed_metric", rule->detailed_metric, "value_to_metric",
                   rule->value_to_metric, "share_threshold", rule->share_threshold);
     json_object_update_new(object, flags);
+    json_object_update_new(object, store_json(&rule->store));
     json_object_set_new(object, "metadata",
                         rule->metadata.len == 0
                             ? json_null()

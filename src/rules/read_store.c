@@ -152,10 +152,13 @@ static void read_lease_term(const struct source *source, const struct fields *fi
 }
 
 /* What is leased comes from a store; said of others, it does not come about. */
-static void warn_of_table(const struct store_reading *reading, const struct fields *fields,
-                          const struct rule_store *store)
+static void warn_of_table(const struct store_reading *reading, const struct fields *fields)
 {
-    if (store->label == NULL && (!reading->options->any_store || fields_value(fields, LIMIT_STORE)))
+    const struct yaml_value *name = fields_value(fields, LIMIT_STORE);
+    const struct rules_load_options *options = reading->options;
+    bool is_in_table = name == NULL ? options->default_store == 0 && !options->any_store
+                                    : name->kind == YAML_TEXT && text_is(name->text, NO_STORE);
+    if (is_in_table)
         warnings_add(reading->source->faults, reading->source->path,
                      fields_place(fields, LIMIT_LEASE),
                      "lease: has no meaning, since the limit is kept in no store");
@@ -178,7 +181,7 @@ static void read_lease_words(const struct store_reading *reading, const struct f
     rule->store.lease = choice == 0 ? RULE_LEASE_STRICT : RULE_LEASE_FAST;
     read_lease_units(reading->source, fields, rule);
     read_lease_term(reading->source, fields, rule);
-    warn_of_table(reading, fields, &rule->store);
+    warn_of_table(reading, fields);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */

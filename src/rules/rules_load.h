@@ -41,6 +41,7 @@ struct rules_load_options {
     uint8_t default_on_error; /* enum rule_on_store_error: of rules that do not say */
 };
 #define RULES_STORES_MAX 16
+#define RULES_STORE_DEFAULT "default" /* what the default store is called */
 
 /*
  * The rules, with one reference, or NULL and at least one fault. No files at all is no fault: there

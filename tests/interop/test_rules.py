@@ -158,6 +158,52 @@ def test_a_rule_is_shown_with_all_that_belongs_to_it():
         assert rule["column"] == lines[rule["line"] - 1].index("key") + 1
 
 
+SHARED = ("""domain: my shop
+store_tag: first
+descriptors:
+  - key: ip
+    rate_limit: {unit: minute, requests_per_unit: 300, store: fast, lease: strict,
+                 on_store_error: local, local_for: 10m}
+    shadow: {unit: minute, requests_per_unit: 50}
+  - key: plain
+    rate_limit: {unit: minute, requests_per_unit: 100}
+""")
+
+
+def test_a_store_is_shown_with_what_holds_while_it_is_away():
+    out, _ = stint("rules", "show", "-", given=SHARED)
+    assert ("""
+  store   fast, as my%20shop/ip, tagged by the first value
+          local while it cannot be asked: this node's share for 10m, used at first, then deny
+  lease   strict, at most 3 units for 3s
+""") in out
+    assert out.count("  store   ") == 1
+    address, plain = show("--store", "default", "--store", "fast", "-", given=SHARED)
+    assert address["store"] == "fast" and address["store_rule"] == "my%20shop/ip"
+    assert address["store_shadow_rule"] == "my%20shop/ip@@shadow"
+    assert address["local"] == {"start": "full", "for_ns": 600 * 10**9, "then": "deny"}
+    assert address["lease"] == {"kind": "strict", "units": 3, "term_ns": 3 * 10**9}
+    assert plain["store"] == "default" and plain["store_tag"] == "first"
+    assert plain["local"] is None and plain["lease"] is None
+    assert show("-", given=SHARED)[1]["store"] is None
+
+
+def test_stores_that_rules_may_name_are_told():
+    out, _ = stint("rules", "check", "--store", "default", "-", given=SHARED, code=1)
+    assert out == ('-:5:63: store: there is no store "fast"; expected default, none\n'
+                   "1 fault in 1 file\n")
+    assert stint("rules", "check", "-", given=SHARED)[0].endswith("no fault\n")
+
+
+def test_explain_says_that_a_store_was_not_asked(tmp_path):
+    path = tmp_path / "rules.yaml"
+    path.write_text(SHARED)
+    words = ("--rules", path, "my shop", "ip=1")
+    assert "   store   fast, which was not asked\n" in stint("rules", "explain", *words)[0]
+    (told,) = json.loads(stint("rules", "explain", "--json", *words)[0])["descriptors"]
+    assert told["rule"]["store"] == "fast"
+
+
 def test_the_text_says_the_worst_case():
     out, _ = stint("rules", "show", EXAMPLES)
     assert "  limit   window 100/1m resolution=24\n          At most 100 units in any 1m." in out

@@ -210,7 +210,7 @@ static void assert_mistakes(const struct mistake *mistakes, size_t n)
 static void test_faults_of_stores(void **unused)
 {
     static const struct mistake mistakes[] = {
-        {LIMIT(UNIT TEN "      store: fats\n"), &both,
+        {LIMIT(UNIT TEN "      store: fats\n      lease: fast\n"), &both,
          "7:14: store: there is no store \"fats\"; expected default, fast, none\n"},
         {LIMIT(UNIT TEN "      store: fast\n"), &none_known,
          "7:14: store: there is no store \"fast\"; expected none: no store is known here\n"},
