@@ -4,6 +4,7 @@
 #include "io/stores.h"
 
 #include "base/ns.h"
+#include "io/memcached_links.h"
 #include "io/store_links.h"
 #include "remote/redis_store.h"
 
@@ -14,7 +15,8 @@
 /* One configured store. */
 struct chain {
     struct stores *home;
-    struct shared_store *redis; /* the end of the chain; NULL: it is another kind */
+    /* The end of the chain; the other is NULL. */
+    struct shared_store *redis, *memcached;
     struct shared_store *guard; /* NULL: there is none */
 };
 
@@ -62,9 +64,30 @@ static struct shared_store *new_redis(struct stores *stores, size_t index)
     return store;
 }
 
+static struct shared_store *new_memcached(struct stores *stores, size_t index)
+{
+    const struct stores_options *options = &stores->options;
+    const struct store_config *config = &options->configs[index];
+    return memcached_links_new(&(struct memcached_links_options){
+        .loop = options->loop,
+        .url = &config->url,
+        .tls = config->url.is_tls ? config->tls : NULL,
+        .prefix = config->prefix,
+        .reply_ns = config->reply_ns,
+        .connect_ns = config->connect_ns,
+        .asks_max = config->asks_max,
+        .seed = options->seed + index,
+        .now = options->now,
+        .arg = options->now_arg,
+    });
+}
+
 static uint64_t failovers(void *arg)
 {
     const struct chain *chain = arg;
+    if (chain->memcached != NULL)
+        return atomic_load_explicit(&memcached_store_figures(chain->memcached)->restarts,
+                                    memory_order_relaxed);
     return atomic_load_explicit(&redis_store_figures(chain->redis)->failovers,
                                 memory_order_relaxed);
 }
@@ -80,7 +103,7 @@ static struct shared_store *new_guard(struct chain *chain, size_t index, struct 
         .deny_cache_max_ns = config->deny_cache_max_ns,
         .secret = {options->secret[0], options->secret[1]},
         .caution = config->caution,
-        .failovers = chain->redis != NULL ? failovers : NULL,
+        .failovers = failovers,
         .arg = chain,
         .figures = options->figures[index],
     });
@@ -90,13 +113,16 @@ static struct shared_store *new_guard(struct chain *chain, size_t index, struct 
 static struct shared_store *stores_chain(struct stores *stores, size_t index)
 {
     struct chain *chain = &stores->chains[index];
+    bool is_memcached = stores->options.configs[index].url.kind == STORE_MEMCACHED;
     chain->home = stores;
-    chain->redis = new_redis(stores, index);
-    if (chain->redis == NULL || stores->options.configs[index].without_guard)
-        return chain->redis;
-    chain->guard = new_guard(chain, index, chain->redis);
+    struct shared_store *last =
+        is_memcached ? new_memcached(stores, index) : new_redis(stores, index);
+    *(is_memcached ? &chain->memcached : &chain->redis) = last;
+    if (last == NULL || stores->options.configs[index].without_guard)
+        return last;
+    chain->guard = new_guard(chain, index, last);
     if (chain->guard == NULL)
-        chain->redis->ops->free(chain->redis);
+        last->ops->free(last);
     return chain->guard;
 }
 
@@ -112,14 +138,12 @@ static void on_tick(uv_timer_t *tick)
 
 static int refuse(const struct store_config *config, struct stint_error *error)
 {
-    char text[STORE_URL_TEXT_SIZE];
-    if (config->url.kind == STORE_MEMCACHED)
-        return err_set(error, STINT_E_MISMATCH, "%s: memcached is not served yet",
-                       store_url_text(&config->url, text));
-    if (config->prefix != NULL && strlen(config->prefix) > REDIS_STORE_PREFIX_MAX)
+    size_t prefix_max =
+        config->url.kind == STORE_MEMCACHED ? MEMCACHED_PREFIX_MAX : REDIS_STORE_PREFIX_MAX;
+    if (config->prefix != NULL && strlen(config->prefix) > prefix_max)
         return err_set(error, STINT_E_RANGE,
-                       "the prefix of a store's keys is too long: expected at most %d bytes",
-                       REDIS_STORE_PREFIX_MAX);
+                       "the prefix of a store's keys is too long: expected at most %zu bytes",
+                       prefix_max);
     return 0;
 }
 
@@ -200,8 +224,15 @@ const struct router_figures *stores_router_figures(const struct stores *stores, 
     return chain->redis != NULL ? redis_store_figures(chain->redis) : NULL;
 }
 
+const struct memcached_figures *stores_memcached_figures(const struct stores *stores, size_t index)
+{
+    const struct chain *chain = &stores->chains[index];
+    return chain->memcached != NULL ? memcached_store_figures(chain->memcached) : NULL;
+}
+
 const char *stores_fault(const struct stores *stores, size_t index)
 {
     const struct chain *chain = &stores->chains[index];
-    return chain->redis != NULL ? redis_store_fault(chain->redis) : "";
+    return chain->redis != NULL ? redis_store_fault(chain->redis)
+                                : memcached_store_fault(chain->memcached);
 }

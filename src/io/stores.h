@@ -9,6 +9,7 @@
 
 #include "io/upstream_tls.h"
 #include "remote/guard.h"
+#include "remote/memcached_store.h"
 #include "remote/router.h"
 #include "remote/url.h"
 
@@ -52,6 +53,8 @@ struct shared_store *const *stores_all(const struct stores *stores);
 size_t stores_count(const struct stores *stores);
 /* Of the connections at the end of the chain, read by any thread. NULL: it is over memcached. */
 const struct router_figures *stores_router_figures(const struct stores *stores, size_t index);
+/* Of a store over memcached, read by any thread. NULL: it is over Redis. */
+const struct memcached_figures *stores_memcached_figures(const struct stores *stores, size_t index);
 /* Why the last connection was lost or not to be had; "" if none was. */
 const char *stores_fault(const struct stores *stores, size_t index);
 

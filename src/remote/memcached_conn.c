@@ -2,17 +2,13 @@
 /* States and time. A position counts the bytes of all commands since the beginning. */
 #include "remote/memcached_conn.h"
 
-#include "base/buf.h"
 #include "base/ns.h"
+#include "remote/memcached_greeting.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define GREETING_MAX 1024
-/* The meta commands are as they are since then. */
-#define OLDEST_MAJOR 1
-#define OLDEST_MINOR 6
-#define OLDEST_PATCH 10
+#define UPTIME_SLACK_S 5
 #define INPUT_MAX (MEMCACHED_LINE_MAX + MEMCACHED_VALUE_MAX + 2)
 
 enum state {
@@ -36,11 +32,12 @@ struct memcached_conn {
     struct link link;
     struct memcached_conn_options options;
     enum state state;
-    char version[32];
+    struct memcached_greeting greeting;
+    struct memcached_server server; /* that greeted last */
+    uint64_t greeted_ns;
+    bool has_greeted; /* ever */
+    unsigned restarts;
     struct stint_error fault;
-    struct redis_bytes greeting; /* without a socket it is empty */
-    size_t greeting_sent;
-    bool is_let_in;           /* the server has taken our password, or wants none */
     struct redis_bytes input; /* of a reply that is not whole yet */
 
     struct pending *pending; /* a ring */
@@ -115,14 +112,6 @@ static struct pending *at(const struct memcached_conn *conn, size_t index)
     return &conn->pending[(conn->first + index) % conn->options.commands_max];
 }
 
-/* What was written of a password. */
-static void forget_greeting(struct memcached_conn *conn)
-{
-    if (conn->greeting.ptr != NULL)
-        memset(conn->greeting.ptr, 0, conn->greeting.len);
-    conn->greeting.len = conn->greeting_sent = 0;
-}
-
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
 static uint64_t end_of(const struct memcached_conn *conn)
@@ -169,7 +158,7 @@ size_t memcached_conn_pending(const struct memcached_conn *conn)
 
 const char *memcached_conn_version(const struct memcached_conn *conn)
 {
-    return conn->version;
+    return conn->server.version;
 }
 
 /* ---- Commands that end without a reply ------------------------------------------------------- */
@@ -232,30 +221,6 @@ static void give_up(struct memcached_conn *conn)
     conn->state_ends_ns = STINT_NEVER_NS;
 }
 
-/* A password goes as the value of any key; the version, and whether meta commands are known. */
-static bool write_greeting(struct memcached_conn *conn)
-{
-    const struct memcached_conn_options *options = &conn->options;
-    struct redis_bytes *bytes = &conn->greeting;
-    bool has_password = options->password != NULL && options->password[0] != '\0';
-    const char *user = options->user != NULL ? options->user : "";
-    size_t len = has_password ? strlen(user) + 1 + strlen(options->password) : 0;
-    forget_greeting(conn);
-    conn->is_let_in = !has_password;
-    if (!redis_bytes_reserve(bytes, len + MEMCACHED_WORDS_MAX, GREETING_MAX))
-        return false;
-    if (has_password) {
-        memcached_add_number(bytes, "set auth 0 0 ", len);
-        memcached_add_text(bytes, "\r\n");
-        memcached_add_text(bytes, user);
-        memcached_add_text(bytes, " ");
-        memcached_add_text(bytes, options->password);
-        memcached_add_text(bytes, "\r\n");
-    }
-    memcached_add_text(bytes, "version\r\n");
-    return true;
-}
-
 static void conn_connected(struct link *link, uint64_t now_ns)
 {
     struct memcached_conn *conn = conn_of(link);
@@ -264,7 +229,7 @@ static void conn_connected(struct link *link, uint64_t now_ns)
         return;
     conn->state = STATE_GREETING;
     conn->input.len = 0;
-    if (write_greeting(conn))
+    if (memcached_greeting_begin(&conn->greeting, conn->options.user, conn->options.password))
         return;
     err_set(&conn->fault, STINT_E_SYSTEM, "no memory for a connection to the store");
     give_up(conn);
@@ -277,7 +242,7 @@ static void conn_lost(struct link *link, const char *why, uint64_t now_ns)
         return;
     if (why != NULL && conn->state != STATE_GIVEN_UP)
         err_set(&conn->fault, STINT_E_GONE, "%s", why);
-    forget_greeting(conn);
+    memcached_greeting_deinit(&conn->greeting);
     conn->state = STATE_AWAY;
     if (conn->away_since_ns == 0)
         conn->away_since_ns = now_ns;
@@ -295,8 +260,7 @@ static void conn_free(struct link *link, uint64_t now_ns)
     struct memcached_conn *conn = conn_of(link);
     conn->state = STATE_AWAY;
     end_all(conn, now_ns);
-    forget_greeting(conn);
-    redis_bytes_deinit(&conn->greeting);
+    memcached_greeting_deinit(&conn->greeting);
     redis_bytes_deinit(&conn->input);
     redis_bytes_deinit(&conn->bytes);
     free(conn->pending);
@@ -339,8 +303,7 @@ static struct span conn_output(const struct link *link)
 {
     const struct memcached_conn *conn = const_conn_of(link);
     if (conn->state == STATE_GREETING)
-        return span_of(conn->greeting.ptr + conn->greeting_sent,
-                       conn->greeting.len - conn->greeting_sent);
+        return memcached_greeting_output(&conn->greeting);
     if (conn->state != STATE_READY || conn->bytes.ptr == NULL)
         return span_of(NULL, 0);
     size_t skipped = (size_t)(conn->sent - conn->base);
@@ -351,64 +314,35 @@ static void conn_sent(struct link *link, size_t len)
 {
     struct memcached_conn *conn = conn_of(link);
     if (conn->state == STATE_GREETING)
-        conn->greeting_sent += len;
+        memcached_greeting_sent(&conn->greeting, len);
     else if (conn->state == STATE_READY)
         conn->sent += len;
-    assert(conn->sent <= end_of(conn) && conn->greeting_sent <= conn->greeting.len);
+    assert(conn->sent <= end_of(conn));
 }
 
-/* "1.6.18": the first numbers in front of anything else. */
-static bool is_new_enough(const char *version)
+/* The same server has run on meanwhile; its clock has whole seconds, and stands still with it. */
+static void count_restart(struct memcached_conn *conn, uint64_t now_ns)
 {
-    static const unsigned oldest[] = {OLDEST_MAJOR, OLDEST_MINOR, OLDEST_PATCH};
-    for (size_t i = 0; i < 3; i++) {
-        unsigned number = 0;
-        for (; *version >= '0' && *version <= '9' && number < 10000; version++)
-            number = number * 10 + (unsigned)(*version - '0');
-        if (number != oldest[i])
-            return number > oldest[i];
-        if (*version == '.')
-            version++;
-    }
-    return true;
+    const struct memcached_server *old = &conn->server, *found = &conn->greeting.server;
+    uint64_t gone_s = (now_ns - conn->greeted_ns) / NS_PER_S;
+    bool runs_on = found->pid == old->pid && found->pid != 0 &&
+                   found->uptime_s + UPTIME_SLACK_S >= old->uptime_s + gone_s;
+    if (conn->has_greeted && !runs_on)
+        conn->restarts++;
+    conn->server = *found;
+    conn->has_greeted = true;
+    conn->greeted_ns = now_ns;
 }
 
-static int refuse(struct memcached_conn *conn, const char *what, struct span why)
+static void greet(struct memcached_conn *conn, const struct memcached_reply *reply, uint64_t now_ns)
 {
-    return err_set(&conn->fault, STINT_E_MISMATCH, "memcached refuses %s: %.*s", what,
-                   why.len < 200 ? (int)why.len : 200, (const char *)why.ptr);
-}
-
-/* 1: it has greeted; 0: not yet; else a code. */
-static int read_greeting(struct memcached_conn *conn, const struct memcached_reply *reply)
-{
-    if (reply->code == MEMCACHED_FAULT)
-        return refuse(conn, conn->is_let_in ? "to say what it is" : "the password", reply->value);
-    if (!conn->is_let_in && reply->code == MEMCACHED_STORED) {
-        conn->is_let_in = true;
-        return 0;
-    }
-    if (!conn->is_let_in || reply->code != MEMCACHED_VERSION)
-        return err_set(&conn->fault, STINT_E_MISMATCH,
-                       "the other side does not say that it is memcached");
-    struct buf buf = buf_of(conn->version, sizeof(conn->version));
-    buf_add(&buf, "%.*s", reply->value.len < 32 ? (int)reply->value.len : 31,
-            (const char *)reply->value.ptr);
-    if (!is_new_enough(conn->version))
-        return err_set(&conn->fault, STINT_E_MISMATCH,
-                       "memcached %s is too old: expected %d.%d.%d, which has meta commands",
-                       conn->version, OLDEST_MAJOR, OLDEST_MINOR, OLDEST_PATCH);
-    return 1;
-}
-
-static void greet(struct memcached_conn *conn, const struct memcached_reply *reply)
-{
-    int code = read_greeting(conn, reply);
+    int code = memcached_greeting_take(&conn->greeting, reply, &conn->fault);
     if (code < 0)
         give_up(conn);
     if (code <= 0)
         return;
-    forget_greeting(conn);
+    count_restart(conn, now_ns);
+    memcached_greeting_deinit(&conn->greeting);
     conn->state = STATE_READY;
     conn->state_ends_ns = STINT_NEVER_NS;
     conn->backoff_ns = conn->options.backoff_first_ns;
@@ -473,7 +407,7 @@ static int read_replies(struct memcached_conn *conn, struct span bytes, uint64_t
             break;
         used += (size_t)len;
         if (conn->state == STATE_GREETING)
-            greet(conn, &reply);
+            greet(conn, &reply, now_ns);
         else
             answer(conn, &reply, now_ns);
     }
@@ -532,6 +466,11 @@ static const char *conn_fault(const struct link *link)
 uint64_t memcached_conn_away_since(const struct memcached_conn *conn)
 {
     return conn->away_since_ns;
+}
+
+unsigned memcached_conn_restarts(const struct memcached_conn *conn)
+{
+    return conn->restarts;
 }
 
 static const struct link_ops link_ops = {

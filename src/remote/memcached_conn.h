@@ -38,6 +38,8 @@ bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_comm
 size_t memcached_conn_pending(const struct memcached_conn *conn);
 /* As it has greeted; "" before. */
 const char *memcached_conn_version(const struct memcached_conn *conn);
+/* How often it came back to a server that had begun anew, or that does not tell. */
+unsigned memcached_conn_restarts(const struct memcached_conn *conn);
 /* Since when it is not ready; 0: it is, or has not begun to connect. */
 uint64_t memcached_conn_away_since(const struct memcached_conn *conn);
 

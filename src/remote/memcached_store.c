@@ -233,6 +233,10 @@ void memcached_store_wake(struct shared_store *shared, uint64_t now_ns)
 void memcached_store_changed(struct shared_store *shared, uint64_t now_ns)
 {
     struct store *store = store_of(shared);
+    uint64_t restarts = 0;
+    for (unsigned i = 0; i < store->n_servers; i++)
+        restarts += memcached_conn_restarts(store->options.conns[i]);
+    store->figures.restarts = restarts;
     cells_go_on(store->cells, now_ns);
     memcached_clock_wake(&store->clock, now_ns);
     store->options.io->ops->hurry(store->options.io);

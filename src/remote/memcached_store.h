@@ -57,6 +57,7 @@ struct memcached_figures {
     _Atomic uint64_t conflicts; /* another was faster, and it was read again */
     _Atomic uint64_t lost;      /* writes of which it is not known whether they were done */
     _Atomic uint64_t kept;      /* units of refused lists that could not be given back */
+    _Atomic uint64_t restarts;  /* servers that have begun anew, and with them all their states */
     _Atomic uint64_t skew_ns;   /* the most by which another node's clock was found ahead */
 };
 

@@ -196,9 +196,9 @@ static void load_many(char *rest)
 static void print_figures(void)
 {
     const struct memcached_figures *figures = memcached_store_figures(run.store);
-    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
-           figures->asks, figures->conflicts, figures->lost, figures->kept, figures->skew_ns,
-           run.skew_told_ns);
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+           figures->asks, figures->conflicts, figures->lost, figures->kept, figures->restarts,
+           figures->skew_ns, run.skew_told_ns);
 }
 
 /* The loop runs while nobody asks: answers to looks at clocks, and sockets that go. */
