@@ -72,6 +72,14 @@ class Fleet:
                 print(f"---- stint {server.pid} ----\n{server.log[-1500:]}")
         return self.stack.__exit__(*fault)
 
+    def replace(self, place):
+        """kill -9 of that server; another takes its ports."""
+        old = self.servers[place]
+        old.kill()
+        address = ":".join(map(str, self.doors[place]))
+        self.servers[place] = self.stack.enter_context(Server(
+            *self.options, "--resp", address, rules=self.rules, env=self.env))
+
     def crowd(self, requests=None, **options):
         return Crowd(self.doors, requests or by_rule("fleet", "user", KEYS), **options)
 
