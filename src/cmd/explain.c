@@ -95,17 +95,32 @@ static int print_json(const struct stint_quota *quota)
         true);
 }
 
+/* A request under rules, and no SPEC. */
+static bool asks_rules(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strncmp(argv[i], "--rules", 7) == 0 || strncmp(argv[i], "--store", 7) == 0)
+            return true;
+    return false;
+}
+
 int explain_main(int argc, char **argv)
 {
     static const struct argp argp = {
         .options = options_known,
         .parser = parse_option,
         .args_doc = "SPEC",
-        .doc = "Says what the quota SPEC allows, the most that it admits in any window, when it "
-               "may deny although there is room, and what it costs in memory.\v"
-               "For example: stint explain window 100/60s\n\nSee stint-spec(7) for SPEC.",
+        .doc =
+            "Says what the quota SPEC allows, the most that it admits in any window, when it "
+            "may deny although there is room, and what it costs in memory.\v"
+            "For example: stint explain window 100/60s\n\n"
+            "With --rules PATH it explains what a request of DOMAIN KEY=VALUE... meets, and with "
+            "--store URL how that stands in a shared store: see stint-rules-explain(1).\n\n"
+            "See stint-spec(7) for SPEC.",
     };
     struct explain_options options = {0};
+    if (asks_rules(argc, argv))
+        return rules_explain_main(argc, argv);
     args_parse(&argp, argc, argv, &options);
     if (options.json)
         return print_json(&options.spec.quota) == 0 ? CMD_DONE : CMD_BAD_INPUT;

@@ -4,7 +4,7 @@
  * What a --state file holds is looked at in a copy, so that nothing of it is ever charged.
  */
 #define _GNU_SOURCE
-#include "cmd/rules_explain.h"
+#include "cmd/rules_explain_store.h"
 
 #include "base/wide_int.h"
 #include "cmd/args.h"
@@ -18,10 +18,12 @@
 
 #define DESCRIPTORS_NEXT "," /* the word between two descriptors */
 
-enum { OPTION_STATE = 256, OPTION_COST, OPTION_JSON };
+enum { OPTION_STATE = 256, OPTION_COST, OPTION_JSON, OPTION_PREFIX };
 
 struct explain_options {
     struct rules_args rules;
+    struct store_given store;
+    const char *prefix; /* of the store's keys; NULL: the default */
     const char *state, *domain;
     uint64_t cost;
     bool json, begun; /* a descriptor was begun */
@@ -33,6 +35,8 @@ struct explain_options {
 static const struct argp_option options_known[] = {
     {"state", OPTION_STATE, "FILE", 0, "The table whose states count (default: all as never used)",
      2},
+    {"prefix", OPTION_PREFIX, "TEXT", 0,
+     "With --store: what its keys begin with (default stint:), as servers have it", 2},
     {"cost", OPTION_COST, "N", 0, "Units that the request asks for (default 1)", 2},
     {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 3},
     {0},
@@ -44,6 +48,9 @@ static const char doc[] =
     "between two of them.\v"
     "    stint rules explain --rules limits.yaml api ip=203.0.113.9 , user=42\n\n"
     "Of a --state FILE a copy is made in $TMPDIR, and looked at: a server may go on with it.\n\n"
+    "With --store URL it is said what each rule's key is called there, as redis-cli wants it, "
+    "which "
+    "server has it, what it holds, and how it stands.\n\n"
     "Exit codes: 0 it would be allowed, 3 denied, 1 bad input, 2 bad usage.";
 
 /* ---- The command line ------------------------------------------------------------------------ */
@@ -83,6 +90,10 @@ static void check(struct argp_state *state, const struct explain_options *option
         argp_error(state, "expected DOMAIN KEY=VALUE, for example: api ip=203.0.113.9");
     if (!options->begun)
         argp_error(state, "expected KEY=VALUE after `%s`", DESCRIPTORS_NEXT);
+    if (options->state != NULL && options->store.text != NULL)
+        argp_error(state, "states are in --state or in --store, not in both");
+    if (options->prefix != NULL && options->store.text == NULL)
+        argp_error(state, "--prefix is of the keys of --store");
 }
 
 static error_t parse_option(int option, char *value, struct argp_state *state)
@@ -91,6 +102,10 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     switch (option) {
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &options->rules;
+        state->child_inputs[1] = &options->store;
+        return 0;
+    case OPTION_PREFIX:
+        options->prefix = value;
         return 0;
     case OPTION_STATE:
         options->state = value;
@@ -117,7 +132,8 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
 
 static void read_options(struct explain_options *options, int argc, char **argv)
 {
-    static const struct argp_child children[] = {{&rules_given_argp, 0, NULL, 0}, {0}};
+    static const struct argp_child children[] = {
+        {&rules_given_argp, 0, NULL, 0}, {&store_given_argp, 0, NULL, 0}, {0}};
     static const struct argp argp = {.options = options_known,
                                      .parser = parse_option,
                                      .args_doc = "DOMAIN KEY=VALUE... [, KEY=VALUE...]",
@@ -194,13 +210,15 @@ static int open_state(struct stint_table **table, const char *path, uint64_t *no
 /* ---- The whole ------------------------------------------------------------------------------- */
 
 static int print(const struct explain_options *options, const struct rules *rules,
-                 const struct question *question, const struct stint_decision *decision)
+                 const struct question *question, const struct explained_key *keys,
+                 const struct stint_decision *decision)
 {
     const struct explained explained = {
         .domain = options->domain,
         .has_domain = rules_has_domain(rules, span_of_text(options->domain)),
         .descriptors = options->descriptors,
         .question = question,
+        .keys = keys,
         .decision = *decision,
     };
     if (!options->json)
@@ -210,29 +228,60 @@ static int print(const struct explain_options *options, const struct rules *rule
     return decision->outcome == STINT_ALLOW ? CMD_DONE : CMD_DENIED;
 }
 
+static struct question_ask ask_of(const struct explain_options *options, const struct rules *rules)
+{
+    return (struct question_ask){.rules = rules,
+                                 .domain = span_of_text(options->domain),
+                                 .descriptors = options->descriptors,
+                                 .n_descriptors = options->n_descriptors,
+                                 .cost = (uint32_t)options->cost};
+}
+
+static int explain_table(const struct explain_options *options, const struct rules *rules,
+                         struct question *question, uint64_t now_ns, struct stint_error *error)
+{
+    const struct question_ask ask = ask_of(options, rules);
+    question_begin(question, now_ns);
+    if (question_add_descriptors(question, &ask, error) != 0)
+        return CMD_BAD_INPUT;
+    struct stint_decision decision = question_peek(question);
+    return print(options, rules, question, NULL, &decision);
+}
+
+static int explain_store(const struct explain_options *options, const struct rules *rules,
+                         struct question *question, struct stint_error *error)
+{
+    struct explain_store *store = NULL;
+    const struct explain_store_options opened = {&options->store, options->prefix};
+    const struct question_ask ask = ask_of(options, rules);
+    struct stint_decision decision;
+    int code = explain_store_open(&store, &opened, error);
+    if (code == 0)
+        code = explain_store_peek(store, question, &ask, explain_store_now_ns(store), &decision,
+                                  error);
+    if (code == 0)
+        code = explain_store_look(store, question, error);
+    code = code != 0 ? CMD_BAD_INPUT
+                     : print(options, rules, question, explain_store_keys(store), &decision);
+    explain_store_close(store);
+    return code;
+}
+
 static int explain(const struct explain_options *options, const struct rules *rules,
                    struct stint_table *table, uint64_t now_ns)
 {
-    struct stint_error error;
+    struct stint_error error = {0};
     struct question *question = calloc(1, sizeof(*question));
-    const struct question_ask ask = {.rules = rules,
-                                     .domain = span_of_text(options->domain),
-                                     .descriptors = options->descriptors,
-                                     .n_descriptors = options->n_descriptors,
-                                     .cost = (uint32_t)options->cost};
-    int code = CMD_BAD_INPUT;
     if (question == NULL || question_init(question, table, &error) != 0) {
         say("out of memory");
         free(question);
-        return code;
+        return CMD_BAD_INPUT;
     }
-    question_begin(question, now_ns);
-    if (question_add_descriptors(question, &ask, &error) != 0) {
+    int code = options->store.text != NULL
+                   ? explain_store(options, rules, question, &error)
+                   : explain_table(options, rules, question, now_ns, &error);
+    if (error.code != 0)
         say("%s", error.sentence);
-    } else {
-        struct stint_decision decision = question_peek(question);
-        code = print(options, rules, question, &decision);
-    }
     question_deinit(question);
     free(question);
     return code;
@@ -256,6 +305,12 @@ static int explain_with(const struct explain_options *options, const struct rule
     return code;
 }
 
+static bool load(const struct explain_options *options, struct rules_loaded *loaded)
+{
+    return options->store.text != NULL ? explain_store_load(&options->rules, loaded)
+                                       : rules_given_load(&options->rules, loaded);
+}
+
 int rules_explain_main(int argc, char **argv)
 {
     struct rules_loaded loaded;
@@ -266,7 +321,7 @@ int rules_explain_main(int argc, char **argv)
     }
     read_options(options, argc, argv);
     int code = CMD_BAD_INPUT;
-    if (rules_given_load(&options->rules, &loaded)) {
+    if (load(options, &loaded)) {
         code = explain_with(options, loaded.rules);
         rules_loaded_free(&loaded);
     }

@@ -3,17 +3,40 @@
 #ifndef STINT_CMD_RULES_EXPLAIN_H
 #define STINT_CMD_RULES_EXPLAIN_H
 
+#include "remote/url.h"
 #include "rules/question.h"
+
+#include <jansson.h>
+
+#define EXPLAINED_BYTES_MAX 4096 /* of a state that are shown */
+#define EXPLAINED_NO_TTL (-1)
+
+/* A state in a shared store. */
+struct explained_key {
+    char *name;                      /* NULL: there is none */
+    char node[STORE_HOST_SIZE + 16]; /* which server has it */
+    int slot;                        /* in a cluster; below 0: it is none */
+    bool is_looked_at, exists;
+    uint8_t *bytes;
+    size_t len, n_shown;
+    int64_t ttl_ms; /* EXPLAINED_NO_TTL; below that: it has just ended */
+    char fault[200];
+};
 
 struct explained {
     const char *domain;
     bool has_domain; /* the rules know it */
     const struct descriptor *descriptors;
     const struct question *question;
+    /* Two for each descriptor, its quota's and its candidate's. NULL: no store was asked */
+    const struct explained_key *keys;
     struct stint_decision decision; /* of the request as a whole */
 };
 
 void rules_explain_text(const struct explained *explained);
 int rules_explain_json(const struct explained *explained);
+
+void rules_explain_key_text(const struct explained_key *key, const char *title);
+json_t *rules_explain_key_json(const struct explained_key *key);
 
 #endif

@@ -27,7 +27,8 @@ static void print_descriptor(const struct descriptor *descriptor)
     putchar('\n');
 }
 
-static void print_rule(const struct target *target)
+/* is_asked: the store was. */
+static void print_rule(const struct target *target, bool is_asked)
 {
     char spec[SPEC_MAX];
     fputs("   rule    ", stdout);
@@ -43,7 +44,7 @@ static void print_rule(const struct target *target)
         return;
     fputs("   store   ", stdout);
     say_key(stdout, span_of_text(target->rule->store.label));
-    puts(", which was not asked");
+    puts(is_asked ? "" : ", which was not asked");
 }
 
 /* What a caller would be told of this one alone. */
@@ -72,19 +73,30 @@ static void print_state(const struct target *target)
            target->stepped_back ? " (quota_mode: the request does without it)" : "");
 }
 
-static void print_target(const struct target *target)
+static void print_reset(const struct target *target)
+{
+    struct human human;
+    printf("   reset   as never used after %s s\n",
+           human_wait(&human, target->decision.reset_after_ns));
+}
+
+static void print_target(const struct target *target, const struct explained_key *keys)
 {
     if (target->rule == NULL) {
         puts("   no rule: allowed");
         return;
     }
-    print_rule(target);
+    print_rule(target, keys != NULL);
     if (target->is_replaced)
         puts("   state   replaced by another rule of this request");
     else if (target->quota == NULL)
         puts("   state   unlimited");
     else
         print_state(target);
+    if (keys != NULL && keys[0].name != NULL) {
+        print_reset(target);
+        rules_explain_key_text(&keys[0], "key");
+    }
     if (target->part == TARGET_FREE || !target->rule->has_shadow)
         return;
     char spec[SPEC_MAX];
@@ -95,6 +107,8 @@ static void print_target(const struct target *target)
     else
         fputs("allows", stdout);
     putchar('\n');
+    if (keys != NULL && keys[1].name != NULL)
+        rules_explain_key_text(&keys[1], "its key");
 }
 
 static void print_whole(const struct explained *explained)
@@ -117,7 +131,8 @@ void rules_explain_text(const struct explained *explained)
     for (size_t i = 0; i < explained->question->n_targets; i++) {
         printf("%zu.", i + 1);
         print_descriptor(&explained->descriptors[i]);
-        print_target(&explained->question->targets[i]);
+        print_target(&explained->question->targets[i],
+                     explained->keys != NULL ? &explained->keys[2 * i] : NULL);
     }
     print_whole(explained);
 }
@@ -168,15 +183,21 @@ static json_t *target_json(const struct explained *explained, size_t i)
     const struct target *target = &explained->question->targets[i];
     const struct stint_decision *decision = &target->decision;
     bool is_limited = target->part != TARGET_FREE;
-    return json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "entries",
-                     entries_json(&explained->descriptors[i]), "rule", rule_json(target), "quota",
-                     is_limited ? quota_json(target->quota) : json_null(), "own_quota",
-                     target->has_own_quota, "replaced", target->is_replaced, "blocked",
-                     target->banned, "outcome", outcomes[decision->outcome], "over", target->over,
-                     "limit", (json_int_t)decision->limit, "remaining",
-                     (json_int_t)decision->remaining, "retry_after_ns",
-                     json_text_ns(decision->retry_after_ns), "reset_after_ns",
-                     json_text_ns(decision->reset_after_ns), "shadow", shadow_json(target));
+    json_t *object =
+        json_pack("{s:o, s:o, s:o, s:b, s:b, s:b, s:s, s:b, s:I, s:I, s:o, s:o, s:o}", "entries",
+                  entries_json(&explained->descriptors[i]), "rule", rule_json(target), "quota",
+                  is_limited ? quota_json(target->quota) : json_null(), "own_quota",
+                  target->has_own_quota, "replaced", target->is_replaced, "blocked", target->banned,
+                  "outcome", outcomes[decision->outcome], "over", target->over, "limit",
+                  (json_int_t)decision->limit, "remaining", (json_int_t)decision->remaining,
+                  "retry_after_ns", json_text_ns(decision->retry_after_ns), "reset_after_ns",
+                  json_text_ns(decision->reset_after_ns), "shadow", shadow_json(target));
+    if (object != NULL && explained->keys != NULL) {
+        json_object_set_new(object, "key", rules_explain_key_json(&explained->keys[2 * i]));
+        json_object_set_new(object, "shadow_key",
+                            rules_explain_key_json(&explained->keys[2 * i + 1]));
+    }
+    return object;
 }
 
 int rules_explain_json(const struct explained *explained)

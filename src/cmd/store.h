@@ -66,6 +66,10 @@ int store_try_scripts(struct store_session *session, const char *key,
 /* Asks a node of a cluster for the others, and tries scripts on each of its masters. */
 int store_look_around(struct store_session *session, const struct store_session_options *options,
                       struct store_findings *findings, struct stint_error *error);
+struct cluster;
+/* Asks a node of a cluster who has which slot; `asked` is that node. Goes with cluster_free(). */
+int store_read_map(struct store_session *session, const struct store_host *asked,
+                   struct cluster **map, struct stint_error *error);
 /* Asks a sentinel for the master. STINT_E_GONE: it knows none of that name. */
 int store_find_master(struct store_session *session, const char *name, struct store_host *master,
                       struct store_findings *findings, struct stint_error *error);

@@ -37,6 +37,22 @@ static void read_slots(void *arg, const struct redis_reply *reply)
         mapping->code = cluster_read(mapping->cluster, reply, mapping->asked, mapping->error);
 }
 
+int store_read_map(struct store_session *session, const struct store_host *asked,
+                   struct cluster **map, struct stint_error *error)
+{
+    struct mapping mapping = {.cluster = cluster_new(), .asked = asked, .error = error};
+    if (mapping.cluster == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a map of slots");
+    int code = store_session_ask(session, (const char *[]){"CLUSTER", "SLOTS", NULL}, read_slots,
+                                 &mapping, error);
+    code = code != 0 ? code : mapping.code;
+    if (code == 0)
+        *map = mapping.cluster;
+    else
+        cluster_free(mapping.cluster);
+    return code;
+}
+
 /* A key that every access control list for stint:* allows, and that lies with that master. */
 static bool find_key(const struct cluster *cluster, const struct store_host *master, char *key,
                      size_t size)
@@ -110,15 +126,11 @@ int store_look_around(struct store_session *session, const struct store_session_
             0)
             asked = &options->url->hosts[i];
     }
-    struct mapping mapping = {.cluster = cluster_new(), .asked = asked, .error = error};
-    if (mapping.cluster == NULL)
-        return err_set(error, STINT_E_SYSTEM, "no memory for a map of slots");
-    int code = store_session_ask(session, (const char *[]){"CLUSTER", "SLOTS", NULL}, read_slots,
-                                 &mapping, error);
-    code = code != 0 ? code : mapping.code;
+    struct cluster *map = NULL;
+    int code = store_read_map(session, asked, &map, error);
     if (code == 0)
-        code = look_at_masters(mapping.cluster, options, findings, error);
-    cluster_free(mapping.cluster);
+        code = look_at_masters(map, options, findings, error);
+    cluster_free(map);
     return code;
 }
 

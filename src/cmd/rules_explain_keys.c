@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/* The key of a state in a shared store, as redis-cli is to be told of it, and what is in it. */
+#define _GNU_SOURCE
+#include "cmd/human.h"
+#include "cmd/json_text.h"
+#include "cmd/rules_explain.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static void print_ttl(const struct explained_key *key)
+{
+    struct human human;
+    if (key->ttl_ms >= 0)
+        printf("%s s", human_wait(&human, (uint64_t)key->ttl_ms * 1000000));
+    else
+        fputs(key->ttl_ms == EXPLAINED_NO_TTL ? "none" : "it has just ended", stdout);
+}
+
+/* Names of keys have no quote in them, but braces, which a shell would take for its own. */
+void rules_explain_key_text(const struct explained_key *key, const char *title)
+{
+    printf("   %-7s '%s'\n", title, key->name);
+    if (!key->is_looked_at)
+        return;
+    printf("   node    %s", key->node);
+    if (key->slot >= 0)
+        printf(", slot %d", key->slot);
+    putchar('\n');
+    if (key->fault[0] != '\0') {
+        printf("   bytes   cannot be read: %s\n", key->fault);
+        return;
+    }
+    if (!key->exists) {
+        puts("   bytes   none: as never used");
+        return;
+    }
+    printf("   bytes   %zu: ", key->len);
+    for (size_t i = 0; i < key->n_shown; i++)
+        printf("%02x", key->bytes[i]);
+    puts(key->n_shown < key->len ? "..." : "");
+    fputs("   expiry  ", stdout);
+    print_ttl(key);
+    putchar('\n');
+}
+
+static json_t *bytes_json(const struct explained_key *key)
+{
+    char text[2 * EXPLAINED_BYTES_MAX + 1];
+    for (size_t i = 0; i < key->n_shown; i++)
+        snprintf(text + 2 * i, 3, "%02x", key->bytes[i]);
+    text[2 * key->n_shown] = '\0';
+    return key->exists ? json_string(text) : json_null();
+}
+
+json_t *rules_explain_key_json(const struct explained_key *key)
+{
+    if (key->name == NULL)
+        return json_null();
+    bool is_told = key->is_looked_at;
+    return json_pack(
+        "{s:s, s:o, s:o, s:o, s:o, s:o}", "name", key->name, "node",
+        is_told ? json_string(key->node) : json_null(), "slot",
+        key->slot >= 0 ? json_integer(key->slot) : json_null(), "bytes", bytes_json(key), "ttl_ms",
+        key->exists && key->ttl_ms >= 0 ? json_integer((json_int_t)key->ttl_ms) : json_null(),
+        "fault", key->fault[0] != '\0' ? json_string(key->fault) : json_null());
+}
