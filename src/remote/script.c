@@ -188,6 +188,13 @@ size_t script_key(const struct stint_quota *quota, const struct script_name *nam
     return text.len;
 }
 
+size_t script_tag(struct span prefix, struct span tag, char *out, size_t size)
+{
+    struct key_text text = {.out = out, .size = size};
+    key_begin(&text, prefix, tag);
+    return text.len;
+}
+
 size_t script_id_key(struct span prefix, struct span tag, struct span id, char *out, size_t size)
 {
     struct key_text text = {.out = out, .size = size};
@@ -239,14 +246,25 @@ static void add_at(struct script_command *command, const struct script_ask *ask)
                                           : (uint64_t)EXACT_MAX - 1));
 }
 
-static void add_quota(struct script_command *command, const struct stint_quota *quota)
+void script_quota_words(const struct stint_quota *quota, struct span words[SCRIPT_QUOTA_WORDS],
+                        char digits[SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX])
 {
     struct options options = options_of(quota);
-    add_number(command, quota->limit);
-    add_number(command, (int64_t)(quota->period_ns / NS_PER_US));
-    add_number(command, options.x);
-    add_number(command, options.y);
-    add_number(command, options.z);
+    const int64_t numbers[] = {quota->limit, (int64_t)(quota->period_ns / NS_PER_US), options.x,
+                               options.y, options.z};
+    words[0] = span_of_text(stint_algorithm_name(quota->algorithm));
+    for (size_t i = 1; i < SCRIPT_QUOTA_WORDS; i++)
+        words[i] = digits_of(digits + i * SCRIPT_DIGITS_MAX, numbers[i - 1]);
+}
+
+/* All but its name. */
+static void add_quota(struct script_command *command, const struct stint_quota *quota)
+{
+    struct span words[SCRIPT_QUOTA_WORDS];
+    script_quota_words(quota, words, command->digits + command->n_digits);
+    command->n_digits += SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX;
+    for (size_t i = 1; i < SCRIPT_QUOTA_WORDS; i++)
+        add(command, words[i]);
 }
 
 static void begin(struct script_command *command, const struct lua_script *script, size_t n_keys)
@@ -342,8 +360,7 @@ static bool is_within(int64_t value, int64_t least, int64_t most)
     return value >= least && value <= most;
 }
 
-/* outcome, granted, limit, remaining, retry_after, reset_after: as a decision begins. */
-static bool figures_read(struct stint_decision *decision, const int64_t *values)
+bool script_figures_read(struct stint_decision *decision, const int64_t values[6])
 {
     bool is_never = values[0] == STINT_NEVER;
     if (!is_within(values[0], STINT_ALLOW, STINT_NEVER) || !is_within(values[1], 0, UINT32_MAX) ||
@@ -370,8 +387,8 @@ static bool decision_read(struct script_reply *reply, const int64_t *values)
     reply->is_replayed = values[0] == REPLAYED;
     if (reply->is_replayed)
         figures[0] = STINT_ALLOW;
-    if (!figures_read(&reply->decision, figures) || !is_within(values[6], 0, STINT_ITEMS_MAX - 1) ||
-        !is_within(values[7], 0, EXACT_MAX))
+    if (!script_figures_read(&reply->decision, figures) ||
+        !is_within(values[6], 0, STINT_ITEMS_MAX - 1) || !is_within(values[7], 0, EXACT_MAX))
         return false;
     reply->decision.binding = (uint8_t)values[6];
     reply->now_ns = (uint64_t)values[7] * NS_PER_US;
@@ -402,7 +419,7 @@ bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_
     reply->n_each = n_listed > 0 ? n_listed : 1;
     reply->each[0] = reply->decision;
     for (size_t i = 0; i < n_listed; i++)
-        if (!figures_read(&reply->each[i], &values[REPLY_FIXED + REPLY_EACH * i]))
+        if (!script_figures_read(&reply->each[i], &values[REPLY_FIXED + REPLY_EACH * i]))
             return false;
     return holders_read(reply, values + before_holders, n_values - before_holders);
 }

@@ -114,6 +114,13 @@ struct script_name {
 size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
                   size_t size);
 
+/* A quota as scripts are told it: algorithm limit period x y z. Words point into `digits`. */
+#define SCRIPT_QUOTA_WORDS 6
+void script_quota_words(const struct stint_quota *quota, struct span words[SCRIPT_QUOTA_WORDS],
+                        char digits[SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX]);
+/* PREFIX{TAG}, escaped as in script_key(). */
+size_t script_tag(struct span prefix, struct span tag, char *out, size_t size);
+
 /* The key of an id: PREFIX{TAG}id:HEX. Otherwise as script_key(). */
 size_t script_id_key(struct span prefix, struct span tag, struct span id, char *out, size_t size);
 
@@ -132,6 +139,8 @@ void script_command_whole(struct script_command *command);
  */
 bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_t *values,
                        size_t n_values);
+/* outcome, granted, limit, remaining, retry_after, reset_after: as every decision begins. */
+bool script_figures_read(struct stint_decision *decision, const int64_t values[6]);
 /* Whether an error of the store says that the id was used for something else. */
 bool script_is_conflict(struct span error);
 

@@ -15,7 +15,7 @@ from hypothesis import given, strategies as st
 
 import stint_abi as abi
 from oracle import UseLog
-from pool_calls import ORDERS, StorePool
+from pool_calls import ORDERS, CPool, StorePool
 from stint_pool import Pool
 from stint_table import Table
 
@@ -26,6 +26,8 @@ SPECS = ["window 3/10s", "window 20/10s resolution=12", "gcra 4/10s", "log 3/5s"
          "buckets 5/10s time_slack=1s count_slack=2", "fixed_window 2/10s", "sliding_counter 5/10s",
          "window 0/10s", "gcra 9/60s burst=2"]
 QUOTAS = [abi.parse(spec) for spec in SPECS]
+for quota_, spec_ in zip(QUOTAS, SPECS):
+    quota_.spec = spec_
 KEYS = st.lists(st.tuples(st.lists(st.integers(0, len(SPECS) - 1), min_size=1, max_size=3,
                                    unique=True), st.sampled_from([1, 1, 1, 2, 3, 7])),
                 min_size=1, max_size=6)
@@ -52,8 +54,8 @@ def near(ours, theirs_ns):
 class Pair:
     """One pool in both. The table's is by turns a state for each key from the beginning."""
 
-    def __init__(self, client, table, order, keys):
-        self.ours, self.theirs = StorePool(client, order=order), Pool(table, order=order)
+    def __init__(self, ours, table, keys):
+        self.ours, self.theirs = ours, Pool(table, order=ours.order)
         self.table, self.now, self.grants = table, TICK, []
         self.kinds = {f"key{n}": key for n, key in enumerate(keys)}
         table.at(self.now * 1000)
@@ -117,10 +119,10 @@ class Pair:
             assert ours.reset_after == -(-told.reset_after // 1000)
 
 
-def play(client, order, keys, steps):
+def play(client, order, keys, steps, ours=None):
     client.flushall()
     with Table(keys=64, keys16=64, keys_wide=64, wide_size=512) as table:
-        pair = Pair(client, table, order, keys)
+        pair = Pair(ours or StorePool(client, order=order), table, keys)
         for verb, *words in steps:
             if verb == "pass":
                 pair.now += words[0] * TICK
@@ -143,6 +145,41 @@ def test_keys_of_all_kinds_are_chosen_the_same(redis, order, keys, steps):
 @given(keys=SAME, steps=STEPS)
 def test_keys_of_one_kind_are_chosen_the_same(redis, order, keys, steps):
     play(redis, order, keys, steps)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@given(keys=KEYS, steps=STEPS)
+def test_c_asks_a_pool_on_a_store_as_one_in_its_table(redis, order, keys, steps):
+    pool = CPool(redis, order)
+    play(redis, order, keys, steps, pool)
+    assert redis.keys() in ([], [pool.key.encode()])
+    pool.close()
+
+
+def test_c_refuses_lists_that_no_store_keeps_and_replies_that_no_script_sends(redis):
+    pool = CPool(redis)
+    pool.keys = {"a": ([QUOTAS[0]], 1), "b": ([QUOTAS[2]], 2)}
+    good = [0, 0, 7, 0, 0, 0, 1, 3, 2, 0, 9]
+    assert pool.define() == "made"
+    assert pool.say("read", "next", *good).split()[0] == "b", "the heaviest is the first by turns"
+    for place, value in [(0, 2), (0, -2), (1, 5), (2, -1), (3, 2), (4, 4), (5, 1), (5, 3), (6, -1),
+                         (7, 2**32), (8, 4), (9, -1), (10, -1), (0, -1)]:
+        bad = [*good[:place], value, *good[place + 1:]]
+        assert pool.say("read", "next", *bad) == "none", (place, value)
+    assert pool.say("read", "next", *good[:-1]) == "none"
+    row = [0, 0, 0, 0, 3, 3, 0, 0]
+    assert pool.say("read", "status", *row, *row) != "none"
+    for place, value in [(0, 5), (1, 256), (2, -2), (3, 3), (5, 4), (6, -1)]:
+        bad = [*row[:place], value, *row[place + 1:]]
+        assert pool.say("read", "status", *row, *bad) == "none", (place, value)
+    assert pool.say("read", "status", *row) == pool.say("read", "back", 1, 2) == "none"
+    assert pool.say("let_in", "c", "-") == "none"
+    for line, why in [("pool 0\ta\t1\tgcra 5/1s\ta\t2\tgcra 5/1s", "twice"),
+                      ("pool 0\ta\t1\tconcurrency 5 lease=1s", "concurrency"),
+                      ("pool 0\ta\t1\twindow 5/1000500ns", "microseconds")]:
+        assert why in pool.say(line)
+    assert pool.say("pool 0\ta\t1\twindow 5/1s") == "made"
+    pool.close()
 
 
 UNEVEN = st.lists(st.tuples(st.lists(st.sampled_from([0, 2, 3, 5]), min_size=1, max_size=1),
