@@ -6,6 +6,7 @@
 #include "base/wide_int.h"
 #include "remote/cluster.h"
 #include "remote/redis_store_parts.h"
+#include "remote/script_lease.h"
 #include "remote/store_key.h"
 
 #include <assert.h>
@@ -181,10 +182,12 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
     struct script_item items[SHARED_ITEMS_MAX];
     struct script_id id = {.body = job->body, .lifetime_ns = job->id_lifetime_ns};
     char id_key[3 * REDIS_STORE_PREFIX_MAX + STORE_ID_KEY_MORE + 512], *long_key = NULL;
+    const struct shared_item *last = NULL;
     size_t n_items = 0;
     for (size_t i = 0; i < ask->n_items; i++) {
         if (named[i].part != part_index)
             continue;
+        last = &ask->items[i];
         items[n_items++] = (struct script_item){
             .quota = ask->items[i].quota,
             .key = span_of(store->names + named[i].at, named[i].len),
@@ -207,10 +210,14 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
         .is_virtual = ask->is_virtual,
         .id = job->has_id ? &id : NULL,
     };
-    if (n_items == 1)
-        script_command_one(&store->command, items, &asked);
-    else
+    if (n_items > 1)
         script_command_list(&store->command, items, n_items, &asked);
+    else if (!script_is_leased(last))
+        script_command_one(&store->command, items, &asked);
+    else if (!redis_store_command_leased(store, ask, items, &asked)) {
+        free(long_key);
+        return false;
+    }
     uint64_t now_ns = ask->now_ns - job->offset_ns;
     uint64_t left_ns = ask->deadline_ns > ask->now_ns ? ask->deadline_ns - ask->now_ns : 0;
     part->n_items = n_items;
@@ -342,6 +349,7 @@ static void op_free(struct shared_store *shared)
         free(job);
     }
     free(store->names);
+    free(store->leases);
     free(store);
 }
 

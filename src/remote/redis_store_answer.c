@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* From replies to one answer: each part's own, then what the parts come to together. */
+#include "base/ns.h"
 #include "limiter/list.h"
 #include "remote/redis_store_parts.h"
 
@@ -269,6 +270,10 @@ static enum shared_outcome take_only(struct job *job)
         answer->sum = part->sum;
         answer->at_ns = part->now_ns;
         answer->is_replayed = part->is_replayed;
+        if (job->verb == SHARED_LEASE && part->n_holders > 0) {
+            answer->lease_ends_ns = part->holders[0].deadline_us * NS_PER_US;
+            answer->leases = part->holders[0].count;
+        }
     }
     return SHARED_DECIDED;
 }

@@ -64,6 +64,8 @@ struct redis_store {
     uint64_t offset_ns;       /* of the last job */
     uint8_t *names;           /* of the keys of one ask */
     size_t names_size;
+    uint8_t *leases; /* the key of the leases of one ask */
+    size_t leases_size;
     void (*drained)(void *arg); /* NULL: nobody waits for that */
     void *drained_arg;
     bool is_ending;
@@ -75,6 +77,12 @@ struct redis_store {
 void job_free(struct job *job);
 /* Tells whoever waits for it that nothing is on its way any more. */
 void redis_store_settle(struct redis_store *store);
+
+/* ---- redis_store_lease.c --------------------------------------------------------------------- */
+
+/* False: no memory. */
+bool redis_store_command_leased(struct redis_store *store, const struct shared_ask *ask,
+                                const struct script_item *item, const struct script_ask *asked);
 
 /* ---- redis_store_answer.c -------------------------------------------------------------------- */
 

@@ -21,6 +21,18 @@ enum shared_verb {
     SHARED_CHARGE = STINT_CHARGE,
     SHARED_REFUND = STINT_REFUND,
     SHARED_RESET = STINT_UNBOOK + 1,
+    /*
+     * Of one item under a rule that leases: up to `cost` units for whoever asks to hand out himself
+     * for a term, and ends leases that he had. RETURN only ends them. See struct shared_lease.
+     */
+    SHARED_LEASE,
+    SHARED_RETURN,
+};
+
+/* Units that were leased. What is left of it when it ends is room again, the rest was used. */
+struct shared_lease {
+    uint64_t ends_ns; /* by the store's clock; names it, together with `units` */
+    uint32_t units, left;
 };
 
 /* One quota on one key. Everything is borrowed for the call. */
@@ -53,6 +65,11 @@ struct shared_ask {
     const uint8_t *id; /* SHARED_ID_LEN bytes */
     uint64_t body;
     uint64_t id_lifetime_ns;
+    /* LEASE, RETURN, RESET: leases that are over. */
+    const struct shared_lease *ended;
+    size_t n_ended;
+    uint64_t term_ns; /* LEASE. 0: the units are charged at once, and nothing is to be ended */
+    uint32_t least;   /* LEASE: of no use are fewer units than this */
 };
 
 enum shared_outcome {
@@ -88,6 +105,8 @@ struct shared_answer {
      * alone would have been allowed, with the figures of a state from which nothing was taken.
      */
     struct stint_decision *each; /* n_items of them; the asker's memory */
+    uint64_t lease_ends_ns;      /* LEASE with a term. 0: so many have one that none is to be had */
+    uint32_t leases;             /* LEASE: how many others have units of the key now */
 };
 
 /*
