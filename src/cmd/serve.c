@@ -7,6 +7,7 @@
 #include "cmd/say.h"
 #include "cmd/serve_compat.h"
 #include "cmd/serve_reload.h"
+#include "cmd/store_word.h"
 #include "io/user.h"
 
 #include <inttypes.h>
@@ -41,7 +42,8 @@ struct command_line {
     struct given {
         size_t index;
         const char *text;
-    } * given; /* at most one for each word */
+        char *own; /* a copy of the text, where the word itself is no longer what it was */
+    } * given;     /* at most one for each word */
     size_t n_given;
 };
 
@@ -83,10 +85,26 @@ static void add_given(struct command_line *line, size_t index, const char *text)
     line->given[line->n_given++] = (struct given){.index = index, .text = text};
 }
 
+/* What everybody can see of a process shows no password. */
+static void add_store(struct command_line *line, size_t index, char *text)
+{
+    char *own = strdup(text);
+    if (own == NULL) {
+        say("no memory for the command line");
+        exit(CMD_BAD_INPUT);
+    }
+    store_word_hide(text);
+    add_given(line, index, own);
+    line->given[line->n_given - 1].own = own;
+}
+
 static error_t parse_option(int option, char *value, struct argp_state *state)
 {
     struct command_line *line = state->input;
-    if (option >= OPTION_SETTING && option < OPTION_SETTING + (int)n_settings_known)
+    bool is_setting = option >= OPTION_SETTING && option < OPTION_SETTING + (int)n_settings_known;
+    if (is_setting && settings_known[option - OPTION_SETTING].kind == SETTING_STORES)
+        add_store(line, (size_t)(option - OPTION_SETTING), value);
+    else if (is_setting)
         add_given(line, (size_t)(option - OPTION_SETTING), value != NULL ? value : "true");
     else if (option == OPTION_CONFIG)
         line->config = value;
@@ -175,7 +193,7 @@ static void tell_state(const struct ground *ground)
 
 static int load(const struct ground *ground, struct serve_loaded *loaded, struct stint_error *error)
 {
-    int code = serve_load(ground->settings, ground->log, loaded, error);
+    int code = serve_load(ground->settings, ground->settings, ground->log, loaded, error);
     if (code == 0 || !ground->settings->rules_may_fail)
         return code;
     struct stint_error why = *error;
@@ -325,24 +343,51 @@ static int gather_and_serve(const struct command_line *line, int argc, char **ar
     return exit_code;
 }
 
+static void free_words(char **words, int n_words)
+{
+    for (int i = 0; words != NULL && i < n_words; i++)
+        free(words[i]);
+    free(words);
+}
+
+/* For a successor: argp moves the words about, and passwords are taken out of them. */
+static char **copy_words(int n_words, char **words)
+{
+    char **copies = calloc((size_t)n_words + 1, sizeof(char *));
+    for (int i = 0; copies != NULL && i < n_words; i++) {
+        copies[i] = strdup(words[i]);
+        if (copies[i] == NULL) {
+            free_words(copies, i);
+            return NULL;
+        }
+    }
+    return copies;
+}
+
+static void free_line(struct command_line *line)
+{
+    for (size_t i = 0; i < line->n_given; i++)
+        free(line->given[i].own);
+    free(line->given);
+}
+
 int serve_main(int argc, char **argv)
 {
     static struct option_list list;
     struct command_line line = {.given = calloc((size_t)argc + 1, sizeof(struct given))};
-    char **words = calloc((size_t)argc + 1, sizeof(char *));
+    char **words = copy_words(argc, argv);
     if (line.given == NULL || words == NULL) {
         say("no memory for the command line");
         free(line.given);
-        free(words);
+        free_words(words, argc);
         return CMD_BAD_INPUT;
     }
-    memcpy(words, argv, (size_t)argc * sizeof(char *)); /* argp moves them about */
     fill_options(&list);
     const struct argp argp = {
         .options = list.options, .parser = parse_option, .args_doc = "", .doc = doc};
     args_parse(&argp, argc, argv, &line);
     int exit_code = gather_and_serve(&line, argc, words);
-    free(line.given);
-    free(words);
+    free_line(&line);
+    free_words(words, argc);
     return exit_code;
 }

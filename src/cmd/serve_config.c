@@ -106,9 +106,7 @@ static int read_part(struct config *config, const struct yaml_part *part)
         return unknown_key(config, part->key);
     if (config->settings->origins[index] == SETTING_FILE)
         return already_there(config, part->key);
-    enum setting_kind kind = settings_known[index].kind;
-    bool takes_list = kind == SETTING_LIST || kind == SETTING_PLACES;
-    return takes_list && part->value->kind == YAML_LIST
+    return setting_is_list(&settings_known[index]) && part->value->kind == YAML_LIST
                ? set_list(config, (size_t)index, part->value)
                : set_one(config, (size_t)index, part->value);
 }

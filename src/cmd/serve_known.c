@@ -19,6 +19,9 @@ static const char *const metrics_names[] = {"stint", "envoyproxy", "both", NULL}
 static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
 static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-ratelimit", NULL};
 
+static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
+static const char *const cautions[] = {"trust", "half", "full", NULL};
+
 #define GIB (UINT64_C(1) << 30)
 
 /* clang-format off: a table is read by its columns */
@@ -41,6 +44,11 @@ static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-rate
     {                                                                                              \
 #field, SETTING_PLACES, offsetof(struct serve_settings, field), "ADDRESS:PORT", value, 0,  \
             0, NULL, sentence                                                                      \
+    }
+#define STORES(field, sentence)                                                                    \
+    {                                                                                              \
+#field, SETTING_STORES, offsetof(struct serve_settings, field), "[NAME=]URL", NULL, 0, 0,  \
+            NULL, sentence                                                                         \
     }
 #define NUMBER(field, value, min, max, sentence)                                                   \
     {                                                                                              \
@@ -99,6 +107,29 @@ const struct setting settings_known[] = {
     SWITCH(trust_after_crash, "false", "After a power cut keep states as they are, not full"),
     DURATION(id_lifetime, "10m", NS_PER_S, NS_PER_DAY, "How long the id of a request is known"),
     NUMBER(popular_keys, "1024", 0, POPULAR_KEYS_MAX, "Names of keys kept for stint top; 0: none"),
+
+    STORES(store, "Shared stores: a URL, or @FILE that has it; NAME= for rules that name it"),
+    TEXT(store_prefix, "TEXT", "stint:", "What the names of all keys in stores begin with"),
+    DURATION(store_timeout, "50ms", NS_PER_MS, NS_PER_MIN,
+             "How long a request waits for stores at most"),
+    DURATION(store_connect_timeout, "250ms", NS_PER_MS, NS_PER_MIN,
+             "How long connecting to a store may take"),
+    TEXT(store_ca_file, "FILE", NULL, "Who may sign certificates of stores, PEM"),
+    TEXT(store_cert_file, "FILE", NULL, "The certificate that stores are shown, PEM"),
+    TEXT(store_key_file, "FILE", NULL, "Its key, PEM"),
+    CHOICE(store_on_error, "error", store_errors,
+           "What quotas without a rule, and rules that do not say, do while a store is away"),
+    NUMBER(store_nodes, "1", 1, 65535,
+           "Servers that share the stores: each has 1/N while one is away"),
+    TEXT(store_node, "NAME", NULL, "Which of store_node_names this server is"),
+    LIST(store_node_names, "NAME", NULL, NULL,
+         "The names of all of them: then nothing is left over"),
+    NUMBER(deny_cache, "65536", 0, UINT64_C(1) << 24,
+           "Denials that each worker remembers of a store; 0: none"),
+    DURATION(deny_cache_max, "1s", 0, NS_PER_MIN, "How long it does at most; 0: not at all"),
+    CHOICE(after_failover, "trust", cautions,
+           "What keys that look unused have used after a failover: trust (nothing), half or full"),
+    NUMBER(lease_keys, "4096", 1, UINT64_C(1) << 24, "Keys of which a worker holds leases at once"),
 
     TEXT(tokens, "FILE", NULL, "Who may ask for what: NAME ROLE,… sha256:HEX on each line"),
     TEXT(tls_certificate, "FILE", NULL, "The certificate and its chain, PEM"),

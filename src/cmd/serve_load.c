@@ -4,6 +4,7 @@
 #include "cmd/serve_load.h"
 
 #include "cmd/rules_files.h"
+#include "cmd/serve_stores.h"
 #include "core/spec.h"
 #include "io/file_text.h"
 
@@ -36,10 +37,11 @@ static void tell_warnings(struct log *log, const struct rules_faults *faults)
     }
 }
 
-static int load_rules(const struct serve_settings *settings, struct log *log, struct rules **rules,
-                      struct stint_error *error)
+static int load_rules(const struct serve_settings *settings, const struct serve_settings *started,
+                      struct log *log, struct rules **rules, struct stint_error *error)
 {
     const char *nearest;
+    struct serve_store_names stores;
     struct rules_load_options options = {
         .merge_domains = settings->merge_domains,
         .default_algorithm =
@@ -47,8 +49,12 @@ static int load_rules(const struct serve_settings *settings, struct log *log, st
     };
     struct rules_files files;
     struct rules_faults faults = {0};
-    int code = rules_files_read((const char *const *)settings->rules.texts, settings->rules.n_texts,
-                                &files, error);
+    int code = serve_store_names(started, &stores, error);
+    if (code != 0)
+        return code;
+    serve_store_rules(started, &stores, &options);
+    code = rules_files_read((const char *const *)settings->rules.texts, settings->rules.n_texts,
+                            &files, error);
     if (code != 0)
         return code;
     *rules = rules_load(files.files, files.n_files, &options, &faults);
@@ -81,14 +87,14 @@ int serve_load_tokens(const struct serve_settings *settings, struct serve_loaded
     return settings->tokens != NULL ? load_tokens(settings, &loaded->access, error) : 0;
 }
 
-int serve_load(const struct serve_settings *settings, struct log *log, struct serve_loaded *loaded,
-               struct stint_error *error)
+int serve_load(const struct serve_settings *settings, const struct serve_settings *started,
+               struct log *log, struct serve_loaded *loaded, struct stint_error *error)
 {
     struct rules *rules = NULL;
     int code = 0;
     *loaded = (struct serve_loaded){0};
     if (settings->rules.n_texts > 0)
-        code = load_rules(settings, log, &rules, error);
+        code = load_rules(settings, started, log, &rules, error);
     if (code == 0)
         code = serve_load_tokens(settings, loaded, error);
     if (code == 0)

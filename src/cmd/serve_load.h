@@ -13,10 +13,10 @@ struct serve_loaded {
 
 /*
  * STINT_E_SYNTAX or STINT_E_SYSTEM with the first fault: then there is nothing to free. Warnings go
- * to the log.
+ * to the log. Rules may name the stores that the server was `started` with.
  */
-int serve_load(const struct serve_settings *settings, struct log *log, struct serve_loaded *loaded,
-               struct stint_error *error);
+int serve_load(const struct serve_settings *settings, const struct serve_settings *started,
+               struct log *log, struct serve_loaded *loaded, struct stint_error *error);
 /* The same of the tokens alone. */
 int serve_load_tokens(const struct serve_settings *settings, struct serve_loaded *loaded,
                       struct stint_error *error);

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Settings as a config file, which settings_read_file() takes back. */
 #include "cmd/serve_settings.h"
+#include "cmd/store_word.h"
 #include "core/spec.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 
 static void print_span(struct span text, FILE *out)
 {
@@ -33,6 +35,19 @@ static void print_list(const struct text_list *list, FILE *out)
     fputc(']', out);
 }
 
+/* Where memory lacks, nothing is better than a password. */
+static void print_stores(const struct text_list *list, FILE *out)
+{
+    fputc('[', out);
+    for (size_t i = 0; i < list->n_texts; i++) {
+        char *shown = store_word_shown(list->texts[i]);
+        fputs(i > 0 ? ", " : "", out);
+        print_quoted(shown != NULL ? shown : "", out);
+        free(shown);
+    }
+    fputc(']', out);
+}
+
 static void print_duration(uint64_t ns, FILE *out)
 {
     char text[64];
@@ -56,6 +71,9 @@ static void print_value(const struct setting *setting, const void *value, FILE *
     case SETTING_LIST:
     case SETTING_PLACES:
         print_list(value, out);
+        return;
+    case SETTING_STORES:
+        print_stores(value, out);
         return;
     case SETTING_SWITCH:
         fputs(*(const bool *)value ? "true" : "false", out);

@@ -116,7 +116,7 @@ static int read_all(const struct serve_reload *reload, struct reading *reading,
     if (code == 0)
         code = configured_pools_check(&settings->pools, hub_pools(options->hub), error);
     if (code == 0)
-        code = serve_load(settings, options->log, &reading->loaded, error);
+        code = serve_load(settings, options->started, options->log, &reading->loaded, error);
     return code;
 }
 

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 
 #include "cmd/args.h"
+#include "cmd/store_word.h"
 #include "core/spec.h"
 #include "io/endpoint.h"
 
@@ -165,6 +166,20 @@ static int check_place(const char *shown, const char *text, struct stint_error *
     return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.sentence);
 }
 
+static int check_store(const char *shown, const char *text, struct stint_error *error)
+{
+    struct store_word word;
+    struct stint_error why;
+    int code = store_word_read(&word, text, &why);
+    return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.sentence);
+}
+
+bool setting_is_list(const struct setting *setting)
+{
+    return setting->kind == SETTING_LIST || setting->kind == SETTING_PLACES ||
+           setting->kind == SETTING_STORES;
+}
+
 static void *value_at(struct serve_settings *values, const struct setting *setting)
 {
     return (char *)values + setting->at;
@@ -173,7 +188,7 @@ static void *value_at(struct serve_settings *values, const struct setting *setti
 static void clear(struct serve_settings *values, const struct setting *setting)
 {
     char **text = value_at(values, setting);
-    if (setting->kind == SETTING_LIST || setting->kind == SETTING_PLACES)
+    if (setting_is_list(setting))
         list_clear(value_at(values, setting));
     else if (setting->kind == SETTING_TEXT) {
         free(*text);
@@ -199,6 +214,9 @@ static int set_value(struct serve_settings *values, const struct setting *settin
         return code != 0 ? code : list_add(value, text, error);
     case SETTING_PLACES:
         code = check_place(shown, text, error);
+        return code != 0 ? code : list_add(value, text, error);
+    case SETTING_STORES:
+        code = check_store(shown, text, error);
         return code != 0 ? code : list_add(value, text, error);
     case SETTING_SWITCH:
         return set_switch(value, shown, text, error);
@@ -230,6 +248,7 @@ bool setting_is_same(size_t index, const struct serve_settings *a, const struct 
         return is_same_text(*(char *const *)at_a, *(char *const *)at_b);
     case SETTING_LIST:
     case SETTING_PLACES:
+    case SETTING_STORES:
         return is_same_list(at_a, at_b);
     case SETTING_SWITCH:
         return *(const bool *)at_a == *(const bool *)at_b;
@@ -245,7 +264,7 @@ int settings_set(struct settings *settings, size_t index, enum setting_origin or
 {
     const struct setting *setting = &settings_known[index];
     if (settings->origins[index] != origin) {
-        if (text == NULL || setting->kind == SETTING_LIST || setting->kind == SETTING_PLACES)
+        if (text == NULL || setting_is_list(setting))
             clear(&settings->values, setting);
         settings->origins[index] = origin;
     }
@@ -256,9 +275,7 @@ int settings_set(struct settings *settings, size_t index, enum setting_origin or
 static int set_joined(struct settings *settings, size_t index, enum setting_origin origin,
                       const char *shown, const char *text, struct stint_error *error)
 {
-    bool is_list =
-        settings_known[index].kind == SETTING_LIST || settings_known[index].kind == SETTING_PLACES;
-    if (!is_list)
+    if (!setting_is_list(&settings_known[index]))
         return settings_set(settings, index, origin, shown, text, error);
     char *copy = strdup(text), *rest = NULL;
     int code =

@@ -23,18 +23,21 @@ struct text_list {
 
 struct serve_settings {
     struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
-        http_trusted_proxies, http_fields, grpc_fields;
+        http_trusted_proxies, http_fields, grpc_fields, store, store_node_names;
     char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
         *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
-        *metrics_names, *metrics_path, *log_format, *log_level, *sandbox, *user;
+        *metrics_names, *metrics_path, *log_format, *log_level, *sandbox, *user, *store_prefix,
+        *store_ca_file, *store_cert_file, *store_key_file, *store_node, *store_on_error,
+        *after_failover;
     uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
         overrides, requests, popular_keys, connections, connections_per_address, request_size,
         argument_size, arguments, output_size, http_header_size, http_body_size, http_deny_status,
         grpc_message_size, grpc_header_size, grpc_streams, grpc_output_size, grpc_idle_frames,
-        near_limit;
+        near_limit, store_nodes, deny_cache, lease_keys;
     uint64_t id_lifetime, idle_time, request_time, write_time, http_idle_time, http_request_time,
-        http_answer_time, grpc_age, grpc_age_grace, drain_time, watch; /* ns */
+        http_answer_time, grpc_age, grpc_age_grace, drain_time, watch, store_timeout,
+        store_connect_timeout, deny_cache_max; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
         grpc_metadata, quota_mode, rules_may_fail, ready_with_rules;
     bool is_compat, is_compat_local; /* of cmd/serve_compat.h: it was asked for; and narrowed */
@@ -47,6 +50,7 @@ enum setting_kind {
     SETTING_CHOICE,
     SETTING_LIST,
     SETTING_PLACES, /* a list of endpoints: io/endpoint.h */
+    SETTING_STORES, /* a list of cmd/store_word.h, whose passwords are not shown */
     SETTING_NUMBER,
     SETTING_BYTES, /* a number, or one with KiB, MiB or GiB */
     SETTING_DURATION,
@@ -79,6 +83,9 @@ extern const size_t n_settings_known;
 /* Whether another value is put in force by a reload; else it waits for a restart. */
 bool setting_is_live(size_t index);
 bool setting_is_same(size_t index, const struct serve_settings *a, const struct serve_settings *b);
+
+/* A list of texts, of whatever kind. */
+bool setting_is_list(const struct setting *setting);
 
 /* Which of them has the name; -1 for none. `separator` stands between its words: '_' or '-'. */
 int setting_find(struct span name, char separator);
