@@ -64,7 +64,7 @@ local function ask(part, asked, cost)
     if held then asked, cost, own_at = 'release', held[2], held[1] end
     part.outcome, part.granted, part.capacity, part.remaining, part.retry, part.reset, part.after,
         part.dies, part.stays, part.holder, part.holder_sub = part.law(part.state, asked, cost, now,
-        own_at, part.limit, part.period, part.x, part.y, part.z)
+        own_at, part.limit, part.period, part.x, part.y, part.z, part.key)
     if not part.outcome then problem = part.granted end
 end
 local function write()
