@@ -201,7 +201,8 @@ static int load(struct loaded *loaded, const struct memcached_state *state,
     if (state->len < 8 || read_number(&at, 1) != version_of(step->quota))
         return no_state(step->quota, error);
     set_epoch(loaded, read_number(&at, 2) * EPOCH_NS);
-    if (!read_limit(loaded, &at) || state->len != length_of(&loaded->quota))
+    bool is_of_now = step->is_virtual || since(loaded, step->now_ns) <= STINT_NOW_MAX;
+    if (!read_limit(loaded, &at) || state->len != length_of(&loaded->quota) || !is_of_now)
         return no_state(step->quota, error);
     if (is_wide(&loaded->quota))
         loaded->words.hi = read_number(&at, 8);

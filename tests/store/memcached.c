@@ -2,10 +2,11 @@
 /*
  * The store over memcached, asked line by line, for test_memcached_*.py:
  *
- *     store_memcached URL PREFIX [AHEAD_NS [TIMEOUT_MS]]
+ *     store_memcached URL PREFIX [AHEAD_NS [TIMEOUT_MS [CA_FILE]]]
  *
  * whose clock is so far ahead of the system's. A line is
  *     ask VERB NOW_NS AT_NS {TAB COST TAB KEY TAB SPEC}…
+ *     once VERB {TAB COST TAB KEY TAB SPEC}…     with the id of a request
  *     load COUNT PARALLEL COST KEY TAB SPEC
  * VERB as a number, NOW_NS of - for real time. Of an ask a line is answered: the outcome as enum
  * shared_outcome, the time, then the decision over all and those of each item between bars; or the
@@ -90,9 +91,38 @@ static void stop(struct shared_op *op, uint64_t now_ns)
     uv_stop(&run.loop);
 }
 
-static void ask(char *rest)
+static size_t read_items(char *rest, struct shared_item *items)
 {
     static struct stint_quota quotas[STINT_ITEMS_MAX];
+    size_t n_items = 0;
+    while (rest != NULL && *rest != '\0') {
+        struct shared_item *item = &items[n_items];
+        *item = (struct shared_item){.quota = &quotas[n_items], .name = span_of_text("test")};
+        item->cost = (uint32_t)strtoul(field(&rest), NULL, 10);
+        item->key = span_of_text(field(&rest));
+        parse(&quotas[n_items++], field(&rest));
+    }
+    return n_items;
+}
+
+static void once(char *rest)
+{
+    static const uint8_t id[SHARED_ID_LEN] = {1};
+    struct shared_item items[STINT_ITEMS_MAX];
+    struct stint_decision each[STINT_ITEMS_MAX];
+    struct shared_op op = {.answer.each = each};
+    struct shared_ask asked = {.items = items, .now_ns = uv_hrtime(), .id = id};
+    asked.verb = (uint8_t)strtoul(field(&rest), NULL, 10);
+    asked.deadline_ns = asked.now_ns + run.timeout_ns;
+    asked.n_items = read_items(rest, items);
+    run.store->ops->ask(run.store, &asked, &op);
+    if (op.answer.outcome == SHARED_WAITS) /* it must not be asked at all */
+        exit(1);
+    print_answer(&op.answer, asked.n_items);
+}
+
+static void ask(char *rest)
+{
     struct shared_item items[STINT_ITEMS_MAX];
     struct stint_decision each[STINT_ITEMS_MAX];
     bool is_answered = false;
@@ -107,14 +137,10 @@ static void ask(char *rest)
     asked.is_virtual = strcmp(now, "-") != 0;
     if (asked.is_virtual)
         asked.now_ns = strtoull(now, NULL, 10);
-    while (rest != NULL && *rest != '\0') {
-        struct shared_item *item = &items[asked.n_items];
-        *item = (struct shared_item){.quota = &quotas[asked.n_items], .name = span_of_text("test")};
-        item->cost = (uint32_t)strtoul(field(&rest), NULL, 10);
-        item->key = span_of_text(field(&rest));
-        parse(&quotas[asked.n_items++], field(&rest));
-    }
+    asked.n_items = read_items(rest, items);
     run.store->ops->ask(run.store, &asked, &op);
+    if (op.answer.outcome != SHARED_WAITS) /* nobody else runs the loop */
+        uv_run(&run.loop, UV_RUN_NOWAIT);
     while (op.answer.outcome == SHARED_WAITS && !is_answered)
         uv_run(&run.loop, UV_RUN_ONCE);
     print_answer(&op.answer, asked.n_items);
@@ -163,13 +189,15 @@ static void go_on(struct one *one, struct load *load)
                                      .n_items = 1,
                                      .now_ns = now_ns,
                                      .deadline_ns = now_ns + run.timeout_ns};
-    *one = (struct one){.op = {.answer.each = &one->each, .answered = take, .arg = load}};
-    load->left--;
-    load->n_waiting++;
-    run.store->ops->ask(run.store, &asked, &one->op);
-    if (one->op.answer.outcome != SHARED_WAITS) {
-        load->n_waiting--;
-        load->failed++;
+    while (load->left > 0) {
+        load->left--;
+        *one = (struct one){.op = {.answer.each = &one->each, .answered = take, .arg = load}};
+        run.store->ops->ask(run.store, &asked, &one->op);
+        if (one->op.answer.outcome == SHARED_WAITS) {
+            load->n_waiting++;
+            return;
+        }
+        load->failed++; /* at once */
     }
 }
 
@@ -220,10 +248,15 @@ int main(int argc, char **argv)
         return 2;
     run.ahead_ns = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
     run.timeout_ns = (argc > 4 ? strtoull(argv[4], NULL, 10) : 2000) * NS_PER_MS;
+    struct upstream_tls *tls = NULL;
+    const struct upstream_tls_paths paths = {.ca_file = argc > 5 ? argv[5] : NULL};
+    if (url.is_tls && upstream_tls_load(&tls, &paths, &error) != 0)
+        return 2;
     uv_loop_init(&run.loop);
     run.store = memcached_links_new(&(struct memcached_links_options){
         .loop = &run.loop,
         .url = &url,
+        .tls = tls,
         .prefix = argv[2],
         .reply_ns = run.timeout_ns,
         .wall = wall,
@@ -236,6 +269,8 @@ int main(int argc, char **argv)
             ask(line + 4);
         else if (strncmp(line, "load ", 5) == 0)
             load_many(line + 5);
+        else if (strncmp(line, "once ", 5) == 0)
+            once(line + 5);
         else if (strncmp(line, "idle ", 5) == 0)
             idle(strtoul(line + 5, NULL, 10));
         else if (strcmp(line, "figures\n") == 0)
@@ -246,5 +281,6 @@ int main(int argc, char **argv)
     }
     run.store->ops->free(run.store);
     uv_run(&run.loop, UV_RUN_DEFAULT);
+    upstream_tls_free(tls);
     return uv_loop_close(&run.loop) == 0 ? 0 : 1;
 }

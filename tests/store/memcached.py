@@ -29,9 +29,10 @@ def decision(text):
 class Node:
     """A process that asks a store; its clock may be ahead, and it waits so long for an answer."""
 
-    def __init__(self, url, prefix="t:", ahead_ns=0, timeout_ms=2000):
+    def __init__(self, url, prefix="t:", ahead_ns=0, timeout_ms=2000, ca_file=None):
+        words = [url, prefix, ahead_ns, timeout_ms, *([ca_file] if ca_file else [])]
         self.process = subprocess.Popen(
-            [os.environ["STINT_STORE_MEMCACHED"], url, prefix, str(ahead_ns), str(timeout_ms)],
+            [os.environ["STINT_STORE_MEMCACHED"], *map(str, words)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def say(self, line):
