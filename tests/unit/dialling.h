@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests of what connects to Redis by itself: a dialer without sockets, in virtual time. A test
+ * plays the servers: it reads what was sent to each as words, and says what comes back.
+ */
+#ifndef STINT_TESTS_DIALLING_H
+#define STINT_TESTS_DIALLING_H
+
+#include "base/buf.h"
+#include "base/ns.h"
+#include "remote/router.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#define MS NS_PER_MS
+#define LINES_MAX 64
+#define SAID_MAX 65536
+
+/* One connection, as long as the router keeps it. */
+struct line {
+    char address[STORE_HOST_SIZE + 8]; /* host:port, or the path of a socket */
+    struct redis_conn *conn;
+    void *arg;
+    bool is_open;
+};
+
+struct dialling {
+    struct dialer dialer;
+    struct router *router;
+    struct line lines[LINES_MAX];
+    size_t n_lines; /* that there ever were */
+    uint64_t now_ns;
+    unsigned n_hurries;
+    bool is_full; /* no memory for another connection */
+    bool is_freed;
+    char said[SAID_MAX];
+};
+
+/* ---- The dialer ------------------------------------------------------------------------------ */
+
+static inline uint64_t dialling_now(struct dialer *dialer)
+{
+    return ((struct dialling *)dialer)->now_ns;
+}
+
+static inline bool dialling_open(struct dialer *dialer, const struct store_host *host,
+                                 const char *path, const struct redis_conn_options *options,
+                                 void *arg, struct dialled *dialled)
+{
+    struct dialling *dialling = (struct dialling *)dialer;
+    if (dialling->is_full)
+        return false;
+    assert_true(dialling->n_lines < LINES_MAX);
+    struct line *line = &dialling->lines[dialling->n_lines++];
+    *line = (struct line){.conn = redis_conn_new(options), .arg = arg, .is_open = true};
+    assert_non_null(line->conn);
+    if (host == NULL)
+        snprintf(line->address, sizeof(line->address), "%s", path);
+    else
+        snprintf(line->address, sizeof(line->address), "%s:%u", host->name, (unsigned)host->port);
+    *dialled = (struct dialled){.conn = line->conn, .io = line};
+    return true;
+}
+
+static inline void dialling_close(struct dialer *dialer, struct dialled *dialled)
+{
+    struct line *line = dialled->io;
+    assert_true(line->is_open);
+    line->is_open = false;
+    redis_conn_free(line->conn, dialling_now(dialer));
+    line->conn = NULL;
+}
+
+static inline void dialling_asked(struct dialer *dialer, struct dialled *dialled)
+{
+    (void)dialer;
+    assert_true(((struct line *)dialled->io)->is_open);
+}
+
+static inline void dialling_hurry(struct dialer *dialer)
+{
+    ((struct dialling *)dialer)->n_hurries++;
+}
+
+static inline void dialling_free(struct dialer *dialer)
+{
+    ((struct dialling *)dialer)->is_freed = true;
+}
+
+static const struct dialer_ops dialling_ops = {
+    .now = dialling_now,
+    .open = dialling_open,
+    .close = dialling_close,
+    .asked = dialling_asked,
+    .hurry = dialling_hurry,
+    .free = dialling_free,
+};
+
+static inline void dialling_begin(struct dialling *dialling)
+{
+    memset(dialling, 0, sizeof(*dialling));
+    dialling->dialer.ops = &dialling_ops;
+    dialling->now_ns = 1000 * MS;
+}
+
+/* ---- The other end --------------------------------------------------------------------------- */
+
+/* The open connections to an address, the nth of them. */
+static inline struct line *line_nth(struct dialling *dialling, const char *address, unsigned nth)
+{
+    for (size_t i = 0; i < dialling->n_lines; i++)
+        if (dialling->lines[i].is_open && strcmp(dialling->lines[i].address, address) == 0 &&
+            nth-- == 0)
+            return &dialling->lines[i];
+    return NULL;
+}
+
+static inline struct line *line_to(struct dialling *dialling, const char *address)
+{
+    struct line *line = line_nth(dialling, address, 0);
+    if (line == NULL)
+        fail_msg("nobody has connected to %s", address);
+    return line;
+}
+
+/* What was sent since it was asked last: words by spaces, commands by "; ". */
+static inline const char *sent_to(struct dialling *dialling, struct line *line)
+{
+    struct span output = redis_conn_output(line->conn);
+    struct buf buf = buf_of(dialling->said, sizeof(dialling->said));
+    const char *at = (const char *)output.ptr, *end = at + output.len;
+    while (at < end) {
+        char *next;
+        assert_int_equal(*at, '*');
+        unsigned long n_words = strtoul(at + 1, &next, 10);
+        if (buf.len > 0)
+            buf_add(&buf, "; ");
+        at = next + 2;
+        for (unsigned long i = 0; i < n_words; i++) {
+            unsigned long len = strtoul(at + 1, &next, 10);
+            buf_add(&buf, "%s%.*s", i > 0 ? " " : "", (int)len, next + 2);
+            at = next + 2 + len + 2;
+        }
+    }
+    redis_conn_sent(line->conn, output.len);
+    return dialling->said;
+}
+
+static inline void assert_sent(struct dialling *dialling, const char *address, const char *words)
+{
+    assert_string_equal(sent_to(dialling, line_to(dialling, address)), words);
+}
+
+static inline void line_told(struct dialling *dialling, struct line *line)
+{
+    if (line->is_open)
+        router_changed(line->arg, dialling->now_ns);
+}
+
+static inline void say_on(struct dialling *dialling, struct line *line, const char *bytes)
+{
+    bool was_ready = redis_conn_is_ready(line->conn);
+    redis_conn_feed(line->conn, span_of_text(bytes), dialling->now_ns);
+    if (line->is_open && redis_conn_is_ready(line->conn) != was_ready)
+        line_told(dialling, line);
+}
+
+static inline void say(struct dialling *dialling, const char *address, const char *bytes)
+{
+    say_on(dialling, line_to(dialling, address), bytes);
+}
+
+/* The socket is there, and the server has greeted. */
+static inline void greet_on(struct dialling *dialling, struct line *line, const char *role)
+{
+    char hello[256];
+    assert_int_equal(redis_conn_wants(line->conn), LINK_WANTS_SOCKET);
+    redis_conn_dialling(line->conn, dialling->now_ns);
+    redis_conn_connected(line->conn);
+    (void)sent_to(dialling, line);
+    snprintf(hello, sizeof(hello),
+             "*8\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n"
+             "$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$%zu\r\n%s\r\n+OK\r\n+OK\r\n",
+             strlen(role), role);
+    for (int i = 0; i < 3 && !redis_conn_is_ready(line->conn); i++) {
+        const char *reply = i == 0 ? hello : "+OK\r\n";
+        size_t len = i == 0 ? strlen(hello) - 10 : 5;
+        redis_conn_feed(line->conn, span_of(reply, len), dialling->now_ns);
+    }
+    assert_true(redis_conn_is_ready(line->conn));
+    line_told(dialling, line);
+}
+
+/* The same, and it tells who it is. */
+static inline void meet_on(struct dialling *dialling, struct line *line, const char *run_id)
+{
+    char info[128], bulk[160];
+    greet_on(dialling, line, "master");
+    assert_string_equal(sent_to(dialling, line), "INFO server");
+    snprintf(info, sizeof(info), "# Server\r\nredis_version:7.0.15\r\nrun_id:%s\r\nport:1\r\n",
+             run_id);
+    snprintf(bulk, sizeof(bulk), "$%zu\r\n%s\r\n", strlen(info), info);
+    say_on(dialling, line, bulk);
+}
+
+static inline void meet(struct dialling *dialling, const char *address, const char *run_id)
+{
+    meet_on(dialling, line_to(dialling, address), run_id);
+}
+
+static inline void lose(struct dialling *dialling, const char *address)
+{
+    struct line *line = line_to(dialling, address);
+    if (redis_conn_wants(line->conn) == LINK_WANTS_SOCKET)
+        redis_conn_dialling(line->conn, dialling->now_ns);
+    redis_conn_lost(line->conn, "gone", dialling->now_ns);
+    line_told(dialling, line);
+}
+
+/* What a connection does by itself when its time comes. */
+static inline void wake_line(struct dialling *dialling, struct line *line)
+{
+    bool was_ready = redis_conn_is_ready(line->conn);
+    redis_conn_wake(line->conn, dialling->now_ns);
+    if (redis_conn_wants(line->conn) == LINK_WANTS_CLOSE) {
+        redis_conn_lost(line->conn, NULL, dialling->now_ns);
+        line_told(dialling, line);
+    } else if (redis_conn_is_ready(line->conn) != was_ready)
+        line_told(dialling, line);
+}
+
+/* Time passes, and whoever waits for an instant of it is woken then, in steps of a quarter ms. */
+static inline void pass(struct dialling *dialling, uint64_t length_ns)
+{
+    uint64_t ends_ns = dialling->now_ns + length_ns;
+    while (dialling->now_ns < ends_ns) {
+        dialling->now_ns += MS / 4;
+        for (size_t i = 0; i < dialling->n_lines; i++) {
+            struct line *line = &dialling->lines[i];
+            if (line->is_open && redis_conn_deadline(line->conn) <= dialling->now_ns)
+                wake_line(dialling, line);
+        }
+        for (int i = 0; router_deadline(dialling->router) <= dialling->now_ns; i++) {
+            assert_true(i < 3); /* it does not turn in circles */
+            router_wake(dialling->router, dialling->now_ns);
+        }
+    }
+}
+
+/* Until something is sent there, and then it is this. */
+static inline void await_on(struct dialling *dialling, struct line *line, const char *words,
+                            uint64_t most_ns)
+{
+    const char *said = "";
+    for (uint64_t ends_ns = dialling->now_ns + most_ns;
+         said[0] == '\0' && dialling->now_ns < ends_ns; pass(dialling, MS / 4))
+        if (redis_conn_is_ready(line->conn))
+            said = sent_to(dialling, line);
+    assert_string_equal(said, words);
+}
+
+static inline void await(struct dialling *dialling, const char *address, const char *words,
+                         uint64_t most_ns)
+{
+    await_on(dialling, line_to(dialling, address), words, most_ns);
+}
+
+#endif
