@@ -138,6 +138,8 @@ static void begin(struct store *store, struct work *work, const struct shared_as
                   struct shared_op *op, uint64_t now_ns)
 {
     enum shared_fault fault;
+    if (ask->is_virtual) /* it has as long as it is to have in its own time */
+        work->deadline_ns = add_sat(now_ns, ask->deadline_ns - ask->now_ns);
     const char *why = why_not_now(store, work, now_ns, &fault);
     if (why != NULL) {
         free(work);

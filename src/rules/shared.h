@@ -55,9 +55,10 @@ struct shared_ask {
     bool is_ahead;                   /* what would be answered at once is not to be answered yet */
     const struct shared_item *items; /* 1 … SHARED_ITEMS_MAX: all or nothing over them */
     size_t n_items;
-    uint64_t at_ns;       /* refund: when it was granted, STINT_NEVER_NS for just now */
-    uint64_t now_ns;      /* by the clock of this process: stint_now() */
-    uint64_t deadline_ns; /* by the same clock: an answer after it is none */
+    uint64_t at_ns;  /* refund: when it was granted, STINT_NEVER_NS for just now */
+    uint64_t now_ns; /* by the clock of this process: stint_now() */
+    /* By the same clock: an answer after it is none. Where is_virtual: so long after now_ns. */
+    uint64_t deadline_ns;
     /*
      * Idempotency: an ask with an id that was answered ALLOW within id_lifetime_ns is answered the
      * same again, and charges nothing; with another `body` it is a conflict. NULL: no id.
