@@ -53,7 +53,7 @@ static const char *text_of(const char *name)
 
 /* ---- Values as theirs are written ------------------------------------------------------------ */
 
-static int read_switch(struct compat *compat, const char *name, const char *text, bool *value)
+int compat_switch(const char *name, const char *text, bool *value, struct stint_error *error)
 {
     static const char *const words[] = {"false", "true", "False", "True", "FALSE", "TRUE",
                                         "f",     "t",    "F",     "T",    "0",     "1"};
@@ -62,22 +62,31 @@ static int read_switch(struct compat *compat, const char *name, const char *text
             *value = i % 2 == 1;
             return 0;
         }
-    return err_set(compat->error, STINT_E_SYNTAX, "%s: expected true or false, not '%s'", name,
-                   text);
+    return err_set(error, STINT_E_SYNTAX, "%s: expected true or false, not '%s'", name, text);
 }
 
 static int is_set_to_true(struct compat *compat, const char *name, bool *value)
 {
     const char *text = text_of(name);
     *value = false;
-    return text == NULL ? 0 : read_switch(compat, name, text, value);
+    return text == NULL ? 0 : compat_switch(name, text, value, compat->error);
+}
+
+static int refuse_true(struct compat *compat, const struct compat_variable *variable,
+                       const char *text)
+{
+    bool value = false;
+    int code = compat_switch(variable->name, text, &value, compat->error);
+    return code != 0 || !value ? code
+                               : err_set(compat->error, STINT_E_MISMATCH, "%s: %s", variable->name,
+                                         variable->sentence);
 }
 
 static int give_switch(struct compat *compat, const struct compat_variable *variable,
                        const char *text)
 {
     bool value = false;
-    int code = read_switch(compat, variable->name, text, &value);
+    int code = compat_switch(variable->name, text, &value, compat->error);
     return code != 0 ? code
                      : give(compat, variable->setting, variable->name, value ? "true" : "false");
 }
@@ -183,17 +192,22 @@ static int give_http(struct compat *compat)
     return code;
 }
 
-static int give_certificates(struct compat *compat)
+static int give_files(struct compat *compat, const char *const names[3])
 {
-    static const char *const names[] = {"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY",
-                                        "GRPC_CLIENT_TLS_CACERT"};
     int code = 0;
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && code == 0; i++) {
+    for (size_t i = 0; i < 3 && code == 0; i++) {
         const char *path = text_of(names[i]);
         if (path != NULL && path[0] != '\0')
             code = give(compat, known(names[i])->setting, names[i], path);
     }
     return code;
+}
+
+static int give_certificates(struct compat *compat)
+{
+    static const char *const names[] = {"GRPC_SERVER_TLS_CERT", "GRPC_SERVER_TLS_KEY",
+                                        "GRPC_CLIENT_TLS_CACERT"};
+    return give_files(compat, names);
 }
 
 static int give_grpc(struct compat *compat)
@@ -217,6 +231,25 @@ static int give_grpc(struct compat *compat)
 }
 
 /* ---- The rest of what several of them say ---------------------------------------------------- */
+
+/* A password in what is given is in no sentence: store_word.h. */
+static int give_store(struct compat *compat)
+{
+    static const char *const redis[] = {"REDIS_TLS_CACERT", "REDIS_TLS_CLIENT_CERT",
+                                        "REDIS_TLS_CLIENT_KEY"};
+    static const char *const memcache[] = {"MEMCACHE_TLS_CACERT", "MEMCACHE_TLS_CLIENT_CERT",
+                                           "MEMCACHE_TLS_CLIENT_KEY"};
+    const char *shown;
+    char *text = compat_store(text_of, &shown, compat->error);
+    if (text == NULL)
+        return compat->error->code;
+    bool is_memcache = strncmp(text, "memcached", strlen("memcached")) == 0;
+    bool is_tls = strncmp(text, "rediss", 6) == 0 || strncmp(text, "memcacheds", 10) == 0;
+    int code = text[0] != '\0' ? give(compat, "store", shown, text) : 0;
+    explicit_bzero(text, strlen(text));
+    free(text);
+    return code == 0 && is_tls ? give_files(compat, is_memcache ? memcache : redis) : code;
+}
 
 static int give_rules(struct compat *compat)
 {
@@ -261,6 +294,8 @@ static int give_joined(struct compat *compat)
         code = give_grpc(compat);
     if (code == 0)
         code = give_rules(compat);
+    if (code == 0)
+        code = give_store(compat);
     return code != 0 ? code : give_fields(compat);
 }
 
@@ -285,6 +320,8 @@ static int apply_one(struct compat *compat, const struct compat_variable *variab
         return give(compat, variable->setting, variable->name, text);
     case COMPAT_SWITCH:
         return give_switch(compat, variable, text);
+    case COMPAT_NOT:
+        return refuse_true(compat, variable, text);
     case COMPAT_LEVEL:
         return give_level(compat, variable, text);
     case COMPAT_FORMAT:

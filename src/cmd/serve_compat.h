@@ -20,6 +20,7 @@ enum compat_kind {
     COMPAT_FORMAT,   /* of the log */
     COMPAT_RATIO,    /* 0.8, as thousandths */
     COMPAT_JOINED,   /* makes a setting together with others: serve_compat.c */
+    COMPAT_NOT,      /* true is refused, for what the sentence says */
     COMPAT_IGNORED,
     COMPAT_REFUSED, /* to ignore it would be to do something else than was asked */
 };
@@ -34,6 +35,16 @@ struct compat_variable {
 
 extern const struct compat_variable compat_variables[];
 extern const size_t n_compat_variables;
+
+/* true or false as Go reads them. STINT_E_SYNTAX with the variable's name. */
+int compat_switch(const char *name, const char *text, bool *value, struct stint_error *error);
+
+/*
+ * The store out of their REDIS_… or MEMCACHE_…, as a setting has it. "" where there is none, and
+ * NULL with a fault. To be freed; *shown is the variable that a fault of the text is told of.
+ */
+char *compat_store(const char *(*text_of)(const char *name), const char **shown,
+                   struct stint_error *error);
 
 /*
  * Gives a value to each setting that nobody has set, after all others were read; `name` is that of

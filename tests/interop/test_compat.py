@@ -263,14 +263,75 @@ def test_an_open_address_is_refused_without_tokens(folder):
 
 
 def test_what_is_ignored_is_told_once_with_the_reason(folder):
-    with Compat(folder, REDIS_URL="redis:6379", REDIS_AUTH="hunter2", REDIS_TYPE="SINGLE",
+    with Compat(folder, REDIS_POOL_SIZE="5", REDIS_AUTH="hunter2", REDIS_PIPELINE_LIMIT="8",
                 USE_STATSD="false", TRACING_ENABLED="false") as server:
         lines = [line for line in server.log.splitlines() if "compat_ignored" in line]
     assert len(lines) == 3
-    assert any('variables="REDIS_TYPE REDIS_URL REDIS_AUTH"' in line and "no store" in line
-               for line in lines)
+    assert any('variables="REDIS_POOL_SIZE REDIS_PIPELINE_LIMIT"' in line and
+               "one connection" in line for line in lines)
     assert "hunter2" not in server.log
     assert "compat_local" in server.log
+
+
+# ---- Their stores ----
+
+@pytest.mark.parametrize("env, store", [
+    ({}, "[]"),
+    ({"REDIS_URL": ""}, "[]"),
+    ({"REDIS_URL": "redis:6379"}, '["redis://redis:6379"]'),
+    ({"REDIS_URL": "redis:6379", "REDIS_SOCKET_TYPE": "tcp", "REDIS_AUTH": "p@/%"},
+     '["redis://:***@redis:6379"]'),
+    ({"REDIS_URL": "redis:6379", "REDIS_AUTH": "me:word", "REDIS_TLS": "true"},
+     '["rediss://me:***@redis:6379"]'),
+    ({"REDIS_URL": "redis:6379", "REDIS_SOCKET_TYPE": "tls"}, '["rediss://redis:6379"]'),
+    ({"REDIS_URL": "/run/nut cracker.sock"}, '["unix:/run/nut%20cracker.sock"]'),
+    ({"REDIS_URL": "/run/redis.sock", "REDIS_SOCKET_TYPE": "unix", "REDIS_AUTH": "word"},
+     '["unix://:***@/run/redis.sock"]'),
+    ({"REDIS_URL": "a:1,b:2,c:3", "REDIS_TYPE": "CLUSTER", "REDIS_TLS": "1"},
+     '["rediss-cluster://a:1,b:2,c:3"]'),
+    ({"REDIS_URL": "my master,a:26379,b:26379", "REDIS_TYPE": "SENTINEL", "REDIS_AUTH": "x",
+      "REDIS_SENTINEL_AUTH": "x"}, '["redis-sentinel://:***@a:26379,b:26379/my%20master"]'),
+    ({"BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:11211,b:11211", "REDIS_URL": "c:1"},
+     '["memcached://a:11211,b:11211"]'),
+    ({"BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:1", "MEMCACHE_TLS": "true"},
+     '["memcacheds://a:1"]'),
+    ({"REDIS_URL": "redis:6379", "STINT_STORE": "valkey://other"}, '["valkey://other"]'),
+])
+def test_their_store_is_ours(env, store):
+    assert printed(env)["store"] == store
+
+
+def test_what_belongs_to_their_store():
+    told = printed({"REDIS_URL": "r:1", "REDIS_TLS": "t", "REDIS_TLS_CACERT": "/a",
+                    "REDIS_TLS_CLIENT_CERT": "/c", "REDIS_TLS_CLIENT_KEY": "/k",
+                    "MEMCACHE_TLS_CACERT": "/other", "REDIS_TIMEOUT": "1.5s",
+                    "CACHE_KEY_PREFIX": "mine_", "REDIS_PERSECOND": "false"})
+    assert {name: told[name] for name in (
+        "store_ca_file", "store_cert_file", "store_key_file", "store_timeout", "store_prefix")} == {
+            "store_ca_file": '"/a"', "store_cert_file": '"/c"', "store_key_file": '"/k"',
+            "store_timeout": "1s500ms", "store_prefix": '"mine_"'}
+    assert printed({"REDIS_URL": "r:1", "REDIS_TLS_CACERT": "/a"})["store_ca_file"] == "null"
+
+
+@pytest.mark.parametrize("env, said", [
+    ({"REDIS_URL": "a b:1"}, "REDIS_URL: a store's URL has no spaces"),
+    ({"REDIS_URL": "r:1", "REDIS_SOCKET_TYPE": "udp"}, "REDIS_SOCKET_TYPE: expected unix, tcp"),
+    ({"REDIS_URL": "r:1", "REDIS_TYPE": "single"}, "REDIS_TYPE: expected SINGLE, CLUSTER or"),
+    ({"REDIS_URL": "/r", "REDIS_TLS": "true"}, "REDIS_SOCKET_TYPE: a Unix socket leads to one"),
+    ({"REDIS_URL": "a:1", "REDIS_TYPE": "SENTINEL"}, "REDIS_URL: expected the master's name"),
+    ({"REDIS_URL": "m,a:1", "REDIS_TYPE": "SENTINEL", "REDIS_SENTINEL_AUTH": "hush"},
+     "REDIS_SENTINEL_AUTH: sentinels and master are asked as one user"),
+    ({"REDIS_PERSECOND": "true"}, "REDIS_PERSECOND: say store: NAME in rules per second"),
+    ({"REDIS_TLS_SKIP_HOSTNAME_VERIFICATION": "1"},
+     "REDIS_TLS_SKIP_HOSTNAME_VERIFICATION: a server's certificate must bear its name"),
+    ({"REDIS_TLS": "maybe", "REDIS_URL": "r:1"}, "REDIS_TLS: expected true or false"),
+    ({"REDIS_TIMEOUT": "soon"}, "REDIS_TIMEOUT: expected a time"),
+    ({"BACKEND_TYPE": "dynamo"}, "BACKEND_TYPE: expected redis or memcache"),
+    ({"MEMCACHE_SRV": "_memcache._tcp"}, "MEMCACHE_SRV: servers of memcached are named"),
+])
+def test_what_their_store_cannot_be_here_is_refused(env, said):
+    told = refused({**env, "REDIS_AUTH": "hunter2"})
+    assert said in told and "hunter2" not in told and "hush" not in told
 
 
 # ---- Ports, pages, figures ----
