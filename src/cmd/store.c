@@ -5,7 +5,8 @@
 #include <stddef.h>
 
 static const struct cmd commands[] = {
-    {"check", "is a Redis or Valkey fit to be the store of several servers?", store_check_main},
+    {"check", "is a Redis, Valkey or memcached fit to be the store of several servers?",
+     store_check_main},
     {NULL, NULL, NULL},
 };
 
@@ -13,7 +14,7 @@ int store_main(int argc, char **argv)
 {
     static const struct cmd_group group = {
         .name = "store",
-        .summary = "Redis and Valkey, as stores that servers share",
+        .summary = "Redis, Valkey and memcached, as stores that servers share",
         .bad_input = "the store could not be asked",
         .commands = commands,
     };

@@ -5,6 +5,8 @@
 
 #include "cmd/store_session.h"
 
+#include <jansson.h>
+
 #define STORE_REMARKS_MAX 16
 #define STORE_REMARK_SIZE 320
 #define STORE_WORD_MAX 64
@@ -75,6 +77,15 @@ int store_find_master(struct store_session *session, const char *name, struct st
                       struct store_findings *findings, struct stint_error *error);
 /* "host:port", or "[address]:port". Returns `text`. */
 const char *store_address(const struct store_host *host, char *text, size_t size);
+
+/* Sorts the samples, of which there is one at least. */
+struct store_latency store_latency_of(uint64_t *took_ns, unsigned samples);
+
+/* Parts of reports. */
+void store_print_latency(const struct store_latency *latency);
+void store_print_remarks(const struct store_findings *findings);
+json_t *store_latency_json(const struct store_latency *latency);
+json_t *store_remarks_json(const struct store_findings *findings, bool is_fault);
 
 /* 0, or -1 where standard output takes no more. */
 int store_report(const struct store_url *url, const struct store_findings *findings, bool is_json);

@@ -5,7 +5,7 @@
 #include "cmd/args.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
-#include "cmd/store.h"
+#include "cmd/store_memcached.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,11 +53,10 @@ static void check_usage(struct check *check, struct argp_state *state)
         argp_error(state, "expected the URL of a store, such as redis://127.0.0.1:6379");
     if (store_url_parse(&check->url, check->text, &error) != 0)
         argp_error(state, "%s", error.sentence);
-    if (check->url.kind == STORE_MEMCACHED)
-        argp_error(state, "memcached tells nothing to look at: expected Redis or Valkey");
     const struct upstream_tls_paths *paths = &check->paths;
     if (!check->url.is_tls && (paths->ca_file != NULL || paths->cert_file != NULL))
-        argp_error(state, "--ca-file and --cert-file go with rediss:// and valkeys://");
+        argp_error(state,
+                   "--ca-file and --cert-file go with rediss://, valkeys:// and memcacheds://");
     if (paths->key_file != NULL && paths->cert_file == NULL)
         argp_error(state, "--key-file goes with --cert-file");
 }
@@ -162,22 +161,51 @@ static int look(const struct check *check, struct store_session **session,
     return code;
 }
 
-static int run(struct check *check, struct stint_error *error)
+static int told(int code, bool is_fit)
+{
+    return code != 0 ? CMD_BAD_INPUT : is_fit ? CMD_DONE : CMD_DENIED;
+}
+
+static int check_redis(const struct check *check, struct stint_error *error)
 {
     static struct store_findings findings;
     struct store_session *session = NULL;
-    int code = check->url.is_tls ? upstream_tls_load(&check->tls, &check->paths, error) : 0;
-    if (code == 0)
-        code = look(check, &session, &findings, error);
+    int code = look(check, &session, &findings, error);
     store_session_close(session);
-    upstream_tls_free(check->tls);
     if (code != 0) {
         say("%s", error->sentence);
         return CMD_BAD_INPUT;
     }
-    if (store_report(&check->url, &findings, check->is_json) != 0)
+    return told(store_report(&check->url, &findings, check->is_json), store_is_fit(&findings));
+}
+
+static int check_memcached(const struct check *check, struct stint_error *error)
+{
+    static struct memcached_findings findings[STORE_HOSTS_MAX];
+    const struct memcached_check asked = {
+        .url = &check->url,
+        .tls = check->tls,
+        .timeout_ns = check->timeout_ns,
+        .samples = check->samples,
+    };
+    if (store_memcached_look(&asked, findings, error) != 0) {
+        say("%s", error->sentence);
         return CMD_BAD_INPUT;
-    return store_is_fit(&findings) ? CMD_DONE : CMD_DENIED;
+    }
+    return told(store_memcached_report(&check->url, findings, check->is_json),
+                store_memcached_is_fit(findings, check->url.n_hosts));
+}
+
+static int run(struct check *check, struct stint_error *error)
+{
+    if (check->url.is_tls && upstream_tls_load(&check->tls, &check->paths, error) != 0) {
+        say("%s", error->sentence);
+        return CMD_BAD_INPUT;
+    }
+    int code = check->url.kind == STORE_MEMCACHED ? check_memcached(check, error)
+                                                  : check_redis(check, error);
+    upstream_tls_free(check->tls);
+    return code;
 }
 
 int store_check_main(int argc, char **argv)
@@ -186,10 +214,12 @@ int store_check_main(int argc, char **argv)
         .options = options_known,
         .parser = parse_option,
         .args_doc = "[URL]",
-        .doc = "Asks a Redis or Valkey whether it can be the store of several servers, and how "
+        .doc = "Asks a Redis, Valkey or memcached whether it can be the store of several servers, "
+               "and how "
                "well it would do.\v"
                "URL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE] or valkey://, rediss:// "
-               "with TLS, unix:/PATH (default: STINT_STORE of the environment, where other users "
+               "with TLS, unix:/PATH, memcached://HOST[:PORT][,HOST...] (default: STINT_STORE of "
+               "the environment, where other users "
                "of the machine do not see its password).\n"
                "Exit codes: 0 fit, 3 not fit, 1 it could not be asked, 2 bad usage. See "
                "stint-store(1)."};

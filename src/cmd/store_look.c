@@ -306,6 +306,18 @@ static int by_size(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+struct store_latency store_latency_of(uint64_t *took_ns, unsigned samples)
+{
+    qsort(took_ns, samples, sizeof(*took_ns), by_size);
+    return (struct store_latency){
+        .median_ns = took_ns[(samples - 1) / 2],
+        .p90_ns = took_ns[(uint64_t)(samples - 1) * 90 / 100],
+        .p99_ns = took_ns[(uint64_t)(samples - 1) * 99 / 100],
+        .max_ns = took_ns[samples - 1],
+        .n = samples,
+    };
+}
+
 static int look_at_latency(const struct look *look, unsigned samples)
 {
     uint64_t *took_ns = calloc(samples, sizeof(*took_ns));
@@ -316,16 +328,8 @@ static int look_at_latency(const struct look *look, unsigned samples)
         code = ask(look, read_nothing, NULL, (const char *[]){"PING", NULL});
         took_ns[i] = store_session_took_ns(look->session);
     }
-    if (code == 0) {
-        qsort(took_ns, samples, sizeof(*took_ns), by_size);
-        look->findings->latency = (struct store_latency){
-            .median_ns = took_ns[(samples - 1) / 2],
-            .p90_ns = took_ns[(uint64_t)(samples - 1) * 90 / 100],
-            .p99_ns = took_ns[(uint64_t)(samples - 1) * 99 / 100],
-            .max_ns = took_ns[samples - 1],
-            .n = samples,
-        };
-    }
+    if (code == 0)
+        look->findings->latency = store_latency_of(took_ns, samples);
     free(took_ns);
     return code;
 }

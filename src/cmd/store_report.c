@@ -21,11 +21,25 @@ static double ms(uint64_t ns)
     return (double)ns / (double)NS_PER_MS;
 }
 
+void store_print_latency(const struct store_latency *latency)
+{
+    if (latency->n > 0)
+        printf("  round trip   median %.3f ms, p90 %.3f ms, p99 %.3f ms, longest %.3f ms of %u\n",
+               ms(latency->median_ns), ms(latency->p90_ns), ms(latency->p99_ns),
+               ms(latency->max_ns), latency->n);
+}
+
+void store_print_remarks(const struct store_findings *findings)
+{
+    for (unsigned i = 0; i < findings->n_remarks; i++)
+        printf("%s: %s\n", findings->remarks[i].is_fault ? "fault" : "warning",
+               findings->remarks[i].text);
+}
+
 static void print_text(const struct store_url *url, const struct store_findings *findings)
 {
     char text[STORE_URL_TEXT_SIZE];
     struct human memory;
-    const struct store_latency *latency = &findings->latency;
     printf("%s\n", store_url_text(url, text));
     printf("  server       %s %s, %s%s%s, at %s\n", findings->is_valkey ? "Valkey" : "Redis",
            findings->version, findings->mode, findings->role[0] != '\0' ? ", " : "", findings->role,
@@ -48,14 +62,9 @@ static void print_text(const struct store_url *url, const struct store_findings 
         printf("  clock        %.3f ms %s ours, give or take %.3f ms\n",
                ms((uint64_t)llabs(findings->ahead_ns)),
                findings->ahead_ns < 0 ? "behind" : "ahead of", ms(findings->ahead_error_ns));
-    if (latency->n > 0)
-        printf("  round trip   median %.3f ms, p90 %.3f ms, p99 %.3f ms, longest %.3f ms of %u\n",
-               ms(latency->median_ns), ms(latency->p90_ns), ms(latency->p99_ns),
-               ms(latency->max_ns), latency->n);
+    store_print_latency(&findings->latency);
     printf("  INCREX       %s\n", findings->has_increx ? "there" : "not there");
-    for (unsigned i = 0; i < findings->n_remarks; i++)
-        printf("%s: %s\n", findings->remarks[i].is_fault ? "fault" : "warning",
-               findings->remarks[i].text);
+    store_print_remarks(findings);
     printf("%s\n", store_is_fit(findings) ? "fit" : "not fit");
 }
 
@@ -65,7 +74,7 @@ static json_t *word(const char *text)
     return text[0] != '\0' ? json_text_key(span_of_text(text)) : json_null();
 }
 
-static json_t *remarks_of(const struct store_findings *findings, bool is_fault)
+json_t *store_remarks_json(const struct store_findings *findings, bool is_fault)
 {
     json_t *list = json_array();
     for (unsigned i = 0; i < findings->n_remarks; i++)
@@ -74,7 +83,7 @@ static json_t *remarks_of(const struct store_findings *findings, bool is_fault)
     return list;
 }
 
-static json_t *latency_of(const struct store_latency *latency)
+json_t *store_latency_json(const struct store_latency *latency)
 {
     if (latency->n == 0)
         return json_null();
@@ -116,10 +125,10 @@ static int print_json(const struct store_url *url, const struct store_findings *
         "scripts", findings->runs_scripts, "eviction", "policy", word(findings->policy),
         "memory_max", (json_int_t)findings->memory_max, "persistence", "append_only",
         word(findings->append_only), "snapshots", word(findings->snapshots), "replicas",
-        (int)findings->replicas, "clock", clock, "round_trip", latency_of(&findings->latency),
-        "increx", findings->has_increx, "cluster", cluster_of(&findings->cluster), "sentinel",
-        sentinels_of(&findings->sentinels), "faults", remarks_of(findings, true), "warnings",
-        remarks_of(findings, false));
+        (int)findings->replicas, "clock", clock, "round_trip",
+        store_latency_json(&findings->latency), "increx", findings->has_increx, "cluster",
+        cluster_of(&findings->cluster), "sentinel", sentinels_of(&findings->sentinels), "faults",
+        store_remarks_json(findings, true), "warnings", store_remarks_json(findings, false));
     return json_text_print(object, false);
 }
 

@@ -5,7 +5,7 @@
  * has them, and the clocks.
  *
  * memcached runs nothing and tells no time, so decisions are made by the nodes' clocks: at most N
- * in any window that is longer than the period by their skew. What it forgets, by a restart or
+ * in any window that is shorter than the period by their skew. What it forgets, by a restart or
  * because its memory is full, is free again. docs/decisions/0040.
  */
 #ifndef STINT_REMOTE_MEMCACHED_STORE_H

@@ -12,6 +12,7 @@ import pytest
 from program import STINT
 from redis_server import Redis, Tls
 from server import free_port
+from store_servers import Memcached
 from test_serve_tls import Authority
 
 
@@ -186,7 +187,7 @@ def test_no_redis_at_all():
 
 
 def test_usage():
-    for words, told in ((["redis://:hush@a:x"], "no host"), (["memcached://a"], "memcached"),
+    for words, told in ((["redis://:hush@a:x"], "no host"), (["memcached://a/1"], "databases"),
                         (["redis://a", "redis://b"], "one URL"), ([], "expected the URL"),
                         (["--ca-file", "x", "redis://a"], "go with rediss"),
                         (["--samples", "0", "redis://a"], "--samples")):
@@ -290,3 +291,46 @@ def test_sentinels_lead_to_the_master(redis):
         assert any("NOQUORUM" in line for line in found["warnings"])
     told = check(redis.url.replace("redis:", "redis-sentinel:") + "/main", code=1)[1]
     assert "no sentinel" in told
+
+
+# ---- memcached ----
+
+
+def test_memcached_is_fit():
+    with Memcached("-I", "2m", megabytes=100) as server:
+        found = look(server.url)
+        assert found["fit"] and found["faults"] == found["warnings"] == []
+        (one,) = found["servers"]
+        assert one["name"] == "memcached" and one["swaps"] is True
+        assert f"VERSION {one['version']}" in server.ask("version")
+        assert one["address"] == f"127.0.0.1:{server.port}"
+        assert one["memory"]["max"] == 100 << 20 and one["memory"]["item_max"] == 2 << 20
+        assert one["eviction"] == {"on": True, "evicted": 0}
+        assert one["round_trip"]["samples"] == 5
+        assert server.stats()["curr_items"] == "0"
+        out, _ = check(server.url)
+        assert out.splitlines()[0] == server.url and out.splitlines()[-1] == "fit"
+        for name in ("server", "memory", "eviction", "swaps", "round trip", "persistence"):
+            assert re.search(rf"(?m)^  {name} +\S", out), name
+
+
+def test_what_is_wrong_with_a_memcached():
+    with Memcached("-C") as server:
+        assert "without -C" in look(server.url, code=3)["faults"][0]
+    with Memcached("-M") as server:
+        found = look(server.url)
+        assert found["fit"] and "-M" in found["warnings"][0]
+        assert found["servers"][0]["eviction"]["on"] is False
+    assert "refused" in check(f"memcached://127.0.0.1:{free_port()}", code=1)[1]
+
+
+def test_no_memcached_at_all(redis):
+    assert "memcached" in check(redis.url.replace("redis:", "memcached:"), code=1)[1]
+
+
+def test_each_memcached_of_several_is_looked_at():
+    with Memcached() as one, Memcached("-C") as other:
+        url = f"memcached://127.0.0.1:{one.port},127.0.0.1:{other.port}"
+        found = look(url, code=3)
+        assert [server["swaps"] for server in found["servers"]] == [True, False]
+        assert found["faults"][0].startswith(f"127.0.0.1:{other.port}: ")
