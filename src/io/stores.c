@@ -3,10 +3,14 @@
 #define _GNU_SOURCE
 #include "io/stores.h"
 
+#include "base/err.h"
 #include "base/ns.h"
 #include "io/memcached_links.h"
 #include "io/store_links.h"
+#include "remote/lease.h"
+#include "remote/memcached_state.h"
 #include "remote/redis_store.h"
+#include "remote/script.h"
 
 #include <stdlib.h>
 
@@ -17,7 +21,9 @@ struct chain {
     struct stores *home;
     /* The end of the chain; the other is NULL. */
     struct shared_store *redis, *memcached;
+    struct shared_store *lease; /* NULL: there is none, nor its timer */
     struct shared_store *guard; /* NULL: there is none */
+    uv_timer_t lease_timer;
 };
 
 struct stores {
@@ -26,6 +32,7 @@ struct stores {
     struct shared_store *all[STORES_MAX]; /* the front of each chain */
     size_t n_stores, n_draining;
     uv_timer_t tick;
+    unsigned n_open_handles;
     void (*drained)(void *arg);
     void *drained_arg;
 };
@@ -92,6 +99,63 @@ static uint64_t failovers(void *arg)
                                 memory_order_relaxed);
 }
 
+/* ---- Leases ---------------------------------------------------------------------------------- */
+
+static void on_lease_time(uv_timer_t *timer);
+
+static void arm_lease(struct chain *chain)
+{
+    uint64_t at_ns = lease_deadline(chain->lease), now_ns = now(chain->home);
+    if (at_ns == STINT_NEVER_NS)
+        return;
+    uint64_t wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
+    uv_update_time(chain->home->options.loop);
+    uv_timer_start(&chain->lease_timer, on_lease_time, (wait_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
+}
+
+static void on_lease_time(uv_timer_t *timer)
+{
+    struct chain *chain = timer->data;
+    lease_wake(chain->lease, now(chain->home));
+    arm_lease(chain);
+}
+
+static void on_lease_hurry(void *arg)
+{
+    struct chain *chain = arg;
+    if (chain->lease != NULL)
+        arm_lease(chain);
+}
+
+static uint64_t lease_now(void *arg)
+{
+    return now(((const struct chain *)arg)->home);
+}
+
+static struct shared_store *new_lease(struct chain *chain, size_t index, struct shared_store *inner)
+{
+    const struct stores_options *options = &chain->home->options;
+    const struct store_config *config = &options->configs[index];
+    chain->lease = lease_new(&(struct lease_options){
+        .inner = inner,
+        .now = lease_now,
+        .hurry = on_lease_hurry,
+        .arg = chain,
+        .secret = {options->secret[0], options->secret[1]},
+        .keys = config->lease_keys,
+        .waiting = config->asks_max,
+        .figures = options->figures[index],
+    });
+    if (chain->lease == NULL)
+        return NULL;
+    uv_timer_init(options->loop, &chain->lease_timer);
+    chain->lease_timer.data = chain;
+    chain->home->n_open_handles++;
+    return chain->lease;
+}
+
+/* ---- Layers ---------------------------------------------------------------------------------- */
+
 static struct shared_store *new_guard(struct chain *chain, size_t index, struct shared_store *inner)
 {
     const struct stores_options *options = &chain->home->options;
@@ -120,10 +184,23 @@ static struct shared_store *stores_chain(struct stores *stores, size_t index)
     *(is_memcached ? &chain->memcached : &chain->redis) = last;
     if (last == NULL || stores->options.configs[index].without_guard)
         return last;
-    chain->guard = new_guard(chain, index, last);
-    if (chain->guard == NULL)
-        last->ops->free(last);
+    /* What leases promise rests on scripts: memcached has none. */
+    struct shared_store *inner = is_memcached ? last : new_lease(chain, index, last);
+    chain->guard = inner != NULL ? new_guard(chain, index, inner) : NULL;
+    if (chain->guard == NULL) {
+        struct shared_store *front = inner != NULL ? inner : last;
+        front->ops->free(front);
+    }
     return chain->guard;
+}
+
+int stores_accept(const struct store_config *config, const struct rule *rule,
+                  const struct stint_quota *quota, struct stint_error *error)
+{
+    bool is_memcached = config->url.kind == STORE_MEMCACHED;
+    if (is_memcached && rule->store.lease != RULE_LEASE_NONE)
+        return err_set(error, STINT_E_MISMATCH, "memcached has no scripts, and so no leases");
+    return is_memcached ? memcached_state_accepts(quota, error) : script_accepts(quota, error);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */
@@ -163,6 +240,7 @@ int stores_open(struct stores **stores, const struct stores_options *options,
     made->options = *options;
     uv_timer_init(options->loop, &made->tick);
     made->tick.data = made;
+    made->n_open_handles = 1;
     uv_timer_start(&made->tick, on_tick, TICK_MS, TICK_MS);
     for (; made->n_stores < options->n_configs; made->n_stores++) {
         made->all[made->n_stores] = stores_chain(made, made->n_stores);
@@ -175,9 +253,20 @@ int stores_open(struct stores **stores, const struct stores_options *options,
     return 0;
 }
 
+static void close_one(struct stores *stores)
+{
+    if (--stores->n_open_handles == 0)
+        free(stores);
+}
+
 static void on_closed(uv_handle_t *tick)
 {
-    free(tick->data);
+    close_one(tick->data);
+}
+
+static void on_lease_closed(uv_handle_t *timer)
+{
+    close_one(((struct chain *)timer->data)->home);
 }
 
 void stores_close(struct stores *stores)
@@ -186,6 +275,9 @@ void stores_close(struct stores *stores)
         return;
     for (size_t i = 0; i < stores->n_stores; i++)
         stores->all[i]->ops->free(stores->all[i]);
+    for (size_t i = 0; i < STORES_MAX; i++)
+        if (stores->chains[i].lease != NULL)
+            uv_close((uv_handle_t *)&stores->chains[i].lease_timer, on_lease_closed);
     uv_close((uv_handle_t *)&stores->tick, on_closed);
 }
 
@@ -216,6 +308,12 @@ struct shared_store *const *stores_all(const struct stores *stores)
 size_t stores_count(const struct stores *stores)
 {
     return stores->n_stores;
+}
+
+struct shared_pools *stores_pools(const struct stores *stores, size_t index)
+{
+    struct shared_store *redis = stores->chains[index].redis;
+    return redis != NULL ? redis_store_pools(redis) : NULL;
 }
 
 const struct router_figures *stores_router_figures(const struct stores *stores, size_t index)

@@ -30,6 +30,7 @@ struct store_config {
     size_t denials;             /* that are cached, of one worker. 0: none */
     uint64_t deny_cache_max_ns; /* 0: 1 s */
     enum guard_caution caution;
+    size_t lease_keys; /* of which there may be leases at once, of one worker. 0: 4,096 */
 };
 
 struct stores_options {
@@ -43,6 +44,13 @@ struct stores_options {
     struct store_figures *figures[STORES_MAX]; /* of each, written here. NULL: nowhere */
 };
 
+/*
+ * 0 where a store of that kind can keep states of a rule's quota (or of its candidate); else why
+ * not, as stint_table_accepts(). Asks nobody.
+ */
+int stores_accept(const struct store_config *config, const struct rule *rule,
+                  const struct stint_quota *quota, struct stint_error *error);
+
 struct stores;
 
 /* Nothing is connected yet: that begins with the first turn of the loop, and cannot fail here. */
@@ -51,6 +59,8 @@ int stores_open(struct stores **stores, const struct stores_options *options,
 /* One for each config, in their order; valid until stores_close(). */
 struct shared_store *const *stores_all(const struct stores *stores);
 size_t stores_count(const struct stores *stores);
+/* Key pools in a store. NULL: it is over memcached, and keeps none. */
+struct shared_pools *stores_pools(const struct stores *stores, size_t index);
 /* Of the connections at the end of the chain, read by any thread. NULL: it is over memcached. */
 const struct router_figures *stores_router_figures(const struct stores *stores, size_t index);
 /* Of a store over memcached, read by any thread. NULL: it is over Redis. */
