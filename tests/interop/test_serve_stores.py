@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""The settings of shared stores as their users meet them; what stores then do is tested elsewhere."""
+import os
+import re
+import signal
+
+import pytest
+
+from server import Server
+from test_serve import printed, serve, setting
+
+RULES = """
+domain: d
+descriptors:
+  - key: own
+    rate_limit: {unit: hour, requests_per_unit: 3, store: none}
+  - key: fast
+    rate_limit: {unit: hour, requests_per_unit: 3, store: fast}
+"""
+NOBODY = "fast=redis://:hunter2@127.0.0.1:1"  # nobody listens there
+
+
+def command_lines(server):
+    """Of the server and of whatever it has started, as everybody on the machine sees them."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                text = file.read().decode(errors="replace")
+        except OSError:
+            continue
+        if server.folder in text:
+            found.append(text)
+    return found
+
+
+# ---- Passwords ----
+
+
+@pytest.mark.parametrize("how", ["option", "environment", "file"])
+def test_a_password_is_not_printed(tmp_path, how):
+    urls = ["redis://:hunter2@h:1", "fast=rediss://me:hunter2@h"]
+    if how == "option":
+        text = printed("--store", urls[0], f"--store={urls[1]}")
+    elif how == "environment":
+        text = printed(env={"STINT_STORE": ";".join(urls)})
+    else:
+        config = tmp_path / "stint.yaml"
+        config.write_text(f"store: ['{urls[0]}', '{urls[1]}']\n")
+        text = printed("--config", config)
+    assert setting(text, "store") == '["redis://:***@h:1", "fast=rediss://me:***@h"]'
+    assert "hunter2" not in text
+
+
+def test_a_password_is_not_seen_in_the_process_list(tmp_path):
+    options = ["--state", tmp_path / "state", "--store", NOBODY,
+               "--store=redis://:hunter2@127.0.0.1:2"]
+    with Server(*options, rules=RULES) as server:
+        lines = command_lines(server)
+        assert len(lines) == 2  # one is ready to start a successor
+        server.tell(signal.SIGUSR2)
+        server.wait_for("handed_over")
+        assert server.process.wait(30) == 0
+        server.wait_for("started: serving", times=2)
+        successor = int(re.findall(r"serving pid=(\d+)", server.log)[1])
+        try:
+            lines += command_lines(server)
+        finally:
+            os.kill(successor, signal.SIGTERM)
+        server.wait_for("stopped", times=2)
+        assert len(lines) > 2 and "hunter2" not in server.log
+    for line in lines:
+        assert "hunter2" not in line
+        assert "fast=redis://:*******@127.0.0.1:1" in line
+        assert "--store=redis://:*******@127.0.0.1:2" in line
+
+
+@pytest.mark.parametrize("text, said", [
+    ("redsi://:hunter2@h", "a store's URL begins with redis://"),
+    ("redis://:hunter2@h/x", ""),
+    ("redis://:hunter2@h:99999", ""),
+    ("a/b=redis://:hunter2@h", ""),
+    ("none=redis://:hunter2@h", "no store can be called none"),
+])
+def test_a_bad_url_is_refused_without_its_password(tmp_path, text, said):
+    config = tmp_path / "stint.yaml"
+    config.write_text(f"workers: 1\nstore: '{text}'\n")
+    for told in (serve("--store", text, code=2), serve(code=2, env={"STINT_STORE": text}),
+                 serve("--config", config)):
+        assert said in told and "hunter2" not in told
+    assert f"{config}:2:8: store: " in told
+
+
+def test_a_file_has_the_url(tmp_path):
+    file = tmp_path / "url"
+    file.write_text("http://:hunter2@h\n")
+    told = serve("--store", f"@{file}", "--resp", "off", "--http", "off", "--grpc", "127.0.0.1:0")
+    assert f"store default: {file}: a store's URL begins with" in told and "hunter2" not in told
+    file.write_text("redis://:hunter2@127.0.0.1:1\n")
+    with Server("--store", f"fast=@{file}", rules=RULES) as server:
+        assert setting(printed("--store", f"fast=@{file}"), "store") == f'["fast=@{file}"]'
+    assert "hunter2" not in server.log
+    file.unlink()
+    assert str(file) in serve("--store", f"@{file}")
+
+
+# ---- Rules ----
+
+
+def test_rules_name_stores_that_there_are(tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES)
+    told = serve("--rules", rules, "--store", "redis://127.0.0.1:1")
+    assert (f'{rules}:7:59: store: there is no store "fast"; expected default, none') in told
+    told = serve("--rules", rules)
+    assert 'expected none: no store is known here' in told
+
+
+def test_stores_stay_until_a_restart(tmp_path):
+    config = tmp_path / "stint.yaml"
+    config.write_text(f"store: '{NOBODY}'\nwatch: 0\n")
+    with Server("--config", config, rules=RULES) as server:
+        config.write_text("store: 'slow=redis://:hunter3@127.0.0.1:1'\nwatch: 0\n")
+        server.tell(signal.SIGHUP)
+        server.wait_for("warn needs_restart")
+        assert 'settings=store' in server.log
+        server.wait_for("reloaded")  # the rules name a store that is there
+        server.write_rules(RULES.replace("store: fast", "store: slow"))
+        server.tell(signal.SIGHUP)
+        server.wait_for('there is no store \\"slow\\"; expected fast, none')
+    assert "hunter" not in server.log
+
+
+def test_two_stores_of_one_name_are_refused():
+    told = serve("--store", "redis://a", "--store", "redis://b")
+    assert "there are two that are called default" in told
