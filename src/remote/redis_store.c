@@ -203,6 +203,13 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
         char *out = long_key != NULL ? long_key : id_key;
         id.key = span_of(out, store_id_key(head, job->id, out, len));
     }
+    uint64_t now_ns = ask->now_ns - job->offset_ns;
+    uint64_t left_ns = ask->deadline_ns > ask->now_ns ? ask->deadline_ns - ask->now_ns : 0;
+    uint64_t deadline_ns = add_sat(now_ns, left_ns);
+    part->n_items = n_items;
+    part->job = job;
+    if (redis_store_counts(store, ask, now_ns))
+        return redis_store_count(job, last, items[0].key, deadline_ns, now_ns);
     const struct script_ask asked = {
         .verb = ask->verb == SHARED_RESET ? SCRIPT_RESET : (enum script_verb)ask->verb,
         .at_ns = ask->at_ns,
@@ -218,17 +225,13 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
         free(long_key);
         return false;
     }
-    uint64_t now_ns = ask->now_ns - job->offset_ns;
-    uint64_t left_ns = ask->deadline_ns > ask->now_ns ? ask->deadline_ns - ask->now_ns : 0;
-    part->n_items = n_items;
-    part->job = job;
     part->ask = router_ask(store->router,
                            &(struct router_command){
                                .slot = part->slot,
                                .words = store->command.words,
                                .n_words = store->command.n_words,
                                .script = store->command.script->text,
-                               .deadline_ns = add_sat(now_ns, left_ns),
+                               .deadline_ns = deadline_ns,
                                .is_repeatable = job->has_id || ask->verb == SHARED_PEEK,
                                .answered = part_answered,
                                .arg = part,
@@ -306,7 +309,10 @@ static void op_forget(struct shared_store *store, struct shared_op *op)
     op->at_work = NULL;
     if (job->n_parts > 1)
         return;
-    router_forget(of(store)->router, job->only.ask);
+    if (job->counting != NULL)
+        redis_store_forget_count(job);
+    else
+        router_forget(of(store)->router, job->only.ask);
     job_free(job);
     redis_store_settle(of(store));
 }

@@ -98,11 +98,15 @@ static void take_outcome(struct part *part, enum router_outcome outcome,
 void part_answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
                    uint64_t now_ns)
 {
-    struct part *part = arg;
+    take_outcome(arg, outcome, reply);
+    part_done(arg, now_ns);
+}
+
+void part_done(struct part *part, uint64_t now_ns)
+{
     struct job *job = part->job;
     struct redis_store *store = job->store;
     uint64_t offset_ns = job->offset_ns;
-    take_outcome(part, outcome, reply);
     if (--job->n_due > 0)
         return;
     struct shared_op *op = job_complete(job, now_ns);

@@ -45,6 +45,7 @@ struct job {
     uint8_t id[SHARED_ID_LEN];
     uint64_t body, id_lifetime_ns;
     const char *error; /* why a part was not decided */
+    struct counting *counting; /* it is asked by INCREX; NULL: by its script */
     enum shared_fault fault;
     size_t n_items, n_parts, n_due;
     struct job_item *items; /* NULL: a single part */
@@ -66,6 +67,8 @@ struct redis_store {
     size_t names_size;
     uint8_t *leases; /* the key of the leases of one ask */
     size_t leases_size;
+    enum { INCREX_UNASKED, INCREX_ASKED, INCREX_THERE, INCREX_NOT_THERE } increx;
+    uint64_t increx_stamp;      /* of the servers that were meant */
     void (*drained)(void *arg); /* NULL: nobody waits for that */
     void *drained_arg;
     bool is_ending;
@@ -87,8 +90,19 @@ bool redis_store_command_leased(struct redis_store *store, const struct shared_a
 /* ---- redis_store_answer.c -------------------------------------------------------------------- */
 
 router_answered part_answered;
+/* Its state is set; answers the job where it was the last. */
+void part_done(struct part *part, uint64_t now_ns);
 /* All parts are there: the answer, or NULL where nobody wants it. Frees the job. */
 struct shared_op *job_complete(struct job *job, uint64_t now_ns);
+
+/* ---- redis_store_increx.c -------------------------------------------------------------------- */
+
+/* Whether the ask is one for INCREX, and the server has it as far as is known. */
+bool redis_store_counts(struct redis_store *store, const struct shared_ask *ask, uint64_t now_ns);
+/* Asks the only item of a job so; false: no memory, or too much waits already. */
+bool redis_store_count(struct job *job, const struct shared_item *item, struct span key,
+                       uint64_t deadline_ns, uint64_t now_ns);
+void redis_store_forget_count(struct job *job);
 
 /* ---- redis_store_return.c -------------------------------------------------------------------- */
 
