@@ -7,6 +7,7 @@
 #include "cmd/say.h"
 #include "cmd/serve_compat.h"
 #include "cmd/serve_reload.h"
+#include "cmd/serve_stores.h"
 #include "cmd/store_word.h"
 #include "io/user.h"
 
@@ -156,7 +157,29 @@ struct ground {
     struct access_now *access;
     struct hub *hub;
     struct http_site *site;
+    struct serve_stores *stores;
 };
+
+/* Before a worker has any: what a kind of store takes does not hang on a connection. */
+static int store_takes(void *arg, size_t store, const struct rule *rule,
+                       const struct stint_quota *quota, struct stint_error *error)
+{
+    const struct serve_stores *stores = arg;
+    return stores_accept(&stores->configs[store - 1], rule, quota, error);
+}
+
+/* Rules with an answer of their own do without a store; what callers bring along may not. */
+static int add_stores(struct ground *ground, struct stint_error *error)
+{
+    const struct serve_stores *stores = ground->stores;
+    for (size_t i = 0; i < stores->names.n_names; i++) {
+        bool is_needed = stores->question.items == i + 1 &&
+                         stores->question.items_on_error == QUESTION_TELLS_ERROR;
+        if (!metrics_add_store(hub_metrics(ground->hub), stores->names.names[i], is_needed))
+            return err_set(error, STINT_E_SYSTEM, "no memory for the figures of stores");
+    }
+    return 0;
+}
 
 static int open_hub(struct ground *ground, struct rules *rules, struct stint_error *error)
 {
@@ -173,6 +196,8 @@ static int open_hub(struct ground *ground, struct rules *rules, struct stint_err
                         .quota_mode = settings->quota_mode,
                         .metrics_names = serve_metrics_names(settings),
                         .near_thousandths = (unsigned)settings->near_limit,
+                        .store_accepts = store_takes,
+                        .store_arg = ground->stores,
                     },
                     error);
 }
@@ -220,6 +245,8 @@ static int open_ground(struct ground *ground, struct stint_error *error)
     if (code == 0)
         code = open_hub(ground, loaded.rules, error);
     if (code == 0)
+        code = add_stores(ground, error);
+    if (code == 0)
         code = configured_pools_define(&settings->pools, hub_pools(ground->hub),
                                        stint_now(ground->table), error);
     rules_unref(loaded.rules);
@@ -234,6 +261,7 @@ static void close_ground(struct ground *ground)
     http_site_free(ground->site);
     access_now_free(ground->access);
     stint_table_close(ground->table);
+    serve_stores_close(ground->stores);
 }
 
 /* The command line once more, by the name of the file that runs: a newer one may have its place. */
@@ -284,6 +312,9 @@ static int serve_on(const struct ground *ground, struct server_options *options,
     options->hub = ground->hub;
     options->access = ground->access;
     options->site = ground->site;
+    options->store_configs = ground->stores->configs;
+    options->n_store_configs = ground->stores->names.n_names;
+    options->question_stores = ground->stores->question;
     options->load = serve_reload_read;
     options->use = serve_reload_use;
     options->arg = reload;
@@ -300,6 +331,8 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
     int code = serve_server_options(settings, &places, &options, error);
     if (code == 0)
         code = begin_process(settings, &options, successor, error);
+    if (code == 0)
+        code = serve_stores_open(&ground->stores, settings, error);
     if (code == 0)
         code = open_ground(ground, error);
     if (code == 0)

@@ -72,6 +72,7 @@ int sandbox_enter_files(const struct sandbox_options *options, struct stint_erro
                                              .n_read = options->n_read_paths,
                                              .sockets = sockets,
                                              .n_sockets = n_sockets,
+                                             .resolves = options->connects,
                                          },
                                          error);
     return entered(options, code, "files", error);
@@ -81,6 +82,6 @@ int sandbox_enter_calls(const struct sandbox_options *options, struct stint_erro
 {
     if (options->mode == SANDBOX_OFF)
         return 0;
-    int code = sandbox_is_built() ? sandbox_calls(error) : not_built(error);
+    int code = sandbox_is_built() ? sandbox_calls(options->connects, error) : not_built(error);
     return entered(options, code, "system calls", error);
 }

@@ -2,8 +2,8 @@
 /*
  * What a server gives up once everything is open: files other than those that it reads anew
  * (Landlock), and system calls that serving does not need (seccomp). Whoever made it run code of
- * his finds no program to start, nobody to connect to, and no file to write. There is no way back,
- * for no thread.
+ * his finds no program to start, nobody to connect to (but where the server has shared stores), and
+ * no file to write. There is no way back, for no thread.
  */
 #ifndef STINT_IO_SANDBOX_H
 #define STINT_IO_SANDBOX_H
@@ -24,6 +24,7 @@ struct sandbox_options {
     size_t n_read_paths;
     const char *control; /* path of a socket that is bound and removed; NULL: none */
     const struct listeners *listeners;
+    bool connects; /* it has shared stores, by names that are looked up */
     struct log *log;
 };
 
@@ -45,9 +46,11 @@ struct sandbox_paths {
     size_t n_read;
     const char *const *sockets; /* made and removed */
     size_t n_sockets;
+    bool resolves; /* names of other machines */
 };
 
 int sandbox_files(const struct sandbox_paths *paths, struct stint_error *error);
-int sandbox_calls(struct stint_error *error);
+/* connects: to others, of every address family that there is in TCP, and to Unix sockets. */
+int sandbox_calls(bool connects, struct stint_error *error);
 
 #endif

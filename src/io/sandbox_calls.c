@@ -62,8 +62,11 @@ static const char *const deadly[] = {
     "swapon", "umount", "umount2", "unshare", "userfaultfd", "vfork", "vhangup",
 };
 
-/* No connection goes out, and none comes in at another port than before. */
-static const char *const refused[] = {"bind", "connect", "listen"};
+/* None comes in at another port than before. */
+static const char *const refused[] = {"bind", "listen"};
+
+/* Where connections go out: also what libc's resolver asks with. */
+static const char *const of_connections[] = {"connect", "recvmmsg", "sendmmsg"};
 
 #ifdef __s390__
 #define CLONE_FLAGS_ARGUMENT 1
@@ -106,9 +109,6 @@ static const struct condition conditions[] = {
        it is not there, and libc takes clone. */
     ALLOWED_IF("clone", CLONE_FLAGS_ARGUMENT, MASKED(CLONE_THREAD, CLONE_THREAD)),
     {"clone", SCMP_ACT_KILL_PROCESS, 1, {IF(CLONE_FLAGS_ARGUMENT, MASKED(CLONE_THREAD, 0))}},
-    /* A message to systemd goes from a socket of its own. */
-    {"socket", SCMP_ACT_ALLOW, 2, {IF(0, EQUALS(AF_UNIX)), IF(1, MASKED(0xf, SOCK_DGRAM))}},
-    REFUSED_IF("socket", 0, DIFFERS(AF_UNIX)),
     /* Whether the owner of a state lives; telling anybody anything is not meant by that. */
     ALLOWED_IF("kill", 1, EQUALS(0)),
     REFUSED_IF("kill", 1, DIFFERS(0)),
@@ -118,6 +118,22 @@ static const struct condition conditions[] = {
     ALLOWED_IF("ioctl", 1, EQUALS(FIONREAD)),
     /* Limits are read, not set. */
     {"prlimit64", SCMP_ACT_ALLOW, 2, {IF(0, EQUALS(0)), IF(2, EQUALS(0))}},
+};
+
+/* No connection goes out. */
+static const struct condition without_connections[] = {
+    /* A message to systemd goes from a socket of its own. */
+    {"socket", SCMP_ACT_ALLOW, 2, {IF(0, EQUALS(AF_UNIX)), IF(1, MASKED(0xf, SOCK_DGRAM))}},
+    REFUSED_IF("socket", 0, DIFFERS(AF_UNIX)),
+    {"connect", SCMP_ACT_ERRNO(EPERM), 0, {IF(0, EQUALS(0))}},
+};
+
+/* To stores. The resolver asks the kernel which addresses this machine has (AF_NETLINK). */
+static const struct condition with_connections[] = {
+    ALLOWED_IF("socket", 0, EQUALS(AF_UNIX)),
+    ALLOWED_IF("socket", 0, EQUALS(AF_INET)),
+    ALLOWED_IF("socket", 0, EQUALS(AF_INET6)),
+    ALLOWED_IF("socket", 0, EQUALS(AF_NETLINK)),
 };
 /* clang-format on */
 
@@ -147,16 +163,21 @@ static int add_all(scmp_filter_ctx filter, const char *const *calls, size_t n_ca
     return code;
 }
 
+static int add_conditions(scmp_filter_ctx filter, const struct condition *rules, size_t n_rules,
+                          struct stint_error *error)
+{
+    int code = 0;
+    for (size_t i = 0; i < n_rules && code == 0; i++)
+        code = add(filter, rules[i].call, rules[i].action, rules[i].n_arguments, rules[i].arguments,
+                   error);
+    return code;
+}
+
 /* abort() and assert() send a signal to a thread; to one of this process, and to no other's. */
-static int add_conditions(scmp_filter_ctx filter, struct stint_error *error)
+static int add_signals(scmp_filter_ctx filter, struct stint_error *error)
 {
     const struct scmp_arg_cmp of_ours = IF(0, EQUALS((scmp_datum_t)getpid()));
-    int code = add(filter, "tgkill", SCMP_ACT_ALLOW, 1, &of_ours, error);
-    for (size_t i = 0; i < sizeof(conditions) / sizeof(conditions[0]) && code == 0; i++) {
-        const struct condition *rule = &conditions[i];
-        code = add(filter, rule->call, rule->action, rule->n_arguments, rule->arguments, error);
-    }
-    return code;
+    return add(filter, "tgkill", SCMP_ACT_ALLOW, 1, &of_ours, error);
 }
 
 static int set_attributes(scmp_filter_ctx filter, struct stint_error *error)
@@ -180,10 +201,10 @@ static int set_attributes(scmp_filter_ctx filter, struct stint_error *error)
     return 0;
 }
 
-int sandbox_calls(struct stint_error *error)
+int sandbox_calls(bool connects, struct stint_error *error)
 {
-#define ADD_ALL(calls, action)                                                                     \
-    add_all(filter, calls, sizeof(calls) / sizeof((calls)[0]), action, error)
+#define N(list) (sizeof(list) / sizeof((list)[0]))
+#define ADD_ALL(calls, action) add_all(filter, calls, N(calls), action, error)
 
     /* Of what is newer than this list, libc and libuv go without as on a kernel that lacks it. */
     scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(ENOSYS));
@@ -197,7 +218,15 @@ int sandbox_calls(struct stint_error *error)
     if (code == 0)
         code = ADD_ALL(refused, SCMP_ACT_ERRNO(EPERM));
     if (code == 0)
-        code = add_conditions(filter, error);
+        code = add_conditions(filter, conditions, N(conditions), error);
+    if (code == 0 && connects)
+        code = ADD_ALL(of_connections, SCMP_ACT_ALLOW);
+    if (code == 0)
+        code = connects
+                   ? add_conditions(filter, with_connections, N(with_connections), error)
+                   : add_conditions(filter, without_connections, N(without_connections), error);
+    if (code == 0)
+        code = add_signals(filter, error);
     if (code == 0) {
         int loaded = seccomp_load(filter);
         code = loaded == 0 ? 0 : fail("the kernel refuses it", loaded, error);
@@ -205,4 +234,5 @@ int sandbox_calls(struct stint_error *error)
     seccomp_release(filter);
     return code;
 #undef ADD_ALL
+#undef N
 }

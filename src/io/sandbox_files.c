@@ -45,6 +45,12 @@ static const char *const of_the_system[] = {
     "/usr/share/zoneinfo",
 };
 
+/* How names become addresses. Such a file by itself: its folder has others. */
+static const char *const of_the_resolver[] = {
+    "/etc/gai.conf",  "/etc/host.conf",   "/etc/hosts",    "/etc/nsswitch.conf",
+    "/etc/protocols", "/etc/resolv.conf", "/etc/services",
+};
+
 static int fail(const char *what, struct stint_error *error)
 {
     return err_set(error, STINT_E_SYSTEM, "no confinement to files (Landlock): %s: %s", what,
@@ -172,6 +178,9 @@ static int permit_all(int ruleset, const struct sandbox_paths *paths, struct sti
     for (size_t i = 0; i < sizeof(of_the_system) / sizeof(of_the_system[0]); i++)
         if (!permit(ruleset, of_the_system[i], MAY_READ))
             return fail(of_the_system[i], error);
+    for (size_t i = 0; paths->resolves && i < sizeof(of_the_resolver) / sizeof(char *); i++)
+        if (!permit(ruleset, of_the_resolver[i], MAY_READ))
+            return fail(of_the_resolver[i], error);
     for (size_t i = 0; i < paths->n_read; i++)
         if (!permit_reading(ruleset, paths->read[i]))
             return fail(paths->read[i], error);

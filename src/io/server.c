@@ -500,6 +500,7 @@ static struct sandbox_options sandbox_options(const struct server *server)
         .n_read_paths = options->n_watched,
         .control = options->control,
         .listeners = &server->listeners,
+        .connects = options->n_store_configs > 0,
         .log = options->log,
     };
 }

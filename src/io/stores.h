@@ -12,6 +12,7 @@
 #include "remote/memcached_store.h"
 #include "remote/router.h"
 #include "remote/url.h"
+#include "rules/shared_pool.h"
 
 #include <uv.h>
 

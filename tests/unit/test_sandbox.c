@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <pwd.h>
@@ -67,7 +68,7 @@ static void skip_with_sanitizers(void)
 static int enter_calls(void)
 {
     struct stint_error error;
-    return sandbox_calls(&error);
+    return sandbox_calls(false, &error);
 }
 
 static int start_a_program(void)
@@ -204,6 +205,51 @@ static void test_what_a_library_may_try_fails(void **state)
         assert_int_equal(outcome(enter_calls, attempts[i]), EPERM);
 }
 
+/* ---- With shared stores ---------------------------------------------------------------------- */
+
+static int enter_calls_with_stores(void)
+{
+    struct stint_error error;
+    return sandbox_calls(true, &error);
+}
+
+/* The port was closed again: the kernel refuses, and not the filter. */
+static int call_a_store(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    address.sin_port = htons(1);
+    return fd >= 0 ? connect(fd, (struct sockaddr *)&address, sizeof(address)) : -1;
+}
+
+static int look_up_a_name(void)
+{
+    struct addrinfo *found = NULL;
+    int code = getaddrinfo("localhost", "6379", NULL, &found);
+    if (code == 0)
+        freeaddrinfo(found);
+    errno = EPERM;
+    return code == 0 ? 0 : -1;
+}
+
+static int enter_both_with_stores(void)
+{
+    struct stint_error error;
+    int code = sandbox_files(&(struct sandbox_paths){.resolves = true}, &error);
+    return code != 0 ? code : sandbox_calls(true, &error);
+}
+
+static void test_a_server_with_stores_may_call_out(void **state)
+{
+    (void)state;
+    skip_with_sanitizers();
+    assert_int_equal(outcome(enter_calls_with_stores, call_a_store), ECONNREFUSED);
+    assert_int_equal(outcome(enter_both_with_stores, look_up_a_name), 0);
+    assert_int_equal(outcome(enter_calls_with_stores, make_a_raw_socket), ENOSYS);
+    assert_int_equal(outcome(enter_calls_with_stores, listen_elsewhere), EPERM);
+    assert_int_equal(outcome(enter_calls_with_stores, start_a_program), DIED + SIGSYS);
+}
+
 static int call_what_no_list_knows(void)
 {
     return (int)syscall(SYS_memfd_create, "code", 0);
@@ -333,7 +379,7 @@ static int enter_files(void)
     snprintf(control, sizeof(control), "%s/run/control", root);
     const char *const read_paths[] = {rules, linked, "/nowhere/at/all"};
     const char *const sockets[] = {control};
-    return sandbox_files(&(struct sandbox_paths){read_paths, 3, sockets, 1}, &error);
+    return sandbox_files(&(struct sandbox_paths){read_paths, 3, sockets, 1, false}, &error);
 }
 
 static int opened(const char *name, int flags)
@@ -487,6 +533,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_only_strangers_call_ends_the_process),
         cmocka_unit_test(test_what_a_library_may_try_fails),
+        cmocka_unit_test(test_a_server_with_stores_may_call_out),
         cmocka_unit_test(test_a_call_that_no_list_knows_is_not_there),
         cmocka_unit_test(test_what_serving_needs_goes_on),
         cmocka_unit_test(test_threads_that_were_there_before_are_in_it),
