@@ -127,7 +127,8 @@ static struct stint_decision figures(const struct lease_key *key, uint32_t left,
 static bool is_denied(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns)
 {
     uint32_t least = verb == SHARED_TAKE_UPTO ? 1 : cost;
-    return key->denied_cost > 0 && least >= key->denied_cost && now_ns < key->denied_until_ns;
+    return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
+           now_ns < key->denied_until_ns;
 }
 
 /* A peek of more than is held here is the store's to answer, and a cost of 0 tells figures. */
@@ -269,6 +270,8 @@ static bool answer_here(struct lease_key *key, const struct shared_ask *ask, uin
     uint32_t cost = ask->items[0].cost;
     if (ask->verb == SHARED_REFUND)
         return refund_here(key, ask, now_ns, answer);
+    if (ask->verb == SHARED_RESET)
+        return false;
     if (ask->verb == SHARED_CHARGE)
         return cost > 0 && lease_left(key) >= cost &&
                lease_serve(key, SHARED_TAKE, cost, now_ns, answer);
@@ -282,9 +285,11 @@ static bool answer_here(struct lease_key *key, const struct shared_ask *ask, uin
 static bool is_ahead_of_time(struct lease_key *key, const struct shared_ask *ask, uint64_t now_ns)
 {
     uint32_t cost = ask->items[0].cost;
+    if (!ask->is_ahead || ask->verb == SHARED_RESET)
+        return false;
     lease_drop_ended(key, now_ns);
-    return ask->is_ahead && (lease_left(key) >= cost || is_denied(key, ask->verb, cost, now_ns) ||
-                             ask->verb == SHARED_REFUND);
+    return lease_left(key) >= cost || is_denied(key, ask->verb, cost, now_ns) ||
+           ask->verb == SHARED_REFUND;
 }
 
 void lease_ask_item(struct lease *lease, const struct shared_ask *ask, struct shared_op *op)

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: MIT */
+/* Leases of one worker in virtual time: what is served here, what is asked, and what goes back. */
+#include "remote/script_lease.h"
+#include "unit/lease_world.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define MS NS_PER_MS
+#define ASKS_MAX 64
+
+static struct world world;
+static struct world_node node;
+static struct rule rule, plain;
+static struct stint_quota quota;
+
+struct asker {
+    struct shared_op op;
+    struct stint_decision each[4];
+    unsigned answers;
+};
+static struct asker askers[ASKS_MAX];
+static size_t n_askers;
+
+static void on_answer(struct shared_op *op, uint64_t now_ns)
+{
+    (void)now_ns;
+    ((struct asker *)op->arg)->answers++;
+}
+
+static int begin(void **state)
+{
+    struct stint_error error;
+    (void)state;
+    world = (struct world){.now_ns = NS_PER_S, .seed = 1, .slow_ns = 0};
+    memset(askers, 0, sizeof(askers));
+    n_askers = 0;
+    if (stint_quota_parse(&quota, "log 100/1s", &error) != 0)
+        return -1;
+    rule = (struct rule){
+        .domain = "d",
+        .quota = quota,
+        .store = {.lease = RULE_LEASE_STRICT, .lease_units = 20, .lease_term_ns = 100 * MS}};
+    plain = (struct rule){.domain = "d", .quota = quota};
+    world_open(&node, &world);
+    node.is_prompt = true;
+    return node.lease != NULL ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    node.lease->ops->free(node.lease);
+    world_close(&world);
+    return 0;
+}
+
+static struct shared_item item_of(const char *key, uint32_t cost)
+{
+    return (struct shared_item){
+        .quota = &quota,
+        .rule = key[0] == 'p' ? &plain : &rule,
+        .name = span_of_text("rule"),
+        .key = span_of_text(key),
+        .cost = cost,
+    };
+}
+
+static struct asker *ask_items(uint8_t verb, const struct shared_item *items, size_t n_items,
+                               uint64_t at_ns)
+{
+    struct asker *asker = &askers[n_askers++ % ASKS_MAX];
+    *asker = (struct asker){
+        .op = {.answered = on_answer, .arg = asker, .answer = {.each = asker->each}}};
+    uint64_t now_ns = world_node_now(&node);
+    const struct shared_ask asked = {.verb = verb,
+                                     .items = items,
+                                     .n_items = n_items,
+                                     .at_ns = at_ns,
+                                     .now_ns = now_ns,
+                                     .deadline_ns = now_ns + 50 * MS};
+    node.lease->ops->ask(node.lease, &asked, &asker->op);
+    return asker;
+}
+
+static struct asker *ask(uint8_t verb, const char *key, uint32_t cost)
+{
+    const struct shared_item item = item_of(key, cost);
+    return ask_items(verb, &item, 1, STINT_NEVER_NS);
+}
+
+static void check(const struct asker *asker, uint8_t outcome, uint32_t granted, bool is_local)
+{
+    assert_int_equal(asker->op.answer.outcome, SHARED_DECIDED);
+    assert_int_equal(asker->op.answer.sum.outcome, outcome);
+    assert_int_equal(asker->op.answer.sum.granted, granted);
+    assert_int_equal(asker->op.answer.is_local, is_local);
+}
+
+static uint32_t store_left(const char *key)
+{
+    struct flight flight = {.verb = SHARED_PEEK, .quota = &quota};
+    struct shared_answer answer;
+    snprintf(flight.name, sizeof(flight.name), "%s", key);
+    world_decide(&world, &flight, &answer);
+    return answer.sum.remaining;
+}
+
+/* Takes of 1, a millisecond from one to the next. */
+static void take_times(const char *key, unsigned times)
+{
+    for (unsigned i = 0; i < times; i++) {
+        check(ask(SHARED_TAKE, key, 1), STINT_ALLOW, 1, true);
+        world.now_ns += MS;
+    }
+}
+
+static void hot_keys_are_served_here(void **state)
+{
+    (void)state;
+    take_times("hot", 60);
+    assert_in_range(world.asks, 4, 20);
+    assert_int_equal(store_left("cold"), 100);
+    /* Another worker sees as used at least what was used. */
+    assert_in_range(store_left("hot"), 0, 40);
+}
+
+static void other_rules_pass_through(void **state)
+{
+    (void)state;
+    check(ask(SHARED_TAKE, "plain", 7), STINT_ALLOW, 7, false);
+    check(ask(SHARED_TAKE, "plain", 7), STINT_ALLOW, 7, false);
+    assert_int_equal(world.asks, 2);
+}
+
+static void all_of_the_limit_is_had_and_no_more(void **state)
+{
+    (void)state;
+    unsigned granted = 0;
+    for (unsigned i = 0; i < 300; i++) {
+        const struct asker *asker = ask(SHARED_TAKE, "hot", 1);
+        granted += asker->op.answer.sum.granted;
+        world.now_ns += MS;
+    }
+    assert_int_equal(granted, 100);
+    const struct asker *denied = ask(SHARED_TAKE, "hot", 1);
+    assert_int_equal(denied->op.answer.sum.outcome, STINT_DENY);
+    assert_true(denied->op.answer.sum.retry_after_ns > 500 * MS);
+    /* Nobody else has a lease: the denial is known here. */
+    assert_true(denied->op.answer.is_local);
+    world.now_ns += denied->op.answer.sum.retry_after_ns;
+    check(ask(SHARED_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+}
+
+static void what_is_not_used_goes_back(void **state)
+{
+    (void)state;
+    take_times("hot", 30);
+    assert_true(store_left("hot") < 70);
+    world.now_ns += 30 * MS;
+    assert_true(lease_deadline(node.lease) <= world_node_now(&node));
+    lease_wake(node.lease, world_node_now(&node));
+    assert_int_equal(store_left("hot"), 70);
+}
+
+static void set_done(void *arg)
+{
+    *(bool *)arg = true;
+}
+
+static void what_is_held_goes_back_when_the_server_ends(void **state)
+{
+    (void)state;
+    bool is_done = false;
+    take_times("hot", 30);
+    take_times("warm", 5);
+    node.lease->ops->drain(node.lease, 2 * NS_PER_S, set_done, &is_done);
+    assert_true(is_done);
+    assert_int_equal(store_left("hot"), 70);
+    assert_int_equal(store_left("warm"), 95);
+    /* From then on nothing is leased. */
+    check(ask(SHARED_TAKE, "hot", 1), STINT_ALLOW, 1, false);
+    assert_int_equal(store_left("hot"), 69);
+}
+
+static void nothing_is_served_after_the_term(void **state)
+{
+    (void)state;
+    take_times("hot", 30);
+    uint64_t asks = world.asks;
+    world.now_ns += 99 * MS;
+    check(ask(SHARED_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    assert_true(world.asks > asks); /* a lease of its own */
+}
+
+static void asks_wait_in_their_order_for_one_lease(void **state)
+{
+    (void)state;
+    node.is_prompt = false;
+    world.slow_ns = 1;
+    struct asker *waiting[8];
+    for (unsigned i = 0; i < 8; i++)
+        waiting[i] = ask(SHARED_TAKE, "hot", 2);
+    assert_int_equal(world.asks, 1);
+    for (unsigned i = 0; i < 8; i++)
+        assert_int_equal(waiting[i]->op.answer.outcome, SHARED_WAITS);
+    world.now_ns += 2 * MS;
+    world_run(&world);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        world.now_ns += 2 * MS;
+        world_run(&world);
+    }
+    for (unsigned i = 0; i < 8; i++) {
+        check(waiting[i], STINT_ALLOW, 2, true);
+        assert_int_equal(waiting[i]->answers, 1);
+    }
+    assert_in_range(world.asks, 2, 3);
+}
+
+static void who_is_forgotten_is_not_told(void **state)
+{
+    (void)state;
+    node.is_prompt = false;
+    world.slow_ns = 1;
+    struct asker *first = ask(SHARED_TAKE, "hot", 2), *second = ask(SHARED_TAKE, "hot", 3);
+    node.lease->ops->forget(node.lease, &first->op);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        world.now_ns += 2 * MS;
+        world_run(&world);
+    }
+    assert_int_equal(first->answers, 0);
+    check(second, STINT_ALLOW, 3, true);
+}
+
+static void a_lost_answer_fails_all_who_wait_and_costs_one_term(void **state)
+{
+    (void)state;
+    node.is_prompt = false;
+    world.lost_per_mille = 1000;
+    world.slow_ns = 1;
+    struct asker *asker = ask(SHARED_TAKE, "hot", 2);
+    world.now_ns += 51 * MS;
+    world_run(&world);
+    assert_int_equal(asker->op.answer.outcome, SHARED_FAILED);
+    assert_int_equal(asker->answers, 1);
+    world.lost_per_mille = 0;
+    asker = ask(SHARED_TAKE, "hot", 2);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        world.now_ns += 2 * MS;
+        world_run(&world);
+    }
+    check(asker, STINT_ALLOW, 2, true);
+}
+
+static void a_refund_that_names_the_lease_is_had_again_at_once(void **state)
+{
+    (void)state;
+    take_times("hot", 30);
+    const struct asker *taken = ask(SHARED_TAKE, "hot", 3);
+    uint64_t asks = world.asks, at_ns = taken->op.answer.at_ns;
+    assert_true(at_ns % 1000 != 0);
+    const struct shared_item item = item_of("hot", 3);
+    check(ask_items(SHARED_REFUND, &item, 1, at_ns), STINT_ALLOW, 3, true);
+    assert_int_equal(world.asks, asks);
+    /* What names no lease of ours is the store's to know. */
+    const struct asker *other = ask_items(SHARED_REFUND, &item, 1, at_ns - 500 * MS);
+    assert_false(other->op.answer.is_local);
+    world.now_ns += 30 * MS;
+    lease_wake(node.lease, world_node_now(&node));
+    assert_int_equal(store_left("hot"), 70);
+}
+
+static void a_cost_above_what_is_held_takes_it_back_first(void **state)
+{
+    (void)state;
+    take_times("hot", 30);
+    check(ask(SHARED_TAKE, "hot", 70), STINT_ALLOW, 70, true);
+    assert_int_equal(ask(SHARED_TAKE, "hot", 1)->op.answer.sum.outcome, STINT_DENY);
+    assert_int_equal(ask(SHARED_TAKE, "hot", 101)->op.answer.sum.outcome, STINT_NEVER);
+}
+
+static void a_peek_counts_what_is_held_here(void **state)
+{
+    (void)state;
+    take_times("hot", 30);
+    check(ask(SHARED_PEEK, "hot", 1), STINT_ALLOW, 1, true);
+    const struct asker *peek = ask(SHARED_PEEK, "hot", 69);
+    assert_int_equal(peek->op.answer.sum.outcome, STINT_ALLOW);
+    assert_int_equal(peek->op.answer.sum.remaining, 70);
+    assert_int_equal(ask(SHARED_PEEK, "hot", 71)->op.answer.sum.outcome, STINT_DENY);
+}
+
+static void lists_give_back_to_the_lease_what_another_denies(void **state)
+{
+    (void)state;
+    take_times("hot", 30);
+    check(ask(SHARED_TAKE, "plain", 95), STINT_ALLOW, 95, false);
+    struct shared_item items[] = {item_of("hot", 4), item_of("plain", 4), item_of("warm", 4)};
+    const struct asker *list = ask_items(SHARED_TAKE, items, 3, 0);
+    check(list, STINT_ALLOW, 4, false);
+    list = ask_items(SHARED_TAKE, items, 3, 0);
+    check(list, STINT_DENY, 0, false);
+    assert_int_equal(list->op.answer.sum.binding, 1);
+    assert_int_equal(list->each[0].outcome, STINT_ALLOW);
+    items[1].cost = items[0].cost = items[2].cost = 3;
+    check(ask_items(SHARED_TAKE_UPTO, items, 3, 0), STINT_ALLOW, 1, false);
+    world.now_ns += 60 * MS;
+    lease_wake(node.lease, world_node_now(&node));
+    assert_int_equal(store_left("hot"), 65);
+    assert_int_equal(store_left("warm"), 95);
+    assert_int_equal(store_left("plain"), 0);
+}
+
+static void lists_wait_too_and_may_be_forgotten(void **state)
+{
+    (void)state;
+    node.is_prompt = false;
+    world.slow_ns = 3 * MS;
+    const struct shared_item items[] = {item_of("hot", 4), item_of("plain", 4), item_of("warm", 4)};
+    struct asker *first = ask_items(SHARED_TAKE, items, 3, 0);
+    struct asker *second = ask_items(SHARED_TAKE, items, 3, 0);
+    assert_int_equal(first->op.answer.outcome, SHARED_WAITS);
+    for (unsigned turn = 0; turn < 6; turn++) {
+        world.now_ns += MS;
+        world_run(&world);
+    }
+    assert_int_equal(first->op.answer.outcome, SHARED_WAITS); /* with one step taken */
+    node.lease->ops->forget(node.lease, &first->op);
+    for (unsigned turn = 0; turn < 30; turn++) {
+        world.now_ns += MS;
+        world_run(&world);
+    }
+    assert_int_equal(first->answers, 0);
+    assert_int_equal(second->answers, 1);
+    check(second, STINT_ALLOW, 4, false);
+    for (unsigned turn = 0; turn < 30; turn++) {
+        world.now_ns += 10 * MS;
+        lease_wake(node.lease, world_node_now(&node));
+        world_run(&world);
+    }
+    /* What comes back later than its lease has gone may stay charged until its time. */
+    assert_in_range(store_left("hot"), 92, 96);
+    assert_int_equal(store_left("plain"), 96);
+    assert_in_range(store_left("warm"), 92, 96);
+}
+
+static void fast_leases_are_charged_at_once_and_refunded(void **state)
+{
+    (void)state;
+    rule.store.lease = RULE_LEASE_FAST;
+    take_times("hot", 30);
+    assert_in_range(100 - store_left("hot"), 30, 50);
+    world.now_ns += 40 * MS;
+    for (unsigned turn = 0; turn < 4; turn++)
+        lease_wake(node.lease, world_node_now(&node));
+    assert_int_equal(store_left("hot"), 70);
+}
+
+static void a_reset_forgets_what_is_held(void **state)
+{
+    (void)state;
+    take_times("hot", 30);
+    const struct asker *reset = ask(SHARED_RESET, "hot", 0);
+    assert_int_equal(reset->op.answer.outcome, SHARED_DECIDED);
+    assert_int_equal(store_left("hot"), 100);
+    take_times("hot", 30);
+}
+
+static void places_and_counted_denials_are_not_leased(void **state)
+{
+    struct stint_error error;
+    (void)state;
+    struct shared_item item = item_of("hot", 1);
+    assert_true(script_is_leased(&item));
+    assert_int_equal(stint_quota_parse(&quota, "concurrency 5 lease=1s", &error), 0);
+    assert_false(script_is_leased(&item));
+    assert_int_equal(stint_quota_parse(&quota, "gcra 5/1s count_denied=true", &error), 0);
+    assert_false(script_is_leased(&item));
+    item.rule = NULL;
+    assert_int_equal(stint_quota_parse(&quota, "gcra 5/1s", &error), 0);
+    assert_false(script_is_leased(&item));
+}
+
+static void check_words(const struct script_command *command, const char *expected)
+{
+    char text[512];
+    size_t len = 0;
+    for (size_t i = 2; i < command->n_words; i++)
+        len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%.*s", i > 2 ? " " : "",
+                                (int)command->words[i].len, (const char *)command->words[i].ptr);
+    assert_string_equal(text, expected);
+}
+
+static void words_of_a_lease(void **state)
+{
+    static struct script_command command;
+    (void)state;
+    const struct script_item item = {.quota = &quota, .key = span_of_text("k"), .cost = 20};
+    const struct shared_lease ended[] = {{.ends_ns = 5000, .units = 9, .left = 2},
+                                         {.ends_ns = 7000, .units = 1}};
+    struct script_lease lease = {
+        .verb = SHARED_LEASE, .least = 3, .term_ns = 100 * MS, .ended = ended, .n_ended = 2};
+    struct script_ask asked = {.verb = SCRIPT_PEEK};
+    struct span leases = span_of_text("k!leases");
+    script_command_leased(&command, &item, leases, &asked, &lease);
+    assert_ptr_equal(command.script, &lua_script_lease_log);
+    check_words(&command, "2 k k!leases lease 20 0 3 100 1000000 0 0 0 100000 5 9 2 7 1 0");
+    lease.verb = SHARED_RETURN;
+    lease.n_ended = 1;
+    script_command_leased(&command, &item, leases, &asked, &lease);
+    check_words(&command, "2 k k!leases return 20 0 0 100 1000000 0 0 0 0 5 9 2");
+    lease = (struct script_lease){.verb = SHARED_TAKE};
+    asked.verb = SCRIPT_TAKE;
+    script_command_leased(&command, &item, leases, &asked, &lease);
+    check_words(&command, "2 k k!leases take 20 0 0 100 1000000");
+    const struct script_id id = {.key = span_of_text("id"), .body = 1, .lifetime_ns = MS};
+    asked.id = &id;
+    script_command_leased(&command, &item, leases, &asked, &lease);
+    assert_ptr_equal(command.script, &lua_script_lease_log_once);
+    check_words(&command, "3 k k!leases id take 20 0 0 100 1000000 0000000000000001 1");
+}
+
+static void keys_have_a_bound(void **state)
+{
+    (void)state;
+    struct shared_store *wide = node.lease;
+    node.lease = lease_new(&(struct lease_options){
+        .inner = &node.store, .now = world_node_clock, .arg = &node, .keys = 2});
+    for (unsigned turn = 0; turn < 20; turn++) {
+        check(ask(SHARED_TAKE, "a", 1), STINT_ALLOW, 1, true);
+        check(ask(SHARED_TAKE, "b", 1), STINT_ALLOW, 1, true);
+        assert_int_equal(ask(SHARED_TAKE, "c", 1)->op.answer.sum.granted, 1);
+        world.now_ns += MS;
+    }
+    node.lease->ops->free(node.lease);
+    node.lease = wide;
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        TEST(hot_keys_are_served_here),
+        TEST(other_rules_pass_through),
+        TEST(all_of_the_limit_is_had_and_no_more),
+        TEST(what_is_not_used_goes_back),
+        TEST(what_is_held_goes_back_when_the_server_ends),
+        TEST(nothing_is_served_after_the_term),
+        TEST(asks_wait_in_their_order_for_one_lease),
+        TEST(who_is_forgotten_is_not_told),
+        TEST(a_lost_answer_fails_all_who_wait_and_costs_one_term),
+        TEST(a_refund_that_names_the_lease_is_had_again_at_once),
+        TEST(a_cost_above_what_is_held_takes_it_back_first),
+        TEST(a_peek_counts_what_is_held_here),
+        TEST(lists_give_back_to_the_lease_what_another_denies),
+        TEST(lists_wait_too_and_may_be_forgotten),
+        TEST(fast_leases_are_charged_at_once_and_refunded),
+        TEST(a_reset_forgets_what_is_held),
+        TEST(places_and_counted_denials_are_not_leased),
+        TEST(words_of_a_lease),
+        TEST(keys_have_a_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
