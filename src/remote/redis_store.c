@@ -356,6 +356,7 @@ static void op_free(struct shared_store *shared)
     }
     free(store->names);
     free(store->leases);
+    pool_command_deinit(&store->pool_command);
     free(store);
 }
 
@@ -379,6 +380,8 @@ struct shared_store *redis_store_new(const struct redis_store_options *options)
     if (store == NULL)
         return NULL;
     store->store.ops = &ops;
+    store->pools.ops = &redis_store_pools_ops;
+    memcpy(store->plain_prefix, prefix, strlen(prefix) + 1);
     store->prefix_len =
         store_key_escape(span_of_text(prefix), store->prefix, sizeof(store->prefix));
     store->dialer = options->router.dialer;

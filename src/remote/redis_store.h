@@ -9,7 +9,7 @@
 #define STINT_REMOTE_REDIS_STORE_H
 
 #include "remote/router.h"
-#include "rules/shared.h"
+#include "rules/shared_pool.h"
 
 #define REDIS_STORE_PREFIX_DEFAULT "stint:"
 #define REDIS_STORE_PREFIX_MAX 256
@@ -25,6 +25,8 @@ struct redis_store_options {
  */
 struct shared_store *redis_store_new(const struct redis_store_options *options);
 
+/* Key pools there; valid as long as the store. No breaker stands before them. */
+struct shared_pools *redis_store_pools(struct shared_store *store);
 /* Valid as long as the store. */
 const struct router_figures *redis_store_figures(const struct shared_store *store);
 const char *redis_store_fault(const struct shared_store *store);

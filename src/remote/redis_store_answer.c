@@ -69,6 +69,33 @@ static void take_reply(struct part *part, const struct redis_reply *reply)
     tell_each(part, &read);
 }
 
+enum shared_fault redis_store_fault_of(enum router_outcome outcome)
+{
+    switch (outcome) {
+    case ROUTER_LATE:
+        return SHARED_FAULT_LATE;
+    case ROUTER_LOST:
+        return SHARED_FAULT_LOST;
+    case ROUTER_FAILED:
+        return SHARED_FAULT_UNREACHABLE;
+    default:
+        return SHARED_FAULT_OTHER;
+    }
+}
+
+const char *redis_store_reason(const struct redis_store *store, enum router_outcome outcome,
+                               const struct redis_reply *reply)
+{
+    if (outcome == ROUTER_REFUSED)
+        return sentence_of(reply->text);
+    if (outcome == ROUTER_DONE)
+        return "the store's answer is none that a script of ours gives";
+    if (router_away_since(store->router) == 0)
+        return "the store has not answered in time";
+    const char *fault = router_fault(store->router);
+    return fault[0] != '\0' ? fault : "the store is not connected yet";
+}
+
 static void take_outcome(struct part *part, enum router_outcome outcome,
                          const struct redis_reply *reply)
 {
@@ -83,16 +110,8 @@ static void take_outcome(struct part *part, enum router_outcome outcome,
         return;
     }
     part->state = outcome == ROUTER_LATE || outcome == ROUTER_LOST ? PART_LOST : PART_FAILED;
-    part->job->fault = outcome == ROUTER_LATE     ? SHARED_FAULT_LATE
-                       : outcome == ROUTER_LOST   ? SHARED_FAULT_LOST
-                       : outcome == ROUTER_FAILED ? SHARED_FAULT_UNREACHABLE
-                                                  : SHARED_FAULT_OTHER;
-    const char *fault = router_fault(store->router);
-    part->job->error = outcome == ROUTER_REFUSED ? sentence_of(reply->text)
-                       : router_away_since(store->router) == 0
-                           ? "the store has not answered in time"
-                       : fault[0] != '\0' ? fault
-                                          : "the store is not connected yet";
+    part->job->fault = redis_store_fault_of(outcome);
+    part->job->error = redis_store_reason(store, outcome, reply);
 }
 
 void part_answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,

@@ -3,6 +3,7 @@
 #ifndef STINT_REMOTE_REDIS_STORE_PARTS_H
 #define STINT_REMOTE_REDIS_STORE_PARTS_H
 
+#include "remote/pool_store.h"
 #include "remote/redis_store.h"
 #include "remote/script.h"
 
@@ -73,6 +74,9 @@ struct redis_store {
     void *drained_arg;
     bool is_ending;
     struct script_command command; /* of the ask that is being made */
+    struct shared_pools pools;
+    struct pool_command pool_command;
+    char plain_prefix[REDIS_STORE_PREFIX_MAX + 1]; /* not escaped */
 };
 
 /* ---- redis_store.c --------------------------------------------------------------------------- */
@@ -92,8 +96,16 @@ bool redis_store_command_leased(struct redis_store *store, const struct shared_a
 router_answered part_answered;
 /* Its state is set; answers the job where it was the last. */
 void part_done(struct part *part, uint64_t now_ns);
+/* Why a command was not done, or not certainly. */
+enum shared_fault redis_store_fault_of(enum router_outcome outcome);
+const char *redis_store_reason(const struct redis_store *store, enum router_outcome outcome,
+                               const struct redis_reply *reply);
 /* All parts are there: the answer, or NULL where nobody wants it. Frees the job. */
 struct shared_op *job_complete(struct job *job, uint64_t now_ns);
+
+/* ---- redis_store_pool.c ---------------------------------------------------------------------- */
+
+extern const struct shared_pools_ops redis_store_pools_ops;
 
 /* ---- redis_store_increx.c -------------------------------------------------------------------- */
 
