@@ -17,7 +17,9 @@
 
 #include <cmocka.h>
 
+#ifndef MS
 #define MS NS_PER_MS
+#endif
 #define LINES_MAX 64
 #define SAID_MAX 65536
 
