@@ -10,8 +10,8 @@
 
 /*
  * The term is counted from when the lease was asked for, which is before the store granted it. One
- * part in a hundred is for clocks of different rates, and a microsecond for that of the store, whose
- * instants are rounded down.
+ * part in a hundred is for clocks of different rates, and a microsecond for that of the store,
+ * whose instants are rounded down.
  */
 #define RATES_PERCENT 99
 #define SOON_PARTS 8   /* of the term: so near its end a lease is exchanged, and ... */
@@ -104,18 +104,20 @@ static void hold(struct lease_key *key, const struct shared_answer *answer, uint
 static void lease_answered(struct shared_op *op, uint64_t now_ns);
 
 /* Leaves the outcome in key->op; WAITS: lease_answered() will be called. */
-static void ask(struct lease_key *key, uint32_t cost, struct shared_ask *asked, uint64_t now_ns)
+static void ask(struct lease_key *key, uint32_t cost, const struct shared_ask *about,
+                uint64_t now_ns)
 {
+    struct shared_ask asked = *about;
     struct shared_item item = key->item;
     item.cost = cost;
-    asked->items = &item;
-    asked->n_items = 1;
-    asked->now_ns = now_ns;
-    key->asking = asked->verb;
+    asked.items = &item;
+    asked.n_items = 1;
+    asked.now_ns = now_ns;
+    key->asking = asked.verb;
     key->sent_ns = now_ns;
     key->op =
         (struct shared_op){.answer = {.each = &key->each}, .answered = lease_answered, .arg = key};
-    key->home->inner->ops->ask(key->home->inner, asked, &key->op);
+    key->home->inner->ops->ask(key->home->inner, &asked, &key->op);
 }
 
 /* As many as were used in a term lately, but no more than GROWTH times as many as the last time. */
@@ -255,7 +257,9 @@ static void lease_answered(struct shared_op *op, uint64_t now_ns)
 {
     struct lease_key *key = op->arg;
     key->pins++;
+    key->is_pumping = true;
     take_answer(key, now_ns);
+    key->is_pumping = false;
     lease_pump(key, now_ns);
     if (key->home->is_draining && key->first == NULL)
         lease_give_back(key, now_ns);
@@ -305,7 +309,10 @@ void lease_pump(struct lease_key *key, uint64_t now_ns)
 {
     static const struct shared_answer ending = {.outcome = SHARED_FAILED,
                                                 .error = "the server ends"};
+    if (key->is_pumping)
+        return;
     key->pins++;
+    key->is_pumping = true;
     for (;;) {
         if (key->home->is_ending)
             tell_waiting(key, 0, &ending, now_ns);
@@ -317,6 +324,7 @@ void lease_pump(struct lease_key *key, uint64_t now_ns)
             break;
         take_answer(key, now_ns);
     }
+    key->is_pumping = false;
     key->pins--;
 }
 

@@ -48,6 +48,11 @@ struct lease_key {
     struct lease *home;
     uint64_t hash;
     unsigned pins; /* it is being worked on */
+    /*
+     * Those who wait are being answered. Whoever is may ask for the same key again, and nobody else
+     * is to be answered from within that.
+     */
+    bool is_pumping;
     /* A copy of what it is asked by: it is asked for when nobody is there any more. */
     struct shared_item item;
     struct stint_quota quota;

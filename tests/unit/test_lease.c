@@ -24,10 +24,21 @@ struct asker {
 static struct asker askers[ASKS_MAX];
 static size_t n_askers;
 
+/* Asked again by whoever is answered next, from within the answer; 0: nothing is. */
+static uint32_t asks_again;
+static bool is_asking;
+
+static struct asker *ask(uint8_t verb, const char *key, uint32_t cost);
+
 static void on_answer(struct shared_op *op, uint64_t now_ns)
 {
     (void)now_ns;
+    assert_false(is_asking); /* nobody is answered from within an ask, not even of another */
     ((struct asker *)op->arg)->answers++;
+    uint32_t cost = asks_again;
+    asks_again = 0;
+    if (cost > 0)
+        ask(SHARED_TAKE, "hot", cost);
 }
 
 static int begin(void **state)
@@ -81,7 +92,9 @@ static struct asker *ask_items(uint8_t verb, const struct shared_item *items, si
                                      .at_ns = at_ns,
                                      .now_ns = now_ns,
                                      .deadline_ns = now_ns + 50 * MS};
+    is_asking = true;
     node.lease->ops->ask(node.lease, &asked, &asker->op);
+    is_asking = false;
     return asker;
 }
 
@@ -217,6 +230,32 @@ static void asks_wait_in_their_order_for_one_lease(void **state)
         assert_int_equal(waiting[i]->answers, 1);
     }
     assert_in_range(world.asks, 2, 3);
+}
+
+static void who_is_answered_may_ask_again_before_the_others_are(void **state)
+{
+    (void)state;
+    node.is_prompt = false;
+    world.slow_ns = 1;
+    for (unsigned i = 0; i < 8; i++)
+        ask(SHARED_TAKE, "hot", 1);
+    for (unsigned turn = 0; turn < 9 && askers[0].answers == 0; turn++) {
+        world.now_ns += 2 * MS;
+        world_run(&world);
+    }
+    assert_int_equal(askers[0].answers, 1); /* of a lease of one; the next is for all of them */
+    assert_int_equal(askers[1].answers, 0);
+    asks_again = 30; /* more than is held: it has to wait behind the others */
+    for (unsigned turn = 0; turn < 8; turn++) {
+        world.now_ns += 2 * MS;
+        world_run(&world);
+    }
+    assert_int_equal(asks_again, 0);
+    assert_int_equal(n_askers, 9);
+    for (unsigned i = 0; i < 9; i++) {
+        assert_int_equal(askers[i].answers, 1);
+        check(&askers[i], STINT_ALLOW, i < 8 ? 1 : 30, askers[i].op.answer.is_local);
+    }
 }
 
 static void who_is_forgotten_is_not_told(void **state)
@@ -449,6 +488,7 @@ int main(void)
         TEST(what_is_held_goes_back_when_the_server_ends),
         TEST(nothing_is_served_after_the_term),
         TEST(asks_wait_in_their_order_for_one_lease),
+        TEST(who_is_answered_may_ask_again_before_the_others_are),
         TEST(who_is_forgotten_is_not_told),
         TEST(a_lost_answer_fails_all_who_wait_and_costs_one_term),
         TEST(a_refund_that_names_the_lease_is_had_again_at_once),
