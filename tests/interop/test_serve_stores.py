@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The settings of shared stores as their users meet them; what stores then do is tested elsewhere."""
+"""The settings of shared stores as their users meet them; other tests have real stores."""
 import os
 import re
 import signal
