@@ -254,7 +254,7 @@ static int explain_store(const struct explain_options *options, const struct rul
     struct explain_store *store = NULL;
     const struct explain_store_options opened = {&options->store, options->prefix};
     const struct question_ask ask = ask_of(options, rules);
-    struct stint_decision decision;
+    struct stint_decision decision = {0};
     int code = explain_store_open(&store, &opened, error);
     if (code == 0)
         code = explain_store_peek(store, question, &ask, explain_store_now_ns(store), &decision,

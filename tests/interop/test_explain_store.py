@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""`stint explain --store` against real servers: names, holders and states of keys, read as they are."""
+"""`stint explain --store` against real servers: names, holders and states of keys, as they are."""
 import json
 import re
 import subprocess
