@@ -222,8 +222,8 @@ static int key_of_override(struct question *question, struct span domain,
                            struct stint_error *error)
 {
     size_t from = question->keys_len;
-    bool fits = append_number(question, OVERRIDE_RULE, sizeof(OVERRIDE_RULE)) &&
-                append_text(question, domain);
+    bool fits =
+        append_number(question, OVERRIDE_RULE, sizeof(uint64_t)) && append_text(question, domain);
     for (size_t i = 0; fits && i < descriptor->n_entries; i++)
         fits = append_text(question, descriptor->entries[i].key) &&
                append_text(question, descriptor->entries[i].value);
