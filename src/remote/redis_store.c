@@ -116,7 +116,7 @@ static size_t name_items(struct redis_store *store, const struct shared_ask *ask
                          struct named *named)
 {
     struct span prefix = span_of(store->prefix, store->prefix_len);
-    size_t at = 0;
+    size_t at = 0, id_len = 0;
     for (size_t i = 0; i < ask->n_items;) {
         size_t left = store->names_size - at;
         size_t len =
@@ -127,10 +127,22 @@ static size_t name_items(struct redis_store *store, const struct shared_ask *ask
             continue;
         }
         named[i].at = at;
+        if (ask->id != NULL && named[i].tag_len + STORE_ID_KEY_MORE > id_len)
+            id_len = named[i].tag_len + STORE_ID_KEY_MORE;
         named[i++].len = len;
         at += len;
     }
-    return at;
+    store->names_len = at;
+    return reserve_names(store, at + id_len) ? at : 0;
+}
+
+/* The key of the ask's id beside that of a state; behind the names, until the next is made. */
+static struct span name_id(struct redis_store *store, const struct named *named,
+                           const uint8_t id[SHARED_ID_LEN])
+{
+    uint8_t *out = store->names + store->names_len;
+    struct span head = span_of(store->names + named->at, named->tag_len);
+    return span_of(out, store_id_key(head, id, (char *)out, head.len + STORE_ID_KEY_MORE));
 }
 
 /* Numbers the slots in the order in which they come; returns how many there are. */
@@ -181,7 +193,6 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
     struct part *part = &job->parts[part_index];
     struct script_item items[SHARED_ITEMS_MAX];
     struct script_id id = {.body = job->body, .lifetime_ns = job->id_lifetime_ns};
-    char id_key[3 * REDIS_STORE_PREFIX_MAX + STORE_ID_KEY_MORE + 512], *long_key = NULL;
     const struct shared_item *last = NULL;
     size_t n_items = 0;
     for (size_t i = 0; i < ask->n_items; i++) {
@@ -194,14 +205,8 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
             .cost = ask->items[i].cost,
         };
         part->slot = named[i].slot;
-        if (n_items > 1 || !job->has_id)
-            continue;
-        struct span head = span_of(store->names + named[i].at, named[i].tag_len);
-        size_t len = head.len + STORE_ID_KEY_MORE;
-        if (len > sizeof(id_key) && (long_key = malloc(len)) == NULL)
-            return false;
-        char *out = long_key != NULL ? long_key : id_key;
-        id.key = span_of(out, store_id_key(head, job->id, out, len));
+        if (n_items == 1 && job->has_id)
+            id.key = name_id(store, &named[i], job->id);
     }
     uint64_t now_ns = ask->now_ns - job->offset_ns;
     uint64_t left_ns = ask->deadline_ns > ask->now_ns ? ask->deadline_ns - ask->now_ns : 0;
@@ -221,10 +226,8 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
         script_command_list(&store->command, items, n_items, &asked);
     else if (!script_is_leased(last))
         script_command_one(&store->command, items, &asked);
-    else if (!redis_store_command_leased(store, ask, items, &asked)) {
-        free(long_key);
+    else if (!redis_store_command_leased(store, ask, items, &asked))
         return false;
-    }
     part->ask = router_ask(store->router,
                            &(struct router_command){
                                .slot = part->slot,
@@ -237,7 +240,6 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
                                .arg = part,
                            },
                            now_ns);
-    free(long_key);
     return part->ask != NULL;
 }
 

@@ -45,7 +45,7 @@ struct job {
     uint64_t now_ns; /* where is_virtual */
     uint8_t id[SHARED_ID_LEN];
     uint64_t body, id_lifetime_ns;
-    const char *error; /* why a part was not decided */
+    const char *error;         /* why a part was not decided */
     struct counting *counting; /* it is asked by INCREX; NULL: by its script */
     enum shared_fault fault;
     size_t n_items, n_parts, n_due;
@@ -65,7 +65,7 @@ struct redis_store {
     size_t n_jobs, n_returns; /* on their way */
     uint64_t offset_ns;       /* of the last job */
     uint8_t *names;           /* of the keys of one ask */
-    size_t names_size;
+    size_t names_size, names_len;
     uint8_t *leases; /* the key of the leases of one ask */
     size_t leases_size;
     enum { INCREX_UNASKED, INCREX_ASKED, INCREX_THERE, INCREX_NOT_THERE } increx;

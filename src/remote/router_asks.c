@@ -226,27 +226,45 @@ static void on_ask(struct router_ask *ask, struct server *said, const struct red
     follow(ask, server, true, now_ns);
 }
 
+/* What a server says that did nothing, and that may be otherwise soon; false: it is the answer. */
+static bool take_refusal(struct router_ask *ask, struct server *said,
+                         const struct redis_reply *reply, uint64_t now_ns)
+{
+    bool has_slots = router_has_slots(ask->router);
+    switch (redis_fault_of(reply->text)) {
+    case REDIS_FAULT_MOVED:
+        if (has_slots)
+            on_moved(ask, said, reply, now_ns);
+        return has_slots;
+    case REDIS_FAULT_ASK:
+        if (has_slots)
+            on_ask(ask, said, reply, now_ns);
+        return has_slots;
+    case REDIS_FAULT_CLUSTERDOWN:
+        topology_doubt(ask->router, now_ns);
+        retry(ask, now_ns);
+        return true;
+    case REDIS_FAULT_READONLY:
+    case REDIS_FAULT_MASTERDOWN:
+        retry(ask, now_ns);
+        topology_refuse_master(said, "the store is a replica: it takes no writes", now_ns);
+        return true;
+    case REDIS_FAULT_TRYAGAIN:
+    case REDIS_FAULT_LOADING:
+    case REDIS_FAULT_BUSY:
+    case REDIS_FAULT_NOSCRIPT:
+        retry(ask, now_ns);
+        return true;
+    default:
+        return false;
+    }
+}
+
 static void on_refused(struct router_ask *ask, struct server *said, const struct redis_reply *reply,
                        uint64_t now_ns)
 {
-    enum redis_fault fault = redis_fault_of(reply->text);
-    bool has_slots = router_has_slots(ask->router);
-    if (ask->answered == NULL || ask->router->is_ending)
-        ask_finish(ask, ROUTER_REFUSED, reply, now_ns);
-    else if (fault == REDIS_FAULT_MOVED && has_slots)
-        on_moved(ask, said, reply, now_ns);
-    else if (fault == REDIS_FAULT_ASK && has_slots)
-        on_ask(ask, said, reply, now_ns);
-    else if (fault == REDIS_FAULT_TRYAGAIN || fault == REDIS_FAULT_LOADING ||
-             fault == REDIS_FAULT_BUSY || fault == REDIS_FAULT_NOSCRIPT)
-        retry(ask, now_ns);
-    else if (fault == REDIS_FAULT_CLUSTERDOWN && has_slots) {
-        topology_doubt(ask->router, now_ns);
-        retry(ask, now_ns);
-    } else if (fault == REDIS_FAULT_READONLY || fault == REDIS_FAULT_MASTERDOWN) {
-        retry(ask, now_ns);
-        topology_refuse_master(said, "the store is a replica: it takes no writes", now_ns);
-    } else
+    bool is_wanted = ask->answered != NULL && !ask->router->is_ending;
+    if (!is_wanted || !take_refusal(ask, said, reply, now_ns))
         ask_finish(ask, ROUTER_REFUSED, reply, now_ns);
 }
 

@@ -106,20 +106,19 @@ void server_end(struct server *server, uint64_t now_ns)
     router_hurry(server->router, now_ns);
 }
 
-static void close_server(struct server *server)
+/* Whoever is answered by that may open others: they come to the front of the list. */
+static void close_server(struct server **at)
 {
+    struct server *server = *at;
     struct router *router = server->router;
     struct dialer *dialer = router->options.dialer;
-    struct server **at = &router->servers;
+    *at = server->next;
+    router->n_servers--;
     server->state = SERVER_ENDED;
     forget_place(router, server);
     dialer->ops->close(dialer, &server->dialled); /* answers what it was asked */
     router_unbind(router, server);
     assert(server->n_asks == 0);
-    while (*at != server)
-        at = &(*at)->next;
-    *at = server->next;
-    router->n_servers--;
     free(server);
 }
 
@@ -135,24 +134,25 @@ static bool is_over(const struct server *server, uint64_t now_ns)
 
 void servers_sweep(struct router *router, uint64_t now_ns)
 {
-    for (struct server *server = router->servers, *next; server != NULL; server = next) {
-        next = server->next;
-        bool was_ready = server->state == SERVER_READY;
+    for (struct server **at = &router->servers; *at != NULL;) {
+        const struct server *server = *at;
         if (is_over(server, now_ns)) {
-            close_server(server);
-            if (was_ready)
-                count_ready(router, now_ns);
-        } else if (server->state == SERVER_ENDED)
+            close_server(at);
+            count_ready(router, now_ns);
+            continue;
+        }
+        if (server->state == SERVER_ENDED)
             router_hurry(router, now_ns + router->options.reply_ns);
         else if (server->use == SERVER_STORE && !server->is_wanted)
             router_hurry(router, now_ns + UNWANTED_KEPT_NS);
+        at = &(*at)->next;
     }
 }
 
 void servers_free(struct router *router)
 {
     while (router->servers != NULL)
-        close_server(router->servers);
+        close_server(&router->servers);
 }
 
 /* ---- Finding --------------------------------------------------------------------------------- */
