@@ -310,14 +310,17 @@ static void settle_group(struct question *question, size_t store, uint8_t verb, 
         show_binding(question, store, answer);
 }
 
-/* Gives back what a group was granted and the request as a whole was not, `units` of each. */
+/*
+ * Gives back what a group was granted and the request as a whole was not, `units` of each. Not what
+ * an id was granted: a retry with it is granted the same again, and so has to find it charged.
+ */
 static void take_back(struct question *question, size_t store, const struct group *group,
                       uint32_t units)
 {
     struct shared_item items[TARGETS_MAX];
     char rooms[TARGETS_MAX][NAME_SIZE];
     size_t n = 0;
-    if (group->answer == NULL || group->granted == 0 || group->answer->is_replayed)
+    if (group->answer == NULL || group->granted == 0 || question->id != NULL)
         return;
     struct shared_ask asked = {.verb = SHARED_REFUND,
                                .items = items,
@@ -366,7 +369,8 @@ static bool anyone_is_over(const struct question *question)
 
 /*
  * Two steps where stores and the table both have a say: the table is looked at first, the stores
- * are asked, and if the table has been emptied meanwhile they are given back what they gave.
+ * are asked, and if the table has been emptied meanwhile they are given back what they gave. The
+ * table is charged also where the stores know the request's id: it may have denied then.
  */
 void question_take_shared(struct question *question, bool charges)
 {
@@ -380,7 +384,7 @@ void question_take_shared(struct question *question, bool charges)
         return;
     bool is_denied = anyone_is_over(question);
     if (question_gather(question)) { /* with those that are decided locally now */
-        question_ask_gathered(question, charges && !is_denied && !question->is_replayed);
+        question_ask_gathered(question, charges && !is_denied);
         is_denied = anyone_is_over(question);
     }
     if (charges && is_denied)

@@ -332,6 +332,57 @@ static void test_an_id_is_the_store_s_to_know(void **state)
     serve_shared_no_more(&shared);
 }
 
+/* The store has granted the id, the table denies: the retry finds its unit, and charges none. */
+static void test_a_grant_of_an_id_is_kept_for_its_retry(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    for (unsigned i = 0; i < 2; i++)
+        decided(&shared, "here=1");
+    struct request request = *descriptors_of(&asked, "ip=1; here=1");
+    request.id = span_of_text("once");
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    struct errand *errand = shared.s.reply.errand;
+    decided(&shared, "here=1"); /* the last unit, while the store is asked */
+    fake_let_all(&shared.fake, shared.s.now_ns);
+    request.errand = errand;
+    assert_int_equal(ask(&shared.s, &request)->decision.outcome, STINT_DENY);
+    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 1);
+    shared.s.now_ns += 70 * S;
+    request.errand = NULL;
+    ask_until_answered(&shared, &request);
+    assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
+    assert_true(shared.s.reply.replayed);
+    assert_int_equal(left(&shared.s, "here=1"), 2);
+    serve_shared_no_more(&shared);
+}
+
+/* The same without an id: the unit goes back. */
+static void test_what_the_table_denies_goes_back_to_the_store(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    for (unsigned i = 0; i < 2; i++)
+        decided(&shared, "here=1");
+    struct request request = *descriptors_of(&asked, "ip=1; here=1");
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    struct errand *errand = shared.s.reply.errand;
+    decided(&shared, "here=1");
+    fake_let_all(&shared.fake, shared.s.now_ns);
+    request.errand = errand;
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS); /* for the refund */
+    request.errand = shared.s.reply.errand;
+    fake_let_all(&shared.fake, shared.s.now_ns);
+    assert_int_equal(ask(&shared.s, &request)->decision.outcome, STINT_DENY);
+    assert_int_equal(shared.s.reply.statuses[0].decision.remaining, 3);
+    assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 2);
+    serve_shared_no_more(&shared);
+}
+
 /* ---- Away ------------------------------------------------------------------------------------ */
 
 static void test_a_store_that_fails_is_answered_for(void **state)
@@ -424,6 +475,8 @@ int main(void)
         cmocka_unit_test(test_units_come_back_and_keys_are_forgotten),
         cmocka_unit_test(test_a_ban_counts_a_request_once),
         cmocka_unit_test(test_an_id_is_the_store_s_to_know),
+        cmocka_unit_test(test_a_grant_of_an_id_is_kept_for_its_retry),
+        cmocka_unit_test(test_what_the_table_denies_goes_back_to_the_store),
         cmocka_unit_test(test_a_store_that_fails_is_answered_for),
         cmocka_unit_test(test_a_node_has_its_share_while_the_store_is_away),
         cmocka_unit_test(test_keys_of_throttle_are_in_the_store),
