@@ -10,6 +10,7 @@
 #include "cmd/serve_stores.h"
 #include "cmd/store_word.h"
 #include "io/user.h"
+#include "rules/question_local.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -160,12 +161,19 @@ struct ground {
     struct serve_stores *stores;
 };
 
-/* Before a worker has any: what a kind of store takes does not hang on a connection. */
+/*
+ * Before a worker has any: what a kind of store takes does not hang on a connection. What may be
+ * decided without it has to have room in the table.
+ */
 static int store_takes(void *arg, size_t store, const struct rule *rule,
                        const struct stint_quota *quota, struct stint_error *error)
 {
-    const struct serve_stores *stores = arg;
-    return stores_accept(&stores->configs[store - 1], rule, quota, error);
+    const struct ground *ground = arg;
+    const struct serve_stores *stores = ground->stores;
+    int code = stores_accept(&stores->configs[store - 1], rule, quota, error);
+    return code != 0 || quota != &rule->quota
+               ? code
+               : question_local_accepts(ground->table, &stores->question, rule, error);
 }
 
 /* Rules with an answer of their own do without a store; what callers bring along may not. */
@@ -197,7 +205,7 @@ static int open_hub(struct ground *ground, struct rules *rules, struct stint_err
                         .metrics_names = serve_metrics_names(settings),
                         .near_thousandths = (unsigned)settings->near_limit,
                         .store_accepts = store_takes,
-                        .store_arg = ground->stores,
+                        .store_arg = ground,
                     },
                     error);
 }

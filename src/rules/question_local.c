@@ -174,34 +174,20 @@ uint64_t question_local_full_until(const struct target *target, uint64_t away_si
 
 /* ---- Room for them --------------------------------------------------------------------------- */
 
-static int accepts_shares(struct stint_table *table, unsigned nodes, const struct rule *rule,
-                          struct stint_error *error)
+int question_local_accepts(struct stint_table *table, const struct question_stores *stores,
+                           const struct rule *rule, struct stint_error *error)
 {
-    const struct share least = {nodes, UINT32_MAX}, most = {nodes, 0};
+    const struct share least = {nodes_of(stores), UINT32_MAX}, most = {nodes_of(stores), 0};
     const struct share *const shares[] = {&least, &most};
+    struct stint_error why;
+    if (rule->unlimited || rule->store.on_error != RULE_STORE_ERROR_LOCAL)
+        return 0;
     for (size_t i = 0; i < 2; i++) {
         struct stint_quota local = rule->quota;
         divide(&local, shares[i]);
-        int code = stint_table_accepts(table, &local, error);
+        int code = stint_table_accepts(table, &local, &why);
         if (code != 0)
-            return code;
-    }
-    return 0;
-}
-
-int question_local_accepts(struct stint_table *table, const struct question_stores *stores,
-                           const struct rules *rules, struct stint_error *error)
-{
-    struct stint_error why;
-    for (size_t i = 0; i < rules_count(rules); i++) {
-        const struct rule *rule = rules_at(rules, i);
-        if (rule->unlimited || rule->store.at == 0 ||
-            rule->store.on_error != RULE_STORE_ERROR_LOCAL)
-            continue;
-        int code = accepts_shares(table, nodes_of(stores), rule, &why);
-        if (code != 0)
-            return err_set(error, code, "%s:%u: on_store_error: local: %s", rule->file, rule->line,
-                           why.sentence);
+            return err_set(error, code, "on_store_error: local: %s", why.sentence);
     }
     return 0;
 }

@@ -29,10 +29,10 @@ bool question_local_quota(const struct question_stores *stores, const struct tar
 uint64_t question_local_full_until(const struct target *target, uint64_t away_since_ns);
 
 /*
- * Whether a table can hold the states of all shares that rules may have to be decided by. As
- * question_accepts().
+ * Whether a table can hold the states of a rule's shares, where it may have to be decided by them.
+ * As stint_table_accepts().
  */
 int question_local_accepts(struct stint_table *table, const struct question_stores *stores,
-                           const struct rules *rules, struct stint_error *error);
+                           const struct rule *rule, struct stint_error *error);
 
 #endif

@@ -234,11 +234,12 @@ static void test_a_table_is_asked_whether_it_can_hold_shares(void **unused)
     struct rules *local = rules_of(yaml);
     snprintf(yaml, sizeof(yaml), text, "deny");
     struct rules *deny = rules_of(yaml);
-    assert_int_equal(question_local_accepts(table, &stores, local, &error), STINT_E_MISMATCH);
-    assert_non_null(strstr(error.sentence, "test.yaml:3: on_store_error: local: a state of this "));
-    assert_int_equal(question_local_accepts(table, &stores, deny, &error), 0);
+    assert_int_equal(question_local_accepts(table, &stores, rules_at(local, 0), &error),
+                     STINT_E_MISMATCH);
+    assert_non_null(strstr(error.sentence, "on_store_error: local: a state of this quota has "));
+    assert_int_equal(question_local_accepts(table, &stores, rules_at(deny, 0), &error), 0);
     const struct question_stores many = {.nodes = 20};
-    assert_int_equal(question_local_accepts(table, &many, local, &error), 0);
+    assert_int_equal(question_local_accepts(table, &many, rules_at(local, 0), &error), 0);
     rules_unref(local);
     rules_unref(deny);
     stint_table_close(table);
