@@ -178,6 +178,12 @@ static void read_lease_words(const struct store_reading *reading, const struct f
     }
     if (!is_read || !fields_choice(reading->source, fields, LIMIT_LEASE, words, 2, &choice))
         return;
+    if (rule->quota.count_denied) {
+        fields_fault(reading->source, fields, LIMIT_LEASE,
+                     "requests that are denied cannot be counted where units are leased; expected "
+                     "no count_denied beside it");
+        return;
+    }
     rule->store.lease = choice == 0 ? RULE_LEASE_STRICT : RULE_LEASE_FAST;
     read_lease_units(reading->source, fields, rule);
     read_lease_term(reading->source, fields, rule);

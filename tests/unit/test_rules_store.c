@@ -261,6 +261,10 @@ static void test_faults_of_leases(void **unused)
          "as 30s\n"},
         {LIMIT(TEN "      algorithm: concurrency\n      lease: 30s\n      lease_units: 5\n"), &both,
          "8:20: lease_units: expected lease: strict or lease: fast beside it, found neither\n"},
+        {LIMIT(UNIT TEN "      algorithm: gcra\n      count_denied: true\n      lease: fast\n"),
+         &both,
+         "9:14: lease: requests that are denied cannot be counted where units are leased; expected "
+         "no count_denied beside it\n"},
         {LIMIT(UNIT TEN "    shadow: {unit: day, requests_per_unit: 1, lease: fast}\n"), &both,
          "7:54: lease: it is an option of concurrency, not of window, which is meant where none is "
          "named\n"},
