@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """The settings of shared stores as their users meet them; other tests have real stores."""
+import json
 import os
 import re
 import signal
@@ -7,7 +8,7 @@ import signal
 import pytest
 
 from server import Server
-from test_serve import printed, serve, setting
+from test_serve import ask, printed, serve, setting
 
 RULES = """
 domain: d
@@ -102,6 +103,48 @@ def test_a_file_has_the_url(tmp_path):
     assert "hunter2" not in server.log
     file.unlink()
     assert str(file) in serve("--store", f"@{file}")
+
+
+# ---- Away from the beginning ----
+
+LOCAL = """
+domain: d
+descriptors:
+  - key: empty
+    rate_limit: {unit: hour, requests_per_unit: 11, on_store_error: local, local_start: empty,
+                 local_for: 2h}
+  - key: full
+    rate_limit: {unit: hour, requests_per_unit: 11, on_store_error: local, local_for: 2h}
+  - key: silent
+    rate_limit: {unit: hour, requests_per_unit: 11}
+  - key: own
+    rate_limit: {unit: hour, requests_per_unit: 11, store: none}
+"""
+
+
+def allowed(server, key, value="x"):
+    """How many of twenty requests in a row are."""
+    body = json.dumps({"domain": "d", "descriptors": [{"entries": [{"key": key, "value": value}]}]})
+    return sum(ask(server.url("/json"), data=body.encode())[0] == 200 for _ in range(20))
+
+
+def test_a_share_is_what_a_node_decides_by():
+    store = ["--store", "redis://127.0.0.1:1", "--store-nodes", 2]
+    with Server(*store, rules=LOCAL) as server:
+        assert allowed(server, "empty") == 5
+        assert allowed(server, "full") == 0 and allowed(server, "silent") == 0
+        assert allowed(server, "own") == 11
+    with Server(*store, "--store-on-error", "allow", rules=LOCAL) as server:
+        assert allowed(server, "silent") == 20
+
+
+def test_nodes_that_know_each_other_leave_nothing_over():
+    names = ["--store", "redis://127.0.0.1:1", "--store-node-names", "a", "--store-node-names", "b"]
+    with Server(*names, "--store-node", "a", rules=LOCAL) as one, \
+            Server(*names, "--store-node", "b", rules=LOCAL) as other:
+        shares = [(allowed(one, "empty", str(i)), allowed(other, "empty", str(i)))
+                  for i in range(12)]
+    assert set(shares) == {(5, 6), (6, 5)}
 
 
 # ---- Rules ----
