@@ -6,6 +6,8 @@ which both can tell exactly, so no key is benched in one and not in the other; w
 is over may differ by such a step, and those of failures by two.
 """
 
+import os
+import subprocess
 import threading
 import time
 
@@ -286,3 +288,64 @@ def test_what_cannot_be_understood_is_an_error_and_changes_nothing(redis):
         with pytest.raises(client_library.ResponseError, match="STINT expected next"):
             pool.report("a", outcome, cooldown, S)
     assert redis.hgetall(pool.key) == before
+
+
+class Loads:
+    """Processes that ask the same pool as workers do."""
+
+    def __init__(self, count, url, order, keys, spec, at_once):
+        self.processes = [
+            subprocess.Popen([os.environ["STINT_STORE_POOL_LOAD"], url, str(order), str(keys), spec,
+                              str(at_once)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                             text=True)
+            for _ in range(count)]
+
+    def end(self):
+        """What each has said, as lists of words."""
+        for process in self.processes:
+            process.stdin.close()
+        said = []
+        for process in self.processes:
+            said.append([line.split(maxsplit=1) for line in process.stdout])
+            process.stdout.close()
+            assert process.wait(60) == 0
+        return said
+
+
+@pytest.mark.parametrize("order", [0, 2])
+def test_eight_processes_with_many_asks_at_once_pass_no_limit(server, redis, order):
+    """As workers ask, through a router of their own; the scripts are lost in the middle."""
+    quota, keys = abi.parse("window 30/250ms"), 5
+    loads = Loads(8, f"unix:{server.socket}", order, keys, "window 30/250ms", 6)
+    for _ in range(5):
+        time.sleep(0.3)  # the server's time is real
+        redis.script_flush()
+    said = loads.end()
+    uses = {f"k{n}": [] for n in range(keys)}
+    for lines in said:
+        assert not [line for line in lines if line[0] == "!"]
+        for name, rest in lines:
+            if name in uses:
+                uses[name].append(int(rest))
+    for name, times in uses.items():
+        log = UseLog()
+        for at in sorted(times):
+            log.add(at, 1)
+        assert log.most_in_any(quota.period_ns) <= quota.limit
+        assert len(times) > 2 * quota.limit, name
+    # What one process does, once all others are asked for nothing any more.
+    alone = Loads(1, f"unix:{server.socket}", order, keys, "window 30/250ms", 1)
+    time.sleep(0.5)
+    (lines,) = alone.end()
+    assert [name for name, _ in lines][-5:] == ["given_back", "status", "status", "refused",
+                                                "forgotten"]
+    out, let_in, refused, forgotten = (line[1].strip() for line in lines[-4:])
+    assert out == "k0 4" and let_in in ("k0 0", "k0 1")  # free, or used up
+    assert (refused, forgotten) == ("1 the pool has no such key", "1")
+
+
+def test_a_store_that_is_not_there_is_an_error_in_time(tmp_path):
+    loads = Loads(1, f"unix:{tmp_path}/nobody", 0, 2, "window 5/1s", 3)
+    time.sleep(2.5)  # the asks wait for two seconds
+    (lines,) = loads.end()
+    assert lines and {line[0] for line in lines[:3]} == {"!"}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asks a pool on a store as a worker does, for test_store_pools.py: `next` so many at once, until
+ * stdin ends. Each answer is a line on stdout,
+ *     KEY AT_NS | - WAIT_NS | ! SENTENCE
+ * Then, if there was one at once, a unit is given back, a key put out and let in again, one named
+ * that there is not, and an ask forgotten: a line for each.
+ *
+ *     store_pool_load URL ORDER KEYS SPEC AT_ONCE
+ */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "io/stores.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEYS_MAX 16
+#define AT_ONCE_MAX 64
+#define TIMEOUT_NS (2 * NS_PER_S)
+
+struct load;
+
+struct ask {
+    struct shared_pool_op op;
+    struct load *home;
+};
+
+struct load {
+    uv_loop_t loop;
+    uv_timer_t timer;
+    uv_pipe_t input;
+    struct stores *stores;
+    struct shared_pools *pools;
+    struct shared_pool_list *list;
+    struct ask asks[AT_ONCE_MAX];
+    struct stint_pool_status statuses[KEYS_MAX];
+    unsigned at_once, n_waiting, stage;
+    char key[STINT_POOL_NAME_MAX + 1]; /* that was given last */
+    uint64_t at_ns;
+    bool is_ending;
+    char byte[256];
+};
+
+static void go_on(struct load *load);
+
+static void print(struct load *load, const struct shared_pool_answer *answer)
+{
+    const struct stint_pool_answer *next = &answer->next;
+    if (answer->outcome != SHARED_DECIDED) {
+        printf("! %s\n", answer->error);
+    } else if (next->name == NULL) {
+        printf("- %" PRIu64 "\n", next->wait_ns);
+    } else {
+        printf("%s %" PRIu64 "\n", next->name, next->granted_at_ns);
+        memcpy(load->key, next->name, strlen(next->name) + 1);
+        load->at_ns = next->granted_at_ns;
+    }
+}
+
+static void answered(struct shared_pool_op *op, uint64_t now_ns)
+{
+    struct ask *ask = op->arg;
+    struct load *load = ask->home;
+    (void)now_ns;
+    load->n_waiting--;
+    if (load->stage == 0)
+        print(load, &op->answer);
+    go_on(load);
+}
+
+static void ask(struct load *load, struct ask *ask, struct shared_pool_ask asked)
+{
+    uint64_t now_ns = uv_hrtime();
+    asked.list = load->list;
+    asked.now_ns = now_ns;
+    asked.deadline_ns = now_ns + TIMEOUT_NS;
+    ask->home = load;
+    ask->op = (struct shared_pool_op){
+        .answered = answered, .arg = ask, .answer = {.statuses = load->statuses}};
+    load->n_waiting++;
+    load->pools->ops->ask(load->pools, &asked, &ask->op);
+    if (ask->op.answer.outcome != SHARED_WAITS)
+        load->n_waiting--;
+}
+
+static void close_all(struct load *load)
+{
+    load->pools->ops->list_free(load->list);
+    stores_close(load->stores);
+    uv_close((uv_handle_t *)&load->timer, NULL);
+    uv_close((uv_handle_t *)&load->input, NULL);
+}
+
+/* Not from within an answer. */
+static void on_end(uv_timer_t *timer)
+{
+    close_all(timer->data);
+}
+
+static void on_drained(void *arg)
+{
+    struct load *load = arg;
+    uv_timer_start(&load->timer, on_end, 0, 0);
+}
+
+/* What is done once all is quiet: one step after the other. */
+static void step(struct load *load)
+{
+    struct ask *one = &load->asks[0];
+    const struct shared_pool_answer *answer = &one->op.answer;
+    const struct stint_pool_status *status = &load->statuses[0];
+    struct span key = span_of_text(load->key);
+    if (load->stage > 1 && answer->outcome != SHARED_DECIDED && answer->outcome != SHARED_REFUSED)
+        printf("! %s\n", answer->error);
+    switch (load->stage++) {
+    case 1:
+        ask(load, one,
+            (struct shared_pool_ask){
+                .verb = SHARED_POOL_GIVE_BACK, .key = key, .cost = 1, .at_ns = load->at_ns});
+        break;
+    case 2:
+        printf("given_back %" PRIu32 "\n", answer->given_back);
+        ask(load, one,
+            (struct shared_pool_ask){
+                .verb = SHARED_POOL_REPORT, .key = span_of_text("k0"), .outcome = STINT_POOL_OUT});
+        break;
+    case 3:
+    case 5:
+        ask(load, one, (struct shared_pool_ask){.verb = SHARED_POOL_STATUS});
+        break;
+    case 4:
+        printf("status %s %u\n", status->name, status->standing);
+        ask(load, one,
+            (struct shared_pool_ask){.verb = SHARED_POOL_LET_IN, .key = span_of_text("k0")});
+        break;
+    case 6:
+        printf("status %s %u\n", status->name, status->standing);
+        ask(load, one,
+            (struct shared_pool_ask){
+                .verb = SHARED_POOL_REPORT, .key = span_of_text("nobody"), .outcome = 0});
+        printf("refused %d %s\n", answer->outcome == SHARED_REFUSED, answer->error);
+        ask(load, one, (struct shared_pool_ask){.verb = SHARED_POOL_STATUS});
+        printf("forgotten %d\n", answer->outcome == SHARED_WAITS);
+        load->pools->ops->forget(load->pools, &one->op);
+        load->n_waiting--;
+        stores_drain(load->stores, uv_hrtime() + NS_PER_S, on_drained, load);
+        break;
+    default:
+        break;
+    }
+    if (load->n_waiting == 0 && load->stage < 7) /* it was answered at once */
+        step(load);
+}
+
+static void go_on(struct load *load)
+{
+    if (!load->is_ending || load->n_waiting > 0)
+        return;
+    if (load->at_once > 1) { /* others may take what is given back, and nobody could tell */
+        stores_drain(load->stores, uv_hrtime() + NS_PER_S, on_drained, load);
+        return;
+    }
+    if (load->stage == 0)
+        load->stage = 1;
+    step(load);
+}
+
+static void on_time(uv_timer_t *timer)
+{
+    struct load *load = timer->data;
+    for (unsigned i = 0; i < load->at_once && !load->is_ending; i++)
+        if (load->asks[i].op.at_work == NULL) {
+            ask(load, &load->asks[i],
+                (struct shared_pool_ask){.verb = SHARED_POOL_NEXT, .cost = 1});
+            if (load->asks[i].op.answer.outcome != SHARED_WAITS)
+                print(load, &load->asks[i].op.answer);
+        }
+}
+
+static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *buf)
+{
+    struct load *load = handle->data;
+    (void)wanted;
+    *buf = uv_buf_init(load->byte, sizeof(load->byte));
+}
+
+static void on_input(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
+{
+    struct load *load = stream->data;
+    (void)buf;
+    if (len >= 0)
+        return;
+    uv_read_stop(stream);
+    uv_timer_stop(&load->timer);
+    load->is_ending = true;
+    go_on(load);
+}
+
+static int make_list(struct load *load, char **argv, struct stint_error *error)
+{
+    static char names[KEYS_MAX][8];
+    struct stint_quota quota;
+    struct stint_pool_key keys[KEYS_MAX];
+    struct shared_pool_definition given = {.name = span_of_text("load"),
+                                           .order = (uint8_t)strtoul(argv[2], NULL, 10),
+                                           .keys = keys,
+                                           .n_keys = strtoul(argv[3], NULL, 10)};
+    int code = stint_quota_parse(&quota, argv[4], error);
+    for (size_t i = 0; i < given.n_keys && i < KEYS_MAX; i++) {
+        snprintf(names[i], sizeof(names[i]), "k%zu", i);
+        keys[i] = (struct stint_pool_key){.name = names[i], .quotas = &quota, .n_quotas = 1};
+    }
+    return code != 0 ? code : load->pools->ops->list_new(load->pools, &given, &load->list, error);
+}
+
+int main(int argc, char **argv)
+{
+    static struct load load;
+    struct stint_error error = {0};
+    struct store_config config = {.reply_ns = TIMEOUT_NS};
+    if (argc != 6 || store_url_parse(&config.url, argv[1], &error) != 0)
+        return 2;
+    load.at_once = (unsigned)strtoul(argv[5], NULL, 10);
+    uv_loop_init(&load.loop);
+    uv_timer_init(&load.loop, &load.timer);
+    uv_pipe_init(&load.loop, &load.input, 0);
+    load.timer.data = load.input.data = &load;
+    if (stores_open(
+            &load.stores,
+            &(struct stores_options){
+                .loop = &load.loop, .configs = &config, .n_configs = 1, .seed = uv_hrtime()},
+            &error) != 0 ||
+        (load.pools = stores_pools(load.stores, 0)) == NULL ||
+        make_list(&load, argv, &error) != 0) {
+        fprintf(stderr, "pool_load: %s\n", error.sentence);
+        return 1;
+    }
+    uv_timer_start(&load.timer, on_time, 0, 1);
+    uv_pipe_open(&load.input, 0);
+    uv_read_start((uv_stream_t *)&load.input, on_room, on_input);
+    uv_run(&load.loop, UV_RUN_DEFAULT);
+    return uv_loop_close(&load.loop) == 0 ? 0 : 1;
+}
