@@ -6,9 +6,11 @@ FUZZ_SECONDS ?= 600
 SOAK_SECONDS ?= 600
 FUZZERS ?=
 SERVE ?=
+DEMO ?=
 PREFIX ?= /usr/local
 
-.PHONY: help release run replay test bench bench-server soak fuzz fuzz-afl check install clean
+.PHONY: help release run replay demo-cluster test bench bench-server bench-store soak fuzz \
+    fuzz-afl check install clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,6 +19,8 @@ help:
 	@echo 'make test     every test: plain, under sanitizers, fuzzers for some seconds each'
 	@echo 'make bench    speed, against baselines measured in the same run'
 	@echo 'make bench-server  the server against redis-server, nginx and a bare echo'
+	@echo 'make bench-store   limits on a shared Redis, against scripts of the same kind'
+	@echo 'make demo-cluster  three servers on a Redis Cluster that loses a master (DEMO="options")'
 	@echo 'make soak     a server under mixed load for SOAK_SECONDS=$(SOAK_SECONDS)'
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
 	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="law spec": only these)'
@@ -41,6 +45,11 @@ run: release
 replay: release
 	build-release/src/cmd/stint replay --quota '$(QUOTA)' --format combined '$(LOG)'
 
+# Exit code 1 where a bound is passed.
+demo-cluster: release
+	@tools/setup.sh demo-cluster
+	@bench/server/demo_cluster.py build-release $(DEMO)
+
 test:
 	@tools/setup.sh test
 	@/usr/bin/python3 tools/run_tests.py
@@ -62,6 +71,15 @@ bench-server:
 	    -Dtests=false >/dev/null
 	@ninja -C build-bench --quiet bench-server
 	@bench/server/run.py build-bench $(BENCH)
+
+# Likewise.
+bench-store:
+	@tools/setup.sh bench-server
+	@test -e build-bench/build.ninja || \
+	    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
+	    -Dtests=false >/dev/null
+	@ninja -C build-bench --quiet bench-server
+	@bench/server/store.py build-bench $(BENCH)
 
 soak: release
 	@tools/setup.sh test

@@ -1,0 +1,303 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Measures limits on a shared Redis, each row against a baseline of the same run.
+
+Redis has a core of its own; the server and whoever asks it share the other. What a decision costs
+Redis is what INFO says of its processor time, since that is what a fleet of servers shares.
+"""
+import argparse
+import itertools
+import json
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from run import machine, print_table  # noqa: E402  (its folder is named just above)
+import store_scripts  # noqa: E402
+from machinery import (KEYS, LOAD_CORE, Servers, free_port, judge, on_core,  # noqa: E402
+                       output, redis_benchmark, row)
+
+MINUTE_US = 60_000_000
+WORDS = {"window": ["take", 1, 0, 0, 100, MINUTE_US, 24]}
+HOT_LIMIT = 1_000_000  # per second
+LEASE_UNITS, LEASE_TERM_MS = 1000, 50
+SHARE_LIMIT, SHARE_TERM_MS = 100_000, 50
+
+SIZED = ("window", "gcra", "fixed_window", "sliding_counter")
+
+RULES = f"""
+domain: bench
+descriptors:
+  - key: each
+    rate_limit: {{requests_per_unit: 100, unit: minute}}
+  - key: hot
+    rate_limit: {{requests_per_unit: {HOT_LIMIT}, unit: second}}
+  - key: leased
+    rate_limit: {{requests_per_unit: {HOT_LIMIT}, unit: second, lease: strict,
+                 lease_units: {LEASE_UNITS}, lease_term: {LEASE_TERM_MS}ms}}
+  - key: full
+    rate_limit: {{requests_per_unit: {SHARE_LIMIT}, unit: second}}
+  - key: full_leased
+    rate_limit: {{requests_per_unit: {SHARE_LIMIT}, unit: second, lease: strict,
+                 lease_units: {LEASE_UNITS}, lease_term: {SHARE_TERM_MS}ms}}
+  - key: attacked
+    rate_limit: {{requests_per_unit: 100, unit: minute}}
+  - key: hour
+    rate_limit: {{requests_per_unit: 1000, unit: hour}}
+""" + "".join(f"""  - key: {name}
+    rate_limit: {{requests_per_unit: 1000, unit: hour, algorithm: {name}}}
+""" for name in SIZED)
+
+
+class Redis:
+    def __init__(self, server):
+        self.server, self.port = server, server.ports[0]
+
+    def cli(self, *words):
+        return output("redis-cli", "-p", self.port, *map(str, words)).strip()
+
+    def cpu_us(self):
+        text = self.cli("INFO", "CPU")
+        return sum(float(re.search(rf"used_cpu_{kind}:([\d.]+)", text)[1])
+                   for kind in ("user", "sys")) * 1e6
+
+    def figure(self, name):
+        return int(re.search(rf"(?m)^{name}:(\d+)", self.cli("INFO", "ALL"))[1])
+
+
+class Bench:
+    def __init__(self, servers, arguments):
+        self.servers, self.quick = servers, arguments.quick
+        self.turns = 1 if arguments.quick else 5
+        (servers.scratch / "rules.yaml").write_text(RULES)
+
+    def requests(self, many):
+        return many // 100 if self.quick else many
+
+    def begin(self, *options):
+        """A Redis, and a server on it; the server on the core of those who ask."""
+        self.redis = Redis(self.servers.redis())
+        self.stint = self.start(*options)
+
+    def start(self, *options):
+        resp, http = free_port(), free_port()
+        return self.servers.start(
+            [*on_core(LOAD_CORE, self.servers.build / "src/cmd/stint"), "serve", "--workers", 1,
+             "--store", f"redis://127.0.0.1:{self.redis.port}",
+             "--rules", self.servers.scratch / "rules.yaml", "--resp", f"127.0.0.1:{resp}",
+             "--http", f"127.0.0.1:{http}", "--grpc", "off", "--log-level", "warn", *options],
+            [resp, http])
+
+    def end(self):
+        self.servers.stop_all()
+
+    def ask(self, stint, requests, pipeline, entry, value):
+        """(Redis' processor time per decision in us, decisions per second)."""
+        before, began = self.redis.cpu_us(), time.monotonic()
+        redis_benchmark(stint.ports[0], requests, pipeline, "STINT.TAKE", "DOMAIN", "bench",
+                        "DESCRIPTOR", 1, entry, value)
+        spent = time.monotonic() - began
+        return (self.redis.cpu_us() - before) / requests, requests / spent
+
+    def script(self, requests, pipeline, sha, key, words):
+        before, began = self.redis.cpu_us(), time.monotonic()
+        redis_benchmark(self.redis.port, requests, pipeline, "EVALSHA", sha, "1", key, *words)
+        spent = time.monotonic() - began
+        return (self.redis.cpu_us() - before) / requests, requests / spent
+
+    def turns_of(self, *runs):
+        """What each run gave in each turn; they take turns at being first, one turn to warm up."""
+        found = [[] for _ in runs]
+        for turn in range(self.turns + 1):
+            order = range(len(runs)) if turn % 2 else reversed(range(len(runs)))
+            for place in order:
+                given = runs[place]()
+                if turn:
+                    found[place].append(given)
+        return found
+
+    # ---- the rows ----
+
+    def decision_rows(self):
+        """A million random keys of `window`, 100 per minute."""
+        self.begin()
+        many = self.requests(400_000)
+        sha = self.redis.cli("SCRIPT", "LOAD", store_scripts.make_scripts.script(
+            store_scripts.LUA, "window"))
+        rows = []
+        for pipeline in (16, 1):
+            count = many if pipeline > 1 else many // 4
+            ours, plain = self.turns_of(
+                lambda: self.ask(self.stint, count, pipeline, "each", "key:__rand_int__"),
+                lambda: self.script(count, pipeline, sha, "stint:{key:__rand_int__}window:bench",
+                                    WORDS["window"]))
+            name = f"window, 1 M random keys, pipelines of {pipeline}, 50 connections"
+            rows.append(row(f"{name}: Redis CPU per decision", "EVALSHA of the same script",
+                            [cpu for cpu, _ in ours], [cpu for cpu, _ in plain],
+                            "<= 1.1" if pipeline > 1 else None, "us of Redis' CPU"))
+            rows.append(row(f"{name}: throughput", "EVALSHA of the same script",
+                            [rate for _, rate in ours], [rate for _, rate in plain], None,
+                            "requests/s"))
+        self.end()
+        return rows
+
+    def script_rows(self):
+        redis = store_scripts.Redis(self.servers.redis())
+        # The first two have a goal: keys that are new, and one that is hot.
+        rows = list(itertools.islice(store_scripts.time_rows(
+            redis, self.turns, 5_000 if self.quick else 40_000), 2))
+        window, zset = store_scripts.memory(redis)
+        rows.append(judge({"program": "server", "what": "bytes of a key, 1,000 of 1,000 per hour, "
+                           "a key of 20 bytes", "unit": "bytes", "value": window,
+                           "baseline": "sorted set", "baseline_value": zset,
+                           "ratio": zset / window}, ">= 500 times less", zset / window))
+        rows.append(judge({"program": "server", "what": "the same, MEMORY USAGE", "unit": "bytes",
+                           "value": window}, "<= 150 bytes", window))
+        self.end()
+        return rows
+
+    def key_rows(self):
+        """A key as the server names it."""
+        self.begin()
+        redis_benchmark(self.stint.ports[0], 1000, 16, "STINT.TAKE", "DOMAIN", "bench",
+                        "DESCRIPTOR", 1, "hour", "203.0.113.9")
+        (name,) = [name for name in self.redis.cli("--scan").splitlines() if "203.0.113.9" in name]
+        used = int(self.redis.cli("MEMORY", "USAGE", name, "SAMPLES", 0))
+        rows = [{"program": "server", "what": f"the same, as the server names it: {name}",
+                 "unit": "bytes", "value": used}]
+        rows += [self.size_row(algorithm) for algorithm in SIZED]
+        self.end()
+        return rows
+
+    def size_row(self, algorithm):
+        """What a live key takes of Redis' memory: with its place in both tables, that of keys and
+        that of expiries."""
+        self.redis.cli("FLUSHALL")
+        before = self.redis.figure("used_memory")
+        self.ask(self.stint, self.requests(300_000), 16, algorithm, "203.__rand_int__")
+        count = int(self.redis.cli("DBSIZE"))
+        return {"program": "server", "unit": "bytes",
+                "what": f"memory per key, {count} keys of {algorithm}, values of 16 bytes",
+                "value": (self.redis.figure("used_memory") - before) / count}
+
+    def lease_rows(self):
+        self.begin()
+        rows = []
+        for pipeline in (64, 16, 1):
+            count = self.requests(600_000 if pipeline > 1 else 100_000)
+            leased, plain = self.turns_of(
+                lambda: self.ask(self.stint, count, pipeline, "leased", "one"),
+                lambda: self.ask(self.stint, count // 5, pipeline, "hot", "one"))
+            name = f"one hot key, pipelines of {pipeline}, lease: strict"
+            rows.append(row(f"{name}: throughput", "without leases", [rate for _, rate in leased],
+                            [rate for _, rate in plain], ">= 20" if pipeline == 64 else None,
+                            "requests/s"))
+            rows.append(row(f"{name}: Redis CPU per decision", "without leases",
+                            [cpu for cpu, _ in leased], [cpu for cpu, _ in plain],
+                            "<= 0.05" if pipeline == 64 else None, "us of Redis' CPU"))
+        rows.append(self.share_row())
+        self.end()
+        return rows
+
+    def share_row(self):
+        """Of a limit that is asked for far beyond, by units granted over some seconds."""
+        def granted(rule):
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.stint.ports[1]}/metrics",
+                                        timeout=20) as answer:
+                text = answer.read().decode()
+            return sum(float(value) for labels, value in
+                       re.findall(r"(?m)^stint_units_total\{([^}]*)\} (\S+)$", text)
+                       if f'rule="{rule}"' in labels and 'outcome="allow"' in labels)
+
+        def share(rule):
+            seconds = 1 if self.quick else 4
+            load = self.ask_for(rule, 1.0)  # until it is full
+            before, began = granted(rule), time.monotonic()
+            load = self.ask_for(rule, seconds)
+            spent = time.monotonic() - began
+            if load < 1.5 * SHARE_LIMIT * spent and not self.quick:
+                sys.exit(f"{rule}: only {load / spent:.0f} requests per second")
+            return (granted(rule) - before) / (spent * SHARE_LIMIT)
+
+        leased, = self.turns_of(lambda: share("full_leased"))
+        least = 1 / (1 + SHARE_TERM_MS / 1000)
+        value = statistics.median(leased)
+        return judge({"program": "server", "what": f"of a limit of {SHARE_LIMIT} per second, terms "
+                      f"of {SHARE_TERM_MS} ms: share that is granted", "unit": "share",
+                      "value": value, "values": leased}, f">= {least:.3f} W/(W+term)", value)
+
+    def ask_for(self, rule, seconds):
+        ends, asked = time.monotonic() + seconds, 0
+        while time.monotonic() < ends:
+            asked += redis_benchmark(self.stint.ports[0], 100_000, 64, "STINT.TAKE", "DOMAIN",
+                                     "bench", "DESCRIPTOR", 1, rule, "one")[0]
+        return asked
+
+    def attack_rows(self):
+        """Ten keys that are asked for a hundred times as often as they may."""
+        self.begin()
+        without = self.start("--deny-cache-max", "0")
+        rows = []
+        for pipeline in (64, 16, 1):
+            count = self.requests(500_000 if pipeline > 1 else 100_000)
+            ours, plain = self.turns_of(
+                lambda: self.ask(self.stint, count, pipeline, "attacked", "one"),
+                lambda: self.ask(without, count // 5, pipeline, "attacked", "one"))
+            rows.append(row(f"99 % denied, pipelines of {pipeline}: throughput",
+                            "without the denial cache", [rate for _, rate in ours],
+                            [rate for _, rate in plain], ">= 10" if pipeline == 64 else None,
+                            "requests/s"))
+            rows.append(row(f"99 % denied, pipelines of {pipeline}: Redis CPU per decision",
+                            "without the denial cache", [cpu for cpu, _ in ours],
+                            [cpu for cpu, _ in plain], None, "us of Redis' CPU"))
+        self.end()
+        return rows
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path, help="a build folder, compiled: ninja -C BUILD bench")
+    parser.add_argument("--quick", action="store_true", help="does everything run? No goals")
+    parser.add_argument("--only", help="decision, script, key, lease or attack")
+    parser.add_argument("--json", type=Path, help="where to write (BUILD/bench/store.json)")
+    arguments = parser.parse_args()
+    for tool in ("redis-server", "redis-benchmark", "redis-cli", "taskset"):
+        if shutil.which(tool) is None:
+            sys.exit(f"{tool} is needed: tools/setup.sh bench-server installs it")
+    build = arguments.build.resolve()
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="stint-bench-") as scratch:
+        servers = Servers(build, Path(scratch))
+        bench = Bench(servers, arguments)
+        try:
+            for name in ("decision", "script", "key", "lease", "attack"):
+                if arguments.only in (None, name):
+                    print(name, flush=True)
+                    rows += getattr(bench, f"{name}_rows")()
+        finally:
+            servers.stop_all()
+    where = machine(build)
+    if arguments.quick:
+        for each in rows:
+            each.pop("met", None)
+    print(f"\n{where['cpu']}, {where['cores']} cores, Linux {where['kernel']}, "
+          f"{where['compiler']}\n")
+    print_table([dict({"ratio_q1": 0, "ratio_q3": 0}, **each) for each in rows])
+    path = arguments.json or build / "bench/store.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps({"machine": where, "quick": arguments.quick, "rows": rows},
+                               indent=1) + "\n")
+    goals = [each["met"] for each in rows if "met" in each]
+    print(f"\n{sum(goals)} of {len(goals)} goals met; JSON: {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

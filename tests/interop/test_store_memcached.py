@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""Several servers on memcached: the same limits by swaps of one value, while it is slow, forgets and
+goes. All nodes have one clock here, so N is the most in any window.
+"""
+import socket
+import time
+
+import pytest
+
+from admissions import S, by_key, most_in_any_window
+from crowd import admissions, between, by_rule, outcomes
+from fleet import (LIMIT, WINDOW, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
+                   wait_until_calm, wait_until_served)
+from store_servers import Memcached
+
+RULES = fleet_rules(on_store_error="deny")
+
+
+@pytest.fixture
+def memcached():
+    with Memcached() as server:
+        yield server
+
+
+def settle(crowd, fleet):
+    wait_until_served(crowd, len(fleet.servers))
+    time.sleep(WINDOW_S + 0.5)
+
+
+@pytest.mark.parametrize("algorithm", ["window", "gcra", "fixed_window"])
+def test_eight_servers_grant_what_one_would(memcached, algorithm):
+    most = {"window": LIMIT, "gcra": 2 * LIMIT, "fixed_window": 2 * LIMIT}[algorithm]
+    with Fleet(8, memcached.url, rules=fleet_rules(algorithm=algorithm)) as fleet:
+        with fleet.crowd(connections=2, rate=1500) as crowd:
+            wait_until_served(crowd, 8)
+            time.sleep(2 * WINDOW_S)
+    check_bound(crowd.seen, limit=most, tells=False)
+    check_waits(crowd.seen)
+    for key, own in by_key(admissions(crowd.seen)).items():
+        assert most_in_any_window(own, WINDOW).units >= 0.8 * LIMIT, key
+
+
+def test_one_hot_key_that_all_fight_for(memcached):
+    """Swaps that fail because others were faster are tried again, and grant nothing twice."""
+    with Fleet(8, memcached.url, rules=fleet_rules(limit=500)) as fleet:
+        with fleet.crowd(by_rule("fleet", "user", ["one"]), connections=2, rate=2000) as crowd:
+            wait_until_served(crowd, 8)
+            time.sleep(2 * WINDOW_S)
+    check_bound(crowd.seen, limit=500, tells=False)
+    assert most_in_any_window(admissions(crowd.seen), WINDOW).units >= 250
+
+
+def test_a_memcached_that_stands_still(memcached):
+    with Fleet(3, memcached.url, rules=RULES) as fleet, fleet.crowd(rate=900) as crowd:
+        settle(crowd, fleet)
+        memcached.pause()
+        stopped_ns = time.time_ns()
+        time.sleep(1.5)
+        resumed_ns = time.time_ns()
+        memcached.resume()
+        settle(crowd, fleet)
+        wait_until_calm(crowd)
+    check_bound(crowd.seen, tells=False)
+    check_waits(crowd.seen)
+    away = between(crowd.seen, stopped_ns + S // 2, resumed_ns - S // 4)
+    assert len(away) > 100 and outcomes(away)["allow"] == 0
+
+
+def test_a_restart_forgets_all(memcached):
+    """N in each of its lives, so 2 N in a window that has two."""
+    with Fleet(3, memcached.url, rules=RULES) as fleet, fleet.crowd(rate=900) as crowd:
+        settle(crowd, fleet)
+        memcached.kill()
+        killed_ns = time.time_ns()
+        memcached.start()
+        memcached.wait()
+        settle(crowd, fleet)
+        wait_until_calm(crowd)
+    check_bound([one for one in crowd.seen if one.sent_ns < killed_ns], tells=False)
+    check_bound(between(crowd.seen, killed_ns), tells=False)
+    check_bound(crowd.seen, limit=2 * LIMIT, tells=False)
+    check_waits(crowd.seen)
+
+
+def fill(memcached, names):
+    """With values of others that nobody asks for again: of the size of states, since memcached evicts
+    within a class of sizes."""
+    with socket.create_connection((memcached.host, memcached.port), timeout=20) as link:
+        link.sendall(b"".join(b"set other-%s 0 0 %d noreply\r\n%s\r\n" % (
+            str(name).encode(), 60, b"x" * 60) for name in names))
+        link.sendall(b"version\r\n")
+        assert link.recv(1000).startswith(b"VERSION")
+
+
+def test_what_is_evicted_is_free_again():
+    """In 2 MB, others' values push states out. Each state that goes may be granted its N once more:
+    keys that are asked all the time stay, one that rests starts anew."""
+    rule = "{requests_per_unit: 50, period: 1h, on_store_error: deny}"
+    text = RULES + f"  - key: slow\n    rate_limit: {rule}\n"
+    with Memcached(megabytes=2) as memcached, Fleet(2, memcached.url, rules=text) as fleet, \
+            fleet.servers[0].connect() as client:
+        def left():
+            reply = client.ask("STINT.PEEK", "DOMAIN", "fleet", "DESCRIPTOR", 1, "slow", "rests")
+            return dict(zip(reply[::2], reply[1::2]))["remaining"]
+        client.ask("STINT.TAKE", "DOMAIN", "fleet", "DESCRIPTOR", 1, "slow", "rests", "COST", 40)
+        assert left() == 9  # after one more
+        with fleet.crowd(rate=600) as crowd:
+            wait_until_served(crowd, 2)
+            for turn in range(40):
+                fill(memcached, range(500 * turn, 500 * turn + 500))
+                time.sleep(0.1)
+        evictions = int(memcached.stats()["evictions"])
+        assert evictions > 5000 and left() == 49
+    check_bound(crowd.seen, tells=False)
+    check_waits(crowd.seen)
