@@ -20,6 +20,7 @@
 #define EPOCH_NS (4 * NS_PER_YEAR)
 #define VERSION 8
 #define AHEAD_MAX_NS NS_PER_HOUR
+#define TICKS_PER_NS 32                               /* of gcra */
 #define TTL_RELATIVE_MAX_S (UINT64_C(30) * 24 * 3600) /* more is an instant since 1970 */
 #define TTL_MAX_S INT32_MAX
 
@@ -189,6 +190,18 @@ static bool read_limit(struct loaded *loaded, const uint8_t **at)
     return stint_quota_check(&loaded->quota, NULL) == 0;
 }
 
+/* Whether a node whose clock is at most AHEAD_MAX_NS ahead can have left this. */
+static bool is_of_now(const struct loaded *loaded, const struct memcached_step *step)
+{
+    struct memcached_step ahead = *step;
+    ahead.now_ns = add_sat(step->now_ns, AHEAD_MAX_NS);
+    if (step->is_virtual)
+        return loaded->epoch_ns == 0 && is_valid(loaded, STINT_NOW_MAX);
+    uint64_t last_ns = since(loaded, ahead.now_ns);
+    return loaded->epoch_ns <= epoch_of(&ahead) && last_ns <= STINT_NOW_MAX &&
+           is_valid(loaded, last_ns) && own_ns(loaded) <= last_ns;
+}
+
 /* What the bytes say, under the quota by which they were written. */
 static int load(struct loaded *loaded, const struct memcached_state *state,
                 const struct memcached_step *step, struct stint_error *error)
@@ -201,15 +214,12 @@ static int load(struct loaded *loaded, const struct memcached_state *state,
     if (state->len < 8 || read_number(&at, 1) != version_of(step->quota))
         return no_state(step->quota, error);
     set_epoch(loaded, read_number(&at, 2) * EPOCH_NS);
-    bool is_of_now = step->is_virtual || since(loaded, step->now_ns) <= STINT_NOW_MAX;
-    if (!read_limit(loaded, &at) || state->len != length_of(&loaded->quota) || !is_of_now)
+    if (!read_limit(loaded, &at) || state->len != length_of(&loaded->quota))
         return no_state(step->quota, error);
     if (is_wide(&loaded->quota))
         loaded->words.hi = read_number(&at, 8);
     loaded->words.lo = read_number(&at, 8);
-    uint64_t last_ns =
-        step->is_virtual ? STINT_NOW_MAX : add_sat(since(loaded, step->now_ns), AHEAD_MAX_NS);
-    return is_valid(loaded, last_ns) ? 0 : no_state(step->quota, error);
+    return is_of_now(loaded, step) ? 0 : no_state(step->quota, error);
 }
 
 static void save(struct memcached_state *state, const struct loaded *loaded)
@@ -227,6 +237,20 @@ static void save(struct memcached_state *state, const struct loaded *loaded)
 
 /* ---- Decisions ------------------------------------------------------------------------------- */
 
+/*
+ * Nobody books places here, so gcra owes two capacities at most. Core leaves more room, and another
+ * burst, or a clock that was wrong, may have left more: that is owed no longer.
+ */
+static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
+{
+    uint64_t now_ns = since(loaded, step->now_ns);
+    uint64_t most = add_sat(now_ns, AHEAD_MAX_NS);
+    if (step->is_virtual || loaded->quota.algorithm != STINT_GCRA || most > STINT_NOW_MAX)
+        return;
+    most = add_sat(most * TICKS_PER_NS, 2 * loaded->quota.derived.capacity_ticks);
+    loaded->words.lo = min_u64(loaded->words.lo, most);
+}
+
 /* As it is to be asked: under the quota of now, and in the epoch of now if that is later. */
 static int load_for(struct loaded *loaded, const struct memcached_state *state,
                     const struct memcached_step *step, struct stint_error *error)
@@ -236,6 +260,7 @@ static int load_for(struct loaded *loaded, const struct memcached_state *state,
     if (code != 0)
         return code;
     uint64_t epoch_ns = max_u64(epoch_of(step), written.epoch_ns);
+    limit_debt(&written, step);
     *loaded = written;
     if (epoch_ns == written.epoch_ns && written.quota.limit == step->quota->limit)
         return 0;

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Any bytes as a state that memcached keeps: refused, or decided by the law, again and again. What
+ * is granted in a row never passes the capacity, and a state that was written is read again.
+ */
+#include "bytes.h"
+
+#include "base/ns.h"
+#include "remote/memcached_state.h"
+
+static const char *const specs[] = {
+    "window 100/1m",
+    "window 7/10s resolution=10",
+    "window 4294967295/10h",
+    "gcra 100/60s burst=20",
+    "gcra 1000003/1s burst=1 count_denied=true",
+    "fixed_window 10/90s align=first_use",
+    "fixed_window 1000/1mo align=calendar utc_offset=+01:00",
+    "fixed_window 5/10s",
+};
+
+static struct memcached_step step_of(const struct stint_quota *quota, struct span *bytes,
+                                     uint64_t now_ns)
+{
+    struct memcached_step step = {.quota = quota, .now_ns = now_ns};
+    step.verb = bytes_u8(bytes) % (STINT_REFUND + 1);
+    step.cost = bytes_u16(bytes);
+    step.at_ns = bytes_u8(bytes) % 2 == 0 ? STINT_NEVER_NS : now_ns - bytes_u16(bytes);
+    return step;
+}
+
+static void check_decision(const struct stint_quota *quota, const struct memcached_step *step,
+                           const struct stint_decision *decision)
+{
+    MUST(decision->limit == law_capacity(quota) || decision->limit == 0);
+    MUST(decision->remaining <= decision->limit);
+    MUST(decision->granted <= step->cost);
+    if (step->verb == STINT_TAKE || step->verb == STINT_TAKE_UPTO)
+        MUST(decision->granted <= decision->limit);
+    MUST(decision->retry_after_ns == STINT_NEVER_NS || decision->retry_after_ns % NS_PER_US == 0);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct span bytes = span_of(data, size);
+    struct stint_quota quota;
+    struct memcached_state state = {.len = 0};
+    MUST(stint_quota_parse(&quota, specs[bytes_u8(&bytes) % 8], NULL) == 0);
+    MUST(memcached_state_accepts(&quota, NULL) == 0);
+    /* From 1978 to 2089. */
+    uint64_t now_ns = 8 * NS_PER_YEAR + bytes_u32(&bytes) % (111 * 365 * 86400ull) * NS_PER_S;
+    size_t len = bytes_u8(&bytes) % (MEMCACHED_STATE_MAX + 2);
+    len = len < bytes.len ? len : bytes.len;
+    if (!memcached_state_read(&state, span_of(bytes.ptr, len)))
+        MUST(len == 0 || len > MEMCACHED_STATE_MAX);
+    bytes = span_of(bytes.ptr + len, bytes.len - len);
+    for (int i = 0; i < 64 && bytes.len > 0; i++) {
+        struct memcached_state before = state;
+        struct memcached_step step = step_of(&quota, &bytes, now_ns);
+        struct stint_decision decision;
+        if (memcached_state_ask(&state, &step, &decision, NULL) != 0) {
+            MUST(i == 0 && memcmp(&before, &state, sizeof(state)) == 0);
+            return 0;
+        }
+        check_decision(&quota, &step, &decision);
+        bool has_changed = before.len != state.len || memcmp(&before, &state, sizeof(state)) != 0;
+        MUST(!has_changed || step.verb != STINT_PEEK);
+        if (has_changed)
+            MUST(memcached_state_ttl_s(&state, &step, 0) != 1);
+        now_ns += bytes_u32(&bytes) * UINT64_C(1000003);
+    }
+    return 0;
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+/* A memcached for unit tests, whose servers answer one command when they are told to. */
+#ifndef STINT_TESTS_MEMCACHING_H
+#define STINT_TESTS_MEMCACHING_H
+
+#include "remote/memcached_state.h"
+#include "remote/memcached_store.h"
+
+#include "base/ns.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS NS_PER_MS
+#define SERVERS 2
+#define VALUES_MAX 16
+#define BEGAN_NS (UINT64_C(56) * NS_PER_YEAR) /* 2025, at a change of epochs */
+
+/* ---- The servers ----------------------------------------------------------------------------- */
+
+struct value {
+    char key[256], bytes[64];
+    size_t len;
+    uint64_t number, ttl_s;
+};
+
+struct server {
+    struct memcached_conn *conn;
+    struct value values[VALUES_MAX];
+    size_t n_values;
+    uint64_t number;
+    unsigned reads, writes;
+    bool is_away;
+    const char *fault; /* that it answers writes with */
+};
+
+static struct server servers[SERVERS];
+static struct store_url url;
+static struct shared_store *store;
+static uint64_t now_ns, wall_ns, skew_told_ns;
+static unsigned hurried;
+
+static struct value *find(struct server *server, const char *key)
+{
+    for (size_t i = 0; i < server->n_values; i++)
+        if (strcmp(server->values[i].key, key) == 0)
+            return &server->values[i];
+    return NULL;
+}
+
+static void answer(struct server *server, const char *text)
+{
+    link_feed(memcached_conn_link(server->conn), span_of_text(text), now_ns);
+}
+
+static void answer_get(struct server *server, const char *key)
+{
+    char head[64];
+    struct value *value = find(server, key);
+    struct link *link = memcached_conn_link(server->conn);
+    server->reads++;
+    if (value == NULL) {
+        answer(server, "EN\r\n");
+        return;
+    }
+    snprintf(head, sizeof(head), "VA %zu c%llu\r\n", value->len, (unsigned long long)value->number);
+    answer(server, head);
+    link_feed(link, span_of(value->bytes, value->len), now_ns);
+    answer(server, "\r\n");
+}
+
+/* What it says to a write; the value is written where it says HD. */
+static const char *write_value(struct server *server, const char *key, struct value *written,
+                               uint64_t compared, bool adds)
+{
+    struct value *value = find(server, key);
+    if (server->fault != NULL)
+        return server->fault;
+    if (adds && value != NULL)
+        return "NS\r\n";
+    if (!adds && value == NULL)
+        return "NF\r\n";
+    if (!adds && value->number != compared)
+        return "EX\r\n";
+    if (value == NULL) {
+        assert_in_range(server->n_values, 0, VALUES_MAX - 1);
+        value = &server->values[server->n_values++];
+    }
+    written->number = ++server->number;
+    *value = *written;
+    server->writes++;
+    return "HD\r\n";
+}
+
+static size_t do_write(struct server *server, const char *line, const char *end)
+{
+    struct value written = {.len = 0};
+    unsigned long long ttl, number = 0;
+    char key[256], flag;
+    assert_in_range(
+        sscanf(line, "ms %255s %zu T%llu %c%llu", key, &written.len, &ttl, &flag, &number), 4, 5);
+    assert_in_range(written.len, 1, sizeof(written.bytes));
+    snprintf(written.key, sizeof(written.key), "%s", key);
+    written.ttl_s = ttl;
+    memcpy(written.bytes, end + 2, written.len);
+    answer(server, write_value(server, key, &written, number, flag == 'M'));
+    return written.len + 2;
+}
+
+static void do_delete(struct server *server, const char *key)
+{
+    struct value *value = find(server, key);
+    if (value == NULL) {
+        answer(server, "NF\r\n");
+        return;
+    }
+    *value = server->values[--server->n_values];
+    answer(server, "HD\r\n");
+}
+
+/* Runs the first command that waits to be sent; false: there is none. */
+static bool run_one(struct server *server)
+{
+    struct link *link = memcached_conn_link(server->conn);
+    struct span output = link_output(link);
+    char text[2048], key[256];
+    if (output.len == 0)
+        return false;
+    assert_in_range(output.len, 1, sizeof(text) - 1);
+    memcpy(text, output.ptr, output.len);
+    text[output.len] = '\0';
+    const char *end = strstr(text, "\r\n");
+    assert_non_null(end);
+    size_t len = (size_t)(end - text) + 2, value_len = 0;
+    if (strncmp(text, "ms ", 3) == 0)
+        assert_int_equal(sscanf(text, "ms %*s %zu", &value_len), 1);
+    link_sent(link, len + (value_len > 0 ? value_len + 2 : 0));
+    if (sscanf(text, "mg %255s v c", key) == 1)
+        answer_get(server, key);
+    else if (sscanf(text, "md %255s", key) == 1)
+        do_delete(server, key);
+    else
+        do_write(server, text, end);
+    return true;
+}
+
+static void run_all(void)
+{
+    bool has_run = true;
+    while (has_run) {
+        has_run = false;
+        for (unsigned i = 0; i < SERVERS; i++)
+            has_run = (!servers[i].is_away && run_one(&servers[i])) || has_run;
+    }
+}
+
+static void greet(struct server *server)
+{
+    struct link *link = memcached_conn_link(server->conn);
+    link_dialling(link, now_ns);
+    link_connected(link, now_ns);
+    link_sent(link, link_output(link).len);
+    answer(server, "VERSION 1.6.18\r\nEND\r\n");
+    assert_true(link_is_ready(link));
+    server->is_away = false;
+    memcached_store_changed(store, now_ns);
+}
+
+static void cut(struct server *server)
+{
+    link_lost(memcached_conn_link(server->conn), "reset", now_ns);
+    server->is_away = true;
+}
+
+/* ---- What the store has ---------------------------------------------------------------------- */
+
+static uint64_t io_now(struct memcached_io *io)
+{
+    (void)io;
+    return now_ns;
+}
+
+static uint64_t io_wall(struct memcached_io *io)
+{
+    (void)io;
+    return wall_ns;
+}
+
+/* No hash, but another one for each of the names here. */
+static void io_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN])
+{
+    (void)arg;
+    memset(out, 0, MEMCACHED_DIGEST_LEN);
+    for (size_t i = 0; i < bytes.len; i++)
+        out[i % MEMCACHED_DIGEST_LEN] =
+            (uint8_t)(31 * out[i % MEMCACHED_DIGEST_LEN] + bytes.ptr[i]);
+}
+
+static void io_asked(struct memcached_io *io, unsigned server)
+{
+    (void)io;
+    assert_in_range(server, 0, SERVERS - 1);
+}
+
+static void io_hurry(struct memcached_io *io)
+{
+    (void)io;
+    hurried++;
+}
+
+static void io_skewed(struct memcached_io *io, uint64_t skew_ns)
+{
+    (void)io;
+    skew_told_ns = skew_ns;
+}
+
+static void io_close(struct memcached_io *io)
+{
+    (void)io;
+    for (unsigned i = 0; i < SERVERS; i++)
+        link_free(memcached_conn_link(servers[i].conn), now_ns);
+}
+
+static const struct memcached_io_ops io_ops = {
+    .now = io_now,
+    .wall = io_wall,
+    .digest = io_digest,
+    .asked = io_asked,
+    .hurry = io_hurry,
+    .skewed = io_skewed,
+    .close = io_close,
+};
+static struct memcached_io io = {&io_ops};
+
+static int set_up(void **state)
+{
+    static struct memcached_conn *conns[SERVERS];
+    (void)state;
+    now_ns = NS_PER_S;
+    wall_ns = BEGAN_NS + 500 * NS_PER_DAY;
+    skew_told_ns = hurried = 0;
+    assert_int_equal(store_url_parse(&url, "memcached://one,two", NULL), 0);
+    memset(servers, 0, sizeof(servers));
+    for (unsigned i = 0; i < SERVERS; i++)
+        conns[i] = servers[i].conn = memcached_conn_new(&(struct memcached_conn_options){0});
+    store = memcached_store_new(&(struct memcached_store_options){
+        .url = &url, .io = &io, .conns = conns, .prefix = "p:", .beat_ns = NS_PER_HOUR});
+    assert_non_null(store);
+    for (unsigned i = 0; i < SERVERS; i++)
+        greet(&servers[i]);
+    run_all(); /* the look at clocks */
+    for (unsigned i = 0; i < SERVERS; i++)
+        servers[i].reads = servers[i].writes = 0;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (store != NULL)
+        store->ops->free(store);
+    store = NULL;
+    return 0;
+}
+
+static const struct memcached_figures *figures(void)
+{
+    return memcached_store_figures(store);
+}
+
+static unsigned all_reads(void)
+{
+    return servers[0].reads + servers[1].reads;
+}
+
+static unsigned all_writes(void)
+{
+    return servers[0].writes + servers[1].writes;
+}
+
+/* ---- Asks ------------------------------------------------------------------------------------ */
+
+#define ITEMS_MAX 4
+
+struct asked {
+    struct shared_op op;
+    struct stint_quota quotas[ITEMS_MAX];
+    struct shared_item items[ITEMS_MAX];
+    struct stint_decision each[ITEMS_MAX];
+    struct shared_ask ask;
+    unsigned n_answers;
+};
+
+static void note(struct shared_op *op, uint64_t at_ns)
+{
+    struct asked *asked = op->arg;
+    assert_int_equal(at_ns, now_ns);
+    asked->n_answers++;
+}
+
+static void add(struct asked *asked, const char *spec, const char *key, uint32_t cost)
+{
+    size_t i = asked->ask.n_items++;
+    assert_int_equal(stint_quota_parse(&asked->quotas[i], spec, NULL), 0);
+    asked->items[i] = (struct shared_item){.quota = &asked->quotas[i],
+                                           .name = span_of_text("r"),
+                                           .key = span_of_text(key),
+                                           .cost = cost};
+}
+
+static void start(struct asked *asked, enum shared_verb verb)
+{
+    asked->op = (struct shared_op){.answer.each = asked->each, .answered = note, .arg = asked};
+    asked->ask.verb = (uint8_t)verb;
+    asked->ask.items = asked->items;
+    asked->ask.now_ns = now_ns;
+    asked->ask.deadline_ns = now_ns + 50 * MS;
+    store->ops->ask(store, &asked->ask, &asked->op);
+}
+
+/* One key, which is asked and not answered yet. */
+static void start_one(struct asked *asked, enum shared_verb verb, const char *spec, const char *key,
+                      uint32_t cost)
+{
+    *asked = (struct asked){.n_answers = 0};
+    add(asked, spec, key, cost);
+    start(asked, verb);
+}
+
+static struct stint_decision take(const char *spec, const char *key, uint32_t cost)
+{
+    struct asked asked;
+    start_one(&asked, SHARED_TAKE, spec, key, cost);
+    run_all();
+    assert_int_equal(asked.n_answers, 1);
+    assert_int_equal(asked.op.answer.outcome, SHARED_DECIDED);
+    assert_int_equal(asked.op.answer.at_ns, wall_ns);
+    return asked.op.answer.sum;
+}
+
+static uint32_t left_of(const char *spec, const char *key)
+{
+    return take(spec, key, 0).remaining;
+}
+
+static struct server *server_of(const char *spec, const char *key)
+{
+    unsigned reads = servers[0].reads;
+    left_of(spec, key);
+    return servers[0].reads > reads ? &servers[0] : &servers[1];
+}
+
+static void assert_failed(const struct asked *asked, enum shared_fault fault)
+{
+    assert_int_equal(asked->n_answers, 1);
+    assert_int_equal(asked->op.answer.outcome, SHARED_FAILED);
+    assert_int_equal(asked->op.answer.fault, fault);
+    assert_true(strlen(asked->op.answer.error) > 10);
+}
+
+static void assert_decided(const struct asked *asked, enum stint_outcome outcome, uint32_t granted)
+{
+    assert_int_equal(asked->n_answers, 1);
+    assert_int_equal(asked->op.answer.outcome, SHARED_DECIDED);
+    assert_int_equal(asked->op.answer.sum.outcome, outcome);
+    assert_int_equal(asked->op.answer.sum.granted, granted);
+}
+
+/* Another node takes units of a key, by a state of its own. */
+static void rival_takes(struct server *server, const char *spec, const char *name, uint32_t cost)
+{
+    struct memcached_state state = {.len = 0};
+    struct stint_quota quota;
+    struct stint_decision decision;
+    struct value *value = find(server, name);
+    assert_int_equal(stint_quota_parse(&quota, spec, NULL), 0);
+    if (value == NULL) {
+        value = &server->values[server->n_values++];
+        snprintf(value->key, sizeof(value->key), "%s", name);
+    } else
+        assert_true(memcached_state_read(&state, span_of(value->bytes, value->len)));
+    const struct memcached_step step = {.quota = &quota, .now_ns = wall_ns, .cost = cost};
+    assert_int_equal(memcached_state_ask(&state, &step, &decision, NULL), 0);
+    assert_int_equal(decision.granted, cost);
+    memcpy(value->bytes, state.bytes, state.len);
+    value->len = state.len;
+    value->number = ++server->number;
+}
+
+#endif

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Dialogues with a memcached that is this file, in virtual time: replies in pieces, the greeting,
+ * and what becomes of each command when replies are late, lost or none of memcached.
+ */
+#include "remote/memcached_conn.h"
+
+#include "base/buf.h"
+#include "base/ns.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MS NS_PER_MS
+#define HELLO "version\r\nstats\r\n"
+#define GREETED "VERSION 1.6.18\r\nSTAT pid 7\r\nSTAT uptime 100\r\nSTAT time 5\r\nEND\r\n"
+
+static struct memcached_conn *conn;
+static struct link *link;
+static char told[2048]; /* what the callers were told since the last look */
+static struct buf telling;
+
+static void note(void *arg, enum memcached_outcome outcome, const struct memcached_reply *reply,
+                 uint64_t now_ns)
+{
+    static const char *const outcomes[] = {"done", "refused", "unsent", "late", "lost"};
+    static const char *const codes[] = {"stored",    "value", "miss", "not stored", "exists",
+                                        "not found", "stat",  "end",  "version",    "fault"};
+    buf_add(&telling, "%s%s %s at %d", telling.len > 0 ? "; " : "", (const char *)arg,
+            outcomes[outcome], (int)(now_ns / MS));
+    if (reply == NULL)
+        return;
+    buf_add(&telling, " %s", codes[reply->code]);
+    if (reply->name.len > 0)
+        buf_add(&telling, " %.*s", (int)reply->name.len, (const char *)reply->name.ptr);
+    if (reply->value.len > 0)
+        buf_add(&telling, " %.*s", (int)reply->value.len, (const char *)reply->value.ptr);
+    if (reply->number > 0)
+        buf_add(&telling, " #%d", (int)reply->number);
+}
+
+static void assert_told(const char *expected)
+{
+    assert_string_equal(told, expected);
+    telling = buf_of(told, sizeof(told));
+}
+
+static void assert_output(const char *expected)
+{
+    struct span output = link_output(link);
+    if (!span_equals(output, expected))
+        fail_msg("output: %.*s\nexpected: %s", (int)output.len, (const char *)output.ptr, expected);
+    link_sent(link, output.len);
+}
+
+static void feed(const char *bytes, uint64_t now_ns)
+{
+    link_feed(link, span_of_text(bytes), now_ns);
+}
+
+static bool ask(enum memcached_verb verb, const char *key, uint64_t now_ns)
+{
+    return memcached_conn_ask(conn,
+                              &(struct memcached_command){.verb = verb,
+                                                          .key = span_of_text(key),
+                                                          .value = span_of_text("new"),
+                                                          .number = 17,
+                                                          .ttl_s = 60,
+                                                          .answered = note,
+                                                          .arg = (void *)(uintptr_t)key},
+                              now_ns);
+}
+
+static void begin(const struct memcached_conn_options *options)
+{
+    if (conn != NULL)
+        link_free(link, 0);
+    telling = buf_of(told, sizeof(told));
+    conn = memcached_conn_new(options);
+    assert_non_null(conn);
+    link = memcached_conn_link(conn);
+    assert_int_equal(link_wants(link), LINK_WANTS_SOCKET);
+}
+
+static void connect_at(uint64_t now_ns)
+{
+    link_dialling(link, now_ns);
+    link_connected(link, now_ns);
+}
+
+static void begin_ready(void)
+{
+    begin(&(struct memcached_conn_options){.commands_max = 8});
+    connect_at(0);
+    assert_output(HELLO);
+    feed(GREETED, 1 * MS);
+    assert_true(link_is_ready(link));
+    assert_int_equal(link_deadline(link), STINT_NEVER_NS);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (conn != NULL)
+        link_free(link, 0);
+    conn = NULL;
+    return 0;
+}
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+static void each_verb_has_its_words(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask(MEMCACHED_GET, "a", 0);
+    ask(MEMCACHED_ADD, "b", 0);
+    ask(MEMCACHED_SWAP, "c", 0);
+    ask(MEMCACHED_DELETE, "d", 0);
+    ask(MEMCACHED_STATS, "", 0);
+    assert_output("mg a v c\r\n"
+                  "ms b 3 T60 ME\r\nnew\r\n"
+                  "ms c 3 T60 C17\r\nnew\r\n"
+                  "md d\r\n"
+                  "stats\r\n");
+    feed("VA 5 c12345\r\na\r\nbc\r\nNS\r\nEX\r\nNF\r\nSTAT pid 3\r\nEND\r\n", 2 * MS);
+    assert_told("a done at 2 value a\r\nbc #12345; b done at 2 not stored; c done at 2 exists; "
+                "d done at 2 not found;  done at 2 stat pid 3;  done at 2 end");
+    assert_int_equal(memcached_conn_pending(conn), 0);
+}
+
+static void replies_come_in_any_pieces(void **state)
+{
+    (void)state;
+    static const char replies[] =
+        "EN\r\nVA 2 t-1 c9\r\n\r\n\r\nHD c5\r\nSERVER_ERROR out of memory\r\n";
+    for (size_t piece = 1; piece < sizeof(replies); piece++) {
+        begin_ready();
+        ask(MEMCACHED_GET, "a", 0);
+        ask(MEMCACHED_GET, "b", 0);
+        ask(MEMCACHED_ADD, "c", 0);
+        ask(MEMCACHED_SWAP, "d", 0);
+        link_sent(link, link_output(link).len);
+        for (size_t at = 0; at < sizeof(replies) - 1; at += piece) {
+            size_t left = sizeof(replies) - 1 - at;
+            link_feed(link, span_of(replies + at, left < piece ? left : piece), 3 * MS);
+        }
+        assert_told("a done at 3 miss; b done at 3 value \r\n #9; c done at 3 stored #5; "
+                    "d refused at 3 fault SERVER_ERROR out of memory");
+    }
+}
+
+static void what_is_no_reply_ends_it(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"+OK\r\n", "no reply of memcached"},
+        {"VA x\r\n", "no reply of memcached"},
+        {"VA 1 cx\r\na\r\n", "no reply of memcached"},
+        {"VA 1\r\nabc", "no reply of memcached"},
+        {"EN\n", "no reply of memcached"},
+        {"VA 1048577\r\n", "value of memcached's is too long"},
+        {"HD\r\n", "what was not asked"}, /* of a get */
+        {"NF\r\n", "what was not asked"},
+        {"VERSION 1\r\n", "what was not asked"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin_ready();
+        ask(MEMCACHED_GET, "a", 0);
+        assert_output("mg a v c\r\n");
+        feed(cases[i][0], 2 * MS);
+        assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+        assert_told("a lost at 2");
+        if (strstr(link_fault(link), cases[i][1]) == NULL)
+            fail_msg("%s: %s", cases[i][0], link_fault(link));
+    }
+    begin_ready();
+    char line[4000];
+    memset(line, 'x', sizeof(line));
+    link_feed(link, span_of(line, sizeof(line)), 0);
+    assert_non_null(strstr(link_fault(link), "at most 2048 bytes"));
+    begin_ready();
+    feed("EN\r\n", 2 * MS); /* nobody has asked */
+    assert_non_null(strstr(link_fault(link), "what was not asked"));
+}
+
+/* ---- The greeting ---------------------------------------------------------------------------- */
+
+static void a_password_goes_first(void **state)
+{
+    (void)state;
+    begin(&(struct memcached_conn_options){.user = "ann", .password = "hush"});
+    connect_at(0);
+    assert_output("set auth 0 0 8\r\nann hush\r\n" HELLO);
+    feed("STORED\r\n", 0);
+    assert_false(link_is_ready(link));
+    feed(GREETED, 0);
+    assert_true(link_is_ready(link));
+    assert_string_equal(memcached_conn_version(conn), "1.6.18");
+}
+
+static void who_does_not_greet_as_memcached_is_left(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *password, *answer, *fault;
+    } cases[] = {
+        {"x", "CLIENT_ERROR authentication failure\r\n", "refuses the password: CLIENT_ERROR"},
+        {NULL, "CLIENT_ERROR unauthenticated\r\n", "refuses to say what it is"},
+        {NULL, "HTTP/1.1 400 Bad Request\r\n", "no reply of memcached"},
+        {NULL, "END\r\n", "does not say that it is memcached"},
+        {NULL, "VERSION 1.5.22\r\n", "1.5.22 is too old: expected 1.6.10"},
+        {NULL, "VERSION 1.6.9\r\n", "1.6.9 is too old"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        begin(&(struct memcached_conn_options){.user = "ann", .password = cases[i].password});
+        connect_at(0);
+        link_sent(link, link_output(link).len);
+        feed(cases[i].answer, 1 * MS);
+        assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+        if (strstr(link_fault(link), cases[i].fault) == NULL)
+            fail_msg("%s", link_fault(link));
+    }
+    static const char *const fine[] = {"1.6.10", "1.7", "2.0.1", "1.6.33_rc1"};
+    for (size_t i = 0; i < 4; i++) {
+        char line[64];
+        struct buf buf = buf_of(line, sizeof(line));
+        begin(&(struct memcached_conn_options){0});
+        connect_at(0);
+        assert_output(HELLO);
+        buf_add(&buf, "VERSION %s\r\nCLIENT_ERROR stats are off\r\n", fine[i]);
+        feed(line, 0);
+        assert_true(link_is_ready(link));
+    }
+}
+
+static void a_greeting_has_its_time(void **state)
+{
+    (void)state;
+    begin(&(struct memcached_conn_options){0});
+    link_dialling(link, 10 * MS);
+    assert_int_equal(link_deadline(link), 260 * MS);
+    assert_int_equal(memcached_conn_away_since(conn), 10 * MS);
+    link_wake(link, 260 * MS);
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+    assert_string_equal(link_fault(link), "memcached has not greeted within 250 ms");
+}
+
+/* Comes back to a server with that pid and uptime, so long after the first greeting. */
+static unsigned restarts_after(uint64_t gone_s, const char *stats)
+{
+    begin_ready();
+    link_lost(link, "reset", 2 * MS);
+    uint64_t now_ns = gone_s * NS_PER_S;
+    link_wake(link, now_ns);
+    connect_at(now_ns);
+    assert_output(HELLO);
+    feed("VERSION 1.6.18\r\n", now_ns);
+    feed(stats, now_ns);
+    assert_true(link_is_ready(link));
+    return memcached_conn_restarts(conn);
+}
+
+static void a_server_that_has_begun_anew_is_noticed(void **state)
+{
+    (void)state;
+    assert_int_equal(restarts_after(50, "STAT pid 7\r\nSTAT uptime 150\r\nEND\r\n"), 0);
+    assert_int_equal(restarts_after(50, "STAT pid 7\r\nSTAT uptime 147\r\nEND\r\n"), 0);
+    assert_int_equal(restarts_after(50, "STAT pid 8\r\nSTAT uptime 150\r\nEND\r\n"), 1);
+    assert_int_equal(restarts_after(500, "STAT pid 7\r\nSTAT uptime 490\r\nEND\r\n"), 1);
+    assert_int_equal(restarts_after(50, "STAT pid 7\r\nSTAT uptime 3\r\nEND\r\n"), 1);
+    assert_int_equal(restarts_after(50, "END\r\n"), 1);
+}
+
+/* ---- Late and lost --------------------------------------------------------------------------- */
+
+static void commands_are_taken_only_while_it_is_ready(void **state)
+{
+    (void)state;
+    begin(&(struct memcached_conn_options){.commands_max = 2});
+    assert_false(ask(MEMCACHED_GET, "a", 0));
+    connect_at(0);
+    assert_false(ask(MEMCACHED_GET, "a", 0));
+    assert_output(HELLO);
+    feed(GREETED, 0);
+    assert_true(ask(MEMCACHED_GET, "a", 0));
+    assert_true(ask(MEMCACHED_GET, "b", 0));
+    assert_false(ask(MEMCACHED_GET, "c", 0));
+    link_lost(link, "reset", 1 * MS);
+    assert_told("a unsent at 1; b unsent at 1");
+    assert_false(ask(MEMCACHED_GET, "a", 1 * MS));
+    assert_int_equal(memcached_conn_away_since(conn), 1 * MS);
+}
+
+static void a_late_reply_ends_the_connection_and_nothing_is_sent_twice(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask(MEMCACHED_ADD, "a", 10 * MS);
+    ask(MEMCACHED_GET, "b", 20 * MS);
+    assert_output("ms a 3 T60 ME\r\nnew\r\nmg b v c\r\n");
+    ask(MEMCACHED_GET, "c", 30 * MS);
+    link_sent(link, 3); /* half of it */
+    assert_int_equal(link_deadline(link), 60 * MS);
+    link_wake(link, 60 * MS);
+    assert_told("a late at 60; b lost at 60; c unsent at 60");
+    assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
+    feed("HD\r\n", 61 * MS); /* a's, for which nobody waits */
+    assert_told("");
+    link_lost(link, NULL, 61 * MS);
+    assert_string_equal(link_fault(link), "memcached has not answered within 50 ms");
+    link_wake(link, link_deadline(link));
+    connect_at(80 * MS);
+    assert_output(HELLO);
+    feed(GREETED, 81 * MS);
+    assert_output("");
+    ask(MEMCACHED_GET, "d", 82 * MS);
+    assert_output("mg d v c\r\n");
+}
+
+static void the_buffer_is_used_again(void **state)
+{
+    (void)state;
+    begin(&(struct memcached_conn_options){.commands_max = 4, .bytes_max = 400});
+    connect_at(0);
+    assert_output(HELLO);
+    feed(GREETED, 0);
+    for (int i = 0; i < 1000; i++) {
+        assert_true(ask(MEMCACHED_GET, "a", 0));
+        assert_true(ask(MEMCACHED_GET, "b", 0));
+        assert_output("mg a v c\r\nmg b v c\r\n");
+        feed("EN\r\n", 0);
+        assert_true(ask(MEMCACHED_GET, "c", 0));
+        assert_output("mg c v c\r\n");
+        feed("EN\r\nEN\r\n", 0);
+        assert_told("a done at 0 miss; b done at 0 miss; c done at 0 miss");
+    }
+}
+
+/* Each wait lies between half of the back-off and all of it; a greeting makes it short again. */
+static void it_comes_back_ever_more_slowly(void **state)
+{
+    (void)state;
+    begin(&(struct memcached_conn_options){
+        .backoff_first_ns = 10 * MS, .backoff_max_ns = 50 * MS, .seed = 42});
+    static const uint64_t waits_ms[] = {10, 20, 40, 50, 50};
+    uint64_t now_ns = 0;
+    for (size_t i = 0; i < 5; i++) {
+        link_dialling(link, now_ns);
+        link_lost(link, "refused", now_ns);
+        uint64_t wait_ns = link_deadline(link) - now_ns;
+        assert_in_range(wait_ns, waits_ms[i] * MS / 2, waits_ms[i] * MS);
+        now_ns += wait_ns;
+        link_wake(link, now_ns - 1);
+        assert_int_equal(link_wants(link), LINK_WANTS_NOTHING);
+        link_wake(link, now_ns);
+        assert_int_equal(link_wants(link), LINK_WANTS_SOCKET);
+    }
+    connect_at(now_ns);
+    feed(GREETED, now_ns);
+    link_lost(link, "reset", now_ns);
+    assert_in_range(link_deadline(link) - now_ns, 5 * MS, 10 * MS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(each_verb_has_its_words, tear_down),
+        cmocka_unit_test_teardown(replies_come_in_any_pieces, tear_down),
+        cmocka_unit_test_teardown(what_is_no_reply_ends_it, tear_down),
+        cmocka_unit_test_teardown(a_password_goes_first, tear_down),
+        cmocka_unit_test_teardown(who_does_not_greet_as_memcached_is_left, tear_down),
+        cmocka_unit_test_teardown(a_greeting_has_its_time, tear_down),
+        cmocka_unit_test_teardown(a_server_that_has_begun_anew_is_noticed, tear_down),
+        cmocka_unit_test_teardown(commands_are_taken_only_while_it_is_ready, tear_down),
+        cmocka_unit_test_teardown(a_late_reply_ends_the_connection_and_nothing_is_sent_twice,
+                                  tear_down),
+        cmocka_unit_test_teardown(the_buffer_is_used_again, tear_down),
+        cmocka_unit_test_teardown(it_comes_back_ever_more_slowly, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
