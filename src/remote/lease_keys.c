@@ -44,13 +44,11 @@ bool lease_copy_item(const struct shared_item *item, struct shared_item *copy,
 
 /* ---- Finding --------------------------------------------------------------------------------- */
 
+/* Names are not hashed: the rule's own number stands for them, and is_same() looks. */
 static uint64_t hash_of(const struct lease *lease, const struct shared_item *item)
 {
-    const uint64_t *secret = lease->options.secret;
-    uint64_t sum =
-        siphash13_128(secret, item->quota->derived.params_hash[0], item->name.ptr, item->name.len)
-            .lo;
-    return siphash13_128(secret, sum, item->key.ptr, item->key.len).lo;
+    uint64_t tweak = item->quota->derived.params_hash[0] ^ item->quota->rule;
+    return siphash13_128(lease->options.secret, tweak, item->key.ptr, item->key.len).lo;
 }
 
 static bool spans_are_equal(struct span a, struct span b)
