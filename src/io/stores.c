@@ -184,14 +184,20 @@ static struct shared_store *stores_chain(struct stores *stores, size_t index)
     *(is_memcached ? &chain->memcached : &chain->redis) = last;
     if (last == NULL || stores->options.configs[index].without_guard)
         return last;
-    /* What leases promise rests on scripts: memcached has none. */
-    struct shared_store *inner = is_memcached ? last : new_lease(chain, index, last);
-    chain->guard = inner != NULL ? new_guard(chain, index, inner) : NULL;
+    chain->guard = new_guard(chain, index, last);
     if (chain->guard == NULL) {
-        struct shared_store *front = inner != NULL ? inner : last;
-        front->ops->free(front);
+        last->ops->free(last);
+        return NULL;
     }
-    return chain->guard;
+    /*
+     * What leases promise rests on scripts: memcached has none. They stand in front: units that are
+     * held are handed out also while the guard lets nobody through.
+     */
+    struct shared_store *front =
+        is_memcached ? chain->guard : new_lease(chain, index, chain->guard);
+    if (front == NULL)
+        chain->guard->ops->free(chain->guard);
+    return front;
 }
 
 int stores_accept(const struct store_config *config, const struct rule *rule,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The shared stores of one worker: for each that is configured, the chain of layers that rules ask
- * (guard, leases, the store itself), with connections of its own in the worker's loop. The thread
+ * (leases, guard, the store itself), with connections of its own in the worker's loop. The thread
  * of the loop.
  */
 #ifndef STINT_IO_STORES_H

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Windows of the first use on a server that has INCREX. None is to be had here: a proxy before a real
-redis-server answers it as Redis 8.8 documents it, by a script; all else is the server's own.
+"""Windows of the first use on a server that has INCREX. None is to be had here: a proxy before a
+real redis-server answers it as Redis 8.8 documents it, by a script; all else is the server's own.
 """
 import os
 import socket
