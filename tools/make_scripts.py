@@ -2,11 +2,11 @@
 """usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
        make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for remote/lua_script.h.
 
-NAME is an algorithm (its law between single_begin and single_end), `list` (all of them), either with
-`_once` behind it (the same within once_begin and once_end, for asks with an id), lease_ALGORITHM
-(between lease_begin and lease_end; `_once` likewise), `pool` (those laws between pool_begin and
-pool_end), or `rolling_window` (the law of buckets in a frame of its own). Lines that are only a
-comment are left out.
+NAME is an algorithm (its law between single_begin and single_end), `list` (all of them), either
+with `_once` behind it (the same within once_begin and once_end, for asks with an id),
+lease_ALGORITHM (between lease_begin and lease_end; `_once` likewise), `pool` (those laws between
+pool_begin and pool_end), or `rolling_window` (the law of buckets in a frame of its own). Lines that
+are only a comment are left out.
 """
 
 import hashlib

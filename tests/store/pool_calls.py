@@ -133,7 +133,8 @@ class CPool(StorePool):
 
     def next(self, cost=1, probe=False, now=None):
         name, *numbers = self.ask("next", "next", self.now_of(now), cost, int(probe))
-        wait, at, probed, outcome, granted, limit, remaining, retry, reset, binding = map(int, numbers)
+        wait, at, probed, outcome, granted, limit, remaining, retry, reset, binding = map(
+            int, numbers)
         return Next(name if name != "-" else None, rounded_wait(wait), at // 1000, bool(probed),
                     binding, OUTCOMES[outcome], granted, limit, remaining, rounded_wait(retry),
                     reset // 1000)

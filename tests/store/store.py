@@ -83,7 +83,8 @@ def figures_of(values):
 
 def reply_of(values, n_listed=0):
     replayed = values[0] == 4
-    sum_, (binding, now), rest = [0 if replayed else values[0], *values[1:6]], values[6:8], values[8:]
+    sum_ = [0 if replayed else values[0], *values[1:6]]
+    (binding, now), rest = values[6:8], values[8:]
     each, holders = rest[:6 * n_listed], rest[6 * n_listed:]
     return Reply(*figures_of(sum_), binding, now, list(zip(holders[::2], holders[1::2])),
                  [figures_of(each[at:at + 6]) for at in range(0, len(each), 6)], replayed)

@@ -264,7 +264,8 @@ def test_the_hash_outlives_its_states_and_keeps_no_dead_ones(redis):
         assert time.monotonic() < ends
     pool.report("a", "ok")
     assert 3_000_000 < redis.pttl(pool.key)
-    assert sorted(field.split(b",")[0] for field in redis.hkeys(pool.key)) == [b"#", b"^", b"window"]
+    fields = sorted(field.split(b",")[0] for field in redis.hkeys(pool.key))
+    assert fields == [b"#", b"^", b"window"]
     pool.report("b", "out")
     pool.let_in("b")
     assert redis.pttl(pool.key) > 0 and pool.status()[1].standing == "free"
@@ -279,8 +280,9 @@ def test_what_cannot_be_understood_is_an_error_and_changes_nothing(redis):
             0, 0, 0, "b", "a"]
     assert pool.store.call("pool", ["{pool}other"], *good)[0] == 0
     for place, word in [(0, "take"), (1, "x"), (1, "+-1"), (2, -1), (2, "1.5"), (2, 2**32), (4, 3),
-                        (3, -2), (6, "1"), (6, "0,1"), (6, "2,1001"), (7, "3,1"), (7, "1"), (8, "x"),
-                        (8, 0), (9, 9), (10, "concurrency"), (11, -1), (11, 2**32), (12, 0),
+                        (3, -2), (6, "1"), (6, "0,1"), (6, "2,1001"), (7, "3,1"), (7, "1"),
+                        (8, "x"), (8, 0), (9, 9), (10, "concurrency"), (11, -1), (11, 2**32),
+                        (12, 0),
                         (0, "report"), (0, "give_back"), (0, "let_in")]:
         with pytest.raises(client_library.ResponseError):
             pool.store.call("pool", [pool.key], *good[:place], word, *good[place + 1:])
