@@ -135,6 +135,7 @@ static void configure(struct serve_stores *stores, const struct serve_settings *
         config->prefix = settings->store_prefix;
         config->reply_ns = settings->store_timeout;
         config->connect_ns = settings->store_connect_timeout;
+        config->lease_keys = settings->lease_keys;
         config->denials = settings->deny_cache_max > 0 ? settings->deny_cache : 0;
         config->deny_cache_max_ns = settings->deny_cache_max;
         config->caution = strcmp(settings->after_failover, "half") == 0   ? GUARD_HALF
@@ -205,7 +206,6 @@ static int open_all(struct serve_stores *stores, const struct serve_settings *se
         code = load_tls(stores, settings, error);
     if (code == 0)
         code = name_nodes(stores, settings, error);
-    stores->lease_keys = settings->lease_keys;
     configure(stores, settings);
     return code;
 }

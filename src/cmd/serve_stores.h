@@ -35,7 +35,6 @@ struct serve_stores {
     struct serve_store_names names;
     struct store_config configs[STORES_MAX]; /* names.n_names of them */
     struct upstream_tls *tls;
-    size_t lease_keys;               /* of each worker and store */
     struct question_stores question; /* but for `stores`, of which each worker has its own */
 };
 

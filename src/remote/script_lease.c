@@ -22,6 +22,7 @@ static const struct lua_script *const scripts[][2] = {
 bool script_is_leased(const struct shared_item *item)
 {
     return item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE &&
+           item->quota != &item->rule->shadow && /* a candidate admits nobody */
            item->quota->algorithm != STINT_CONCURRENCY && !item->quota->count_denied;
 }
 
