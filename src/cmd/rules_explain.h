@@ -11,6 +11,9 @@
 #define EXPLAINED_BYTES_MAX 4096 /* of a state that are shown */
 #define EXPLAINED_NO_TTL (-1)
 
+/* The keys that one rule may have. */
+enum { EXPLAINED_STATE, EXPLAINED_SHADOW, EXPLAINED_LEASES, EXPLAINED_KEYS };
+
 /* A state in a shared store. */
 struct explained_key {
     char *name;                      /* NULL: there is none */
@@ -28,7 +31,7 @@ struct explained {
     bool has_domain; /* the rules know it */
     const struct descriptor *descriptors;
     const struct question *question;
-    /* Two for each descriptor, its quota's and its candidate's. NULL: no store was asked */
+    /* EXPLAINED_KEYS for each descriptor. NULL: no store was asked */
     const struct explained_key *keys;
     struct stint_decision decision; /* of the request as a whole */
 };

@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#define LEASES_FIRST 0x81
+#define LEASE_LEN 11 /* its end, and its units in the last four */
+
 static void print_ttl(const struct explained_key *key)
 {
     struct human human;
@@ -16,6 +19,19 @@ static void print_ttl(const struct explained_key *key)
         printf("%s s", human_wait(&human, (uint64_t)key->ttl_ms * 1000000));
     else
         fputs(key->ttl_ms == EXPLAINED_NO_TTL ? "none" : "it has just ended", stdout);
+}
+
+/* docs/store-scripts.md has their form. */
+static void print_leases(const struct explained_key *key)
+{
+    uint64_t units = 0;
+    size_t n = 0;
+    for (size_t at = 1; at + LEASE_LEN <= key->n_shown; at += LEASE_LEN, n++)
+        for (uint64_t i = 0, number = 0; i < 4; i++) {
+            number = number << 8 | key->bytes[at + LEASE_LEN - 4 + i];
+            units += i == 3 ? number : 0;
+        }
+    printf("   units   %" PRIu64 " in %zu lease%s\n", units, n, n == 1 ? "" : "s");
 }
 
 /* Names of keys have no quote in them, but braces, which a shell would take for its own. */
@@ -33,13 +49,15 @@ void rules_explain_key_text(const struct explained_key *key, const char *title)
         return;
     }
     if (!key->exists) {
-        puts("   bytes   none: as never used");
+        puts("   bytes   none");
         return;
     }
     printf("   bytes   %zu: ", key->len);
     for (size_t i = 0; i < key->n_shown; i++)
         printf("%02x", key->bytes[i]);
     puts(key->n_shown < key->len ? "..." : "");
+    if (key->n_shown > 0 && key->bytes[0] == LEASES_FIRST)
+        print_leases(key);
     fputs("   expiry  ", stdout);
     print_ttl(key);
     putchar('\n');

@@ -93,9 +93,11 @@ static void print_target(const struct target *target, const struct explained_key
         puts("   state   unlimited");
     else
         print_state(target);
-    if (keys != NULL && keys[0].name != NULL) {
+    if (keys != NULL && keys[EXPLAINED_STATE].name != NULL) {
         print_reset(target);
-        rules_explain_key_text(&keys[0], "key");
+        rules_explain_key_text(&keys[EXPLAINED_STATE], "key");
+        if (keys[EXPLAINED_LEASES].name != NULL)
+            rules_explain_key_text(&keys[EXPLAINED_LEASES], "leases");
     }
     if (target->part == TARGET_FREE || !target->rule->has_shadow)
         return;
@@ -107,8 +109,8 @@ static void print_target(const struct target *target, const struct explained_key
     else
         fputs("allows", stdout);
     putchar('\n');
-    if (keys != NULL && keys[1].name != NULL)
-        rules_explain_key_text(&keys[1], "its key");
+    if (keys != NULL && keys[EXPLAINED_SHADOW].name != NULL)
+        rules_explain_key_text(&keys[EXPLAINED_SHADOW], "its key");
 }
 
 static void print_whole(const struct explained *explained)
@@ -132,7 +134,7 @@ void rules_explain_text(const struct explained *explained)
         printf("%zu.", i + 1);
         print_descriptor(&explained->descriptors[i]);
         print_target(&explained->question->targets[i],
-                     explained->keys != NULL ? &explained->keys[2 * i] : NULL);
+                     explained->keys != NULL ? &explained->keys[EXPLAINED_KEYS * i] : NULL);
     }
     print_whole(explained);
 }
@@ -193,9 +195,10 @@ static json_t *target_json(const struct explained *explained, size_t i)
                   "retry_after_ns", json_text_ns(decision->retry_after_ns), "reset_after_ns",
                   json_text_ns(decision->reset_after_ns), "shadow", shadow_json(target));
     if (object != NULL && explained->keys != NULL) {
-        json_object_set_new(object, "key", rules_explain_key_json(&explained->keys[2 * i]));
-        json_object_set_new(object, "shadow_key",
-                            rules_explain_key_json(&explained->keys[2 * i + 1]));
+        const struct explained_key *keys = &explained->keys[EXPLAINED_KEYS * i];
+        json_object_set_new(object, "key", rules_explain_key_json(&keys[EXPLAINED_STATE]));
+        json_object_set_new(object, "shadow_key", rules_explain_key_json(&keys[EXPLAINED_SHADOW]));
+        json_object_set_new(object, "leases_key", rules_explain_key_json(&keys[EXPLAINED_LEASES]));
     }
     return object;
 }

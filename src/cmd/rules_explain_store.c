@@ -9,6 +9,7 @@
 #include "cmd/shared_session.h"
 #include "cmd/store_node.h"
 #include "remote/redis_store.h"
+#include "remote/script_lease.h"
 #include "remote/store_key.h"
 #include "rules/errand.h"
 
@@ -24,7 +25,7 @@ struct explain_store {
     struct question_stores stores;
     struct errands errands;
     char *prefix; /* escaped */
-    struct explained_key keys[2 * TARGETS_MAX];
+    struct explained_key keys[EXPLAINED_KEYS * TARGETS_MAX];
 };
 
 /* ---- Rules ----------------------------------------------------------------------------------- */
@@ -111,7 +112,7 @@ void explain_store_close(struct explain_store *store)
 {
     if (store == NULL)
         return;
-    for (size_t i = 0; i < 2 * TARGETS_MAX; i++) {
+    for (size_t i = 0; i < EXPLAINED_KEYS * TARGETS_MAX; i++) {
         free(store->keys[i].name);
         free(store->keys[i].bytes);
     }
@@ -272,18 +273,20 @@ static int look_at(struct explain_store *store, struct explained_key *key,
     return code;
 }
 
-static int look_at_quota(struct explain_store *store, const struct target *target, bool is_shadow,
-                         struct explained_key *key, struct stint_error *error)
+/* One of a rule's keys. */
+static int look_at_key(struct explain_store *store, const struct target *target, size_t which,
+                       struct explained_key *key, struct stint_error *error)
 {
-    const struct shared_item item = item_of(target, is_shadow);
+    const struct shared_item item = item_of(target, which == EXPLAINED_SHADOW);
+    const char *more = which == EXPLAINED_LEASES ? SCRIPT_LEASES_SUFFIX : "";
     size_t tag_len;
     struct span prefix = span_of_text(store->prefix);
     size_t len = store_key(&item, prefix, NULL, 0, &tag_len);
-    key->name = malloc(len + 1);
+    key->name = malloc(len + strlen(more) + 1);
     if (key->name == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for the name of a key");
     store_key(&item, prefix, key->name, len, &tag_len);
-    key->name[len] = '\0';
+    memcpy(key->name + len, more, strlen(more) + 1);
     key->slot = STORE_NODE_NO_SLOT;
     return look_at(store, key, error);
 }
@@ -296,9 +299,12 @@ int explain_store_look(struct explain_store *store, const struct question *quest
         const struct target *target = &question->targets[i];
         if (target->part == TARGET_FREE || target->store == 0)
             continue;
-        code = look_at_quota(store, target, false, &store->keys[2 * i], error);
-        if (code == 0 && target->rule->has_shadow)
-            code = look_at_quota(store, target, true, &store->keys[2 * i + 1], error);
+        const bool has[EXPLAINED_KEYS] = {true, target->rule->has_shadow,
+                                          target->rule->store.lease == RULE_LEASE_STRICT};
+        for (size_t which = 0; which < EXPLAINED_KEYS && code == 0; which++)
+            if (has[which])
+                code = look_at_key(store, target, which, &store->keys[EXPLAINED_KEYS * i + which],
+                                   error);
     }
     return code;
 }

@@ -21,6 +21,8 @@ descriptors:
     shadow: {unit: minute, requests_per_unit: 5}
   - key: here
     rate_limit: {unit: hour, requests_per_unit: 10, store: none}
+  - key: hot
+    rate_limit: {unit: minute, requests_per_unit: 3000, lease: strict}
   - key: free
     rate_limit: {unlimited: true}
 """
@@ -101,6 +103,20 @@ def test_each_descriptor_is_told_where_it_is(rules, redis):
     assert user["key"]["name"] == "stint:{x}gcra:api/user:"
     assert user["shadow_key"]["name"].startswith("stint:{x}window,60000000,24:api/user@")
     assert [one["key"] for one in found[1:]] == [None, None, None]
+
+
+def test_leases_are_told_beside_the_state_that_they_are_of(rules, redis):
+    found = explain(rules, redis.url, "hot=x")[0]
+    assert found["leases_key"]["name"] == found["key"]["name"] + "!leases"
+    assert found["leases_key"]["bytes"] is None
+    end_us = int(redis.cli("TIME").split()[0]) * 1_000_000 + 60_000_000
+    redis.cli("EVAL", "redis.call('set', KEYS[1], struct.pack('>BI7I4I7I4', 0x81, ARGV[1], 30, "
+              "ARGV[1] + 1, 12))", 1, found["leases_key"]["name"], end_us)
+    found = explain(rules, redis.url, "hot=x")[0]
+    assert found["leases_key"]["bytes"].startswith("81") and found["remaining"] == 3000 - 42 - 1
+    out, _ = stint("explain", "--rules", rules, "--store", redis.url, "api", "hot=x")
+    assert "units   42 in 2 leases" in out and "!leases'" in out
+    redis.cli("FLUSHALL")
 
 
 def test_the_prefix_is_that_of_the_servers(rules, redis):
