@@ -256,6 +256,76 @@ static void strict_leases_never_pass_the_bound(void **state)
     }
 }
 
+/*
+ * One node has a clock that is a hundredth slow, keeps what it has leased, and uses all of it in
+ * the last moment that its clock allows; the other takes whatever there is. Returns the most in a
+ * window, and how late the hoarder was at the most, as a share of the term in thousandths.
+ */
+static uint64_t play_hoarder(const char *spec, uint64_t *latest)
+{
+    struct stint_error error;
+    struct store_figures figures = {0};
+    world = (struct world){.now_ns = NS_PER_S, .seed = 5, .slow_ns = 1};
+    n_uses[0] = n_uses[1] = *latest = 0;
+    assert_int_equal(stint_quota_parse(&quota, spec, &error), 0);
+    rule = (struct rule){
+        .domain = "d",
+        .quota = quota,
+        .store = {.lease = RULE_LEASE_STRICT, .lease_units = 40, .lease_term_ns = 100 * MS}};
+    world_open(&nodes[1], &world);
+    world_open(&nodes[0], &world);
+    nodes[0].lease->ops->free(nodes[0].lease);
+    nodes[0].rate_per_mille = 990;
+    nodes[0].lease = lease_new(&(struct lease_options){
+        .inner = &nodes[0].store, .now = world_node_clock, .arg = &nodes[0], .figures = &figures});
+    for (unsigned turn = 0; turn < 4; turn++) {
+        uint64_t begin_ns = world.now_ns, held_ns = 0, had = 0;
+        while (world.now_ns < begin_ns + 2200 * MS) {
+            uint64_t into_ns = world.now_ns - begin_ns;
+            world_run(&world);
+            uint64_t units = store_figure(&figures.lease_units);
+            if (units > had)
+                held_ns = world.now_ns - MS / 4; /* when it was asked for */
+            had = units;
+            if (into_ns < 6 * MS && into_ns % MS == 0)
+                send(0, 0, SHARED_TAKE, 1, STINT_NEVER_NS);
+            /* 0.99 of the term by a clock that runs at 0.99 is the term. */
+            if (held_ns > 0 && world.now_ns == held_ns + 100 * MS - MS / 4) {
+                send(0, 0, SHARED_PEEK, 0, STINT_NEVER_NS); /* forgets those that are over */
+                units = store_figure(&figures.lease_units);
+                size_t before = n_uses[0];
+                if (units > 0)
+                    send(0, 0, SHARED_TAKE, (uint32_t)units, STINT_NEVER_NS);
+                if (n_uses[0] > before)
+                    *latest = (world.now_ns - held_ns) / (MS / 10);
+                held_ns = 0;
+            }
+            for (unsigned ask = 0; ask < 8 && into_ns > 10 * MS; ask++)
+                send(1, 0, SHARED_TAKE, 1, STINT_NEVER_NS);
+            world.now_ns += MS / 4;
+        }
+        world.now_ns += 1500 * MS; /* all is free again */
+    }
+    nodes[0].lease->ops->free(nodes[0].lease);
+    nodes[1].lease->ops->free(nodes[1].lease);
+    world_close(&world);
+    return most_in_a_window(0, quota.period_ns);
+}
+
+static void what_is_used_in_the_last_moment_counts(void **state)
+{
+    static const char *const specs[] = {"log 100/1s", "window 100/1s",
+                                        "buckets 100/1s time_slack=50ms"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        uint64_t latest, most = play_hoarder(specs[i], &latest);
+        print_message("%s: a lease used after %u thousandths of its term, %u in a window\n",
+                      specs[i], (unsigned)latest, (unsigned)most);
+        assert_true(latest >= 980);
+        assert_int_equal(most, 100);
+    }
+}
+
 static void fast_leases_pass_the_limit_by_what_nodes_hold(void **state)
 {
     (void)state;
@@ -316,6 +386,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strict_leases_never_pass_the_bound),
+        cmocka_unit_test(what_is_used_in_the_last_moment_counts),
         cmocka_unit_test(fast_leases_pass_the_limit_by_what_nodes_hold),
         cmocka_unit_test(saturating_demand_has_its_share),
     };
