@@ -8,7 +8,7 @@
 #define STINT_IO_UPSTREAM_H
 
 #include "io/upstream_tls.h"
-#include "remote/link.h"
+#include "remote/store_link.h"
 #include "remote/url.h"
 
 #include <uv.h>

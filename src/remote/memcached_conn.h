@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to memcached as its socket sees it: a link (remote/link.h) that speaks the meta
+ * One connection to memcached as its socket sees it: a link (remote/store_link.h) that speaks the meta
  * commands. It takes commands only while it has a server that has greeted, bounded in number, bytes
  * and time, and sends none of them twice. Answers come in the order of the asks, and a late one
  * ends the connection. One thread.
@@ -8,7 +8,7 @@
 #ifndef STINT_REMOTE_MEMCACHED_CONN_H
 #define STINT_REMOTE_MEMCACHED_CONN_H
 
-#include "remote/link.h"
+#include "remote/store_link.h"
 #include "remote/memcached_command.h"
 #include "remote/memcached_reply.h"
 

@@ -12,7 +12,7 @@
 #ifndef STINT_REMOTE_REDIS_CONN_H
 #define STINT_REMOTE_REDIS_CONN_H
 
-#include "remote/link.h"
+#include "remote/store_link.h"
 #include "remote/redis_reply.h"
 
 struct redis_conn;

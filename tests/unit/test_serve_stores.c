@@ -114,7 +114,7 @@ static void test_stores_are_configured_as_the_settings_say(void **unused)
         assert_int_equal(config->deny_cache_max_ns, 300 * NS_PER_MS);
         assert_int_equal(config->caution, GUARD_HALF);
     }
-    assert_int_equal(stores->lease_keys, 77);
+    assert_int_equal(stores->configs[0].lease_keys, 77);
     assert_int_equal(stores->question.n_stores, 2);
     assert_int_equal(stores->question.items, 2);
     assert_int_equal(stores->question.throttle, 2);

@@ -4,8 +4,8 @@
  * be sent, and when its time has come. Knows nothing of what is said. First member of every kind of
  * connection. One thread.
  */
-#ifndef STINT_REMOTE_LINK_H
-#define STINT_REMOTE_LINK_H
+#ifndef STINT_REMOTE_STORE_LINK_H
+#define STINT_REMOTE_STORE_LINK_H
 
 #include "base/span.h"
 
