@@ -5,10 +5,10 @@
 
 #include "base/ns.h"
 #include "io/endpoint.h"
+#include "io/upstream_tls.h"
 #include "store/clock.h"
 
 #include <errno.h>
-#include <gnutls/gnutls.h>
 #include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -25,8 +25,8 @@ struct rls_link {
     int fd;
     char host[HOST_MAX]; /* as it was written; "" for a Unix socket */
     gnutls_session_t session;
-    gnutls_certificate_credentials_t credentials;
-    uint64_t ends_ns; /* the patience with connecting */
+    struct upstream_tls *tls; /* NULL: none */
+    uint64_t ends_ns;         /* the patience with connecting */
 };
 
 /* False once the patience is over. */
@@ -124,51 +124,15 @@ static int dial(struct rls_link *link, struct stint_error *error)
 
 static int refuse(const struct rls_link *link, int why, struct stint_error *error)
 {
-    return err_set(error, STINT_E_SYSTEM, "%s: %s", link->options->server, gnutls_strerror(why));
-}
-
-static int load_certificates(struct rls_link *link, struct stint_error *error)
-{
-    const struct rls_link_options *options = link->options;
-    int code = gnutls_certificate_allocate_credentials(&link->credentials);
-    if (code < 0)
-        return refuse(link, code, error);
-    code = options->ca_file != NULL ? gnutls_certificate_set_x509_trust_file(
-                                          link->credentials, options->ca_file, GNUTLS_X509_FMT_PEM)
-                                    : gnutls_certificate_set_x509_system_trust(link->credentials);
-    if (code < 0)
-        return err_set(error, STINT_E_SYSTEM, "%s: %s",
-                       options->ca_file != NULL ? options->ca_file : "the system's certificates",
-                       gnutls_strerror(code));
-    if (options->cert_file == NULL)
-        return 0;
-    const char *key_file = options->key_file != NULL ? options->key_file : options->cert_file;
-    code = gnutls_certificate_set_x509_key_file(link->credentials, options->cert_file, key_file,
-                                                GNUTLS_X509_FMT_PEM);
-    return code >= 0 ? 0
-                     : err_set(error, STINT_E_SYSTEM, "%s: %s", options->cert_file,
-                               gnutls_strerror(code));
-}
-
-/* Why a certificate is not believed, in GnuTLS's words. */
-static int distrust(const struct rls_link *link, struct stint_error *error)
-{
-    gnutls_datum_t text = {NULL, 0};
-    unsigned status = gnutls_session_get_verify_cert_status(link->session);
-    gnutls_certificate_verification_status_print(status, gnutls_certificate_type_get(link->session),
-                                                 &text, 0);
-    int code = err_set(error, STINT_E_SYSTEM, "%s: %s", link->options->server,
-                       text.data != NULL ? (const char *)text.data : "no certificate to believe");
-    gnutls_free(text.data);
-    return code;
+    char text[160];
+    upstream_tls_fault(link->session, why, text, sizeof(text));
+    return err_set(error, STINT_E_SYSTEM, "%s: %s", link->options->server, text);
 }
 
 static int shake_hands(struct rls_link *link, struct stint_error *error)
 {
     int code;
     while ((code = gnutls_handshake(link->session)) < 0) {
-        if (code == GNUTLS_E_CERTIFICATE_VERIFICATION_ERROR)
-            return distrust(link, error);
         if (gnutls_error_is_fatal(code) != 0)
             return refuse(link, code, error);
         bool writes = gnutls_record_get_direction(link->session) == 1;
@@ -185,25 +149,17 @@ static int shake_hands(struct rls_link *link, struct stint_error *error)
 
 static int begin_tls(struct rls_link *link, struct stint_error *error)
 {
-    static const gnutls_datum_t h2 = {(unsigned char *)"h2", 2};
-    int code = load_certificates(link, error);
-    if (code != 0)
-        return code;
-    code = gnutls_init(&link->session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL);
-    if (code == 0)
-        code = gnutls_set_default_priority(link->session);
-    if (code == 0)
-        code = gnutls_credentials_set(link->session, GNUTLS_CRD_CERTIFICATE, link->credentials);
-    if (code == 0)
-        code = gnutls_alpn_set_protocols(link->session, &h2, 1, 0);
-    if (code == 0 && link->host[0] != '\0')
-        code =
-            gnutls_server_name_set(link->session, GNUTLS_NAME_DNS, link->host, strlen(link->host));
-    if (code < 0)
-        return refuse(link, code, error);
-    if (!link->options->is_insecure)
-        gnutls_session_set_verify_cert(link->session, link->host[0] != '\0' ? link->host : NULL, 0);
-    gnutls_transport_set_int(link->session, link->fd);
+    const struct rls_link_options *options = link->options;
+    const struct upstream_tls_paths paths = {
+        .ca_file = options->ca_file,
+        .cert_file = options->cert_file,
+        .key_file = options->key_file,
+        .believes_all = options->is_insecure,
+    };
+    if (upstream_tls_load(&link->tls, &paths, error) != 0)
+        return STINT_E_SYSTEM;
+    if (!upstream_tls_begin(link->tls, link->host, "h2", link->fd, &link->session))
+        return err_set(error, STINT_E_SYSTEM, "%s: no memory for TLS", options->server);
     return shake_hands(link, error);
 }
 
@@ -236,8 +192,7 @@ void rls_link_close(struct rls_link *link)
         (void)gnutls_bye(link->session, GNUTLS_SHUT_WR);
         gnutls_deinit(link->session);
     }
-    if (link->credentials != NULL)
-        gnutls_certificate_free_credentials(link->credentials);
+    upstream_tls_free(link->tls);
     if (link->fd >= 0)
         close(link->fd);
     free(link);

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,24 +14,33 @@
 
 struct upstream_tls {
     gnutls_certificate_credentials_t credentials;
+    bool believes_all;
 };
 
-static int load(struct upstream_tls *tls, const struct upstream_tls_paths *paths,
-                struct stint_error *error)
+static int load_trust(struct upstream_tls *tls, const struct upstream_tls_paths *paths,
+                      struct stint_error *error)
 {
     const char *ca = paths->ca_file != NULL ? paths->ca_file : "the system's certificates";
-    int code = gnutls_certificate_allocate_credentials(&tls->credentials);
-    if (code < 0)
-        return err_set(error, STINT_E_SYSTEM, "no memory for certificates");
-    code = paths->ca_file != NULL ? gnutls_certificate_set_x509_trust_file(
-                                        tls->credentials, paths->ca_file, GNUTLS_X509_FMT_PEM)
-                                  : gnutls_certificate_set_x509_system_trust(tls->credentials);
+    int code = paths->ca_file != NULL ? gnutls_certificate_set_x509_trust_file(
+                                            tls->credentials, paths->ca_file, GNUTLS_X509_FMT_PEM)
+                                      : gnutls_certificate_set_x509_system_trust(tls->credentials);
     if (code == 0)
         code = GNUTLS_E_NO_CERTIFICATE_FOUND;
     if (code < 0)
         return err_set(error, STINT_E_SYNTAX, "%s: %s", ca, gnutls_strerror(code));
-    if (paths->cert_file == NULL)
-        return 0;
+    return 0;
+}
+
+static int load(struct upstream_tls *tls, const struct upstream_tls_paths *paths,
+                struct stint_error *error)
+{
+    int code = gnutls_certificate_allocate_credentials(&tls->credentials);
+    if (code < 0)
+        return err_set(error, STINT_E_SYSTEM, "no memory for certificates");
+    tls->believes_all = paths->believes_all;
+    code = tls->believes_all ? 0 : load_trust(tls, paths, error);
+    if (code != 0 || paths->cert_file == NULL)
+        return code;
     const char *key_file = paths->key_file != NULL ? paths->key_file : paths->cert_file;
     code = gnutls_certificate_set_x509_key_file(tls->credentials, paths->cert_file, key_file,
                                                 GNUTLS_X509_FMT_PEM);
@@ -68,22 +78,39 @@ static bool is_address(const char *host)
     return inet_pton(AF_INET, host, &address) == 1 || inet_pton(AF_INET6, host, &address) == 1;
 }
 
-bool upstream_tls_begin(struct upstream_tls *tls, const char *host, int fd,
+/* The extension is for names alone; addresses are looked for in the certificate all the same. */
+static int set_name(gnutls_session_t session, const char *host)
+{
+    if (host[0] == '\0' || is_address(host))
+        return 0;
+    return gnutls_server_name_set(session, GNUTLS_NAME_DNS, host, strlen(host));
+}
+
+static int set_protocol(gnutls_session_t session, const char *protocol)
+{
+    unsigned char copy[16];
+    if (protocol == NULL)
+        return 0;
+    const gnutls_datum_t offered = {copy, (unsigned)strlen(protocol)};
+    assert(offered.size <= sizeof(copy));
+    memcpy(copy, protocol, offered.size);
+    return gnutls_alpn_set_protocols(session, &offered, 1, 0);
+}
+
+bool upstream_tls_begin(struct upstream_tls *tls, const char *host, const char *protocol, int fd,
                         gnutls_session_t *session)
 {
     if (gnutls_init(session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
         return false;
-    /* The extension is for names alone; addresses are looked for in the certificate all the same.
-     */
     if (gnutls_priority_set_direct(*session, PRIORITIES, NULL) < 0 ||
         gnutls_credentials_set(*session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0 ||
-        (!is_address(host) &&
-         gnutls_server_name_set(*session, GNUTLS_NAME_DNS, host, strlen(host)) < 0)) {
+        set_name(*session, host) < 0 || set_protocol(*session, protocol) < 0) {
         gnutls_deinit(*session);
         *session = NULL;
         return false;
     }
-    gnutls_session_set_verify_cert(*session, host, 0);
+    if (!tls->believes_all)
+        gnutls_session_set_verify_cert(*session, host[0] != '\0' ? host : NULL, 0);
     gnutls_transport_set_int(*session, fd);
     return true;
 }
@@ -96,7 +123,8 @@ void upstream_tls_fault(gnutls_session_t session, int code, char *text, size_t s
         gnutls_certificate_verification_status_print(gnutls_session_get_verify_cert_status(session),
                                                      gnutls_certificate_type_get(session), &why, 0);
     if (code == GNUTLS_E_FATAL_ALERT_RECEIVED)
-        buf_add(&buf, "the store ends TLS: %s", gnutls_alert_get_name(gnutls_alert_get(session)));
+        buf_add(&buf, "the other side ends TLS: %s",
+                gnutls_alert_get_name(gnutls_alert_get(session)));
     else
         buf_add(&buf, "%s", why.data != NULL ? (const char *)why.data : gnutls_strerror(code));
     gnutls_free(why.data);

@@ -8,6 +8,7 @@ import concurrent.futures
 import signal
 import socket
 import ssl
+import subprocess
 import threading
 import time
 import urllib.request
@@ -16,6 +17,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from program import STINT
 from rls_messages import (HEALTH, NOT_SERVING, OK, OVER_LIMIT, SERVING, ask_with, block,
                           descriptor, fields, one, request)
 from server import Server, free_port
@@ -128,6 +130,35 @@ def test_mutual_tls(authority, tmp_path):  # noqa: F811
                 with pytest.raises(grpc.RpcError) as refused:
                     ask_with(channel)(USER, timeout=20)
                 assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+def rls(server, *words, host="localhost", code=0):
+    done = subprocess.run(
+        [STINT, "rls", "ask", "--tls", "--domain", "edge", "--descriptor", "user=u", *map(str, words),
+         f"{host}:{server.port('grpc-tls')}"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stderr
+
+
+def test_the_own_client_in_tls(authority, tmp_path):  # noqa: F811
+    """A certificate bears names and addresses; who believes all is asked for none."""
+    other = Authority(tmp_path, "another").certificate
+    with secured(authority) as server:
+        for host in ("localhost", "127.0.0.1"):
+            rls(server, "--ca-file", authority.certificate, host=host)
+        assert "NOT trusted" in rls(server, "--ca-file", other, code=1)
+        assert "name" in rls(server, "--ca-file", authority.certificate, host="127.1", code=1)
+        assert "no.pem" in rls(server, "--ca-file", "no.pem", code=1)
+        rls(server, "--insecure", host="127.1")
+        rls(server, "--insecure", code=3)
+
+
+def test_the_own_client_with_a_certificate(authority, tmp_path):  # noqa: F811
+    certificate, key = authority.sign("client")
+    with secured(authority, "--tls-client-ca", authority.certificate) as server:
+        believed = ["--ca-file", authority.certificate]
+        rls(server, *believed, "--cert-file", certificate, "--key-file", key)
+        rls(server, *believed, code=1)
 
 
 # ---- systemd ----
