@@ -335,8 +335,8 @@ def test_clocks_that_agree_are_not_told_of(shared, prefix):
         assert one.figures()["skew_told_ns"] == other.figures()["skew_told_ns"] == 0
 
 
-def test_no_more_than_the_limit_in_windows_longer_by_the_skew(shared, prefix):
-    """By each node's clock its grants are right; by one clock a window may be shorter by the skew."""
+def test_no_more_than_the_limit_in_windows_shorter_by_the_skew(shared, prefix):
+    """By each node's clock its grants are right; by one clock a window is shorter by the skew."""
     ahead_ns, window_ns = 100_000_000, 400_000_000
     nodes = [Node(shared.url, prefix), Node(shared.url, prefix, ahead_ns=ahead_ns)]
     try:
