@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #define TICK_MS 1000
+#define REPLY_NS (50 * NS_PER_MS) /* what a store takes where nothing is said */
 
 /* One configured store. */
 struct chain {
@@ -160,9 +161,12 @@ static struct shared_store *new_guard(struct chain *chain, size_t index, struct 
 {
     const struct stores_options *options = &chain->home->options;
     const struct store_config *config = &options->configs[index];
+    struct breaker_options breaker = config->breaker;
+    if (breaker.quiet_ns == 0)
+        breaker.quiet_ns = config->reply_ns > 0 ? config->reply_ns : REPLY_NS;
     return guard_new(&(struct guard_options){
         .inner = inner,
-        .breaker = config->breaker,
+        .breaker = breaker,
         .denials = config->denials,
         .deny_cache_max_ns = config->deny_cache_max_ns,
         .secret = {options->secret[0], options->secret[1]},

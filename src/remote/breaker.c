@@ -3,6 +3,7 @@
 #include "remote/breaker.h"
 
 #include "base/ns.h"
+#include "base/wide_int.h"
 
 #include <assert.h>
 
@@ -51,6 +52,8 @@ enum breaker_pass breaker_ask(struct breaker *breaker, uint64_t now_ns)
 void breaker_tell(struct breaker *breaker, enum breaker_pass pass, bool went_well, uint64_t now_ns)
 {
     assert(pass != BREAKER_STOP);
+    if (went_well)
+        breaker->well_ns = now_ns;
     if (pass == BREAKER_PROBE) {
         assert(breaker->state == BREAKER_HALF_OPEN && breaker->is_probing);
         breaker->is_probing = false;
@@ -59,8 +62,10 @@ void breaker_tell(struct breaker *breaker, enum breaker_pass pass, bool went_wel
         else if (++breaker->successes == breaker->options.probes)
             shut(breaker);
     } else if (breaker->state == BREAKER_CLOSED) {
+        bool is_quiet =
+            breaker->well_ns == 0 || now_ns >= add_sat(breaker->well_ns, breaker->options.quiet_ns);
         breaker->failures = went_well ? 0 : breaker->failures + 1;
-        if (breaker->failures == breaker->options.failures_max)
+        if (breaker->failures >= breaker->options.failures_max && is_quiet)
             open_until(breaker, now_ns);
     }
 }

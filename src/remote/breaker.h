@@ -20,6 +20,11 @@ struct breaker_options {
     unsigned probes;       /* in a row, that close it. Default 2 */
     uint64_t open_ns;      /* until the first probe. Default 100 ms, doubled with each that fails */
     uint64_t open_max_ns;  /* Default 5 s */
+    /*
+     * It stays closed while anything has gone well within so much time. Where one server of several
+     * is gone, those who ask it fail in rows as well: their timeouts end together. Default 0
+     */
+    uint64_t quiet_ns;
 };
 
 struct breaker {
@@ -28,6 +33,7 @@ struct breaker {
     unsigned failures, successes; /* in a row */
     bool is_probing;              /* one is on its way */
     uint64_t open_ns, open_ends_ns;
+    uint64_t well_ns; /* when something went well last; 0: never */
 };
 
 void breaker_init(struct breaker *breaker, const struct breaker_options *options);

@@ -38,6 +38,30 @@ static void failures_in_a_row_open_it(void **state)
     assert_int_equal(breaker_ask(&breaker, 107 * MS), BREAKER_PROBE);
 }
 
+static void rows_of_failures_beside_what_goes_well_do_not_open_it(void **state)
+{
+    (void)state;
+    struct breaker breaker;
+    struct breaker_options patient = options;
+    patient.quiet_ns = 50 * MS;
+    breaker_init(&breaker, &patient);
+    uint64_t now_ns = 1;
+    for (; now_ns < 1000 * MS; now_ns += 20 * MS) {
+        assert_int_equal(breaker_ask(&breaker, now_ns), BREAKER_GO);
+        breaker_tell(&breaker, BREAKER_GO, true, now_ns);
+        fail_times(&breaker, 9, now_ns);
+    }
+    now_ns -= 20 * MS;
+    fail_times(&breaker, 3, now_ns + 50 * MS - 1);
+    assert_int_equal(breaker.state, BREAKER_CLOSED);
+    breaker_tell(&breaker, BREAKER_GO, false, now_ns + 50 * MS);
+    assert_int_equal(breaker.state, BREAKER_OPEN);
+    /* Where nothing ever went well, nothing is waited for. */
+    breaker_init(&breaker, &patient);
+    fail_times(&breaker, 3, 2 * MS);
+    assert_int_equal(breaker.state, BREAKER_OPEN);
+}
+
 static void one_probe_at_a_time_closes_it(void **state)
 {
     (void)state;
@@ -111,6 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(failures_in_a_row_open_it),
+        cmocka_unit_test(rows_of_failures_beside_what_goes_well_do_not_open_it),
         cmocka_unit_test(one_probe_at_a_time_closes_it),
         cmocka_unit_test(a_failed_probe_opens_it_for_longer_up_to_a_limit),
         cmocka_unit_test(those_who_passed_before_it_opened_move_nothing),
