@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""The store over Redis without the server around it: tests/store/load.c asks as a worker does, while
-masters die, slots move and servers stop. Decisions go on, none waits past its time, and no key is
-granted more than its limit, but for what a replica that took over had not heard of.
+"""The store over Redis without the server around it: tests/store/load.c asks as a worker does,
+while masters die, slots move and servers stop. Decisions go on, none waits past its time, and no
+key is granted more than its limit, but for what a replica that took over had not heard of.
 """
 import os
 import subprocess

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT */
+/* For tests of a router: asks by their keys, and what became of them as one line of text. */
+#ifndef STINT_TESTS_ROUTING_H
+#define STINT_TESTS_ROUTING_H
+
+#include "unit/dialling.h"
+
+#include "remote/cluster.h"
+
+static struct dialling net;
+static struct store_url url;
+static char told[4096];
+static struct buf telling;
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+static inline void note(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+                        uint64_t now_ns)
+{
+    static const char *const names[] = {"done", "refused", "failed", "late", "lost"};
+    buf_add(&telling, "%s%s %s", telling.len > 0 ? "; " : "", (const char *)arg, names[outcome]);
+    if (reply != NULL && reply->text.len > 0)
+        buf_add(&telling, " %.*s", (int)reply->text.len, (const char *)reply->text.ptr);
+    assert_int_equal(now_ns, net.now_ns);
+}
+
+static inline void assert_told(const char *expected)
+{
+    assert_string_equal(told, expected);
+    telling = buf_of(told, sizeof(told));
+}
+
+static inline struct router_ask *ask_as(const char *key, uint64_t timeout_ns, bool is_repeatable)
+{
+    const struct span words[] = {span_of_text("GET"), span_of_text(key)};
+    return router_ask(net.router,
+                      &(struct router_command){.slot = cluster_slot_of(span_of_text(key)),
+                                               .words = words,
+                                               .n_words = 2,
+                                               .deadline_ns = net.now_ns + timeout_ns,
+                                               .is_repeatable = is_repeatable,
+                                               .answered = note,
+                                               .arg = (void *)(uintptr_t)key},
+                      net.now_ns);
+}
+
+static inline struct router_ask *ask(const char *key)
+{
+    struct router_ask *asked = ask_as(key, 50 * MS, false);
+    assert_non_null(asked);
+    return asked;
+}
+
+static inline uint64_t figure(const _Atomic uint64_t *value)
+{
+    return atomic_load(value);
+}
+#define FIGURE(name) figure(&router_figures(net.router)->name)
+
+/* ---- Set-up ---------------------------------------------------------------------------------- */
+
+static inline void begin_with(const char *text, struct router_options options)
+{
+    struct stint_error error;
+    dialling_begin(&net);
+    telling = buf_of(told, sizeof(told));
+    if (store_url_parse(&url, text, &error) != 0)
+        fail_msg("%s", error.sentence);
+    options.url = &url;
+    options.dialer = &net.dialer;
+    net.router = router_new(&options);
+    assert_non_null(net.router);
+    pass(&net, MS);
+}
+
+static inline void begin(const char *text)
+{
+    begin_with(text, (struct router_options){.asks_max = 8});
+}
+
+static inline int end(void **state)
+{
+    (void)state;
+    router_free(net.router);
+    net.router = NULL;
+    assert_true(net.is_freed);
+    for (size_t i = 0; i < net.n_lines; i++)
+        assert_false(net.lines[i].is_open);
+    return 0;
+}
+
+#endif
