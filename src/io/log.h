@@ -43,6 +43,8 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(RELOAD_FAILED, ERROR, "reload_failed", "nothing was changed: a file cannot be used")         \
     X(WATCH_FAILED, WARN, "watch_failed", "changes are noticed only by looking")                   \
     X(WORKER_STUCK, ERROR, "worker_stuck", "a worker does not come back to its loop")              \
+    X(CLOCK_AHEAD, WARN, "clock_ahead",                                                            \
+      "another server's clock is ahead: on memcached, limits hold in windows shorter by that")     \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
     X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
     X(TAKEN_OVER, INFO, "taken_over", "took the sockets of another process")                       \

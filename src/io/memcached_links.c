@@ -35,14 +35,14 @@ static struct memcached_links *of(struct memcached_io *io)
 static uint64_t io_now(struct memcached_io *io)
 {
     const struct memcached_links_options *options = &of(io)->options;
-    return options->now != NULL ? options->now(options->arg) : uv_hrtime();
+    return options->now != NULL ? options->now(options->now_arg) : uv_hrtime();
 }
 
 static uint64_t io_wall(struct memcached_io *io)
 {
     const struct memcached_links_options *options = &of(io)->options;
     int64_t wall_ns =
-        options->wall != NULL ? (int64_t)options->wall(options->arg) : clock_wall_ns();
+        options->wall != NULL ? (int64_t)options->wall(options->now_arg) : clock_wall_ns();
     return wall_ns > 0 ? (uint64_t)wall_ns : 0;
 }
 
@@ -63,7 +63,7 @@ static void io_skewed(struct memcached_io *io, uint64_t skew_ns)
 {
     const struct memcached_links_options *options = &of(io)->options;
     if (options->skewed != NULL)
-        options->skewed(options->arg, skew_ns);
+        options->skewed(options->skewed_arg, skew_ns);
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */

@@ -24,9 +24,10 @@ struct memcached_links_options {
     uint64_t skew_max_ns;        /* of clocks, before it is told. Default 100 ms */
     uint64_t (*now)(void *arg);  /* the clock of asks. NULL: uv_hrtime() */
     uint64_t (*wall)(void *arg); /* since 1970. NULL: the system's */
+    void *now_arg;               /* of both */
     /* The clock of another node was found to be so far ahead of ours. NULL: nobody is told. */
     void (*skewed)(void *arg, uint64_t skew_ns);
-    void *arg;
+    void *skewed_arg;
 };
 
 /*

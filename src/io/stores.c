@@ -86,7 +86,9 @@ static struct shared_store *new_memcached(struct stores *stores, size_t index)
         .asks_max = config->asks_max,
         .seed = options->seed + index,
         .now = options->now,
-        .arg = options->now_arg,
+        .now_arg = options->now_arg,
+        .skewed = options->skewed,
+        .skewed_arg = options->skewed_arg,
     });
 }
 

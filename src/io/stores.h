@@ -43,6 +43,9 @@ struct stores_options {
     uint64_t seed;      /* of the jitter; another one for each worker */
     uint64_t secret[2]; /* random: so that nobody can choose keys that collide */
     struct store_figures *figures[STORES_MAX]; /* of each, written here. NULL: nowhere */
+    /* A clock is so far ahead of ours by which a store over memcached is decided. NULL: nobody */
+    void (*skewed)(void *arg, uint64_t skew_ns);
+    void *skewed_arg;
 };
 
 /*

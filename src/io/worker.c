@@ -380,6 +380,12 @@ static uint64_t now_for_stores(void *arg)
     return stint_now(hub_table(worker->options.hub));
 }
 
+static void log_skew(void *arg, uint64_t skew_ns)
+{
+    const struct worker *worker = arg;
+    log_line(worker->options.log, LOG_CLOCK_AHEAD, LOG_NUMBER("ahead_ms", skew_ns / NS_PER_MS));
+}
+
 static int open_stores(struct worker *worker, struct stint_error *error)
 {
     const struct worker_options *options = &worker->options;
@@ -392,6 +398,8 @@ static int open_stores(struct worker *worker, struct stint_error *error)
         .n_configs = options->n_store_configs,
         .now = now_for_stores,
         .now_arg = worker,
+        .skewed = log_skew,
+        .skewed_arg = worker,
         .seed = stint_now(hub_table(options->hub)) + options->index,
         .secret = {secret[0], secret[1]},
     };

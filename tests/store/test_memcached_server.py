@@ -16,9 +16,16 @@ import pytest
 
 from memcached import DECIDED, FAILED, REFUSED, Memcached, Node
 from redis_server import until
+from server import Server
 from test_serve_tls import Authority
 
 HOUR_100 = "window 100/1h"
+RULES = """\
+domain: edge
+descriptors:
+  - key: user
+    rate_limit: {unit: hour, requests_per_unit: 3}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -325,6 +332,15 @@ def test_a_clock_that_is_ahead_is_noticed_by_the_others(shared, prefix):
         assert 100_000_000 < seen["skew_ns"] <= 3 * 10**9
         assert seen["skew_told_ns"] <= seen["skew_ns"]
         assert ahead.figures()["skew_ns"] < 100_000_000
+
+
+def test_a_server_logs_that_another_clock_is_ahead(shared):
+    with Node(shared.url, "stint:", ahead_ns=60 * 10**9) as ahead:
+        ahead.ask(HOUR_100, "k", "take", 1)
+        with Server("--store", shared.url, rules=RULES) as server:
+            for _ in range(40):
+                ahead.idle(50)
+            server.wait_for("clock_ahead")
 
 
 def test_clocks_that_agree_are_not_told_of(shared, prefix):
