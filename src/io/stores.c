@@ -16,6 +16,11 @@
 
 #define TICK_MS 1000
 #define REPLY_NS (50 * NS_PER_MS) /* what a store takes where nothing is said */
+/*
+ * A few callers who ask one after the other may all be waiting for a master that is gone, while the
+ * others are well: each of their turns is as long as a reply may take.
+ */
+#define QUIET_REPLIES 4
 
 /* One configured store. */
 struct chain {
@@ -165,7 +170,7 @@ static struct shared_store *new_guard(struct chain *chain, size_t index, struct 
     const struct store_config *config = &options->configs[index];
     struct breaker_options breaker = config->breaker;
     if (breaker.quiet_ns == 0)
-        breaker.quiet_ns = config->reply_ns > 0 ? config->reply_ns : REPLY_NS;
+        breaker.quiet_ns = QUIET_REPLIES * (config->reply_ns > 0 ? config->reply_ns : REPLY_NS);
     return guard_new(&(struct guard_options){
         .inner = inner,
         .breaker = breaker,
