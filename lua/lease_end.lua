@@ -30,7 +30,8 @@ if not (known and #KEYS == 2 and #ARGV >= 6 and (#ARGV <= 10 or settles and #ARG
 end
 if ('LAW' == 'gcra' and y ~= 0) or ('LAW' == 'fixed_window' and z ~= 0)
         or ('LAW' == 'sliding_counter' and x ~= 0) then
-    return redis.error_reply('STINT takes that are refused cannot be counted where units are leased')
+    return redis.error_reply('STINT takes that are refused cannot be counted where units are '
+        .. 'leased')
 end
 if limit == 0 then -- nothing is leased under it, and leases under another limit end by themselves
     local closed = cost > 0 and verb ~= 'refund' and verb ~= 'return' and verb ~= 'reset'

@@ -37,7 +37,7 @@ class Leases(Store):
 
 
 class Model:
-    """What the script is to decide, over a state that C keeps: charged when it ends, or when told."""
+    """What the script is to decide, over a state that C keeps."""
 
     def __init__(self, quota):
         self.state, self.leases, self.now = abi.State(quota), [], 0
