@@ -54,6 +54,7 @@ struct redis_conn {
     uint64_t loaded_at;     /* where its loading ends */
     uint64_t state_ends_ns; /* of AWAY, or of DIALLING and GREETING together */
     uint64_t earliest_ns;   /* no pending command's deadline is earlier */
+    uint64_t heard_ns;      /* when bytes came last */
     uint64_t backoff_ns, random;
     bool is_ending; /* takes no more commands */
 };
@@ -207,6 +208,13 @@ static bool ask_again(struct redis_conn *conn, const struct pending *old)
     return true;
 }
 
+/* Of a command whose asker was told that its answer is late: that it came is nobody's business. */
+static void skip_reply(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+                       uint64_t now_ns)
+{
+    (void)arg, (void)outcome, (void)reply, (void)now_ns;
+}
+
 /* ---- Commands that end without a reply ------------------------------------------------------- */
 
 /* Takes out what is over, and with it the bytes that nobody was sent. */
@@ -268,13 +276,36 @@ static void end_unsent_late(struct redis_conn *conn, uint64_t now_ns)
     sweep(conn);
 }
 
-/* Whether a command that is late is on its way, wholly or in part. */
-static bool is_sent_late(const struct redis_conn *conn, uint64_t now_ns)
+/*
+ * Whether nothing is to be hoped for: a command is late, and the server has been silent for as long
+ * as one answer may take, or has not even taken all of the command.
+ */
+static bool is_stuck(const struct redis_conn *conn, uint64_t now_ns)
 {
+    bool is_silent = conn->heard_ns + conn->options.reply_ns <= now_ns;
     for (size_t i = 0; i < conn->n_pending && at(conn, i)->begin < conn->sent; i++)
-        if (at(conn, i)->deadline_ns <= now_ns)
+        if (at(conn, i)->deadline_ns <= now_ns && (is_silent || at(conn, i)->end > conn->sent))
             return true;
     return false;
+}
+
+/*
+ * A server that answers, but late, has too much to do: a new connection would make it no faster,
+ * and all that is on its way would be lost. Replies that come after all are skipped.
+ */
+static void end_sent_late(struct redis_conn *conn, uint64_t now_ns)
+{
+    size_t n_pending = conn->n_pending;
+    for (size_t i = 0; i < n_pending && at(conn, i)->begin < conn->sent; i++) {
+        struct pending *pending = at(conn, i);
+        if (pending->deadline_ns > now_ns)
+            continue;
+        redis_answered *answered = pending->answered;
+        pending->answered = skip_reply;
+        pending->is_retried = true; /* a script that is not known is not sent once more */
+        pending->deadline_ns = now_ns + conn->options.reply_ns;
+        answered(pending->arg, REDIS_LATE, NULL, now_ns);
+    }
 }
 
 /* ---- States ---------------------------------------------------------------------------------- */
@@ -375,14 +406,16 @@ void redis_conn_wake(struct redis_conn *conn, uint64_t now_ns)
     }
     if (conn->earliest_ns > now_ns)
         return;
-    if (is_sent_late(conn, now_ns)) {
+    if (is_stuck(conn, now_ns)) {
         if (conn->state != STATE_GIVEN_UP)
             err_set(&conn->fault, STINT_E_GONE, "the store has not answered within %llu ms",
                     (unsigned long long)(conn->options.reply_ns / NS_PER_MS));
         give_up(conn);
         end_sent(conn, now_ns);
-    } else
+    } else {
+        end_sent_late(conn, now_ns);
         end_unsent_late(conn, now_ns);
+    }
 }
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
@@ -456,6 +489,7 @@ void redis_conn_feed(struct redis_conn *conn, struct span bytes, uint64_t now_ns
     const struct redis_reply *reply;
     if (conn->state != STATE_GREETING && conn->state != STATE_READY)
         return;
+    conn->heard_ns = now_ns;
     int code = redis_reader_feed(conn->reader, bytes, &conn->fault);
     while (code == 0 && (conn->state == STATE_GREETING || conn->state == STATE_READY) &&
            (code = redis_reader_next(conn->reader, &reply, &conn->fault)) > 0) {

@@ -6,8 +6,9 @@
  * there is none waits, bounded in number, bytes and time.
  *
  * A command is sent at most once, for it may have charged somebody: only NOSCRIPT, which says that
- * nothing was done, sends it again. Replies have no other name than their order, so one that is
- * late ends the connection. One thread.
+ * nothing was done, sends it again. Replies have no other name than their order: one that is late is
+ * waited for and skipped, as long as the server says anything at all; one that is silent for the
+ * time of an answer has lost the connection. One thread.
  */
 #ifndef STINT_REMOTE_REDIS_CONN_H
 #define STINT_REMOTE_REDIS_CONN_H

@@ -370,7 +370,50 @@ static void a_retry_keeps_its_deadline(void **state)
     feed(NOSCRIPT, 40 * MS);
     assert_output(LOAD EVALSHA);
     redis_conn_wake(conn, redis_conn_deadline(conn));
-    assert_told("a lost at 51; s late at 51");
+    assert_told("s late at 51");
+}
+
+static void what_comes_late_is_skipped_as_long_as_anything_comes(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_get("a", "a", 1 * MS);
+    ask_get("b", "b", 1 * MS);
+    ask_get("c", "c", 40 * MS);
+    assert_output(GET("a") GET("b") GET("c"));
+    feed(":1\r\n", 45 * MS);
+    assert_told("a done at 45 :1");
+    redis_conn_wake(conn, 51 * MS);
+    assert_told("b late at 51");
+    assert_true(redis_conn_is_ready(conn));
+    feed(":2\r\n:3\r\n", 60 * MS);
+    assert_told("c done at 60 :3");
+    assert_int_equal(redis_conn_pending(conn), 0);
+    /* Silence is something else. */
+    ask_get("d", "d", 61 * MS);
+    assert_output(GET("d"));
+    redis_conn_wake(conn, 111 * MS);
+    assert_told("d late at 111");
+    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
+}
+
+/* Nobody is told twice of a command whose reply never came. */
+static void silence_after_a_late_reply_ends_the_connection(void **state)
+{
+    (void)state;
+    begin_ready();
+    ask_get("a", "a", 1 * MS);
+    assert_output(GET("a"));
+    ask_get("b", "b", 30 * MS);
+    assert_output(GET("b"));
+    feed(":1\r\n", 31 * MS);
+    assert_told("a done at 31 :1");
+    redis_conn_wake(conn, 80 * MS);
+    assert_told("b late at 80");
+    assert_true(redis_conn_is_ready(conn));
+    redis_conn_wake(conn, redis_conn_deadline(conn));
+    assert_told("");
+    assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
 }
 
 static void asking_goes_in_front(void **state)
@@ -531,6 +574,8 @@ int main(void)
         cmocka_unit_test_teardown(a_reply_beyond_the_bound_ends_it, tear_down),
         cmocka_unit_test_teardown(an_unknown_script_is_loaded_once_for_all_who_wait, tear_down),
         cmocka_unit_test_teardown(a_retry_keeps_its_deadline, tear_down),
+        cmocka_unit_test_teardown(what_comes_late_is_skipped_as_long_as_anything_comes, tear_down),
+        cmocka_unit_test_teardown(silence_after_a_late_reply_ends_the_connection, tear_down),
         cmocka_unit_test_teardown(asking_goes_in_front, tear_down),
         cmocka_unit_test_teardown(it_comes_back_ever_more_slowly, tear_down),
         cmocka_unit_test_teardown(messages_go_to_whoever_listens, tear_down),
