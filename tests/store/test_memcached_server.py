@@ -76,8 +76,8 @@ def test_processes_race_for_one_key_and_get_what_one_would(shared, prefix, algor
     """Nothing comes back within the test, so the sum is exact: neither more, nor less."""
     nodes = nodes_of(shared, prefix, 4)
     try:
-        grants, decided, failed = load_all(nodes, f"{algorithm} 500/1000h", "hot", 1000, 20)
-        assert (sum(units for _, units in grants), decided, failed) == (500, 4000, 0)
+        grants, decided, failed = load_all(nodes, f"{algorithm} 20000/1000h", "hot", 10_000, 20)
+        assert (sum(units for _, units in grants), decided, failed) == (20_000, 40_000, 0)
         assert sum(node.figures()["conflicts"] for node in nodes) > 0, "they did not race"
     finally:
         close(nodes)
