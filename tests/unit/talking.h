@@ -95,8 +95,10 @@ static inline const char *talk_or_wait(struct talking *talking, const char *text
     http_door_ask(talking->door, &message, talking->asked_ns, talking->s.now_ns, &answer);
     *again_ns = answer.again_at_ns;
     talking->errand = answer.errand;
-    if (answer.again_at_ns != 0 || answer.errand != NULL)
+    if (answer.again_at_ns != 0 || answer.errand != NULL) {
+        assert_int_equal(answer.status, 0);
         return NULL;
+    }
     talking->asked_ns = 0;
     write_answer(talking, &answer);
     return talking->answer;

@@ -250,6 +250,24 @@ static void a_deadline_that_passes_ends_the_call_and_no_other(void **state)
     assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
 }
 
+static void each_deadline_is_kept_in_its_turn(void **state)
+{
+    (void)state;
+    static const char *const times[] = {"30m", "10m", "20m"};
+    struct heard *heard[N(times)];
+    for (size_t i = 0; i < N(times); i++) {
+        const struct field more[] = {{"grpc-timeout", times[i]}, {NULL, NULL}};
+        heard[i] = wait_for("k=a", more);
+    }
+    for (size_t n_ended = 1; n_ended <= N(times); n_ended++) {
+        pass(calling, 10 * MS);
+        exchange(calling);
+        assert_int_equal(heard[1]->is_closed + heard[2]->is_closed + heard[0]->is_closed, n_ended);
+        assert_int_equal(red.n_forgotten, n_ended);
+    }
+    assert_status(heard[0], GRPC_DEADLINE_EXCEEDED, "");
+}
+
 static void an_answer_that_comes_behind_the_deadline_is_none(void **state)
 {
     (void)state;
@@ -357,6 +375,7 @@ int main(void)
         TEST(a_store_that_fails_answers_as_the_rule_has_it),
         TEST(who_takes_his_call_back_is_forgotten),
         TEST(a_deadline_that_passes_ends_the_call_and_no_other),
+        TEST(each_deadline_is_kept_in_its_turn),
         TEST(an_answer_that_comes_behind_the_deadline_is_none),
         TEST(no_call_waits_longer_than_calls_may_last),
         TEST(what_waits_is_bounded),
