@@ -83,13 +83,14 @@ class Fleet:
     def crowd(self, requests=None, **options):
         return Crowd(self.doors, requests or by_rule("fleet", "user", KEYS), **options)
 
-    def is_ready(self, server):
+    def readiness(self, server):
+        """(status, text) of /readyz."""
         try:
             with urllib.request.urlopen(f"http://{server.doors['http'][0]}/readyz",
                                         timeout=10) as answer:
-                return answer.status == 200
-        except urllib.error.HTTPError:
-            return False
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            return refused.code, refused.read().decode()
 
 
 # ---- What may be claimed ----

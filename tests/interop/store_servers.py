@@ -94,7 +94,7 @@ class Sentinels(Several):
 
 
 class Cluster(Several):
-    """Masters with as many slots each, and a replica for each of them; where one is lost, the others
+    """Masters with as many slots each, and a replica for each of them. Where one is lost the others
     go on with what they have, as docs/distributed.md advises."""
 
     def __init__(self, masters=3, replicas=1, **settings):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""What `make demo-cluster` runs: it shows what it is for, ends with a fault where a bound is passed,
-and leaves nothing behind when it is stopped."""
+"""What `make demo-cluster` runs: it shows what it is for, fails where a bound is passed, and leaves
+nothing behind when it is stopped."""
 import argparse
 import json
 import os

@@ -105,12 +105,15 @@ def test_a_store_that_stands_still(redis, fleet):
         stopped_ns = time.time_ns()
         time.sleep(AWAY_S)
         for server in fleet.servers:
-            assert not fleet.is_ready(server)
+            status, text = fleet.readiness(server)
+            # It is needed: quotas that callers bring along have no other answer than an error.
+            assert status == 503 and "store default: away" in text
         resumed_ns = time.time_ns()
         redis.resume()
         settle(crowd, fleet)
         wait_until_calm(crowd)
-    assert store_errors(fleet) > 0 and all(map(fleet.is_ready, fleet.servers))
+    assert store_errors(fleet) > 0
+    assert [fleet.readiness(server) for server in fleet.servers] == [(200, "ready\n")] * 3
     check_bound(crowd.seen)
     check_waits(crowd.seen)
     away = between(crowd.seen, stopped_ns + S // 2, resumed_ns - S // 4)
@@ -118,12 +121,15 @@ def test_a_store_that_stands_still(redis, fleet):
 
 
 def test_a_store_that_stands_still_where_all_is_allowed_then(redis):
-    with Fleet(2, redis.url, rules=fleet_rules(on_store_error="allow")) as fleet:
+    with Fleet(2, redis.url, "--store-on-error", "allow", rules=fleet_rules()) as fleet:
         with fleet.crowd(rate=900) as crowd:
             settle(crowd, fleet)
             redis.pause()
             stopped_ns = time.time_ns()
             time.sleep(AWAY_S)
+            # Nobody needs it, so the servers stay in service.
+            status, text = fleet.readiness(fleet.servers[0])
+            assert status == 200 and "store default: away" in text
             resumed_ns = time.time_ns()
             redis.resume()
             settle(crowd, fleet)
@@ -272,7 +278,7 @@ def test_shares_while_a_store_stands_still(redis):
     check_bound(away, tells=False)
     check_bound(crowd.seen, limit=2 * LIMIT, tells=False)
     check_waits(crowd.seen)
-    # The first window after the last answer of the store: nothing. Then all shares, and all of them.
+    # The first window after the last answer of the store: nothing. Then all of all shares.
     full = between(away, paused_ns + S // 2, paused_ns + WINDOW - S // 10)
     assert len(full) > 100 and outcomes(full)["allow"] == 0
     shared = between(away, paused_ns + WINDOW + S // 2)

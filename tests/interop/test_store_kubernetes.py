@@ -51,7 +51,10 @@ def test_the_parts_fit_each_other(manifests):
     budget = manifests["PodDisruptionBudget", "stint"]["spec"]
     pods = manifests["Deployment", "stint"]["spec"]
     assert budget["selector"] == pods["selector"] and 0 < budget["minAvailable"] < pods["replicas"]
-    mounts = {each["name"] for each in container_of(manifests["Deployment", "stint"])["volumeMounts"]}
+    stint = container_of(manifests["Deployment", "stint"])
+    command = stint["command"]
+    assert command[command.index("--store-nodes") + 1] == str(pods["replicas"])
+    mounts = {each["name"] for each in stint["volumeMounts"]}
     assert mounts == {each["name"] for each in pods["template"]["spec"]["volumes"]}
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Several servers on memcached: the same limits by swaps of one value, while it is slow, forgets and
-goes. All nodes have one clock here, so N is the most in any window.
+"""Several servers on memcached: the same limits by swaps of one value, while it stands still and
+forgets. All nodes have one clock here, so N is the most in any window.
 """
 import socket
 import time
@@ -83,8 +83,8 @@ def test_a_restart_forgets_all(memcached):
 
 
 def fill(memcached, names):
-    """With values of others that nobody asks for again: of the size of states, since memcached evicts
-    within a class of sizes."""
+    """With values that nobody asks for again; of the size of states, since memcached evicts within
+    a class of sizes."""
     with socket.create_connection((memcached.host, memcached.port), timeout=20) as link:
         link.sendall(b"".join(b"set other-%s 0 0 %d noreply\r\n%s\r\n" % (
             str(name).encode(), 60, b"x" * 60) for name in names))
