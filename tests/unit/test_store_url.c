@@ -57,6 +57,14 @@ static void parts_are_told_apart(void **state)
     assert_int_equal(url.kind, STORE_MEMCACHED);
     assert_int_equal(url.hosts[0].port, 11211);
 
+    assert_false(url.is_tls);
+    read_url("memcacheds://ann:pw@a:1,b");
+    assert_int_equal(url.kind, STORE_MEMCACHED);
+    assert_true(url.is_tls);
+    assert_string_equal(url.user, "ann");
+    assert_string_equal(url.password, "pw");
+    assert_int_equal(url.n_hosts, 2);
+
     read_url("unix:/run/redis.sock");
     assert_int_equal(url.n_hosts, 0);
     assert_string_equal(url.path, "/run/redis.sock");
