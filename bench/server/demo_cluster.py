@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def options():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path, help="a build folder with stint in it")
-    parser.add_argument("--seconds", type=float, default=12, help="in all; the kill is in the middle")
+    parser.add_argument("--seconds", type=float, default=12, help="half of them before the kill")
     parser.add_argument("--rate", type=int, default=6000, help="requests per second, of all")
     parser.add_argument("--keys", type=int, default=24)
     parser.add_argument("--limit", type=int, default=100, help="units per window")

