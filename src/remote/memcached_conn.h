@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to memcached as its socket sees it: a link (remote/store_link.h) that speaks the meta
- * commands. It takes commands only while it has a server that has greeted, bounded in number, bytes
- * and time, and sends none of them twice. Answers come in the order of the asks, and a late one
- * ends the connection. One thread.
+ * One connection to memcached as its socket sees it: a link (remote/store_link.h) that speaks the
+ * meta commands. It takes commands only while it has a server that has greeted, bounded in number,
+ * bytes and time, and sends none of them twice. Answers come in the order of the asks, and a late
+ * one ends the connection. One thread.
  */
 #ifndef STINT_REMOTE_MEMCACHED_CONN_H
 #define STINT_REMOTE_MEMCACHED_CONN_H

@@ -6,15 +6,15 @@
  * there is none waits, bounded in number, bytes and time.
  *
  * A command is sent at most once, for it may have charged somebody: only NOSCRIPT, which says that
- * nothing was done, sends it again. Replies have no other name than their order: one that is late is
- * waited for and skipped, as long as the server says anything at all; one that is silent for the
+ * nothing was done, sends it again. Replies have no other name than their order: one that is late
+ * is waited for and skipped, as long as the server says anything at all; one that is silent for the
  * time of an answer has lost the connection. One thread.
  */
 #ifndef STINT_REMOTE_REDIS_CONN_H
 #define STINT_REMOTE_REDIS_CONN_H
 
-#include "remote/store_link.h"
 #include "remote/redis_reply.h"
+#include "remote/store_link.h"
 
 struct redis_conn;
 
@@ -80,6 +80,7 @@ size_t redis_conn_pending(const struct redis_conn *conn);
 
 /* For whoever has the socket; the functions below are what its operations call. */
 struct link *redis_conn_link(struct redis_conn *conn);
+extern const struct link_ops redis_conn_ops; /* of every such link */
 
 enum link_wants redis_conn_wants(const struct redis_conn *conn);
 void redis_conn_dialling(struct redis_conn *conn, uint64_t now_ns);

@@ -134,8 +134,9 @@ def test_mutual_tls(authority, tmp_path):  # noqa: F811
 
 def rls(server, *words, host="localhost", code=0):
     done = subprocess.run(
-        [STINT, "rls", "ask", "--tls", "--domain", "edge", "--descriptor", "user=u", *map(str, words),
-         f"{host}:{server.port('grpc-tls')}"], capture_output=True, text=True, timeout=60)
+        [STINT, "rls", "ask", "--tls", "--domain", "edge", "--descriptor", "user=u",
+         *map(str, words), f"{host}:{server.port('grpc-tls')}"],
+        capture_output=True, text=True, timeout=60)
     assert done.returncode == code, done.stdout + done.stderr
     return done.stderr
 

@@ -56,6 +56,7 @@ SYSTEM = {
     "src/conn/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                              "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/remote/": LANGUAGE | {"stdlib.h", "stdatomic.h", "inttypes.h", "hiredis/read.h"},
+    "src/remote/increx": {"stdio.h"},  # snprintf
     "src/store/region": {
         "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
     },
