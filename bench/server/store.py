@@ -83,8 +83,8 @@ class Bench:
         return many // 100 if self.quick else many
 
     def begin(self, *options):
-        """A Redis, and a server on it. Thousands wait for the one script at a time: what is measured
-        is how long all take, and not how many give up."""
+        """A Redis, and a server on it. Thousands wait for the one script at a time: measured is
+        how long it takes for all, not how many give up."""
         self.redis = Redis(self.servers.redis())
         self.stint = self.start(*options)
 

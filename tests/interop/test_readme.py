@@ -12,6 +12,7 @@ import subprocess
 import pytest
 
 from program import SAMPLE, SOURCE, STINT, stint
+from redis_server import free_port as unused_port
 from server import Server, free_port
 
 BUILD = pathlib.Path(os.environ.get("STINT_BUILD", SOURCE / "build"))
@@ -124,6 +125,12 @@ def asks_a_server(commands):
     return re.search(r"\b(7379|808[0189])\b|stint (take|peek|reset|top)\b", commands)
 
 
+def at_free_ports(commands):
+    """Servers that a block starts itself, at ports that nobody uses."""
+    ports = {port: str(unused_port()) for port in re.findall(r"\b7[34]\d\d\b", commands)}
+    return re.sub(r"\b7[34]\d\d\b", lambda port: ports[port[0]], commands)
+
+
 @pytest.mark.parametrize("commands,output", shell_blocks())
 def test_a_block_of_commands(commands, output, scratch, environment, request):
     """A shell runs it as it stands. Targets of make are looked up: they would run this test."""
@@ -137,6 +144,8 @@ def test_a_block_of_commands(commands, output, scratch, environment, request):
         commands = request.getfixturevalue("at_its_ports")(commands)
         url = request.getfixturevalue("server").url("")
         environment = dict(environment, STINT_URL=url)
+    elif "redis-server" in commands:
+        commands = at_free_ports(commands)
     done = subprocess.run(["sh", "-e", "-c", commands], cwd=scratch, env=environment,
                           capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
