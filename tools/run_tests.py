@@ -20,16 +20,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 COUNTS = ROOT / "build-test" / "counts"
 
-# name, compiler, options of meson setup, suites (none: all), factor on the timeouts
+# name, compiler, options of meson setup, suites (none: all), factor on the timeouts, how many at
+# once (0: as many as there are processors; tests of servers wait more than they work)
 BUILDS = {
-    "build-test": ("gcc", [], [], 1),
+    "build-test": ("gcc", [], [], 1, (os.cpu_count() or 1) + 1),
     "build-asan": (
         "clang",
         ["-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dfuzzers=true"],
         ["unit", "behaviour", "trace", "race", "crash", "table", "fuzz"],
         4,
+        0,
     ),
-    "build-tsan": ("gcc", ["-Db_sanitize=thread"], ["unit", "race"], 8),
+    "build-tsan": ("gcc", ["-Db_sanitize=thread"], ["unit", "race"], 8, 0),
 }
 
 TAP_PLAN = re.compile(r"^1\.\.(\d+)$", re.M)
@@ -46,7 +48,7 @@ def run(*command, **options):
 
 def prepare(name, extra=()):
     """Configures (or reconfigures) and compiles; True if there is something to test."""
-    compiler, options, _, _ = BUILDS[name]
+    compiler, options, *_ = BUILDS[name]
     command = ["meson", "setup", *options, *extra, name]
     if (ROOT / name / "build.ninja").exists():
         command.insert(2, "--reconfigure")
@@ -85,10 +87,12 @@ def run_build(name, suites, extra=()):
         print(f"=== {name}: does not build", flush=True)
         return 0, 1, 0
     print(f"=== {name}: built in {time.monotonic() - started:.0f} s; testing", flush=True)
-    factor = BUILDS[name][3]
+    factor, processes = BUILDS[name][3:]
     log = ROOT / name / "meson-logs" / "testlog.json"
     log.unlink(missing_ok=True)
     command = ["meson", "test", "-C", name, "--no-rebuild", "--print-errorlogs", "-t", str(factor)]
+    if processes > 0:
+        command += ["--num-processes", str(processes)]
     for suite in suites:
         command += ["--suite", suite]
     good = run(*command)

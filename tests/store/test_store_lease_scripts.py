@@ -91,7 +91,7 @@ def play(store, spec, seed, steps=400, term=None, dies=0.05):
 def test_no_window_holds_more_than_the_bound(redis, spec):
     store, most = Leases(redis), 0
     bound = bound_of(spec, parse(spec))
-    for seed in range(12):
+    for seed in range(6):
         quota, period, uses = play(store, spec, seed)
         most = max(most, most_in_a_window(uses, period))
         if "fixed_window" in spec and "align" not in spec:
