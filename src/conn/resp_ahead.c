@@ -18,7 +18,7 @@ static struct errand **errand_at(struct resp_errands *errands, unsigned i)
 bool resp_ahead_waits(const struct resp_conn *conn)
 {
     const struct resp_errands *errands = &conn->errands;
-    return errands->n > 0 && errands->ring[errands->first]->n_waiting > 0;
+    return errands->n > 0 && !errands->lacks_first && errands->ring[errands->first]->n_waiting > 0;
 }
 
 static void on_answers(void *arg, uint64_t now_ns)
@@ -48,29 +48,36 @@ static void add(struct resp_call *call, struct errand *errand)
     errands->n++;
 }
 
-bool resp_call_waits(struct resp_call *call, const struct reply *reply)
+void resp_call_await(struct resp_call *call, struct errand *errand)
 {
     struct resp_conn *conn = call->conn;
     struct resp_errands *errands = &conn->errands;
-    if (reply->error != REPLY_WAITS)
-        return call->is_ahead; /* whatever it would be answered, it is told in its turn */
     if (errands->ring == NULL)
         errands->ring = calloc(RESP_ERRANDS_MAX, sizeof(struct errand *));
     if (errands->ring == NULL) {
-        service_drop(conn->door->service, reply->errand);
+        service_drop(conn->door->service, errand);
         conn->is_over = true;
-        return true;
+        return;
     }
-    add(call, reply->errand);
+    add(call, errand);
     call->has_waited = true;
-    service_on_answers(reply->errand, on_answers, conn);
+    service_on_answers(errand, on_answers, conn);
+}
+
+bool resp_call_waits(struct resp_call *call, const struct reply *reply)
+{
+    if (reply->error != REPLY_WAITS)
+        return call->is_ahead; /* whatever it would be answered, it is told in its turn */
+    resp_call_await(call, reply->errand);
     return true;
 }
 
 struct errand *resp_ahead_take(struct resp_conn *conn, size_t command_len)
 {
     struct resp_errands *errands = &conn->errands;
-    if (errands->n == 0)
+    bool lacks_first = errands->lacks_first;
+    errands->lacks_first = false;
+    if (errands->n == 0 || lacks_first)
         return NULL;
     struct errand *errand = errands->ring[errands->first];
     errands->first = (errands->first + 1) % RESP_ERRANDS_MAX;

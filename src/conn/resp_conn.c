@@ -122,6 +122,7 @@ bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
     if (retry_at_ns == 0 || conn->is_draining || call->is_ahead)
         return false;
     conn->retry_at_ns = retry_at_ns;
+    conn->errands.lacks_first = true;
     return true;
 }
 

@@ -42,6 +42,7 @@ struct resp_input {
 struct resp_errands {
     struct errand **ring; /* of RESP_ERRANDS_MAX; NULL until one is needed */
     unsigned first, n;
+    bool lacks_first;          /* the command at the head waits for a time, and has none */
     size_t bytes;              /* of their commands */
     struct resp_reader reader; /* of the command behind them */
 };
@@ -108,6 +109,8 @@ bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns);
 void resp_call_prepare(struct resp_call *call, struct request *request);
 /* Whether the reply is none, as a store was asked, or as it is not its turn. */
 bool resp_call_waits(struct resp_call *call, const struct reply *reply);
+/* The command waits for an errand that it has begun in its turn. */
+void resp_call_await(struct resp_call *call, struct errand *errand);
 /* The errand of the command at the head, which can go on; NULL: it has none. */
 struct errand *resp_ahead_take(struct resp_conn *conn, size_t command_len);
 /* Begins what may be begun of the commands behind one that waits. */

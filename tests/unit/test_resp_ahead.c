@@ -195,6 +195,31 @@ static void a_denied_command_waits_and_is_asked_of_the_store_again(void **state)
     assert_memory_equal(output.ptr + output.len - 7, "+PONG\r\n", 7);
 }
 
+static void who_waits_for_a_time_leaves_the_others_their_answers(void **state)
+{
+    (void)state;
+    feed("STINT.TAKE QUOTA 1/1s k\r\n");
+    let(0);
+    fixture.conn->ops->sent(fixture.conn, fixture.conn->ops->output(fixture.conn).len,
+                            fixture.now_ns);
+    feed("STINT.TAKE QUOTA 1/1s k WAIT 5000\r\n" THROTTLE("a") THROTTLE("b"));
+    assert_int_equal(fixture.fake.n_asks, 4);
+    let(3);
+    let(1); /* denied: it waits for a time, with two behind it that were asked */
+    assert_sent("");
+    let(2);
+    assert_sent("");
+    fixture.now_ns = fixture.conn->ops->deadline(fixture.conn);
+    fixture.conn->ops->wake(fixture.conn, fixture.now_ns);
+    assert_int_equal(fixture.fake.n_asks, 5);
+    let(4);
+    struct span output = fixture.conn->ops->output(fixture.conn);
+    size_t len = strlen(ARRAY FIRST ARRAY FIRST);
+    assert_true(output.len > len);
+    assert_memory_equal(output.ptr + output.len - len, ARRAY FIRST ARRAY FIRST, len);
+    assert_int_equal(fixture.fake.n_asks, 5);
+}
+
 static void keys_are_asked_one_after_the_other(void **state)
 {
     (void)state;
@@ -258,6 +283,7 @@ int main(void)
         TEST(mistakes_are_told_in_their_turn),
         TEST(a_protocol_error_is_told_behind_what_waits),
         TEST(a_denied_command_waits_and_is_asked_of_the_store_again),
+        TEST(who_waits_for_a_time_leaves_the_others_their_answers),
         TEST(keys_are_asked_one_after_the_other),
         TEST(who_leaves_is_forgotten),
         TEST(a_drain_waits_for_the_store),
