@@ -2,7 +2,6 @@
 /* Asks in their order: sent in the first run that meets them, read again in those after it. */
 #include "rules/errand.h"
 
-#include "base/siphash.h"
 #include "base/wide_int.h"
 
 #include <stdlib.h>
@@ -72,17 +71,39 @@ void errand_rewind(struct errand *errand)
     errand->next = errand->first;
 }
 
-/* What tells one ask from another of the same request; an outsider cannot gain by a collision. */
+/* Mixes as multiplying by an odd number does: each bit reaches all above it, then all below. */
+static uint64_t mix(uint64_t sum, uint64_t word)
+{
+    sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return sum ^ sum >> 32;
+}
+
+static uint64_t mix_bytes(uint64_t sum, struct span bytes)
+{
+    size_t i = 0;
+    for (; i + sizeof(uint64_t) <= bytes.len; i += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, bytes.ptr + i, sizeof(word));
+        sum = mix(sum, word);
+    }
+    uint64_t rest = bytes.len;
+    for (; i < bytes.len; i++)
+        rest = rest << 8 | bytes.ptr[i];
+    return mix(sum, rest);
+}
+
+/*
+ * What tells one ask from another of the same request. They differ by what changed in this process
+ * between two runs, and not by what a caller chose, so that no secret is needed.
+ */
 static uint64_t fingerprint_of(const struct shared_ask *ask)
 {
-    static const uint64_t key[2] = {0x657272616e640001, 0x61736b2061736b20};
     uint64_t sum = ask->verb * UINT64_C(64) + ask->n_items;
     for (size_t i = 0; i < ask->n_items; i++) {
         const struct shared_item *item = &ask->items[i];
-        const uint64_t words[] = {item->quota->derived.params_hash[0], item->quota->rule,
-                                  item->cost};
-        sum = siphash13_128(key, sum, words, sizeof(words)).lo;
-        sum = siphash13_128(key, sum, item->key.ptr, item->key.len).lo;
+        sum = mix(sum, item->quota->derived.params_hash[0]);
+        sum = mix(sum, item->quota->rule);
+        sum = mix_bytes(mix(sum, item->cost), item->key);
     }
     return sum;
 }

@@ -21,6 +21,9 @@ struct errands {
     struct errand_ask *free_asks;
 };
 
+/* What the first run has found of blocked keys. */
+enum errand_blocks { ERRAND_BLOCKS_UNKNOWN = 0, ERRAND_BLOCKS_NONE, ERRAND_BLOCKS_NOTED };
+
 struct errand {
     struct errands *home;
     struct errand *next_free;
@@ -31,6 +34,7 @@ struct errand {
     /* Rules that it was begun under, with a reference; whoever began it knows what it is. */
     void *rules;
     bool has_asked;
+    uint8_t blocks; /* enum errand_blocks */
     bool is_lost; /* what is asked is not what was asked: the quota of a key has changed; no memory
                    */
     /* Called once nothing is waited for any more; it may run the question again. NULL: nobody. */

@@ -49,10 +49,15 @@ static void recall_blocks(struct question *question, const struct stint_decision
             deny_until(question, &question->targets[i], notes[i].retry_after_ns);
 }
 
+static bool any_may_be_blocked(const struct question *question)
+{
+    return table_has_blocks(question->table, question->now_ns) ||
+           bench_any(question->table, question->now_ns);
+}
+
 static void find_blocks(struct question *question, struct stint_decision *notes)
 {
-    uint64_t now_ns = question->now_ns;
-    if (!table_has_blocks(question->table, now_ns) && !bench_any(question->table, now_ns))
+    if (!any_may_be_blocked(question))
         return;
     for (size_t i = 0; i < question->n_targets; i++) {
         struct target *target = &question->targets[i];
@@ -66,11 +71,22 @@ static void find_blocks(struct question *question, struct stint_decision *notes)
     }
 }
 
+/* Whether there is nothing to be found, nor was in the first run of the request. */
+static bool knows_of_no_blocks(const struct question *question)
+{
+    struct errand *errand = question->errand;
+    if (errand->blocks == ERRAND_BLOCKS_UNKNOWN)
+        errand->blocks = any_may_be_blocked(question) ? ERRAND_BLOCKS_NOTED : ERRAND_BLOCKS_NONE;
+    return errand->blocks == ERRAND_BLOCKS_NONE;
+}
+
 void question_find_blocks(struct question *question)
 {
     bool is_new = true;
     struct stint_decision *notes = NULL;
     if (question->errand != NULL) {
+        if (knows_of_no_blocks(question))
+            return;
         notes = errand_note(question->errand, question->n_targets, &is_new);
         if (notes == NULL)
             return;

@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Key pools whose states are in a store, through the door of RESP: who waits and for how long, what
+ * is told where no answer comes, and what of a pool is asked only once.
+ */
+#include "unit/fake_store.h"
+
+#include "conn/pools.h"
+#include "conn/resp_conn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define FAKE_KEYS 8
+
+struct shared_pool_list {
+    char names[FAKE_KEYS][16];
+    size_t n_keys;
+};
+
+/* Pools that answer when they are told to: the last ask is in `asked`. */
+struct fake_pools {
+    struct shared_pools pools;
+    struct shared_pool_ask asked;
+    struct shared_pool_op *op; /* that waits */
+    unsigned n_asks, n_lists, n_forgotten;
+    bool is_failing;
+};
+
+static struct fake_pools fake;
+
+static int new_list(void *arg, size_t store, const struct shared_pool_definition *given,
+                    struct shared_pool_list **list, struct stint_error *error)
+{
+    (void)arg;
+    if (store == 1)
+        return err_set(error, STINT_E_MISMATCH, "it keeps no pools");
+    struct shared_pool_list *made = calloc(1, sizeof(*made));
+    assert_non_null(made);
+    assert_true(given->n_keys <= FAKE_KEYS);
+    for (; made->n_keys < given->n_keys; made->n_keys++)
+        snprintf(made->names[made->n_keys], sizeof(made->names[0]), "%s",
+                 given->keys[made->n_keys].name);
+    fake.n_lists++;
+    *list = made;
+    return 0;
+}
+
+static void free_list(struct shared_pool_list *list)
+{
+    fake.n_lists -= list != NULL;
+    free(list);
+}
+
+static void op_ask(struct shared_pools *pools, const struct shared_pool_ask *ask,
+                   struct shared_pool_op *op)
+{
+    (void)pools;
+    assert_null(fake.op);
+    fake.n_asks++;
+    fake.asked = *ask;
+    op->answer.outcome = fake.is_failing ? SHARED_FAILED : SHARED_WAITS;
+    op->answer.error = "nobody is there";
+    fake.op = fake.is_failing ? NULL : op;
+}
+
+static void op_forget(struct shared_pools *pools, struct shared_pool_op *op)
+{
+    (void)pools;
+    assert_ptr_equal(op, fake.op);
+    fake.op = NULL;
+    fake.n_forgotten++;
+}
+
+static const struct shared_pools_ops fake_ops = {.ask = op_ask, .forget = op_forget};
+
+struct fixture {
+    struct stint_table *table;
+    struct hub *hub;
+    struct service *service;
+    struct resp_door *door;
+    struct conn *conn;
+    struct fake_store store;
+    struct shared_store *stores[2];
+    struct shared_pools *pools[2];
+    uint64_t now_ns;
+};
+
+static struct fixture fixture;
+
+static int define(const char *name, const char *store, const char *keys, struct stint_error *error)
+{
+    const struct span quota = span_of_text("5/1s");
+    struct pools_key made[FAKE_KEYS];
+    size_t n = strlen(keys);
+    for (size_t i = 0; i < n; i++)
+        made[i] = (struct pools_key){.name = span_of(&keys[i], 1), .quotas = &quota, .n_quotas = 1};
+    const struct pools_definition definition = {
+        .name = span_of_text(name), .store = span_of_text(store), .keys = made, .n_keys = n};
+    return pools_define(hub_pools(fixture.hub), &definition, fixture.now_ns, error);
+}
+
+static int set_up(void **state)
+{
+    static const char *const names[] = {"default", "mem"};
+    static const struct pools_stores stores = {
+        .names = names, .n_names = 2, .list_new = new_list, .list_free = free_list};
+    const struct stint_table_options table = {.keys = 64, .clock = STINT_CLOCK_VIRTUAL};
+    (void)state;
+    fixture = (struct fixture){.now_ns = 1000 * S};
+    fake = (struct fake_pools){.pools.ops = &fake_ops};
+    assert_int_equal(stint_table_open(&fixture.table, &table, NULL), 0);
+    const struct hub_options hub = {.table = fixture.table, .workers = 1, .without_popular = true};
+    assert_int_equal(hub_open(&fixture.hub, &hub, NULL), 0);
+    pools_set_stores(hub_pools(fixture.hub), &stores);
+    fixture.service = service_new(fixture.hub, 0);
+    fake_store_begin(&fixture.store);
+    fixture.stores[0] = fixture.stores[1] = &fixture.store.store;
+    fixture.pools[0] = &fake.pools;
+    service_set_stores(fixture.service,
+                       &(struct question_stores){.stores = fixture.stores,
+                                                 .pools = fixture.pools,
+                                                 .n_stores = 2,
+                                                 .items = 1,
+                                                 .throttle = 1,
+                                                 .timeout_ns = 50 * MS,
+                                                 .items_on_error = QUESTION_TELLS_ERROR});
+    stint_table_set_now(fixture.table, fixture.now_ns);
+    fixture.door = resp_door_new(fixture.service, NULL, NULL);
+    fixture.conn = resp_conn_new(fixture.door);
+    assert_non_null(fixture.conn);
+    return define("p", "default", "ab", NULL);
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    fixture.conn->ops->free(fixture.conn);
+    assert_null(fake.op);
+    resp_door_free(fixture.door);
+    service_free(fixture.service);
+    hub_close(fixture.hub);
+    stint_table_close(fixture.table);
+    fake_store_end(&fixture.store);
+    assert_int_equal(fake.n_lists, 0);
+    return 0;
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+static void feed(const char *text)
+{
+    fixture.conn->ops->feed(fixture.conn, span_of_text(text), fixture.now_ns);
+}
+
+/* What was sent, and takes it. */
+static const char *sent(void)
+{
+    static char text[4096];
+    struct span output = fixture.conn->ops->output(fixture.conn);
+    assert_true(output.len < sizeof(text));
+    if (output.len > 0)
+        memcpy(text, output.ptr, output.len);
+    text[output.len] = '\0';
+    fixture.conn->ops->sent(fixture.conn, output.len, fixture.now_ns);
+    return text;
+}
+
+static void assert_has(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("not in %s: %s", text, part);
+}
+
+static struct shared_pool_answer *waiting(void)
+{
+    assert_non_null(fake.op);
+    return &fake.op->answer;
+}
+
+static void let(uint8_t outcome)
+{
+    struct shared_pool_op *op = fake.op;
+    op->answer.outcome = outcome;
+    fake.op = NULL;
+    op->answered(op, fixture.now_ns);
+}
+
+static void let_next(size_t key)
+{
+    waiting()->next = (struct stint_pool_answer){.name = fake.asked.list->names[key],
+                                                 .granted_at_ns = 77,
+                                                 .decision = {.outcome = STINT_ALLOW, .limit = 5}};
+    let(SHARED_DECIDED);
+}
+
+static void let_none(uint64_t wait_ns)
+{
+    waiting()->next = (struct stint_pool_answer){.wait_ns = wait_ns,
+                                                 .granted_at_ns = 500 * S,
+                                                 .decision = {.outcome = STINT_DENY, .limit = 5}};
+    let(SHARED_DECIDED);
+}
+
+#define NEXT "STINT.POOL NEXT p\r\n"
+
+static void a_key_comes_with_the_answer(void **state)
+{
+    (void)state;
+    feed(NEXT "PING\r\n");
+    assert_string_equal(sent(), "");
+    assert_int_equal(fake.asked.verb, SHARED_POOL_NEXT);
+    assert_int_equal(fake.asked.cost, 1);
+    assert_int_equal(fake.asked.deadline_ns, fixture.now_ns + 50 * MS);
+    let_next(1);
+    const char *text = sent();
+    assert_has(text, "$1\r\nb\r\n");
+    assert_has(text, "$2\r\n77\r\n");
+    assert_has(text, "+PONG\r\n");
+}
+
+static void without_an_answer_there_is_no_key(void **state)
+{
+    (void)state;
+    feed(NEXT);
+    waiting()->error = "no answer in time";
+    let(SHARED_FAILED);
+    assert_string_equal(sent(), "-UNAVAILABLE no answer in time\r\n");
+    fake.is_failing = true;
+    feed("STINT.POOL REMOVE p a\r\n");
+    assert_string_equal(sent(), "-UNAVAILABLE nobody is there\r\n");
+    fake.is_failing = false;
+    feed("STINT.POOL REPORT p c OK\r\n");
+    waiting()->error = "the pool has no such key";
+    let(SHARED_REFUSED);
+    assert_string_equal(sent(), "-GONE the pool has no such key\r\n");
+    feed("STINT.POOL REPORT p a COOL 0\r\n");
+    assert_has(sent(), "-ERR a cooldown of 0");
+    assert_int_equal(fake.n_asks, 3);
+}
+
+static void who_is_told_to_wait_does_not_ask_again_before(void **state)
+{
+    (void)state;
+    feed(NEXT);
+    let_none(300 * MS);
+    assert_has(sent(), "wait_ms\r\n:300\r\n");
+    fixture.now_ns += 100 * MS;
+    feed(NEXT);
+    const char *text = sent();
+    assert_has(text, "wait_ms\r\n:200\r\n");
+    assert_has(text, "500100000000"); /* the store's time goes on */
+    assert_int_equal(fake.n_asks, 1);
+    feed("STINT.POOL NEXT p COST 2\r\n");
+    assert_int_equal(fake.n_asks, 2); /* another question */
+    let_none(STINT_NEVER_NS);
+    sent();
+    fixture.now_ns += S - 1;
+    feed("STINT.POOL NEXT p COST 2\r\n");
+    assert_int_equal(fake.n_asks, 2);
+    fixture.now_ns += 1; /* others may have given back */
+    feed("STINT.POOL NEXT p COST 2\r\n");
+    let_next(0);
+    assert_int_equal(fake.n_asks, 3);
+}
+
+static void what_is_given_back_here_is_asked_for_at_once(void **state)
+{
+    (void)state;
+    feed(NEXT);
+    let_none(S);
+    sent();
+    feed("STINT.POOL GIVEBACK p a COST 2 AT 1795316512076437000\r\n");
+    assert_int_equal(fake.asked.verb, SHARED_POOL_GIVE_BACK);
+    assert_int_equal(fake.asked.at_ns, UINT64_C(1795316512076437000));
+    waiting()->given_back = 2;
+    let(SHARED_DECIDED);
+    assert_string_equal(sent(), ":2\r\n");
+    feed(NEXT);
+    let_next(0);
+    assert_has(sent(), "$1\r\na\r\n");
+}
+
+static void a_wait_ends_with_a_key(void **state)
+{
+    (void)state;
+    /* Behind it waits what was begun ahead: its answer stays its own. */
+    feed("STINT.POOL NEXT p WAIT 5000\r\nCL.THROTTLE k 1 60 60\r\n");
+    assert_int_equal(fixture.store.n_asks, 1);
+    let_none(300 * MS);
+    assert_string_equal(sent(), "");
+    fake_let(&fixture.store, 0, fixture.now_ns);
+    assert_string_equal(sent(), "");
+    uint64_t at_ns = fixture.conn->ops->deadline(fixture.conn);
+    assert_int_equal(at_ns, fixture.now_ns + 300 * MS);
+    fixture.now_ns = at_ns;
+    fixture.conn->ops->wake(fixture.conn, fixture.now_ns);
+    let_next(0);
+    const char *text = sent();
+    assert_has(text, "$1\r\na\r\n");
+    assert_has(text, "*5\r\n:0\r\n:2\r\n:1\r\n:-1\r\n:1\r\n");
+    assert_int_equal(fixture.store.n_asks, 1);
+}
+
+static void a_connection_that_ends_forgets(void **state)
+{
+    (void)state;
+    feed(NEXT);
+    fixture.conn->ops->free(fixture.conn);
+    assert_int_equal(fake.n_forgotten, 1);
+    fixture.conn = resp_conn_new(fixture.door);
+}
+
+static void times_of_stores_are_none_of_a_table(void **state)
+{
+    (void)state;
+    assert_int_equal(define("t", "", "k", NULL), 0);
+    feed("STINT.POOL GIVEBACK t k AT 1795316512076437000\r\n");
+    assert_string_equal(sent(), "-ERR at is later than any time of this pool\r\n");
+    assert_int_equal(fake.n_asks, 0);
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+static void keys_come_and_go_while_others_wait(void **state)
+{
+    struct stint_error error;
+    (void)state;
+    feed(NEXT);
+    struct shared_pool_op *op = fake.op; /* its list stays until it is answered */
+    const struct shared_pool_list *list = fake.asked.list;
+    assert_int_equal(define("p", "default", "xy", &error), 0);
+    assert_int_equal(fake.n_lists, 2);
+    fake.op = op;
+    assert_string_equal(list->names[0], "a");
+    let_next(0);
+    assert_has(sent(), "$1\r\na\r\n");
+    assert_int_equal(fake.n_lists, 1);
+    feed("STINT.POOL ADD p z QUOTA 1/1s\r\n");
+    assert_string_equal(sent(), "+OK\r\n");
+    feed("STINT.POOL ADD p z QUOTA 1/1s\r\n");
+    assert_string_equal(sent(), "-CONFLICT key z is in the pool already\r\n");
+    feed("STINT.POOL REMOVE p y\r\n");
+    assert_int_equal(fake.asked.verb, SHARED_POOL_LET_IN);
+    let(SHARED_DECIDED);
+    assert_string_equal(sent(), "+OK\r\n");
+    feed("STINT.POOL STATUS p\r\n");
+    assert_int_equal(fake.asked.list->n_keys, 2);
+    for (size_t i = 0; i < 2; i++)
+        waiting()->statuses[i] = (struct stint_pool_status){.name = fake.asked.list->names[i]};
+    let(SHARED_DECIDED);
+    const char *text = sent();
+    assert_has(text, "$1\r\nx\r\n");
+    assert_has(text, "$1\r\nz\r\n");
+}
+
+static void a_definition_that_cannot_be_changes_nothing(void **state)
+{
+    struct stint_error error;
+    (void)state;
+    assert_int_equal(define("q", "other", "a", &error), STINT_E_MISMATCH);
+    assert_has(error.sentence, "there is no store `other`");
+    assert_int_equal(define("q", "mem", "a", &error), STINT_E_MISMATCH);
+    assert_string_equal(error.sentence, "it keeps no pools");
+    assert_int_equal(define("p", "", "a", &error), STINT_E_MISMATCH);
+    assert_has(error.sentence, "the store of pool p cannot be changed");
+    assert_int_equal(pools_count(hub_pools(fixture.hub)), 1);
+    assert_int_equal(define("p", "default", "ab", &error), 0);
+    assert_int_equal(fake.n_lists, 1);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_key_comes_with_the_answer),
+        TEST(without_an_answer_there_is_no_key),
+        TEST(who_is_told_to_wait_does_not_ask_again_before),
+        TEST(what_is_given_back_here_is_asked_for_at_once),
+        TEST(a_wait_ends_with_a_key),
+        TEST(times_of_stores_are_none_of_a_table),
+        TEST(a_connection_that_ends_forgets),
+        TEST(keys_come_and_go_while_others_wait),
+        TEST(a_definition_that_cannot_be_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
