@@ -189,6 +189,23 @@ static int add_stores(struct ground *ground, struct stint_error *error)
     return 0;
 }
 
+static int new_pool_list(void *arg, size_t store, const struct shared_pool_definition *given,
+                         struct shared_pool_list **list, struct stint_error *error)
+{
+    const struct serve_stores *stores = arg;
+    return stores_pool_list(&stores->configs[store], given, list, error);
+}
+
+static void tell_pools_of_stores(const struct ground *ground)
+{
+    pools_set_stores(hub_pools(ground->hub),
+                     &(struct pools_stores){.names = ground->stores->names.names,
+                                            .n_names = ground->stores->names.n_names,
+                                            .list_new = new_pool_list,
+                                            .list_free = stores_pool_list_free,
+                                            .arg = ground->stores});
+}
+
 static int open_hub(struct ground *ground, struct rules *rules, struct stint_error *error)
 {
     const struct serve_settings *settings = ground->settings;
@@ -254,6 +271,8 @@ static int open_ground(struct ground *ground, struct stint_error *error)
         code = open_hub(ground, loaded.rules, error);
     if (code == 0)
         code = add_stores(ground, error);
+    if (code == 0)
+        tell_pools_of_stores(ground);
     if (code == 0)
         code = configured_pools_define(&settings->pools, hub_pools(ground->hub),
                                        stint_now(ground->table), error);

@@ -41,8 +41,11 @@ static int define(const struct configured_pool *pool, const struct pool_keys *na
     }
     for (size_t i = 0; i < named->n_keys; i++)
         keys[n_keys++] = key_of(span_of_text(named->keys[i].name), &pool->quotas, 1);
-    const struct pools_definition definition = {
-        .name = pool->name, .order = pool->order, .keys = keys, .n_keys = n_keys};
+    const struct pools_definition definition = {.name = pool->name,
+                                                .store = pool->store,
+                                                .order = pool->order,
+                                                .keys = keys,
+                                                .n_keys = n_keys};
     int code = now_ns == NULL ? pools_check(pools, &definition, error)
                               : pools_define(pools, &definition, *now_ns, error);
     free(keys);

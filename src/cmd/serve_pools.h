@@ -24,6 +24,7 @@ struct configured_key {
 struct configured_pool {
     struct fault_place place;
     struct span name;
+    struct span store;               /* its name; empty: the table */
     uint8_t order;                   /* enum stint_pool_order */
     struct configured_quotas quotas; /* of keys that have none of their own */
     struct configured_key *keys;

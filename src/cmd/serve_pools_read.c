@@ -12,12 +12,22 @@ struct reader {
     const struct source *source;
 };
 
-enum { POOL_NAME, POOL_ORDER, POOL_QUOTA, POOL_QUOTAS, POOL_KEYS, POOL_KEYS_FILE, POOL_FIELDS };
+enum {
+    POOL_NAME,
+    POOL_ORDER,
+    POOL_QUOTA,
+    POOL_QUOTAS,
+    POOL_KEYS,
+    POOL_KEYS_FILE,
+    POOL_STORE,
+    POOL_FIELDS
+};
 enum { KEY_NAME, KEY_QUOTA, KEY_QUOTAS, KEY_WEIGHT, KEY_FIELDS };
 
 static const char *const pool_fields[POOL_FIELDS] = {
     [POOL_NAME] = "name",     [POOL_ORDER] = "order", [POOL_QUOTA] = "quota",
     [POOL_QUOTAS] = "quotas", [POOL_KEYS] = "keys",   [POOL_KEYS_FILE] = "keys_file",
+    [POOL_STORE] = "store",
 };
 static const char *const key_fields[KEY_FIELDS] = {
     [KEY_NAME] = "name",
@@ -245,6 +255,9 @@ static void read_pool(const struct reader *reader, const struct yaml_value *valu
     (void)fields_choice(reader->source, &fields, POOL_ORDER, configured_pool_orders, N_ORDERS,
                         &order);
     pool->order = (uint8_t)order;
+    if (fields_text(reader->source, &fields, POOL_STORE, &pool->store) && pool->store.len == 0)
+        fields_fault(reader->source, &fields, POOL_STORE,
+                     "expected the name of a store, found an empty text");
     read_quotas(reader, &fields, POOL_QUOTA, POOL_QUOTAS, &pool->quotas);
     read_keys(reader, &fields, pool);
     read_keys_file(reader, &fields, pool);

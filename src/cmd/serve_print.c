@@ -114,6 +114,11 @@ static void print_pool(const struct configured_pool *pool, FILE *out)
     fputs("  - name: ", out);
     print_span(pool->name, out);
     fprintf(out, "\n    order: %s\n", configured_pool_orders[pool->order]);
+    if (pool->store.len > 0) {
+        fputs("    store: ", out);
+        print_span(pool->store, out);
+        fputc('\n', out);
+    }
     if (pool->quotas.n_specs > 0) {
         fputs("    ", out);
         print_quotas(&pool->quotas, out);

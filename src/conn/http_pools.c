@@ -64,7 +64,7 @@ static int read_granted_at(void *state, const struct http_json_node *value,
                            const struct http_place *place, struct stint_error *error)
 {
     struct pool_body *body = state;
-    return http_json_stamp(value, place, &body->granted_at_ns, error);
+    return http_json_stamp(value, place, POOLS_AT_MAX_NS, &body->granted_at_ns, error);
 }
 
 static int read_outcome(void *state, const struct http_json_node *value,
@@ -135,6 +135,7 @@ static const struct http_member pool_members[] = {
 struct pool_ask {
     struct http_exchange *exchange;
     struct pools *pools;
+    struct pools_caller caller;
     struct span pool;
     struct pool_body body;
 };
@@ -221,8 +222,8 @@ static int pool_next(struct pool_ask *ask, struct stint_error *error)
     uint64_t now_ns = exchange->now_ns;
     struct stint_pool_ask question = {now_ns, ask->body.cost, ask->body.probe};
     struct stint_pool_answer answer;
-    int code = pools_next(ask->pools, ask->pool, &question, &answer, error);
-    if (code < 0)
+    int code = pools_next(ask->pools, &ask->caller, ask->pool, &question, &answer, error);
+    if (code != 0)
         return code;
     if (answer.name == NULL) {
         uint64_t patience_ends_ns = add_sat(exchange->asked_ns, ask->body.wait_ns);
@@ -244,9 +245,9 @@ static int pool_give_back(struct pool_ask *ask, struct stint_error *error)
 {
     struct pools_return back = {ask->body.key, ask->body.cost, ask->body.granted_at_ns};
     uint32_t given_back;
-    int code =
-        pools_give_back(ask->pools, ask->pool, &back, ask->exchange->now_ns, &given_back, error);
-    if (code < 0)
+    int code = pools_give_back(ask->pools, &ask->caller, ask->pool, &back, ask->exchange->now_ns,
+                               &given_back, error);
+    if (code != 0)
         return code;
     struct http_text out = http_door_text(ask->exchange->door);
     http_text_add(&out, "{\"given_back\":");
@@ -262,21 +263,23 @@ static int pool_report(struct pool_ask *ask, struct stint_error *error)
     if ((report.outcome == STINT_POOL_COOL) != (report.cooldown_ns > 0))
         return err_set(error, STINT_E_SYNTAX,
                        "\"cool\" wants a cooldown_ms above 0, and nothing else has one");
-    int code = pools_report(ask->pools, ask->pool, &report, ask->exchange->now_ns, error);
-    return code < 0 ? code : answer_ok(ask);
+    int code =
+        pools_report(ask->pools, &ask->caller, ask->pool, &report, ask->exchange->now_ns, error);
+    return code != 0 ? code : answer_ok(ask);
 }
 
 static int pool_add(struct pool_ask *ask, struct stint_error *error)
 {
     struct pools_key key = {ask->body.key, ask->body.quotas, ask->body.n_quotas, ask->body.weight};
     int code = pools_add(ask->pools, ask->pool, &key, ask->exchange->now_ns, error);
-    return code < 0 ? code : answer_ok(ask);
+    return code != 0 ? code : answer_ok(ask);
 }
 
 static int pool_remove(struct pool_ask *ask, struct stint_error *error)
 {
-    int code = pools_remove(ask->pools, ask->pool, ask->body.key, ask->exchange->now_ns, error);
-    return code < 0 ? code : answer_ok(ask);
+    int code = pools_remove(ask->pools, &ask->caller, ask->pool, ask->body.key,
+                            ask->exchange->now_ns, error);
+    return code != 0 ? code : answer_ok(ask);
 }
 
 static bool add_status(const struct stint_pool_status *status, void *arg)
@@ -320,9 +323,9 @@ static int pool_status(struct pool_ask *ask, struct stint_error *error)
 {
     struct page *page = begin_page(ask->exchange, "{\"keys\":[");
     if (!page->failed) {
-        int code =
-            pools_each(ask->pools, ask->pool, ask->exchange->now_ns, add_status, page, error);
-        if (code < 0)
+        int code = pools_each(ask->pools, &ask->caller, ask->pool, ask->exchange->now_ns,
+                              add_status, page, error);
+        if (code != 0)
             return code;
     }
     page_add(page, "]}");
@@ -378,6 +381,25 @@ static int read_body(struct pool_ask *ask, const struct pool_route *route,
     return code;
 }
 
+/* The errand stays with the exchange until it has been answered, or is what the answer waits for.
+ */
+static void answer_ask(struct pool_ask *ask, const struct pool_route *route)
+{
+    struct stint_error error = {0};
+    struct http_exchange *exchange = ask->exchange;
+    service_pools_caller(exchange->door->options.service, exchange->errand, &ask->caller);
+    int code = route->answer(ask, &error);
+    exchange->errand = ask->caller.errand;
+    if (code == POOLS_WAITS && exchange->message->is_last)
+        code = err_set(&error, STINT_E_SYSTEM, "the store has not answered yet");
+    if (code == POOLS_WAITS) {
+        exchange->answer->errand = exchange->errand;
+        exchange->errand = NULL;
+    } else if (code < 0) {
+        http_exchange_refuse(exchange, status_of(code), error.sentence);
+    }
+}
+
 void http_pool_verb(struct http_exchange *exchange)
 {
     struct stint_error error = {0};
@@ -407,9 +429,7 @@ void http_pool_verb(struct http_exchange *exchange)
         http_exchange_fault(exchange, &error);
         return;
     }
-    code = route->answer(&ask, &error);
-    if (code < 0)
-        http_exchange_refuse(exchange, status_of(code), error.sentence);
+    answer_ask(&ask, route);
 }
 
 void http_pool_list(struct http_exchange *exchange)

@@ -3,39 +3,17 @@
  * Pools by name. They are only ever added, so whoever looks one up needs no lock; definitions are
  * changed by one thread at a time.
  */
-#include "conn/pools.h"
+#include "conn/pools_parts.h"
 
 #include "base/err.h"
 #include "base/siphash.h"
 #include "limiter/pool.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define KEYS_MAX_DEFAULT 1024
 #define SPEC_SIZE 256
-
-/* A name as the pools of the library want it. */
-struct name {
-    char text[STINT_POOL_NAME_MAX + 1];
-};
-
-struct pools {
-    struct stint_table *table;
-    pthread_mutex_t lock; /* for who adds a pool, or changes the keys of one to a definition */
-    size_t n_pools;
-    struct stint_pool *pools[POOLS_MAX];
-    struct name names[POOLS_MAX];
-    struct hash128 defined[POOLS_MAX]; /* as defined last; under the lock */
-};
-
-/* A key whose SPECs were read. */
-struct parsed_key {
-    struct name name;
-    struct stint_quota quotas[STINT_POOL_QUOTAS_MAX];
-    struct stint_pool_key key;
-};
 
 struct pools *pools_new(struct stint_table *table)
 {
@@ -51,10 +29,17 @@ void pools_free(struct pools *pools)
 {
     if (pools == NULL)
         return;
-    for (size_t i = 0; i < pools->n_pools; i++)
+    for (size_t i = 0; i < pools->n_pools; i++) {
         stint_pool_close(pools->pools[i]);
+        pool_in_store_free(pools->in_store[i]);
+    }
     pthread_mutex_destroy(&pools->lock);
     free(pools);
+}
+
+void pools_set_stores(struct pools *pools, const struct pools_stores *stores)
+{
+    pools->stores = *stores;
 }
 
 size_t pools_count(const struct pools *pools)
@@ -70,9 +55,8 @@ const char *pools_name(const struct pools *pools, size_t index)
 
 /* ---- Names ----------------------------------------------------------------------------------- */
 
-/* What else a name must be, the library checks. */
-static int copy_name(struct name *name, struct span from, const char *whose,
-                     struct stint_error *error)
+int pools_copy_name(struct pools_name *name, struct span from, const char *whose,
+                    struct stint_error *error)
 {
     if (from.len < 1 || from.len > STINT_POOL_NAME_MAX)
         return err_set(error, STINT_E_RANGE, "the name of a %s has 1 to %d bytes", whose,
@@ -95,15 +79,13 @@ static size_t find_index(const struct pools *pools, struct span name)
     return i;
 }
 
-static struct stint_pool *find(const struct pools *pools, struct span name,
-                               struct stint_error *error)
+int pools_find(const struct pools *pools, struct span name, size_t *at, struct stint_error *error)
 {
-    size_t i = find_index(pools, name);
-    if (i < pools_count(pools))
-        return pools->pools[i];
+    *at = find_index(pools, name);
+    if (*at < pools_count(pools))
+        return 0;
     int len = name.len < STINT_POOL_NAME_MAX ? (int)name.len : STINT_POOL_NAME_MAX;
-    err_set(error, STINT_E_GONE, "there is no pool `%.*s`", len, (const char *)name.ptr);
-    return NULL;
+    return err_set(error, STINT_E_GONE, "there is no pool `%.*s`", len, (const char *)name.ptr);
 }
 
 /* ---- Keys ------------------------------------------------------------------------------------ */
@@ -122,7 +104,7 @@ static int parse_quota(struct stint_quota *quota, struct span spec, struct stint
 static int parse_key(struct parsed_key *parsed, const struct pools_key *from,
                      struct stint_error *error)
 {
-    int code = copy_name(&parsed->name, from->name, "key", error);
+    int code = pools_copy_name(&parsed->name, from->name, "key", error);
     if (code == 0 && (from->n_quotas < 1 || from->n_quotas > STINT_POOL_QUOTAS_MAX))
         code = err_set(error, STINT_E_RANGE, "key %s has %zu quotas; 1 to %d are needed",
                        parsed->name.text, from->n_quotas, STINT_POOL_QUOTAS_MAX);
@@ -138,100 +120,25 @@ static int parse_key(struct parsed_key *parsed, const struct pools_key *from,
     return code;
 }
 
-int pools_add(struct pools *pools, struct span pool, const struct pools_key *key, uint64_t now_ns,
-              struct stint_error *error)
-{
-    struct parsed_key parsed;
-    struct stint_pool *found = find(pools, pool, error);
-    if (found == NULL)
-        return STINT_E_GONE;
-    int code = parse_key(&parsed, key, error);
-    return code != 0 ? code : stint_pool_add(found, &parsed.key, now_ns, error);
-}
-
-int pools_remove(struct pools *pools, struct span pool, struct span key, uint64_t now_ns,
-                 struct stint_error *error)
-{
-    struct name name;
-    struct stint_pool *found = find(pools, pool, error);
-    if (found == NULL)
-        return STINT_E_GONE;
-    int code = copy_name(&name, key, "key", error);
-    return code != 0 ? code : stint_pool_remove(found, name.text, now_ns, error);
-}
-
-/* ---- Asking ---------------------------------------------------------------------------------- */
-
-int pools_next(struct pools *pools, struct span pool, const struct stint_pool_ask *ask,
-               struct stint_pool_answer *answer, struct stint_error *error)
-{
-    struct stint_pool *found = find(pools, pool, error);
-    if (found == NULL)
-        return STINT_E_GONE;
-    *answer = stint_pool_next(found, ask);
-    return 0;
-}
-
-int pools_give_back(struct pools *pools, struct span pool, const struct pools_return *back,
-                    uint64_t now_ns, uint32_t *given_back, struct stint_error *error)
-{
-    struct name name;
-    struct stint_pool *found = find(pools, pool, error);
-    if (found == NULL)
-        return STINT_E_GONE;
-    int code = copy_name(&name, back->key, "key", error);
-    if (code != 0)
-        return code;
-    code =
-        stint_pool_give_back(found, name.text, back->cost, back->granted_at_ns, now_ns, given_back);
-    if (code == STINT_E_GONE)
-        err_set(error, code, "the pool has no key %s", name.text);
-    else if (code != 0)
-        err_set(error, code, "now is later than there is");
-    return code;
-}
-
-int pools_report(struct pools *pools, struct span pool, const struct pools_report *report,
-                 uint64_t now_ns, struct stint_error *error)
-{
-    struct name name;
-    struct stint_pool *found = find(pools, pool, error);
-    if (found == NULL)
-        return STINT_E_GONE;
-    int code = copy_name(&name, report->key, "key", error);
-    return code != 0 ? code
-                     : stint_pool_report(found, name.text, report->outcome, report->cooldown_ns,
-                                         now_ns, error);
-}
-
-int pools_each(struct pools *pools, struct span pool, uint64_t now_ns,
-               bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg,
-               struct stint_error *error)
-{
-    struct stint_pool *found = find(pools, pool, error);
-    if (found == NULL)
-        return STINT_E_GONE;
-    stint_pool_each(found, now_ns, visit, arg);
-    return 0;
-}
-
 /* ---- Definitions ----------------------------------------------------------------------------- */
 
-/* A quota as it stands in a pool: nobody's state goes for another's. */
-static int own_quota(const struct pools *pools, struct stint_quota *quota,
+/* A quota as it stands in a pool: nobody's state goes for another's. What a store can keep, it is
+ * asked with all keys. */
+static int own_quota(const struct pools *pools, bool is_in_store, struct stint_quota *quota,
                      struct stint_error *error)
 {
     if (quota->algorithm == STINT_CONCURRENCY)
         return err_set(error, STINT_E_MISMATCH, "concurrency is not for the keys of a pool");
     quota->when_full = STINT_FULL_INHERIT;
     int code = stint_quota_check(quota, error);
-    return code != 0 ? code : stint_table_accepts(pools->table, quota, error);
+    return code != 0 || is_in_store ? code : stint_table_accepts(pools->table, quota, error);
 }
 
-static int check_key(const struct pools *pools, struct parsed_key *key, struct stint_error *error)
+static int check_key(const struct pools *pools, bool is_in_store, struct parsed_key *key,
+                     struct stint_error *error)
 {
     for (size_t i = 0; i < key->key.n_quotas; i++) {
-        int code = own_quota(pools, &key->quotas[i], error);
+        int code = own_quota(pools, is_in_store, &key->quotas[i], error);
         if (code != 0)
             return code;
         for (size_t j = 0; j < i; j++)
@@ -256,7 +163,7 @@ static int parse_definition(const struct pools *pools, const struct pools_defini
     for (size_t i = 0; i < definition->n_keys; i++) {
         int code = parse_key(&keys[i], &definition->keys[i], error);
         if (code == 0)
-            code = check_key(pools, &keys[i], error);
+            code = check_key(pools, definition->store.len > 0, &keys[i], error);
         if (code != 0)
             return code;
         keys[i].key.name = keys[i].name.text;
@@ -284,7 +191,7 @@ static bool is_same_key(const struct pool_key *stands, const struct stint_pool_k
 
 /* The first key of a pool that the definition does not have so; false if all are. */
 static bool find_other(struct stint_pool *pool, struct parsed_key **by_name, size_t n_keys,
-                       struct name *name)
+                       struct pools_name *name)
 {
     bool found = false;
     pool_lock_shared(pool);
@@ -315,7 +222,7 @@ static int apply(struct stint_pool *pool, const struct parsed_key *keys,
                  struct parsed_key **by_name, size_t n_keys, uint64_t now_ns,
                  struct stint_error *error)
 {
-    struct name name;
+    struct pools_name name;
     int code = 0;
     while (find_other(pool, by_name, n_keys, &name))
         stint_pool_remove(pool, name.text, now_ns, NULL);
@@ -325,27 +232,32 @@ static int apply(struct stint_pool *pool, const struct parsed_key *keys,
     return code;
 }
 
+static void count_one(struct pools *pools, const struct pools_name *name)
+{
+    pools->names[pools->n_pools] = *name;
+    /* release: whoever counts it finds it. */
+    __atomic_store_n(&pools->n_pools, pools->n_pools + 1, __ATOMIC_RELEASE);
+}
+
 static int open_pool(struct pools *pools, const struct pools_definition *definition,
                      struct stint_pool **made, struct stint_error *error)
 {
-    struct name name;
+    struct pools_name name;
     size_t least = definition->n_keys > KEYS_MAX_DEFAULT ? definition->n_keys : KEYS_MAX_DEFAULT;
     const struct stint_pool_options options = {
         .name = name.text,
         .order = definition->order,
         .keys_max = definition->keys_max > 0 ? definition->keys_max : least,
     };
-    int code = copy_name(&name, definition->name, "pool", error);
+    int code = pools_copy_name(&name, definition->name, "pool", error);
     if (code == 0 && pools->n_pools == POOLS_MAX)
         code = err_set(error, STINT_E_FULL, "a server has at most %d pools", POOLS_MAX);
     if (code == 0)
         code = stint_pool_open(made, pools->table, &options, error);
     if (code != 0)
         return code;
-    pools->names[pools->n_pools] = name;
     pools->pools[pools->n_pools] = *made;
-    /* release: whoever counts it finds it. */
-    __atomic_store_n(&pools->n_pools, pools->n_pools + 1, __ATOMIC_RELEASE);
+    count_one(pools, &name);
     return 0;
 }
 
@@ -387,19 +299,21 @@ struct definition {
     bool is_made; /* else looked at alone */
 };
 
-static int define(struct pools *pools, const struct definition *definition,
-                  struct stint_error *error)
+static bool is_same_mark(struct hash128 a, struct hash128 b)
 {
-    struct stint_pool *pool = NULL;
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+static int define_in_table(struct pools *pools, const struct definition *definition, size_t at,
+                           struct stint_error *error)
+{
     const struct pools_definition *given = definition->given;
-    size_t at = find_index(pools, given->name);
-    int code = parse_definition(pools, given, definition->keys, definition->by_name, error);
-    if (code == 0 && at < pools->n_pools)
-        code = check_fits(pool = pools->pools[at], given, error);
+    struct stint_pool *pool = at < pools->n_pools ? pools->pools[at] : NULL;
+    int code = pool != NULL ? check_fits(pool, given, error) : 0;
     if (code != 0 || !definition->is_made)
         return code;
     struct hash128 mark = mark_of(definition->by_name, given->n_keys), *last = &pools->defined[at];
-    if (pool != NULL && mark.lo == last->lo && mark.hi == last->hi)
+    if (pool != NULL && is_same_mark(mark, *last))
         return 0;
     if (pool == NULL)
         code = open_pool(pools, given, &pool, error);
@@ -409,6 +323,106 @@ static int define(struct pools *pools, const struct definition *definition,
     if (pool != NULL)
         *last = code == 0 ? mark : (struct hash128){0, 0};
     return code;
+}
+
+/* ---- Definitions of pools in stores ---------------------------------------------------------- */
+
+static int find_store(const struct pools *pools, struct span name, size_t *store,
+                      struct stint_error *error)
+{
+    const struct pools_stores *stores = &pools->stores;
+    for (*store = 0; *store < stores->n_names; ++*store)
+        if (span_equals(name, stores->names[*store]))
+            return 0;
+    int len = name.len < STINT_POOL_NAME_MAX ? (int)name.len : STINT_POOL_NAME_MAX;
+    return err_set(error, STINT_E_MISMATCH,
+                   "there is no store `%.*s`: expected the name of one of `store`; a store without "
+                   "a name is called `default`",
+                   len, (const char *)name.ptr);
+}
+
+/* One like that which is defined, which nobody has seen yet. */
+static int new_in_store(const struct pools *pools, const struct definition *definition,
+                        struct pool_in_store **made, struct stint_error *error)
+{
+    const struct pools_definition *given = definition->given;
+    struct pools_name name;
+    size_t store;
+    int code = pools_copy_name(&name, given->name, "pool", error);
+    if (code == 0)
+        code = find_store(pools, given->store, &store, error);
+    if (code != 0)
+        return code;
+    if (given->order > STINT_LEAST_USED)
+        return err_set(error, STINT_E_RANGE, "the order of a pool is none");
+    *made = pool_in_store_new(&pools->stores, store, &name, given->order);
+    if (*made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a pool");
+    code = pool_in_store_set(*made, definition->keys, given->n_keys, error);
+    if (code != 0) {
+        pool_in_store_free(*made);
+        *made = NULL;
+    }
+    return code;
+}
+
+static int check_same_store(const struct pool_in_store *stands, const struct pool_in_store *wanted,
+                            const char *name, struct stint_error *error)
+{
+    if (pool_in_store_at(stands) != pool_in_store_at(wanted) ||
+        pool_in_store_order(stands) != pool_in_store_order(wanted))
+        return err_set(error, STINT_E_MISMATCH,
+                       "the order and the store of pool %s cannot be changed while the server runs",
+                       name);
+    return 0;
+}
+
+static int define_in_store(struct pools *pools, const struct definition *definition, size_t at,
+                           struct stint_error *error)
+{
+    const struct pools_definition *given = definition->given;
+    struct pools_name name;
+    struct pool_in_store *made = NULL;
+    int code = new_in_store(pools, definition, &made, error);
+    if (made == NULL)
+        return code;
+    bool is_there = at < pools->n_pools;
+    struct hash128 mark = mark_of(definition->by_name, given->n_keys);
+    if (is_there)
+        code = check_same_store(pools->in_store[at], made, pools->names[at].text, error);
+    else if (at == POOLS_MAX)
+        code = err_set(error, STINT_E_FULL, "a server has at most %d pools", POOLS_MAX);
+    if (code == 0 && definition->is_made && !is_there) {
+        code = pools_copy_name(&name, given->name, "pool", error);
+        pools->in_store[at] = made;
+        pools->defined[at] = mark;
+        count_one(pools, &name);
+        return code;
+    }
+    if (code == 0 && definition->is_made && !is_same_mark(mark, pools->defined[at])) {
+        code = pool_in_store_set(pools->in_store[at], definition->keys, given->n_keys, error);
+        if (code == 0)
+            pools->defined[at] = mark;
+    }
+    pool_in_store_free(made);
+    return code;
+}
+
+static int define(struct pools *pools, const struct definition *definition,
+                  struct stint_error *error)
+{
+    const struct pools_definition *given = definition->given;
+    size_t at = find_index(pools, given->name);
+    bool is_in_store = given->store.len > 0;
+    int code = parse_definition(pools, given, definition->keys, definition->by_name, error);
+    if (code != 0)
+        return code;
+    if (at < pools->n_pools && is_in_store != (pools->in_store[at] != NULL))
+        return err_set(error, STINT_E_MISMATCH,
+                       "the store of pool %s cannot be changed while the server runs",
+                       pools->names[at].text);
+    return is_in_store ? define_in_store(pools, definition, at, error)
+                       : define_in_table(pools, definition, at, error);
 }
 
 static int check_or_define(struct pools *pools, struct definition *definition,
@@ -445,4 +459,64 @@ int pools_define(struct pools *pools, const struct pools_definition *definition,
 {
     struct definition made = {.given = definition, .now_ns = now_ns, .is_made = true};
     return check_or_define(pools, &made, error);
+}
+
+/* ---- Keys that come and go ------------------------------------------------------------------- */
+
+static int add_in_store(struct pools *pools, size_t at, struct parsed_key *key,
+                        struct stint_error *error)
+{
+    int code = check_key(pools, true, key, error);
+    if (code != 0)
+        return code;
+    pthread_mutex_lock(&pools->lock);
+    code = pool_in_store_add(pools->in_store[at], key, error);
+    pthread_mutex_unlock(&pools->lock);
+    return code;
+}
+
+int pools_add(struct pools *pools, struct span pool, const struct pools_key *key, uint64_t now_ns,
+              struct stint_error *error)
+{
+    struct parsed_key parsed;
+    size_t at;
+    int code = pools_find(pools, pool, &at, error);
+    if (code == 0)
+        code = parse_key(&parsed, key, error);
+    if (code != 0)
+        return code;
+    return pools->in_store[at] != NULL
+               ? add_in_store(pools, at, &parsed, error)
+               : stint_pool_add(pools->pools[at], &parsed.key, now_ns, error);
+}
+
+/* Its bench is lifted first: without an answer the key stays. */
+static int remove_in_store(struct pools *pools, struct pools_caller *caller, size_t at,
+                           const struct pools_name *key, uint64_t now_ns, struct stint_error *error)
+{
+    const struct shared_pool_answer *answer;
+    struct shared_pool_ask ask = {
+        .verb = SHARED_POOL_LET_IN, .key = span_of_text(key->text), .now_ns = now_ns};
+    int code = pool_in_store_ask(pools->in_store[at], caller, &ask, &answer, error);
+    if (code != 0)
+        return code;
+    pthread_mutex_lock(&pools->lock);
+    code = pool_in_store_take_out(pools->in_store[at], key, error);
+    pthread_mutex_unlock(&pools->lock);
+    return code;
+}
+
+int pools_remove(struct pools *pools, struct pools_caller *caller, struct span pool,
+                 struct span key, uint64_t now_ns, struct stint_error *error)
+{
+    struct pools_name name;
+    size_t at;
+    int code = pools_find(pools, pool, &at, error);
+    if (code == 0)
+        code = pools_copy_name(&name, key, "key", error);
+    if (code != 0)
+        return code;
+    return pools->in_store[at] != NULL
+               ? remove_in_store(pools, caller, at, &name, now_ns, error)
+               : stint_pool_remove(pools->pools[at], name.text, now_ns, error);
 }

@@ -14,6 +14,8 @@ static const char *word_of(int code)
         return "CONFLICT";
     case STINT_E_FULL:
         return "FULL";
+    case STINT_E_SYSTEM:
+        return "UNAVAILABLE";
     default:
         return "ERR";
     }

@@ -27,7 +27,7 @@ static const char *const names[POOL_WORDS] = {
 
 static const uint64_t most[POOL_WORDS] = {
     [POOL_COST] = UINT32_MAX,
-    [POOL_AT] = STINT_NOW_MAX,
+    [POOL_AT] = POOLS_AT_MAX_NS,
     [POOL_WAIT] = RESP_WAIT_MAX_MS,
     [POOL_WEIGHT] = STINT_POOL_WEIGHT_MAX,
 };
@@ -99,6 +99,24 @@ static struct pools *pools_of(const struct resp_call *call)
     return hub_pools(service_hub(call->conn->door->service));
 }
 
+static struct pools_caller caller_of(const struct resp_call *call)
+{
+    struct pools_caller caller;
+    service_pools_caller(call->conn->door->service, call->errand, &caller);
+    return caller;
+}
+
+/* False: not yet, the command waits. Else the errand stays with it until it has been answered. */
+static bool is_answered(struct resp_call *call, const struct pools_caller *caller, int code)
+{
+    call->errand = caller->errand;
+    if (code != POOLS_WAITS)
+        return true;
+    call->errand = NULL;
+    resp_call_await(call, caller->errand);
+    return false;
+}
+
 static void answer(struct resp_call *call, int code, const struct stint_error *error)
 {
     if (code != STINT_OK)
@@ -146,14 +164,17 @@ static void pool_next(struct resp_call *call)
     struct stint_error error;
     struct pool_words words;
     struct stint_pool_answer next;
+    struct pools_caller caller = caller_of(call);
     int code =
         read_words(call, 3, BIT(POOL_COST) | BIT(POOL_PROBE) | BIT(POOL_WAIT), &words, &error);
     if (code == STINT_OK) {
         const struct stint_pool_ask ask = {
             .now_ns = call->now_ns, .cost = (uint32_t)words.cost, .probe = words.probe};
         resp_call_begin(call);
-        code = pools_next(pools_of(call), call->args[2], &ask, &next, &error);
+        code = pools_next(pools_of(call), &caller, call->args[2], &ask, &next, &error);
     }
+    if (!is_answered(call, &caller, code))
+        return;
     if (code != STINT_OK)
         resp_call_refuse(call, &error);
     else if (!resp_call_park(call, retry_at(call, &words, &next)))
@@ -164,13 +185,16 @@ static void pool_give_back(struct resp_call *call)
 {
     struct stint_error error;
     struct pool_words words;
+    struct pools_caller caller = caller_of(call);
     uint32_t given_back = 0;
     int code = read_words(call, 4, BIT(POOL_COST) | BIT(POOL_AT), &words, &error);
     if (code == STINT_OK) {
         const struct pools_return back = {call->args[3], (uint32_t)words.cost, words.at_ns};
-        code = pools_give_back(pools_of(call), call->args[2], &back, call->now_ns, &given_back,
-                               &error);
+        code = pools_give_back(pools_of(call), &caller, call->args[2], &back, call->now_ns,
+                               &given_back, &error);
     }
+    if (!is_answered(call, &caller, code))
+        return;
     if (code != STINT_OK)
         resp_call_refuse(call, &error);
     else
@@ -208,10 +232,12 @@ static void pool_report(struct resp_call *call)
 {
     struct stint_error error;
     struct pools_report report;
+    struct pools_caller caller = caller_of(call);
     int code = read_report(call, &report, &error);
     if (code == STINT_OK)
-        code = pools_report(pools_of(call), call->args[2], &report, call->now_ns, &error);
-    answer(call, code, &error);
+        code = pools_report(pools_of(call), &caller, call->args[2], &report, call->now_ns, &error);
+    if (is_answered(call, &caller, code))
+        answer(call, code, &error);
 }
 
 /* ---- STATUS, LIST ---------------------------------------------------------------------------- */
@@ -259,8 +285,12 @@ static void pool_status(struct resp_call *call)
 {
     struct resp_writer *out = &call->conn->out;
     struct stint_error error;
+    struct pools_caller caller = caller_of(call);
     size_t n = 0;
-    int code = pools_each(pools_of(call), call->args[2], call->now_ns, count_key, &n, &error);
+    int code =
+        pools_each(pools_of(call), &caller, call->args[2], call->now_ns, count_key, &n, &error);
+    if (!is_answered(call, &caller, code))
+        return;
     if (code != STINT_OK) {
         resp_call_refuse(call, &error);
         return;
@@ -268,7 +298,7 @@ static void pool_status(struct resp_call *call)
     struct listing listing = {out, n};
     resp_write_array(out, n);
     if (n > 0)
-        pools_each(pools_of(call), call->args[2], call->now_ns, list_key, &listing, NULL);
+        pools_each(pools_of(call), &caller, call->args[2], call->now_ns, list_key, &listing, NULL);
     /* Keys that were removed since they were counted. */
     for (; listing.left > 0; listing.left--)
         resp_write_null(out);
@@ -303,8 +333,11 @@ static void pool_add(struct resp_call *call)
 static void pool_remove(struct resp_call *call)
 {
     struct stint_error error;
-    int code = pools_remove(pools_of(call), call->args[2], call->args[3], call->now_ns, &error);
-    answer(call, code, &error);
+    struct pools_caller caller = caller_of(call);
+    int code =
+        pools_remove(pools_of(call), &caller, call->args[2], call->args[3], call->now_ns, &error);
+    if (is_answered(call, &caller, code))
+        answer(call, code, &error);
 }
 
 struct pool_command {

@@ -17,6 +17,7 @@ struct access;  /* conn/access.h: who may ask for what; NULL: everybody for ever
 struct metrics; /* conn/metrics.h */
 struct popular; /* conn/popular.h: keys asked and denied most */
 struct pools;   /* conn/pools.h: key pools by name */
+struct pools_caller;
 
 #define WORKERS_MAX 64
 
@@ -99,6 +100,10 @@ void service_set_stores(struct service *service, const struct question_stores *s
  */
 void service_on_answers(struct errand *errand, void (*done)(void *arg, uint64_t now_ns), void *arg);
 void service_drop(struct service *service, struct errand *errand); /* NULL is fine */
+
+/* What a pool is asked with on behalf of this service. NULL: no errand, it is asked first. */
+void service_pools_caller(struct service *service, struct errand *errand,
+                          struct pools_caller *caller);
 
 /*
  * For a request that may wait, first asked at asked_ns and answered with `reply` at now: when to

@@ -5,6 +5,8 @@
  */
 #include "conn/service_parts.h"
 
+#include "conn/pools.h"
+
 void service_set_stores(struct service *service, const struct question_stores *stores)
 {
     service->stores = *stores;
@@ -24,6 +26,15 @@ void service_drop(struct service *service, struct errand *errand)
         return;
     ruleset_unref(errand->rules);
     errand_free(errand);
+}
+
+void service_pools_caller(struct service *service, struct errand *errand,
+                          struct pools_caller *caller)
+{
+    *caller = (struct pools_caller){.stores = service->stores.pools,
+                                    .errands = &service->errands,
+                                    .timeout_ns = service->stores.timeout_ns,
+                                    .errand = errand};
 }
 
 /* The reply points into the errand's rules: they stay until the next one. */

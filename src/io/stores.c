@@ -220,6 +220,20 @@ int stores_accept(const struct store_config *config, const struct rule *rule,
     return is_memcached ? memcached_state_accepts(quota, error) : script_accepts(quota, error);
 }
 
+int stores_pool_list(const struct store_config *config, const struct shared_pool_definition *given,
+                     struct shared_pool_list **list, struct stint_error *error)
+{
+    if (config->url.kind == STORE_MEMCACHED)
+        return err_set(error, STINT_E_MISMATCH,
+                       "memcached has no scripts, and so no pools of keys");
+    return redis_store_pool_list(config->prefix, given, list, error);
+}
+
+void stores_pool_list_free(struct shared_pool_list *list)
+{
+    redis_store_pool_list_free(list);
+}
+
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 static void on_tick(uv_timer_t *tick)

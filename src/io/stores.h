@@ -55,6 +55,11 @@ struct stores_options {
 int stores_accept(const struct store_config *config, const struct rule *rule,
                   const struct stint_quota *quota, struct stint_error *error);
 
+/* The same for the keys of a pool: as shared_pools_ops.list_new, which lets go what it made. */
+int stores_pool_list(const struct store_config *config, const struct shared_pool_definition *given,
+                     struct shared_pool_list **list, struct stint_error *error);
+void stores_pool_list_free(struct shared_pool_list *list);
+
 struct stores;
 
 /* Nothing is connected yet: that begins with the first turn of the loop, and cannot fail here. */

@@ -29,6 +29,7 @@ struct worker {
     uv_async_t message;
     uv_timer_t beat;
     struct stores *stores; /* NULL: none is configured */
+    struct shared_pools *pools[STORES_MAX];
     struct service *service;
     struct resp_door *resp;
     struct grpc_door *grpc; /* NULL, as its streams: no such port */
@@ -411,6 +412,9 @@ static int open_stores(struct worker *worker, struct stint_error *error)
     struct question_stores stores = options->question_stores;
     stores.stores = stores_all(worker->stores);
     stores.n_stores = stores_count(worker->stores);
+    for (size_t i = 0; i < stores.n_stores; i++)
+        worker->pools[i] = stores_pools(worker->stores, i);
+    stores.pools = worker->pools;
     service_set_stores(worker->service, &stores);
     return 0;
 }

@@ -51,6 +51,9 @@ void pool_unlock_shared(struct stint_pool *pool);
 
 /* NULL, with a sentence, where there is none of this name. */
 struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct stint_error *error);
+/* What stint_pool_report() refuses of any pool. */
+int pool_check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns,
+                      struct stint_error *error);
 
 /* One decision of all the key's quotas, all or nothing; the verbs are those of list.h. */
 struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,

@@ -112,8 +112,7 @@ static int report(struct stint_pool *pool, const struct pool_key *key, int outco
     }
 }
 
-static int check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns,
-                        struct stint_error *error)
+int pool_check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns, struct stint_error *error)
 {
     if (outcome < STINT_POOL_OK || outcome > STINT_POOL_OUT)
         return err_set(error, STINT_E_RANGE, "outcome %d of a key is none", outcome);
@@ -133,7 +132,7 @@ static int check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns,
 int stint_pool_report(struct stint_pool *pool, const char *name, int outcome, uint64_t cooldown_ns,
                       uint64_t now_ns, struct stint_error *error)
 {
-    int code = check_report(outcome, cooldown_ns, now_ns, error);
+    int code = pool_check_report(outcome, cooldown_ns, now_ns, error);
     if (code != 0)
         return code;
     pool_lock_shared(pool);

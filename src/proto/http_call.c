@@ -327,7 +327,7 @@ static int read_granted_at(void *state, const struct http_json_node *value,
     struct reading *reading = state;
     struct request *request = &reading->call->request;
     request->has_granted_at = true;
-    return http_json_stamp(value, place, &request->granted_at_ns, error);
+    return http_json_stamp(value, place, STINT_NOW_MAX, &request->granted_at_ns, error);
 }
 
 static int read_ticket(void *state, const struct http_json_node *value,

@@ -96,7 +96,7 @@ int http_json_bool(const struct http_json_node *value, const struct http_place *
 }
 
 int http_json_stamp(const struct http_json_node *value, const struct http_place *place,
-                    uint64_t *at_ns, struct stint_error *error)
+                    uint64_t most_ns, uint64_t *at_ns, struct stint_error *error)
 {
     struct span text = {0};
     int code = http_json_text(value, place, &text, error);
@@ -105,9 +105,9 @@ int http_json_stamp(const struct http_json_node *value, const struct http_place 
     *at_ns = 0;
     bool is_good = text.len > 0;
     for (size_t i = 0; i < text.len && is_good; i++) {
-        is_good = text.ptr[i] >= '0' && text.ptr[i] <= '9';
-        *at_ns = *at_ns * 10 + (uint64_t)(text.ptr[i] - '0');
-        is_good = is_good && *at_ns <= STINT_NOW_MAX;
+        unsigned digit = text.ptr[i] - (unsigned)'0';
+        is_good = digit <= 9 && *at_ns <= (most_ns - digit) / 10;
+        *at_ns = *at_ns * 10 + digit;
     }
     if (!is_good)
         return http_json_fault(place, "expected the \"at\" of a reply, a string of digits", error);

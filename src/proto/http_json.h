@@ -92,7 +92,7 @@ int http_json_array(const struct http_json_node *value, const struct http_place 
                     const char *what, struct stint_error *error);
 /* The `at` of a reply, a string of digits: it does not fit the numbers of JavaScript. */
 int http_json_stamp(const struct http_json_node *value, const struct http_place *place,
-                    uint64_t *at_ns, struct stint_error *error);
+                    uint64_t most_ns, uint64_t *at_ns, struct stint_error *error);
 
 /* A member that is known: read() gets its value; `state` is what http_json_members() was given. */
 struct http_member {

@@ -27,6 +27,13 @@ struct shared_store *redis_store_new(const struct redis_store_options *options);
 
 /* Key pools there; valid as long as the store. No breaker stands before them. */
 struct shared_pools *redis_store_pools(struct shared_store *store);
+/*
+ * A list of keys for any store with this prefix (NULL: the default), before there is one; as
+ * shared_pools_ops.list_new.
+ */
+int redis_store_pool_list(const char *prefix, const struct shared_pool_definition *given,
+                          struct shared_pool_list **list, struct stint_error *error);
+void redis_store_pool_list_free(struct shared_pool_list *list);
 /* Valid as long as the store. */
 const struct router_figures *redis_store_figures(const struct shared_store *store);
 const char *redis_store_fault(const struct shared_store *store);

@@ -34,13 +34,12 @@ static const struct pool_store *list_of(const struct shared_pool_list *list)
 
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
-static int op_list_new(const struct shared_pools *pools, const struct shared_pool_definition *given,
-                       struct shared_pool_list **list, struct stint_error *error)
+int redis_store_pool_list(const char *prefix, const struct shared_pool_definition *given,
+                          struct shared_pool_list **list, struct stint_error *error)
 {
-    const struct redis_store *store = of(pools);
     struct pool_store *made;
     const struct pool_store_options options = {
-        .prefix = span_of_text(store->plain_prefix),
+        .prefix = span_of_text(prefix != NULL ? prefix : REDIS_STORE_PREFIX_DEFAULT),
         .name = given->name,
         .order = given->order,
         .keys = given->keys,
@@ -52,9 +51,15 @@ static int op_list_new(const struct shared_pools *pools, const struct shared_poo
     return code;
 }
 
-static void op_list_free(struct shared_pool_list *list)
+void redis_store_pool_list_free(struct shared_pool_list *list)
 {
     pool_store_free((struct pool_store *)(void *)list);
+}
+
+static int op_list_new(const struct shared_pools *pools, const struct shared_pool_definition *given,
+                       struct shared_pool_list **list, struct stint_error *error)
+{
+    return redis_store_pool_list(of(pools)->plain_prefix, given, list, error);
 }
 
 static size_t op_list_len(const struct shared_pool_list *list)
@@ -215,7 +220,7 @@ static void op_forget(struct shared_pools *pools, struct shared_pool_op *op)
 
 const struct shared_pools_ops redis_store_pools_ops = {
     .list_new = op_list_new,
-    .list_free = op_list_free,
+    .list_free = redis_store_pool_list_free,
     .list_len = op_list_len,
     .ask = op_ask,
     .forget = op_forget,

@@ -38,6 +38,8 @@ void errand_free(struct errand *errand)
     if (errand == NULL)
         return;
     struct errands *home = errand->home;
+    if (errand->extra != NULL)
+        errand->extra->free(errand->extra);
     for (struct errand_ask *ask = errand->first, *next; ask != NULL; ask = next) {
         next = ask->next;
         if (ask->store != NULL && ask->op.answer.outcome == SHARED_WAITS)
@@ -108,11 +110,15 @@ static uint64_t fingerprint_of(const struct shared_ask *ask)
     return sum;
 }
 
-static void take_answer(struct shared_op *op, uint64_t now_ns)
+void errand_answered(struct errand *errand, uint64_t now_ns)
 {
-    struct errand *errand = ((struct errand_ask *)op->arg)->home;
     if (--errand->n_waiting == 0 && errand->done != NULL)
         errand->done(errand->arg, now_ns);
+}
+
+static void take_answer(struct shared_op *op, uint64_t now_ns)
+{
+    errand_answered(((struct errand_ask *)op->arg)->home, now_ns);
 }
 
 /* Behind those that there are; NULL, and the errand is lost, without memory. */

@@ -21,6 +21,12 @@ struct errands {
     struct errand_ask *free_asks;
 };
 
+/* What a request waits for that is no ask of a quota: the first member of whatever it is. */
+struct errand_extra {
+    /* With its errand, and with it what is still waited for. */
+    void (*free)(struct errand_extra *extra);
+};
+
 /* What the first run has found of blocked keys. */
 enum errand_blocks { ERRAND_BLOCKS_UNKNOWN = 0, ERRAND_BLOCKS_NONE, ERRAND_BLOCKS_NOTED };
 
@@ -31,6 +37,7 @@ struct errand {
     unsigned n_waiting;
     uint64_t now_ns; /* at which it was asked first: every run is at that time */
     uint64_t deadline_ns;
+    struct errand_extra *extra; /* NULL: none */
     /* Rules that it was begun under, with a reference; whoever began it knows what it is. */
     void *rules;
     bool has_asked;
@@ -64,5 +71,8 @@ const struct shared_answer *errand_ask(struct errand *errand, struct shared_stor
  * written where *is_new, and read where not. NULL: the errand is lost.
  */
 struct stint_decision *errand_note(struct errand *errand, size_t n, bool *is_new);
+
+/* What the errand's extra waited for, and counted in n_waiting, has been answered. */
+void errand_answered(struct errand *errand, uint64_t now_ns);
 
 #endif

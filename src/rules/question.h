@@ -60,6 +60,7 @@ struct target {
 };
 
 struct errand;
+struct shared_pools;
 struct shared_store;
 
 /*
@@ -69,6 +70,7 @@ struct shared_store;
  */
 struct question_stores {
     struct shared_store *const *stores;
+    struct shared_pools *const *pools; /* key pools in each; NULL: it keeps none */
     size_t n_stores;
     size_t items, throttle;
     uint64_t timeout_ns;    /* of a request, whatever it has to ask */

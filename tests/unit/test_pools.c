@@ -51,7 +51,7 @@ static struct stint_pool_answer next(struct pools *pools, const char *name, uint
 {
     const struct stint_pool_ask ask = {.now_ns = now_ns, .cost = 1};
     struct stint_pool_answer answer;
-    assert_int_equal(pools_next(pools, span_of_text(name), &ask, &answer, &error), 0);
+    assert_int_equal(pools_next(pools, NULL, span_of_text(name), &ask, &answer, &error), 0);
     return answer;
 }
 
@@ -65,7 +65,8 @@ static const char *names_of(struct pools *pools, const char *name)
 {
     static char names[64];
     names[0] = '\0';
-    assert_int_equal(pools_each(pools, span_of_text(name), START, add_name, names, &error), 0);
+    assert_int_equal(pools_each(pools, NULL, span_of_text(name), START, add_name, names, &error),
+                     0);
     return names;
 }
 
@@ -136,8 +137,8 @@ static void test_keys_come_and_go(void **state)
     key.n_quotas = 0;
     assert_int_equal(pools_add(fixture->pools, pool, &key, START, &error), STINT_E_RANGE);
     assert_string_equal(names_of(fixture->pools, "p"), "az");
-    assert_int_equal(pools_remove(fixture->pools, pool, span_of_text("a"), START, &error), 0);
-    assert_int_equal(pools_remove(fixture->pools, pool, span_of_text("a"), START, &error),
+    assert_int_equal(pools_remove(fixture->pools, NULL, pool, span_of_text("a"), START, &error), 0);
+    assert_int_equal(pools_remove(fixture->pools, NULL, pool, span_of_text("a"), START, &error),
                      STINT_E_GONE);
     assert_string_equal(names_of(fixture->pools, "p"), "z");
 }
@@ -150,19 +151,20 @@ static void test_reports_and_what_is_given_back(void **state)
     assert_int_equal(define(fixture->pools, "p", "a", "2/1m"), 0);
     struct pools_report report = {
         .key = span_of_text("a"), .outcome = STINT_POOL_COOL, .cooldown_ns = 5 * S};
-    assert_int_equal(pools_report(fixture->pools, pool, &report, START, &error), 0);
+    assert_int_equal(pools_report(fixture->pools, NULL, pool, &report, START, &error), 0);
     assert_int_equal(next(fixture->pools, "p", START).name == NULL, 1);
     report = (struct pools_report){.key = report.key, .outcome = STINT_POOL_OK};
-    assert_int_equal(pools_report(fixture->pools, pool, &report, START, &error), 0);
+    assert_int_equal(pools_report(fixture->pools, NULL, pool, &report, START, &error), 0);
     assert_non_null(next(fixture->pools, "p", START).name);
     assert_non_null(next(fixture->pools, "p", START).name);
     assert_null(next(fixture->pools, "p", START).name);
     struct pools_return back = {.key = report.key, .cost = 1, .granted_at_ns = START};
-    assert_int_equal(pools_give_back(fixture->pools, pool, &back, START, &given_back, &error), 0);
+    assert_int_equal(pools_give_back(fixture->pools, NULL, pool, &back, START, &given_back, &error),
+                     0);
     assert_int_equal(given_back, 1);
     assert_non_null(next(fixture->pools, "p", START).name);
     back.key = span_of_text("nobody");
-    assert_int_equal(pools_give_back(fixture->pools, pool, &back, START, NULL, &error),
+    assert_int_equal(pools_give_back(fixture->pools, NULL, pool, &back, START, NULL, &error),
                      STINT_E_GONE);
     assert_non_null(strstr(error.sentence, "nobody"));
 }
@@ -176,14 +178,16 @@ static void test_a_pool_that_is_not_there(void **state)
     const struct stint_pool_ask ask = {.now_ns = START, .cost = 1};
     const struct pools_report report = {.key = span_of_text("a")};
     const struct pools_return back = {.key = span_of_text("a")};
-    assert_int_equal(pools_next(fixture->pools, none, &ask, &answer, &error), STINT_E_GONE);
+    assert_int_equal(pools_next(fixture->pools, NULL, none, &ask, &answer, &error), STINT_E_GONE);
     assert_non_null(strstr(error.sentence, "none"));
     assert_int_equal(pools_add(fixture->pools, none, &key, START, &error), STINT_E_GONE);
-    assert_int_equal(pools_remove(fixture->pools, none, none, START, &error), STINT_E_GONE);
-    assert_int_equal(pools_report(fixture->pools, none, &report, START, &error), STINT_E_GONE);
-    assert_int_equal(pools_give_back(fixture->pools, none, &back, START, NULL, &error),
+    assert_int_equal(pools_remove(fixture->pools, NULL, none, none, START, &error), STINT_E_GONE);
+    assert_int_equal(pools_report(fixture->pools, NULL, none, &report, START, &error),
                      STINT_E_GONE);
-    assert_int_equal(pools_each(fixture->pools, none, START, add_name, NULL, &error), STINT_E_GONE);
+    assert_int_equal(pools_give_back(fixture->pools, NULL, none, &back, START, NULL, &error),
+                     STINT_E_GONE);
+    assert_int_equal(pools_each(fixture->pools, NULL, none, START, add_name, NULL, &error),
+                     STINT_E_GONE);
 }
 
 static void test_as_many_pools_as_the_table_knows(void **state)
@@ -213,7 +217,8 @@ static void *take_all(void *arg)
     struct stint_pool_answer answer;
     (void)arg;
     for (int i = 0; i < ASKS; i++)
-        if (pools_next(shared, span_of_text("p"), &ask, &answer, NULL) == 0 && answer.name != NULL)
+        if (pools_next(shared, NULL, span_of_text("p"), &ask, &answer, NULL) == 0 &&
+            answer.name != NULL)
             __atomic_fetch_add(&granted, 1, __ATOMIC_RELAXED);
     return NULL;
 }
