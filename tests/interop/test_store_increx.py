@@ -21,8 +21,8 @@ from increx import SCRIPT  # noqa: E402
 LOAD = os.environ["STINT_STORE_LOAD"]
 LIMIT, WINDOW_S = 40, 1
 SPEC = f"fixed_window {LIMIT}/{WINDOW_S}s align=first_use"
-# A grant is told with the time of a command behind it, the start of a window by its millisecond; and
-# between the two commands the proxy may have to wait for a core.
+# A grant is told with the time of a command behind it, the start of a window by its millisecond;
+# and between the two commands the proxy may have to wait for a core.
 SLACK_NS = 250 * 10**6
 SECONDS = 4
 ALLOWED, DENIED = (1, 0, 0), (1, 0, 1)
