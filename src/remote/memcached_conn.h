@@ -8,9 +8,9 @@
 #ifndef STINT_REMOTE_MEMCACHED_CONN_H
 #define STINT_REMOTE_MEMCACHED_CONN_H
 
-#include "remote/store_link.h"
 #include "remote/memcached_command.h"
 #include "remote/memcached_reply.h"
+#include "remote/store_link.h"
 
 struct memcached_conn;
 
