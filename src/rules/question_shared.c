@@ -391,11 +391,52 @@ void question_take_shared(struct question *question, bool charges)
         take_back_all(question, groups, UINT32_MAX);
 }
 
+/* Equal targets share what there is. */
+static uint32_t times_gathered(const struct question *question, size_t i)
+{
+    const struct stint_item *item = &question->items[i];
+    uint32_t times = 0;
+    for (size_t j = 0; j < question->n_items; j++) {
+        const struct stint_item *other = &question->items[j];
+        times += other->key_len == item->key_len && other->quota->rule == item->quota->rule &&
+                 memcmp(other->key, item->key, item->key_len) == 0;
+    }
+    return times;
+}
+
+/* What the table would grant of each, at most; those that have nothing are over. */
+static uint32_t look_at_table(struct question *question, uint32_t most)
+{
+    if (!question_gather(question))
+        return most;
+    question_ask_gathered(question, false);
+    for (size_t i = 0; i < question->n_items; i++) {
+        struct target *target = &question->targets[question->target_of[i]];
+        const struct stint_decision *decision = &target->decision;
+        uint32_t times = times_gathered(question, i), cost = question->items[i].cost;
+        bool fits = decision->outcome == STINT_ALLOW;
+        uint32_t left = fits ? cost : decision->remaining / times;
+        target->over = left == 0;
+        if (left == 0 && decision->outcome == STINT_DENY) {
+            const struct stint_ask ask = {
+                .now_ns = question->now_ns, .cost = times, .verb = STINT_PEEK};
+            target->decision = question_ask_table(question, target, question->items[i].quota, &ask);
+        }
+        most = (uint32_t)min_u64(most, left);
+    }
+    return most;
+}
+
+/* The table is looked at first here as well: what is given back may be charged a while longer. */
 uint32_t question_take_upto_shared(struct question *question, uint32_t most)
 {
     struct group groups[STORES_MAX];
-    uint32_t granted = most;
-    ask_groups(question, SHARED_TAKE_UPTO, most, groups);
+    uint32_t granted = look_at_table(question, most);
+    if (granted == 0) {
+        ask_groups(question, SHARED_PEEK, 1, groups);
+        return 0;
+    }
+    ask_groups(question, SHARED_TAKE_UPTO, granted, groups);
     if (question_is_given_up(question))
         return 0;
     for (size_t store = 0; store < question->stores->n_stores; store++)
