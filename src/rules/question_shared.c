@@ -417,7 +417,7 @@ static uint32_t look_at_table(struct question *question, uint32_t most)
         bool fits = decision->outcome == STINT_ALLOW;
         uint32_t left = fits ? cost : decision->remaining / times;
         target->over = left == 0;
-        if (left == 0 && decision->outcome == STINT_DENY) {
+        if (left == 0) { /* one unit of each is what is waited for */
             const struct stint_ask ask = {
                 .now_ns = question->now_ns, .cost = times, .verb = STINT_PEEK};
             target->decision = question_ask_table(question, target, question->items[i].quota, &ask);
