@@ -28,4 +28,16 @@ static inline int span_equals(struct span a, const char *text)
     return a.len == strlen(text) && (a.len == 0 || memcmp(a.ptr, text, a.len) == 0);
 }
 
+/* What is in front of the next blank, which is cut off with it. */
+static inline struct span span_cut_word(struct span *rest)
+{
+    size_t len = 0;
+    while (len < rest->len && rest->ptr[len] != ' ')
+        len++;
+    struct span word = span_of(rest->ptr, len);
+    size_t skipped = len < rest->len ? len + 1 : len;
+    *rest = span_of(rest->ptr + skipped, rest->len - skipped);
+    return word;
+}
+
 #endif

@@ -3,6 +3,7 @@
 #include "remote/memcached_conn.h"
 
 #include "base/ns.h"
+#include "remote/backoff.h"
 #include "remote/memcached_greeting.h"
 
 #include <assert.h>
@@ -48,7 +49,7 @@ struct memcached_conn {
 
     uint64_t state_ends_ns; /* of AWAY, or of DIALLING and GREETING together */
     uint64_t away_since_ns; /* 0: it is ready */
-    uint64_t backoff_ns, random;
+    struct backoff backoff;
 };
 
 static const struct link_ops link_ops;
@@ -91,8 +92,8 @@ struct memcached_conn *memcached_conn_new(const struct memcached_conn_options *o
     set_default_size(&conn->options.commands_max, 4096);
     set_default_size(&conn->options.bytes_max, 1u << 20);
     conn->state = STATE_DUE;
-    conn->random = options->seed;
-    conn->backoff_ns = conn->options.backoff_first_ns;
+    conn->backoff.random = options->seed;
+    conn->backoff.next_ns = conn->options.backoff_first_ns;
     conn->state_ends_ns = STINT_NEVER_NS;
     conn->pending = calloc(conn->options.commands_max, sizeof(*conn->pending));
     if (conn->pending == NULL) {
@@ -188,15 +189,6 @@ static void end_all(struct memcached_conn *conn, uint64_t now_ns)
 
 /* ---- States ---------------------------------------------------------------------------------- */
 
-static uint64_t next_random(struct memcached_conn *conn)
-{
-    /* splitmix64: a sequence of 64-bit numbers from any seed. */
-    uint64_t mixed = conn->random += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ mixed >> 31;
-}
-
 static enum link_wants conn_wants(const struct link *link)
 {
     const struct memcached_conn *conn = const_conn_of(link);
@@ -246,12 +238,7 @@ static void conn_lost(struct link *link, const char *why, uint64_t now_ns)
     conn->state = STATE_AWAY;
     if (conn->away_since_ns == 0)
         conn->away_since_ns = now_ns;
-    /* Half of it at least, so that many who lost the same server do not come back together. */
-    conn->state_ends_ns =
-        now_ns + conn->backoff_ns / 2 + next_random(conn) % (conn->backoff_ns / 2 + 1);
-    conn->backoff_ns *= 2;
-    if (conn->backoff_ns > conn->options.backoff_max_ns)
-        conn->backoff_ns = conn->options.backoff_max_ns;
+    conn->state_ends_ns = now_ns + backoff_wait_ns(&conn->backoff, conn->options.backoff_max_ns);
     end_all(conn, now_ns);
 }
 
@@ -345,7 +332,7 @@ static void greet(struct memcached_conn *conn, const struct memcached_reply *rep
     memcached_greeting_deinit(&conn->greeting);
     conn->state = STATE_READY;
     conn->state_ends_ns = STINT_NEVER_NS;
-    conn->backoff_ns = conn->options.backoff_first_ns;
+    conn->backoff.next_ns = conn->options.backoff_first_ns;
     conn->away_since_ns = 0;
 }
 

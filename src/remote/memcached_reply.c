@@ -24,18 +24,6 @@ static const struct {
     {"SERVER_ERROR", MEMCACHED_FAULT},
 };
 
-/* What is in front of the next blank, which is skipped with it. */
-static struct span cut_word(struct span *rest)
-{
-    size_t len = 0;
-    while (len < rest->len && rest->ptr[len] != ' ')
-        len++;
-    struct span word = span_of(rest->ptr, len);
-    size_t skipped = len < rest->len ? len + 1 : len;
-    *rest = span_of(rest->ptr + skipped, rest->len - skipped);
-    return word;
-}
-
 static int no_reply(struct stint_error *error)
 {
     return err_set(error, STINT_E_SYNTAX, "what came is no reply of memcached");
@@ -63,7 +51,7 @@ static int find_line(struct span bytes, size_t *len, struct stint_error *error)
 static bool read_flags(struct memcached_reply *reply, struct span flags)
 {
     while (flags.len > 0) {
-        struct span flag = cut_word(&flags);
+        struct span flag = span_cut_word(&flags);
         if (flag.len > 0 && flag.ptr[0] == 'c' &&
             !resp_number_read(span_of(flag.ptr + 1, flag.len - 1), UINT64_MAX, &reply->number))
             return false;
@@ -75,7 +63,7 @@ static int read_value(struct memcached_reply *reply, struct span bytes, struct s
                       size_t line_len, struct stint_error *error)
 {
     uint64_t len;
-    if (!resp_number_read(cut_word(&line), UINT32_MAX, &len) || !read_flags(reply, line))
+    if (!resp_number_read(span_cut_word(&line), UINT32_MAX, &len) || !read_flags(reply, line))
         return no_reply(error);
     if (len > MEMCACHED_VALUE_MAX)
         return err_set(error, STINT_E_RANGE,
@@ -95,7 +83,7 @@ int memcached_reply_read(struct memcached_reply *reply, struct span bytes,
     int found = find_line(bytes, &len, error);
     if (found <= 0)
         return found;
-    struct span line = span_of(bytes.ptr, len), rest = line, word = cut_word(&rest);
+    struct span line = span_of(bytes.ptr, len), rest = line, word = span_cut_word(&rest);
     while (i < sizeof(words) / sizeof(words[0]) && !span_equals(word, words[i].word))
         i++;
     if (i == sizeof(words) / sizeof(words[0]))
@@ -106,7 +94,7 @@ int memcached_reply_read(struct memcached_reply *reply, struct span bytes,
     case MEMCACHED_VALUE:
         return read_value(reply, bytes, rest, len, error);
     case MEMCACHED_STAT:
-        reply->name = cut_word(&rest);
+        reply->name = span_cut_word(&rest);
         reply->value = rest;
         return (int)len;
     case MEMCACHED_VERSION:

@@ -7,6 +7,7 @@
 
 #include "base/buf.h"
 #include "base/ns.h"
+#include "remote/backoff.h"
 #include "remote/redis_command.h"
 #include "remote/redis_greeting.h"
 
@@ -55,7 +56,7 @@ struct redis_conn {
     uint64_t state_ends_ns; /* of AWAY, or of DIALLING and GREETING together */
     uint64_t earliest_ns;   /* no pending command's deadline is earlier */
     uint64_t heard_ns;      /* when bytes came last */
-    uint64_t backoff_ns, random;
+    struct backoff backoff;
     bool is_ending; /* takes no more commands */
 };
 
@@ -88,8 +89,8 @@ struct redis_conn *redis_conn_new(const struct redis_conn_options *options)
     set_default_size(&conn->options.bytes_max, 1u << 20);
     set_default_size(&conn->options.reply_bytes_max, REDIS_REPLY_BYTES_DEFAULT);
     conn->state = STATE_DUE;
-    conn->random = options->seed;
-    conn->backoff_ns = conn->options.backoff_first_ns;
+    conn->backoff.random = options->seed;
+    conn->backoff.next_ns = conn->options.backoff_first_ns;
     conn->earliest_ns = conn->state_ends_ns = STINT_NEVER_NS;
     conn->pending = calloc(conn->options.commands_max, sizeof(*conn->pending));
     if (conn->pending == NULL) {
@@ -308,15 +309,6 @@ static void end_sent_late(struct redis_conn *conn, uint64_t now_ns)
 
 /* ---- States ---------------------------------------------------------------------------------- */
 
-static uint64_t next_random(struct redis_conn *conn)
-{
-    /* splitmix64: a sequence of 64-bit numbers from any seed. */
-    uint64_t mixed = conn->random += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ mixed >> 31;
-}
-
 enum link_wants redis_conn_wants(const struct redis_conn *conn)
 {
     return conn->state == STATE_DUE        ? LINK_WANTS_SOCKET
@@ -360,12 +352,7 @@ void redis_conn_lost(struct redis_conn *conn, const char *why, uint64_t now_ns)
     redis_greeting_deinit(&conn->greeting);
     conn->loaded = NULL;
     conn->state = STATE_AWAY;
-    /* Half of it at least, so that many who lost the same server do not come back together. */
-    conn->state_ends_ns =
-        now_ns + conn->backoff_ns / 2 + next_random(conn) % (conn->backoff_ns / 2 + 1);
-    conn->backoff_ns *= 2;
-    if (conn->backoff_ns > conn->options.backoff_max_ns)
-        conn->backoff_ns = conn->options.backoff_max_ns;
+    conn->state_ends_ns = now_ns + backoff_wait_ns(&conn->backoff, conn->options.backoff_max_ns);
     end_sent(conn, now_ns);
 }
 
@@ -445,7 +432,7 @@ static void greet(struct redis_conn *conn, const struct redis_reply *reply)
     else if (code > 0) {
         conn->state = STATE_READY;
         conn->state_ends_ns = STINT_NEVER_NS;
-        conn->backoff_ns = conn->options.backoff_first_ns;
+        conn->backoff.next_ns = conn->options.backoff_first_ns;
     }
 }
 

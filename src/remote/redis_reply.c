@@ -248,26 +248,15 @@ enum redis_fault redis_fault_of(struct span text)
     return REDIS_FAULT_OTHER;
 }
 
-static struct span cut_word(struct span *rest)
-{
-    size_t len = 0;
-    while (len < rest->len && rest->ptr[len] != ' ')
-        len++;
-    struct span word = span_of(rest->ptr, len);
-    size_t skipped = len < rest->len ? len + 1 : len;
-    *rest = span_of(rest->ptr + skipped, rest->len - skipped);
-    return word;
-}
-
 bool redis_redirect_parse(struct span text, struct redis_redirect *redirect)
 {
     uint64_t slot, port;
-    struct span kind = cut_word(&text);
+    struct span kind = span_cut_word(&text);
     if (!span_equals(kind, "MOVED") && !span_equals(kind, "ASK"))
         return false;
-    if (!resp_number_read(cut_word(&text), SLOTS_MAX - 1, &slot))
+    if (!resp_number_read(span_cut_word(&text), SLOTS_MAX - 1, &slot))
         return false;
-    struct span address = cut_word(&text);
+    struct span address = span_cut_word(&text);
     size_t colon = address.len; /* the last one: an address of IPv6 has others */
     while (colon > 0 && address.ptr[colon - 1] != ':')
         colon--;

@@ -2,6 +2,7 @@
 /* Life and time of a router; what it asks, whom, and how it finds them, is in the other files. */
 #include "remote/router.h"
 
+#include "remote/backoff.h"
 #include "remote/router_parts.h"
 
 #include <assert.h>
@@ -83,16 +84,12 @@ void router_free(struct router *router)
 
 uint64_t router_random(struct router *router)
 {
-    /* splitmix64: a sequence of 64-bit numbers from any seed. */
-    uint64_t mixed = router->random += UINT64_C(0x9e3779b97f4a7c15);
-    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
-    return mixed ^ mixed >> 31;
+    return splitmix_next(&router->random);
 }
 
 uint64_t router_jitter(struct router *router, uint64_t length_ns)
 {
-    return length_ns / 2 + router_random(router) % (length_ns / 2 + 1);
+    return backoff_jitter(&router->random, length_ns);
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */

@@ -31,17 +31,6 @@ int sentinel_read_master(struct store_host *master, const char *name,
     return 0;
 }
 
-static struct span cut_word(struct span *rest)
-{
-    size_t len = 0;
-    while (len < rest->len && rest->ptr[len] != ' ')
-        len++;
-    struct span word = span_of(rest->ptr, len);
-    size_t skipped = len < rest->len ? len + 1 : len;
-    *rest = span_of(rest->ptr + skipped, rest->len - skipped);
-    return word;
-}
-
 /* ["message", channel, "name old-host old-port new-host new-port"] */
 bool sentinel_read_switch(struct store_host *master, const char *name,
                           const struct redis_reply *message)
@@ -53,11 +42,11 @@ bool sentinel_read_switch(struct store_host *master, const char *name,
         message->items[2].type != REDIS_TEXT)
         return false;
     struct span rest = message->items[2].text;
-    if (!span_equals(cut_word(&rest), name))
+    if (!span_equals(span_cut_word(&rest), name))
         return false;
-    cut_word(&rest);
-    cut_word(&rest);
-    struct span new_name = cut_word(&rest), new_port = cut_word(&rest);
+    span_cut_word(&rest);
+    span_cut_word(&rest);
+    struct span new_name = span_cut_word(&rest), new_port = span_cut_word(&rest);
     if (rest.len > 0 || !set_host(&host, new_name, new_port))
         return false;
     *master = host;

@@ -2,6 +2,8 @@
 /* Series to the last bit that a double has, and Walker's alias table for ranks. */
 #include "sim/random.h"
 
+#include "base/splitmix.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -13,20 +15,12 @@
 #define NORMAL_MIN 0x1p-1022 /* the least double with all its bits */
 #define DOUBLE_MAX 0x1.fffffffffffffp+1023
 
-uint64_t random_splitmix(uint64_t *state)
-{
-    uint64_t word = *state += UINT64_C(0x9e3779b97f4a7c15);
-    word = (word ^ word >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    word = (word ^ word >> 27) * UINT64_C(0x94d049bb133111eb);
-    return word ^ word >> 31;
-}
-
 void random_init(struct random *random, uint64_t seed, uint64_t stream)
 {
     uint64_t state = stream;
-    state = random_splitmix(&state) ^ seed;
+    state = splitmix_next(&state) ^ seed;
     for (int i = 0; i < 4; i++)
-        random->words[i] = random_splitmix(&state);
+        random->words[i] = splitmix_next(&state);
 }
 
 /* Lemire, "Fast random integer generation in an interval", 2019: the few products that would make

@@ -41,9 +41,6 @@ static inline uint64_t random_next(struct random *random)
     return result;
 }
 
-/* The next number of a splitmix64 sequence. */
-uint64_t random_splitmix(uint64_t *state);
-
 /* Every one of 0 … n-1 alike; n > 0. */
 uint64_t random_below(struct random *random, uint64_t n);
 

@@ -6,6 +6,7 @@
 #include "sim/run.h"
 
 #include "base/ns.h"
+#include "base/splitmix.h"
 #include "base/wide_int.h"
 #include "store/table.h"
 
@@ -91,12 +92,12 @@ static int open_table(struct run *run, struct stint_error *error)
 {
     const struct workload_spec *spec = &run->workload.spec;
     /* The table's secret, too: which keys meet in it must not differ from run to run. */
-    uint64_t state = run->options->seed, secret = random_splitmix(&state) | 1;
+    uint64_t state = run->options->seed, secret = splitmix_next(&state) | 1;
     struct stint_table_options options = {
         .clock = STINT_CLOCK_VIRTUAL,
         .epoch_ns = run->options->epoch_ns,
         .skew_max_ns = run->steps_back ? 2 * spec->step_ns : SKEW_NS,
-        .hash_key = {secret, random_splitmix(&state)},
+        .hash_key = {secret, splitmix_next(&state)},
     };
     size_table(&options, run);
     int code = stint_table_open(&run->table, &options, error);
