@@ -236,14 +236,22 @@ static void compare_run_id(struct server *server, const char *run_id)
         router->master_host = server->host;
 }
 
+static void ask_who(struct server *server, uint64_t now_ns);
+
 static void on_info(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
                     uint64_t now_ns)
 {
     struct server *server = arg;
     struct router *router = server->router;
     char run_id[RUN_ID_SIZE] = "";
-    if (server->state != SERVER_CHECKING || (outcome != REDIS_DONE && outcome != REDIS_REFUSED))
-        return; /* it has ended, or will be told of as lost */
+    if (server->state != SERVER_CHECKING)
+        return; /* it has ended */
+    if (outcome == REDIS_LATE && redis_conn_is_ready(server->dialled.conn)) {
+        ask_who(server, now_ns); /* it says something, and so is not lost */
+        return;
+    }
+    if (outcome != REDIS_DONE && outcome != REDIS_REFUSED)
+        return; /* it will be told of as lost */
     if (outcome == REDIS_DONE)
         read_run_id(reply, run_id);
     compare_run_id(server, run_id);
@@ -256,9 +264,16 @@ static void on_info(void *arg, enum redis_outcome outcome, const struct redis_re
     router_dispatch(router, now_ns);
 }
 
-static void check(struct server *server, uint64_t now_ns)
+static void ask_who(struct server *server, uint64_t now_ns)
 {
     static const char *const info[] = {"INFO", "server"};
+    server->state = SERVER_CHECKING;
+    if (!server_ask(server, info, 2, on_info, now_ns))
+        server_end(server, now_ns);
+}
+
+static void check(struct server *server, uint64_t now_ns)
+{
     bool is_only = server->router->cluster == NULL;
     if (server->use == SERVER_STORE && is_only &&
         redis_conn_server(server->dialled.conn)->is_replica) {
@@ -270,9 +285,7 @@ static void check(struct server *server, uint64_t now_ns)
         topology_ready(server, now_ns);
         return;
     }
-    server->state = SERVER_CHECKING;
-    if (!server_ask(server, info, 2, on_info, now_ns))
-        server_end(server, now_ns);
+    ask_who(server, now_ns);
 }
 
 void router_changed(void *arg, uint64_t now_ns)

@@ -32,6 +32,28 @@ static void what_is_asked_early_waits_for_the_server(void **state)
     assert_int_equal(FIGURE(failovers), 0);
 }
 
+/* Its connection is not lost, since something was said on it. */
+static void who_tells_slowly_who_it_is_is_asked_again(void **state)
+{
+    (void)state;
+    begin("redis://a");
+    ask_as("k", 500 * MS, false);
+    struct line *line = line_to(&net, "a:6379");
+    greet_on(&net, line, "master");
+    assert_string_equal(sent_to(&net, line), "INFO server");
+    pass(&net, 40 * MS);
+    say(&net, "a:6379", "$22\r\n# Server\r\n");
+    pass(&net, 12 * MS);
+    assert_sent(&net, "a:6379", "INFO server");
+    say(&net, "a:6379", "run_id:one\r\n\r\n"); /* too late: nobody knows any more what it is of */
+    assert_sent(&net, "a:6379", "");
+    say(&net, "a:6379", "$12\r\nrun_id:one\r\n\r\n");
+    assert_int_equal(router_away_since(net.router), 0);
+    assert_sent(&net, "a:6379", "GET k");
+    say(&net, "a:6379", "+v\r\n");
+    assert_told("k done v");
+}
+
 static void nobody_waits_past_his_deadline(void **state)
 {
     (void)state;
@@ -294,6 +316,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(what_is_asked_early_waits_for_the_server, end),
+        cmocka_unit_test_teardown(who_tells_slowly_who_it_is_is_asked_again, end),
         cmocka_unit_test_teardown(nobody_waits_past_his_deadline, end),
         cmocka_unit_test_teardown(what_may_have_been_done_is_not_sent_again, end),
         cmocka_unit_test_teardown(a_silent_server_is_left_and_connected_anew, end),
