@@ -181,35 +181,53 @@ static ssize_t receive(struct upstream *upstream)
     return len > 0 ? len : -1;
 }
 
-/* As receive(). */
-static ssize_t transmit(struct upstream *upstream, struct span bytes)
+static bool passes_tls(struct upstream *upstream, int code)
+{
+    upstream->wire->is_stuck = code == GNUTLS_E_AGAIN || code == GNUTLS_E_INTERRUPTED;
+    if (code < 0 && !upstream->wire->is_stuck)
+        fail_tls(upstream, code);
+    return code >= 0;
+}
+
+/*
+ * What GnuTLS has taken is sent as far as the link knows, whether the socket has room for it or
+ * not: nobody can take it back, as one takes back a command that is late.
+ */
+static bool transmit_tls(struct upstream *upstream, struct span bytes)
+{
+    gnutls_session_t session = upstream->wire->session;
+    gnutls_record_cork(session);
+    ssize_t len =
+        gnutls_record_send(session, bytes.ptr, bytes.len < READ_SIZE ? bytes.len : READ_SIZE);
+    if (len > 0)
+        link_sent(upstream->options.link, (size_t)len);
+    return passes_tls(upstream, len > 0 ? gnutls_record_uncork(session, 0) : (int)len);
+}
+
+/* False: no more now, or the socket is lost. */
+static bool transmit(struct upstream *upstream, struct span bytes)
 {
     struct wire *wire = upstream->wire;
-    ssize_t len;
-    if (wire->session != NULL) {
-        len = wire->is_stuck ? gnutls_record_send(wire->session, NULL, 0)
-                             : gnutls_record_send(wire->session, bytes.ptr, bytes.len);
-        wire->is_stuck = len == GNUTLS_E_AGAIN || len == GNUTLS_E_INTERRUPTED;
-        if (len < 0 && !wire->is_stuck)
-            fail_tls(upstream, (int)len);
-        return wire->is_stuck ? 0 : len < 0 ? -1 : len;
-    }
-    len = send(wire->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
-    if (len < 0 && (errno == EAGAIN || errno == EINTR))
-        return 0;
-    if (len < 0)
+    if (wire->session != NULL)
+        return transmit_tls(upstream, bytes);
+    ssize_t len = send(wire->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
+    if (len > 0)
+        link_sent(upstream->options.link, (size_t)len);
+    else if (len < 0 && errno != EAGAIN && errno != EINTR)
         fail_socket(upstream, errno);
-    return len;
+    return len > 0;
 }
 
 static void flush(struct upstream *upstream)
 {
-    while (upstream->wire != NULL && upstream->wire->state == WIRE_OPEN) {
+    bool goes_on = true;
+    while (goes_on && upstream->wire != NULL && upstream->wire->state == WIRE_OPEN) {
+        const struct wire *wire = upstream->wire;
         struct span output = link_output(upstream->options.link);
-        ssize_t len = output.len > 0 ? transmit(upstream, output) : 0;
-        if (len <= 0)
-            return;
-        link_sent(upstream->options.link, (size_t)len);
+        if (wire->is_stuck)
+            goes_on = passes_tls(upstream, gnutls_record_uncork(wire->session, 0));
+        else
+            goes_on = output.len > 0 && transmit(upstream, output);
     }
 }
 
@@ -424,7 +442,8 @@ static int events_of(const struct upstream *upstream)
         return UV_WRITABLE;
     if (wire->state == WIRE_SHAKING_HANDS)
         return gnutls_record_get_direction(wire->session) == 1 ? UV_WRITABLE : UV_READABLE;
-    return UV_READABLE | (link_output(upstream->options.link).len > 0 ? UV_WRITABLE : 0);
+    bool has_output = wire->is_stuck || link_output(upstream->options.link).len > 0;
+    return UV_READABLE | (has_output ? UV_WRITABLE : 0);
 }
 
 static void arm_timer(struct upstream *upstream)

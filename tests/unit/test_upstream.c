@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+/* The socket of a store in TLS whose other end takes nothing for a while. */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "io/upstream.h"
+
+#include <gnutls/x509.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MUCH (1u << 20) /* more than a socket takes that nobody reads */
+
+/* A connection that says what the test has it say. */
+struct talk {
+    struct link link;
+    bool is_dialling, is_ready;
+    const uint8_t *bytes;
+    size_t len, sent; /* sent: ever */
+};
+
+static struct talk talk;
+static uv_loop_t loop;
+static struct upstream *upstream;
+
+/* The other end. */
+static struct {
+    char folder[64], path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    int listening, fd;
+    gnutls_session_t session;
+    gnutls_certificate_credentials_t credentials;
+    uint8_t *heard;
+    size_t n_heard;
+} store;
+
+/* ---- The connection -------------------------------------------------------------------------- */
+
+static enum link_wants talk_wants(const struct link *link)
+{
+    (void)link;
+    return talk.is_dialling ? LINK_WANTS_NOTHING : LINK_WANTS_SOCKET;
+}
+
+static void talk_dialling(struct link *link, uint64_t now_ns)
+{
+    (void)link, (void)now_ns;
+    talk.is_dialling = true;
+}
+
+static void talk_connected(struct link *link, uint64_t now_ns)
+{
+    (void)link, (void)now_ns;
+    talk.is_ready = true;
+}
+
+static void talk_lost(struct link *link, const char *why, uint64_t now_ns)
+{
+    (void)link, (void)now_ns;
+    fail_msg("%s", why);
+}
+
+static void talk_feed(struct link *link, struct span bytes, uint64_t now_ns)
+{
+    (void)link, (void)bytes, (void)now_ns;
+}
+
+static struct span talk_output(const struct link *link)
+{
+    (void)link;
+    return span_of(talk.bytes, talk.len);
+}
+
+static void talk_sent(struct link *link, size_t len)
+{
+    (void)link;
+    assert_true(len <= talk.len);
+    talk.bytes += len;
+    talk.len -= len;
+    talk.sent += len;
+}
+
+static uint64_t talk_deadline(const struct link *link)
+{
+    (void)link;
+    return STINT_NEVER_NS;
+}
+
+static void talk_wake(struct link *link, uint64_t now_ns)
+{
+    (void)link, (void)now_ns;
+}
+
+static bool talk_is_ready(const struct link *link)
+{
+    (void)link;
+    return talk.is_ready;
+}
+
+static const char *talk_fault(const struct link *link)
+{
+    (void)link;
+    return "";
+}
+
+static void talk_free(struct link *link, uint64_t now_ns)
+{
+    (void)link, (void)now_ns;
+}
+
+static const struct link_ops talk_ops = {
+    .wants = talk_wants,
+    .dialling = talk_dialling,
+    .connected = talk_connected,
+    .lost = talk_lost,
+    .feed = talk_feed,
+    .output = talk_output,
+    .sent = talk_sent,
+    .deadline = talk_deadline,
+    .wake = talk_wake,
+    .is_ready = talk_is_ready,
+    .fault = talk_fault,
+    .free = talk_free,
+};
+
+/* ---- The store ------------------------------------------------------------------------------- */
+
+static void listen_there(void)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(store.folder, sizeof(store.folder), "/tmp/stint-upstream-XXXXXX");
+    assert_non_null(mkdtemp(store.folder));
+    snprintf(store.path, sizeof(store.path), "%s/socket", store.folder);
+    memcpy(address.sun_path, store.path, sizeof(store.path));
+    store.listening = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(store.listening >= 0);
+    assert_int_equal(bind(store.listening, (struct sockaddr *)&address, sizeof(address)), 0);
+    assert_int_equal(listen(store.listening, 1), 0);
+}
+
+/* A certificate of its own, which the test's client does not look at. */
+static void certify(void)
+{
+    gnutls_x509_privkey_t key;
+    gnutls_x509_crt_t certificate;
+    assert_int_equal(gnutls_x509_privkey_init(&key), 0);
+    assert_int_equal(gnutls_x509_privkey_generate(
+                         key, GNUTLS_PK_ECDSA, GNUTLS_CURVE_TO_BITS(GNUTLS_ECC_CURVE_SECP256R1), 0),
+                     0);
+    assert_int_equal(gnutls_x509_crt_init(&certificate), 0);
+    gnutls_x509_crt_set_version(certificate, 3);
+    gnutls_x509_crt_set_serial(certificate, "1", 1);
+    gnutls_x509_crt_set_activation_time(certificate, 0);
+    gnutls_x509_crt_set_expiration_time(certificate, 4000000000);
+    gnutls_x509_crt_set_key(certificate, key);
+    assert_int_equal(gnutls_x509_crt_sign2(certificate, certificate, key, GNUTLS_DIG_SHA256, 0), 0);
+    assert_int_equal(gnutls_certificate_allocate_credentials(&store.credentials), 0);
+    assert_true(gnutls_certificate_set_x509_key(store.credentials, &certificate, 1, key) >= 0);
+    gnutls_x509_crt_deinit(certificate);
+    gnutls_x509_privkey_deinit(key);
+}
+
+static void accept_there(void)
+{
+    store.fd = accept4(store.listening, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    assert_true(store.fd >= 0);
+    assert_int_equal(gnutls_init(&store.session, GNUTLS_SERVER | GNUTLS_NONBLOCK), 0);
+    gnutls_set_default_priority(store.session);
+    gnutls_credentials_set(store.session, GNUTLS_CRD_CERTIFICATE, store.credentials);
+    gnutls_transport_set_int(store.session, store.fd);
+}
+
+static void hear(void)
+{
+    ssize_t len;
+    do {
+        assert_true(store.n_heard + 16384 <= 2 * MUCH);
+        len = gnutls_record_recv(store.session, store.heard + store.n_heard, 16384);
+        store.n_heard += len > 0 ? (size_t)len : 0;
+    } while (len > 0);
+    assert_int_equal(len, GNUTLS_E_AGAIN);
+}
+
+static void turn(int times)
+{
+    for (int i = 0; i < times; i++)
+        uv_run(&loop, UV_RUN_NOWAIT);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    struct stint_error error;
+    struct upstream_tls *tls;
+    talk = (struct talk){.link.ops = &talk_ops};
+    store.heard = malloc(2 * MUCH);
+    store.n_heard = 0;
+    listen_there();
+    certify();
+    uv_loop_init(&loop);
+    assert_int_equal(
+        upstream_tls_load(&tls, &(struct upstream_tls_paths){.believes_all = true}, &error), 0);
+    *state = tls;
+    upstream = upstream_new(&(struct upstream_options){
+        .loop = &loop, .path = store.path, .tls = tls, .link = &talk.link});
+    assert_non_null(upstream);
+    turn(2);
+    accept_there();
+    for (int i = 0; i < 100 && !talk.is_ready; i++) {
+        (void)gnutls_handshake(store.session);
+        turn(2);
+    }
+    assert_true(talk.is_ready);
+    assert_int_equal(gnutls_handshake(store.session), 0);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    upstream_close(upstream);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    upstream_tls_free(*state);
+    gnutls_deinit(store.session);
+    gnutls_certificate_free_credentials(store.credentials);
+    close(store.fd);
+    close(store.listening);
+    unlink(store.path);
+    rmdir(store.folder);
+    free(store.heard);
+    return 0;
+}
+
+/* ---- Tests ----------------------------------------------------------------------------------- */
+
+static void say(const uint8_t *bytes, size_t len)
+{
+    talk.bytes = bytes;
+    talk.len = len;
+    upstream_asked(upstream);
+    turn(4);
+}
+
+/* Commands that are late before they were sent are taken back: what was told as sent is not. */
+static void what_tls_has_taken_counts_as_sent(void **state)
+{
+    (void)state;
+    uint8_t *much = malloc(MUCH);
+    assert_non_null(much);
+    for (size_t i = 0; i < MUCH; i++)
+        much[i] = (uint8_t)(i % 251);
+    say(much, MUCH);
+    size_t sent = talk.sent;
+    assert_in_range(sent, 1, MUCH - 1);
+    talk.len = 0; /* nobody wants the rest any more */
+    for (int i = 0; i < 10; i++, turn(2))
+        hear();
+    assert_int_equal(store.n_heard, sent);
+    assert_memory_equal(store.heard, much, sent);
+    say((const uint8_t *)"then", 4);
+    hear();
+    assert_int_equal(talk.sent, sent + 4);
+    assert_int_equal(store.n_heard, sent + 4);
+    assert_memory_equal(store.heard + sent, "then", 4);
+    free(much);
+}
+
+static void much_is_sent_whole_to_a_slow_reader(void **state)
+{
+    (void)state;
+    uint8_t *much = malloc(MUCH);
+    assert_non_null(much);
+    for (size_t i = 0; i < MUCH; i++)
+        much[i] = (uint8_t)(i % 241);
+    say(much, MUCH);
+    for (int i = 0; i < 200 && store.n_heard < MUCH; i++, turn(2))
+        hear();
+    assert_int_equal(store.n_heard, MUCH);
+    assert_memory_equal(store.heard, much, MUCH);
+    assert_int_equal(talk.len, 0);
+    free(much);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_tls_has_taken_counts_as_sent, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(much_is_sent_whole_to_a_slow_reader, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
