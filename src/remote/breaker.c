@@ -34,17 +34,21 @@ static void shut(struct breaker *breaker)
     breaker->open_ns = breaker->options.open_ns;
 }
 
+bool breaker_stops(const struct breaker *breaker, uint64_t now_ns)
+{
+    return breaker->state == BREAKER_OPEN ? now_ns < breaker->open_ends_ns : breaker->is_probing;
+}
+
 enum breaker_pass breaker_ask(struct breaker *breaker, uint64_t now_ns)
 {
+    if (breaker_stops(breaker, now_ns))
+        return BREAKER_STOP;
     if (breaker->state == BREAKER_CLOSED)
         return BREAKER_GO;
-    if (breaker->state == BREAKER_OPEN && now_ns >= breaker->open_ends_ns) {
+    if (breaker->state == BREAKER_OPEN) {
         breaker->state = BREAKER_HALF_OPEN;
         breaker->successes = 0;
-        breaker->is_probing = false;
     }
-    if (breaker->state == BREAKER_OPEN || breaker->is_probing)
-        return BREAKER_STOP;
     breaker->is_probing = true;
     return BREAKER_PROBE;
 }

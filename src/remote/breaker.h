@@ -21,8 +21,8 @@ struct breaker_options {
     uint64_t open_ns;      /* until the first probe. Default 100 ms, doubled with each that fails */
     uint64_t open_max_ns;  /* Default 5 s */
     /*
-     * It stays closed while anything has gone well within so much time. Where one server of several
-     * is gone, those who ask it fail in rows as well: their timeouts end together. Default 0
+     * It stays closed while anything has gone well within so much time: asks that a short pause
+     * makes late fail in a row, since their timeouts end together. Default 0
      */
     uint64_t quiet_ns;
 };
@@ -38,6 +38,8 @@ struct breaker {
 
 void breaker_init(struct breaker *breaker, const struct breaker_options *options);
 enum breaker_pass breaker_ask(struct breaker *breaker, uint64_t now_ns);
+/* Whether that would be BREAKER_STOP. */
+bool breaker_stops(const struct breaker *breaker, uint64_t now_ns);
 /* What was let through before it opened says nothing about how things are now. */
 void breaker_tell(struct breaker *breaker, enum breaker_pass pass, bool went_well, uint64_t now_ns);
 /* In place of breaker_tell(): nobody will know how it went. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The guard as a store: what passes it, what comes back, and what the breaker learns from it. */
+/* The guard as a store: what passes it, what comes back, and what the breakers learn from it. */
 #include "remote/guard_parts.h"
 
 #include "base/wide_int.h"
@@ -69,16 +69,20 @@ static void ask_free(struct guard_ask *ask)
     ask->guard->free_asks = ask;
 }
 
-/* ---- What the breaker learns ----------------------------------------------------------------- */
+/* ---- What the breakers learn ----------------------------------------------------------------- */
 
-static uint64_t guard_away_since(const struct shared_store *store)
+static uint64_t away_since(const struct guard *guard, uint64_t now_ns)
 {
-    const struct guard *guard = guard_of(store);
     uint64_t inner_ns = guard->options.inner->ops->away_since_ns(guard->options.inner);
-    uint64_t own_ns = guard->breaker.state != BREAKER_CLOSED ? guard->failing_since_ns : 0;
+    uint64_t own_ns = breakers_failing_since(&guard->breakers, now_ns);
     if (own_ns == 0 || inner_ns == 0)
         return own_ns + inner_ns;
     return min_u64(own_ns, inner_ns);
+}
+
+static uint64_t guard_away_since(const struct shared_store *store)
+{
+    return away_since(guard_of(store), 0);
 }
 
 static void show_state(struct guard *guard)
@@ -86,18 +90,8 @@ static void show_state(struct guard *guard)
     static const uint8_t shown[] = {[BREAKER_CLOSED] = STORE_ASKED,
                                     [BREAKER_HALF_OPEN] = STORE_PROBED,
                                     [BREAKER_OPEN] = STORE_STOPPED};
-    store_figure_set(&guard->figures->state, shown[guard->breaker.state]);
-    store_figure_set(&guard->figures->away_since_ns, guard_away_since(&guard->store));
-}
-
-static void tell(struct guard *guard, enum breaker_pass pass, bool went_well, uint64_t now_ns)
-{
-    breaker_tell(&guard->breaker, pass, went_well, now_ns);
-    if (!went_well && guard->failing_since_ns == 0)
-        guard->failing_since_ns = max_u64(now_ns, 1);
-    else if (went_well && guard->breaker.state == BREAKER_CLOSED)
-        guard->failing_since_ns = 0;
-    show_state(guard);
+    store_figure_set(&guard->figures->state, shown[breakers_state(&guard->breakers)]);
+    store_figure_set(&guard->figures->away_since_ns, away_since(guard, 0));
 }
 
 /*
@@ -119,10 +113,13 @@ static void settle(struct guard_ask *ask, bool at_once, uint64_t now_ns)
     bool says_nothing = has_failed
                             ? answer->fault == SHARED_FAULT_OVERLOAD
                             : answer->is_local || (at_once && answer->outcome != SHARED_DECIDED);
-    if (says_nothing)
-        breaker_drop(&guard->breaker, ask->pass);
-    else
-        tell(guard, ask->pass, !has_failed, now_ns);
+    if (says_nothing) {
+        breakers_drop(&guard->breakers, &ask->pass);
+        return;
+    }
+    uint64_t failed = has_failed && answer->failed == 0 ? ask->pass.servers : answer->failed;
+    breakers_tell(&guard->breakers, &ask->pass, failed, now_ns);
+    show_state(guard);
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -165,21 +162,20 @@ static void inner_answered(struct shared_op *inner, uint64_t now_ns)
 bool guard_send(struct guard_ask *ask, const struct shared_ask *asked)
 {
     struct guard *guard = ask->guard;
+    struct shared_answer *answer = &ask->inner.answer;
+    struct shared_ask told = *asked;
     ask->inner =
         (struct shared_op){.answer = {.each = ask->each}, .answered = inner_answered, .arg = ask};
     ask->asked_ns = asked->now_ns;
-    ask->pass = breaker_ask(&guard->breaker, asked->now_ns);
-    if (ask->pass == BREAKER_STOP) {
-        fail(&ask->inner.answer, SHARED_FAULT_STOPPED, STOPPED);
-        if (asked->is_ahead)
-            ask->inner.answer.outcome = SHARED_AHEAD;
-        else
-            store_figure_up(&guard->figures->faults[SHARED_FAULT_STOPPED]);
-        return false;
-    }
-    guard->options.inner->ops->ask(guard->options.inner, asked, &ask->inner);
-    if (ask->inner.answer.outcome == SHARED_WAITS)
+    told.stopped = breakers_stopped(&guard->breakers, asked->now_ns);
+    guard->options.inner->ops->ask(guard->options.inner, &told, &ask->inner);
+    bool is_stopped = answer->outcome == SHARED_FAILED && answer->fault == SHARED_FAULT_STOPPED;
+    uint64_t servers = answer->servers != 0 ? answer->servers : 1;
+    ask->pass = breakers_ask(&guard->breakers, is_stopped ? 0 : servers, asked->now_ns);
+    if (answer->outcome == SHARED_WAITS)
         return true;
+    if (is_stopped)
+        answer->error = STOPPED;
     settle(ask, true, asked->now_ns);
     return false;
 }
@@ -282,7 +278,7 @@ struct shared_store *guard_new(const struct guard_options *options)
     if (guard->options.deny_cache_max_ns == 0)
         guard->options.deny_cache_max_ns = NS_PER_S;
     guard->figures = options->figures != NULL ? options->figures : &guard->own_figures;
-    breaker_init(&guard->breaker, &options->breaker);
+    breakers_init(&guard->breakers, &options->breaker);
     if (options->failovers != NULL)
         guard->failovers = options->failovers(options->arg);
     if (options->denials > 0)
@@ -295,7 +291,7 @@ struct shared_store *guard_new(const struct guard_options *options)
 }
 
 /*
- * An open breaker learns that its store is there again only from asks. Once its time is over and
+ * An open breaker learns that its server is there again only from asks. Once its time is over and
  * nobody asks, what is shown is what the store itself knows, or a server that is not asked because
  * it is not ready would never be.
  */
@@ -303,8 +299,7 @@ void guard_tick(struct shared_store *store, uint64_t now_ns)
 {
     struct guard *guard = guard_of(store);
     notice_failover(guard, now_ns);
+    breakers_rest(&guard->breakers, now_ns);
     show_state(guard);
-    const struct shared_store *inner = guard->options.inner;
-    if (guard->breaker.state == BREAKER_OPEN && now_ns >= guard->breaker.open_ends_ns)
-        store_figure_set(&guard->figures->away_since_ns, inner->ops->away_since_ns(inner));
+    store_figure_set(&guard->figures->away_since_ns, away_since(guard, now_ns));
 }

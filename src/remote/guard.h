@@ -3,12 +3,13 @@
  * What stands before a shared store, and is one: spares askers a store that is away, and the store
  * asks whose answer is known.
  *
- *   breaker   After some failures in a row asks fail at once, until a probe has gone well.
+ *   breakers  After some failures in a row asks of a server fail at once, until a probe of it has
+ *             gone well.
  *   denials   A key that was denied is denied here for a while, as long as its law would.
  *   caution   After a failover that may have lost writes, keys that look as never used are taken
  *             for used, for a period of their quota.
  *
- * docs/decisions/0038 says why each may do what it does. One thread, but for the figures.
+ * docs/decisions/0038 and 0045 say why each may do what it does. One thread, but for the figures.
  */
 #ifndef STINT_REMOTE_GUARD_H
 #define STINT_REMOTE_GUARD_H

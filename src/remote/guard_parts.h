@@ -3,6 +3,7 @@
 #ifndef STINT_REMOTE_GUARD_PARTS_H
 #define STINT_REMOTE_GUARD_PARTS_H
 
+#include "remote/breakers.h"
 #include "remote/denials.h"
 #include "remote/guard.h"
 
@@ -11,11 +12,10 @@
 struct guard {
     struct shared_store store;
     struct guard_options options;
-    struct breaker breaker;
-    uint64_t failing_since_ns; /* the first failure of a row; 0: the last ask went well */
-    uint64_t failed_over_ns;   /* when it was noticed; 0: never */
-    uint64_t failovers;        /* of which it is known */
-    struct denials *denials;   /* NULL: none */
+    struct breakers breakers;
+    uint64_t failed_over_ns; /* when it was noticed; 0: never */
+    uint64_t failovers;      /* of which it is known */
+    struct denials *denials; /* NULL: none */
     struct guard_ask *free_asks;
     struct store_figures *figures;
     struct store_figures own_figures; /* where nobody wants them */
@@ -36,7 +36,7 @@ struct guard_ask {
     struct guard_ask *next;
     struct shared_op inner;
     struct shared_op *op; /* the asker's; NULL: he has forgotten it */
-    enum breaker_pass pass;
+    struct breakers_pass pass;
     uint64_t asked_ns;
     uint8_t verb;
     bool is_cached, is_dropping;     /* what its answer does to the denials */
@@ -59,7 +59,7 @@ static inline uint32_t guard_capacity(const struct stint_quota *quota)
 struct stint_decision guard_sum(const struct stint_decision *each, size_t n);
 
 /*
- * Asks the store behind, if the breaker lets it. True: guard_go_on() will be called; false: it was
+ * Asks the store behind, if the breakers let it. True: guard_go_on() will be called; false: it was
  * answered at once, and ask->inner.answer says how.
  */
 bool guard_send(struct guard_ask *ask, const struct shared_ask *asked);

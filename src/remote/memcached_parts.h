@@ -71,4 +71,10 @@ bool work_must_go_on(const struct work *work);
 /* Forgets what it waits for, and frees it. */
 void work_end(struct work *work);
 
+/* As in an answer. Servers beyond the 64th share a bit with one of the first. */
+static inline uint64_t part_server(const struct part *part)
+{
+    return UINT64_C(1) << part->server % 64;
+}
+
 #endif

@@ -106,7 +106,7 @@ static const char *why_never(const struct shared_ask *ask)
 
 /* Whether a server that is needed has been away for longer than this ask can wait. */
 static const char *why_not_now(struct store *store, const struct work *work, uint64_t now_ns,
-                               enum shared_fault *fault)
+                               enum shared_fault *fault, uint64_t *away)
 {
     *fault = SHARED_FAULT_OVERLOAD;
     if (store->is_ending || store->n_works == store->options.asks_max)
@@ -121,6 +121,7 @@ static const char *why_not_now(struct store *store, const struct work *work, uin
             continue;
         err_set(&store->fault, STINT_E_GONE, "memcached is away: %s",
                 link_fault(memcached_conn_link(conn)));
+        *away = part_server(&work->parts[i]);
         return store->fault.sentence;
     }
     return NULL;
@@ -137,15 +138,22 @@ static void answer_never(struct shared_op *op, const struct shared_ask *ask)
 static void begin(struct store *store, struct work *work, const struct shared_ask *ask,
                   struct shared_op *op, uint64_t now_ns)
 {
-    enum shared_fault fault;
+    enum shared_fault fault = SHARED_FAULT_STOPPED;
+    uint64_t servers = 0, away = 0;
+    for (size_t i = 0; i < work->n_parts; i++)
+        servers |= part_server(&work->parts[i]);
     if (ask->is_virtual) /* it has as long as it is to have in its own time */
         work->deadline_ns = add_sat(now_ns, ask->deadline_ns - ask->now_ns);
-    const char *why = why_not_now(store, work, now_ns, &fault);
+    const char *why = (servers & ask->stopped) != 0
+                          ? "the server of a key is not to be asked now"
+                          : why_not_now(store, work, now_ns, &fault, &away);
     if (why != NULL) {
         free(work);
+        op->answer.servers = op->answer.failed = away;
         fail_at_once(op, fault, why, ask);
         return;
     }
+    op->answer.servers = servers;
     op->answer.outcome = SHARED_WAITS;
     op->at_work = work;
     work_start(work, now_ns);

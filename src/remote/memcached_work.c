@@ -38,10 +38,20 @@ static void tell(struct work *work, uint64_t now_ns)
     op->answered(op, now_ns);
 }
 
+static uint64_t failed_servers(const struct work *work)
+{
+    uint64_t failed = 0;
+    for (size_t i = 0; i < work->n_parts; i++)
+        if (work->parts[i].is_waiting || work->parts[i].outcome != CELL_DECIDED)
+            failed |= part_server(&work->parts[i]);
+    return failed;
+}
+
 void work_fail(struct work *work, enum shared_fault fault, const char *why, uint64_t now_ns)
 {
     if (work->op != NULL) {
         work->op->answer.fault = (uint8_t)fault;
+        work->op->answer.failed = failed_servers(work);
         err_set(&work->store->fault, STINT_E_GONE, "%s", why);
         work->op->answer.outcome = SHARED_FAILED;
         work->op->answer.error = work->store->fault.sentence;

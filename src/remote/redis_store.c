@@ -18,6 +18,7 @@
 struct named {
     size_t at, len, tag_len; /* its key in store->names */
     unsigned slot;
+    uint64_t server;
     uint8_t part;
 };
 
@@ -146,11 +147,14 @@ static struct span name_id(struct redis_store *store, const struct named *named,
 }
 
 /* Numbers the slots in the order in which they come; returns how many there are. */
-static size_t find_parts(const struct redis_store *store, struct named *named, size_t n_items)
+static size_t find_parts(const struct redis_store *store, struct named *named, size_t n_items,
+                         uint64_t *servers)
 {
     size_t n_parts = 0;
     unsigned slots[SHARED_ITEMS_MAX];
     bool has_slots = router_has_slots(store->router);
+    uint64_t now_ns = has_slots ? store->dialer->ops->now(store->dialer) : 0;
+    *servers = 0;
     for (size_t i = 0; i < n_items; i++) {
         struct span key = span_of(store->names + named[i].at, named[i].len);
         size_t part = 0;
@@ -160,6 +164,8 @@ static size_t find_parts(const struct redis_store *store, struct named *named, s
         if (part == n_parts)
             slots[n_parts++] = named[i].slot;
         named[i].part = (uint8_t)part;
+        named[i].server = router_server_bit(store->router, named[i].slot, now_ns);
+        *servers |= named[i].server;
     }
     return n_parts;
 }
@@ -205,6 +211,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
             .cost = ask->items[i].cost,
         };
         part->slot = named[i].slot;
+        part->server = named[i].server;
         if (n_items == 1 && job->has_id)
             id.key = name_id(store, &named[i], job->id);
     }
@@ -265,7 +272,13 @@ static enum shared_outcome begin(struct redis_store *store, const struct shared_
     size_t names_len = store->is_ending ? 0 : name_items(store, ask, named);
     if (names_len == 0)
         return SHARED_FAILED;
-    size_t n_parts = find_parts(store, named, ask->n_items);
+    uint64_t servers;
+    size_t n_parts = find_parts(store, named, ask->n_items, &servers);
+    if ((servers & ask->stopped) != 0) {
+        op->answer.error = "the server of a key is not to be asked now";
+        op->answer.fault = SHARED_FAULT_STOPPED;
+        return SHARED_FAILED;
+    }
     struct job *job = new_job(store, ask, n_parts, names_len);
     if (job == NULL)
         return SHARED_FAILED;
@@ -273,10 +286,12 @@ static enum shared_outcome begin(struct redis_store *store, const struct shared_
     if (n_parts > 1)
         keep_items(job, ask, named);
     for (size_t i = 0; i < n_parts; i++)
-        if (ask_part(job, i, ask, named))
+        if (ask_part(job, i, ask, named)) {
             job->n_due++;
-        else {
+            op->answer.servers |= job->parts[i].server;
+        } else {
             job->parts[i].job = job;
+            job->parts[i].server = 0;
             job->parts[i].state = PART_FAILED;
             job->error = "too many asks wait for the store";
             job->fault = SHARED_FAULT_OVERLOAD;

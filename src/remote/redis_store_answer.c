@@ -301,6 +301,15 @@ static enum shared_outcome take_only(struct job *job)
     return SHARED_DECIDED;
 }
 
+static uint64_t failed_servers(const struct job *job)
+{
+    uint64_t failed = 0;
+    for (size_t i = 0; i < job->n_parts; i++)
+        if (job->parts[i].state == PART_FAILED || job->parts[i].state == PART_LOST)
+            failed |= job->parts[i].server;
+    return failed;
+}
+
 struct shared_op *job_complete(struct job *job, uint64_t now_ns)
 {
     enum shared_outcome outcome = job->n_parts == 1 ? take_only(job) : join(job, now_ns);
@@ -310,6 +319,7 @@ struct shared_op *job_complete(struct job *job, uint64_t now_ns)
         op->answer.outcome = (uint8_t)outcome;
         op->answer.error = outcome == SHARED_FAILED ? job->error : NULL;
         op->answer.fault = outcome == SHARED_FAILED ? (uint8_t)job->fault : 0;
+        op->answer.failed = failed_servers(job);
     }
     job_free(job);
     return op;

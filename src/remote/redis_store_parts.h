@@ -18,6 +18,7 @@ struct part {
     enum part_state state;
     bool is_replayed;
     unsigned slot;
+    uint64_t server; /* router_server_bit() */
     size_t n_items;
     struct span head; /* of its keys, up to the tag's brace */
     struct stint_decision sum;

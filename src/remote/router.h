@@ -114,6 +114,11 @@ struct router_ask *router_ask(struct router *router, const struct router_command
                               uint64_t now_ns);
 /* Nobody wants the answer any more. It may be done all the same. */
 void router_forget(struct router *router, struct router_ask *ask);
+/*
+ * Whom keys of a slot are asked of: a bit for each server of a cluster, as far as 64 bits go, or
+ * bit 0, where nobody is known or there is one. A server keeps its bit as long as it is connected.
+ */
+uint64_t router_server_bit(struct router *router, unsigned slot, uint64_t now_ns);
 /* No ask waits longer from now on. */
 void router_end_by(struct router *router, uint64_t deadline_ns);
 

@@ -55,6 +55,7 @@ struct server {
     char run_id[RUN_ID_SIZE]; /* "": unknown */
     bool has_been_ready;
     bool is_wanted;     /* a part of the topology */
+    unsigned bit;       /* of a cluster: 1 … 63, and another's only where all are in use */
     size_t n_asks;      /* asks whose `at` it is */
     uint64_t opened_ns; /* or when it was last needed, for one that is not wanted */
 };
@@ -75,6 +76,7 @@ struct router {
 
     struct server *servers;
     size_t n_servers;
+    unsigned last_bit; /* that was given to a server */
     uint64_t away_since_ns;
 
     /* A single server, or whom sentinels name. */

@@ -7,6 +7,7 @@
 
 #define UNWANTED_KEPT_NS (1 * NS_PER_S) /* slots that move are asked for there again and again */
 #define WORDS_MAX 8
+#define BITS_MAX 64
 
 static bool same_host(const struct store_host *a, const struct store_host *b)
 {
@@ -45,6 +46,25 @@ static struct redis_conn_options conn_options(struct server *server)
     };
 }
 
+static bool is_bit_used(const struct router *router, unsigned bit)
+{
+    for (const struct server *server = router->servers; server != NULL; server = server->next)
+        if (server->bit == bit)
+            return true;
+    return false;
+}
+
+/* The one that was given back longest ago: what is known of its last server is stale by then. */
+static unsigned new_bit(struct router *router)
+{
+    for (unsigned tries = 1; tries < BITS_MAX; tries++) {
+        router->last_bit = router->last_bit % (BITS_MAX - 1) + 1;
+        if (!is_bit_used(router, router->last_bit))
+            break;
+    }
+    return router->last_bit;
+}
+
 struct server *server_open(struct router *router, const struct store_host *host,
                            enum server_use use, uint64_t now_ns)
 {
@@ -63,6 +83,8 @@ struct server *server_open(struct router *router, const struct store_host *host,
         free(server);
         return NULL;
     }
+    if (router->cluster != NULL && use == SERVER_STORE)
+        server->bit = new_bit(router);
     server->next = router->servers;
     router->servers = server;
     router->n_servers++;
@@ -182,6 +204,14 @@ struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now
     if (*found != NULL)
         (*found)->is_wanted = true;
     return *found;
+}
+
+uint64_t router_server_bit(struct router *router, unsigned slot, uint64_t now_ns)
+{
+    if (router->cluster == NULL)
+        return 1;
+    const struct server *server = server_of_slot(router, slot, now_ns);
+    return UINT64_C(1) << (server != NULL ? server->bit : 0);
 }
 
 /* ---- Who it is ------------------------------------------------------------------------------- */

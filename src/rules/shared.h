@@ -71,6 +71,8 @@ struct shared_ask {
     size_t n_ended;
     uint64_t term_ns; /* LEASE. 0: the units are charged at once, and nothing is to be ended */
     uint32_t least;   /* LEASE: of no use are fewer units than this */
+    /* Servers, as in an answer: an ask that would go to one of these fails at once, STOPPED. */
+    uint64_t stopped;
 };
 
 enum shared_outcome {
@@ -100,6 +102,11 @@ struct shared_answer {
     bool is_local;     /* of a lease or a cache: the store was not asked */
     uint64_t at_ns;    /* the store's time, under which units were charged; since 1970 */
     const char *error; /* FAILED, REFUSED: a sentence that lives as long as the store */
+    /*
+     * Which servers of the store were asked, a bit each, and which of these failed; 0: the store is
+     * one, or nobody was asked.
+     */
+    uint64_t servers, failed;
     struct stint_decision sum;
     /*
      * How each item stands after the decision, in their order: where the list is denied, whether it

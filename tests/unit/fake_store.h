@@ -47,6 +47,7 @@ struct fake_store {
     size_t n_forgotten;
     bool is_prompt;         /* answers from within ask() */
     bool is_failing;        /* the same, with FAILED */
+    bool has_servers;       /* a key lies on the server that its first byte names: '0' … */
     uint64_t ahead_ns;      /* its clock is so much ahead of the asker's */
     uint64_t away_since_ns; /* as it tells it */
     int accepts_code;       /* of accepts() */
@@ -212,6 +213,14 @@ static inline void fake_let_all(struct fake_store *fake, uint64_t now_ns)
 
 /* ---- As a store ------------------------------------------------------------------------------ */
 
+static inline uint64_t fake_servers(const struct fake_store *fake, const struct shared_ask *ask)
+{
+    uint64_t servers = 0;
+    for (size_t i = 0; i < ask->n_items; i++)
+        servers |= UINT64_C(1) << (fake->has_servers ? ask->items[i].key.ptr[0] - '0' : 0);
+    return servers;
+}
+
 static inline struct fake_ask *fake_keep(struct fake_store *fake, const struct shared_ask *ask)
 {
     if (fake->n_asks == fake->size) {
@@ -256,6 +265,12 @@ static inline void fake_take_ask(struct shared_store *store, const struct shared
     struct fake_store *fake = (struct fake_store *)(void *)store;
     if (ask->is_ahead && (fake->is_prompt || fake->is_failing)) {
         op->answer.outcome = SHARED_AHEAD;
+        return;
+    }
+    op->answer.servers = fake_servers(fake, ask);
+    if ((op->answer.servers & ask->stopped) != 0) {
+        op->answer.outcome = ask->is_ahead ? SHARED_AHEAD : SHARED_FAILED;
+        op->answer.fault = SHARED_FAULT_STOPPED;
         return;
     }
     struct fake_ask *kept = fake_keep(fake, ask);

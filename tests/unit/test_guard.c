@@ -78,6 +78,41 @@ static void what_is_no_failure_opens_nothing(void **state)
     guarding_end(&g);
 }
 
+/* Keys begin with the number of the server on which they lie. */
+static void a_server_that_is_gone_takes_its_own_keys_away(void **state)
+{
+    (void)state;
+    struct guarding g;
+    guarding_begin(&g, "10/1s", breaking);
+    g.fake.has_servers = true;
+    for (int i = 0; i < 3; i++) {
+        struct asked *asked = ask_one(&g, SHARED_TAKE, "2 gone", 1, S);
+        fake_fail(&g.fake, g.fake.n_asks - 1, S + 50 * MS);
+        assert_int_equal(asked->times, 1);
+    }
+    uint64_t now_ns = S + 60 * MS;
+    assert_int_equal(answer_of(ask_one(&g, SHARED_TAKE, "2 too", 1, now_ns)).fault,
+                     SHARED_FAULT_STOPPED);
+    assert_decided(ask_and_let(&g, SHARED_TAKE, "1 well", 1, now_ns), STINT_ALLOW, false);
+    assert_int_equal(store_figure(&g.figures.state), STORE_STOPPED);
+    assert_true(away_since(&g) == 0); /* the others answer */
+    size_t n = g.fake.n_asks;
+    struct shared_item list[] = {item_of(&g.quota, "1 well", 1), item_of(&g.quota, "2 gone", 1)};
+    struct shared_ask ask = {.verb = SHARED_TAKE, .items = list, .n_items = 2, .now_ns = now_ns};
+    assert_int_equal(answer_of(ask_with(&g, ask)).fault, SHARED_FAULT_STOPPED);
+    assert_int_equal(g.fake.n_asks, n); /* nothing has to be given back */
+    ask.now_ns = S + 150 * MS;
+    for (int i = 0; i < 2; i++) {
+        struct asked *probe = ask_with(&g, ask);
+        assert_int_equal(answer_of(ask_one(&g, SHARED_TAKE, "2 too", 1, ask.now_ns)).fault,
+                         SHARED_FAULT_STOPPED);
+        fake_let_all(&g.fake, S + 151 * MS);
+        assert_decided(probe, STINT_ALLOW, false);
+    }
+    assert_int_equal(store_figure(&g.figures.state), STORE_ASKED);
+    guarding_end(&g);
+}
+
 /* A burst that finds no room is none of the store's failures; nobody there to be asked is. */
 static void too_much_at_once_is_not_the_store_being_away(void **state)
 {
@@ -150,9 +185,12 @@ static void the_store_may_know_that_it_is_away(void **state)
     guard_tick(g.guard, 8 * S + 60 * MS);
     assert_true(store_figure(&g.figures.away_since_ns) == 8 * S + 50 * MS);
     /* Nobody asks, since nobody is sent here: what is shown must not stay as it is. */
-    guard_tick(g.guard, 9 * S);
+    guard_tick(g.guard, 8 * S + 200 * MS);
     assert_true(store_figure(&g.figures.away_since_ns) == 0);
     assert_true(away_since(&g) == 8 * S + 50 * MS);
+    assert_int_equal(store_figure(&g.figures.state), STORE_STOPPED);
+    guard_tick(g.guard, 9 * S);
+    assert_int_equal(store_figure(&g.figures.state), STORE_ASKED);
     guarding_end(&g);
 }
 
@@ -454,6 +492,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_store_that_does_not_answer_is_not_asked_for_a_while),
         cmocka_unit_test(what_is_no_failure_opens_nothing),
+        cmocka_unit_test(a_server_that_is_gone_takes_its_own_keys_away),
         cmocka_unit_test(too_much_at_once_is_not_the_store_being_away),
         cmocka_unit_test(a_forgotten_ask_is_still_heard),
         cmocka_unit_test(what_waits_is_answered_when_the_guard_goes),

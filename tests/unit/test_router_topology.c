@@ -127,6 +127,41 @@ static void a_master_that_died_is_replaced(void **state)
     assert_null(line_nth(&net, "b:2", 0));
 }
 
+static uint64_t bit_of(const char *key)
+{
+    return router_server_bit(net.router, cluster_slot_of(span_of_text(key)), net.now_ns);
+}
+
+/* Whoever takes another's place is known by another bit, wherever the map has it. */
+static void each_server_has_a_bit(void **state)
+{
+    (void)state;
+    begin_cluster();
+    uint64_t low = bit_of(LOW), high = bit_of(HIGH);
+    assert_true(low > 1 && high > 1 && low != high);
+    assert_true((low & (low - 1)) == 0 && (high & (high - 1)) == 0);
+    pass(&net, 200 * MS);
+    lose(&net, "b:2");
+    assert_true(bit_of(HIGH) == high);
+    ask_as(HIGH, 900 * MS, false);
+    await(&net, "a:1", "CLUSTER SLOTS", 100 * MS);
+    say(&net, "a:1", slots("c", 3, "a", 1));
+    assert_true(bit_of(HIGH) == low); /* a has it now */
+    uint64_t third = bit_of(LOW);
+    assert_true(third > 1 && third != low && third != high);
+}
+
+/* Of one server, and of keys that nobody is known to have, it is the first. */
+static void who_is_not_known_has_the_first_bit(void **state)
+{
+    (void)state;
+    begin("redis-cluster://a:1");
+    assert_true(bit_of(LOW) == 1);
+    end(state);
+    begin("redis://a:1");
+    assert_true(bit_of(LOW) == 1 && bit_of(HIGH) == 1);
+}
+
 static void nodes_that_send_in_circles_are_not_followed_for_ever(void **state)
 {
     (void)state;
@@ -319,6 +354,8 @@ int main(void)
         cmocka_unit_test_teardown(a_slot_on_its_way_is_asked_for_there, end),
         cmocka_unit_test_teardown(an_unknown_master_is_asked_once_the_map_has_it, end),
         cmocka_unit_test_teardown(a_master_that_died_is_replaced, end),
+        cmocka_unit_test_teardown(each_server_has_a_bit, end),
+        cmocka_unit_test_teardown(who_is_not_known_has_the_first_bit, end),
         cmocka_unit_test_teardown(nodes_that_send_in_circles_are_not_followed_for_ever, end),
         cmocka_unit_test_teardown(seeds_are_tried_in_turn, end),
         cmocka_unit_test_teardown(a_slot_that_nobody_has_is_waited_for, end),
