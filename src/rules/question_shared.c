@@ -107,14 +107,16 @@ static bool fits(const struct stint_quota *local, uint8_t verb, uint32_t cost)
     return local->limit > 0 && (!is_whole || cost <= law_capacity(local));
 }
 
-static uint8_t policy_of(struct question *question, struct target *target, uint8_t verb)
+static uint64_t away_since(struct question *question, const struct target *target)
 {
     struct shared_store *store = store_at(question, target->store);
-    if (target->on_error != RULE_STORE_ERROR_LOCAL)
-        return target->on_error;
-    uint64_t away_since_ns = store->ops->away_since_ns(store);
-    if (away_since_ns == 0 || away_since_ns > question->now_ns)
-        away_since_ns = question->now_ns;
+    uint64_t since_ns = store->ops->away_since_ns(store);
+    return since_ns == 0 || since_ns > question->now_ns ? question->now_ns : since_ns;
+}
+
+static uint8_t policy_of(struct question *question, struct target *target, uint8_t verb,
+                         uint64_t away_since_ns)
+{
     struct stint_quota *local = &question->locals[target - question->targets];
     if (!question_local_quota(question->stores, target, away_since_ns, question->now_ns, local))
         return target->rule != NULL ? target->rule->store.local_then : RULE_STORE_ERROR_DENY;
@@ -125,17 +127,21 @@ static uint8_t policy_of(struct question *question, struct target *target, uint8
                : RULE_STORE_ERROR_LOCAL;
 }
 
-/* Chosen once for all runs of a request: since when a store is away may be different by then. */
+/*
+ * The same for all runs of a request: since when a store is away may be different by then. All else
+ * that it depends on is the request's, or of its rules.
+ */
 static uint8_t note_policy(struct question *question, struct target *target, uint8_t verb)
 {
     bool is_new;
+    if (target->on_error != RULE_STORE_ERROR_LOCAL)
+        return target->on_error;
     struct stint_decision *note = errand_note(question->errand, 1, &is_new);
-    uint8_t policy = policy_of(question, target, verb);
     if (note == NULL)
         return RULE_STORE_ERROR_DENY;
     if (is_new)
-        note->outcome = policy;
-    return note->outcome;
+        note->reset_after_ns = away_since(question, target);
+    return policy_of(question, target, verb, note->reset_after_ns);
 }
 
 static void stand_in(struct question *question, struct target *target, uint8_t verb,

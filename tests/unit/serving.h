@@ -15,14 +15,14 @@
 
 static const struct caller anybody = {.name = "", .roles = ACCESS_ALL};
 
-/* Rules may name the store "red"; which one it is, service_set_stores() says. */
+/* Rules may name the stores "red" and "blue"; which ones they are, service_set_stores() says. */
 static inline struct rules *rules_of(const char *yaml)
 {
-    static const char *const stores[] = {"red"};
+    static const char *const stores[] = {"red", "blue"};
     struct rules_faults faults;
     const struct rules_file file = {.path = "test.yaml", .text = span_of_text(yaml)};
     const struct rules_load_options options = {
-        .default_algorithm = STINT_WINDOW, .stores = stores, .n_stores = 1};
+        .default_algorithm = STINT_WINDOW, .stores = stores, .n_stores = 2};
     struct rules *rules = rules_load(&file, 1, &options, &faults);
     if (rules == NULL)
         fail_msg("%u:%u: %s", faults.faults[0].line, faults.faults[0].column,

@@ -432,6 +432,51 @@ static void test_a_node_has_its_share_while_the_store_is_away(void **state)
     serve_shared_no_more(&shared);
 }
 
+/* Also where it is asked for another store between two runs, and others have asked meanwhile. */
+static void test_a_share_stays_what_it_was_for_all_of_a_request(void **state)
+{
+    static const char rules[] =
+        "domain: d\n"
+        "descriptors:\n"
+        "  - key: share\n"
+        "    rate_limit: {unit: minute, requests_per_unit: 3, store: red, on_store_error: local,"
+        " local_start: empty, local_for: 10s}\n"
+        "  - key: wide\n"
+        "    rate_limit: {unit: minute, requests_per_unit: 90, store: red, on_store_error: local,"
+        " local_start: empty}\n"
+        "  - key: soft\n"
+        "    rate_limit: {unit: minute, requests_per_unit: 1, store: blue}\n"
+        "    quota_mode: true\n";
+    struct shared_serving shared;
+    struct fake_store blue;
+    struct asked asked;
+    (void)state;
+    serve(&shared.s, rules);
+    fake_store_begin(&shared.fake);
+    fake_store_begin(&blue);
+    struct shared_store *stores[] = {&shared.fake.store, &blue.store};
+    const struct question_stores both = {.stores = stores, .n_stores = 2, .timeout_ns = 50 * MS};
+    service_set_stores(shared.s.service, &both);
+    shared.fake.is_failing = blue.is_prompt = true;
+    assert_int_equal(decided(&shared, "soft=1")->decision.outcome, STINT_ALLOW);
+    blue.is_prompt = false;
+    /* The first of the two soft ones denies, and steps back: blue is asked once more. */
+    struct request request = *descriptors_of(&asked, "share=1; soft=1; soft=2");
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    request.errand = shared.s.reply.errand;
+    fake_let_all(&blue, shared.s.now_ns);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    request.errand = shared.s.reply.errand;
+    assert_int_equal(decided(&shared, "wide=1")->decision.remaining, 89);
+    shared.fake.away_since_ns = shared.s.now_ns - 11 * S; /* as is known by now */
+    fake_let_all(&blue, shared.s.now_ns);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
+    assert_int_equal(shared.s.reply.statuses[0].decision.limit, 3);
+    assert_int_equal(shared.s.reply.statuses[0].decision.remaining, 2);
+    fake_store_end(&blue);
+    serve_shared_no_more(&shared);
+}
+
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
 
 static struct request throttle_request(const char *key)
@@ -482,6 +527,7 @@ int main(void)
         cmocka_unit_test(test_what_the_table_denies_goes_back_to_the_store),
         cmocka_unit_test(test_a_store_that_fails_is_answered_for),
         cmocka_unit_test(test_a_node_has_its_share_while_the_store_is_away),
+        cmocka_unit_test(test_a_share_stays_what_it_was_for_all_of_a_request),
         cmocka_unit_test(test_keys_of_throttle_are_in_the_store),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
