@@ -155,6 +155,16 @@ class Cluster(Several):
     def running(self):
         return [node for node in self.servers if node.is_running() and not node.is_paused]
 
+    def forget(self):
+        """All states are as never used."""
+        for node in self.running():
+            if node.info("role") == "master":
+                node.cli("FLUSHALL")
+
+    def promotions(self):
+        """How often a replica took over: each may lack what had not reached it."""
+        return sum(node.log.count("Failover election won") for node in self.servers)
+
     def wait_until_whole(self, seconds=30):
         until(lambda: all("cluster_state:ok" in node.cli("CLUSTER", "INFO")
                           for node in self.running()), "the cluster serves all slots", seconds)

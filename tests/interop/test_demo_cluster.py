@@ -48,11 +48,17 @@ def children(pid):
     return set(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
+def heed_interrupts():
+    """Which whatever runs in the background of a shell does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_it_cleans_up_when_it_is_stopped(tmp_path):
     """^C in its midst, to it and to all that it has started, as a terminal sends it."""
     with subprocess.Popen([*COMMAND, "--seconds", "60", "--rate", "300"], text=True,
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                          env={**os.environ, "TMPDIR": str(tmp_path)}) as process:
+                          env={**os.environ, "TMPDIR": str(tmp_path)},
+                          preexec_fn=heed_interrupts) as process:
         for line in process.stdout:
             if line.startswith("asked through all three"):
                 break

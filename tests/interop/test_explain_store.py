@@ -36,9 +36,16 @@ def rules(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def redis():
+def one_for_all():
     with Redis() as server:
         yield server
+
+
+@pytest.fixture
+def redis(one_for_all):
+    """Empty, whatever the test before has left."""
+    one_for_all.cli("FLUSHALL")
+    return one_for_all
 
 
 def explain(rules, url, *words, code=0):
@@ -80,7 +87,6 @@ def test_a_key_that_is_used_up_is_told_with_all_that_it_holds(rules, redis):
     assert 0 < shown["ttl_ms"] <= 63_000
     # A second look finds the same: the first has charged nothing.
     assert key_of(rules, redis.url, "ip=a", code=3)["bytes"] == shown["bytes"]
-    redis.cli("FLUSHALL")
 
 
 def test_text_names_the_key_as_a_shell_takes_it(rules, redis):
@@ -93,7 +99,6 @@ def test_text_names_the_key_as_a_shell_takes_it(rules, redis):
     assert int(length) > 12
     for word in ("node    127.0.0.1:", "bytes   ", "expiry  ", "reset   ", "leaves 1 of 3"):
         assert word in out, word
-    redis.cli("FLUSHALL")
 
 
 def test_each_descriptor_is_told_where_it_is(rules, redis):
@@ -116,7 +121,6 @@ def test_leases_are_told_beside_the_state_that_they_are_of(rules, redis):
     assert found["leases_key"]["bytes"].startswith("81") and found["remaining"] == 3000 - 42 - 1
     out, _ = stint("explain", "--rules", rules, "--store", redis.url, "api", "hot=x")
     assert "units   42 in 2 leases" in out and "!leases'" in out
-    redis.cli("FLUSHALL")
 
 
 def test_the_prefix_is_that_of_the_servers(rules, redis):
@@ -137,7 +141,6 @@ def test_what_is_no_state_is_told(rules, redis):
     redis.cli("SET", name, "junk")
     _, err = stint("explain", "--rules", rules, "--store", redis.url, "api", "ip=bad", code=1)
     assert "--store: the store refuses what it is asked" in err
-    redis.cli("FLUSHALL")
 
 
 def test_a_password_is_used_and_not_told(rules):

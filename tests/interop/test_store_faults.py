@@ -19,6 +19,8 @@ from test_serve_tls import Authority
 
 STRICT = {"on_store_error": "deny"}
 AWAY_S = 1.5
+# Where nobody is to be told an error: on a machine that is busy 50 ms may pass without any fault.
+PATIENT = ("--store-timeout", "1s")
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def settle(crowd, fleet):
 
 
 def test_eight_servers_grant_what_one_would(redis):
-    with Fleet(8, redis.url) as fleet:
+    with Fleet(8, redis.url, *PATIENT) as fleet:
         with fleet.crowd(connections=2, rate=3000) as crowd:
             wait_until_served(crowd, 8)
             time.sleep(2 * WINDOW_S)
@@ -86,7 +88,7 @@ def test_it_is_the_limit_that_is_shared_and_not_the_process(redis):
     """One after another, each ending before the next begins: states are in the store alone."""
     seen = []
     for _ in range(3):
-        with Fleet(1, redis.url, rules=fleet_rules(window_s=3600)) as fleet:
+        with Fleet(1, redis.url, *PATIENT, rules=fleet_rules(window_s=3600)) as fleet:
             with fleet.crowd(rate=2000) as crowd:
                 until(lambda own=crowd: len(own.seen) > 600, "600 answers of this one")
             seen += crowd.seen
@@ -113,7 +115,8 @@ def test_a_store_that_stands_still(redis, fleet):
         settle(crowd, fleet)
         wait_until_calm(crowd)
     assert store_errors(fleet) > 0
-    assert [fleet.readiness(server) for server in fleet.servers] == [(200, "ready\n")] * 3
+    until(lambda: all(fleet.readiness(server) == (200, "ready\n") for server in fleet.servers),
+          "all are ready")
     check_bound(crowd.seen)
     check_waits(crowd.seen)
     away = between(crowd.seen, stopped_ns + S // 2, resumed_ns - S // 4)
@@ -163,15 +166,17 @@ def test_what_waits_for_a_store_that_stands_still_takes_no_more_and_more_memory(
 # ---- It forgets ----
 
 
-def test_scripts_that_are_flushed_are_brought_again(redis, fleet):
-    with fleet.crowd(rate=900) as crowd:
-        wait_until_served(crowd, 3)
-        for _ in range(30):
-            redis.cli("SCRIPT", "FLUSH")
-            time.sleep(0.1)
+def test_scripts_that_are_flushed_are_brought_again(redis):
+    with Fleet(3, redis.url, *PATIENT) as fleet:
+        with fleet.crowd(rate=900) as crowd:
+            wait_until_served(crowd, 3)
+            for _ in range(30):
+                redis.cli("SCRIPT", "FLUSH")
+                time.sleep(0.1)
+        assert store_errors(fleet) == 0
     check_bound(crowd.seen)
     check_waits(crowd.seen)
-    assert not errors(crowd.seen) and store_errors(fleet) == 0
+    assert not errors(crowd.seen)
     for key, own in by_key(admissions(crowd.seen)).items():
         assert most_in_any_window(own, WINDOW).units >= 0.8 * LIMIT, key
 

@@ -27,7 +27,8 @@ def redis():
 
 @pytest.fixture
 def server(redis):
-    with Server("--workers", 1, "--store", f"main={redis.url}", rules=RULES) as running:
+    with Server("--workers", 1, "--store", f"main={redis.url}", "--store-timeout", "250ms",
+                rules=RULES) as running:
         yield running
 
 

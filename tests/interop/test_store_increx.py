@@ -107,7 +107,7 @@ class Proxy:
         self.listener.close()
 
 
-def loads(*ports, keys=2, rate=150):
+def loads(*ports, keys=2, rate=300):
     """Grants by key of all who ask, each through a port of his own: the store's times."""
     processes = [subprocess.Popen(
         [LOAD, f"redis://127.0.0.1:{port}", str(rate), str(keys), "1", "1", SPEC, "200", "take"],

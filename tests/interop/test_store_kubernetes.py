@@ -95,6 +95,7 @@ def test_its_pods_share_their_limits(manifests, tmp_path):
             words = [word.replace(mount["mountPath"], str(tmp_path)) for word in words]
             words[words.index("--resp") + 1] = "127.0.0.1:0"  # which the test asks at
             words[words.index("--log-format") + 1] = "text"
+            words += ["--store-timeout", "2s"]  # late is no fault here, on a machine that is busy
             pods.append(stack.enter_context(Server(*words, ports=False,
                                                    env={"STINT_STORE": url})))
         answers = []

@@ -38,7 +38,8 @@ def config(tmp_path):
 
 @pytest.fixture
 def servers(redis, config):
-    options = ("--store", redis.url, "--config", config, "--workers", 2)
+    options = ("--store", redis.url, "--config", config, "--workers", 2,
+               "--store-timeout", "500ms")  # late is no fault here, on a machine that is busy
     with Server(*options) as first, Server(*options) as second:
         yield first, second
 

@@ -38,7 +38,7 @@ struct load {
     struct shared_store *store;
     struct stint_quota quota;
     unsigned rate, keys, keys_per_ask, cost;
-    uint64_t timeout_ns, begun_ns, n_asked, n_waiting, n_ids, next_key;
+    uint64_t timeout_ns, begun_ns, n_asked, n_waiting, n_ids, n_named;
     uint8_t verb;
     bool has_ids, is_ending;
     char byte[256];
@@ -75,9 +75,16 @@ static void close_all(struct load *load)
     uv_close((uv_handle_t *)&load->input, NULL);
 }
 
+/* Not from within an answer, whose connection is closed here. */
+static void on_end(uv_timer_t *timer)
+{
+    close_all(timer->data);
+}
+
 static void on_drained(void *arg)
 {
-    close_all(arg);
+    struct load *load = arg;
+    uv_timer_start(&load->timer, on_end, 0, 0);
 }
 
 static void end(struct load *load)
@@ -106,8 +113,11 @@ static void ask_once(struct load *load)
     struct shared_item items[ITEMS_MAX];
     struct ask *ask = calloc(1, sizeof(*ask));
     uint8_t id[SHARED_ID_LEN] = {0};
+    /* Each key in its turn, and in each round beside other neighbours. */
+    uint64_t first = load->n_named + load->n_named / load->keys;
+    load->n_named += load->keys_per_ask;
     for (unsigned i = 0; i < load->keys_per_ask; i++) {
-        snprintf(ask->keys[i], KEY_SIZE, "k%u", (unsigned)(load->next_key++ % load->keys));
+        snprintf(ask->keys[i], KEY_SIZE, "k%u", (unsigned)((first + i) % load->keys));
         items[i] = (struct shared_item){
             .quota = &load->quota,
             .name = span_of_text("load"),
@@ -115,7 +125,6 @@ static void ask_once(struct load *load)
             .cost = load->cost,
         };
     }
-    load->next_key++; /* other neighbours in each round */
     load->n_ids++;
     memcpy(id, &load->n_ids, sizeof(load->n_ids));
     uint64_t begun_ns = wall_ns();
@@ -195,7 +204,7 @@ int main(int argc, char **argv)
     load.timeout_ns = strtoull(argv[7], NULL, 10) * NS_PER_MS;
     load.verb = strcmp(argv[8], "take_upto") == 0 ? SHARED_TAKE_UPTO : SHARED_TAKE;
     load.has_ids = argc > 9;
-    if (load.keys_per_ask == 0 || load.keys_per_ask > ITEMS_MAX)
+    if (load.keys == 0 || load.keys_per_ask == 0 || load.keys_per_ask > ITEMS_MAX)
         return 2;
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
     uv_loop_init(&load.loop);
