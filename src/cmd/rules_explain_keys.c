@@ -4,6 +4,7 @@
 #include "cmd/human.h"
 #include "cmd/json_text.h"
 #include "cmd/rules_explain.h"
+#include "cmd/say.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,7 +46,9 @@ void rules_explain_key_text(const struct explained_key *key, const char *title)
         printf(", slot %d", key->slot);
     putchar('\n');
     if (key->fault[0] != '\0') {
-        printf("   bytes   cannot be read: %s\n", key->fault);
+        fputs("   bytes   cannot be read: ", stdout);
+        say_key(stdout, span_of_text(key->fault));
+        putchar('\n');
         return;
     }
     if (!key->exists) {
@@ -79,8 +82,8 @@ json_t *rules_explain_key_json(const struct explained_key *key)
     bool is_told = key->is_looked_at;
     return json_pack(
         "{s:s, s:o, s:o, s:o, s:o, s:o}", "name", key->name, "node",
-        is_told ? json_string(key->node) : json_null(), "slot",
+        is_told ? json_text_key(span_of_text(key->node)) : json_null(), "slot",
         key->slot >= 0 ? json_integer(key->slot) : json_null(), "bytes", bytes_json(key), "ttl_ms",
         key->exists && key->ttl_ms >= 0 ? json_integer((json_int_t)key->ttl_ms) : json_null(),
-        "fault", key->fault[0] != '\0' ? json_string(key->fault) : json_null());
+        "fault", key->fault[0] != '\0' ? json_text_key(span_of_text(key->fault)) : json_null());
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Lines of a log are written by strangers: nothing of them may steer the terminal. */
+/* Lines of a log, and what servers say, are others': nothing of them may steer the terminal. */
 #include "cmd/say.h"
 
 #include <stdarg.h>
@@ -9,6 +9,13 @@ static bool is_control(uint8_t c)
     return c < 0x20 || c == 0x7f;
 }
 
+void say_plainly(char *text)
+{
+    for (char *c = text; *c != '\0'; c++)
+        if (is_control((uint8_t)*c))
+            *c = '?';
+}
+
 void say(const char *format, ...)
 {
     char text[1024];
@@ -16,9 +23,7 @@ void say(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    for (char *c = text; *c != '\0'; c++)
-        if (is_control((uint8_t)*c))
-            *c = '?';
+    say_plainly(text);
     fflush(stdout);
     fprintf(stderr, "stint: %s\n", text);
 }

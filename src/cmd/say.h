@@ -11,6 +11,9 @@
 /* Prints "stint: …\n". Control bytes, which may come out of a log, are shown as `?`. */
 void say(const char *format, ...) ERR_PRINTF(1, 2);
 
+/* Shows control bytes as `?` in a text that somebody else wrote, and that is to be printed. */
+void say_plainly(char *text);
+
 /* Prints the bytes of a key on one line: control bytes as \xHH. */
 void say_key(FILE *out, struct span key);
 

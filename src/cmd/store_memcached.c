@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/ns.h"
+#include "cmd/say.h"
 #include "io/upstream.h"
 #include "proto/resp_number.h"
 #include "remote/memcached_conn.h"
@@ -222,6 +223,7 @@ static int look(struct asked *asked, const struct memcached_check *check)
     struct buf version =
         buf_of(asked->findings->common.version, sizeof(asked->findings->common.version));
     buf_add(&version, "%s", memcached_conn_version(asked->conn));
+    say_plainly(asked->findings->common.version);
     int code = ask_stats(asked, "");
     if (code == 0)
         code = ask_stats(asked, "settings");

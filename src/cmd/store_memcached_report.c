@@ -36,13 +36,13 @@ static void print_text(const struct store_url *url, const struct memcached_findi
 static json_t *server_of(const struct memcached_findings *findings)
 {
     const struct store_findings *common = &findings->common;
-    return json_pack("{s:s, s:s, s:s, s:{s:I, s:I, s:I, s:I}, s:{s:b, s:I}, s:b, s:o}", "name",
-                     "memcached", "version", common->version, "address", common->address, "memory",
-                     "used", (json_int_t)findings->memory_used, "max",
-                     (json_int_t)common->memory_max, "items", (json_int_t)findings->items,
-                     "item_max", (json_int_t)findings->item_max, "eviction", "on", findings->evicts,
-                     "evicted", (json_int_t)findings->evictions, "swaps", findings->compares,
-                     "round_trip", store_latency_json(&common->latency));
+    return json_pack(
+        "{s:s, s:o, s:s, s:{s:I, s:I, s:I, s:I}, s:{s:b, s:I}, s:b, s:o}", "name", "memcached",
+        "version", json_text_key(span_of_text(common->version)), "address", common->address,
+        "memory", "used", (json_int_t)findings->memory_used, "max", (json_int_t)common->memory_max,
+        "items", (json_int_t)findings->items, "item_max", (json_int_t)findings->item_max,
+        "eviction", "on", findings->evicts, "evicted", (json_int_t)findings->evictions, "swaps",
+        findings->compares, "round_trip", store_latency_json(&common->latency));
 }
 
 static json_t *remarks_of(const struct store_url *url, const struct memcached_findings *findings,
@@ -63,10 +63,11 @@ static int print_json(const struct store_url *url, const struct memcached_findin
     json_t *servers = json_array();
     for (unsigned i = 0; i < url->n_hosts; i++)
         json_array_append_new(servers, server_of(&findings[i]));
-    return json_text_print(json_pack("{s:s, s:b, s:o, s:o, s:o}", "url", store_url_text(url, text),
-                                     "fit", store_memcached_is_fit(findings, url->n_hosts),
-                                     "servers", servers, "faults", remarks_of(url, findings, true),
-                                     "warnings", remarks_of(url, findings, false)),
+    return json_text_print(json_pack("{s:o, s:b, s:o, s:o, s:o}", "url",
+                                     json_text_key(span_of_text(store_url_text(url, text))), "fit",
+                                     store_memcached_is_fit(findings, url->n_hosts), "servers",
+                                     servers, "faults", remarks_of(url, findings, true), "warnings",
+                                     remarks_of(url, findings, false)),
                            false);
 }
 

@@ -117,9 +117,9 @@ static int print_json(const struct store_url *url, const struct store_findings *
                                     "error_ns", json_text_ns(findings->ahead_error_ns))
                         : json_null();
     json_t *object = json_pack(
-        "{s:s, s:b, s:{s:s, s:o, s:o, s:o, s:o}, s:b, s:{s:o, s:I}, s:{s:o, s:o, s:i}, s:o, s:o, "
+        "{s:o, s:b, s:{s:s, s:o, s:o, s:o, s:o}, s:b, s:{s:o, s:I}, s:{s:o, s:o, s:i}, s:o, s:o, "
         "s:b, s:o, s:o, s:o, s:o}",
-        "url", store_url_text(url, text), "fit", store_is_fit(findings), "server", "name",
+        "url", word(store_url_text(url, text)), "fit", store_is_fit(findings), "server", "name",
         findings->is_valkey ? "valkey" : "redis", "version", word(findings->version), "mode",
         word(findings->mode), "role", word(findings->role), "address", word(findings->address),
         "scripts", findings->runs_scripts, "eviction", "policy", word(findings->policy),

@@ -2,6 +2,7 @@
 /* Stores of several servers: the masters of a cluster, and the one that sentinels watch. */
 #define _GNU_SOURCE
 #include "base/buf.h"
+#include "cmd/say.h"
 #include "cmd/store.h"
 #include "remote/cluster.h"
 #include "remote/sentinel.h"
@@ -14,6 +15,7 @@ const char *store_address(const struct store_host *host, char *text, size_t size
     struct buf buf = buf_of(text, size);
     buf_add(&buf, strchr(host->name, ':') != NULL ? "[%s]:%u" : "%s:%u", host->name,
             (unsigned)host->port);
+    say_plainly(text); /* a server has named it */
     return text;
 }
 
