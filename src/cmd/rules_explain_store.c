@@ -8,6 +8,7 @@
 
 #include "cmd/shared_session.h"
 #include "cmd/store_node.h"
+#include "io/memcached_links.h"
 #include "remote/redis_store.h"
 #include "remote/script_lease.h"
 #include "remote/store_key.h"
@@ -273,20 +274,35 @@ static int look_at(struct explain_store *store, struct explained_key *key,
     return code;
 }
 
+/* With `more` behind it; NULL: no memory. */
+static char *name_of(const struct explain_store *store, const struct shared_item *item,
+                     const char *more)
+{
+    struct span prefix = span_of_text(store->prefix);
+    struct memcached_key short_key;
+    size_t tag_len;
+    if (store->options.given->url.kind == STORE_MEMCACHED)
+        return memcached_key_write(&short_key, prefix, item, memcached_links_digest, NULL)
+                   ? strndup(short_key.text, short_key.len)
+                   : NULL;
+    size_t len = store_key(item, prefix, NULL, 0, &tag_len);
+    char *name = malloc(len + strlen(more) + 1);
+    if (name == NULL)
+        return NULL;
+    store_key(item, prefix, name, len, &tag_len);
+    memcpy(name + len, more, strlen(more) + 1);
+    return name;
+}
+
 /* One of a rule's keys. */
 static int look_at_key(struct explain_store *store, const struct target *target, size_t which,
                        struct explained_key *key, struct stint_error *error)
 {
     const struct shared_item item = item_of(target, which == EXPLAINED_SHADOW);
     const char *more = which == EXPLAINED_LEASES ? SCRIPT_LEASES_SUFFIX : "";
-    size_t tag_len;
-    struct span prefix = span_of_text(store->prefix);
-    size_t len = store_key(&item, prefix, NULL, 0, &tag_len);
-    key->name = malloc(len + strlen(more) + 1);
+    key->name = name_of(store, &item, more);
     if (key->name == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for the name of a key");
-    store_key(&item, prefix, key->name, len, &tag_len);
-    memcpy(key->name + len, more, strlen(more) + 1);
     key->slot = STORE_NODE_NO_SLOT;
     return look_at(store, key, error);
 }

@@ -46,7 +46,7 @@ static uint64_t io_wall(struct memcached_io *io)
     return wall_ns > 0 ? (uint64_t)wall_ns : 0;
 }
 
-static void io_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN])
+void memcached_links_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN])
 {
     int code = gnutls_hash_fast(GNUTLS_DIG_SHA256, bytes.ptr, bytes.len, out);
     (void)arg;
@@ -113,7 +113,7 @@ static void io_close(struct memcached_io *io)
 static const struct memcached_io_ops io_ops = {
     .now = io_now,
     .wall = io_wall,
-    .digest = io_digest,
+    .digest = memcached_links_digest,
     .asked = io_asked,
     .hurry = io_hurry,
     .skewed = io_skewed,

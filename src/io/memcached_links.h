@@ -31,9 +31,12 @@ struct memcached_links_options {
 };
 
 /*
- * NULL: no memory, or a prefix that is too long or has blanks. Connects with the first turn of the
- * loop. Freed by its operations; handles are gone with the next turns.
+ * NULL: no memory, or a prefix that is too long. Connects with the first turn of the loop. Freed by
+ * its operations; handles are gone with the next turns.
  */
 struct shared_store *memcached_links_new(const struct memcached_links_options *options);
+
+/* By which it shortens names; `arg` is of no use. */
+void memcached_links_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);
 
 #endif

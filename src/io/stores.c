@@ -11,6 +11,7 @@
 #include "remote/memcached_state.h"
 #include "remote/redis_store.h"
 #include "remote/script.h"
+#include "remote/store_key.h"
 
 #include <stdlib.h>
 
@@ -246,9 +247,11 @@ static void on_tick(uv_timer_t *tick)
 
 static int refuse(const struct store_config *config, struct stint_error *error)
 {
-    size_t prefix_max =
-        config->url.kind == STORE_MEMCACHED ? MEMCACHED_PREFIX_MAX : REDIS_STORE_PREFIX_MAX;
-    if (config->prefix != NULL && strlen(config->prefix) > prefix_max)
+    bool is_memcached = config->url.kind == STORE_MEMCACHED;
+    size_t prefix_max = is_memcached ? MEMCACHED_PREFIX_MAX : REDIS_STORE_PREFIX_MAX;
+    struct span prefix = span_of_text(config->prefix != NULL ? config->prefix : "");
+    size_t len = is_memcached ? store_key_escape(prefix, NULL, 0) : prefix.len;
+    if (len > prefix_max)
         return err_set(error, STINT_E_RANGE,
                        "the prefix of a store's keys is too long: expected at most %zu bytes",
                        prefix_max);

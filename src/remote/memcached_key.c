@@ -1,96 +1,43 @@
 /* SPDX-License-Identifier: MIT */
-/* Values are joined by commas; commas and percent signs in them are %2C and %25. */
+/* Nearly every name is short enough to be written where it is to stand. */
 #include "remote/memcached_key.h"
 
 #include "base/siphash.h"
-#include "remote/script.h"
+#include "remote/store_key.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define ID_LEN 8     /* of a rule, in front of the values */
-#define LENGTH_LEN 4 /* of a value, in front of it */
-
-static uint32_t read_length(const uint8_t *at)
-{
-    return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 | (uint32_t)at[2] << 8 | at[3];
-}
-
-static char *add_value(char *at, struct span value)
-{
-    for (size_t i = 0; i < value.len; i++) {
-        bool is_plain = value.ptr[i] != ',' && value.ptr[i] != '%';
-        if (is_plain) {
-            *at++ = (char)value.ptr[i];
-            continue;
-        }
-        memcpy(at, value.ptr[i] == ',' ? "%2C" : "%25", 3);
-        at += 3;
-    }
-    return at;
-}
-
-/* At most three bytes for each, and the commas take the place of lengths. */
-static bool join_values(struct span key, char *text, size_t *len)
-{
-    char *at = text;
-    bool is_first = true;
-    if (key.len < ID_LEN)
-        return false;
-    for (struct span rest = span_of(key.ptr + ID_LEN, key.len - ID_LEN); rest.len > 0;) {
-        uint32_t value_len = rest.len >= LENGTH_LEN ? read_length(rest.ptr) : UINT32_MAX;
-        if (value_len > rest.len - LENGTH_LEN || rest.len < LENGTH_LEN)
-            return false;
-        if (!is_first)
-            *at++ = ',';
-        is_first = false;
-        at = add_value(at, span_of(rest.ptr + LENGTH_LEN, value_len));
-        rest = span_of(rest.ptr + LENGTH_LEN + value_len, rest.len - LENGTH_LEN - value_len);
-    }
-    *len = (size_t)(at - text);
-    return true;
-}
-
-static void write_hash(struct memcached_key *key, const char *prefix, struct span name,
+static void write_hash(struct memcached_key *key, struct span prefix, struct span name,
                        memcached_digest *digest, void *arg)
 {
     static const char digits[] = "0123456789abcdef";
     uint8_t hash[MEMCACHED_DIGEST_LEN];
-    size_t len = strlen(prefix);
-    assert(len + 1 + 2 * sizeof(hash) <= sizeof(key->text));
+    assert(prefix.len + 1 + 2 * sizeof(hash) <= sizeof(key->text));
     digest(arg, name, hash);
-    memcpy(key->text, prefix, len);
-    key->text[len++] = '#';
+    memcpy(key->text, prefix.ptr, prefix.len);
+    key->len = prefix.len;
+    key->text[key->len++] = '#';
     for (size_t i = 0; i < sizeof(hash); i++) {
-        key->text[len++] = digits[hash[i] >> 4];
-        key->text[len++] = digits[hash[i] & 15];
+        key->text[key->len++] = digits[hash[i] >> 4];
+        key->text[key->len++] = digits[hash[i] & 15];
     }
-    key->len = len;
 }
 
-bool memcached_key_write(struct memcached_key *key, const char *prefix,
+bool memcached_key_write(struct memcached_key *key, struct span prefix,
                          const struct shared_item *item, memcached_digest *digest, void *arg)
 {
-    struct script_name name = {
-        .prefix = span_of_text(prefix), .tag = item->key, .rule = item->name};
-    char *joined = item->is_values ? malloc(3 * item->key.len + 1) : NULL, *whole = NULL;
-    bool is_written = !item->is_values || joined != NULL;
-    if (item->is_values && is_written) {
-        name.tag.ptr = (const uint8_t *)joined;
-        is_written = join_values(item->key, joined, &name.tag.len);
-    }
-    if (is_written) {
-        key->len = script_key(item->quota, &name, key->text, sizeof(key->text));
-        if (key->len > sizeof(key->text) && (whole = malloc(key->len)) == NULL)
-            is_written = false;
-    }
-    if (whole != NULL) {
-        size_t len = script_key(item->quota, &name, whole, key->len);
-        write_hash(key, prefix, span_of(whole, len), digest, arg);
-    }
-    free(joined);
+    size_t tag_len;
+    key->len = store_key(item, prefix, key->text, sizeof(key->text), &tag_len);
+    if (key->len <= sizeof(key->text))
+        return true;
+    char *whole = malloc(key->len);
+    if (whole == NULL)
+        return false;
+    size_t len = store_key(item, prefix, whole, key->len, &tag_len);
+    write_hash(key, prefix, span_of(whole, len), digest, arg);
     free(whole);
-    return is_written;
+    return true;
 }
 
 /* The same everywhere, so it has no secret: whoever picks keys for one server finds it slow. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Names of states in memcached: those of script_key(), with all values in the braces, as keys lie
- * apart there anyway. One that is too long is PREFIX#HASH instead. And which of several servers has
- * a key: the one that scores highest with it, so that the others' keys stay where they are when one
+ * Names of states in memcached: those of store_key(), though keys lie apart there whatever stands
+ * in their braces. One that is too long is PREFIX#HASH instead. And which of several servers has a
+ * key: the one that scores highest with it, so that the others' keys stay where they are when one
  * is taken out of the list.
  */
 #ifndef STINT_REMOTE_MEMCACHED_KEY_H
@@ -13,6 +13,7 @@
 #include "rules/shared.h"
 
 #define MEMCACHED_DIGEST_LEN 32
+#define MEMCACHED_PREFIX_MAX 128 /* escaped */
 
 struct memcached_key {
     char text[MEMCACHED_KEY_MAX];
@@ -22,8 +23,8 @@ struct memcached_key {
 /* SHA-256: two names that share a hash would share a state, and callers choose their keys. */
 typedef void memcached_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);
 
-/* False: no memory, or a key of rules_match() that is none. */
-bool memcached_key_write(struct memcached_key *key, const char *prefix,
+/* The prefix is escaped already. False: no memory. */
+bool memcached_key_write(struct memcached_key *key, struct span prefix,
                          const struct shared_item *item, memcached_digest *digest, void *arg);
 
 /* Of the URL's hosts, from 0; 0 for a socket. */

@@ -48,7 +48,8 @@ struct work {
 struct store {
     struct shared_store shared;
     struct memcached_store_options options;
-    char prefix[MEMCACHED_PREFIX_MAX + 1];
+    char prefix[MEMCACHED_PREFIX_MAX]; /* escaped */
+    size_t prefix_len;
     unsigned n_servers;
     struct cells *cells;
     struct memcached_clock clock;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The seam: what may be asked, how long it waits, and how the store ends. */
 #include "remote/memcached_parts.h"
+#include "remote/store_key.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -32,7 +33,8 @@ static bool add_item(struct work *work, const struct shared_item *item, size_t i
     struct part *part = &work->parts[work->n_parts];
     struct memcached_io *io = store->options.io;
     *part = (struct part){.work = work, .quota = *item->quota, .cost = item->cost, .times = 1};
-    if (!memcached_key_write(&part->key, store->prefix, item, io->ops->digest, io))
+    struct span prefix = span_of(store->prefix, store->prefix_len);
+    if (!memcached_key_write(&part->key, prefix, item, io->ops->digest, io))
         return false;
     part->index = (uint8_t)index;
     for (size_t i = 0; i < work->n_parts; i++) {
@@ -326,21 +328,10 @@ static const struct shared_store_ops store_ops = {
     .free = store_free,
 };
 
-/* What may stand in front of a key of memcached's. */
-static bool is_prefix(const char *prefix)
-{
-    size_t len = strlen(prefix);
-    for (size_t i = 0; i < len; i++)
-        if ((uint8_t)prefix[i] <= ' ' || prefix[i] == 0x7f)
-            return false;
-    return len <= MEMCACHED_PREFIX_MAX;
-}
-
 static void init_clock(struct store *store)
 {
     const struct memcached_store_options *options = &store->options;
     struct memcached_clock *clock = &store->clock;
-    size_t len = strlen(store->prefix);
     *clock = (struct memcached_clock){
         .io = options->io,
         .figures = &store->figures,
@@ -348,9 +339,9 @@ static void init_clock(struct store *store)
         .skew_max_ns = options->skew_max_ns,
         .random = options->io->ops->wall(options->io),
     };
-    memcpy(clock->key.text, store->prefix, len);
-    memcpy(clock->key.text + len, "{clock}", 7);
-    clock->key.len = len + 7;
+    memcpy(clock->key.text, store->prefix, store->prefix_len);
+    memcpy(clock->key.text + store->prefix_len, "{clock}", 7);
+    clock->key.len = store->prefix_len + 7;
     clock->server = memcached_key_server(options->url, span_of(clock->key.text, clock->key.len));
     clock->conn = options->conns[clock->server];
 }
@@ -358,14 +349,19 @@ static void init_clock(struct store *store)
 struct shared_store *memcached_store_new(const struct memcached_store_options *options)
 {
     const char *prefix = options->prefix != NULL ? options->prefix : MEMCACHED_PREFIX_DEFAULT;
-    struct store *store = is_prefix(prefix) ? calloc(1, sizeof(*store)) : NULL;
+    struct store *store = calloc(1, sizeof(*store));
     if (store == NULL)
         return NULL;
+    store->prefix_len =
+        store_key_escape(span_of_text(prefix), store->prefix, sizeof(store->prefix));
+    if (store->prefix_len > sizeof(store->prefix)) {
+        free(store);
+        return NULL;
+    }
     store->shared.ops = &store_ops;
     store->options = *options;
     store->n_servers = options->url->n_hosts > 0 ? options->url->n_hosts : 1;
     store->earliest_ns = STINT_NEVER_NS;
-    memcpy(store->prefix, prefix, strlen(prefix) + 1);
     if (store->options.asks_max == 0)
         store->options.asks_max = 4096;
     if (store->options.skew_max_ns == 0)

@@ -17,7 +17,6 @@
 #include <stdatomic.h>
 
 #define MEMCACHED_PREFIX_DEFAULT "stint:"
-#define MEMCACHED_PREFIX_MAX 128
 
 struct memcached_io;
 
@@ -61,8 +60,7 @@ struct memcached_figures {
     _Atomic uint64_t skew_ns;   /* the most by which another node's clock was found ahead */
 };
 
-/* NULL: no memory, or a prefix that is too long or has blanks; io and conns are the caller's still.
- */
+/* NULL: no memory, or a prefix that is too long; io and conns are the caller's still. */
 struct shared_store *memcached_store_new(const struct memcached_store_options *options);
 
 const struct memcached_figures *memcached_store_figures(const struct shared_store *store);

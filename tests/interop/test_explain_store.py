@@ -8,7 +8,7 @@ import pytest
 
 from program import SOURCE, stint
 from redis_server import Redis
-from server import free_port
+from server import Server, free_port
 from store_servers import Cluster, Memcached, Sentinels
 
 RULES = """
@@ -202,3 +202,22 @@ def test_memcached_tells_how_a_key_stands_and_no_more(rules):
         found = explain(rules, server.url, "ip=x")[0]
         assert found["outcome"] == "allow" and found["remaining"] == 2
         assert found["key"]["node"] is None and found["key"]["bytes"] is None
+
+
+def test_a_name_in_memcached_is_that_which_servers_use(tmp_path):
+    """Long ones are hashed; what stands in the braces is as the rule says."""
+    rules = tmp_path / "limits.yaml"
+    rules.write_text("domain: api\nstore_tag: domain\ndescriptors:\n  - key: user\n"
+                     "    rate_limit: {unit: minute, requests_per_unit: 3}\n")
+    with Memcached() as store, Server("--store", store.url, "--store-prefix", "a b:",
+                                      rules=rules.read_text()) as server:
+        for user, name in (("x,y", "a%20b:{api}window,60000000,24:api/user:x%2Cy"),
+                           ("x" * 300, None)):
+            found, _ = stint("explain", "--json", "--rules", rules, "--store", store.url,
+                             "--prefix", "a b:", "api", f"user={user}")
+            shown = json.loads(found)["descriptors"][0]["key"]["name"]
+            assert shown == name or (name is None and re.fullmatch("a%20b:#[0-9a-f]{64}", shown))
+            assert store.ask(f"mg {shown} s") == "EN\r\n"
+            with server.connect() as client:
+                client.ask("STINT.TAKE", "DOMAIN", "api", "DESCRIPTOR", 1, "user", user)
+            assert store.ask(f"mg {shown} s").startswith("HD s")
