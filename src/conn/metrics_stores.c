@@ -223,7 +223,8 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
         return;
     for (size_t i = 0; i < metrics->n_stores; i++)
         sums[i] = sum_of(metrics, i);
-    write_one(&writing, "store_asks", "counter", "Decisions that a store was wanted for.",
+    write_one(&writing, "store_asks", "counter",
+              "Decisions and answers of pools that a store was wanted for.",
               offsetof(struct store_figures, asks));
     write_faults(&writing);
     family(&writing, "store_latency_seconds", "histogram",

@@ -346,8 +346,11 @@ size_t stores_count(const struct stores *stores)
 
 struct shared_pools *stores_pools(const struct stores *stores, size_t index)
 {
-    struct shared_store *redis = stores->chains[index].redis;
-    return redis != NULL ? redis_store_pools(redis) : NULL;
+    const struct chain *chain = &stores->chains[index];
+    if (chain->redis == NULL)
+        return NULL;
+    struct shared_pools *pools = redis_store_pools(chain->redis);
+    return chain->guard != NULL ? guard_pools(chain->guard, pools) : pools;
 }
 
 const struct router_figures *stores_router_figures(const struct stores *stores, size_t index)

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 
-#define STOPPED "the store has failed to answer several times, and is not asked for a while"
 #define NO_MEMORY "no memory to ask the store"
 
 static struct guard *guard_of(const struct shared_store *store)
@@ -99,27 +98,41 @@ static void show_state(struct guard *guard)
  * within ask(); and to have too much on its way is no failure of the store, or a burst would shut
  * it off.
  */
-static void settle(struct guard_ask *ask, bool at_once, uint64_t now_ns)
+void guard_settle(struct guard *guard, const struct breakers_pass *pass,
+                  const struct guard_outcome *told)
 {
-    struct guard *guard = ask->guard;
-    const struct shared_answer *answer = &ask->inner.answer;
-    bool has_failed = answer->outcome == SHARED_FAILED;
+    bool has_failed = told->outcome == SHARED_FAILED;
     if (has_failed)
-        store_figure_up(&guard->figures->faults[answer->fault]);
-    if (answer->outcome == SHARED_REFUSED)
+        store_figure_up(&guard->figures->faults[told->fault]);
+    if (told->outcome == SHARED_REFUSED)
         store_figure_up(&guard->figures->refused);
-    if (!at_once)
-        store_figures_took(guard->figures, sub_floor(now_ns, ask->asked_ns));
+    if (!told->at_once)
+        store_figures_took(guard->figures, sub_floor(told->now_ns, told->asked_ns));
     bool says_nothing = has_failed
-                            ? answer->fault == SHARED_FAULT_OVERLOAD
-                            : answer->is_local || (at_once && answer->outcome != SHARED_DECIDED);
+                            ? told->fault == SHARED_FAULT_OVERLOAD
+                            : told->is_local || (told->at_once && told->outcome != SHARED_DECIDED);
     if (says_nothing) {
-        breakers_drop(&guard->breakers, &ask->pass);
+        breakers_drop(&guard->breakers, pass);
         return;
     }
-    uint64_t failed = has_failed && answer->failed == 0 ? ask->pass.servers : answer->failed;
-    breakers_tell(&guard->breakers, &ask->pass, failed, now_ns);
+    uint64_t failed = has_failed && told->failed == 0 ? pass->servers : told->failed;
+    breakers_tell(&guard->breakers, pass, failed, told->now_ns);
     show_state(guard);
+}
+
+static void settle(const struct guard_ask *ask, bool at_once, uint64_t now_ns)
+{
+    const struct shared_answer *answer = &ask->inner.answer;
+    guard_settle(ask->guard, &ask->pass,
+                 &(struct guard_outcome){
+                     .outcome = answer->outcome,
+                     .fault = answer->fault,
+                     .is_local = answer->is_local,
+                     .at_once = at_once,
+                     .failed = answer->failed,
+                     .asked_ns = ask->asked_ns,
+                     .now_ns = now_ns,
+                 });
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -175,7 +188,7 @@ bool guard_send(struct guard_ask *ask, const struct shared_ask *asked)
     if (answer->outcome == SHARED_WAITS)
         return true;
     if (is_stopped)
-        answer->error = STOPPED;
+        answer->error = GUARD_STOPPED;
     settle(ask, true, asked->now_ns);
     return false;
 }

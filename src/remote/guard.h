@@ -16,7 +16,7 @@
 
 #include "conn/store_figures.h"
 #include "remote/breaker.h"
-#include "rules/shared.h"
+#include "rules/shared_pool.h"
 
 #define GUARD_DENIALS_DEFAULT 65536 /* 40 bytes each */
 
@@ -42,6 +42,12 @@ struct guard_options {
 
 /* NULL: no memory; inner is still the caller's. */
 struct shared_store *guard_new(const struct guard_options *options);
+
+/*
+ * Pools in the store that the guard stands before: they pass its breakers, and are counted with its
+ * asks. As long as the guard.
+ */
+struct shared_pools *guard_pools(struct shared_store *guard, struct shared_pools *inner);
 
 /*
  * About once a second, so that figures and failovers are those of now where nobody asks. The store

@@ -8,6 +8,7 @@
 #include "remote/guard.h"
 
 #define GUARD_ITEMS_FEW 4
+#define GUARD_STOPPED "the store has failed to answer several times, and is not asked for a while"
 
 struct guard {
     struct shared_store store;
@@ -19,6 +20,9 @@ struct guard {
     struct guard_ask *free_asks;
     struct store_figures *figures;
     struct store_figures own_figures; /* where nobody wants them */
+    /* Pools in the same store; NULL: nobody has asked for them. */
+    struct shared_pools pools, *inner_pools;
+    struct shared_pools_ops pools_ops;
 };
 
 /* What is known of an item when its ask has gone. */
@@ -63,6 +67,17 @@ struct stint_decision guard_sum(const struct stint_decision *each, size_t n);
  * answered at once, and ask->inner.answer says how.
  */
 bool guard_send(struct guard_ask *ask, const struct shared_ask *asked);
+
+/* How an ask came out. */
+struct guard_outcome {
+    uint8_t outcome, fault; /* of its answer */
+    bool is_local, at_once;
+    uint64_t failed; /* the servers; 0 and FAILED: all that were asked */
+    uint64_t asked_ns, now_ns;
+};
+/* Counts it, and tells the breakers. */
+void guard_settle(struct guard *guard, const struct breakers_pass *pass,
+                  const struct guard_outcome *told);
 
 /* ---- Denials --------------------------------------------------------------------------------- */
 

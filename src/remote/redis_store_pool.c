@@ -154,7 +154,7 @@ static bool is_repeatable(const struct shared_pool_ask *ask)
 }
 
 static struct pool_job *begin(struct redis_store *store, const struct shared_pool_ask *ask,
-                              struct shared_pool_op *op)
+                              struct shared_pool_op *op, unsigned slot)
 {
     struct pool_job *job = malloc(sizeof(*job));
     if (job == NULL)
@@ -167,7 +167,7 @@ static struct pool_job *begin(struct redis_store *store, const struct shared_poo
                              .offset_ns = ask->now_ns - now_ns,
                              .verb = ask->verb};
     const struct router_command command = {
-        .slot = router_has_slots(store->router) ? cluster_slot_of(pool_store_key(job->list)) : 0,
+        .slot = slot,
         .words = store->pool_command.words,
         .n_words = store->pool_command.n_words,
         .script = store->pool_command.script->text,
@@ -194,7 +194,17 @@ static void op_ask(struct shared_pools *pools, const struct shared_pool_ask *ask
         answer->error = has_key ? "the pool has no such key" : "no memory to ask a store";
         return;
     }
-    struct pool_job *job = begin(store, ask, op);
+    bool has_slots = router_has_slots(store->router);
+    unsigned slot = has_slots ? cluster_slot_of(pool_store_key(list_of(ask->list))) : 0;
+    uint64_t now_ns = store->dialer->ops->now(store->dialer);
+    uint64_t server = router_server_bit(store->router, slot, now_ns);
+    if ((server & ask->stopped) != 0) {
+        answer->outcome = SHARED_FAILED;
+        answer->fault = SHARED_FAULT_STOPPED;
+        answer->error = "the server of the pool is not to be asked now";
+        return;
+    }
+    struct pool_job *job = begin(store, ask, op, slot);
     if (job == NULL) {
         answer->outcome = SHARED_FAILED;
         answer->fault = SHARED_FAULT_OVERLOAD;
@@ -203,6 +213,7 @@ static void op_ask(struct shared_pools *pools, const struct shared_pool_ask *ask
     }
     store->n_jobs++;
     op->at_work = job;
+    answer->servers = server;
     answer->outcome = SHARED_WAITS;
 }
 

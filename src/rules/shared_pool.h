@@ -36,12 +36,14 @@ struct shared_pool_ask {
     uint64_t at_ns;       /* GIVE_BACK: granted_at_ns, or STINT_NEVER_NS */
     uint64_t now_ns;      /* by the clock of this process: stint_now() */
     uint64_t deadline_ns; /* by the same clock: an answer after it is none */
+    uint64_t stopped;     /* as in struct shared_ask */
 };
 
 struct shared_pool_answer {
     uint8_t outcome;   /* SHARED_WAITS, _DECIDED, _FAILED; _REFUSED: the list has no such key */
     uint8_t fault;     /* of FAILED: enum shared_fault */
     const char *error; /* FAILED, REFUSED: a sentence that lives as long as the store */
+    uint64_t servers;  /* as in struct shared_answer; 0: nobody was asked */
     struct stint_pool_answer next; /* the name is the list's; the time is the store's, since 1970 */
     uint32_t given_back;
     /* STATUS: the asker's memory, with room for all keys; in the order in which they were added. */

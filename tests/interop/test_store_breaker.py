@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Who is told at once that a store is not asked: those whose own server is gone, and nobody else;
+whoever asks for decisions, and whoever asks for keys of pools."""
+import time
+from collections import Counter
+
+import pytest
+
+from admissions import S
+from crowd import between, by_rule, outcomes, waits_ms
+from fleet import Fleet, fleet_rules, wait_until_served
+from measure import metric
+from redis_server import Redis, until
+from store_servers import Cluster, Memcached
+
+STATE = "stint_store_state"
+RULES = fleet_rules(limit=100000, window_s=3600, on_store_error="deny")
+POOLS = "pools:\n  - {name: search, store: default, quota: 1000/1h, keys: [alpha, beta]}\n"
+MANY = [f"user-{number}" for number in range(40)]
+
+
+def figure(server, name, **labels):
+    return metric(server.http, name, store="default", **labels)
+
+
+@pytest.mark.parametrize("kind", ["cluster", "memcached"])
+def test_keys_of_servers_that_are_well_are_never_stopped(kind):
+    """A server of three stands still, and four callers ask for hardly anything but its keys: for
+    most of the time all of them wait for it, and nothing goes well anywhere."""
+    if kind == "cluster":
+        with Cluster(replicas=0) as store:
+            one_of_several(store.url, store.masters[1])
+        return
+    with Memcached() as first, Memcached() as second, Memcached() as third:
+        hosts = ",".join(f"127.0.0.1:{one.port}" for one in (first, second, third))
+        one_of_several(f"memcached://{hosts}", second)
+
+
+def granted(seen):
+    return {one.key for one in seen if one.outcome == "allow"}
+
+
+def asked_often(crowd, keys, since_ns, times):
+    """Until each of the keys was asked for so often since then."""
+    def enough():
+        counts = Counter(one.key for one in between(crowd.snapshot(), since_ns))
+        return all(counts[key] >= times for key in keys)
+    until(enough, f"{times} answers for each key", 30, 0.1)
+
+
+def one_of_several(url, victim):
+    with Fleet(1, url, rules=RULES) as fleet:
+        server = fleet.servers[0]
+        with fleet.crowd(by_rule("fleet", "user", MANY), rate=400) as crowd:
+            wait_until_served(crowd, 1)
+            until(lambda: granted(crowd.snapshot()) == set(MANY), "all keys are granted")
+            victim.pause()
+            begin_ns = time.time_ns() + S // 4
+            asked_often(crowd, MANY, begin_ns, 4)
+        lost = set(MANY) - granted(between(crowd.seen, begin_ns))
+        assert 3 <= len(lost) <= 30, lost
+        spared = sorted(set(MANY) - lost)[:2]
+        with fleet.crowd(by_rule("fleet", "user", [*lost, *lost, *spared]), rate=400) as crowd:
+            until(lambda: figure(server, STATE) == 2, "the server that stands still is given up")
+            begin_ns = time.time_ns()
+            asked_often(crowd, spared, begin_ns, 20)
+        assert fleet.readiness(server) == (200, "ready\n")  # the others answer
+        victim.resume()
+        with fleet.crowd(by_rule("fleet", "user", lost), rate=200) as again:
+            until(lambda: granted(again.snapshot()) == lost, "they are granted again")
+            until(lambda: figure(server, STATE) == 0, "it is asked as ever")
+    well = [one for one in crowd.seen if one.key in spared]
+    # Some of a busy machine's answers are late; none is stopped, which would be many in a row.
+    assert outcomes(well)["allow"] > 0.8 * len(well), outcomes(well)
+    gone = between([one for one in crowd.seen if one.key in lost], begin_ns)
+    assert outcomes(gone)["deny"] == len(gone) > 50
+    assert waits_ms(gone, 0.5) < 25  # not the timeout
+
+
+def test_pools_of_a_store_that_stands_still(tmp_path):
+    config = tmp_path / "stint.yaml"
+    config.write_text(POOLS)
+    with Redis() as redis, Fleet(1, redis.url, "--config", config, rules=RULES) as fleet:
+        server = fleet.servers[0]
+        with server.connect() as client:
+            client.ask("STINT.POOL", "NEXT", "search")
+            assert figure(server, "stint_store_asks_total") == 1
+            assert figure(server, "stint_store_latency_seconds_count") == 1
+            redis.pause()
+            began = time.monotonic()
+            waits, told = [], []
+            while time.monotonic() < began + 2:
+                asked = time.monotonic()
+                told.append(str(client.ask("STINT.POOL", "NEXT", "search")))
+                waits.append(time.monotonic() - asked)
+            assert figure(server, STATE) == 2
+            stopped = figure(server, "stint_store_errors_total", reason="stopped")
+            faults = figure(server, "stint_store_errors_total")
+            redis.resume()
+            until(lambda: "UNAVAILABLE" not in str(client.ask("STINT.POOL", "NEXT", "search")),
+                  "keys are handed out again", 12)
+    assert all("UNAVAILABLE" in one for one in told), told[:3]
+    assert faults == len(told) and 20 < stopped <= faults - 3
+    assert "not asked for a while" in told[-1]
+    assert sorted(waits)[len(waits) // 2] < 0.025
