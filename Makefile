@@ -54,30 +54,28 @@ test:
 	@tools/setup.sh test
 	@/usr/bin/python3 tools/run_tests.py
 
-# As packages are built: -O2, no assertions. BENCH=--quick only sees whether everything runs.
+# As packages are built: -O2, no assertions.
+BUILD_BENCH = test -e build-bench/build.ninja || \
+    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true -Dtests=false >/dev/null
+
+# BENCH=--quick only sees whether everything runs.
 bench:
 	@tools/setup.sh run
-	@test -e build-bench/build.ninja || \
-	    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
-	    -Dtests=false >/dev/null
+	@$(BUILD_BENCH)
 	@ninja -C build-bench --quiet bench
 	@/usr/bin/python3 bench/run.py build-bench $(BENCH)
 
 # Some minutes; wants a quiet machine with two cores.
 bench-server:
 	@tools/setup.sh bench-server
-	@test -e build-bench/build.ninja || \
-	    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
-	    -Dtests=false >/dev/null
+	@$(BUILD_BENCH)
 	@ninja -C build-bench --quiet bench-server
 	@bench/server/run.py build-bench $(BENCH)
 
 # Likewise.
 bench-store:
 	@tools/setup.sh bench-server
-	@test -e build-bench/build.ninja || \
-	    meson setup build-bench -Doptimization=2 -Ddebug=false -Db_ndebug=true \
-	    -Dtests=false >/dev/null
+	@$(BUILD_BENCH)
 	@ninja -C build-bench --quiet bench-server
 	@bench/server/store.py build-bench $(BENCH)
 
