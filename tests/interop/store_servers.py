@@ -56,14 +56,16 @@ class Sentinels(Several):
             until(lambda one=replica: one.info("master_link_status") == "up", "a replica follows")
         lines = [f"sentinel monitor main 127.0.0.1 {self.master.port} 2",
                  f"sentinel down-after-milliseconds main {GIVES_UP_MS}",
-                 "sentinel failover-timeout main 10000", "sentinel parallel-syncs main 2"]
+                 # Twice that is waited where they could not agree, or no replica was fit.
+                 "sentinel failover-timeout main 4000", "sentinel parallel-syncs main 2"]
         self.sentinels = [self.add(Redis(*lines, program="redis-sentinel", wait=False))
                           for _ in range(self.n_sentinels)]
         for sentinel in self.sentinels:
             sentinel.wait()
-            # What they do every two and every ten seconds, oftener.
+            # What they do every two and every ten seconds, oftener. A replica is fit if it told of
+            # itself within five pings: every second, once its master is down.
             sentinel.cli("SENTINEL", "DEBUG", "PUBLISH-PERIOD", 100, "INFO-PERIOD", 500,
-                         "PING-PERIOD", 200)
+                         "PING-PERIOD", 400)
         until(self._all_is_known, "the sentinels know each other and the replicas")
 
     def _all_is_known(self):
