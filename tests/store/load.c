@@ -9,8 +9,9 @@
  *     store_load URL RATE KEYS KEYS_PER_ASK COST SPEC TIMEOUT_MS VERB [id]
  */
 #define _GNU_SOURCE
+#include "asker.h"
+
 #include "base/ns.h"
-#include "io/stores.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,17 +32,13 @@ struct ask {
 };
 
 struct load {
-    uv_loop_t loop;
-    uv_timer_t timer;
-    uv_pipe_t input;
-    struct stores *stores;
+    struct asker asker;
     struct shared_store *store;
     struct stint_quota quota;
     unsigned rate, keys, keys_per_ask, cost;
     uint64_t timeout_ns, begun_ns, n_asked, n_waiting, n_ids, n_named;
     uint8_t verb;
-    bool has_ids, is_ending;
-    char byte[256];
+    bool has_ids;
 };
 
 static uint64_t wall_ns(void)
@@ -61,36 +58,22 @@ static void print(const struct ask *ask)
     printf("\n");
 }
 
-static void close_all(struct load *load)
+static void tell_figures(struct asker *asker)
 {
-    const struct router_figures *figures = stores_router_figures(load->stores, 0);
+    const struct router_figures *figures = stores_router_figures(asker->stores, 0);
     printf("figures asks=%" PRIu64 " reconnects=%" PRIu64 " redirects=%" PRIu64 " retries=%" PRIu64
            " refreshes=%" PRIu64 " late=%" PRIu64 " lost=%" PRIu64 " generation=%" PRIu64
            " failovers=%" PRIu64 " waiting=%" PRIu64 "\n",
            figures->asks, figures->reconnects, figures->redirects, figures->retries,
            figures->refreshes, figures->late, figures->lost, figures->generation,
            figures->failovers, figures->asks_waiting);
-    stores_close(load->stores);
-    uv_close((uv_handle_t *)&load->timer, NULL);
-    uv_close((uv_handle_t *)&load->input, NULL);
 }
 
-/* Not from within an answer, whose connection is closed here. */
-static void on_end(uv_timer_t *timer)
+static void end(struct asker *asker)
 {
-    close_all(timer->data);
-}
-
-static void on_drained(void *arg)
-{
-    struct load *load = arg;
-    uv_timer_start(&load->timer, on_end, 0, 0);
-}
-
-static void end(struct load *load)
-{
-    if (load->is_ending && load->n_waiting == 0)
-        stores_drain(load->stores, uv_hrtime() + NS_PER_S, on_drained, load);
+    const struct load *load = (struct load *)asker;
+    if (load->n_waiting == 0)
+        asker_close(asker);
 }
 
 static void over(struct ask *ask)
@@ -106,6 +89,8 @@ static void answered(struct shared_op *op, uint64_t now_ns)
     (void)now_ns;
     load->n_waiting--;
     over(ask);
+    if (load->asker.is_ending)
+        end(&load->asker);
 }
 
 static void ask_once(struct load *load)
@@ -152,16 +137,9 @@ static void ask_once(struct load *load)
     }
 }
 
-static void on_time(uv_timer_t *timer)
+static void ask_those_due(struct asker *asker)
 {
-    struct load *load = timer->data;
-    if (load->is_ending) {
-        if (load->n_waiting == 0) {
-            uv_timer_stop(timer);
-            end(load);
-        }
-        return;
-    }
+    struct load *load = (struct load *)asker;
     uint64_t due = (uv_hrtime() - load->begun_ns) / NS_PER_MS * load->rate / 1000;
     /* Who was held up asks on from here, and not for all the time that he missed. */
     if (due > load->n_asked + load->rate / 20)
@@ -170,30 +148,14 @@ static void on_time(uv_timer_t *timer)
         ask_once(load);
 }
 
-static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *buf)
-{
-    struct load *load = handle->data;
-    (void)wanted;
-    *buf = uv_buf_init(load->byte, sizeof(load->byte));
-}
-
-static void on_input(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
-{
-    struct load *load = stream->data;
-    (void)buf;
-    if (len >= 0)
-        return;
-    uv_read_stop(stream);
-    load->is_ending = true;
-}
-
 int main(int argc, char **argv)
 {
-    static struct load load;
+    static struct load load = {.asker = {.turn = ask_those_due,
+                                         .ended = end,
+                                         .closing = tell_figures,
+                                         .config.without_guard = true}};
     struct stint_error error;
-    struct store_config config = {.without_guard = true};
-    if (argc < 9 || store_url_parse(&config.url, argv[1], &error) != 0 ||
-        stint_quota_parse(&load.quota, argv[6], &error) != 0) {
+    if (argc < 9 || stint_quota_parse(&load.quota, argv[6], &error) != 0) {
         fprintf(stderr, "load: %s\n", argc < 9 ? "too few arguments" : error.sentence);
         return 2;
     }
@@ -207,23 +169,9 @@ int main(int argc, char **argv)
     if (load.keys == 0 || load.keys_per_ask == 0 || load.keys_per_ask > ITEMS_MAX)
         return 2;
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
-    uv_loop_init(&load.loop);
-    uv_timer_init(&load.loop, &load.timer);
-    uv_pipe_init(&load.loop, &load.input, 0);
-    load.timer.data = load.input.data = &load;
-    if (stores_open(
-            &load.stores,
-            &(struct stores_options){
-                .loop = &load.loop, .configs = &config, .n_configs = 1, .seed = uv_hrtime()},
-            &error) != 0) {
-        fprintf(stderr, "load: %s\n", error.sentence);
+    if (!asker_open(&load.asker, argv[1]))
         return 1;
-    }
-    load.store = stores_all(load.stores)[0];
+    load.store = stores_all(load.asker.stores)[0];
     load.begun_ns = uv_hrtime();
-    uv_timer_start(&load.timer, on_time, 0, 1);
-    uv_pipe_open(&load.input, 0);
-    uv_read_start((uv_stream_t *)&load.input, on_room, on_input);
-    uv_run(&load.loop, UV_RUN_DEFAULT);
-    return uv_loop_close(&load.loop) == 0 ? 0 : 1;
+    return asker_run(&load.asker);
 }

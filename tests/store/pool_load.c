@@ -9,8 +9,9 @@
  *     store_pool_load URL ORDER KEYS SPEC AT_ONCE
  */
 #define _GNU_SOURCE
+#include "asker.h"
+
 #include "base/ns.h"
-#include "io/stores.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -29,10 +30,7 @@ struct ask {
 };
 
 struct load {
-    uv_loop_t loop;
-    uv_timer_t timer;
-    uv_pipe_t input;
-    struct stores *stores;
+    struct asker asker;
     struct shared_pools *pools;
     struct shared_pool_list *list;
     struct ask asks[AT_ONCE_MAX];
@@ -40,11 +38,9 @@ struct load {
     unsigned at_once, n_waiting, stage;
     char key[STINT_POOL_NAME_MAX + 1]; /* that was given last */
     uint64_t at_ns;
-    bool is_ending;
-    char byte[256];
 };
 
-static void go_on(struct load *load);
+static void go_on(struct asker *asker);
 
 static void print(struct load *load, const struct shared_pool_answer *answer)
 {
@@ -68,7 +64,7 @@ static void answered(struct shared_pool_op *op, uint64_t now_ns)
     load->n_waiting--;
     if (load->stage == 0)
         print(load, &op->answer);
-    go_on(load);
+    go_on(&load->asker);
 }
 
 static void ask(struct load *load, struct ask *ask, struct shared_pool_ask asked)
@@ -86,24 +82,10 @@ static void ask(struct load *load, struct ask *ask, struct shared_pool_ask asked
         load->n_waiting--;
 }
 
-static void close_all(struct load *load)
+static void free_list(struct asker *asker)
 {
+    const struct load *load = (struct load *)asker;
     load->pools->ops->list_free(load->list);
-    stores_close(load->stores);
-    uv_close((uv_handle_t *)&load->timer, NULL);
-    uv_close((uv_handle_t *)&load->input, NULL);
-}
-
-/* Not from within an answer. */
-static void on_end(uv_timer_t *timer)
-{
-    close_all(timer->data);
-}
-
-static void on_drained(void *arg)
-{
-    struct load *load = arg;
-    uv_timer_start(&load->timer, on_end, 0, 0);
 }
 
 /* What is done once all is quiet: one step after the other. */
@@ -146,7 +128,7 @@ static void step(struct load *load)
         printf("forgotten %d\n", answer->outcome == SHARED_WAITS);
         load->pools->ops->forget(load->pools, &one->op);
         load->n_waiting--;
-        stores_drain(load->stores, uv_hrtime() + NS_PER_S, on_drained, load);
+        asker_close(&load->asker);
         break;
     default:
         break;
@@ -155,12 +137,13 @@ static void step(struct load *load)
         step(load);
 }
 
-static void go_on(struct load *load)
+static void go_on(struct asker *asker)
 {
-    if (!load->is_ending || load->n_waiting > 0)
+    struct load *load = (struct load *)asker;
+    if (!asker->is_ending || load->n_waiting > 0)
         return;
     if (load->at_once > 1) { /* others may take what is given back, and nobody could tell */
-        stores_drain(load->stores, uv_hrtime() + NS_PER_S, on_drained, load);
+        asker_close(asker);
         return;
     }
     if (load->stage == 0)
@@ -168,35 +151,16 @@ static void go_on(struct load *load)
     step(load);
 }
 
-static void on_time(uv_timer_t *timer)
+static void ask_next(struct asker *asker)
 {
-    struct load *load = timer->data;
-    for (unsigned i = 0; i < load->at_once && !load->is_ending; i++)
+    struct load *load = (struct load *)asker;
+    for (unsigned i = 0; i < load->at_once; i++)
         if (load->asks[i].op.at_work == NULL) {
             ask(load, &load->asks[i],
                 (struct shared_pool_ask){.verb = SHARED_POOL_NEXT, .cost = 1});
             if (load->asks[i].op.answer.outcome != SHARED_WAITS)
                 print(load, &load->asks[i].op.answer);
         }
-}
-
-static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *buf)
-{
-    struct load *load = handle->data;
-    (void)wanted;
-    *buf = uv_buf_init(load->byte, sizeof(load->byte));
-}
-
-static void on_input(uv_stream_t *stream, ssize_t len, const uv_buf_t *buf)
-{
-    struct load *load = stream->data;
-    (void)buf;
-    if (len >= 0)
-        return;
-    uv_read_stop(stream);
-    uv_timer_stop(&load->timer);
-    load->is_ending = true;
-    go_on(load);
 }
 
 static int make_list(struct load *load, char **argv, struct stint_error *error)
@@ -218,29 +182,19 @@ static int make_list(struct load *load, char **argv, struct stint_error *error)
 
 int main(int argc, char **argv)
 {
-    static struct load load;
+    static struct load load = {
+        .asker = {
+            .turn = ask_next, .ended = go_on, .closing = free_list, .config.reply_ns = TIMEOUT_NS}};
     struct stint_error error = {0};
-    struct store_config config = {.reply_ns = TIMEOUT_NS};
-    if (argc != 6 || store_url_parse(&config.url, argv[1], &error) != 0)
+    if (argc != 6)
         return 2;
     load.at_once = (unsigned)strtoul(argv[5], NULL, 10);
-    uv_loop_init(&load.loop);
-    uv_timer_init(&load.loop, &load.timer);
-    uv_pipe_init(&load.loop, &load.input, 0);
-    load.timer.data = load.input.data = &load;
-    if (stores_open(
-            &load.stores,
-            &(struct stores_options){
-                .loop = &load.loop, .configs = &config, .n_configs = 1, .seed = uv_hrtime()},
-            &error) != 0 ||
-        (load.pools = stores_pools(load.stores, 0)) == NULL ||
-        make_list(&load, argv, &error) != 0) {
+    if (!asker_open(&load.asker, argv[1]))
+        return 1;
+    load.pools = stores_pools(load.asker.stores, 0);
+    if (load.pools == NULL || make_list(&load, argv, &error) != 0) {
         fprintf(stderr, "pool_load: %s\n", error.sentence);
         return 1;
     }
-    uv_timer_start(&load.timer, on_time, 0, 1);
-    uv_pipe_open(&load.input, 0);
-    uv_read_start((uv_stream_t *)&load.input, on_room, on_input);
-    uv_run(&load.loop, UV_RUN_DEFAULT);
-    return uv_loop_close(&load.loop) == 0 ? 0 : 1;
+    return asker_run(&load.asker);
 }
