@@ -4,9 +4,9 @@
  * is told where no answer comes, and what of a pool is asked only once.
  */
 #include "unit/fake_store.h"
+#include "unit/over_resp.h"
 
 #include "conn/pools.h"
-#include "conn/resp_conn.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,19 +74,7 @@ static void op_forget(struct shared_pools *pools, struct shared_pool_op *op)
 
 static const struct shared_pools_ops fake_ops = {.ask = op_ask, .forget = op_forget};
 
-struct fixture {
-    struct stint_table *table;
-    struct hub *hub;
-    struct service *service;
-    struct resp_door *door;
-    struct conn *conn;
-    struct fake_store store;
-    struct shared_store *stores[2];
-    struct shared_pools *pools[2];
-    uint64_t now_ns;
-};
-
-static struct fixture fixture;
+static struct fake_store fake_store;
 
 static int define(const char *name, const char *store, const char *keys, struct stint_error *error)
 {
@@ -97,7 +85,7 @@ static int define(const char *name, const char *store, const char *keys, struct 
         made[i] = (struct pools_key){.name = span_of(&keys[i], 1), .quotas = &quota, .n_quotas = 1};
     const struct pools_definition definition = {
         .name = span_of_text(name), .store = span_of_text(store), .keys = made, .n_keys = n};
-    return pools_define(hub_pools(fixture.hub), &definition, fixture.now_ns, error);
+    return pools_define(hub_pools(resp.hub), &definition, resp.now_ns, error);
 }
 
 static int set_up(void **state)
@@ -105,64 +93,41 @@ static int set_up(void **state)
     static const char *const names[] = {"default", "mem"};
     static const struct pools_stores stores = {
         .names = names, .n_names = 2, .list_new = new_list, .list_free = free_list};
-    const struct stint_table_options table = {.keys = 64, .clock = STINT_CLOCK_VIRTUAL};
+    static struct shared_store *const asked[2] = {&fake_store.store, &fake_store.store};
+    static struct shared_pools *const pools[2] = {&fake.pools};
     (void)state;
-    fixture = (struct fixture){.now_ns = 1000 * S};
     fake = (struct fake_pools){.pools.ops = &fake_ops};
-    assert_int_equal(stint_table_open(&fixture.table, &table, NULL), 0);
-    const struct hub_options hub = {.table = fixture.table, .workers = 1, .without_popular = true};
-    assert_int_equal(hub_open(&fixture.hub, &hub, NULL), 0);
-    pools_set_stores(hub_pools(fixture.hub), &stores);
-    fixture.service = service_new(fixture.hub, 0);
-    fake_store_begin(&fixture.store);
-    fixture.stores[0] = fixture.stores[1] = &fixture.store.store;
-    fixture.pools[0] = &fake.pools;
-    service_set_stores(fixture.service,
-                       &(struct question_stores){.stores = fixture.stores,
-                                                 .pools = fixture.pools,
-                                                 .n_stores = 2,
-                                                 .items = 1,
-                                                 .throttle = 1,
-                                                 .timeout_ns = 50 * MS,
-                                                 .items_on_error = QUESTION_TELLS_ERROR});
-    stint_table_set_now(fixture.table, fixture.now_ns);
-    fixture.door = resp_door_new(fixture.service, NULL, NULL);
-    fixture.conn = resp_conn_new(fixture.door);
-    assert_non_null(fixture.conn);
+    fake_store_begin(&fake_store);
+    talk();
+    pools_set_stores(hub_pools(resp.hub), &stores);
+    talk_with_stores(asked, pools, 2);
+    open_door(NULL, NULL);
     return define("p", "default", "ab", NULL);
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    fixture.conn->ops->free(fixture.conn);
+    hang_up();
     assert_null(fake.op);
-    resp_door_free(fixture.door);
-    service_free(fixture.service);
-    hub_close(fixture.hub);
-    stint_table_close(fixture.table);
-    fake_store_end(&fixture.store);
+    talk_no_more();
+    fake_store_end(&fake_store);
     assert_int_equal(fake.n_lists, 0);
     return 0;
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-static void feed(const char *text)
-{
-    fixture.conn->ops->feed(fixture.conn, span_of_text(text), fixture.now_ns);
-}
-
 /* What was sent, and takes it. */
 static const char *sent(void)
 {
     static char text[4096];
-    struct span output = fixture.conn->ops->output(fixture.conn);
-    assert_true(output.len < sizeof(text));
-    if (output.len > 0)
-        memcpy(text, output.ptr, output.len);
-    text[output.len] = '\0';
-    fixture.conn->ops->sent(fixture.conn, output.len, fixture.now_ns);
+    struct span all = output();
+    assert_true(all.len < sizeof(text));
+    if (all.len > 0)
+        memcpy(text, all.ptr, all.len);
+    text[all.len] = '\0';
+    resp.conn->ops->sent(resp.conn, all.len, resp.now_ns);
     return text;
 }
 
@@ -183,7 +148,7 @@ static void let(uint8_t outcome)
     struct shared_pool_op *op = fake.op;
     op->answer.outcome = outcome;
     fake.op = NULL;
-    op->answered(op, fixture.now_ns);
+    op->answered(op, resp.now_ns);
 }
 
 static void let_next(size_t key)
@@ -211,7 +176,7 @@ static void a_key_comes_with_the_answer(void **state)
     assert_string_equal(sent(), "");
     assert_int_equal(fake.asked.verb, SHARED_POOL_NEXT);
     assert_int_equal(fake.asked.cost, 1);
-    assert_int_equal(fake.asked.deadline_ns, fixture.now_ns + 50 * MS);
+    assert_int_equal(fake.asked.deadline_ns, resp.now_ns + 50 * MS);
     let_next(1);
     const char *text = sent();
     assert_has(text, "$1\r\nb\r\n");
@@ -245,7 +210,7 @@ static void who_is_told_to_wait_does_not_ask_again_before(void **state)
     feed(NEXT);
     let_none(300 * MS);
     assert_has(sent(), "wait_ms\r\n:300\r\n");
-    fixture.now_ns += 100 * MS;
+    resp.now_ns += 100 * MS;
     feed(NEXT);
     const char *text = sent();
     assert_has(text, "wait_ms\r\n:200\r\n");
@@ -255,10 +220,10 @@ static void who_is_told_to_wait_does_not_ask_again_before(void **state)
     assert_int_equal(fake.n_asks, 2); /* another question */
     let_none(STINT_NEVER_NS);
     sent();
-    fixture.now_ns += S - 1;
+    resp.now_ns += S - 1;
     feed("STINT.POOL NEXT p COST 2\r\n");
     assert_int_equal(fake.n_asks, 2);
-    fixture.now_ns += 1; /* others may have given back */
+    resp.now_ns += 1; /* others may have given back */
     feed("STINT.POOL NEXT p COST 2\r\n");
     let_next(0);
     assert_int_equal(fake.n_asks, 3);
@@ -286,29 +251,29 @@ static void a_wait_ends_with_a_key(void **state)
     (void)state;
     /* Behind it waits what was begun ahead: its answer stays its own. */
     feed("STINT.POOL NEXT p WAIT 5000\r\nCL.THROTTLE k 1 60 60\r\n");
-    assert_int_equal(fixture.store.n_asks, 1);
+    assert_int_equal(fake_store.n_asks, 1);
     let_none(300 * MS);
     assert_string_equal(sent(), "");
-    fake_let(&fixture.store, 0, fixture.now_ns);
+    fake_let(&fake_store, 0, resp.now_ns);
     assert_string_equal(sent(), "");
-    uint64_t at_ns = fixture.conn->ops->deadline(fixture.conn);
-    assert_int_equal(at_ns, fixture.now_ns + 300 * MS);
-    fixture.now_ns = at_ns;
-    fixture.conn->ops->wake(fixture.conn, fixture.now_ns);
+    uint64_t at_ns = resp.conn->ops->deadline(resp.conn);
+    assert_int_equal(at_ns, resp.now_ns + 300 * MS);
+    resp.now_ns = at_ns;
+    resp.conn->ops->wake(resp.conn, resp.now_ns);
     let_next(0);
     const char *text = sent();
     assert_has(text, "$1\r\na\r\n");
     assert_has(text, "*5\r\n:0\r\n:2\r\n:1\r\n:-1\r\n:1\r\n");
-    assert_int_equal(fixture.store.n_asks, 1);
+    assert_int_equal(fake_store.n_asks, 1);
 }
 
 static void a_connection_that_ends_forgets(void **state)
 {
     (void)state;
     feed(NEXT);
-    fixture.conn->ops->free(fixture.conn);
+    hang_up();
     assert_int_equal(fake.n_forgotten, 1);
-    fixture.conn = resp_conn_new(fixture.door);
+    dial();
 }
 
 static void times_of_stores_are_none_of_a_table(void **state)
@@ -364,7 +329,7 @@ static void a_definition_that_cannot_be_changes_nothing(void **state)
     assert_string_equal(error.sentence, "it keeps no pools");
     assert_int_equal(define("p", "", "a", &error), STINT_E_MISMATCH);
     assert_has(error.sentence, "the store of pool p cannot be changed");
-    assert_int_equal(pools_count(hub_pools(fixture.hub)), 1);
+    assert_int_equal(pools_count(hub_pools(resp.hub)), 1);
     assert_int_equal(define("p", "default", "ab", &error), 0);
     assert_int_equal(fake.n_lists, 1);
 }

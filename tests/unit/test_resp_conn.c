@@ -3,122 +3,65 @@
  * A connection as its socket sees it: order, pieces, back-pressure, waiting, draining, and who may
  * ask. What each command answers is in the dialogues of tests/trace.
  */
-#include "unit/asking.h"
-
-#include "conn/resp_conn.h"
+#include "unit/over_resp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-struct fixture {
-    struct stint_table *table;
-    struct hub *hub;
-    struct service *service;
-    struct access_now *access;
-    struct resp_door *door;
-    struct conn *conn;
-    uint64_t now_ns;
-};
-
-static struct fixture fixture;
-
-static void open_door(struct access *access, const struct resp_limits *limits)
-{
-    fixture.access = access_now_new(access);
-    assert_non_null(fixture.access);
-    fixture.door = resp_door_new(fixture.service, fixture.access, limits);
-    assert_non_null(fixture.door);
-    fixture.conn = resp_conn_new(fixture.door);
-    assert_non_null(fixture.conn);
-}
-
 static int set_up(void **state)
 {
-    const struct stint_table_options table = {.keys = 64, .clock = STINT_CLOCK_VIRTUAL};
     (void)state;
-    fixture = (struct fixture){.now_ns = 1000 * S};
-    assert_int_equal(stint_table_open(&fixture.table, &table, NULL), 0);
-    const struct hub_options hub = {.table = fixture.table, .workers = 1, .without_popular = true};
-    assert_int_equal(hub_open(&fixture.hub, &hub, NULL), 0);
-    fixture.service = service_new(fixture.hub, 0);
-    assert_non_null(fixture.service);
-    stint_table_set_now(fixture.table, fixture.now_ns);
+    talk();
     return 0;
 }
 
 static int tear_down(void **state)
 {
     (void)state;
-    if (fixture.conn != NULL)
-        fixture.conn->ops->free(fixture.conn);
-    resp_door_free(fixture.door);
-    access_now_free(fixture.access);
-    service_free(fixture.service);
-    hub_close(fixture.hub);
-    stint_table_close(fixture.table);
+    talk_no_more();
     return 0;
-}
-
-static void feed_bytes(const char *bytes, size_t len)
-{
-    fixture.conn->ops->feed(fixture.conn, span_of(bytes, len), fixture.now_ns);
-}
-
-static void feed(const char *text)
-{
-    feed_bytes(text, strlen(text));
 }
 
 static size_t pending(void)
 {
-    return fixture.conn->ops->output(fixture.conn).len;
-}
-
-/* Takes what is to be sent, and holds it against the text. */
-static void assert_sent(const char *expected)
-{
-    struct span output = fixture.conn->ops->output(fixture.conn);
-    if (output.len != strlen(expected) ||
-        (output.len > 0 && memcmp(output.ptr, expected, output.len) != 0))
-        fail_msg("sent: %.*s\nexpected: %s", (int)output.len, (const char *)output.ptr, expected);
-    fixture.conn->ops->sent(fixture.conn, output.len, fixture.now_ns);
+    return output().len;
 }
 
 static bool output_has(const char *text)
 {
-    struct span output = fixture.conn->ops->output(fixture.conn);
+    struct span sent = output();
     size_t len = strlen(text);
-    for (size_t at = 0; at + len <= output.len; at++)
-        if (memcmp(output.ptr + at, text, len) == 0)
+    for (size_t at = 0; at + len <= sent.len; at++)
+        if (memcmp(sent.ptr + at, text, len) == 0)
             return true;
     return false;
 }
 
 static uint64_t deadline(void)
 {
-    return fixture.conn->ops->deadline(fixture.conn);
+    return resp.conn->ops->deadline(resp.conn);
 }
 
 static bool is_over(void)
 {
-    return fixture.conn->ops->is_over(fixture.conn);
+    return resp.conn->ops->is_over(resp.conn);
 }
 
 static bool is_busy(void)
 {
-    return fixture.conn->ops->is_busy(fixture.conn);
+    return resp.conn->ops->is_busy(resp.conn);
 }
 
 static bool is_choked(void)
 {
-    return fixture.conn->ops->is_choked(fixture.conn);
+    return resp.conn->ops->is_choked(resp.conn);
 }
 
 static void wake_at(uint64_t now_ns)
 {
-    fixture.now_ns = now_ns;
-    stint_table_set_now(fixture.table, now_ns);
-    fixture.conn->ops->wake(fixture.conn, now_ns);
+    resp.now_ns = now_ns;
+    stint_table_set_now(resp.table, now_ns);
+    resp.conn->ops->wake(resp.conn, now_ns);
 }
 
 /* ---- Order and pieces ------------------------------------------------------------------------ */
@@ -197,8 +140,8 @@ static void quit_ends_it_and_what_follows_is_not_done(void **state)
     feed("CL.THROTTLE k 4 5 5\r\nQUIT\r\nCL.THROTTLE k 4 5 5\r\n");
     assert_true(is_over());
     assert_sent("*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n+OK\r\n");
-    fixture.conn->ops->free(fixture.conn);
-    fixture.conn = resp_conn_new(fixture.door);
+    hang_up();
+    dial();
     feed("CL.THROTTLE k 4 5 5 0\r\n");
     assert_sent("*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n");
 }
@@ -240,9 +183,9 @@ static void a_reply_may_be_sent_byte_by_byte(void **state)
     }
     while (pending() > 0) {
         size_t len = strlen(got);
-        got[len] = (char)fixture.conn->ops->output(fixture.conn).ptr[0];
+        got[len] = (char)resp.conn->ops->output(resp.conn).ptr[0];
         got[len + 1] = '\0';
-        fixture.conn->ops->sent(fixture.conn, 1, fixture.now_ns);
+        resp.conn->ops->sent(resp.conn, 1, resp.now_ns);
     }
     assert_string_equal(got, expected);
     assert_false(is_busy());
@@ -286,8 +229,8 @@ static void patience_is_counted_from_the_first_asking(void **state)
     assert_int_equal(deadline(), 1001 * S);
     /* Another is always faster: at 1003 s the third asking would come after 2.5 s. */
     for (int i = 1; i <= 2; i++) {
-        struct conn *other = resp_conn_new(fixture.door);
-        stint_table_set_now(fixture.table, (1000 + (uint64_t)i) * S);
+        struct conn *other = resp_conn_new(resp.door);
+        stint_table_set_now(resp.table, (1000 + (uint64_t)i) * S);
         other->ops->feed(other, span_of_text("STINT.TAKE QUOTA 'gcra 1/1s' k\r\n"),
                          (1000 + (uint64_t)i) * S);
         other->ops->free(other);
@@ -295,9 +238,9 @@ static void patience_is_counted_from_the_first_asking(void **state)
         if (i == 1)
             assert_int_equal(deadline(), 1002 * S);
     }
-    struct span output = fixture.conn->ops->output(fixture.conn);
+    struct span output = resp.conn->ops->output(resp.conn);
     assert_true(output_has("$4\r\ndeny\r\n"));
-    fixture.conn->ops->sent(fixture.conn, output.len, fixture.now_ns);
+    resp.conn->ops->sent(resp.conn, output.len, resp.now_ns);
     /* The one behind it has all its patience left. */
     assert_int_equal(deadline(), 1003 * S);
 }
@@ -333,7 +276,7 @@ static void drain_ends_an_idle_connection(void **state)
 {
     (void)state;
     open_door(NULL, NULL);
-    fixture.conn->ops->drain(fixture.conn, fixture.now_ns);
+    resp.conn->ops->drain(resp.conn, resp.now_ns);
     assert_true(is_over());
     assert_int_equal(pending(), 0);
 }
@@ -343,11 +286,11 @@ static void drain_answers_what_waits_and_what_is_behind_it(void **state)
     (void)state;
     open_door(NULL, NULL);
     feed(TAKE);
-    fixture.conn->ops->sent(fixture.conn, pending(), fixture.now_ns);
+    resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
     feed(TAKE TAKE "PING\r\n*1\r\n$4\r\nPI");
     assert_int_equal(pending(), 0);
-    fixture.conn->ops->drain(fixture.conn, fixture.now_ns);
-    struct span output = fixture.conn->ops->output(fixture.conn);
+    resp.conn->ops->drain(resp.conn, resp.now_ns);
+    struct span output = resp.conn->ops->output(resp.conn);
     const char *end = "+PONG\r\n";
     assert_true(output_has("$4\r\ndeny\r\n"));
     assert_memory_equal(output.ptr + output.len - strlen(end), end, strlen(end));
@@ -361,7 +304,7 @@ static void drain_waits_for_a_slow_reader(void **state)
     open_door(NULL, &narrow);
     for (int i = 0; i < 5; i++)
         feed("PING\r\n");
-    fixture.conn->ops->drain(fixture.conn, fixture.now_ns);
+    resp.conn->ops->drain(resp.conn, resp.now_ns);
     assert_false(is_over());
     assert_sent("+PONG\r\n+PONG\r\n+PONG\r\n");
     assert_true(is_over());
@@ -408,12 +351,12 @@ static void a_stranger_may_send_little(void **state)
     open_door(tokens_of("ask", SECRET), NULL);
     feed("*11\r\n");
     assert_true(is_over());
-    fixture.conn->ops->free(fixture.conn);
-    fixture.conn = resp_conn_new(fixture.door);
+    hang_up();
+    dial();
     feed("*2\r\n$4\r\nECHO\r\n$4097\r\n");
     assert_true(is_over());
-    fixture.conn->ops->free(fixture.conn);
-    fixture.conn = resp_conn_new(fixture.door);
+    hang_up();
+    dial();
     feed("AUTH " SECRET "\r\n*12\r\n$4\r\nECHO\r\n$4097\r\n");
     assert_false(is_over());
 }
@@ -436,10 +379,10 @@ static void a_reload_of_tokens_reaches_who_is_connected(void **state)
     open_door(tokens_of("ask", SECRET), NULL);
     feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\n");
     assert_sent("+OK\r\n" NOPERM);
-    access_now_set(fixture.access, tokens_of("ask,administer", SECRET));
+    access_now_set(resp.access, tokens_of("ask,administer", SECRET));
     feed("STINT.RESET QUOTA 1/1s k\r\n");
     assert_sent("+OK\r\n");
-    access_now_set(fixture.access, tokens_of("ask,administer", OTHER));
+    access_now_set(resp.access, tokens_of("ask,administer", OTHER));
     feed("PING\r\n");
     assert_sent(NOAUTH);
     feed("AUTH " OTHER "\r\nPING\r\n");
@@ -451,9 +394,9 @@ static void a_token_taken_away_ends_a_wait(void **state)
     (void)state;
     open_door(tokens_of("ask", SECRET), NULL);
     feed("AUTH " SECRET "\r\n" TAKE TAKE);
-    fixture.conn->ops->sent(fixture.conn, pending(), fixture.now_ns);
+    resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
     assert_int_equal(deadline(), 1001 * S);
-    access_now_set(fixture.access, tokens_of("ask", OTHER));
+    access_now_set(resp.access, tokens_of("ask", OTHER));
     wake_at(1001 * S);
     assert_sent(NOAUTH);
 }

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * For tests that talk to a service through the door of RESP, over a table in virtual time: one
+ * connection, for a whole test program.
+ */
+#ifndef STINT_TESTS_OVER_RESP_H
+#define STINT_TESTS_OVER_RESP_H
+
+#include "unit/asking.h"
+
+#include "conn/resp_conn.h"
+
+struct over_resp {
+    struct stint_table *table;
+    struct hub *hub;
+    struct service *service;
+    struct access_now *access;
+    struct resp_door *door;
+    struct conn *conn;
+    uint64_t now_ns;
+};
+
+static struct over_resp resp;
+
+/* There is a service; a door is yet to be opened. */
+static inline void talk(void)
+{
+    const struct stint_table_options table = {.keys = 64, .clock = STINT_CLOCK_VIRTUAL};
+    resp = (struct over_resp){.now_ns = 1000 * S};
+    assert_int_equal(stint_table_open(&resp.table, &table, NULL), 0);
+    const struct hub_options hub = {.table = resp.table, .workers = 1, .without_popular = true};
+    assert_int_equal(hub_open(&resp.hub, &hub, NULL), 0);
+    resp.service = service_new(resp.hub, 0);
+    assert_non_null(resp.service);
+    stint_table_set_now(resp.table, resp.now_ns);
+}
+
+/* Quotas that callers bring along are in the first of the stores; without it they are an error. */
+static inline void talk_with_stores(struct shared_store *const *stores,
+                                    struct shared_pools *const *pools, size_t n_stores)
+{
+    service_set_stores(resp.service,
+                       &(struct question_stores){.stores = stores,
+                                                 .pools = pools,
+                                                 .n_stores = n_stores,
+                                                 .items = 1,
+                                                 .throttle = 1,
+                                                 .timeout_ns = 50 * NS_PER_MS,
+                                                 .items_on_error = QUESTION_TELLS_ERROR});
+}
+
+static inline void dial(void)
+{
+    resp.conn = resp_conn_new(resp.door);
+    assert_non_null(resp.conn);
+}
+
+/* NULL: anybody may ask; the limits are the default. */
+static inline void open_door(struct access *access, const struct resp_limits *limits)
+{
+    resp.access = access_now_new(access);
+    assert_non_null(resp.access);
+    resp.door = resp_door_new(resp.service, resp.access, limits);
+    assert_non_null(resp.door);
+    dial();
+}
+
+static inline void hang_up(void)
+{
+    if (resp.conn != NULL)
+        resp.conn->ops->free(resp.conn);
+    resp.conn = NULL;
+}
+
+static inline void talk_no_more(void)
+{
+    hang_up();
+    resp_door_free(resp.door);
+    access_now_free(resp.access);
+    service_free(resp.service);
+    hub_close(resp.hub);
+    stint_table_close(resp.table);
+}
+
+static inline void feed_bytes(const char *bytes, size_t len)
+{
+    resp.conn->ops->feed(resp.conn, span_of(bytes, len), resp.now_ns);
+}
+
+static inline void feed(const char *text)
+{
+    feed_bytes(text, strlen(text));
+}
+
+static inline struct span output(void)
+{
+    return resp.conn->ops->output(resp.conn);
+}
+
+/* Takes what is to be sent. */
+static inline void assert_sent(const char *expected)
+{
+    struct span sent = output();
+    if (sent.len != strlen(expected) || (sent.len > 0 && memcmp(sent.ptr, expected, sent.len) != 0))
+        fail_msg("sent: %.*s\nexpected: %s", (int)sent.len, (const char *)sent.ptr, expected);
+    resp.conn->ops->sent(resp.conn, sent.len, resp.now_ns);
+}
+
+#endif
