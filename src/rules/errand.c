@@ -112,6 +112,7 @@ static uint64_t fingerprint_of(const struct shared_ask *ask)
 
 void errand_answered(struct errand *errand, uint64_t now_ns)
 {
+    errand->heard_ns = max_u64(errand->heard_ns, now_ns);
     if (--errand->n_waiting == 0 && errand->done != NULL)
         errand->done(errand->arg, now_ns);
 }
@@ -155,6 +156,8 @@ static const struct shared_answer *send(struct errand *errand, struct shared_sto
     asked->is_ahead = asked->is_ahead && !errand->has_asked;
     errand->has_asked = true;
     asked->deadline_ns = errand->deadline_ns;
+    /* Else one who is asked late would have the whole time once more. */
+    asked->now_ns = max_u64(asked->now_ns, errand->heard_ns);
     store->ops->ask(store, asked, &ask->op);
     if (ask->op.answer.outcome != SHARED_WAITS)
         return &ask->op.answer;

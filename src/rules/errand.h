@@ -35,7 +35,8 @@ struct errand {
     struct errand *next_free;
     struct errand_ask *first, *last, *next; /* next: of this run */
     unsigned n_waiting;
-    uint64_t now_ns; /* at which it was asked first: every run is at that time */
+    uint64_t heard_ns; /* when an answer came last; 0: none has */
+    uint64_t now_ns;   /* at which it was asked first: every run is at that time */
     uint64_t deadline_ns;
     struct errand_extra *extra; /* NULL: none */
     /* Rules that it was begun under, with a reference; whoever began it knows what it is. */

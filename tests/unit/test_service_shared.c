@@ -386,6 +386,29 @@ static void test_what_the_table_denies_goes_back_to_the_store(void **state)
     serve_shared_no_more(&shared);
 }
 
+/* Every run is at the time of the first, but a store that is asked later has less time for it. */
+static void test_all_asks_of_a_request_have_the_time_of_one(void **state)
+{
+    struct shared_serving shared;
+    struct asked asked;
+    (void)state;
+    serve_shared(&shared);
+    struct request request = *descriptors_of(&asked, "next=1"); /* has a candidate */
+    uint64_t begun_ns = shared.s.now_ns;
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    request.errand = shared.s.reply.errand;
+    shared.s.now_ns += 40 * MS;
+    fake_let_all(&shared.fake, shared.s.now_ns);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
+    request.errand = shared.s.reply.errand;
+    assert_int_equal(shared.fake.n_asks, 2);
+    assert_int_equal(shared.fake.asks[1].now_ns, begun_ns + 40 * MS);
+    assert_int_equal(shared.fake.asks[1].deadline_ns, begun_ns + 50 * MS);
+    fake_let_all(&shared.fake, shared.s.now_ns);
+    assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
+    serve_shared_no_more(&shared);
+}
+
 /* ---- Away ------------------------------------------------------------------------------------ */
 
 static void test_a_store_that_fails_is_answered_for(void **state)
@@ -525,6 +548,7 @@ int main(void)
         cmocka_unit_test(test_an_id_is_the_store_s_to_know),
         cmocka_unit_test(test_a_grant_of_an_id_is_kept_for_its_retry),
         cmocka_unit_test(test_what_the_table_denies_goes_back_to_the_store),
+        cmocka_unit_test(test_all_asks_of_a_request_have_the_time_of_one),
         cmocka_unit_test(test_a_store_that_fails_is_answered_for),
         cmocka_unit_test(test_a_node_has_its_share_while_the_store_is_away),
         cmocka_unit_test(test_a_share_stays_what_it_was_for_all_of_a_request),
