@@ -71,6 +71,19 @@ static bool read_which(const struct store_reading *reading, const struct fields 
     return store->label != NULL;
 }
 
+static bool says_none(const struct fields *fields)
+{
+    const struct yaml_value *name = fields_value(fields, LIMIT_STORE);
+    return name != NULL && name->kind == YAML_TEXT && text_is(name->text, NO_STORE);
+}
+
+static void warn_of_no_store(const struct source *source, const struct fields *fields, int key)
+{
+    warnings_add(source->faults, source->path, fields_place(fields, key),
+                 "%s: has no meaning, since the limit is kept in no store",
+                 fields->shape->keys[key]);
+}
+
 /* ---- While it is away ------------------------------------------------------------------------ */
 
 /* As long as what the store has admitted still counts, nothing is allowed by a share of it. */
@@ -154,14 +167,12 @@ static void read_lease_term(const struct source *source, const struct fields *fi
 /* What is leased comes from a store; said of others, it does not come about. */
 static void warn_of_table(const struct store_reading *reading, const struct fields *fields)
 {
-    const struct yaml_value *name = fields_value(fields, LIMIT_STORE);
     const struct rules_load_options *options = reading->options;
-    bool is_in_table = name == NULL ? options->default_store == 0 && !options->any_store
-                                    : name->kind == YAML_TEXT && text_is(name->text, NO_STORE);
+    bool is_in_table = fields_value(fields, LIMIT_STORE) == NULL
+                           ? options->default_store == 0 && !options->any_store
+                           : says_none(fields);
     if (is_in_table)
-        warnings_add(reading->source->faults, reading->source->path,
-                     fields_place(fields, LIMIT_LEASE),
-                     "lease: has no meaning, since the limit is kept in no store");
+        warn_of_no_store(reading->source, fields, LIMIT_LEASE);
 }
 
 static void read_lease_words(const struct store_reading *reading, const struct fields *fields,
@@ -199,6 +210,8 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
     size_t choice = reading->options->default_on_error;
     fields_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 3, &choice);
     store->on_error = (uint8_t)choice;
+    if (fields_value(fields, LIMIT_ON_STORE_ERROR) != NULL && says_none(fields))
+        warn_of_no_store(reading->source, fields, LIMIT_ON_STORE_ERROR);
     bool has_memory = read_which(reading, fields, texts, store);
     read_local(reading, fields, rule);
     read_lease_words(reading, fields, rule);

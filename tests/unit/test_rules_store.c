@@ -286,6 +286,8 @@ static void test_what_comes_to_nothing_is_a_warning(void **unused)
          "warning 7:14: lease: has no meaning, since the limit is kept in no store\n"},
         {LIMIT(UNIT TEN "      lease: fast\n      store: none\n"), &both,
          "warning 7:14: lease: has no meaning, since the limit is kept in no store\n"},
+        {LIMIT(UNIT TEN "      on_store_error: allow\n      store: none\n"), &both,
+         "warning 7:23: on_store_error: has no meaning, since the limit is kept in no store\n"},
         {LIMIT(UNIT TEN "      local_start: empty\n      local_for: 1s\n      local_then: allow\n"),
          &both,
          "warning 7:20: local_start: has no meaning where on_store_error is deny\n"
