@@ -55,6 +55,7 @@ static void enqueue(struct lease_key *key, struct lease_waiter *waiter)
     waiter->previous = key->last;
     *(key->last != NULL ? &key->last->next : &key->first) = waiter;
     key->last = waiter;
+    key->waiting += waiter->cost;
 }
 
 void lease_free_waiter(struct lease_waiter *waiter)
@@ -64,6 +65,7 @@ void lease_free_waiter(struct lease_waiter *waiter)
     if (waiter->kind == LEASE_WAITS) {
         *(waiter->previous != NULL ? &waiter->previous->next : &key->first) = waiter->next;
         *(waiter->next != NULL ? &waiter->next->previous : &key->last) = waiter->previous;
+        key->waiting -= waiter->cost;
     }
     if (waiter->op != NULL)
         waiter->op->at_work = NULL;
@@ -135,7 +137,6 @@ static bool is_denied(const struct lease_key *key, uint8_t verb, uint32_t cost, 
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
                  struct shared_answer *answer)
 {
-    lease_drop_ended(key, now_ns);
     uint32_t left = lease_left(key);
     bool fits = left > 0 && cost <= left;
     if (!fits && cost > 0 && is_denied(key, verb, cost, now_ns)) {
@@ -227,7 +228,6 @@ static bool refund_here(struct lease_key *key, const struct shared_ask *ask, uin
     uint32_t cost = ask->items[0].cost;
     if (ask->at_ns == STINT_NEVER_NS || ask->at_ns % NS_PER_US == 0)
         return false;
-    lease_drop_ended(key, now_ns);
     for (size_t i = 0; i < key->n_held; i++) {
         struct lease_held *held = &key->held[i];
         if (held->at_ns != ask->at_ns || held->lease.units - held->lease.left < cost)
@@ -275,21 +275,25 @@ static bool answer_here(struct lease_key *key, const struct shared_ask *ask, uin
     if (ask->verb == SHARED_CHARGE)
         return cost > 0 && lease_left(key) >= cost &&
                lease_serve(key, SHARED_TAKE, cost, now_ns, answer);
-    /* Who came first is served first, but for those who take nothing. */
-    if (key->first != NULL && takes(ask) && cost > 0)
+    /* Who came first is served first, but for those who take nothing of what he waits for. */
+    if (key->first != NULL && takes(ask) && cost > 0 && lease_left(key) < key->waiting + cost)
         return false;
     return lease_serve(key, ask->verb, cost, now_ns, answer);
 }
 
-/* Whether answer_here() would; nothing is done. */
-static bool is_ahead_of_time(struct lease_key *key, const struct shared_ask *ask, uint64_t now_ns)
+/*
+ * Whether answer_here() would, or may well by the time of its turn, as a lease is on its way that
+ * is large enough for all who wait; nothing is done.
+ */
+static bool is_ahead_of_time(const struct lease_key *key, const struct shared_ask *ask,
+                             uint64_t now_ns)
 {
     uint32_t cost = ask->items[0].cost;
     if (!ask->is_ahead || ask->verb == SHARED_RESET)
         return false;
-    lease_drop_ended(key, now_ns);
-    return lease_left(key) >= cost || is_denied(key, ask->verb, cost, now_ns) ||
-           ask->verb == SHARED_REFUND;
+    bool is_coming = key->asking == SHARED_LEASE && key->coming >= key->waiting + cost;
+    return lease_left(key) >= cost || (is_coming && takes(ask)) ||
+           is_denied(key, ask->verb, cost, now_ns) || ask->verb == SHARED_REFUND;
 }
 
 void lease_ask_item(struct lease *lease, const struct shared_ask *ask, struct shared_op *op)
@@ -307,6 +311,7 @@ void lease_ask_item(struct lease *lease, const struct shared_ask *ask, struct sh
         return;
     }
     lease_touch(key, now_ns);
+    lease_drop_ended(key, now_ns);
     if (ask->verb > SHARED_PEEK)
         key->denied_cost = 0;
     if (is_ahead_of_time(key, ask, now_ns)) {

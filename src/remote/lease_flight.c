@@ -134,28 +134,26 @@ static void adapt(struct lease_key *key, uint64_t waiting, uint64_t now_ns)
     key->leased_ns = now_ns;
 }
 
-/* The least that the first of those who wait can be served with, and what all of them want. */
-static uint32_t wanted(const struct lease_key *key, uint64_t *waiting, uint64_t *deadline_ns)
+/* The least that the first of those who wait can be served with. */
+static uint32_t wanted(const struct lease_key *key)
 {
-    uint32_t least = 1;
-    *waiting = 0;
-    *deadline_ns = STINT_NEVER_NS;
-    for (const struct lease_waiter *waiter = key->first; waiter != NULL; waiter = waiter->next) {
-        *waiting += waiter->cost;
-        *deadline_ns = min_u64(*deadline_ns, waiter->deadline_ns);
-    }
-    if (key->first != NULL && key->first->verb == SHARED_TAKE)
-        least = key->first->cost;
-    return least;
+    return key->first != NULL && key->first->verb == SHARED_TAKE ? key->first->cost : 1;
+}
+
+static uint64_t deadline_of(const struct lease_key *key, uint64_t now_ns)
+{
+    uint64_t deadline_ns = STINT_NEVER_NS;
+    for (const struct lease_waiter *waiter = key->first; waiter != NULL; waiter = waiter->next)
+        deadline_ns = min_u64(deadline_ns, waiter->deadline_ns);
+    return key->first != NULL ? deadline_ns : add_sat(now_ns, term_of(key));
 }
 
 static void ask_lease(struct lease_key *key, uint64_t now_ns)
 {
     struct shared_lease ended[LEASE_HELD_MAX];
-    uint64_t waiting, deadline_ns;
     bool is_fast = key->rule.store.lease == RULE_LEASE_FAST;
-    uint32_t least = wanted(key, &waiting, &deadline_ns);
-    adapt(key, waiting, now_ns);
+    uint32_t least = wanted(key);
+    adapt(key, key->waiting, now_ns);
     uint32_t units = key->units;
     struct shared_ask asked = {.verb = SHARED_LEASE, .ended = ended};
     asked.n_ended = lease_end(key, key->first != NULL, now_ns, ended);
@@ -169,9 +167,10 @@ static void ask_lease(struct lease_key *key, uint64_t now_ns)
     }
     asked.least = least;
     asked.term_ns = is_fast ? 0 : term_of(key) - term_of(key) % NS_PER_US;
-    asked.deadline_ns = key->first != NULL ? deadline_ns : add_sat(now_ns, term_of(key));
+    asked.deadline_ns = deadline_of(key, now_ns);
     key->granted = 0;
-    ask(key, units > least ? units : least, &asked, now_ns);
+    key->coming = units > least ? units : least;
+    ask(key, key->coming, &asked, now_ns);
 }
 
 /* ---- Answers --------------------------------------------------------------------------------- */
@@ -290,15 +289,21 @@ static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
         op->answered(op, now_ns);
 }
 
+/*
+ * Whoever is answered may do much before he returns, and a lease may end meanwhile: what is handed
+ * out is by the clock.
+ */
 static void serve_waiting(struct lease_key *key, uint64_t now_ns)
 {
     struct shared_answer answer;
-    while (key->first != NULL && key->asking == 0) {
+    while (key->first != NULL) {
         struct lease_waiter *waiter = key->first;
+        uint64_t served_ns = lease_now(key->home);
         answer = (struct shared_answer){.outcome = SHARED_WAITS};
-        if (lease_serve(key, waiter->verb, waiter->cost, now_ns, &answer))
+        lease_drop_ended(key, served_ns);
+        if (lease_serve(key, waiter->verb, waiter->cost, served_ns, &answer))
             lease_deliver(waiter, &answer, now_ns);
-        else if (now_ns < key->direct_until_ns || key->home->is_draining)
+        else if (key->asking == 0 && (now_ns < key->direct_until_ns || key->home->is_draining))
             ask_directly(waiter, now_ns);
         else
             return;

@@ -61,8 +61,10 @@ struct lease_key {
     struct lease_held held[LEASE_HELD_MAX]; /* the oldest first */
     size_t n_held;
     struct lease_waiter *first, *last;
+    uint64_t waiting; /* units that they want, all together */
     /* The one ask on its way. */
-    uint8_t asking; /* SHARED_LEASE, SHARED_RETURN, SHARED_REFUND; 0: none */
+    uint8_t asking;  /* SHARED_LEASE, SHARED_RETURN, SHARED_REFUND; 0: none */
+    uint32_t coming; /* units that a LEASE asks for */
     struct shared_op op;
     struct stint_decision each;
     uint64_t sent_ns;

@@ -24,9 +24,9 @@ struct asker {
 static struct asker askers[ASKS_MAX];
 static size_t n_askers;
 
-/* Who asks for 30 more from within his answer; NULL: nobody. */
-static struct asker *insatiable;
-static bool is_asking;
+/* Who asks for 30 more from within his answer, and who for 1; NULL: nobody. */
+static struct asker *insatiable, *modest;
+static bool is_asking, is_ahead;
 
 static struct asker *ask(uint8_t verb, const char *key, uint32_t cost);
 
@@ -37,6 +37,8 @@ static void on_answer(struct shared_op *op, uint64_t now_ns)
     ((struct asker *)op->arg)->answers++;
     if (op->arg == insatiable)
         ask(SHARED_TAKE, "hot", 30);
+    if (op->arg == modest)
+        assert_int_equal(ask(SHARED_TAKE, "hot", 1)->op.answer.outcome, SHARED_DECIDED);
 }
 
 static int begin(void **state)
@@ -89,7 +91,8 @@ static struct asker *ask_items(uint8_t verb, const struct shared_item *items, si
                                      .n_items = n_items,
                                      .at_ns = at_ns,
                                      .now_ns = now_ns,
-                                     .deadline_ns = now_ns + 50 * MS};
+                                     .deadline_ns = now_ns + 50 * MS,
+                                     .is_ahead = is_ahead};
     is_asking = true;
     node.lease->ops->ask(node.lease, &asked, &asker->op);
     is_asking = false;
@@ -249,6 +252,50 @@ static void who_is_answered_may_ask_again_before_the_others_are(void **state)
         assert_int_equal(askers[i].answers, 1);
         check(&askers[i], STINT_ALLOW, i < 8 ? 1 : 30, askers[i].op.answer.is_local);
     }
+}
+
+/* A key that was asked for much, so that its next lease is large, and of which nothing is held. */
+static void be_hot(void)
+{
+    take_times("hot", 40);
+    world.now_ns += 200 * MS;
+    node.is_prompt = false;
+    world.slow_ns = 1;
+}
+
+static void who_takes_nothing_of_theirs_need_not_wait_behind_others(void **state)
+{
+    (void)state;
+    be_hot();
+    modest = ask(SHARED_TAKE, "hot", 1);
+    struct asker *other = ask(SHARED_TAKE, "hot", 1);
+    assert_int_equal(other->op.answer.outcome, SHARED_WAITS);
+    for (unsigned turn = 0; turn < 3; turn++) {
+        world.now_ns += 2 * MS;
+        world_run(&world);
+    }
+    assert_int_equal(modest->answers, 1); /* and it has asked for more, ahead of the other */
+    modest = NULL;
+    assert_int_equal(other->answers, 1);
+}
+
+static void what_a_lease_on_its_way_will_cover_is_not_begun_ahead(void **state)
+{
+    (void)state;
+    be_hot();
+    struct asker *first = ask(SHARED_TAKE, "hot", 1);
+    assert_int_equal(first->op.answer.outcome, SHARED_WAITS);
+    is_ahead = true;
+    struct asker *covered = ask(SHARED_TAKE, "hot", 1), *beyond = ask(SHARED_TAKE, "hot", 30);
+    is_ahead = false;
+    assert_int_equal(covered->op.answer.outcome, SHARED_AHEAD);
+    assert_int_equal(beyond->op.answer.outcome, SHARED_WAITS);
+    for (unsigned turn = 0; turn < 4; turn++) {
+        world.now_ns += 2 * MS;
+        world_run(&world);
+    }
+    check(first, STINT_ALLOW, 1, true);
+    check(beyond, STINT_ALLOW, 30, beyond->op.answer.is_local);
 }
 
 static void who_is_forgotten_is_not_told(void **state)
@@ -482,6 +529,8 @@ int main(void)
         TEST(nothing_is_served_after_the_term),
         TEST(asks_wait_in_their_order_for_one_lease),
         TEST(who_is_answered_may_ask_again_before_the_others_are),
+        TEST(who_takes_nothing_of_theirs_need_not_wait_behind_others),
+        TEST(what_a_lease_on_its_way_will_cover_is_not_begun_ahead),
         TEST(who_is_forgotten_is_not_told),
         TEST(a_lost_answer_fails_all_who_wait_and_costs_one_term),
         TEST(a_refund_that_names_the_lease_is_had_again_at_once),
