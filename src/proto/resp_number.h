@@ -48,27 +48,51 @@ static inline bool resp_number_read(struct span text, uint64_t max, uint64_t *nu
     return true;
 }
 
+/* From the number of its bits, which is one too few where it has not come to that power of ten. */
 static inline size_t resp_number_len(uint64_t number)
 {
-    size_t len = 1;
-    for (uint64_t power = 10; number >= power; power *= 10) {
-        len++;
-        if (len == RESP_DIGITS_MAX)
-            break; /* the next power does not fit */
-    }
-    return len;
+    static const uint64_t powers[RESP_DIGITS_MAX] = {
+        0,
+        UINT64_C(10),
+        UINT64_C(100),
+        UINT64_C(1000),
+        UINT64_C(10000),
+        UINT64_C(100000),
+        UINT64_C(1000000),
+        UINT64_C(10000000),
+        UINT64_C(100000000),
+        UINT64_C(1000000000),
+        UINT64_C(10000000000),
+        UINT64_C(100000000000),
+        UINT64_C(1000000000000),
+        UINT64_C(10000000000000),
+        UINT64_C(100000000000000),
+        UINT64_C(1000000000000000),
+        UINT64_C(10000000000000000),
+        UINT64_C(100000000000000000),
+        UINT64_C(1000000000000000000),
+        UINT64_C(10000000000000000000),
+    };
+    size_t bits = 64 - (size_t)__builtin_clzll(number | 1);
+    size_t tens = bits * 1233 >> 12; /* log10(2) = 0.30103 */
+    return tens + (number >= powers[tens]);
 }
 
 /* Writes the digits at `text`, which has room for RESP_DIGITS_MAX; returns the place behind them.
  */
 static inline uint8_t *resp_number_write(uint8_t *text, uint64_t number)
 {
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
     uint8_t *end = text + resp_number_len(number), *at = end;
-    while (number >= 10) {
-        *--at = (uint8_t)('0' + number % 10);
-        number /= 10;
-    }
-    *--at = (uint8_t)('0' + number);
+    for (; number >= 100; number /= 100)
+        memcpy(at -= 2, &pairs[number % 100 * 2], 2);
+    if (number >= 10)
+        memcpy(at - 2, &pairs[number * 2], 2);
+    else
+        at[-1] = (uint8_t)('0' + number);
     return end;
 }
 

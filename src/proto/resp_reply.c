@@ -9,10 +9,9 @@
 #include <assert.h>
 
 #define THROTTLE_MAX 128 /* "*5", five integers of at most 20 digits with type, sign, CR LF */
+#define FIGURES_MAX 256  /* six pairs of a name of at most 20 bytes and such an integer */
+#define STAMP_MAX 96     /* binding and at */
 #define SPEC_SIZE 256
-
-static const char *const outcomes[] = {
-    [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
 
 static const char *const error_words[] = {
     [REPLY_BAD_REQUEST] = "ERR", [REPLY_FORBIDDEN] = "NOPERM",
@@ -36,13 +35,32 @@ static inline uint64_t seconds_up(uint64_t ns)
     return ns / NS_PER_S + (ns % NS_PER_S != 0);
 }
 
+/*
+ * What is known when this is compiled, and is in every reply, is copied as it stands. The length of
+ * a bulk string is checked.
+ */
+#define PUT(at, text) put(at, text, sizeof(text) - 1)
+#define PUT_BULK(at, length, text)                                                                 \
+    put(at, "$" #length "\r\n" text "\r\n",                                                        \
+        sizeof("$" #length "\r\n" text "\r\n") -                                                   \
+            sizeof(char[sizeof(text) - 1 == (length) ? 1 : -1]))
+
+static inline uint8_t *put(uint8_t *at, const char *bytes, size_t len)
+{
+    memcpy(at, bytes, len);
+    return at + len;
+}
+
 static inline uint8_t *put_integer(uint8_t *at, uint64_t number)
 {
     *at = ':';
     at = resp_number_write(at + 1, number);
-    at[0] = '\r';
-    at[1] = '\n';
-    return at + 2;
+    return PUT(at, "\r\n");
+}
+
+static inline uint8_t *put_or_minus_one(uint8_t *at, bool is_known, uint64_t number)
+{
+    return is_known ? put_integer(at, number) : PUT(at, ":-1\r\n");
 }
 
 void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply)
@@ -56,16 +74,10 @@ void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply)
     if (room == NULL)
         return;
     bool waits = decision->outcome == STINT_DENY && decision->retry_after_ns != STINT_NEVER_NS;
-    memcpy(room, "*5\r\n", 4);
-    uint8_t *at = put_integer(room + 4, decision->outcome != STINT_ALLOW);
+    uint8_t *at = put_integer(PUT(room, "*5\r\n"), decision->outcome != STINT_ALLOW);
     at = put_integer(at, decision->limit);
     at = put_integer(at, decision->remaining);
-    if (waits) {
-        at = put_integer(at, seconds_up(decision->retry_after_ns));
-    } else {
-        memcpy(at, ":-1\r\n", 5);
-        at += 5;
-    }
+    at = put_or_minus_one(at, waits, seconds_up(decision->retry_after_ns));
     at = put_integer(at, seconds_up(decision->reset_after_ns));
     writer->len += (size_t)(at - room);
 }
@@ -87,15 +99,44 @@ static void pair_text(struct resp_writer *writer, const char *name, const char *
 
 #define FIGURES ((size_t)6)
 
+static inline uint8_t *put_outcome(uint8_t *at, unsigned outcome)
+{
+    at = PUT_BULK(at, 7, "outcome");
+    return outcome == STINT_ALLOW  ? PUT_BULK(at, 5, "allow")
+           : outcome == STINT_DENY ? PUT_BULK(at, 4, "deny")
+                                   : PUT_BULK(at, 5, "never");
+}
+
+static inline uint8_t *put_ms(uint8_t *at, uint64_t ns)
+{
+    return put_or_minus_one(at, ns != STINT_NEVER_NS, resp_ms_of(ns));
+}
+
 static void write_figures(struct resp_writer *writer, const struct stint_decision *decision,
                           bool is_unlimited)
 {
-    pair_text(writer, "outcome", outcomes[decision->outcome]);
-    pair_integer(writer, "granted", decision->granted);
-    pair_integer(writer, "limit", is_unlimited ? -1 : (int64_t)decision->limit);
-    pair_integer(writer, "remaining", is_unlimited ? -1 : (int64_t)decision->remaining);
-    pair_integer(writer, "retry_after_ms", resp_reply_ms(decision->retry_after_ns));
-    pair_integer(writer, "reset_after_ms", resp_reply_ms(decision->reset_after_ns));
+    uint8_t *room = resp_writer_room(writer, FIGURES_MAX);
+    if (room == NULL)
+        return;
+    uint8_t *at = put_outcome(room, decision->outcome);
+    at = put_integer(PUT_BULK(at, 7, "granted"), decision->granted);
+    at = put_or_minus_one(PUT_BULK(at, 5, "limit"), !is_unlimited, decision->limit);
+    at = put_or_minus_one(PUT_BULK(at, 9, "remaining"), !is_unlimited, decision->remaining);
+    at = put_ms(PUT_BULK(at, 14, "retry_after_ms"), decision->retry_after_ns);
+    at = put_ms(PUT_BULK(at, 14, "reset_after_ms"), decision->reset_after_ns);
+    writer->len += (size_t)(at - room);
+}
+
+static void write_stamp(struct resp_writer *writer, unsigned binding, uint64_t at_ns)
+{
+    uint8_t *room = resp_writer_room(writer, STAMP_MAX);
+    if (room == NULL)
+        return;
+    uint8_t *at = put_integer(PUT_BULK(room, 7, "binding"), binding);
+    at = resp_number_write(PUT(PUT_BULK(at, 2, "at"), "$"), resp_number_len(at_ns));
+    at = resp_number_write(PUT(at, "\r\n"), at_ns);
+    at = PUT(at, "\r\n");
+    writer->len += (size_t)(at - room);
 }
 
 /* What only EXPLAIN says: of the quota and how it was applied, */
@@ -172,9 +213,7 @@ static void write_decision(struct resp_writer *writer, const struct request *req
     resp_write_map(writer,
                    FIGURES + 2 + starts + reply->has_ticket + reply->replayed + has_statuses);
     write_figures(writer, &decision, is_unlimited(reply));
-    pair_integer(writer, "binding", decision.binding);
-    resp_write_text(writer, "at");
-    resp_write_digits(writer, reply->at_ns);
+    write_stamp(writer, decision.binding, reply->at_ns);
     if (starts)
         pair_integer(writer, "starts_after_ms", resp_reply_ms(starts_after_ns));
     if (reply->has_ticket)

@@ -22,19 +22,28 @@ enum word {
     WORDS,
 };
 
-static const char *const names[WORDS] = {
-    [WORD_QUOTA] = "QUOTA",
-    [WORD_DOMAIN] = "DOMAIN",
-    [WORD_DESCRIPTOR] = "DESCRIPTOR",
-    [WORD_COST] = "COST",
-    [WORD_WAIT] = "WAIT",
-    [WORD_ID] = "ID",
-    [WORD_AT] = "AT",
-    [WORD_LIFETIME] = "LIFETIME",
-    [WORD_MAXWAIT] = "MAXWAIT",
-    [WORD_FOR] = "FOR",
-    [WORD_TO] = "TO",
-    [WORD_DEFAULT] = "DEFAULT",
+struct name {
+    const char *text;
+    size_t len;
+};
+
+#define NAME(text)                                                                                 \
+    {                                                                                              \
+        text, sizeof(text) - 1                                                                     \
+    }
+static const struct name names[WORDS] = {
+    [WORD_QUOTA] = NAME("QUOTA"),
+    [WORD_DOMAIN] = NAME("DOMAIN"),
+    [WORD_DESCRIPTOR] = NAME("DESCRIPTOR"),
+    [WORD_COST] = NAME("COST"),
+    [WORD_WAIT] = NAME("WAIT"),
+    [WORD_ID] = NAME("ID"),
+    [WORD_AT] = NAME("AT"),
+    [WORD_LIFETIME] = NAME("LIFETIME"),
+    [WORD_MAXWAIT] = NAME("MAXWAIT"),
+    [WORD_FOR] = NAME("FOR"),
+    [WORD_TO] = NAME("TO"),
+    [WORD_DEFAULT] = NAME("DEFAULT"),
 };
 
 #define BIT(word) (1u << (word))
@@ -78,7 +87,8 @@ struct reading {
 
 static int missing(const struct reading *reading, enum word word, const char *what)
 {
-    return err_set(reading->error, STINT_E_SYNTAX, "behind %s %s is missing", names[word], what);
+    return err_set(reading->error, STINT_E_SYNTAX, "behind %s %s is missing", names[word].text,
+                   what);
 }
 
 /* The argument of a word. */
@@ -98,7 +108,7 @@ static int next_number(struct reading *reading, enum word word, uint64_t min, ui
     if (code != STINT_OK)
         return code;
     if (!resp_number_read(text, max, number) || *number < min)
-        return resp_refuse_number(names[word], text, min, max, reading->error);
+        return resp_refuse_number(names[word].text, text, min, max, reading->error);
     return STINT_OK;
 }
 
@@ -113,7 +123,7 @@ static int next_ms(struct reading *reading, enum word word, uint64_t min_ms, uin
 
 static int too_many(const struct reading *reading, enum word word, int max)
 {
-    return err_set(reading->error, STINT_E_RANGE, "at most %d times %s", max, names[word]);
+    return err_set(reading->error, STINT_E_RANGE, "at most %d times %s", max, names[word].text);
 }
 
 static int read_quota(struct reading *reading)
@@ -230,10 +240,21 @@ static int read_argument(struct reading *reading, enum word word)
     }
 }
 
+/* Names are capital letters: without 0x20 the other's byte is the same for both of its forms. */
+static inline bool is_named(const struct name *name, struct span text)
+{
+    size_t at = 0;
+    if (text.len != name->len)
+        return false;
+    while (at < text.len && (text.ptr[at] & 0xdf) == name->text[at])
+        at++;
+    return at == text.len;
+}
+
 static enum word find_word(struct span text, unsigned among)
 {
     for (enum word word = 0; word < WORDS; word++)
-        if ((among & BIT(word)) != 0 && resp_word_is(text, names[word]))
+        if ((among & BIT(word)) != 0 && is_named(&names[word], text))
             return word;
     return WORDS;
 }
@@ -249,7 +270,7 @@ static int refuse_unknown(const struct reading *reading, unsigned among, struct 
         if ((among & BIT(word)) == 0)
             continue;
         bool is_last = among >> word == 1;
-        buf_add(&buf, "%s%s", buf.len == 0 ? "" : is_last ? " or " : ", ", names[word]);
+        buf_add(&buf, "%s%s", buf.len == 0 ? "" : is_last ? " or " : ", ", names[word].text);
     }
     return resp_refuse_word(expected, text, reading->error);
 }
@@ -276,7 +297,7 @@ static int check(const struct reading *reading, const struct grammar *grammar)
         return err_set(reading->error, STINT_E_SYNTAX, "either TO or DEFAULT is expected");
     if (grammar->needed != 0 && given == 0)
         return err_set(reading->error, STINT_E_SYNTAX, "%s is missing",
-                       names[__builtin_ctz(grammar->needed)]);
+                       names[__builtin_ctz(grammar->needed)].text);
     return reading->lists != NULL ? check_target(reading) : STINT_OK;
 }
 
@@ -295,7 +316,7 @@ int resp_words_read(const struct span *args, size_t n_args, struct resp_lists *l
         if (word == WORDS)
             return refuse_unknown(&reading, grammar->words, args[reading.at]);
         if ((reading.seen & BIT(word) & ~REPEATED) != 0)
-            return err_set(error, STINT_E_SYNTAX, "%s is given twice", names[word]);
+            return err_set(error, STINT_E_SYNTAX, "%s is given twice", names[word].text);
         reading.at++;
         reading.seen |= BIT(word);
         int code = read_argument(&reading, word);
