@@ -4,12 +4,9 @@
 #include "cmd/serve_stores.h"
 
 #include "cmd/store_word.h"
-#include "io/file_text.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define URL_FILE_MAX 16384
 
 _Static_assert(STORE_NAME_SIZE > STORE_WORD_NAME_MAX, "a name fits");
 
@@ -69,23 +66,6 @@ void serve_store_rules(const struct serve_settings *settings, const struct serve
 
 /* ---- URLs ------------------------------------------------------------------------------------ */
 
-/* The sentence names the file, and says nothing of what is in it. */
-static int read_url_file(struct store_url *url, const char *path, struct stint_error *error)
-{
-    struct stint_error why;
-    char *text;
-    int code = file_text_read(path, URL_FILE_MAX, &text, error);
-    if (code != 0)
-        return code;
-    text[strcspn(text, "\r\n")] = '\0';
-    code = store_url_parse(url, text, &why);
-    if (code != 0)
-        err_set(error, code, "%s: %s", path, why.sentence);
-    explicit_bzero(text, strlen(text));
-    free(text);
-    return code;
-}
-
 static int read_url(struct serve_stores *stores, size_t i, const char *text,
                     struct stint_error *error)
 {
@@ -94,7 +74,7 @@ static int read_url(struct serve_stores *stores, size_t i, const char *text,
     struct store_url *url = &stores->configs[i].url;
     int code = store_word_read(&word, text, &why);
     if (code == 0)
-        code = word.is_file ? read_url_file(url, word.text, &why)
+        code = word.is_file ? store_word_file(url, word.text, &why)
                             : store_url_parse(url, word.text, &why);
     return code == 0 ? 0
                      : err_set(error, code, "store %s: %s", stores->names.names[i], why.sentence);

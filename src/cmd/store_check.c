@@ -6,6 +6,7 @@
 #include "cmd/cmd.h"
 #include "cmd/say.h"
 #include "cmd/store_memcached.h"
+#include "cmd/store_word.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static void check_usage(struct check *check, struct argp_state *state)
         check->text = getenv("STINT_STORE");
     if (check->text == NULL)
         argp_error(state, "expected the URL of a store, such as redis://127.0.0.1:6379");
-    if (store_url_parse(&check->url, check->text, &error) != 0)
+    if (store_word_url(&check->url, check->text, &error) != 0)
         argp_error(state, "%s", error.sentence);
     const struct upstream_tls_paths *paths = &check->paths;
     if (!check->url.is_tls && (paths->ca_file != NULL || paths->cert_file != NULL))
@@ -220,7 +221,7 @@ int store_check_main(int argc, char **argv)
                "URL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE] or valkey://, rediss:// "
                "with TLS, unix:/PATH, memcached://HOST[:PORT][,HOST...] (default: STINT_STORE of "
                "the environment, where other users "
-               "of the machine do not see its password).\n"
+               "of the machine do not see its password), or @FILE that has it in its first line.\n"
                "Exit codes: 0 fit, 3 not fit, 1 it could not be asked, 2 bad usage. See "
                "stint-store(1)."};
     struct check check = {.samples = SAMPLES_DEFAULT, .timeout_ns = TIMEOUT_NS_DEFAULT};

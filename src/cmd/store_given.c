@@ -5,6 +5,7 @@
 
 #include "base/ns.h"
 #include "cmd/args.h"
+#include "cmd/store_word.h"
 
 #define TIMEOUT_NS_DEFAULT (2 * NS_PER_S)
 
@@ -12,7 +13,9 @@ enum { OPTION_STORE = 640, OPTION_TIMEOUT, OPTION_CA_FILE, OPTION_CERT_FILE, OPT
 
 static const struct argp_option options_known[] = {
     {"store", OPTION_STORE, "URL", 0,
-     "A shared store, such as redis://127.0.0.1:6379; see stint-store(1)", 1},
+     "A shared store, such as redis://127.0.0.1:6379, or @FILE that has it in its first line; see "
+     "stint-store(1)",
+     1},
     {"store-timeout", OPTION_TIMEOUT, "DURATION", 0,
      "How long connecting, and then each answer, may take (default 2s)", 1},
     {"ca-file", OPTION_CA_FILE, "FILE", 0,
@@ -27,7 +30,7 @@ static void take_url(struct store_given *given, struct argp_state *state, const 
     struct stint_error error;
     if (given->text != NULL)
         argp_error(state, "expected one --store");
-    if (store_url_parse(&given->url, text, &error) != 0)
+    if (store_word_url(&given->url, text, &error) != 0)
         argp_error(state, "%s", error.sentence);
     given->text = text;
 }

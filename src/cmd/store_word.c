@@ -3,13 +3,14 @@
 #define _GNU_SOURCE
 #include "cmd/store_word.h"
 
-#include "remote/url.h"
+#include "io/file_text.h"
 #include "rules/rules_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define URL_FILE_MAX 16384
 #define NAME_CHARS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_."
 
 /* How much of the text is "NAME=". URLs have no '=' before their ':'. */
@@ -34,6 +35,11 @@ static int read_name(struct store_word *word, const char *text, size_t len,
     return 0;
 }
 
+static int no_path(struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYNTAX, "expected the path of a file behind @");
+}
+
 int store_word_read(struct store_word *word, const char *text, struct stint_error *error)
 {
     struct store_url *url;
@@ -45,9 +51,7 @@ int store_word_read(struct store_word *word, const char *text, struct stint_erro
     if (code != 0)
         return code;
     if (word->is_file)
-        return *word->text != '\0'
-                   ? 0
-                   : err_set(error, STINT_E_SYNTAX, "expected the path of a file behind @");
+        return *word->text != '\0' ? 0 : no_path(error);
     url = malloc(sizeof(*url));
     if (url == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for the settings");
@@ -56,6 +60,33 @@ int store_word_read(struct store_word *word, const char *text, struct stint_erro
     free(url);
     return code;
 }
+
+/* ---- URLs ------------------------------------------------------------------------------------ */
+
+int store_word_file(struct store_url *url, const char *path, struct stint_error *error)
+{
+    struct stint_error why;
+    char *text;
+    int code = file_text_read(path, URL_FILE_MAX, &text, error);
+    if (code != 0)
+        return code;
+    text[strcspn(text, "\r\n")] = '\0';
+    code = store_url_parse(url, text, &why);
+    if (code != 0)
+        err_set(error, code, "%s: %s", path, why.sentence);
+    explicit_bzero(text, strlen(text));
+    free(text);
+    return code;
+}
+
+int store_word_url(struct store_url *url, const char *text, struct stint_error *error)
+{
+    if (text[0] != '@')
+        return store_url_parse(url, text, error);
+    return text[1] != '\0' ? store_word_file(url, text + 1, error) : no_path(error);
+}
+
+/* ---- Passwords ------------------------------------------------------------------------------- */
 
 /*
  * The password of a URL, between the first ':' of what stands before '@' and that; or nothing. Of

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/span.h"
+#include "remote/url.h"
 
 #include <stdbool.h>
 
@@ -19,7 +20,12 @@ struct store_word {
 /* STINT_E_SYNTAX or STINT_E_RANGE with a sentence that quotes no password. */
 int store_word_read(struct store_word *word, const char *text, struct stint_error *error);
 
-/* The same with *** for the password, for people; NULL: no memory. To be freed. */
+/* The URL in the first line of a file. The sentence names the file, and quotes no password. */
+int store_word_file(struct store_url *url, const char *path, struct stint_error *error);
+/* URL or @FILE. */
+int store_word_url(struct store_url *url, const char *text, struct stint_error *error);
+
+/* A word with *** for the password, for people; NULL: no memory. To be freed. */
 char *store_word_shown(const char *text);
 
 /* Takes the password out of the words of a process, which others can see. */

@@ -72,6 +72,17 @@ def test_the_url_may_stand_in_the_environment(redis):
     assert check(env={"STINT_STORE": redis.url})[0].startswith(redis.url)
 
 
+def test_the_url_may_stand_in_a_file(redis, tmp_path):
+    file = tmp_path / "url"
+    file.write_text(f"{redis.url}/2\nno URL\n")
+    assert check(f"@{file}")[0].startswith(f"{redis.url}/2\n")
+    assert check(env={"STINT_STORE": f"@{file}"})[0].startswith(f"{redis.url}/2\n")
+    file.write_text("redis://:hush@:x\n")
+    assert f"{file}: " in check(f"@{file}", code=2)[1]
+    assert "no-such: No such file" in check(f"@{tmp_path}/no-such", code=2)[1]
+    assert "behind @" in check("@", code=2)[1]
+
+
 def test_of_several_hosts_the_first_that_answers_is_looked_at(redis):
     found = look(f"redis://127.0.0.1:{free_port()},localhost:{redis.port}")
     assert found["server"]["address"] == f"localhost:{redis.port}"
