@@ -123,11 +123,14 @@ class Redis(Process):
     """redis-server with the settings that are given, as `name=value`; _ stands for -.
 
     `program` may be redis-sentinel, `port` one that the caller found; `prefix` runs it elsewhere.
+    `acl` are (name, password, what he may) of the only users; tests and servers are the first.
     """
 
     def __init__(self, *lines, program="redis-server", tls=None, wait=True, port=None,
-                 host="127.0.0.1", prefix=(), **settings):
+                 host="127.0.0.1", prefix=(), acl=(), **settings):
         folder = tempfile.mkdtemp(prefix="stint-redis-")
+        lines = [*lines, *self._acl_lines(program, acl)]
+        self.auth = ["--user", acl[0][0], "--pass", acl[0][1], "--no-auth-warning"] if acl else []
         self.host, self.port, self.prefix = host, port or free_port(), list(prefix)
         self.socket = f"{folder}/socket"
         config = {"bind": host, "dir": folder, "save": '""', "unixsocket": self.socket,
@@ -136,7 +139,7 @@ class Redis(Process):
             del config["save"], config["unixsocket"]
         if tls:
             config |= {"port": 0, "tls-cert-file": tls.cert, "tls-key-file": tls.key,
-                       "tls-ca-cert-file": tls.ca}
+                       "tls-ca-cert-file": tls.ca, "tls-replication": "yes"}
         config |= {name.replace("_", "-"): value for name, value in settings.items()}
         self.tls = tls
         self.path = f"{folder}/redis.conf"
@@ -146,6 +149,16 @@ class Redis(Process):
         super().__init__([program, self.path], f"{program}-{self.port}", folder, prefix)
         if wait:
             self.wait()
+
+    @staticmethod
+    def _acl_lines(program, acl):
+        if not acl:
+            return []
+        is_sentinel = program == "redis-sentinel"
+        names = ("sentinel sentinel-user", "sentinel sentinel-pass") if is_sentinel else \
+            ("masteruser", "masterauth")
+        return ["user default off", *(f"user {name} on >{word} {may}" for name, word, may in acl),
+                *(f"{name} {value}" for name, value in zip(names, acl[0]))]
 
     def wait(self):
         ends = time.monotonic() + STARTS_S
@@ -158,7 +171,7 @@ class Redis(Process):
         raise AssertionError("no redis-server")
 
     def cli(self, *words, check=True):
-        command = [*self.prefix, "redis-cli", "-h", self.host, "-p", str(self.port)]
+        command = [*self.prefix, "redis-cli", "-h", self.host, "-p", str(self.port), *self.auth]
         if self.tls:
             command += ["--tls", "--cert", self.tls.cert, "--key", self.tls.key,
                         "--cacert", self.tls.ca]

@@ -58,7 +58,11 @@ class Sentinels(Several):
                  f"sentinel down-after-milliseconds main {GIVES_UP_MS}",
                  # Twice that is waited where they could not agree, or no replica was fit.
                  "sentinel failover-timeout main 4000", "sentinel parallel-syncs main 2"]
-        self.sentinels = [self.add(Redis(*lines, program="redis-sentinel", wait=False))
+        ways_in = {name: value for name, value in self.settings.items() if name in ("tls", "acl")}
+        if "acl" in ways_in:
+            name, password, _ = ways_in["acl"][0]
+            lines += [f"sentinel auth-user main {name}", f"sentinel auth-pass main {password}"]
+        self.sentinels = [self.add(Redis(*lines, program="redis-sentinel", wait=False, **ways_in))
                           for _ in range(self.n_sentinels)]
         for sentinel in self.sentinels:
             sentinel.wait()

@@ -211,6 +211,31 @@ def test_a_restart_with_all_written_down():
     check_waits(crowd.seen)
 
 
+def test_a_restart_with_all_but_the_last_second_written_down():
+    """appendfsync everysec: N, and what was granted in the second before kill -9 once more."""
+    window_s = 60
+    rules = fleet_rules(window_s=window_s, **STRICT)
+    with Redis(appendonly="yes", appendfsync="everysec") as kept:
+        with Fleet(2, kept.url, rules=rules) as servers, servers.crowd(rate=300) as crowd:
+            kills_ns = []
+            for part in (0.3, 0.6):  # not all of the limits is used up when it dies
+                until(lambda own=part: len(admissions(crowd.snapshot())) >
+                      own * LIMIT * len(KEYS), "a part of the limits is used up", 30)
+                kept.kill()
+                kills_ns.append(time.time_ns())
+                kept.start()
+                kept.wait()
+                wait_until_served(crowd, 2)
+            wait_until_calm(crowd)
+            until(lambda: outcomes(crowd.snapshot()[-200:])["allow"] == 0, "all of it is used up",
+                  30)
+    for key, own in by_key(admissions(crowd.seen)).items():
+        lost = sum(one.units for one in own if any(
+            killed_ns - S < one.answered_ns and one.sent_ns < killed_ns for killed_ns in kills_ns))
+        assert 0.9 * LIMIT <= sum(one.units for one in own) <= LIMIT + lost, key
+    check_waits(crowd.seen)
+
+
 def test_a_restart_with_nothing_written_down(redis, fleet):
     """Each of its lives grants N in a window: one that has two of them, 2 N, and no more."""
     with fleet.crowd(rate=900) as crowd:
