@@ -6,23 +6,22 @@
  * back as they are is asked the same way, since an answer is told by its number of lines.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
+#include "asker.h"
+
+#include "base/ns.h"
+
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <time.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define CONNECTIONS_MAX 1024
 #define PENDING_MAX 4096 /* requests without an answer, per connection */
 #define BUCKET_NS 500
 #define BUCKETS 400000 /* up to 200 ms */
-#define NS_PER_S UINT64_C(1000000000)
 
 struct connection {
     int fd;
@@ -39,37 +38,12 @@ struct load {
     bool failed;
 };
 
-static uint64_t wall_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-static void die(const char *what)
-{
-    perror(what);
-    exit(1);
-}
-
 static uint64_t draw(struct load *load)
 {
     load->random ^= load->random << 13;
     load->random ^= load->random >> 7;
     load->random ^= load->random << 17;
     return load->random;
-}
-
-static int dial(uint16_t port)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(port)};
-    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    const int on = 1;
-    if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) != 0 ||
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0)
-        die("connect");
-    return fd;
 }
 
 /* Keys as redis-benchmark writes them, which made them before. */
@@ -86,7 +60,7 @@ static void ask(struct load *load, struct connection *connection, uint64_t due_n
     }
     connection->due_ns[(connection->first + connection->n_pending++) % PENDING_MAX] = due_ns;
     if (send(connection->fd, text, (size_t)len, MSG_NOSIGNAL) != len)
-        die("send");
+        asker_die("send");
 }
 
 static void take_answers(struct load *load, struct connection *connection, uint64_t counts_from_ns)
@@ -96,9 +70,9 @@ static void take_answers(struct load *load, struct connection *connection, uint6
     if (len <= 0) {
         if (len < 0 && (errno == EAGAIN || errno == EINTR))
             return;
-        die("recv");
+        asker_die("recv");
     }
-    const uint64_t now_ns = wall_ns();
+    const uint64_t now_ns = asker_now_ns();
     for (ssize_t i = 0; i < len; i++) {
         if (bytes[i] != '\n' || ++connection->lines < load->lines_per_answer)
             continue;
@@ -132,13 +106,13 @@ static void run(struct load *load, double seconds)
     for (unsigned i = 0; i < load->n_connections; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.u32 = i};
         if (epoll_ctl(poll, EPOLL_CTL_ADD, load->connections[i].fd, &event) != 0)
-            die("epoll_ctl");
+            asker_die("epoll_ctl");
     }
     /* The first fifth warms up and is not counted. */
-    const uint64_t start_ns = wall_ns(), length_ns = (uint64_t)(seconds * NS_PER_S);
+    const uint64_t start_ns = asker_now_ns(), length_ns = (uint64_t)(seconds * NS_PER_S);
     const uint64_t counts_from_ns = start_ns + length_ns / 5, end_ns = start_ns + length_ns;
     uint64_t sent = 0;
-    for (uint64_t now_ns = start_ns; now_ns < end_ns; now_ns = wall_ns()) {
+    for (uint64_t now_ns = start_ns; now_ns < end_ns; now_ns = asker_now_ns()) {
         uint64_t due_ns = start_ns + sent * NS_PER_S / load->rate;
         while (due_ns <= now_ns) {
             ask(load, &load->connections[sent % load->n_connections], due_ns);
@@ -174,9 +148,9 @@ int main(int argc, char **argv)
     load.connections = calloc(load.n_connections, sizeof(*load.connections));
     load.histogram = calloc(BUCKETS, sizeof(*load.histogram));
     if (load.connections == NULL || load.histogram == NULL)
-        die("memory");
+        asker_die("memory");
     for (unsigned i = 0; i < load.n_connections; i++)
-        load.connections[i].fd = dial((uint16_t)atoi(argv[1]));
+        load.connections[i].fd = asker_dial((uint16_t)atoi(argv[1]));
     run(&load, seconds);
     printf("{\"answered\": %llu, \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, "
            "\"sender_late_us\": %.1f}\n",

@@ -4,7 +4,9 @@
 
 What a decision costs Redis is what INFO says of its processor time, since that is what a fleet of
 servers shares: there Redis has a core of its own, and the server is with whoever asks it. With
-leases and the cache of denials Redis has little to do, and the server is with it on the other core.
+leases and the cache of denials Redis has little to do, and the server is with it on the other core;
+who asks is then bench/server/closed_loop.c, since redis-benchmark is slower than such a server.
+bench/server/decide.c decides with no door between.
 """
 import argparse
 import itertools
@@ -21,14 +23,15 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 from run import machine, print_table  # noqa: E402  (its folder is named just above)
 import store_scripts  # noqa: E402
-from machinery import (KEYS, LOAD_CORE, SERVER_CORE, Servers, free_port, judge,  # noqa: E402
-                       on_core, output, redis_benchmark, row)
+from machinery import (KEYS, LOAD_CORE, SERVER_CORE, Servers, closed_loop,  # noqa: E402
+                       free_port, judge, on_core, output, redis_benchmark, row)
 
 MINUTE_US = 60_000_000
 WORDS = {"window": ["take", 1, 0, 0, 100, MINUTE_US, 24]}
 HOT_LIMIT = 1_000_000  # per second
 LEASE_UNITS, LEASE_TERM_MS = 1000, 50
 SHARE_LIMIT, SHARE_UNITS, SHARE_TERM_MS = 5000, 50, 50
+HOT_KEYS, IN_FLIGHT = 8, 3200  # of decide; as many as 50 connections with pipelines of 64
 
 SIZED = ("window", "gcra", "fixed_window", "sliding_counter")
 
@@ -109,11 +112,11 @@ class Bench:
         found = re.findall(rf"(?m)^{name}(\{{[^}}]*\}})? (\S+)$", text)
         return sum(float(value) for shown, value in found if all(each in shown for each in labels))
 
-    def ask(self, stint, requests, pipeline, entry, value):
+    def ask(self, stint, requests, pipeline, entry, value, load=redis_benchmark):
         """(Redis' processor time per decision in us, decisions per second)."""
         faults = self.figure(stint, "stint_store_errors_total")
         try:
-            return self.ask_all(stint, requests, pipeline, entry, value)
+            return self.ask_all(stint, requests, pipeline, entry, value, load)
         finally:
             faults = self.figure(stint, "stint_store_errors_total") - faults
             if faults > requests / 1000:  # leases that were asked for ahead of their time
@@ -122,12 +125,24 @@ class Bench:
                                           "refused", "other")}
                 sys.exit(f"{faults:.0f} of {requests} were not decided by the store: {reasons}")
 
-    def ask_all(self, stint, requests, pipeline, entry, value):
-        before, began = self.redis.cpu_us(), time.monotonic()
-        redis_benchmark(stint.ports[0], requests, pipeline, "STINT.TAKE", "DOMAIN", "bench",
+    def ask_all(self, stint, requests, pipeline, entry, value, load):
+        before = self.redis.cpu_us()
+        _, spent = load(stint.ports[0], requests, pipeline, "STINT.TAKE", "DOMAIN", "bench",
                         "DESCRIPTOR", 1, entry, value)
-        spent = time.monotonic() - began
         return (self.redis.cpu_us() - before) / requests, requests / spent
+
+    def light(self, *arguments):
+        """A load that costs less than a server which need not ask its store."""
+        return closed_loop(self.servers.build, *arguments)
+
+    def decide(self, entry, requests):
+        """Decisions per second of a program that is nothing but a service over the store."""
+        told = json.loads(output(self.servers.build / "bench/decide", self.redis.port,
+                                 self.servers.scratch / "rules.yaml", "bench", entry, HOT_KEYS,
+                                 IN_FLIGHT, requests))
+        if told["allowed"] < 0.999 * told["answered"]:
+            sys.exit(f"decide: {told['answered'] - told['allowed']} were denied: {told}")
+        return told["answered"] / told["seconds"]
 
     def script(self, requests, pipeline, sha, key, words):
         before, began = self.redis.cpu_us(), time.monotonic()
@@ -215,11 +230,11 @@ class Bench:
         self.begin()
         rows = []
         for pipeline in (64, 16, 1):
-            count = self.requests(200_000 if pipeline > 1 else 40_000)
+            count = self.requests(1_000_000 if pipeline > 1 else 100_000)
             leased, plain = self.turns_of(
-                lambda: self.ask(self.stint, count, pipeline, "leased", "one"),
-                lambda: self.ask(self.stint, count // 5, pipeline, "hot", "one"))
-            name = f"one hot key, pipelines of {pipeline}, lease: strict"
+                lambda: self.ask(self.stint, count, pipeline, "leased", "one", self.light),
+                lambda: self.ask(self.stint, count // 10, pipeline, "hot", "one", self.light))
+            name = f"one hot key through RESP, pipelines of {pipeline}, lease: strict"
             rows.append(row(f"{name}: throughput", "without leases", [rate for _, rate in leased],
                             [rate for _, rate in plain], ">= 20" if pipeline == 64 else None,
                             "requests/s"))
@@ -227,8 +242,17 @@ class Bench:
                             [cpu for cpu, _ in leased], [cpu for cpu, _ in plain],
                             "<= 0.05" if pipeline == 64 else None, "us of Redis' CPU"))
         rows.append(self.share_row())
+        rows.append(self.decide_row())
         self.end()
         return rows
+
+    def decide_row(self):
+        count = self.requests(4_000_000)
+        leased, plain = self.turns_of(lambda: self.decide("leased", count),
+                                      lambda: self.decide("hot", count // 20))
+        return row(f"{HOT_KEYS} hot keys decided with no door between, {IN_FLIGHT} in flight, "
+                   "lease: strict: throughput", "without leases", leased, plain, ">= 20",
+                   "decisions/s")
 
     def share_row(self):
         """Of a limit that is asked for far beyond, by units granted over some seconds."""
@@ -254,21 +278,21 @@ class Bench:
     def ask_for(self, rule, seconds):
         ends, asked = time.monotonic() + seconds, 0
         while time.monotonic() < ends:
-            asked += redis_benchmark(self.stint.ports[0], 10_000, 64, "STINT.TAKE", "DOMAIN",
-                                     "bench", "DESCRIPTOR", 1, rule, "one")[0]
+            asked += self.light(self.stint.ports[0], 10_000, 64, "STINT.TAKE", "DOMAIN",
+                                "bench", "DESCRIPTOR", 1, rule, "one")[0]
         return asked
 
     def attack_rows(self):
-        """Ten keys that are asked for a hundred times as often as they may."""
+        """A key that is asked for far more often than it may."""
         self.core = SERVER_CORE
         self.begin()
         without = self.start("--deny-cache-max", "0")
         rows = []
         for pipeline in (64, 16, 1):
-            count = self.requests(200_000 if pipeline > 1 else 40_000)
+            count = self.requests(1_000_000 if pipeline > 1 else 100_000)
             ours, plain = self.turns_of(
-                lambda: self.ask(self.stint, count, pipeline, "attacked", "one"),
-                lambda: self.ask(without, count // 5, pipeline, "attacked", "one"))
+                lambda: self.ask(self.stint, count, pipeline, "attacked", "one", self.light),
+                lambda: self.ask(without, count // 10, pipeline, "attacked", "one", self.light))
             rows.append(row(f"99 % denied, pipelines of {pipeline}: throughput",
                             "without the denial cache", [rate for _, rate in ours],
                             [rate for _, rate in plain], ">= 10" if pipeline == 64 else None,
