@@ -321,7 +321,7 @@ void lease_ask_item(struct lease *lease, const struct shared_ask *ask, struct sh
     if (answer_here(key, ask, now_ns, &answer)) {
         fill(op, &answer);
         if (takes(ask))
-            lease_prefetch(key, now_ns);
+            lease_prefetch(key, ask->deadline_ns, now_ns);
     } else if (ask->verb == SHARED_RESET) {
         reset(key, ask, op, now_ns);
     } else if (ask->verb == SHARED_PEEK && lease_left(key) > 0) {

@@ -140,15 +140,15 @@ static uint32_t wanted(const struct lease_key *key)
     return key->first != NULL && key->first->verb == SHARED_TAKE ? key->first->cost : 1;
 }
 
-static uint64_t deadline_of(const struct lease_key *key, uint64_t now_ns)
+static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
 {
-    uint64_t deadline_ns = STINT_NEVER_NS;
     for (const struct lease_waiter *waiter = key->first; waiter != NULL; waiter = waiter->next)
         deadline_ns = min_u64(deadline_ns, waiter->deadline_ns);
-    return key->first != NULL ? deadline_ns : add_sat(now_ns, term_of(key));
+    return deadline_ns;
 }
 
-static void ask_lease(struct lease_key *key, uint64_t now_ns)
+/* deadline_ns: where nobody waits. */
+static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
     struct shared_lease ended[LEASE_HELD_MAX];
     bool is_fast = key->rule.store.lease == RULE_LEASE_FAST;
@@ -167,7 +167,8 @@ static void ask_lease(struct lease_key *key, uint64_t now_ns)
     }
     asked.least = least;
     asked.term_ns = is_fast ? 0 : term_of(key) - term_of(key) % NS_PER_US;
-    asked.deadline_ns = deadline_of(key, now_ns);
+    asked.deadline_ns = deadline_of(key, deadline_ns);
+    key->sent_term_ns = term_of(key);
     key->granted = 0;
     key->coming = units > least ? units : least;
     ask(key, key->coming, &asked, now_ns);
@@ -222,7 +223,8 @@ static void deny(struct lease_key *key, const struct shared_answer *answer, uint
 
 static void take_lease(struct lease_key *key, const struct shared_answer *answer, uint64_t now_ns)
 {
-    uint64_t until_ns = key->sent_ns + sub_floor(term_of(key) / 100 * RATES_PERCENT, NS_PER_US);
+    uint64_t until_ns =
+        key->sent_ns + sub_floor(key->sent_term_ns / 100 * RATES_PERCENT, NS_PER_US);
     if (answer->outcome != SHARED_DECIDED) {
         key->units = 1;
         key->quiet_until_ns = add_sat(now_ns, term_of(key) / QUIET_PARTS);
@@ -324,7 +326,7 @@ void lease_pump(struct lease_key *key, uint64_t now_ns)
         serve_waiting(key, now_ns);
         if (key->asking != 0 || key->first == NULL)
             break;
-        ask_lease(key, now_ns);
+        ask_lease(key, STINT_NEVER_NS, now_ns);
         if (key->op.answer.outcome == SHARED_WAITS)
             break;
         take_answer(key, now_ns);
@@ -349,7 +351,7 @@ static bool ends_soon(const struct lease_key *key, uint64_t now_ns)
     return false;
 }
 
-void lease_prefetch(struct lease_key *key, uint64_t now_ns)
+void lease_prefetch(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
     const struct lease *lease = key->home;
     if (key->asking != 0 || key->granted < 2 || now_ns < key->quiet_until_ns ||
@@ -358,7 +360,7 @@ void lease_prefetch(struct lease_key *key, uint64_t now_ns)
         return;
     if (lease_left(key) > key->granted / 2 && !ends_soon(key, now_ns))
         return;
-    ask_lease(key, now_ns);
+    ask_lease(key, deadline_ns, now_ns);
     finish(key, now_ns);
 }
 

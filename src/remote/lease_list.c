@@ -267,6 +267,7 @@ static bool go_on(struct lease_list *list)
 static void on_step(struct shared_op *op, uint64_t now_ns)
 {
     struct lease_list *list = op->arg;
+    list->ask.now_ns = max_u64(list->ask.now_ns, now_ns); /* else each would have its whole time */
     if (list->step <= list->n_items) {
         take_step(list);
         list->step++;

@@ -68,7 +68,8 @@ struct lease_key {
     struct shared_op op;
     struct stint_decision each;
     uint64_t sent_ns;
-    uint32_t least; /* that the first who waited for it wanted */
+    uint64_t sent_term_ns; /* of a lease: the rule may say another one before it is there */
+    uint32_t least;        /* that the first who waited for it wanted */
     /* How the key stood when the store was asked last. */
     uint32_t limit, remaining;
     uint64_t reset_ns;
@@ -127,8 +128,8 @@ size_t lease_end(struct lease_key *key, bool all, uint64_t now_ns,
                  struct shared_lease ended[LEASE_HELD_MAX]);
 /* Answers those who wait as long as it can, and asks for a lease where it cannot. */
 void lease_pump(struct lease_key *key, uint64_t now_ns);
-/* Asks for more before what is held is used up. */
-void lease_prefetch(struct lease_key *key, uint64_t now_ns);
+/* Asks for more before what is held is used up. Whoever comes to wait for it waits no longer. */
+void lease_prefetch(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns);
 /* Gives back what is held and not used. */
 void lease_give_back(struct lease_key *key, uint64_t now_ns);
 

@@ -425,6 +425,71 @@ static void lists_wait_too_and_may_be_forgotten(void **state)
     assert_in_range(store_left("warm"), 92, 96);
 }
 
+static void turns(unsigned n)
+{
+    while (n-- > 0) {
+        world.now_ns += MS;
+        lease_wake(node.lease, world_node_now(&node));
+        world_run(&world);
+    }
+}
+
+/* The store charges it at the end that it was told, whatever the rules say by now. */
+static void a_lease_lasts_as_long_as_it_was_asked_for(void **state)
+{
+    (void)state;
+    node.is_prompt = false;
+    world.slow_ns = 2 * MS;
+    struct asker *first = ask(SHARED_TAKE, "hot", 10);
+    node.lease->ops->forget(node.lease, &first->op);
+    rule.store.lease_term_ns = NS_PER_S;
+    struct asker *second = ask(SHARED_TAKE, "hot", 1); /* on its way, a lease of 10 for 100 ms */
+    turns(10);
+    check(second, STINT_ALLOW, 1, true);
+    node.is_prompt = true;
+    check(ask(SHARED_PEEK, "hot", 1), STINT_ALLOW, 1, true);
+    world.now_ns += 100 * MS;
+    check(ask(SHARED_PEEK, "hot", 1), STINT_ALLOW, 1, false);
+}
+
+/* Nobody waited for it, but somebody does now: no longer than who asks the store himself. */
+static void who_waits_for_a_lease_that_is_lost_has_his_time(void **state)
+{
+    (void)state;
+    rule.store.lease_term_ns = NS_PER_S;
+    node.is_prompt = false;
+    world.slow_ns = 2 * MS;
+    struct asker *first = ask(SHARED_TAKE, "hot", 20);
+    node.lease->ops->forget(node.lease, &first->op);
+    turns(10);
+    world.lost_per_mille = 1000;
+    check(ask(SHARED_TAKE, "hot", 19), STINT_ALLOW, 19, true); /* and more are asked for */
+    check(ask(SHARED_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    turns(20);
+    const struct asker *waits = ask(SHARED_TAKE, "hot", 1);
+    assert_int_equal(waits->op.answer.outcome, SHARED_WAITS);
+    turns(51);
+    assert_int_equal(waits->answers, 1);
+    assert_int_equal(waits->op.answer.outcome, SHARED_FAILED);
+}
+
+static void all_steps_of_a_list_have_the_time_of_one(void **state)
+{
+    (void)state;
+    node.is_prompt = false;
+    world.slow_ns = 2 * MS;
+    const struct shared_item items[] = {item_of("hot", 4), item_of("plain", 4)};
+    const struct asker *list = ask_items(SHARED_TAKE, items, 2, 0);
+    world.lost_per_mille = 1000; /* but the first step, which is on its way */
+    world.now_ns += 40 * MS;
+    world_run(&world);
+    turns(9);
+    assert_int_equal(list->answers, 0);
+    turns(2);
+    assert_int_equal(list->answers, 1);
+    assert_int_equal(list->op.answer.outcome, SHARED_FAILED);
+}
+
 static void fast_leases_are_charged_at_once_and_refunded(void **state)
 {
     (void)state;
@@ -538,6 +603,9 @@ int main(void)
         TEST(a_peek_counts_what_is_held_here),
         TEST(lists_give_back_to_the_lease_what_another_denies),
         TEST(lists_wait_too_and_may_be_forgotten),
+        TEST(all_steps_of_a_list_have_the_time_of_one),
+        TEST(a_lease_lasts_as_long_as_it_was_asked_for),
+        TEST(who_waits_for_a_lease_that_is_lost_has_his_time),
         TEST(fast_leases_are_charged_at_once_and_refunded),
         TEST(a_reset_forgets_what_is_held),
         TEST(places_and_counted_denials_are_not_leased),
