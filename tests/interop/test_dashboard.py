@@ -19,6 +19,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
+from collections import namedtuple
 
 import pytest
 
@@ -80,7 +81,7 @@ class Load:
 
 
 def chromium(tmp_path, *options):
-    """Where its virtual time stands still, as it may on a machine that is busy, it is begun anew."""
+    """Where its virtual time stands still, as it may on a busy machine, it is begun anew."""
     for number in range(3):
         try:
             return subprocess.run(
@@ -92,21 +93,47 @@ def chromium(tmp_path, *options):
     raise AssertionError("Chromium has not ended, three times")
 
 
-def browse(tmp_path, url, *options):
-    """The page's document once it had time to ask a few times, and the browser's log of its net."""
+# The page's document, what the browser's console says of it, and the events of its net.
+Visit = namedtuple("Visit", "home document complaints events")
+
+
+def visit(tmp_path, home, path=""):
+    """The page once it had time to ask a few times."""
     net_log = tmp_path / "net.json"
-    done = chromium(tmp_path, f"--log-net-log={net_log}", *options, url)
-    return done.stdout.decode(), json.loads(net_log.read_text())
+    done = chromium(tmp_path, "--enable-logging=stderr", f"--log-net-log={net_log}", "--dump-dom",
+                    home + path)
+    said = [line for line in done.stderr.decode().splitlines() if "CONSOLE" in line]
+    return Visit(home, done.stdout.decode(), said, json.loads(net_log.read_text())["events"])
 
 
-def complaints(tmp_path, url):
-    """What the browser's console says of a page."""
-    done = chromium(tmp_path, "--enable-logging=stderr", "--dump-dom", url)
-    return [line for line in done.stderr.decode().splitlines() if "CONSOLE" in line]
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """Of a server that is asked."""
+    with Server(rules=RULES) as server, Load(server):
+        return visit(tmp_path_factory.mktemp("page"), server.url(""), "/")
 
 
 def shown(document, name):
     return re.search(rf'id="{name}"[^>]*>([^<]*)<', document)[1]
+
+
+def png_line(method, packed, above, step):
+    """Each byte is told by its difference to a guess from those left, above, and left above."""
+    line, line_above = bytearray(step) + packed, bytes(step) + above
+    if method == 2:
+        line[step:] = bytes((byte + up) & 255 for byte, up in zip(packed, above))
+    for i in range(step, len(line) if method in (1, 3, 4) else 0):
+        left, up = line[i - step], line_above[i]
+        if method == 1:
+            guess = left
+        elif method == 3:
+            guess = (left + up) // 2
+        else:
+            corner = line_above[i - step]
+            a, b, c = abs(up - corner), abs(left - corner), abs(left + up - 2 * corner)
+            guess = left if a <= b and a <= c else up if b <= c else corner
+        line[i] = (line[i] + guess) & 255
+    return line[step:]
 
 
 def png_rows(path):
@@ -125,21 +152,14 @@ def png_rows(path):
         at += 12 + size
     raw, stride, before = zlib.decompress(packed), width * step, bytearray(width * step)
     for start in range(0, len(raw), stride + 1):
-        line, method = bytearray(raw[start + 1:start + 1 + stride]), raw[start]
-        for i in range(stride):
-            left = line[i - step] if i >= step else 0
-            up, corner = before[i], before[i - step] if i >= step else 0
-            guess = left + up - corner
-            paeth = min((left, up, corner), key=lambda one, guess=guess: abs(guess - one))
-            line[i] = (line[i] + (0, left, up, (left + up) // 2, paeth)[method]) & 255
-        before = line
+        before = png_line(raw[start], raw[start + 1:start + 1 + stride], before, step)
+        line = before
         yield [tuple(line[i:i + 3]) for i in range(0, stride, step)]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
-def test_the_page_shows_what_the_server_does(tmp_path):
-    with Server(rules=RULES) as server, Load(server):
-        document, _ = browse(tmp_path, server.url(), "--dump-dom")
+def test_the_page_shows_what_the_server_does(page):
+    document = page.document
     assert shown(document, "state") == "live"
     assert float(shown(document, "rate")) > 1
     assert float(shown(document, "denied")) > 0
@@ -153,33 +173,28 @@ def test_the_page_shows_what_the_server_does(tmp_path):
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
-def test_the_browser_has_nothing_to_complain_of(tmp_path):
+def test_the_browser_has_nothing_to_complain_of(page, tmp_path):
     """Nor has it of the policy; of a page that its policy refuses a script, it has."""
-    with Server(rules=RULES) as server, Load(server):
-        assert complaints(tmp_path, server.url()) == []
+    assert page.complaints == []
     refused = ("data:text/html,<meta http-equiv=Content-Security-Policy "
                "content=\"script-src 'none'\"><script>1</script>")
-    assert any("Content Security Policy" in line for line in complaints(tmp_path, refused))
+    said = visit(tmp_path, refused).complaints
+    assert any("Content Security Policy" in line for line in said)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
-def test_names_of_keys_are_text_and_nothing_else(tmp_path):
-    with Server(rules=RULES) as server, Load(server):
-        document, _ = browse(tmp_path, server.url(), "--dump-dom")
-    assert "&lt;img src=x onerror=alert(1)&gt;\\u001b[31m" in document
-    assert "<img" not in document and "\x1b" not in document
+def test_names_of_keys_are_text_and_nothing_else(page):
+    assert "&lt;img src=x onerror=alert(1)&gt;\\u001b[31m" in page.document
+    assert "<img" not in page.document and "\x1b" not in page.document
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
-def test_nobody_but_the_server_is_asked(tmp_path):
-    with Server(rules=RULES) as server, Load(server):
-        _, log = browse(tmp_path, server.url(), "--dump-dom")
-        home = server.url("")
-    asked = [event["params"] for event in log["events"]
+def test_nobody_but_the_server_is_asked(page):
+    asked = [event["params"] for event in page.events
              if "url" in event.get("params", {}) and "initiator" in event["params"]]
-    from_page = [params["url"] for params in asked if params["initiator"] == home]
+    from_page = [params["url"] for params in asked if params["initiator"] == page.home]
     assert any(url.endswith("/v1/stats") for url in from_page)
-    assert all(url.startswith(home + "/") or url.startswith("data:") for url in from_page)
+    assert all(url.startswith(page.home + "/") or url.startswith("data:") for url in from_page)
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
@@ -188,7 +203,7 @@ def test_the_page_is_light_or_dark_as_its_reader_is(tmp_path, dark):
     picture = tmp_path / "page.png"
     theme = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if dark else []
     with Server(rules=RULES) as server, Load(server):
-        browse(tmp_path, server.url(), f"--screenshot={picture}", *theme)
+        chromium(tmp_path, f"--screenshot={picture}", *theme, server.url())
     counts = {}
     for row in png_rows(picture):
         for pixel in row:
