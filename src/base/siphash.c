@@ -2,8 +2,6 @@
 /* SipHash-1-3-128 over (tweak as eight little-endian bytes, then the bytes). */
 #include "base/siphash.h"
 
-#include <string.h>
-
 struct sip_state {
     uint64_t v0, v1, v2, v3;
 };
@@ -34,19 +32,26 @@ static inline void sip_word(struct sip_state *s, uint64_t word)
     s->v0 ^= word;
 }
 
-/* Eight bytes, or the last `n` of them, the first byte lowest on every machine. */
-static inline uint64_t load_le(const uint8_t *p, size_t n)
+/* Four and eight bytes, the first lowest on every machine; compilers make one load of each. */
+static inline uint64_t load_le32(const uint8_t *p)
 {
-    uint64_t word = 0;
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    if (n == 8) {
-        memcpy(&word, p, 8);
-        return word;
-    }
-#endif
-    for (size_t i = 0; i < n; i++)
-        word |= (uint64_t)p[i] << (8 * i);
-    return word;
+    return (uint64_t)p[0] | (uint64_t)p[1] << 8 | (uint64_t)p[2] << 16 | (uint64_t)p[3] << 24;
+}
+
+static inline uint64_t load_le64(const uint8_t *p)
+{
+    return load_le32(p) | load_le32(p + 4) << 32;
+}
+
+/* The last 0 … 7 bytes; where two loads overlap, both have the same bits there. */
+static inline uint64_t load_rest(const uint8_t *p, size_t n)
+{
+    if (n >= 4)
+        return load_le32(p) | load_le32(p + n - 4) << (8 * (n - 4));
+    if (n == 0)
+        return 0;
+    return (uint64_t)p[0] | (uint64_t)p[n / 2] << (8 * (n / 2)) |
+           (uint64_t)p[n - 1] << (8 * (n - 1));
 }
 
 struct hash128 siphash13_128(const uint64_t secret[2], uint64_t tweak, const void *bytes,
@@ -63,8 +68,8 @@ struct hash128 siphash13_128(const uint64_t secret[2], uint64_t tweak, const voi
 
     sip_word(&s, tweak);
     for (; left >= 8; p += 8, left -= 8)
-        sip_word(&s, load_le(p, 8));
-    sip_word(&s, ((uint64_t)(len + 8) << 56) | load_le(p, left));
+        sip_word(&s, load_le64(p));
+    sip_word(&s, ((uint64_t)(len + 8) << 56) | load_rest(p, left));
 
     struct hash128 hash;
     s.v2 ^= 0xee;

@@ -87,9 +87,10 @@ bool question_step_back(struct question *question);
 
 /*
  * Decides the live targets, blocks first. Those in quota_mode that are over step back, and the
- * others are asked again: one round more for each at most.
+ * others are asked again: one round more for each at most. Whether the request is denied, where it
+ * is not given up.
  */
-void question_ask_live(struct question *question, bool charges);
+bool question_ask_live(struct question *question, bool charges);
 
 /* Of a refused request, those that had room: how they stand, now that nothing was taken. */
 void question_look_again(struct question *question);

@@ -170,9 +170,14 @@ static struct stint_decision sum_allowed(const struct question *question)
     return sum;
 }
 
+static struct stint_decision sum(const struct question *question, bool is_denied)
+{
+    return is_denied ? sum_denied(question) : sum_allowed(question);
+}
+
 struct stint_decision question_sum(const struct question *question)
 {
-    return question_is_denied(question, NO_TARGET) ? sum_denied(question) : sum_allowed(question);
+    return sum(question, question_is_denied(question, NO_TARGET));
 }
 
 /* ---- take and peek --------------------------------------------------------------------------- */
@@ -290,19 +295,20 @@ void question_ask_gathered(struct question *question, bool charges)
     }
 }
 
-void question_ask_live(struct question *question, bool charges)
+bool question_ask_live(struct question *question, bool charges)
 {
     question_find_blocks(question);
+    bool is_denied = question_is_denied(question, NO_TARGET);
     for (;;) {
-        bool may_charge = charges && !question_is_denied(question, NO_TARGET);
         if (question->errand != NULL)
-            question_take_shared(question, may_charge);
+            question_take_shared(question, charges && !is_denied);
         else if (question_gather(question))
-            question_ask_gathered(question, may_charge);
+            question_ask_gathered(question, charges && !is_denied);
         if (question_is_given_up(question))
-            return;
-        if (question_is_denied(question, NO_TARGET) || !question_step_back(question))
-            return;
+            return true;
+        is_denied = question_is_denied(question, NO_TARGET);
+        if (is_denied || !question_step_back(question))
+            return is_denied;
     }
 }
 
@@ -325,10 +331,9 @@ static void ask_refunds(struct question *question, bool charges)
 
 static struct stint_decision take(struct question *question, bool charges)
 {
-    question_ask_live(question, charges);
+    bool denied = question_ask_live(question, charges);
     if (question_is_given_up(question))
         return decision_unlimited(0);
-    bool denied = question_is_denied(question, NO_TARGET);
     if (denied && charges) {
         question_look_again(question);
         question_count_denials(question);
@@ -336,7 +341,7 @@ static struct stint_decision take(struct question *question, bool charges)
     charges = charges && !question->is_replayed;
     question_ask_shadows(question, charges ? STINT_TAKE : STINT_PEEK, UINT32_MAX);
     ask_refunds(question, charges && !denied);
-    return question_sum(question);
+    return sum(question, denied);
 }
 
 struct stint_decision question_take(struct question *question)

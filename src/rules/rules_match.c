@@ -50,11 +50,19 @@ static uint32_t step(const struct places *places, uint32_t above,
     return places_at(places, key)->is_entry ? key : PLACE_NONE;
 }
 
-/* Big-endian, so that a key is the same wherever it is made. */
-static void write_number(uint8_t *at, uint64_t number, size_t size)
+/* Big-endian, so that a key is the same wherever it is made; compilers make one store of these. */
+static inline void write_u32(uint8_t *at, uint32_t number)
 {
-    for (size_t i = 0; i < size; i++)
-        at[i] = (uint8_t)(number >> (8 * (size - 1 - i)));
+    at[0] = (uint8_t)(number >> 24);
+    at[1] = (uint8_t)(number >> 16);
+    at[2] = (uint8_t)(number >> 8);
+    at[3] = (uint8_t)number;
+}
+
+static inline void write_u64(uint8_t *at, uint64_t number)
+{
+    write_u32(at, (uint32_t)(number >> 32));
+    write_u32(at + 4, (uint32_t)number);
 }
 
 /* The places that a descriptor's entries met. */
@@ -80,11 +88,11 @@ static size_t key_length(const struct path *path, const struct descriptor *descr
 
 static void write_key(uint8_t *key, const struct path *path, const struct descriptor *descriptor)
 {
-    write_number(key, path->places[descriptor->n_entries - 1]->id, sizeof(uint64_t));
+    write_u64(key, path->places[descriptor->n_entries - 1]->id);
     key += sizeof(uint64_t);
     for (size_t i = 0; i < descriptor->n_entries; i++) {
         struct span value = counted_value(path, descriptor, i);
-        write_number(key, value.len, LENGTH_SIZE);
+        write_u32(key, (uint32_t)value.len);
         key += LENGTH_SIZE;
         if (value.len > 0)
             memcpy(key, value.ptr, value.len);
