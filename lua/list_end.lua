@@ -60,12 +60,16 @@ local function ask(part, asked, cost)
         return
     end
     if part.state == nil then part.state = call('GET', part.key) end
-    local own_at, held = at, holders and holders[part.key]
-    if held then asked, cost, own_at = 'release', held[2], held[1] end
+    local own_at, move = at, moves and moves[part.key]
+    if move then asked, own_at, cost = move[1], move[2], move[3] end
     part.outcome, part.granted, part.capacity, part.remaining, part.retry, part.reset, part.after,
         part.dies, part.stays, part.holder, part.holder_sub = part.law(part.state, asked, cost, now,
         own_at, part.limit, part.period, part.x, part.y, part.z, part.key)
-    if not part.outcome then problem = part.granted end
+    if not part.outcome then
+        problem = part.granted
+    elseif move and asked == 'renew' and part.granted == 0 then
+        problem = 'GONE the places that the ticket held are free'
+    end
 end
 local function write()
     for _, part in ipairs(parts) do

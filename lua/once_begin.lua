@@ -1,50 +1,94 @@
 -- SPDX-License-Identifier: MIT
 -- A decision with an id. Between here and once_end is all that the script without an id does. The
--- last key is the id's; the last two words are the body, 16 digits that stand for what is asked,
--- and how long the answer is kept, in ms. Kept are the body, whether units were taken (+) or given
--- back (-), and the reply, packed.
-local id, body, lifetime = table.remove(KEYS), ARGV[#ARGV - 1], tonumber(ARGV[#ARGV])
-table.remove(ARGV)
-table.remove(ARGV)
-if not (id and body and #body == 16 and lifetime and lifetime >= 1 and lifetime <= 9007199254740991
-        and lifetime % 1 == 0) then
+-- last key is the id's; the last words are the body, 16 digits that stand for what is asked, and
+-- how long the answer is kept, in ms. A ticket is an id as well: `reserve` takes and `book` books
+-- under it, and `settle`, `cancel` and `extend` are of what was charged so, once. Of reserve, book
+-- and extend the last word is how long the ticket is good, in us; a reserve or a book whose answer
+-- is kept for 0 ms has an id for its ticket's sake alone.
+--
+-- Kept are the body; a letter; of a ticket '>I7', when it ends; and the reply, packed. Units were
+-- taken (+), given back (-), or are a ticket's (t), perhaps booked (b); T and B where the answer is
+-- to be kept for its id too. Such a ticket that was used is a point.
+local id, asked = table.remove(KEYS), ARGV[1]
+local issues = asked == 'reserve' and 't' or asked == 'book' and 'b'
+local closes, extends = asked == 'settle' or asked == 'cancel' or asked == 'undo', asked == 'extend'
+local good = (issues or extends) and tonumber(table.remove(ARGV) or '') or 0
+local lifetime, body = tonumber(table.remove(ARGV) or ''), table.remove(ARGV)
+if not (id and body and #body == 16 and lifetime and lifetime <= 9007199254740991
+        and lifetime % 1 == 0 and (lifetime >= 1 or lifetime == 0 and (issues or extends or closes))
+        and good >= 0 and good <= 9007199254740991 and good % 1 == 0) then
     return redis.error_reply('STINT expected the key of an id, and behind all other words: body '
-        .. 'lifetime, 16 digits and 1 ms or more')
+        .. 'lifetime, 16 digits and 1 ms or more, and of reserve, book and extend how many us the '
+        .. 'ticket is good')
 end
-local undoes, gives_back = ARGV[1] == 'undo', ARGV[1] == 'refund' or ARGV[1] == 'release'
-local first = call('GET', id)
-if first then
-    if first:sub(1, 16) ~= body then
+local virtual = ARGV[NOW] ~= '0'
+local function clock()
+    if virtual then return ARGV[NOW] + 0 end
+    local time = call('TIME')
+    return time[1] * 1000000 + time[2]
+end
+local stored, kind, good_until, first = call('GET', id), '', 0, nil
+if stored then
+    if stored:sub(1, 16) ~= body then
         return redis.error_reply('STINT CONFLICT the id was used for another request')
     end
-    local moved = first:sub(17, 17)
-    first = cmsgpack.unpack(first:sub(18))
-    if not undoes then
+    kind = stored:sub(17, 17)
+    local is_ticket = kind:find('[tTbB.]')
+    if is_ticket then good_until = unpack('>I7', stored, 18) end
+    first = cmsgpack.unpack(stored:sub(is_ticket and 25 or 18))
+end
+if (closes or extends) and asked ~= 'undo' then
+    if not (kind:find('[tTbB]') and clock() < good_until) then
+        return redis.error_reply('STINT GONE the ticket was used, has ended, or never was')
+    end
+elseif not closes then
+    if first then
         first[1] = 4
         return first
     end
-    if moved ~= '+' then first = nil end
+elseif kind == '-' or kind == '.' then
+    first = nil
 end
--- What the id was charged is given back as it was charged: so much, at that time, these places.
-local function undo_one()
-    ARGV[1], ARGV[2] = 'refund', first and first[2] or 0
-    if first then ARGV[4] = first[8] end
-    if first and first[9] then ARGV[1], ARGV[2], ARGV[4] = 'release', first[10], first[9] end
-end
-local function undo_list()
-    ARGV[1], ARGV[3] = 'refund', first and first[8] or 0
-    local held, place = {}, 8 + 6 * #KEYS
-    for i, key in ipairs(KEYS) do
-        local granted = first and first[6 * i + 4] or 0
-        ARGV[7 * i - 2] = granted
-        if granted > 0 and ARGV[7 * i - 3] == 'concurrency' then held[key] = true end
+-- What is asked of a law about `units` that were charged under the id, or about who holds them:
+-- verb, at, cost. What is closed goes back as it was charged; what was used beyond is charged now.
+local function move(units, used, holder, holder_sub)
+    if extends then
+        if holder then return 'renew', holder, holder_sub end
+        return 'peek', 0, 0
     end
-    for _, key in ipairs(KEYS) do
-        if held[key] == true then
-            held[key], place = {first[place + 1], first[place + 2]}, place + 2
+    if holder then return 'release', holder, holder_sub end
+    if not first then return 'refund', 0, 0 end
+    local booked = kind == 'b' or kind == 'B'
+    local from = booked and first[8] + first[5] or first[8]
+    if asked ~= 'settle' then return booked and 'unbook' or 'refund', from, units end
+    if used > units then return 'charge', 0, used - units end
+    return 'refund', from, units - used
+end
+local function move_one()
+    ARGV[1], ARGV[4], ARGV[2] =
+        move(first and first[2] or 0, ARGV[2] + 0, first and first[9], first and first[10])
+end
+-- Equal keys are one part, of what all of them were granted.
+local function move_list()
+    local granted, used, place = {}, {}, 8 + 6 * #KEYS
+    ARGV[1], ARGV[3], moves = 'refund', 0, {}
+    for i, key in ipairs(KEYS) do
+        local had, now_used = first and first[6 * i + 4] or 0, ARGV[7 * i - 2] + 0
+        granted[key] = (granted[key] or 0) + had
+        used[key] = math.min((used[key] or 0) + now_used, 4294967295)
+        ARGV[7 * i - 2] = had
+    end
+    for i, key in ipairs(KEYS) do
+        if not moves[key] then
+            local holder, holder_sub
+            if granted[key] > 0 and ARGV[7 * i - 3] == 'concurrency' then
+                holder, holder_sub, place = first[place + 1], first[place + 2], place + 2
+            end
+            moves[key] = {move(granted[key], used[key], holder, holder_sub)}
         end
     end
-    holders = held
 end
-if undoes then UNDO() end
+if closes or extends then MOVE() end
+if asked == 'reserve' then ARGV[1] = 'take' end
+local gives_back = asked == 'refund' or asked == 'release'
 local function decide()

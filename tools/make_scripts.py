@@ -48,8 +48,10 @@ def script(folder, name):
         if part in ("single_end", "lease_end"):
             text = text.replace("LAW", name.removeprefix("lease_").removesuffix("_once"))
         elif part.startswith("once"):
-            undo, now = ("undo_list", 2) if name == "list_once" else ("undo_one", 3)
-            text = text.replace("UNDO", undo).replace("NOW", str(now))
+            move, now, each = (
+                ("move_list", 2, "6 * #KEYS") if name == "list_once" else ("move_one", 3, "0")
+            )
+            text = text.replace("MOVE", move).replace("NOW", str(now)).replace("EACH", each)
         lines += [line.strip() for line in text.splitlines()]
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("--"))
 

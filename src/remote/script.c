@@ -4,19 +4,22 @@
 
 #include "base/err.h"
 #include "base/limits.h"
+#include "base/wide_int.h"
 
 #include <assert.h>
 
-#define EXACT_MAX (INT64_C(1) << 53) /* a Lua number is a double */
-#define REPLY_FIXED 8                /* integers of the decision */
-#define REPLY_EACH 6                 /* integers of each quota of a list */
-#define REPLAYED 4                   /* in place of ALLOW: it was, when the id came first */
+#define EXACT_MAX (INT64_C(1) << 53)                   /* a Lua number is a double */
+#define REPLY_FIXED 8                                  /* integers of the decision */
+#define REPLY_EACH 6                                   /* integers of each quota of a list */
+#define TICKET_MAX_US (100 * UINT64_C(31536000000000)) /* in the store's numbers */
+#define REPLAYED 4 /* in place of ALLOW: it was, when the id came first */
 
 static const char *const verb_names[] = {
     [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
     [SCRIPT_CHARGE] = "charge", [SCRIPT_REFUND] = "refund",       [SCRIPT_BOOK] = "book",
     [SCRIPT_UNBOOK] = "unbook", [SCRIPT_RESET] = "reset",         [SCRIPT_RELEASE] = "release",
-    [SCRIPT_RENEW] = "renew",   [SCRIPT_UNDO] = "undo",
+    [SCRIPT_RENEW] = "renew",   [SCRIPT_UNDO] = "undo",           [SCRIPT_SETTLE] = "settle",
+    [SCRIPT_CANCEL] = "cancel", [SCRIPT_EXTEND] = "extend",
 };
 
 static const struct lua_script *const scripts[] = {
@@ -287,13 +290,29 @@ static void add_body(struct script_command *command, uint64_t body)
     add(command, span_of(digits, text.len));
 }
 
-/* Behind all other words. */
-static void add_id(struct script_command *command, const struct script_id *id)
+/* Behind all other words. What is longer than a store can count is as good as that. */
+static void add_id(struct script_command *command, const struct script_ask *ask)
 {
-    uint64_t lifetime_ms = (id->lifetime_ns - 1) / NS_PER_MS + 1;
-    assert(id->lifetime_ns > 0 && lifetime_ms < (uint64_t)EXACT_MAX);
+    const struct script_id *id = ask->id;
+    uint64_t lifetime_ms = id->lifetime_ns / NS_PER_MS + (id->lifetime_ns % NS_PER_MS > 0);
+    assert(id->lifetime_ns > 0 || id->is_ticket);
     add_body(command, id->body);
-    add_number(command, (int64_t)lifetime_ms);
+    add_number(command, (int64_t)min_u64(lifetime_ms, TICKET_MAX_US / 1000));
+    if (id->is_ticket &&
+        (ask->verb == SCRIPT_TAKE || ask->verb == SCRIPT_BOOK || ask->verb == SCRIPT_EXTEND))
+        add_number(command, (int64_t)min_u64(id->ticket_ns / NS_PER_US, TICKET_MAX_US));
+}
+
+static struct span verb_of(const struct script_ask *ask)
+{
+    bool reserves = ask->verb == SCRIPT_TAKE && ask->id != NULL && ask->id->is_ticket;
+    return span_of_text(reserves ? "reserve" : verb_names[ask->verb]);
+}
+
+/* Verbs that say by whose id they are. */
+static bool is_of_id(enum script_verb verb)
+{
+    return verb >= SCRIPT_UNDO;
 }
 
 /* Options that are 0 at the end are left out: every word costs the store time. */
@@ -307,20 +326,20 @@ void script_command_one(struct script_command *command, const struct script_item
                         const struct script_ask *ask)
 {
     bool names_holder = ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW;
-    assert(ask->verb != SCRIPT_UNDO || ask->id != NULL);
+    assert(!is_of_id(ask->verb) || ask->id != NULL);
     begin(command, (ask->id != NULL ? scripts_once : scripts)[item->quota->algorithm],
           ask->id != NULL ? 2 : 1);
     add(command, item->key);
     if (ask->id != NULL)
         add(command, ask->id->key);
-    add(command, span_of_text(verb_names[ask->verb]));
+    add(command, verb_of(ask));
     add_number(command, names_holder ? ask->holder.count : item->cost);
     add_now(command, ask);
     add_at(command, ask);
     add_quota(command, item->quota);
     drop_zeros(command, 3);
     if (ask->id != NULL)
-        add_id(command, ask->id);
+        add_id(command, ask);
 }
 
 void script_command_list(struct script_command *command, const struct script_item *items,
@@ -328,14 +347,14 @@ void script_command_list(struct script_command *command, const struct script_ite
 {
     assert(n_items > 0 && n_items <= STINT_ITEMS_MAX);
     assert(ask->verb <= SCRIPT_REFUND || ask->verb == SCRIPT_RESET ||
-           (ask->verb == SCRIPT_UNDO && ask->id != NULL));
+           (is_of_id(ask->verb) && ask->id != NULL));
     begin(command, ask->id != NULL ? &lua_script_list_once : &lua_script_list,
           n_items + (ask->id != NULL));
     for (size_t i = 0; i < n_items; i++)
         add(command, items[i].key);
     if (ask->id != NULL)
         add(command, ask->id->key);
-    add(command, span_of_text(verb_names[ask->verb]));
+    add(command, verb_of(ask));
     add_now(command, ask);
     add_at(command, ask);
     for (size_t i = 0; i < n_items; i++) {
@@ -344,7 +363,7 @@ void script_command_list(struct script_command *command, const struct script_ite
         add_quota(command, items[i].quota);
     }
     if (ask->id != NULL)
-        add_id(command, ask->id);
+        add_id(command, ask);
 }
 
 void script_command_whole(struct script_command *command)
@@ -424,8 +443,18 @@ bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_
     return holders_read(reply, values + before_holders, n_values - before_holders);
 }
 
+static bool begins_with(struct span error, const char *text)
+{
+    struct span head = span_of_text(text);
+    return error.len >= head.len && memcmp(error.ptr, head.ptr, head.len) == 0;
+}
+
 bool script_is_conflict(struct span error)
 {
-    struct span head = span_of_text("STINT CONFLICT ");
-    return error.len >= head.len && memcmp(error.ptr, head.ptr, head.len) == 0;
+    return begins_with(error, "STINT CONFLICT ");
+}
+
+bool script_is_gone(struct span error)
+{
+    return begins_with(error, "STINT GONE ");
 }

@@ -10,7 +10,7 @@
 #include "remote/lua_script.h"
 #include "stint.h"
 
-#define SCRIPT_WORDS_MAX (3 + STINT_ITEMS_MAX + 1 + 3 + 7 * STINT_ITEMS_MAX + 2)
+#define SCRIPT_WORDS_MAX (3 + STINT_ITEMS_MAX + 1 + 3 + 7 * STINT_ITEMS_MAX + 3)
 #define SCRIPT_DIGITS_MAX 22 /* of one number: 20 digits, a sign, and its mark */
 #define SCRIPT_REPLY_MAX (8 + 6 * STINT_ITEMS_MAX + 2 * STINT_ITEMS_MAX)
 
@@ -31,6 +31,15 @@ enum script_verb {
      * not known, nothing is done, and nothing was granted by the reply.
      */
     SCRIPT_UNDO,
+    /*
+     * With the id of a ticket, on the keys that it charged. The first two use the ticket up: cost
+     * is what was used of each quota, and the rest goes back; or all goes back. EXTEND moves the
+     * deadlines of its places, and is for tickets that hold some. script_is_gone() where it is not
+     * good any more.
+     */
+    SCRIPT_SETTLE,
+    SCRIPT_CANCEL,
+    SCRIPT_EXTEND,
 };
 
 /* Who holds places of a concurrency quota; unlike any other of its key. */
@@ -47,7 +56,15 @@ struct script_holder {
 struct script_id {
     struct span key; /* by script_id_key(), with the tag of the quotas' keys */
     uint64_t body;
-    uint64_t lifetime_ns; /* 1 ms at least. Under virtual time the id is kept for good */
+    /* 1 ms at least; of a ticket also 0, for no longer than it. Under virtual time it is kept for
+     * good. */
+    uint64_t lifetime_ns;
+    /*
+     * The id is a ticket's: TAKE makes one that is good so long; of EXTEND, from now. BOOK makes
+     * one that is good until it starts.
+     */
+    bool is_ticket;
+    uint64_t ticket_ns;
 };
 
 /* What is asked. A store counts in microseconds: instants are rounded down to them. */
@@ -143,5 +160,7 @@ bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_
 bool script_figures_read(struct stint_decision *decision, const int64_t values[6]);
 /* Whether an error of the store says that the id was used for something else. */
 bool script_is_conflict(struct span error);
+/* The same: that the ticket was used, has ended, or never was. */
+bool script_is_gone(struct span error);
 
 #endif

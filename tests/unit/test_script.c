@@ -92,7 +92,9 @@ static void a_list_in_words(void **state)
     assert_words(&command, 2,
                  "2 a b take_upto 0 0 window 4294967295 100 60000000 24 0 0 "
                  "gcra 4294967294 7 1000000 3 0 0");
-    const struct script_id id = {span_of_text("i"), UINT64_MAX - 1, 1};
+    const struct script_id id = {
+        .key = span_of_text("i"), .body = 1, .is_ticket = true, .ticket_ns = 1};
+    ask.verb = SCRIPT_TAKE;
     ask.id = &id;
     script_command_list(&command, items, STINT_ITEMS_MAX, &ask);
     assert_int_equal(command.n_words, SCRIPT_WORDS_MAX);
@@ -104,7 +106,8 @@ static void an_id_in_words(void **state)
     struct stint_quota quotas[] = {quota_of("sliding_counter 9/1h"), quota_of("gcra 7/1s burst=3")};
     const struct script_item items[] = {{&quotas[0], span_of_text("a"), 3},
                                         {&quotas[1], span_of_text("b"), 1}};
-    const struct script_id id = {span_of_text("i"), UINT64_C(0x0123456789abcdef), 1000001};
+    const struct script_id id = {
+        .key = span_of_text("i"), .body = UINT64_C(0x0123456789abcdef), .lifetime_ns = 1000001};
     struct script_ask ask = {.verb = SCRIPT_TAKE, .id = &id};
     struct script_command command;
     script_command_one(&command, items, &ask);
@@ -284,6 +287,35 @@ static void other_integers_are_no_reply(void **state)
     assert_false(script_reply_read(&reply, STINT_ITEMS_MAX, many, SCRIPT_REPLY_MAX + 2));
 }
 
+static void tickets_in_words(void **state)
+{
+    (void)state;
+    struct stint_quota quotas[] = {quota_of("gcra 7/1s"), quota_of("concurrency 3 lease=2s")};
+    const struct script_item items[] = {{&quotas[0], span_of_text("a"), 3},
+                                        {&quotas[1], span_of_text("b"), 1}};
+    struct script_id id = {
+        .key = span_of_text("i"), .body = 1, .is_ticket = true, .ticket_ns = UINT64_C(2000000000)};
+    struct script_ask ask = {.verb = SCRIPT_TAKE, .id = &id};
+    struct script_command command;
+    script_command_one(&command, items, &ask);
+    assert_words(&command, 2, "2 a i reserve 3 0 0 7 1000000 7 0000000000000001 0 2000000");
+    script_command_list(&command, items, 2, &ask);
+    assert_words(&command, 2,
+                 "3 a b i reserve 0 0 gcra 3 7 1000000 7 0 0 concurrency 1 3 2000000 0 0 0 "
+                 "0000000000000001 0 2000000");
+    ask.verb = SCRIPT_SETTLE;
+    script_command_one(&command, items, &ask);
+    assert_words(&command, 2, "2 a i settle 3 0 0 7 1000000 7 0000000000000001 0");
+    ask.verb = SCRIPT_EXTEND;
+    id.lifetime_ns = UINT64_MAX;
+    id.ticket_ns = UINT64_MAX;
+    script_command_one(&command, &items[1], &ask);
+    assert_words(&command, 2,
+                 "2 b i extend 1 0 0 3 2000000 0000000000000001 3153600000000 3153600000000000");
+    assert_true(script_is_gone(span_of_text("STINT GONE the ticket was used")));
+    assert_false(script_is_gone(span_of_text("STINT CONFLICT the id")));
+}
+
 static void a_conflict_is_told_from_other_errors(void **state)
 {
     (void)state;
@@ -306,6 +338,7 @@ int main(void)
         cmocka_unit_test(replies_become_decisions),
         cmocka_unit_test(lists_tell_how_each_stands),
         cmocka_unit_test(other_integers_are_no_reply),
+        cmocka_unit_test(tickets_in_words),
         cmocka_unit_test(a_conflict_is_told_from_other_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

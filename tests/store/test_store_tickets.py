@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: MIT
+"""Tickets in a store: the same random reservations, bookings and holds through the table and
+through the scripts are settled, cancelled and renewed the same."""
+
+import pytest
+import redis as client_library
+from hypothesis import given, strategies as st
+
+import stint_abi as abi
+from stint_table import Table
+from store import Store, in_us
+
+K = abi.K
+S = 10**6
+OK, GONE, MISMATCH = K.STINT_OK, K.STINT_E_GONE, K.STINT_E_MISMATCH
+BODY = "00000000000000AA"
+UNITS = ["window 20/10s", "gcra 20/10s", "log 20/10s", "fixed_window 20/10s",
+         "sliding_counter 20/10s", "buckets 20/10s count_slack=1"]
+PLACES = ["concurrency 4 lease=3s", "concurrency 9 lease=5s"]
+QUOTAS = [abi.parse(spec) for spec in UNITS + PLACES]
+GONE_TEXT = "STINT GONE"
+
+
+class Both:
+    """Keys in the table and in the store; a ticket is its place in `tickets`."""
+
+    def __init__(self, client, table):
+        client.flushall()
+        self.client, self.store, self.table, self.tickets = client, Store(client), table, []
+        self.at(S)
+
+    def at(self, now):
+        self.now = now
+        self.table.at(now * 1000)
+        return self
+
+    def call(self, items, verb, *good, at=0, lifetime_ms=0, id=None):
+        """None where the ticket is gone."""
+        id = (id or f"{{a}}id:{len(self.tickets)}", BODY, lifetime_ms, *good)
+        try:
+            if len(items) == 1:
+                (quota, key, cost), = items
+                return self.store.ask(quota, key, verb, cost, self.now, at, id=id)
+            return self.store.ask_list(items, verb, self.now, at, id=id)
+        except client_library.ResponseError as error:
+            assert str(error).startswith(GONE_TEXT), error
+            return None
+
+    def reserve(self, lifetime, *items):
+        wanted = [(QUOTAS[index], f"{{a}}{index}", cost) for index, cost in items]
+        answer, ticket = self.table.reserve(
+            lifetime * 1000, *((quota, key.encode(), cost) for quota, key, cost in wanted))
+        longest = max([QUOTAS[index].lease_ns // 1000 for index, _ in items])
+        reply = self.call(wanted, "reserve", lifetime or longest)
+        assert reply[:6] == in_us(answer), (self.now, items)
+        if answer.outcome == "allow":
+            self.tickets.append((ticket, wanted, f"{{a}}id:{len(self.tickets)}", longest))
+        return answer
+
+    def book(self, max_wait, index, cost):
+        wanted = [(QUOTAS[index], f"{{a}}{index}", cost)]
+        answer, ticket = self.table.book(max_wait * 1000, (QUOTAS[index], b"{a}%d" % index, cost))
+        reply = self.call(wanted, "book", 0, at=max_wait)
+        assert reply[:6] == in_us(answer), (self.now, index, cost)
+        if answer.outcome == "allow":
+            self.tickets.append((ticket, wanted, f"{{a}}id:{len(self.tickets)}", 0))
+        return answer
+
+    def close(self, number, verb, actual=0):
+        ticket, wanted, id, _ = self.tickets[number]
+        code, moved = (self.table.settle(ticket, actual) if verb == "settle"
+                       else self.table.cancel(ticket))
+        asked = [(quota, key, actual) for quota, key, _ in wanted]
+        reply = self.call(asked, verb, id=id)
+        assert (GONE if reply is None else OK) == code, (self.now, verb)
+        if code == OK:
+            assert reply.granted == moved, (self.now, verb, actual)
+        return code
+
+    def renew(self, number):
+        ticket, wanted, id, longest = self.tickets[number]
+        code = self.table.renew(ticket)
+        if code == MISMATCH:  # whoever asks the store knows before
+            return code
+        reply = self.call([(quota, key, 0) for quota, key, _ in wanted], "extend", longest, id=id)
+        assert (GONE if reply is None else OK) == code, self.now
+        return code
+
+    def check(self):
+        for index, quota in enumerate(QUOTAS):
+            told = self.table.peek((quota, b"{a}%d" % index, 0))
+            assert self.store.ask(quota, f"{{a}}{index}", "peek", 0, self.now)[:6] == in_us(told)
+
+
+@pytest.fixture
+def both(redis):
+    with Table(keys_wide=64, wide_size=1024) as table:
+        yield Both(redis, table)
+
+
+ACTS = st.lists(st.tuples(
+    st.sampled_from(["reserve", "reserve", "list", "list", "hold", "book", "settle", "settle",
+                     "cancel", "renew"]),
+    st.integers(0, 4 * S), st.integers(0, 2**16), st.integers(0, 9),
+    st.lists(st.tuples(st.integers(0, len(QUOTAS) - 1), st.integers(0, 6)), min_size=2,
+             max_size=5)), max_size=30)
+
+
+@given(acts=ACTS)
+def test_every_ticket_is_as_in_the_table(redis, acts):
+    with Table(keys_wide=64, wide_size=1024) as table:
+        both = Both(redis, table)
+        for act, pause, pick, cost, items in acts:
+            both.at(both.now + pause)
+            if act == "reserve":
+                both.reserve(6 * S, (pick % len(UNITS), cost))
+            elif act == "list":
+                both.reserve(7 * S, *items)
+            elif act == "hold":
+                both.reserve(0, (len(UNITS) + pick % len(PLACES), 1 + cost % 3))
+            elif act == "book":
+                both.book(20 * S, 1, cost)
+            elif both.tickets and act == "renew":
+                both.renew(pick % len(both.tickets))
+            elif both.tickets:
+                both.close(pick % len(both.tickets), act, cost)
+            both.check()
+
+
+def test_a_ticket_is_good_once_and_until_its_end(both):
+    both.reserve(S, (0, 5))
+    assert both.close(0, "settle", 2) == OK and both.close(0, "settle", 2) == GONE
+    assert both.close(0, "cancel") == GONE
+    both.reserve(S, (0, 5))
+    both.at(both.now + S)
+    assert both.close(1, "cancel") == GONE
+    both.check()
+
+
+def test_more_than_was_estimated_is_charged(both):
+    both.reserve(S, (0, 5), (1, 3))
+    assert both.close(0, "settle", 9) == OK
+    both.check()
+
+
+def test_a_booking_can_be_cancelled_until_it_starts(both):
+    both.reserve(S, (1, 20))
+    both.book(60 * S, 1, 4)
+    assert both.close(1, "cancel") == OK
+    both.check()
+    both.book(60 * S, 1, 4)
+    both.at(both.now + 2 * S)
+    assert both.close(2, "cancel") == GONE
+
+
+def test_a_hold_is_renewed_and_given_back(both):
+    both.reserve(0, (6, 2))
+    for _ in range(5):
+        both.at(both.now + 2 * S)
+        assert both.renew(0) == OK
+        both.check()
+    assert both.close(0, "cancel") == OK
+    assert both.renew(0) == GONE
+    both.check()
+
+
+def test_a_record_lives_as_long_as_its_ticket(both):
+    """Of a ticket alone; where its answer is kept for an id, for that, and then no longer used."""
+    store, quota = both.store, QUOTAS[0]
+    store.ask(quota, "{a}k", "reserve", 3, id=("{a}id:x", BODY, 0, 30 * S))
+    assert 25_000 < both.client.pttl("{a}id:x") <= 30_000
+    store.ask(quota, "{a}k", "settle", 1, id=("{a}id:x", BODY, 0))
+    assert not both.client.exists("{a}id:x")
+    first = store.ask(quota, "{a}k", "reserve", 3, id=("{a}id:y", BODY, 60_000, 5 * S))
+    assert 55_000 < both.client.pttl("{a}id:y") <= 60_000
+    store.ask(quota, "{a}k", "cancel", 0, id=("{a}id:y", BODY, 0))
+    assert 55_000 < both.client.pttl("{a}id:y") <= 60_000
+    again = store.ask(quota, "{a}k", "reserve", 3, id=("{a}id:y", BODY, 60_000, 5 * S))
+    assert again == first._replace(replayed=True)
+    with pytest.raises(client_library.ResponseError, match=GONE_TEXT):
+        store.ask(quota, "{a}k", "settle", 0, id=("{a}id:y", BODY, 0))
+
+
+def test_undoing_a_reservation_forgets_it(both):
+    """As where another slot denied the request: whoever comes again is new."""
+    store, quota = both.store, QUOTAS[0]
+    for lifetime in (0, 60_000):
+        store.ask(quota, "{a}k", "reserve", 20, S, id=("{a}id:x", BODY, lifetime, 5 * S))
+        assert store.ask(quota, "{a}k", "undo", 0, S, id=("{a}id:x", BODY, lifetime)).granted == 20
+        assert not both.client.exists("{a}id:x")
+
+
+def test_only_a_ticket_is_settled(both):
+    store, quota = both.store, QUOTAS[0]
+    store.ask(quota, "{a}k", "take", 3, S, id=("{a}id:x", BODY, 60_000))
+    for verb in ("settle", "cancel"):
+        with pytest.raises(client_library.ResponseError, match=GONE_TEXT):
+            store.ask(quota, "{a}k", verb, 0, S, id=("{a}id:x", BODY, 0))
+    with pytest.raises(client_library.ResponseError, match="CONFLICT"):
+        store.ask(quota, "{a}k", "settle", 0, S, id=("{a}id:x", BODY[::-1], 0))
+    assert store.ask(quota, "{a}k", "peek", 0, S).remaining == 17
