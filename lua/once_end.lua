@@ -22,7 +22,7 @@ if closes then
         call('DEL', id)
     end
 elseif extends then
-    if #reply == 8 + EACH then
+    if ARGV[1] == 'renew' and reply[2] == 0 then
         return redis.error_reply('STINT GONE the places that the ticket held are free')
     end
     for place = 9 + EACH, #reply do first[place] = reply[place] end

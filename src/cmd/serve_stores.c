@@ -166,6 +166,7 @@ static int name_nodes(struct serve_stores *stores, const struct serve_settings *
         question->node_names = (const char *const *)names->texts;
     }
     question->n_stores = stores->names.n_names;
+    question->labels = stores->names.names;
     question->items = question->throttle = stores->names.default_store;
     question->timeout_ns = settings->store_timeout;
     question->items_on_error = strcmp(settings->store_on_error, "error") == 0

@@ -101,6 +101,7 @@ static void begin(struct reply *reply, uint64_t now_ns)
     reply->at_ns = now_ns;
     reply->statuses = NULL;
     reply->n_statuses = 0;
+    reply->ticket_text = span_of(NULL, 0);
     reply->errand = NULL;
 }
 

@@ -114,6 +114,20 @@ static struct stint_decision set_quota(struct service *service, const struct req
     return allowed();
 }
 
+static struct stint_decision reserve(struct service *service, const struct request *request,
+                                     struct reply *reply)
+{
+    struct question *question = &service->question;
+    struct stint_decision decision =
+        request->verb == REQUEST_BOOK
+            ? question_book(question, request->lifetime_ns, &reply->ticket, &reply->has_ticket)
+            : question_reserve(question, lifetime_of(request, question), &reply->ticket,
+                               &reply->has_ticket);
+    if (reply->has_ticket && question->errand != NULL)
+        service_tell_ticket(service, reply);
+    return decision;
+}
+
 static struct stint_decision ask(struct service *service, const struct request *request,
                                  struct reply *reply)
 {
@@ -124,10 +138,8 @@ static struct stint_decision ask(struct service *service, const struct request *
     case REQUEST_TAKE_UPTO:
         return question_take_upto(question);
     case REQUEST_RESERVE:
-        return question_reserve(question, lifetime_of(request, question), &reply->ticket,
-                                &reply->has_ticket);
     case REQUEST_BOOK:
-        return question_book(question, request->lifetime_ns, &reply->ticket, &reply->has_ticket);
+        return reserve(service, request, reply);
     case REQUEST_CHARGE:
         return question_charge(question);
     case REQUEST_REFUND:

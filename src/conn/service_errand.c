@@ -7,6 +7,8 @@
 
 #include "conn/pools.h"
 
+#include <gnutls/crypto.h>
+
 void service_set_stores(struct service *service, const struct question_stores *stores)
 {
     service->stores = *stores;
@@ -53,6 +55,30 @@ static bool put_off(struct service *service, const struct request *request, stru
     return false;
 }
 
+/* What nobody else says: who has it may settle what it is of. */
+static bool make_ticket_id(struct errand *errand)
+{
+    if (!errand->has_id)
+        errand->has_id = gnutls_rnd(GNUTLS_RND_NONCE, errand->id, sizeof(errand->id)) == 0;
+    return errand->has_id;
+}
+
+static bool add_id(struct service *service, const struct request *request, struct errand *errand)
+{
+    struct question *question = &service->question;
+    if (request->id.len > 0 && request_is_charging(request->verb)) {
+        question->id = service->id;
+        question->id_lifetime_ns = service->hub->id_lifetime_ns;
+        return service_shared_id(request, service->caller, service->id, &question->body);
+    }
+    if (request->verb != REQUEST_RESERVE && request->verb != REQUEST_BOOK)
+        return true;
+    question->id = errand->id;
+    question->id_lifetime_ns = 0;
+    question->body = 0;
+    return make_ticket_id(errand);
+}
+
 static struct errand *errand_of(struct service *service, const struct request *request)
 {
     if (request->errand != NULL)
@@ -76,10 +102,8 @@ bool service_begin_errand(struct service *service, const struct request *request
     }
     if (request->is_ahead && question_asks_table(question))
         return put_off(service, request, reply);
-    bool has_id = request->id.len > 0 && request_is_charging(request->verb);
     struct errand *errand = errand_of(service, request);
-    if (errand == NULL ||
-        (has_id && !service_shared_id(request, service->caller, service->id, &question->body))) {
+    if (errand == NULL || !add_id(service, request, errand)) {
         service_drop(service, errand);
         service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory to ask the store");
         return false;
@@ -89,10 +113,6 @@ bool service_begin_errand(struct service *service, const struct request *request
     question->errand = errand;
     question->now_ns = question->at_ns = errand->now_ns;
     question->is_ahead = request->is_ahead;
-    if (has_id) {
-        question->id = service->id;
-        question->id_lifetime_ns = service->hub->id_lifetime_ns;
-    }
     return true;
 }
 
@@ -100,10 +120,13 @@ static void refuse_fault(const struct question *question, struct reply *reply)
 {
     static const uint8_t errors[] = {[SHARED_FAILED] = REPLY_UNAVAILABLE,
                                      [SHARED_REFUSED] = REPLY_BAD_REQUEST,
-                                     [SHARED_CONFLICT] = REPLY_CONFLICT};
+                                     [SHARED_CONFLICT] = REPLY_CONFLICT,
+                                     [SHARED_GONE] = REPLY_GONE};
+    const char *sentence = question->fault_sentence;
+    if (question->fault == SHARED_GONE)
+        sentence = SERVICE_GONE;
     service_refuse_as(reply, (enum reply_error)errors[question->fault],
-                      question->fault_sentence != NULL ? question->fault_sentence
-                                                       : "the store cannot be asked");
+                      sentence != NULL ? sentence : "the store cannot be asked");
 }
 
 bool service_end_errand(struct service *service, struct reply *reply)

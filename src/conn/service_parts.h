@@ -7,7 +7,10 @@
 #include "conn/spec_cache.h"
 #include "conn/throttle_cache.h"
 #include "rules/errand.h"
-#include "rules/question.h"
+#include "rules/question_ticket.h"
+
+/* A ticket of a store in base64: four digits for every three bytes. */
+#define SERVICE_TICKET_TEXT ((TICKET_BYTES_MAX + 2) / 3 * 4 + 1)
 
 struct service {
     struct hub *hub;
@@ -23,6 +26,8 @@ struct service {
     const struct caller *caller; /* of the request that is asked */
     struct ruleset *lent;        /* that the statuses of an errand's reply point into; NULL: none */
     uint8_t id[SHARED_ID_LEN];   /* of the request that is asked */
+    uint8_t ticket[TICKET_BYTES_MAX];      /* of a store: that a request names */
+    char ticket_text[SERVICE_TICKET_TEXT]; /* the same, that a reply gives */
     struct throttle_cache throttles;
     struct spec_cache specs;
 };
@@ -71,9 +76,12 @@ bool service_end_errand(struct service *service, struct reply *reply);
 bool service_shared_id(const struct request *request, const struct caller *caller,
                        uint8_t id[SHARED_ID_LEN], uint64_t *body);
 
+#define SERVICE_GONE "the ticket was used, has ended, or never was"
 /* Verbs on tickets: SETTLE, CANCEL, RENEW. */
 void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
                     struct reply *reply);
+/* After a reserve or a book in a store that has a ticket: its text. */
+void service_tell_ticket(struct service *service, struct reply *reply);
 
 /* All verbs that are asked of items or of descriptors. */
 void service_decide(struct service *service, const struct request *request, uint64_t now_ns,

@@ -2,8 +2,17 @@
 /* Verbs on tickets: whoever has one needs no key. */
 #include "conn/service_parts.h"
 
-void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
-                    struct reply *reply)
+#include "base/err.h"
+#include "base/wide_int.h"
+
+#include <gnutls/gnutls.h>
+
+#define HOLDS_NO_PLACE "the ticket holds no place: only those of concurrency quotas are renewed"
+
+/* ---- In the table ---------------------------------------------------------------------------- */
+
+static void ask_table(struct service *service, const struct request *request, uint64_t now_ns,
+                      struct reply *reply)
 {
     struct stint_table *table = service->table;
     int code;
@@ -14,9 +23,79 @@ void service_ticket(struct service *service, const struct request *request, uint
     else
         code = stint_renew(table, request->ticket, now_ns);
     if (code == STINT_E_GONE)
-        service_refuse_as(reply, REPLY_GONE, "the ticket was used, has ended, or never was");
+        service_refuse_as(reply, REPLY_GONE, SERVICE_GONE);
     else if (code != 0)
-        service_refuse_as(
-            reply, REPLY_BAD_REQUEST,
-            "the ticket holds no place: only those of concurrency quotas are renewed");
+        service_refuse_as(reply, REPLY_BAD_REQUEST, HOLDS_NO_PLACE);
+}
+
+/* ---- In a store ------------------------------------------------------------------------------ */
+
+void service_tell_ticket(struct service *service, struct reply *reply)
+{
+    uint8_t bytes[TICKET_BYTES_MAX];
+    gnutls_datum_t ticket = {.data = bytes}, text;
+    ticket.size = (unsigned)question_ticket_write(&service->question, bytes);
+    if (gnutls_base64_encode2(&ticket, &text) != 0) {
+        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for the ticket of what was charged");
+        return;
+    }
+    memcpy(service->ticket_text, text.data, text.size);
+    reply->ticket_text = span_of(service->ticket_text, text.size);
+    gnutls_free(text.data);
+}
+
+/* Fills the question with what the ticket is of; the keys stay where they are in it. */
+static int add_ticket(struct service *service, const struct request *request,
+                      struct stint_error *error)
+{
+    struct question *question = &service->question;
+    gnutls_datum_t bytes, text = {.data = (unsigned char *)(uintptr_t)request->ticket_text.ptr,
+                                  .size = (unsigned)request->ticket_text.len};
+    if (request->ticket_text.len > SERVICE_TICKET_TEXT || gnutls_base64_decode2(&text, &bytes) != 0)
+        return err_set(error, STINT_E_SYNTAX, "expected a ticket as a reply gave it");
+    size_t len = min_u64(bytes.size, sizeof(service->ticket)); /* what is longer is none either */
+    memcpy(service->ticket, bytes.data, len);
+    gnutls_free(bytes.data);
+    return question_add_ticket(question, span_of(service->ticket, len), error);
+}
+
+static void ask(struct question *question, const struct request *request, struct reply *reply)
+{
+    if (request->verb == REQUEST_SETTLE)
+        reply->decision = question_settle(question, request->cost);
+    else if (request->verb == REQUEST_CANCEL)
+        reply->decision = question_cancel(question);
+    else if (!question_renew(question))
+        service_refuse_as(reply, REPLY_BAD_REQUEST, HOLDS_NO_PLACE);
+}
+
+static void ask_store(struct service *service, const struct request *request, uint64_t now_ns,
+                      struct reply *reply)
+{
+    struct stint_error error;
+    question_begin(&service->question, now_ns);
+    if (request->id.len > 0) {
+        service_refuse_as(reply, REPLY_BAD_REQUEST,
+                          "a ticket of a store is good once by itself: expected no id");
+        return;
+    }
+    if (add_ticket(service, request, &error) != 0) {
+        service_drop(service, request->errand);
+        service_refuse(reply, &error);
+        return;
+    }
+    if (!service_begin_errand(service, request, reply))
+        return;
+    ask(&service->question, request, reply);
+    if (service_end_errand(service, reply))
+        reply->at_ns = service->question.at_ns;
+}
+
+void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply)
+{
+    if (request->ticket_text.len > 0)
+        ask_store(service, request, now_ns, reply);
+    else
+        ask_table(service, request, now_ns, reply);
 }

@@ -336,8 +336,9 @@ static int read_ticket(void *state, const struct http_json_node *value,
     struct reading *reading = state;
     struct span text;
     int code = http_json_text(value, place, &text, error);
-    if (code == 0 && !ticket_text_read(text, &reading->call->request.ticket))
-        return http_json_fault(place, "expected the \"ticket\" of a reply, 32 digits", error);
+    if (code == 0 && !ticket_text_read(text, &reading->call->request))
+        return http_json_fault(place, "expected the \"ticket\" of a reply, 32 digits or more",
+                               error);
     return code;
 }
 

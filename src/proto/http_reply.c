@@ -202,12 +202,11 @@ static void write_statuses(struct http_text *out, const struct request *request,
     http_text_add(out, "]");
 }
 
-static void write_ticket(struct http_text *out, struct stint_ticket ticket)
+static void write_ticket(struct http_text *out, const struct reply *reply)
 {
-    char text[TICKET_TEXT_LEN];
-    ticket_text_write(ticket, text);
+    char room[TICKET_TEXT_LEN];
     http_text_add(out, ",\"ticket\":\"");
-    http_text_bytes(out, text, sizeof(text));
+    http_text_span(out, ticket_text_of(reply, room));
     http_text_add(out, "\"");
 }
 
@@ -228,7 +227,7 @@ static void write_decision(struct http_text *out, const struct request *request,
         http_text_json_ms(out, decision->retry_after_ns);
     }
     if (reply->has_ticket)
-        write_ticket(out, reply->ticket);
+        write_ticket(out, reply);
     write_flag(out, "replayed", reply->replayed);
     write_statuses(out, request, reply);
 }

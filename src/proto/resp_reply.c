@@ -185,12 +185,11 @@ static void write_status(struct resp_writer *writer, const struct request *reque
         write_rule(writer, status->rule);
 }
 
-static void write_ticket(struct resp_writer *writer, struct stint_ticket ticket)
+static void write_ticket(struct resp_writer *writer, const struct reply *reply)
 {
-    char text[TICKET_TEXT_LEN];
-    ticket_text_write(ticket, text);
+    char room[TICKET_TEXT_LEN];
     resp_write_text(writer, "ticket");
-    resp_write_bulk(writer, span_of(text, sizeof(text)));
+    resp_write_bulk(writer, ticket_text_of(reply, room));
 }
 
 static bool is_unlimited(const struct reply *reply)
@@ -217,7 +216,7 @@ static void write_decision(struct resp_writer *writer, const struct request *req
     if (starts)
         pair_integer(writer, "starts_after_ms", resp_reply_ms(starts_after_ns));
     if (reply->has_ticket)
-        write_ticket(writer, reply->ticket);
+        write_ticket(writer, reply);
     if (reply->replayed)
         pair_integer(writer, "replayed", 1);
     if (!has_statuses)

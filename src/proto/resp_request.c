@@ -81,8 +81,8 @@ static int read_ticket(const struct span *args, size_t n_args, struct request *r
     bool settles = request->verb == REQUEST_SETTLE;
     size_t at = settles ? 3 : 2;
     uint64_t actual = 0;
-    if (!ticket_text_read(args[1], &request->ticket))
-        return resp_refuse_word("a ticket, 32 hexadecimal digits", args[1], error);
+    if (!ticket_text_read(args[1], request))
+        return resp_refuse_word("a ticket, 32 digits or more", args[1], error);
     if (settles && read_positive("what was used", args[2], 0, UINT32_MAX, &actual, error) != 0)
         return STINT_E_RANGE;
     request->cost = (uint32_t)actual;

@@ -23,14 +23,22 @@ static bool read_hex(const uint8_t *text, uint64_t *number)
     return true;
 }
 
-void ticket_text_write(struct stint_ticket ticket, char text[TICKET_TEXT_LEN])
+struct span ticket_text_of(const struct reply *reply, char room[TICKET_TEXT_LEN])
 {
-    write_hex(ticket.slot, text);
-    write_hex(ticket.nonce, text + 16);
+    if (reply->ticket_text.len > 0)
+        return reply->ticket_text;
+    write_hex(reply->ticket.slot, room);
+    write_hex(reply->ticket.nonce, room + 16);
+    return span_of(room, TICKET_TEXT_LEN);
 }
 
-bool ticket_text_read(struct span text, struct stint_ticket *ticket)
+bool ticket_text_read(struct span text, struct request *request)
 {
+    struct stint_ticket *ticket = &request->ticket;
+    if (text.len > TICKET_TEXT_LEN) {
+        request->ticket_text = text;
+        return true;
+    }
     return text.len == TICKET_TEXT_LEN && read_hex(text.ptr, &ticket->slot) &&
            read_hex(text.ptr + 16, &ticket->nonce);
 }

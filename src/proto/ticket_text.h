@@ -1,16 +1,22 @@
 /* SPDX-License-Identifier: MIT */
-/* A ticket as text, the same at every door: 32 hexadecimal digits, its slot and its nonce. */
+/*
+ * A ticket as text, the same at every door: 32 hexadecimal digits, its slot and its nonce. One in a
+ * store is longer, and what it says is not for a parser to know.
+ */
 #ifndef STINT_PROTO_TICKET_TEXT_H
 #define STINT_PROTO_TICKET_TEXT_H
 
-#include "base/span.h"
-#include "stint.h"
+#include "wire/reply.h"
+#include "wire/request.h"
 
 #define TICKET_TEXT_LEN 32
 
-/* Writes TICKET_TEXT_LEN digits and no terminator. */
-void ticket_text_write(struct stint_ticket ticket, char text[TICKET_TEXT_LEN]);
-/* False for what is no ticket's text; whether there is such a ticket, the table knows. */
-bool ticket_text_read(struct span text, struct stint_ticket *ticket);
+/* Of a reply that has one; in `room`, or where the reply has it. */
+struct span ticket_text_of(const struct reply *reply, char room[TICKET_TEXT_LEN]);
+/*
+ * Into request->ticket, or ->ticket_text. False for what is no ticket's text; whether there is such
+ * a ticket, the table knows, or the store.
+ */
+bool ticket_text_read(struct span text, struct request *request);
 
 #endif

@@ -52,7 +52,7 @@ bool guard_is_cautious(const struct guard *guard, const struct shared_ask *asked
 {
     enum guard_caution caution = guard->options.caution;
     bool is_taking = asked->verb == SHARED_TAKE || asked->verb == SHARED_TAKE_UPTO ||
-                     asked->verb == SHARED_CHARGE;
+                     asked->verb == SHARED_CHARGE || asked->verb == SHARED_BOOK;
     if (caution == GUARD_TRUSTS || guard->failed_over_ns == 0 || asked->is_virtual ||
         !(is_taking || (asked->verb == SHARED_PEEK && caution == GUARD_FULL)))
         return false;
@@ -223,6 +223,7 @@ static const struct shared_ask *next_step(struct guard_ask *ask, uint64_t now_ns
     if (is_charging) {
         cautious->step_asked.verb = SHARED_CHARGE;
         cautious->step_asked.id = NULL;
+        cautious->step_asked.is_ticket = false;
         cautious->step_asked.items = cautious->unused;
         cautious->step_asked.n_items = cautious->n_unused;
     }
@@ -249,5 +250,6 @@ bool guard_begin_cautious(struct guard_ask *ask, const struct shared_ask *asked)
     cautious->step_asked = cautious->asked;
     cautious->step_asked.verb = SHARED_PEEK;
     cautious->step_asked.id = NULL;
+    cautious->step_asked.is_ticket = false;
     return guard_send(ask, &cautious->step_asked) || guard_go_on(ask, asked->now_ns);
 }

@@ -90,6 +90,8 @@ static void fail_at_once(struct shared_op *op, enum shared_fault fault, const ch
 
 static const char *why_never(const struct shared_ask *ask)
 {
+    if (ask->is_ticket)
+        return "memcached runs no scripts, so it keeps no tickets: expected Redis or Valkey";
     if (ask->id != NULL)
         return "memcached runs no scripts, so a request with an id would be charged twice: "
                "expected none, or Redis or Valkey";

@@ -61,8 +61,9 @@ static struct job *new_job(struct redis_store *store, const struct shared_ask *a
         job->has_id = true;
         memcpy(job->id, ask->id, SHARED_ID_LEN);
         job->body = ask->body;
-        job->id_lifetime_ns =
-            ask->id_lifetime_ns > ID_LIFETIME_MIN_NS ? ask->id_lifetime_ns : ID_LIFETIME_MIN_NS;
+        job->is_ticket = ask->is_ticket;
+        job->ticket_ns = ask->ticket_ns;
+        job->id_lifetime_ns = max_u64(ask->id_lifetime_ns, ask->is_ticket ? 0 : ID_LIFETIME_MIN_NS);
     }
     job->next = store->jobs;
     if (job->next != NULL)
@@ -192,13 +193,39 @@ static void keep_items(struct job *job, const struct shared_ask *ask, const stru
     }
 }
 
+static enum script_verb script_verb_of(uint8_t verb)
+{
+    switch (verb) {
+    case SHARED_RESET:
+        return SCRIPT_RESET;
+    case SHARED_SETTLE:
+        return SCRIPT_SETTLE;
+    case SHARED_CANCEL:
+        return SCRIPT_CANCEL;
+    case SHARED_EXTEND:
+        return SCRIPT_EXTEND;
+    default: /* the words of leases are replaced */
+        return (enum script_verb)verb;
+    }
+}
+
+/* Whether it is as good done twice. A ticket that was used up would be told to be gone. */
+static bool is_repeatable(const struct job *job)
+{
+    bool closes = job->verb == SHARED_SETTLE || job->verb == SHARED_CANCEL;
+    return (job->has_id && !closes) || job->verb == SHARED_PEEK;
+}
+
 static bool ask_part(struct job *job, size_t part_index, const struct shared_ask *ask,
                      const struct named *named)
 {
     struct redis_store *store = job->store;
     struct part *part = &job->parts[part_index];
     struct script_item items[SHARED_ITEMS_MAX];
-    struct script_id id = {.body = job->body, .lifetime_ns = job->id_lifetime_ns};
+    struct script_id id = {.body = job->body,
+                           .lifetime_ns = job->id_lifetime_ns,
+                           .is_ticket = job->is_ticket,
+                           .ticket_ns = job->ticket_ns};
     const struct shared_item *last = NULL;
     size_t n_items = 0;
     for (size_t i = 0; i < ask->n_items; i++) {
@@ -223,7 +250,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
     if (redis_store_counts(store, ask, now_ns))
         return redis_store_count(job, last, items[0].key, deadline_ns, now_ns);
     const struct script_ask asked = {
-        .verb = ask->verb == SHARED_RESET ? SCRIPT_RESET : (enum script_verb)ask->verb,
+        .verb = script_verb_of(ask->verb),
         .at_ns = ask->at_ns,
         .now_ns = ask->now_ns,
         .is_virtual = ask->is_virtual,
@@ -242,7 +269,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
                                .n_words = store->command.n_words,
                                .script = store->command.script->text,
                                .deadline_ns = deadline_ns,
-                               .is_repeatable = job->has_id || ask->verb == SHARED_PEEK,
+                               .is_repeatable = is_repeatable(job),
                                .answered = part_answered,
                                .arg = part,
                            },

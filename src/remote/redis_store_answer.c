@@ -109,6 +109,10 @@ static void take_outcome(struct part *part, enum router_outcome outcome,
         part->state = PART_CONFLICT;
         return;
     }
+    if (outcome == ROUTER_REFUSED && script_is_gone(reply->text)) {
+        part->state = PART_GONE;
+        return;
+    }
     part->state = outcome == ROUTER_LATE || outcome == ROUTER_LOST ? PART_LOST : PART_FAILED;
     part->job->fault = redis_store_fault_of(outcome);
     part->job->error = redis_store_reason(store, outcome, reply);
@@ -270,6 +274,8 @@ static enum shared_outcome join(struct job *job, uint64_t now_ns)
     bool is_denied = takes(job) && outcome != STINT_ALLOW;
     if (is_missing && !is_denied)
         return SHARED_FAILED;
+    if (!any_part_is(job, PART_DECIDED))
+        return SHARED_GONE;
     if (job->op == NULL)
         return SHARED_DECIDED;
     clear_missing(job);
@@ -287,6 +293,8 @@ static enum shared_outcome take_only(struct job *job)
     struct shared_answer *answer = job->op != NULL ? &job->op->answer : NULL;
     if (part->state == PART_CONFLICT)
         return SHARED_CONFLICT;
+    if (part->state == PART_GONE)
+        return SHARED_GONE;
     if (part->state != PART_DECIDED)
         return SHARED_FAILED;
     if (answer != NULL) {

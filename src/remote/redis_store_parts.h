@@ -9,7 +9,7 @@
 
 struct job;
 
-enum part_state { PART_DUE, PART_DECIDED, PART_FAILED, PART_LOST, PART_CONFLICT };
+enum part_state { PART_DUE, PART_DECIDED, PART_FAILED, PART_LOST, PART_CONFLICT, PART_GONE };
 
 /* What lies in one slot: one script, all or nothing. */
 struct part {
@@ -42,10 +42,10 @@ struct job {
     struct shared_op *op; /* NULL: nobody wants the answer any more */
     uint64_t offset_ns;   /* from the router's clock to the asker's */
     uint8_t verb;
-    bool is_virtual, has_id;
+    bool is_virtual, has_id, is_ticket;
     uint64_t now_ns; /* where is_virtual */
     uint8_t id[SHARED_ID_LEN];
-    uint64_t body, id_lifetime_ns;
+    uint64_t body, id_lifetime_ns, ticket_ns;
     const char *error;         /* why a part was not decided */
     struct counting *counting; /* it is asked by INCREX; NULL: by its script */
     enum shared_fault fault;

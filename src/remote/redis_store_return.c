@@ -84,6 +84,7 @@ static void undo(struct part *part, uint64_t now_ns)
         .key = span_of(id_key, store_id_key(part->head, job->id, id_key, len)),
         .body = job->body,
         .lifetime_ns = job->id_lifetime_ns,
+        .is_ticket = job->is_ticket,
     };
     const struct script_ask ask = {
         .verb = SCRIPT_UNDO, .now_ns = job->now_ns, .is_virtual = job->is_virtual, .id = &id};

@@ -41,7 +41,8 @@ struct errand {
     struct errand_extra *extra; /* NULL: none */
     /* Rules that it was begun under, with a reference; whoever began it knows what it is. */
     void *rules;
-    bool has_asked;
+    uint8_t id[SHARED_ID_LEN]; /* of the ticket that it makes, where the request has none */
+    bool has_asked, has_id;
     uint8_t blocks; /* enum errand_blocks */
     bool is_lost; /* what is asked is not what was asked: the quota of a key has changed; no memory
                    */

@@ -48,7 +48,9 @@ int question_init(struct question *question, struct stint_table *table, struct s
 void question_deinit(struct question *question)
 {
     free(question->keys);
+    free(question->ticket_rules);
     question->keys = NULL;
+    question->ticket_rules = NULL;
 }
 
 void question_begin(struct question *question, uint64_t now_ns)
@@ -61,6 +63,8 @@ void question_begin(struct question *question, uint64_t now_ns)
     question->keys_len = 0;
     question->errand = NULL;
     question->id = NULL;
+    question->is_ticket = false;
+    question->ticket_ns = 0;
     question->is_ahead = false;
     question->is_waiting = question->is_too_early = question->is_replayed = false;
     question->fault = 0;

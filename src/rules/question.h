@@ -59,6 +59,8 @@ struct target {
     uint64_t stand_in_wait_ns; /* until its share is no longer taken for used; 0: it is not */
 };
 
+#define QUESTION_ID_LEN 16 /* bytes: SHARED_ID_LEN */
+
 struct errand;
 struct shared_pools;
 struct shared_store;
@@ -70,6 +72,7 @@ struct shared_store;
  */
 struct question_stores {
     struct shared_store *const *stores;
+    const char *const *labels;         /* what rules call them; NULL: nothing */
     struct shared_pools *const *pools; /* key pools in each; NULL: it keeps none */
     size_t n_stores;
     size_t items, throttle;
@@ -103,8 +106,12 @@ struct question {
     struct stint_quota locals[TARGETS_MAX]; /* of targets that STAND_IN_LOCAL goes for */
     /* Of this request, where it asks stores. */
     struct errand *errand; /* NULL: stores cannot be asked */
-    const uint8_t *id;     /* of an idempotent request, SHARED_ID_LEN bytes; NULL: none */
+    const uint8_t *id;     /* of an idempotent request, or a ticket's; NULL: none */
     uint64_t body, id_lifetime_ns;
+    bool is_ticket; /* the id is a ticket's, that is good for ticket_ns: rules/question_ticket.h */
+    uint64_t ticket_ns;
+    struct ticket_rules *ticket_rules; /* of the ticket that was added; NULL: none ever was */
+    uint8_t ticket_id[QUESTION_ID_LEN];
     bool is_ahead;
     /* Told by stores. */
     bool is_waiting;   /* an answer is not there: what this run has found says nothing */
@@ -175,7 +182,10 @@ struct stint_decision question_take_upto(struct question *question);
 struct stint_decision question_charge(struct question *question);
 /* granted_at_ns: STINT_NEVER_NS for just now. */
 struct stint_decision question_refund(struct question *question, uint64_t granted_at_ns);
-/* reserve and book: a ticket over the live targets; *has_ticket if there is one. */
+/*
+ * reserve and book: a ticket over the live targets; *has_ticket if there is one. Where they are in
+ * a store, the id has to be set before, and the ticket is what question_ticket_write() says.
+ */
 struct stint_decision question_reserve(struct question *question, uint64_t lifetime_ns,
                                        struct stint_ticket *ticket, bool *has_ticket);
 struct stint_decision question_book(struct question *question, uint64_t max_wait_ns,

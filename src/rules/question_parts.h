@@ -48,6 +48,21 @@ struct stint_decision question_ask_store(struct question *question, struct targe
                                          const struct stint_quota *quota,
                                          const struct stint_ask *ask);
 
+/* RULE of a key's name. Without a rule the states are those of the quota's parameters. */
+#define QUESTION_NAME_SIZE 24 /* a mark, and 16 digits */
+struct span question_name_of(const struct target *target, const struct stint_quota *quota,
+                             char room[QUESTION_NAME_SIZE]);
+
+/* Of the ticket that the question was filled from. NULL: given up. */
+const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb);
+
+/* ---- question_ticket.c: the verbs of question.h, where the states are in a store ------------- */
+
+struct stint_decision question_reserve_shared(struct question *question, uint64_t lifetime_ns,
+                                              bool *has_ticket);
+struct stint_decision question_book_shared(struct question *question, uint64_t max_wait_ns,
+                                           bool *has_ticket);
+
 /*
  * For verbs that charge several states, and have one time to tell: goes on to the latest time that
  * any of these states was charged at. A log has units under exactly that time then.

@@ -13,7 +13,6 @@
 
 #include <inttypes.h>
 
-#define NAME_SIZE 24                      /* of a quota without a rule: a mark, and 16 digits */
 #define STORES_MAX 64                     /* that one request can meet */
 #define RETRY_AFTER_NS (1000 * NS_PER_MS) /* said to whom a store that is away denies */
 
@@ -45,15 +44,15 @@ static struct shared_store *store_at(const struct question *question, size_t at)
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-/* RULE of a key's name. Without a rule the states are those of the quota's parameters. */
-static struct span name_of(const struct target *target, const struct stint_quota *quota, char *room)
+struct span question_name_of(const struct target *target, const struct stint_quota *quota,
+                             char room[QUESTION_NAME_SIZE])
 {
     const struct rule *rule = target->rule;
     if (rule != NULL)
         return span_of_text(quota == &rule->shadow ? rule->store.shadow_name : rule->store.name);
     if (target->is_throttle)
         return span_of_text("throttle");
-    struct buf buf = buf_of(room, NAME_SIZE);
+    struct buf buf = buf_of(room, QUESTION_NAME_SIZE);
     buf_add(&buf, "%c%016" PRIx64, target->is_values ? '+' : '~', quota->derived.params_hash[0]);
     return span_of(room, buf.len);
 }
@@ -63,10 +62,19 @@ static struct shared_item item_of(const struct target *target, const struct stin
 {
     return (struct shared_item){.quota = quota,
                                 .rule = target->rule,
-                                .name = name_of(target, quota, room),
+                                .name = question_name_of(target, quota, room),
                                 .key = target->key,
                                 .is_values = target->is_values,
                                 .cost = cost};
+}
+
+static void add_id(const struct question *question, struct shared_ask *asked)
+{
+    asked->id = question->id;
+    asked->body = question->body;
+    asked->id_lifetime_ns = question->id_lifetime_ns;
+    asked->is_ticket = question->is_ticket;
+    asked->ticket_ns = question->ticket_ns;
 }
 
 /* NULL where there is no answer yet, or never will be: question.is_waiting or .fault. */
@@ -90,7 +98,8 @@ static const struct shared_answer *ask(struct question *question, size_t store,
         question->is_waiting = question->is_too_early = true;
         return NULL;
     }
-    if (answer->outcome == SHARED_REFUSED || answer->outcome == SHARED_CONFLICT) {
+    if (answer->outcome == SHARED_REFUSED || answer->outcome == SHARED_CONFLICT ||
+        answer->outcome == SHARED_GONE) {
         question->fault = answer->outcome;
         question->fault_sentence = answer->error;
         return NULL;
@@ -188,25 +197,50 @@ struct stint_decision question_ask_store(struct question *question, struct targe
                                          const struct stint_quota *quota,
                                          const struct stint_ask *one)
 {
-    char room[NAME_SIZE];
+    char room[QUESTION_NAME_SIZE];
     const struct shared_item item = item_of(target, quota, one->cost, room);
     struct shared_ask asked = {
         .verb = one->verb, .items = &item, .n_items = 1, .at_ns = one->at_ns};
+    if (one->verb == STINT_BOOK)
+        add_id(question, &asked);
     const struct shared_answer *answer = ask(question, target->store, &asked);
     if (answer == NULL)
         return nothing_known(quota);
     if (answer->outcome == SHARED_DECIDED) {
         question->at_ns = max_u64(question->at_ns, answer->at_ns);
+        question->is_replayed |= answer->is_replayed;
         return answer->each[0];
     }
     /* A candidate has no say, and nothing to stand in for it. */
     if (quota != target->quota)
         return (struct stint_decision){.outcome = STINT_ALLOW, .granted = one->cost};
     stand_in(question, target, one->verb, answer->error);
-    if (target->stand_in == STAND_IN_LOCAL)
+    if (target->stand_in == STAND_IN_LOCAL) {
+        struct stint_ask local = *one;
+        if (local.verb == STINT_BOOK)
+            local.verb = STINT_TAKE; /* nobody stands in a queue for a share */
         return question_ask_table(question, target, &question->locals[target - question->targets],
-                                  one);
+                                  &local);
+    }
     return stood_in(target, one->verb, one->cost);
+}
+
+const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb)
+{
+    struct shared_item items[TARGETS_MAX];
+    char rooms[TARGETS_MAX][QUESTION_NAME_SIZE];
+    struct shared_ask asked = {.verb = verb, .items = items, .n_items = question->n_targets};
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        items[i] = item_of(target, target->quota, target->cost, rooms[i]);
+    }
+    add_id(question, &asked);
+    const struct shared_answer *answer = ask(question, question->targets[0].store, &asked);
+    if (answer == NULL || answer->outcome == SHARED_DECIDED)
+        return answer;
+    question->fault = SHARED_FAILED;
+    question->fault_sentence = answer->error;
+    return NULL;
 }
 
 /* ---- Groups: the live targets of one store --------------------------------------------------- */
@@ -223,7 +257,7 @@ static bool is_in(const struct target *target, size_t store)
 }
 
 static size_t gather_group(struct question *question, size_t store, uint32_t most,
-                           struct shared_item *items, char (*rooms)[NAME_SIZE])
+                           struct shared_item *items, char (*rooms)[QUESTION_NAME_SIZE])
 {
     size_t n = 0;
     for (size_t i = 0; i < question->n_targets; i++) {
@@ -237,18 +271,11 @@ static size_t gather_group(struct question *question, size_t store, uint32_t mos
     return n;
 }
 
-static void add_id(const struct question *question, struct shared_ask *asked)
-{
-    asked->id = question->id;
-    asked->body = question->body;
-    asked->id_lifetime_ns = question->id_lifetime_ns;
-}
-
 static void ask_group(struct question *question, size_t store, uint8_t verb, uint32_t most,
                       struct group *group)
 {
     struct shared_item items[TARGETS_MAX];
-    char rooms[TARGETS_MAX][NAME_SIZE];
+    char rooms[TARGETS_MAX][QUESTION_NAME_SIZE];
     size_t n = gather_group(question, store, most, items, rooms);
     struct shared_ask asked = {.verb = verb, .items = items, .n_items = n};
     if (n == 0)
@@ -324,7 +351,7 @@ static void take_back(struct question *question, size_t store, const struct grou
                       uint32_t units)
 {
     struct shared_item items[TARGETS_MAX];
-    char rooms[TARGETS_MAX][NAME_SIZE];
+    char rooms[TARGETS_MAX][QUESTION_NAME_SIZE];
     size_t n = 0;
     if (group->answer == NULL || group->granted == 0 || question->id != NULL)
         return;

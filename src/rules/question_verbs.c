@@ -121,14 +121,6 @@ static struct stint_decision move_all(struct question *question, uint8_t verb, u
     return sum;
 }
 
-static struct stint_decision refuse_tickets(struct question *question)
-{
-    question->fault = SHARED_REFUSED;
-    question->fault_sentence = "a shared store keeps no tickets: reserve, book, settle, cancel and "
-                               "renew are for quotas in the table";
-    return decision_unlimited(0);
-}
-
 struct stint_decision question_charge(struct question *question)
 {
     question_go_on(question);
@@ -201,7 +193,7 @@ struct stint_decision question_reserve(struct question *question, uint64_t lifet
 {
     *has_ticket = false;
     if (question->errand != NULL)
-        return refuse_tickets(question);
+        return question_reserve_shared(question, lifetime_ns, has_ticket);
     if (!may_charge(question))
         return refuse(question);
     if (question_gather(question)) {
@@ -226,7 +218,7 @@ struct stint_decision question_book(struct question *question, uint64_t max_wait
 {
     *has_ticket = false;
     if (question->errand != NULL)
-        return refuse_tickets(question);
+        return question_book_shared(question, max_wait_ns, has_ticket);
     question_find_blocks(question);
     if (question_is_denied(question, NO_TARGET) || !question_gather(question))
         return question_sum(question);

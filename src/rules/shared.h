@@ -20,6 +20,7 @@ enum shared_verb {
     SHARED_PEEK = STINT_PEEK,
     SHARED_CHARGE = STINT_CHARGE,
     SHARED_REFUND = STINT_REFUND,
+    SHARED_BOOK = STINT_BOOK, /* of one item, with a ticket; at_ns: the longest wait */
     SHARED_RESET = STINT_UNBOOK + 1,
     /*
      * Of one item under a rule that leases: up to `cost` units for whoever asks to hand out himself
@@ -27,6 +28,13 @@ enum shared_verb {
      */
     SHARED_LEASE,
     SHARED_RETURN,
+    /*
+     * Of the ticket whose id this is, with the items that were charged under it. SETTLE: `cost` is
+     * what was used of each; CANCEL: nothing was; EXTEND: whoever holds places keeps them longer.
+     */
+    SHARED_SETTLE,
+    SHARED_CANCEL,
+    SHARED_EXTEND,
 };
 
 /* Units that were leased. What is left of it when it ends is room again, the rest was used. */
@@ -66,6 +74,12 @@ struct shared_ask {
     const uint8_t *id; /* SHARED_ID_LEN bytes */
     uint64_t body;
     uint64_t id_lifetime_ns;
+    /*
+     * The id is a ticket's. TAKE, EXTEND: it is good for ticket_ns; BOOK: until the start. What is
+     * answered to such a TAKE or BOOK need not be kept for longer: id_lifetime_ns may be 0.
+     */
+    bool is_ticket;
+    uint64_t ticket_ns;
     /* LEASE, RETURN, RESET: leases that are over. */
     const struct shared_lease *ended;
     size_t n_ended;
@@ -81,6 +95,7 @@ enum shared_outcome {
     SHARED_FAILED,   /* the store cannot be asked, or did not answer: it may have been done */
     SHARED_REFUSED,  /* it can never be asked this: `error` says why */
     SHARED_CONFLICT, /* the id was used for something else */
+    SHARED_GONE,     /* the ticket was used, has ended, or never was */
     SHARED_AHEAD,    /* nothing was done: it would have been answered at once */
 };
 

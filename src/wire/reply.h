@@ -47,6 +47,7 @@ struct reply {
     char sentence[STINT_ERROR_MAX]; /* of the error */
     struct stint_decision decision; /* of the whole request; binding: index into statuses */
     struct stint_ticket ticket;
+    struct span ticket_text; /* of a ticket in a store; empty: it is `ticket` */
     uint64_t at_ns;         /* the time that units were charged under: granted_at of a refund */
     uint64_t dies_after_ns; /* FIND: until the state is as never used */
     const struct reply_status *statuses;

@@ -64,6 +64,7 @@ struct request {
     uint64_t lifetime_ns;
     uint64_t granted_at_ns; /* as a reply's at_ns had it */
     struct stint_ticket ticket;
+    struct span ticket_text; /* of one in a store, as a reply had it; empty: it is `ticket` */
     /*
      * Of a request that has to wait for a store (REPLY_WAITS): what reply->errand said, so that it
      * is the same request again. NULL: it is asked for the first time.

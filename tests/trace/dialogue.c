@@ -210,7 +210,7 @@ static void advance(struct play *play, uint64_t now_ns)
 static bool is_ticket(struct play *play, const char *expected, const char *got)
 {
     char *ticket = play->tickets[expected[2] - '0'];
-    struct stint_ticket read;
+    struct request read;
     if (ticket[0] != '\0')
         return strncmp(ticket, got, TICKET_TEXT_LEN) == 0;
     if (strlen(got) < TICKET_TEXT_LEN || !ticket_text_read(span_of(got, TICKET_TEXT_LEN), &read))

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: MIT
+"""Tickets over quotas in a store: given by one server, settled by any other, good once."""
+import base64
+import http.client
+import json
+import threading
+import time
+
+import pytest
+
+from redis_server import Redis
+from server import Server
+from store_servers import Cluster
+
+RULES = """
+domain: d
+descriptors:
+  - key: user
+    rate_limit: {unit: hour, requests_per_unit: 100}
+  - key: open
+    rate_limit: {unit: hour, requests_per_unit: 100, on_store_error: allow}
+  - key: org
+    rate_limit: {unit: minute, requests_per_unit: 1000, algorithm: gcra}
+  - key: slow
+    rate_limit: {unit: hour, requests_per_unit: 100, algorithm: gcra}
+  - key: leased
+    rate_limit: {unit: hour, requests_per_unit: 1000, lease: strict}
+  - key: own
+    rate_limit: {unit: hour, requests_per_unit: 100, store: none}
+"""
+PLACES = "concurrency 3 lease=20s"
+
+
+@pytest.fixture
+def redis():
+    with Redis() as server:
+        yield server
+
+
+@pytest.fixture
+def servers(redis):
+    with Server("--store", redis.url, rules=RULES) as first, \
+            Server("--store", redis.url, rules=RULES) as second:
+        yield first, second
+
+
+def ask(server, verb, *words):
+    """The reply by its names."""
+    with server.connect() as client:
+        reply = client.ask(f"STINT.{verb}", *map(str, words))
+    if not isinstance(reply, list):
+        return reply
+    return dict(zip(reply[::2], reply[1::2]))
+
+
+def of(key, value="x"):
+    return ("DOMAIN", "d", "DESCRIPTOR", 1, key, value)
+
+
+def left(server, *target):
+    return ask(server, "PEEK", *target, "COST", 0)["remaining"]
+
+
+def refused(server, verb, *words):
+    reply = ask(server, verb, *words)
+    assert isinstance(reply, RuntimeError), reply
+    return str(reply)
+
+
+def post(server, verb, body):
+    conn = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)
+    conn.request("POST", f"/v1/{verb}", json.dumps(body), {"Content-Type": "application/json"})
+    answer = conn.getresponse()
+    found = answer.status, json.load(answer)
+    conn.close()
+    return found
+
+
+# ---- By the rules, on one server ----
+
+
+@pytest.mark.parametrize("target", [of("user"), of("slow"), of("leased"),
+                                    ("QUOTA", "log 100/1h", "k")], ids=lambda one: one[-2])
+def test_what_one_server_reserved_another_settles(servers, target):
+    first, second = servers
+    whole = left(first, *target)
+    given = ask(first, "RESERVE", *target, "COST", 40, "LIFETIME", 60_000)
+    assert (given["outcome"], left(second, *target)) == ("allow", whole - 40)
+    assert ask(second, "SETTLE", given["ticket"], 10)["granted"] == 30
+    assert left(first, *target) == whole - 10
+    assert refused(first, "SETTLE", given["ticket"], 10).startswith("GONE")
+    given = ask(second, "RESERVE", *target, "COST", 5, "LIFETIME", 60_000)
+    assert ask(first, "SETTLE", given["ticket"], 25)["granted"] == 20
+    given = ask(second, "RESERVE", *target, "COST", 5, "LIFETIME", 60_000)
+    assert ask(first, "CANCEL", given["ticket"])["granted"] == 5
+    assert refused(second, "CANCEL", given["ticket"]).startswith("GONE")
+    assert left(first, *target) == whole - 35
+
+
+@pytest.mark.parametrize("tag", ["values", "first", "domain"])
+def test_a_ticket_is_over_all_quotas_of_its_request(redis, tag):
+    rules = RULES.replace("domain: d", f"domain: d\nstore_tag: {tag}")
+
+    def both(cost):
+        return ("DOMAIN", "d", "DESCRIPTOR", 1, "user", "x", "COST", cost,
+                "DESCRIPTOR", 1, "open", "y", "COST", cost)
+
+    with Server("--store", redis.url, rules=rules) as first, \
+            Server("--store", redis.url, rules=rules) as second:
+        given = ask(first, "RESERVE", *both(40), "LIFETIME", 60_000)
+        assert (left(second, *of("user")), left(second, *of("open", "y"))) == (60, 60)
+        ask(second, "SETTLE", given["ticket"], 15)
+        assert (left(first, *of("user")), left(first, *of("open", "y"))) == (85, 85)
+        assert ask(first, "RESERVE", *both(86), "LIFETIME", 60_000)["outcome"] == "deny"
+        assert (left(first, *of("user")), left(first, *of("open", "y"))) == (85, 85)
+
+
+def test_places_are_held_renewed_and_given_back(servers, redis):
+    first, second = servers
+    given = ask(first, "RESERVE", "QUOTA", PLACES, "k", "COST", 2, "LIFETIME", 20_000)
+    name = next(name for name in redis.cli("--scan").splitlines() if "id:" in name)
+    assert 15_000 < int(redis.cli("PTTL", name)) <= 20_000
+    redis.cli("PEXPIRE", name, 9000)
+    assert ask(second, "RENEW", given["ticket"]) == "OK"
+    assert 15_000 < int(redis.cli("PTTL", name)) <= 20_000
+    assert left(first, "QUOTA", PLACES, "k") == 1
+    assert ask(second, "CANCEL", given["ticket"])["granted"] == 2
+    assert left(first, "QUOTA", PLACES, "k") == 3
+    assert refused(first, "RENEW", given["ticket"]).startswith("GONE")
+    units = ask(first, "RESERVE", *of("user"), "LIFETIME", 60_000)
+    assert "holds no place" in refused(first, "RENEW", units["ticket"])
+
+
+def test_a_place_in_the_future_is_booked_and_cancelled(servers):
+    first, second = servers
+    assert ask(first, "BOOK", *of("org"), "COST", 1000, "MAXWAIT", 60_000)["starts_after_ms"] == 0
+    given = ask(first, "BOOK", *of("org"), "COST", 200, "MAXWAIT", 60_000)
+    assert 9000 < given["starts_after_ms"] <= 12_000
+    assert ask(second, "BOOK", *of("org"), "COST", 900, "MAXWAIT", 20_000)["outcome"] == "deny"
+    assert ask(second, "CANCEL", given["ticket"])["granted"] == 200
+    again = ask(second, "BOOK", *of("org"), "COST", 200, "MAXWAIT", 60_000)
+    assert again["starts_after_ms"] <= given["starts_after_ms"]
+    assert ask(first, "BOOK", *of("user"), "COST", 1, "MAXWAIT", 1000)["outcome"] == "never"
+
+
+def test_an_id_gives_the_same_ticket_again(servers):
+    first, second = servers
+    words = (*of("user"), "COST", 40, "LIFETIME", 5000, "ID", "r1")
+    given = ask(first, "RESERVE", *words)
+    assert ask(second, "RESERVE", *words) == {**given, "replayed": 1}
+    ask(second, "SETTLE", given["ticket"], 15)
+    # What was used is not charged anew for whoever comes late.
+    assert ask(first, "RESERVE", *words) == {**given, "replayed": 1}
+    assert left(first, *of("user")) == 85
+    assert "expected no id" in refused(first, "SETTLE", given["ticket"], 1, "ID", "s1")
+
+
+def test_a_ticket_ends_and_stays_charged_as_estimated(servers, redis):
+    first, second = servers
+    given = ask(first, "RESERVE", *of("user"), "COST", 40, "LIFETIME", 50)
+    time.sleep(0.1)  # the store's clock is a real one
+    assert refused(second, "SETTLE", given["ticket"], 0).startswith("GONE")
+    assert left(first, *of("user")) == 60
+    assert not any("id:" in name for name in redis.cli("--scan").splitlines())
+
+
+def test_tickets_over_http(servers):
+    first, second = servers
+    target = {"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "web"}]}]}
+    status, given = post(first, "reserve", {**target, "cost": 7, "lifetime_ms": 60_000})
+    assert status == 200
+    status, settled = post(second, "settle", {"ticket": given["ticket"], "cost": 2})
+    assert (status, settled["granted"], settled["remaining"]) == (200, 5, 98)
+    assert post(first, "settle", {"ticket": given["ticket"], "cost": 2})[0] == 410
+    assert post(first, "cancel", {"ticket": "A" * 40})[0] == 400
+
+
+# ---- What cannot be ----
+
+
+def test_what_gets_no_ticket_is_said_before_anything_is_charged(servers):
+    first, _ = servers
+    for verb, more, words, sentence in (
+            ("RESERVE", ("LIFETIME", 1000), ("user", "own"), "a ticket is of one store"),
+            ("RESERVE", ("LIFETIME", 1000), ("leased", "user"), "none among them that leases"),
+            ("BOOK", ("MAXWAIT", 1000), ("org", "user"), "one quota at a time"),
+            ("BOOK", ("MAXWAIT", 1000), ("leased",), "under none that leases")):
+        lists = [word for key in words for word in ("DESCRIPTOR", 1, key, "x")]
+        assert sentence in refused(first, verb, "DOMAIN", "d", *lists, *more)
+    long = [word for number in range(8) for word in ("QUOTA", "log 5/1h", f"{number}" * 500)]
+    assert "too long for a ticket" in refused(first, "RESERVE", *long, "LIFETIME", 1000)
+    for key in ("user", "own", "leased", "org"):
+        assert left(first, *of(key)) in (100, 1000)
+
+
+def test_what_is_no_ticket_is_refused_and_harms_nothing(servers):
+    first, second = servers
+    ticket = ask(first, "RESERVE", *of("user"), "COST", 9, "LIFETIME", 60_000)["ticket"]
+    raw = base64.b64decode(ticket)
+    for at in range(len(raw)):
+        for changed in (raw[:at], raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1:]):
+            text = base64.b64encode(changed).decode()
+            fault = refused(second, "CANCEL", text)
+            assert fault.startswith("ERR"), (at, fault)
+    assert refused(first, "CANCEL", "A" * 5000).startswith("ERR")
+    assert refused(first, "CANCEL", raw.hex()).startswith("ERR")
+    assert left(second, *of("user")) == 91
+    assert ask(second, "CANCEL", ticket)["granted"] == 9
+
+
+def test_a_ticket_of_another_store_is_named(redis):
+    with Server("--store", redis.url, rules=RULES) as first, \
+            Server("--store", f"other={redis.url}", rules=RULES.replace(", store: none", "")) as second:
+        given = ask(first, "RESERVE", *of("user"), "COST", 9, "LIFETIME", 60_000)
+        assert 'the store "default"' in refused(second, "CANCEL", given["ticket"])
+        assert ask(first, "CANCEL", given["ticket"])["granted"] == 9
+
+
+def test_a_store_that_is_away(servers, redis):
+    first, _ = servers
+    given = ask(first, "RESERVE", *of("open"), "COST", 9, "LIFETIME", 60_000)
+    redis.pause()
+    free = ask(first, "RESERVE", *of("open"), "COST", 9, "LIFETIME", 60_000)
+    assert free["outcome"] == "allow" and "ticket" not in free
+    assert not refused(first, "SETTLE", given["ticket"], 1).startswith("GONE")
+    redis.resume()
+    ends = time.monotonic() + 20  # a store that comes back is waited for in real time
+    while "ticket" not in ask(first, "RESERVE", *of("open"), "COST", 1, "LIFETIME", 60_000):
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+# ---- Many ----
+
+
+def test_of_all_who_settle_a_ticket_one_does(servers):
+    tickets = [ask(servers[0], "RESERVE", *of("user", f"u{number}"), "COST", 50, "LIFETIME", 60_000)
+               ["ticket"] for number in range(30)]
+    wins = []
+
+    def settle(server, used):
+        with server.connect() as client:
+            for number, ticket in enumerate(tickets):
+                reply = client.ask("STINT.SETTLE", ticket, str(used))
+                if isinstance(reply, list):
+                    wins.append((number, used))
+                else:
+                    assert str(reply).startswith("GONE")
+
+    threads = [threading.Thread(target=settle, args=(servers[used % 2], used))
+               for used in range(1, 5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(number for number, _ in wins) == list(range(30))
+    for number, used in wins:
+        assert left(servers[0], *of("user", f"u{number}")) == 100 - used
+
+
+def test_a_ticket_over_several_masters():
+    """Each slot has its part of the ticket; what one denies, the others take back."""
+    with Cluster(replicas=0) as cluster, \
+            Server("--store", cluster.url, "--store-timeout", "2s", rules=RULES) as first, \
+            Server("--store", cluster.url, "--store-timeout", "2s", rules=RULES) as second:
+        users = [f"u{number}" for number in range(6)]
+        all_of = [word for user in users for word in ("DESCRIPTOR", 1, "user", user, "COST", 40)]
+        given = ask(first, "RESERVE", "DOMAIN", "d", *all_of, "LIFETIME", 60_000)
+        assert [left(second, *of("user", user)) for user in users] == [60] * 6
+        assert ask(second, "SETTLE", given["ticket"], 10)["granted"] == 30
+        assert [left(first, *of("user", user)) for user in users] == [90] * 6
+        assert refused(first, "CANCEL", given["ticket"]).startswith("GONE")
+        ask(first, "TAKE", *of("user", users[3]), "COST", 60)
+        assert ask(first, "RESERVE", "DOMAIN", "d", *all_of, "LIFETIME",
+                   60_000)["outcome"] == "deny"
+        ends = time.monotonic() + 20  # what goes back is on its way
+        while [left(second, *of("user", user)) for user in users] != [90] * 3 + [30] + [90] * 2:
+            assert time.monotonic() < ends
+            time.sleep(0.02)
