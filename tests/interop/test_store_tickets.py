@@ -12,6 +12,7 @@ from redis_server import Redis
 from server import Server
 from store_servers import Cluster
 
+PATIENT = ("--store-timeout", "2s")  # a loaded machine is no store that is away
 RULES = """
 domain: d
 descriptors:
@@ -39,8 +40,8 @@ def redis():
 
 @pytest.fixture
 def servers(redis):
-    with Server("--store", redis.url, rules=RULES) as first, \
-            Server("--store", redis.url, rules=RULES) as second:
+    with Server("--store", redis.url, *PATIENT, rules=RULES) as first, \
+            Server("--store", redis.url, *PATIENT, rules=RULES) as second:
         yield first, second
 
 
@@ -83,18 +84,18 @@ def post(server, verb, body):
                                     ("QUOTA", "log 100/1h", "k")], ids=lambda one: one[-2])
 def test_what_one_server_reserved_another_settles(servers, target):
     first, second = servers
-    whole = left(first, *target)
+    whole, drained = left(first, *target), int("slow" in target)  # a unit that flows out meanwhile
     given = ask(first, "RESERVE", *target, "COST", 40, "LIFETIME", 60_000)
     assert (given["outcome"], left(second, *target)) == ("allow", whole - 40)
-    assert ask(second, "SETTLE", given["ticket"], 10)["granted"] == 30
-    assert left(first, *target) == whole - 10
+    assert 30 - drained <= ask(second, "SETTLE", given["ticket"], 10)["granted"] <= 30
+    assert whole - 10 - drained <= left(first, *target) <= whole - 10
     assert refused(first, "SETTLE", given["ticket"], 10).startswith("GONE")
     given = ask(second, "RESERVE", *target, "COST", 5, "LIFETIME", 60_000)
     assert ask(first, "SETTLE", given["ticket"], 25)["granted"] == 20
     given = ask(second, "RESERVE", *target, "COST", 5, "LIFETIME", 60_000)
-    assert ask(first, "CANCEL", given["ticket"])["granted"] == 5
+    assert 5 - drained <= ask(first, "CANCEL", given["ticket"])["granted"] <= 5
     assert refused(second, "CANCEL", given["ticket"]).startswith("GONE")
-    assert left(first, *target) == whole - 35
+    assert whole - 35 - 3 * drained <= left(first, *target) <= whole - 35 + drained
 
 
 @pytest.mark.parametrize("tag", ["values", "first", "domain"])
@@ -105,8 +106,8 @@ def test_a_ticket_is_over_all_quotas_of_its_request(redis, tag):
         return ("DOMAIN", "d", "DESCRIPTOR", 1, "user", "x", "COST", cost,
                 "DESCRIPTOR", 1, "open", "y", "COST", cost)
 
-    with Server("--store", redis.url, rules=rules) as first, \
-            Server("--store", redis.url, rules=rules) as second:
+    with Server("--store", redis.url, *PATIENT, rules=rules) as first, \
+            Server("--store", redis.url, *PATIENT, rules=rules) as second:
         given = ask(first, "RESERVE", *both(40), "LIFETIME", 60_000)
         assert (left(second, *of("user")), left(second, *of("open", "y"))) == (60, 60)
         ask(second, "SETTLE", given["ticket"], 15)
@@ -117,10 +118,9 @@ def test_a_ticket_is_over_all_quotas_of_its_request(redis, tag):
 
 def test_places_are_held_renewed_and_given_back(servers, redis):
     first, second = servers
-    given = ask(first, "RESERVE", "QUOTA", PLACES, "k", "COST", 2, "LIFETIME", 20_000)
+    given = ask(first, "RESERVE", "QUOTA", PLACES, "k", "COST", 2, "LIFETIME", 5000)
     name = next(name for name in redis.cli("--scan").splitlines() if "id:" in name)
-    assert 15_000 < int(redis.cli("PTTL", name)) <= 20_000
-    redis.cli("PEXPIRE", name, 9000)
+    assert int(redis.cli("PTTL", name)) <= 5000
     assert ask(second, "RENEW", given["ticket"]) == "OK"
     assert 15_000 < int(redis.cli("PTTL", name)) <= 20_000
     assert left(first, "QUOTA", PLACES, "k") == 1
@@ -209,8 +209,9 @@ def test_what_is_no_ticket_is_refused_and_harms_nothing(servers):
 
 
 def test_a_ticket_of_another_store_is_named(redis):
-    with Server("--store", redis.url, rules=RULES) as first, \
-            Server("--store", f"other={redis.url}", rules=RULES.replace(", store: none", "")) as second:
+    only = RULES.replace(", store: none", "")
+    with Server("--store", redis.url, *PATIENT, rules=RULES) as first, \
+            Server("--store", f"other={redis.url}", *PATIENT, rules=only) as second:
         given = ask(first, "RESERVE", *of("user"), "COST", 9, "LIFETIME", 60_000)
         assert 'the store "default"' in refused(second, "CANCEL", given["ticket"])
         assert ask(first, "CANCEL", given["ticket"])["granted"] == 9
@@ -261,8 +262,8 @@ def test_of_all_who_settle_a_ticket_one_does(servers):
 def test_a_ticket_over_several_masters():
     """Each slot has its part of the ticket; what one denies, the others take back."""
     with Cluster(replicas=0) as cluster, \
-            Server("--store", cluster.url, "--store-timeout", "2s", rules=RULES) as first, \
-            Server("--store", cluster.url, "--store-timeout", "2s", rules=RULES) as second:
+            Server("--store", cluster.url, *PATIENT, rules=RULES) as first, \
+            Server("--store", cluster.url, *PATIENT, rules=RULES) as second:
         users = [f"u{number}" for number in range(6)]
         all_of = [word for user in users for word in ("DESCRIPTOR", 1, "user", user, "COST", 40)]
         given = ask(first, "RESERVE", "DOMAIN", "d", *all_of, "LIFETIME", 60_000)
