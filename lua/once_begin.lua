@@ -51,12 +51,11 @@ elseif kind == '-' or kind == '.' then
 end
 -- What is asked of a law about `units` that were charged under the id, or about who holds them:
 -- verb, at, cost. What is closed goes back as it was charged; what was used beyond is charged now.
-local function move(units, used, holder, holder_sub)
-    if extends then
-        if holder then return 'renew', holder, holder_sub end
-        return 'peek', 0, 0
+local function move(units, used, has_places, holder, holder_sub)
+    if has_places and (holder or extends) then -- no places have no holder
+        return extends and 'renew' or 'release', holder or 0, holder_sub or 0
     end
-    if holder then return 'release', holder, holder_sub end
+    if extends or has_places then return 'peek', 0, 0 end
     if not first then return 'refund', 0, 0 end
     local booked = kind == 'b' or kind == 'B'
     local from = booked and first[8] + first[5] or first[8]
@@ -66,7 +65,7 @@ local function move(units, used, holder, holder_sub)
 end
 local function move_one()
     ARGV[1], ARGV[4], ARGV[2] =
-        move(first and first[2] or 0, ARGV[2] + 0, first and first[9], first and first[10])
+        move(first and first[2] or 0, ARGV[2] + 0, PLACES, first and first[9], first and first[10])
 end
 -- Equal keys are one part, of what all of them were granted.
 local function move_list()
@@ -81,10 +80,11 @@ local function move_list()
     for i, key in ipairs(KEYS) do
         if not moves[key] then
             local holder, holder_sub
-            if granted[key] > 0 and ARGV[7 * i - 3] == 'concurrency' then
+            local has_places = ARGV[7 * i - 3] == 'concurrency'
+            if granted[key] > 0 and has_places then
                 holder, holder_sub, place = first[place + 1], first[place + 2], place + 2
             end
-            moves[key] = {move(granted[key], used[key], holder, holder_sub)}
+            moves[key] = {move(granted[key], used[key], has_places, holder, holder_sub)}
         end
     end
 end

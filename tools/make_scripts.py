@@ -51,7 +51,10 @@ def script(folder, name):
             move, now, each = (
                 ("move_list", 2, "6 * #KEYS") if name == "list_once" else ("move_one", 3, "0")
             )
-            text = text.replace("MOVE", move).replace("NOW", str(now)).replace("EACH", each)
+            places = "true" if name == "concurrency_once" else "false"
+            for word, value in (("MOVE", move), ("NOW", str(now)), ("EACH", each),
+                                ("PLACES", places)):
+                text = text.replace(word, value)
         lines += [line.strip() for line in text.splitlines()]
     return "".join(f"{line}\n" for line in lines if line and not line.startswith("--"))
 
