@@ -112,6 +112,7 @@ static void configure(struct serve_stores *stores, const struct serve_settings *
     for (size_t i = 0; i < stores->names.n_names; i++) {
         struct store_config *config = &stores->configs[i];
         config->tls = config->url.is_tls ? stores->tls : NULL;
+        config->name = stores->names.names[i];
         config->prefix = settings->store_prefix;
         config->reply_ns = settings->store_timeout;
         config->connect_ns = settings->store_connect_timeout;

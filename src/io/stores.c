@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/ns.h"
+#include "base/wide_int.h"
 #include "io/memcached_links.h"
 #include "io/store_links.h"
 #include "remote/lease.h"
@@ -22,6 +23,8 @@
  * others are well: each of their turns is as long as a reply may take.
  */
 #define QUIET_REPLIES 4
+#define AWAY_TOLD_NS NS_PER_S /* what is over sooner is nobody's business */
+#define REFUSES "it refuses what it is asked, or does not answer in time"
 
 /* One configured store. */
 struct chain {
@@ -30,6 +33,7 @@ struct chain {
     struct shared_store *redis, *memcached;
     struct shared_store *lease; /* NULL: there is none, nor its timer */
     struct shared_store *guard; /* NULL: there is none */
+    bool is_told_away;
     uv_timer_t lease_timer;
 };
 
@@ -245,6 +249,30 @@ static void on_tick(uv_timer_t *tick)
             guard_tick(stores->chains[i].guard, now(stores));
 }
 
+/* Whoever has made the guard's figures knows since when; why, the connections alone. */
+static void tell_away(struct stores *stores, size_t index)
+{
+    struct chain *chain = &stores->chains[index];
+    const struct shared_store *last = chain->redis != NULL ? chain->redis : chain->memcached;
+    const struct store_figures *figures = stores->options.figures[index];
+    uint64_t since_ns = figures != NULL ? store_figure(&figures->away_since_ns) : 0;
+    bool is_away =
+        since_ns != 0 && (chain->is_told_away || sub_floor(now(stores), since_ns) >= AWAY_TOLD_NS);
+    if (is_away == chain->is_told_away)
+        return;
+    chain->is_told_away = is_away;
+    const char *why = last->ops->away_since_ns(last) != 0 ? stores_fault(stores, index) : REFUSES;
+    stores->options.away(stores->options.away_arg, index, is_away ? why : NULL);
+}
+
+static void on_second(uv_timer_t *tick)
+{
+    struct stores *stores = tick->data;
+    on_tick(tick);
+    for (size_t i = 0; stores->options.away != NULL && i < stores->n_stores; i++)
+        tell_away(stores, i);
+}
+
 static int refuse(const struct store_config *config, struct stint_error *error)
 {
     bool is_memcached = config->url.kind == STORE_MEMCACHED;
@@ -275,7 +303,7 @@ int stores_open(struct stores **stores, const struct stores_options *options,
     uv_timer_init(options->loop, &made->tick);
     made->tick.data = made;
     made->n_open_handles = 1;
-    uv_timer_start(&made->tick, on_tick, TICK_MS, TICK_MS);
+    uv_timer_start(&made->tick, on_second, TICK_MS, TICK_MS);
     for (; made->n_stores < options->n_configs; made->n_stores++) {
         made->all[made->n_stores] = stores_chain(made, made->n_stores);
         if (made->all[made->n_stores] == NULL) {

@@ -22,6 +22,7 @@
 struct store_config {
     struct store_url url;
     struct upstream_tls *tls; /* where url.is_tls: upstream_tls_load(), shared by all workers */
+    const char *name;         /* for people. NULL: none */
     const char *prefix;       /* of its keys. NULL: "stint:" */
     uint64_t reply_ns;        /* 0: 50 ms */
     uint64_t connect_ns;      /* 0: 250 ms */
@@ -46,6 +47,9 @@ struct stores_options {
     /* A clock is so far ahead of ours by which a store over memcached is decided. NULL: nobody */
     void (*skewed)(void *arg, uint64_t skew_ns);
     void *skewed_arg;
+    /* A store could not be asked for a second, and why; or can be again: NULL. NULL: nobody */
+    void (*away)(void *arg, size_t index, const char *why);
+    void *away_arg;
 };
 
 /*

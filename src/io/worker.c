@@ -387,6 +387,18 @@ static void log_skew(void *arg, uint64_t skew_ns)
     log_line(worker->options.log, LOG_CLOCK_AHEAD, LOG_NUMBER("ahead_ms", skew_ns / NS_PER_MS));
 }
 
+/* Each worker has connections of its own; the first tells for all, or there would be many lines. */
+static void log_away(void *arg, size_t index, const char *why)
+{
+    const struct worker *worker = arg;
+    const char *name = worker->options.store_configs[index].name;
+    if (why != NULL)
+        log_line(worker->options.log, LOG_STORE_AWAY, LOG_TEXT("store", name),
+                 LOG_TEXT("reason", why));
+    else
+        log_line(worker->options.log, LOG_STORE_BACK, LOG_TEXT("store", name));
+}
+
 static int open_stores(struct worker *worker, struct stint_error *error)
 {
     const struct worker_options *options = &worker->options;
@@ -401,6 +413,8 @@ static int open_stores(struct worker *worker, struct stint_error *error)
         .now_arg = worker,
         .skewed = log_skew,
         .skewed_arg = worker,
+        .away = options->index == 0 ? log_away : NULL,
+        .away_arg = worker,
         .seed = stint_now(hub_table(options->hub)) + options->index,
         .secret = {secret[0], secret[1]},
     };

@@ -7,6 +7,7 @@ import signal
 
 import pytest
 
+from redis_server import Redis
 from server import Server
 from test_serve import ask, printed, serve, setting
 
@@ -33,6 +34,23 @@ def command_lines(server):
         if server.folder in text:
             found.append(text)
     return found
+
+
+# ---- What the log tells ----
+
+
+def test_the_log_says_that_a_store_is_away_and_why_and_that_it_is_back():
+    with Redis(requirepass="hunter1") as redis:
+        url = f"redis://:hunter2@127.0.0.1:{redis.port}"
+        with Server("--store", url, "--store", NOBODY, rules=RULES) as server:
+            server.wait_for("store_away", times=2)
+            text = "\n".join(server.lines)
+            assert re.search(r'warn store_away: .* store=default reason=".*WRONGPASS', text)
+            assert re.search(r'warn store_away: .* store=fast reason=".*Connection refused', text)
+            redis.cli("-a", "hunter1", "CONFIG", "SET", "requirepass", "hunter2")
+            server.wait_for("store_back")
+            assert "store=default" in next(x for x in server.lines if "store_back" in x)
+            assert server.log.count("store_away") == 2 and "hunter" not in server.log
 
 
 # ---- Passwords ----
