@@ -309,12 +309,6 @@ static struct span verb_of(const struct script_ask *ask)
     return span_of_text(reserves ? "reserve" : verb_names[ask->verb]);
 }
 
-/* Verbs that say by whose id they are. */
-static bool is_of_id(enum script_verb verb)
-{
-    return verb >= SCRIPT_UNDO;
-}
-
 /* Options that are 0 at the end are left out: every word costs the store time. */
 static void drop_zeros(struct script_command *command, size_t at_most)
 {
@@ -326,7 +320,7 @@ void script_command_one(struct script_command *command, const struct script_item
                         const struct script_ask *ask)
 {
     bool names_holder = ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW;
-    assert(!is_of_id(ask->verb) || ask->id != NULL);
+    assert(ask->verb < SCRIPT_UNDO || ask->id != NULL); /* they say by whose id they are */
     begin(command, (ask->id != NULL ? scripts_once : scripts)[item->quota->algorithm],
           ask->id != NULL ? 2 : 1);
     add(command, item->key);
@@ -347,7 +341,7 @@ void script_command_list(struct script_command *command, const struct script_ite
 {
     assert(n_items > 0 && n_items <= STINT_ITEMS_MAX);
     assert(ask->verb <= SCRIPT_REFUND || ask->verb == SCRIPT_RESET ||
-           (is_of_id(ask->verb) && ask->id != NULL));
+           (ask->verb >= SCRIPT_UNDO && ask->id != NULL));
     begin(command, ask->id != NULL ? &lua_script_list_once : &lua_script_list,
           n_items + (ask->id != NULL));
     for (size_t i = 0; i < n_items; i++)
