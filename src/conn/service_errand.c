@@ -39,7 +39,7 @@ void service_pools_caller(struct service *service, struct errand *errand,
                                     .errand = errand};
 }
 
-/* The reply points into the errand's rules: they stay until the next one. */
+/* Of an errand that waited the reply points into its rules: they stay until the next one. */
 static void end_errand(struct service *service, struct errand *errand)
 {
     ruleset_unref(service->lent);
@@ -81,13 +81,18 @@ static bool add_id(struct service *service, const struct request *request, struc
 
 static struct errand *errand_of(struct service *service, const struct request *request)
 {
-    if (request->errand != NULL)
-        return request->errand;
-    struct errand *errand =
-        errand_new(&service->errands, service->question.now_ns, service->stores.timeout_ns);
-    if (errand != NULL)
+    return request->errand != NULL ? request->errand
+                                   : errand_new(&service->errands, service->question.now_ns,
+                                                service->stores.timeout_ns);
+}
+
+/* The references of rules are counted for all workers: only who waits takes one. */
+static void begin_wait(struct service *service, struct errand *errand, struct reply *reply)
+{
+    if (errand->rules == NULL)
         errand->rules = ruleset_ref(service->ruleset);
-    return errand;
+    reply->error = REPLY_WAITS;
+    reply->errand = errand;
 }
 
 bool service_begin_errand(struct service *service, const struct request *request,
@@ -143,8 +148,7 @@ bool service_end_errand(struct service *service, struct reply *reply)
         question->fault_sentence = "the quotas of the request have changed while it was asked";
     }
     if (question->fault == 0 && question->is_waiting && !question->is_too_early) {
-        reply->error = REPLY_WAITS;
-        reply->errand = errand;
+        begin_wait(service, errand, reply);
         return false;
     }
     end_errand(service, errand);

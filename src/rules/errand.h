@@ -39,7 +39,8 @@ struct errand {
     uint64_t now_ns;   /* at which it was asked first: every run is at that time */
     uint64_t deadline_ns;
     struct errand_extra *extra; /* NULL: none */
-    /* Rules that it was begun under, with a reference; whoever began it knows what it is. */
+    /* Rules that it was begun under, with a reference; whoever began it knows what it is. NULL: it
+     * has not waited yet. */
     void *rules;
     uint8_t id[SHARED_ID_LEN]; /* of the ticket that it makes, where the request has none */
     bool has_asked, has_id;
