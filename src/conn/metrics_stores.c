@@ -84,6 +84,10 @@ static struct store_figures sum_of(const struct metrics *metrics, size_t store)
         sum.denials_hit += store_figure(&from->denials_hit);
         sum.cautious += store_figure(&from->cautious);
         sum.lease_units += store_figure(&from->lease_units);
+        sum.conflicts += store_figure(&from->conflicts);
+        /* Each worker sees the same. */
+        sum.failovers = max_u64(sum.failovers, store_figure(&from->failovers));
+        sum.clock_skew_ns = max_u64(sum.clock_skew_ns, store_figure(&from->clock_skew_ns));
         sum.state = max_u64(sum.state, store_figure(&from->state));
         sum.away_since_ns = earlier(sum.away_since_ns, store_figure(&from->away_since_ns));
     }
@@ -246,6 +250,18 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
               offsetof(struct store_figures, cautious));
     write_one(&writing, "lease_units", "gauge", "Units leased from a store and not used yet.",
               offsetof(struct store_figures, lease_units));
+    write_one(&writing, "store_failovers", "counter",
+              "Servers of a store that began anew, or were replaced.",
+              offsetof(struct store_figures, failovers));
+    write_one(&writing, "store_conflicts", "counter",
+              "States of memcached that another server changed in between.",
+              offsetof(struct store_figures, conflicts));
+    family(&writing, "store_clock_skew_seconds", "gauge",
+           "The most by which the clock of another server on memcached was ahead.");
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        begin(&writing, "store_clock_skew_seconds", i);
+        page_print(page, "} %.6f\n", SECONDS(sums[i].clock_skew_ns));
+    }
 }
 
 /* ---- As JSON --------------------------------------------------------------------------------- */
@@ -278,12 +294,14 @@ struct json_t *metrics_stores_json(const struct metrics *metrics, uint64_t now_n
     for (size_t i = 0; i < metrics->n_stores; i++) {
         struct store_figures sum = sum_of(metrics, i);
         json_array_append_new(
-            stores, json_pack("{s:s, s:s, s:f, s:I, s:o, s:o, s:I, s:I, s:I}", "store",
-                              metrics->stores[i].name, "state", state_names[sum.state], "away_s",
-                              away_seconds(&sum, now_ns), "asks", NUMBER(sum.asks), "errors",
-                              faults_json(&sum), "latency", latency_json(&sum), "deny_cache_hits",
-                              NUMBER(sum.denials_hit), "cautious", NUMBER(sum.cautious),
-                              "lease_units", NUMBER(sum.lease_units)));
+            stores,
+            json_pack("{s:s, s:s, s:f, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f}", "store",
+                      metrics->stores[i].name, "state", state_names[sum.state], "away_s",
+                      away_seconds(&sum, now_ns), "asks", NUMBER(sum.asks), "errors",
+                      faults_json(&sum), "latency", latency_json(&sum), "deny_cache_hits",
+                      NUMBER(sum.denials_hit), "cautious", NUMBER(sum.cautious), "lease_units",
+                      NUMBER(sum.lease_units), "failovers", NUMBER(sum.failovers), "conflicts",
+                      NUMBER(sum.conflicts), "clock_skew_s", SECONDS(sum.clock_skew_ns)));
     }
     return stores;
 }

@@ -27,6 +27,10 @@ struct store_figures {
     uint64_t lease_units;   /* held now, and not used yet */
     uint64_t state;         /* enum store_state */
     uint64_t away_since_ns; /* 0: it is not away, as far as is known */
+    /* As the end of the chain counts them, copied once a second. */
+    uint64_t failovers;     /* a server that has begun anew, or another in its place */
+    uint64_t conflicts;     /* memcached: states that another changed in between */
+    uint64_t clock_skew_ns; /* memcached: another node's clock was ahead by so much at the most */
 };
 
 /* For the worker alone, and so without a locked instruction. */

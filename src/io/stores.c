@@ -241,12 +241,26 @@ void stores_pool_list_free(struct shared_pool_list *list)
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
+static void show_figures(struct chain *chain, struct store_figures *figures)
+{
+    store_figure_set(&figures->failovers, failovers(chain));
+    if (chain->memcached == NULL)
+        return;
+    const struct memcached_figures *from = memcached_store_figures(chain->memcached);
+    store_figure_set(&figures->conflicts, from->conflicts);
+    store_figure_set(&figures->clock_skew_ns, from->skew_ns);
+}
+
 static void on_tick(uv_timer_t *tick)
 {
-    const struct stores *stores = tick->data;
-    for (size_t i = 0; i < stores->n_stores; i++)
-        if (stores->chains[i].guard != NULL)
-            guard_tick(stores->chains[i].guard, now(stores));
+    struct stores *stores = tick->data;
+    for (size_t i = 0; i < stores->n_stores; i++) {
+        struct chain *chain = &stores->chains[i];
+        if (chain->guard != NULL)
+            guard_tick(chain->guard, now(stores));
+        if (stores->options.figures[i] != NULL)
+            show_figures(chain, stores->options.figures[i]);
+    }
 }
 
 /* Whoever has made the guard's figures knows since when; why, the connections alone. */

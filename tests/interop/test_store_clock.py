@@ -9,6 +9,7 @@ import time
 
 from admissions import S
 from fleet import LIMIT, Fleet, check_bound, check_waits, fleet_rules, wait_until_served
+from measure import metric
 from redis_server import Redis, until
 from store_servers import Memcached
 
@@ -91,6 +92,9 @@ def test_clocks_of_servers_differ_on_memcached(tmp_path):
         with fleet.crowd(rate=600) as crowd:
             wait_until_served(crowd, 2)
             time.sleep(2 * WINDOW_S)
+        skews = [metric(server.http, "stint_store_clock_skew_seconds") for server in fleet.servers]
+    # The one that is behind finds the other ahead, by a note that it may have left a while ago.
+    assert ahead_s / 2 < skews[0] < ahead_s + 0.5 and skews[1] < ahead_s / 2, skews
     seen = without_instants(crowd.seen)
     assert {one.door for one in seen if one.outcome == "allow"} == {0, 1}
     check_bound(seen, window_ns=WINDOW - ahead_s * S)

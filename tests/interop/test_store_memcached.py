@@ -11,6 +11,7 @@ from admissions import S, by_key, most_in_any_window
 from crowd import admissions, between, by_rule, outcomes
 from fleet import (LIMIT, WINDOW, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
                    wait_until_calm, wait_until_served)
+from measure import metric
 from store_servers import Memcached
 
 RULES = fleet_rules(on_store_error="deny")
@@ -46,6 +47,8 @@ def test_one_hot_key_that_all_fight_for(memcached):
         with fleet.crowd(by_rule("fleet", "user", ["one"]), connections=2, rate=2000) as crowd:
             wait_until_served(crowd, 8)
             time.sleep(2 * WINDOW_S)
+        assert sum(metric(server.http, "stint_store_conflicts_total")
+                   for server in fleet.servers) > 0
     check_bound(crowd.seen, limit=500, tells=False)
     assert most_in_any_window(admissions(crowd.seen), WINDOW).units >= 250
 
@@ -76,6 +79,8 @@ def test_a_restart_forgets_all(memcached):
         memcached.wait()
         settle(crowd, fleet)
         wait_until_calm(crowd)
+        failovers = [metric(server.http, "stint_store_failovers_total") for server in fleet.servers]
+    assert failovers == [1, 1, 1]
     check_bound([one for one in crowd.seen if one.sent_ns < killed_ns], tells=False)
     check_bound(between(crowd.seen, killed_ns), tells=False)
     check_bound(crowd.seen, limit=2 * LIMIT, tells=False)

@@ -34,7 +34,10 @@ static void count(struct metrics *metrics)
         store_figures_took(figures, 2 * S);
         store_figure_set(&figures->denials_hit, 3);
         store_figure_set(&figures->lease_units, 50);
+        store_figure_set(&figures->conflicts, 7);
+        store_figure_set(&figures->failovers, 1 + worker);
     }
+    store_figure_set(&metrics_store(metrics, 0, 0)->clock_skew_ns, S / 4);
     store_figure_set(&metrics_store(metrics, 0, 1)->state, STORE_PROBED);
     store_figure_set(&metrics_store(metrics, 0, 1)->away_since_ns, 4 * S);
 }
@@ -76,6 +79,9 @@ static void workers_are_summed_on_the_page(void **state)
         "stint_deny_cache_hits_total{store=\"main\"} 6",
         "stint_store_cautious_total{store=\"main\"} 0",
         "stint_lease_units{store=\"main\"} 100",
+        "stint_store_conflicts_total{store=\"main\"} 14",
+        "stint_store_failovers_total{store=\"main\"} 2", /* each worker sees the same */
+        "stint_store_clock_skew_seconds{store=\"main\"} 0.250000",
     };
     struct page page = {0};
     count(*state);
@@ -114,6 +120,9 @@ static void the_same_stands_in_the_object(void **state)
     assert_string_equal(json_string_value(json_object_get(store, "state")), "probed");
     assert_true(json_real_value(json_object_get(store, "away_s")) == 6);
     assert_int_equal(json_integer_value(json_object_get(store, "asks")), 20);
+    assert_int_equal(json_integer_value(json_object_get(store, "failovers")), 2);
+    assert_int_equal(json_integer_value(json_object_get(store, "conflicts")), 14);
+    assert_true(json_real_value(json_object_get(store, "clock_skew_s")) == 0.25);
     const json_t *errors = json_object_get(store, "errors");
     assert_int_equal(json_integer_value(json_object_get(errors, "late")), 4);
     assert_int_equal(json_integer_value(json_object_get(errors, "refused")), 2);
