@@ -259,6 +259,12 @@ static int guard_accepts(const struct shared_store *store, const struct stint_qu
     return inner->ops->accepts(inner, quota, error);
 }
 
+static bool guard_refuses_ids(const struct shared_store *store)
+{
+    const struct shared_store *inner = guard_of(store)->options.inner;
+    return inner->ops->refuses_ids != NULL && inner->ops->refuses_ids(inner);
+}
+
 static void guard_drain(struct shared_store *store, uint64_t deadline_ns, void (*done)(void *arg),
                         void *arg)
 {
@@ -281,8 +287,15 @@ static void guard_free(struct shared_store *store)
 
 struct shared_store *guard_new(const struct guard_options *options)
 {
-    static const struct shared_store_ops ops = {guard_take_ask,   guard_forget, guard_accepts,
-                                                guard_away_since, guard_drain,  guard_free};
+    static const struct shared_store_ops ops = {
+        .ask = guard_take_ask,
+        .forget = guard_forget,
+        .accepts = guard_accepts,
+        .away_since_ns = guard_away_since,
+        .drain = guard_drain,
+        .free = guard_free,
+        .refuses_ids = guard_refuses_ids,
+    };
     struct guard *guard = calloc(1, sizeof(*guard));
     if (guard == NULL)
         return NULL;

@@ -280,6 +280,12 @@ static uint64_t store_away_since(const struct shared_store *shared)
     return earliest_ns;
 }
 
+static bool store_refuses_ids(const struct shared_store *shared)
+{
+    (void)shared;
+    return true;
+}
+
 static void store_drain(struct shared_store *shared, uint64_t deadline_ns, void (*done)(void *arg),
                         void *arg)
 {
@@ -328,6 +334,7 @@ static const struct shared_store_ops store_ops = {
     .away_since_ns = store_away_since,
     .drain = store_drain,
     .free = store_free,
+    .refuses_ids = store_refuses_ids,
 };
 
 static void init_clock(struct store *store)

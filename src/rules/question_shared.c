@@ -77,6 +77,13 @@ static void add_id(const struct question *question, struct shared_ask *asked)
     asked->ticket_ns = question->ticket_ns;
 }
 
+static bool refuses_id(const struct question *question, size_t at)
+{
+    const struct shared_store *store = store_at(question, at);
+    return question->id != NULL && store->ops->refuses_ids != NULL &&
+           store->ops->refuses_ids(store);
+}
+
 /* NULL where there is no answer yet, or never will be: question.is_waiting or .fault. */
 static const struct shared_answer *ask(struct question *question, size_t store,
                                        struct shared_ask *asked)
@@ -193,6 +200,18 @@ static struct stint_decision nothing_known(const struct stint_quota *quota)
     return (struct stint_decision){.outcome = STINT_DENY, .limit = law_capacity(quota)};
 }
 
+/* Who refuses the id is asked first: what it was granted by others could not be given back. */
+static size_t store_to_ask(const struct question *question, size_t store)
+{
+    for (size_t i = 0; question->id != NULL && i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (target->part != TARGET_FREE && target->store != 0 &&
+            refuses_id(question, target->store))
+            return target->store;
+    }
+    return store;
+}
+
 struct stint_decision question_ask_store(struct question *question, struct target *target,
                                          const struct stint_quota *quota,
                                          const struct stint_ask *one)
@@ -201,9 +220,20 @@ struct stint_decision question_ask_store(struct question *question, struct targe
     const struct shared_item item = item_of(target, quota, one->cost, room);
     struct shared_ask asked = {
         .verb = one->verb, .items = &item, .n_items = 1, .at_ns = one->at_ns};
-    if (one->verb == STINT_BOOK)
+    uint8_t id[SHARED_ID_LEN];
+    size_t store = target->store;
+    if (one->verb == STINT_BOOK) {
         add_id(question, &asked);
-    const struct shared_answer *answer = ask(question, target->store, &asked);
+    } else if (question->id != NULL && (one->verb == STINT_CHARGE || one->verb == STINT_REFUND)) {
+        /* Each is asked by itself, and equal keys, or those of one tag, keep their ids together. */
+        memcpy(id, question->id, sizeof(id));
+        id[0] ^= (uint8_t)(target - question->targets);
+        id[1] ^= quota != target->quota;
+        add_id(question, &asked);
+        asked.id = id;
+        store = store_to_ask(question, store);
+    }
+    const struct shared_answer *answer = ask(question, store, &asked);
     if (answer == NULL)
         return nothing_known(quota);
     if (answer->outcome == SHARED_DECIDED) {
@@ -377,13 +407,20 @@ static void take_back_all(struct question *question, const struct group *groups,
         take_back(question, store, &groups[store - 1], units);
 }
 
+/* Those that refuse it first: what an id was granted by others could not be given back. */
 static void ask_groups(struct question *question, uint8_t verb, uint32_t most, struct group *groups)
 {
     size_t n_stores = question->stores->n_stores;
     for (size_t store = 1; store <= n_stores; store++) {
         groups[store - 1] = (struct group){.answer = NULL};
-        ask_group(question, store, verb, most, &groups[store - 1]);
+        if (refuses_id(question, store))
+            ask_group(question, store, verb, most, &groups[store - 1]);
     }
+    if (question_is_given_up(question))
+        return;
+    for (size_t store = 1; store <= n_stores; store++)
+        if (!refuses_id(question, store))
+            ask_group(question, store, verb, most, &groups[store - 1]);
     if (question_is_given_up(question))
         return;
     for (size_t store = 1; store <= n_stores; store++)

@@ -165,6 +165,8 @@ struct shared_store_ops {
                   void *arg);
     /* Answers what waits with FAILED, and frees the stores behind it, too. */
     void (*free)(struct shared_store *store);
+    /* Whether it refuses every ask with an id. NULL: it does not. */
+    bool (*refuses_ids)(const struct shared_store *store);
 };
 
 /* First member of every kind of store. */

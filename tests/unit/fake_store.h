@@ -335,8 +335,14 @@ static inline void fake_free(struct shared_store *store)
 
 static inline void fake_store_begin(struct fake_store *fake)
 {
-    static const struct shared_store_ops ops = {fake_take_ask,   fake_forget, fake_accepts,
-                                                fake_away_since, fake_drain,  fake_free};
+    static const struct shared_store_ops ops = {
+        .ask = fake_take_ask,
+        .forget = fake_forget,
+        .accepts = fake_accepts,
+        .away_since_ns = fake_away_since,
+        .drain = fake_drain,
+        .free = fake_free,
+    };
     const struct stint_table_options options = {.keys = 1024,
                                                 .keys16 = 1024,
                                                 .keys_wide = 64,
