@@ -136,6 +136,8 @@ struct server *server_open(struct router *router, const struct store_host *host,
 /* That of use SERVER_STORE; NULL: none is open. */
 struct server *server_find(const struct router *router, const struct store_host *host);
 struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now_ns);
+/* How many are ready, and since when none can be asked. */
+void servers_count(struct router *router, uint64_t now_ns);
 /* It is not to be asked any more, and closed. */
 void server_end(struct server *server, uint64_t now_ns);
 /* Closes what has ended, and what nobody has needed for a while. */

@@ -91,13 +91,14 @@ struct server *server_open(struct router *router, const struct store_host *host,
     return server;
 }
 
-static void count_ready(struct router *router, uint64_t now_ns)
+void servers_count(struct router *router, uint64_t now_ns)
 {
     uint64_t n_ready = 0;
     for (const struct server *server = router->servers; server != NULL; server = server->next)
         n_ready += server->use == SERVER_STORE && server->state == SERVER_READY;
     figure_set(&router->figures.servers_ready, n_ready);
-    if (n_ready > 0)
+    /* Without a map nobody is known to be asked for anything. */
+    if (n_ready > 0 && (router->cluster == NULL || router->has_map))
         router->away_since_ns = 0;
     else if (router->away_since_ns == 0)
         router->away_since_ns = now_ns > 0 ? now_ns : 1;
@@ -124,7 +125,7 @@ void server_end(struct server *server, uint64_t now_ns)
     server->is_wanted = false;
     forget_place(server->router, server);
     router_unbind(server->router, server);
-    count_ready(server->router, now_ns);
+    servers_count(server->router, now_ns);
     router_hurry(server->router, now_ns);
 }
 
@@ -160,7 +161,7 @@ void servers_sweep(struct router *router, uint64_t now_ns)
         const struct server *server = *at;
         if (is_over(server, now_ns)) {
             close_server(at);
-            count_ready(router, now_ns);
+            servers_count(router, now_ns);
             continue;
         }
         if (server->state == SERVER_ENDED)
@@ -289,7 +290,7 @@ static void on_info(void *arg, enum redis_outcome outcome, const struct redis_re
     if (server->has_been_ready)
         figure_add(&router->figures.reconnects, 1);
     server->has_been_ready = true;
-    count_ready(router, now_ns);
+    servers_count(router, now_ns);
     topology_ready(server, now_ns);
     router_dispatch(router, now_ns);
 }
@@ -333,6 +334,6 @@ void router_changed(void *arg, uint64_t now_ns)
     if (why[0] != '\0')
         err_set(&router->fault, STINT_E_GONE, "%s", why);
     server->state = SERVER_AWAY;
-    count_ready(router, now_ns);
+    servers_count(router, now_ns);
     topology_lost(server, now_ns);
 }

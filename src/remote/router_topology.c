@@ -128,6 +128,7 @@ static void take_map(struct router *router, uint64_t now_ns)
     router->has_map = true;
     figure_add(&router->figures.generation, 1);
     take_servers(router, now_ns);
+    servers_count(router, now_ns);
     router_dispatch(router, now_ns);
 }
 
