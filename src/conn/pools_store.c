@@ -368,7 +368,7 @@ int pool_in_store_next(struct pool_in_store *pool, struct pools_caller *caller,
         return 0;
     struct shared_pool_ask asked = {
         .verb = SHARED_POOL_NEXT, .cost = ask->cost, .probe = ask->probe, .now_ns = ask->now_ns};
-    const struct shared_pool_answer *told;
+    const struct shared_pool_answer *told = NULL;
     int code = pool_in_store_ask(pool, caller, &asked, &told, error);
     if (code != 0)
         return code;
