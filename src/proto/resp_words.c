@@ -103,7 +103,7 @@ static int next(struct reading *reading, enum word word, const char *what, struc
 static int next_number(struct reading *reading, enum word word, uint64_t min, uint64_t max,
                        uint64_t *number)
 {
-    struct span text;
+    struct span text = {0};
     int code = next(reading, word, "a number", &text);
     if (code != STINT_OK)
         return code;

@@ -5,7 +5,8 @@
  * through. What each mode promises, and why, is in docs/decisions/0039-leases.md.
  *
  * One lease at most is asked for at a time of one key, and asks that it is to serve wait for it in
- * their order; but one that leaves what all of them want is served at once. Memory is bounded: keys by `keys`, asks by `waiting`. One thread.
+ * their order; but one that leaves what all of them want is served at once. Memory is bounded: keys
+ * by `keys`, asks by `waiting`. One thread.
  */
 #ifndef STINT_REMOTE_LEASE_H
 #define STINT_REMOTE_LEASE_H

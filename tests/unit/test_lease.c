@@ -122,6 +122,15 @@ static uint32_t store_left(const char *key)
     return answer.sum.remaining;
 }
 
+/* So many milliseconds: what is on its way arrives. */
+static void pass(unsigned ms)
+{
+    while (ms-- > 0) {
+        world.now_ns += MS;
+        world_run(&world);
+    }
+}
+
 /* Takes of 1, a millisecond from one to the next. */
 static void take_times(const char *key, unsigned times)
 {
@@ -220,12 +229,7 @@ static void asks_wait_in_their_order_for_one_lease(void **state)
     assert_int_equal(world.asks, 1);
     for (unsigned i = 0; i < 8; i++)
         assert_int_equal(waiting[i]->op.answer.outcome, SHARED_WAITS);
-    world.now_ns += 2 * MS;
-    world_run(&world);
-    for (unsigned turn = 0; turn < 3; turn++) {
-        world.now_ns += 2 * MS;
-        world_run(&world);
-    }
+    pass(8);
     for (unsigned i = 0; i < 8; i++) {
         check(waiting[i], STINT_ALLOW, 2, true);
         assert_int_equal(waiting[i]->answers, 1);
@@ -242,10 +246,7 @@ static void who_is_answered_may_ask_again_before_the_others_are(void **state)
         ask(SHARED_TAKE, "hot", 1);
     /* The first has a lease of one, the others share the next: 30 is more than is held then. */
     insatiable = &askers[1];
-    for (unsigned turn = 0; turn < 8; turn++) {
-        world.now_ns += 2 * MS;
-        world_run(&world);
-    }
+    pass(16);
     insatiable = NULL;
     assert_int_equal(n_askers, 9);
     for (unsigned i = 0; i < 9; i++) {
@@ -270,10 +271,7 @@ static void who_takes_nothing_of_theirs_need_not_wait_behind_others(void **state
     modest = ask(SHARED_TAKE, "hot", 1);
     struct asker *other = ask(SHARED_TAKE, "hot", 1);
     assert_int_equal(other->op.answer.outcome, SHARED_WAITS);
-    for (unsigned turn = 0; turn < 3; turn++) {
-        world.now_ns += 2 * MS;
-        world_run(&world);
-    }
+    pass(6);
     assert_int_equal(modest->answers, 1); /* and it has asked for more, ahead of the other */
     modest = NULL;
     assert_int_equal(other->answers, 1);
@@ -290,10 +288,7 @@ static void what_a_lease_on_its_way_will_cover_is_not_begun_ahead(void **state)
     is_ahead = false;
     assert_int_equal(covered->op.answer.outcome, SHARED_AHEAD);
     assert_int_equal(beyond->op.answer.outcome, SHARED_WAITS);
-    for (unsigned turn = 0; turn < 4; turn++) {
-        world.now_ns += 2 * MS;
-        world_run(&world);
-    }
+    pass(8);
     check(first, STINT_ALLOW, 1, true);
     check(beyond, STINT_ALLOW, 30, beyond->op.answer.is_local);
 }
@@ -305,10 +300,7 @@ static void who_is_forgotten_is_not_told(void **state)
     world.slow_ns = 1;
     struct asker *first = ask(SHARED_TAKE, "hot", 2), *second = ask(SHARED_TAKE, "hot", 3);
     node.lease->ops->forget(node.lease, &first->op);
-    for (unsigned turn = 0; turn < 3; turn++) {
-        world.now_ns += 2 * MS;
-        world_run(&world);
-    }
+    pass(6);
     assert_int_equal(first->answers, 0);
     check(second, STINT_ALLOW, 3, true);
 }
@@ -326,10 +318,7 @@ static void a_lost_answer_fails_all_who_wait_and_costs_one_term(void **state)
     assert_int_equal(asker->answers, 1);
     world.lost_per_mille = 0;
     asker = ask(SHARED_TAKE, "hot", 2);
-    for (unsigned turn = 0; turn < 3; turn++) {
-        world.now_ns += 2 * MS;
-        world_run(&world);
-    }
+    pass(6);
     check(asker, STINT_ALLOW, 2, true);
 }
 
@@ -401,16 +390,10 @@ static void lists_wait_too_and_may_be_forgotten(void **state)
     struct asker *first = ask_items(SHARED_TAKE, items, 3, 0);
     struct asker *second = ask_items(SHARED_TAKE, items, 3, 0);
     assert_int_equal(first->op.answer.outcome, SHARED_WAITS);
-    for (unsigned turn = 0; turn < 6; turn++) {
-        world.now_ns += MS;
-        world_run(&world);
-    }
+    pass(6);
     assert_int_equal(first->op.answer.outcome, SHARED_WAITS); /* with one step taken */
     node.lease->ops->forget(node.lease, &first->op);
-    for (unsigned turn = 0; turn < 30; turn++) {
-        world.now_ns += MS;
-        world_run(&world);
-    }
+    pass(30);
     assert_int_equal(first->answers, 0);
     assert_int_equal(second->answers, 1);
     check(second, STINT_ALLOW, 4, false);
