@@ -17,8 +17,8 @@
 /* One item of an ask as it is about to be asked. */
 struct named {
     size_t at, len, tag_len; /* its key in store->names */
-    unsigned slot;
     uint64_t server;
+    unsigned slot;
     uint8_t part;
 };
 

@@ -76,7 +76,6 @@ struct router {
 
     struct server *servers;
     size_t n_servers;
-    unsigned last_bit; /* that was given to a server */
     uint64_t away_since_ns;
 
     /* A single server, or whom sentinels name. */
@@ -89,7 +88,8 @@ struct router {
     bool has_map;
     /* Sentinels. */
     struct server *sentinel, *channel;
-    unsigned host_at; /* which of the URL's is next */
+    unsigned host_at;  /* which of the URL's is next */
+    unsigned last_bit; /* that was given to a server of a cluster */
 
     struct server *refresher; /* whom a refresh has asked */
     bool is_refresh_wanted;

@@ -166,5 +166,6 @@ def test_a_printed_store_is_read_again(redis, config, tmp_path):
     assert first.count('store: "default"\n') == 2
     again = tmp_path / "again.yaml"
     again.write_text(first)
-    with Server("--config", again, "--store", redis.url) as server, server.connect() as client:
+    with Server("--config", again, "--store", redis.url, "--store-timeout", "2s") as server, \
+            server.connect() as client:
         assert pool(client, "NEXT", "hourly")["key"] == "one"

@@ -163,6 +163,7 @@ static void nobody_waits_longer_than_he_said(void **state)
     start_one(&asked, SHARED_TAKE, "window 5/10s", "k", 3);
     assert_int_equal(asked.op.answer.outcome, SHARED_FAILED);
     assert_int_equal(asked.op.answer.fault, SHARED_FAULT_UNREACHABLE);
+    assert_true(asked.op.answer.failed == UINT64_C(1) << (server - servers));
     asked.ask.is_ahead = true;
     start(&asked, SHARED_TAKE);
     assert_int_equal(asked.op.answer.outcome, SHARED_AHEAD);
@@ -370,7 +371,15 @@ static void a_list_whose_server_goes_is_taken_back(void **state)
     while (run_one(&servers[0]))
         ;
     assert_failed(&asked, SHARED_FAULT_LOST);
+    assert_true(asked.op.answer.servers == 3 && asked.op.answer.failed == 2);
     assert_int_equal(left_of("window 5/10s", key), 5);
+    /* Where it is not to be asked, the other is not either. */
+    unsigned reads = servers[0].reads;
+    asked.ask.stopped = 2;
+    start(&asked, SHARED_TAKE);
+    assert_int_equal(asked.op.answer.outcome, SHARED_FAILED);
+    assert_int_equal(asked.op.answer.fault, SHARED_FAULT_STOPPED);
+    assert_int_equal(servers[0].reads, reads);
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */

@@ -384,6 +384,34 @@ static void a_slot_that_is_silent_makes_the_list_fail(void **state)
     assert_string_equal(words_to("a:1"), "1 stint:{b}gcra:r: refund 3 0 5000 10 1000000 10");
 }
 
+/* Each server has a bit: whom an ask goes to is told, who of them failed, and none is asked that is
+ * not to be. */
+static void servers_are_told_apart(void **state)
+{
+    (void)state;
+    struct asked low, both;
+    begin_cluster();
+    take_3(&low, "b");
+    take_3(&both, "b x");
+    uint64_t a = low.op.answer.servers, b = both.op.answer.servers & ~a;
+    assert_true(a != 0 && b != 0 && both.op.answer.servers == (a | b));
+    (void)words_to("a:1");
+    (void)words_to("b:2");
+    say(&net, "a:1", ALLOWED("7", "5000") ALLOWED("4", "5000"));
+    pass(&net, 51 * MS);
+    assert_true(low.op.answer.outcome == SHARED_DECIDED && low.op.answer.failed == 0);
+    assert_true(both.op.answer.outcome == SHARED_FAILED && both.op.answer.failed == b);
+    pass(&net, MS);
+    (void)words_to("a:1");
+    const struct shared_ask ask = {.verb = SHARED_TAKE, .stopped = b};
+    ask_with(&both, ask, "b x", 3, "gcra 10/s");
+    assert_int_equal(both.op.answer.outcome, SHARED_FAILED);
+    assert_int_equal(both.op.answer.fault, SHARED_FAULT_STOPPED);
+    assert_string_equal(words_to("a:1"), "");
+    ask_with(&low, ask, "b", 3, "gcra 10/s");
+    assert_int_equal(low.op.answer.outcome, SHARED_WAITS);
+}
+
 static void the_least_of_partial_grants_is_kept(void **state)
 {
     (void)state;
@@ -536,6 +564,7 @@ int main(void)
         cmocka_unit_test_teardown(what_one_granted_goes_back_where_another_denies, end),
         cmocka_unit_test_teardown(a_return_that_was_not_done_is_tried_again, end),
         cmocka_unit_test_teardown(a_slot_that_is_silent_makes_the_list_fail, end),
+        cmocka_unit_test_teardown(servers_are_told_apart, end),
         cmocka_unit_test_teardown(the_least_of_partial_grants_is_kept, end),
         cmocka_unit_test_teardown(the_forgotten_half_still_goes_back, end),
         cmocka_unit_test_teardown(ids_lie_beside_their_keys_and_are_undone, end),
