@@ -48,8 +48,8 @@ struct reply {
     struct stint_decision decision; /* of the whole request; binding: index into statuses */
     struct stint_ticket ticket;
     struct span ticket_text; /* of a ticket in a store; empty: it is `ticket` */
-    uint64_t at_ns;         /* the time that units were charged under: granted_at of a refund */
-    uint64_t dies_after_ns; /* FIND: until the state is as never used */
+    uint64_t at_ns;          /* the time that units were charged under: granted_at of a refund */
+    uint64_t dies_after_ns;  /* FIND: until the state is as never used */
     const struct reply_status *statuses;
     struct errand *errand; /* REPLY_WAITS: of the request, until service_ask() or _drop() had it */
     size_t n_statuses;     /* as many as descriptors or items were asked; 0 on errors and tickets */
