@@ -108,10 +108,10 @@ struct question {
     struct errand *errand; /* NULL: stores cannot be asked */
     const uint8_t *id;     /* of an idempotent request, or a ticket's; NULL: none */
     uint64_t body, id_lifetime_ns;
-    bool is_ticket; /* the id is a ticket's, that is good for ticket_ns: rules/question_ticket.h */
     uint64_t ticket_ns;
     struct ticket_rules *ticket_rules; /* of the ticket that was added; NULL: none ever was */
     uint8_t ticket_id[QUESTION_ID_LEN];
+    bool is_ticket; /* the id is a ticket's, that is good for ticket_ns: rules/question_ticket.h */
     bool is_ahead;
     /* Told by stores. */
     bool is_waiting;   /* an answer is not there: what this run has found says nothing */
