@@ -351,7 +351,8 @@ static void test_a_grant_of_an_id_is_kept_for_its_retry(void **state)
     decided(&shared, "here=1"); /* the last unit, while the store is asked */
     fake_let_all(&shared.fake, shared.s.now_ns);
     request.errand = errand;
-    assert_int_equal(ask(&shared.s, &request)->decision.outcome, STINT_DENY);
+    ask_until_answered(&shared, &request);
+    assert_int_equal(shared.s.reply.decision.outcome, STINT_DENY);
     assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 1);
     shared.s.now_ns += 70 * S;
     request.errand = NULL;
