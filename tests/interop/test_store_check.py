@@ -255,64 +255,6 @@ def test_what_servers_say_is_shown_as_text(scheme, serve):
         listener.shutdown(socket.SHUT_RDWR)
 
 
-RUDE = b"\x1b[31m\x07\n\xff"
-
-
-def rude_redis(peer):
-    """A server that tries to steer the terminal of whoever asks it, until he leaves."""
-    def bulk(text):
-        return b"$%d\r\n%s\r\n" % (len(text), text)
-
-    replies = {
-        b"HELLO": b"*8\r\n" + b"".join(bulk(word) for word in (
-            b"server", b"redis", b"version", b"7.0" + RUDE, b"mode", b"alone" + RUDE, b"role",
-            b"master")),
-        b"INFO": bulk(b"role:master\r\nmaxmemory_policy:x" + RUDE[:-2] + b"\r\naof_enabled:0\r\n"),
-        b"CONFIG": b"*2\r\n" + bulk(b"save") + bulk(RUDE),
-        b"SCRIPT": b"-NOPERM" + RUDE + b"\r\n",
-        b"COMMAND": b"*1\r\n$-1\r\n",
-        b"TIME": b"*2\r\n" + bulk(b"1") + bulk(b"1"),
-    }
-    while said := peer.recv(10_000):
-        word = said.split(b"\r\n")[2].upper()
-        peer.sendall(replies.get(word, b"+PONG\r\n"))
-
-
-def rude_memcached(peer):
-    while said := peer.recv(10_000):
-        if said.startswith(b"version"):
-            peer.sendall(b"VERSION 1.6.99" + RUDE[:-2] + b"\xff\r\nSTAT pid 1\r\nEND\r\n")
-        elif said.startswith(b"stats"):
-            peer.sendall(b"STAT pid 1\r\nEND\r\n")
-        else:
-            peer.sendall(b"ERROR" + b"\r\n")
-
-
-@pytest.mark.parametrize("scheme, serve", [("redis", rude_redis), ("memcached", rude_memcached)])
-def test_what_servers_say_is_shown_as_text(scheme, serve):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        def run():
-            while True:
-                try:
-                    peer, _ = listener.accept()
-                except OSError:
-                    return
-                with peer:
-                    serve(peer)
-
-        threading.Thread(target=run, daemon=True).start()
-        url = f"{scheme}://127.0.0.1:{listener.getsockname()[1]}"
-        for words in ([], ["--json"]):
-            done = subprocess.run([STINT, "store", "check", "--samples", "2", *words, url],
-                                  capture_output=True, timeout=20)
-            assert done.returncode == 3, done
-            assert not re.search(rb"[\0-\x09\x0b-\x1f\x7f]", done.stdout), done.stdout
-            lines = done.stdout.splitlines()
-            assert all(line == url.encode() or re.match(rb"  |fault: |warning: |not fit|\{", line)
-                       for line in lines), lines
-        listener.shutdown(socket.SHUT_RDWR)
-
-
 def test_usage():
     for words, told in ((["redis://:hush@a:x"], "no host"), (["memcached://a/1"], "databases"),
                         (["redis://a", "redis://b"], "one URL"), ([], "expected the URL"),
