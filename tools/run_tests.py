@@ -37,7 +37,7 @@ BUILDS = {
     "build-tsan": (
         "gcc",
         [*LIGHT, "-Doptimization=1", "-Db_sanitize=thread"],
-        ["threads", "race"],
+        ["unit", "race"],
         8,
         0,
     ),

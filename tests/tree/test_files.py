@@ -120,15 +120,6 @@ def test_every_file_is_built():
     assert not wrong, wrong
 
 
-def test_threads_are_watched():
-    """A unit test that begins threads runs under ThreadSanitizer, too."""
-    build = (SOURCE / "tests/meson.build").read_text()
-    listed = re.search(r"^threaded_tests = \[(.*?)\]", build, re.S | re.M).group(1)
-    missing = [path.stem for path in (SOURCE / "tests/unit").glob("*.c")
-               if "<pthread.h>" in path.read_text() and f"'{path.stem}'" not in listed]
-    assert not missing, missing
-
-
 def test_every_fuzzer_has_a_corpus():
     build = (SOURCE / "fuzz/meson.build").read_text()
     names = re.search(r"^fuzzers = \[(.*?)\]", build, re.S | re.M)
