@@ -410,6 +410,9 @@ static void servers_are_told_apart(void **state)
     assert_string_equal(words_to("a:1"), "");
     ask_with(&low, ask, "b", 3, "gcra 10/s");
     assert_int_equal(low.op.answer.outcome, SHARED_WAITS);
+    (void)words_to("a:1");
+    say(&net, "a:1", ALLOWED("4", "5000"));
+    assert_int_equal(low.op.answer.outcome, SHARED_DECIDED);
 }
 
 static void the_least_of_partial_grants_is_kept(void **state)
