@@ -59,8 +59,6 @@ struct target {
     uint64_t stand_in_wait_ns; /* until its share is no longer taken for used; 0: it is not */
 };
 
-#define QUESTION_ID_LEN 16 /* bytes: SHARED_ID_LEN */
-
 struct errand;
 struct shared_pools;
 struct shared_store;
@@ -106,11 +104,10 @@ struct question {
     struct stint_quota locals[TARGETS_MAX]; /* of targets that STAND_IN_LOCAL goes for */
     /* Of this request, where it asks stores. */
     struct errand *errand; /* NULL: stores cannot be asked */
-    const uint8_t *id;     /* of an idempotent request, or a ticket's; NULL: none */
+    const uint8_t *id;     /* SHARED_ID_LEN bytes, of a request or a ticket; NULL: none */
     uint64_t body, id_lifetime_ns;
     uint64_t ticket_ns;
     struct ticket_rules *ticket_rules; /* of the ticket that was added; NULL: none ever was */
-    uint8_t ticket_id[QUESTION_ID_LEN];
     bool is_ticket; /* the id is a ticket's, that is good for ticket_ns: rules/question_ticket.h */
     bool is_ahead;
     /* Told by stores. */

@@ -22,8 +22,6 @@
 #define SUM_SIZE 8
 #define RULE_ID_SIZE 8 /* in front of values: rules_match() */
 
-_Static_assert(QUESTION_ID_LEN == SHARED_ID_LEN, "one id");
-
 enum flag { FLAG_VALUES = 1, FLAG_LEASED = 2, FLAG_TAG = 4 }; /* the tag's mode from there on */
 
 /* What a rule says to a store about a key; of a ticket, since the rule may be another by now. */
@@ -236,10 +234,9 @@ int question_add_ticket(struct question *question, struct span ticket, struct st
     uint64_t version, n_items, told;
     if (ticket.len < SUM_SIZE || !cut(&sum, ticket.len - SUM_SIZE, &rest) ||
         !cut_number(&sum, SUM_SIZE, &told) || told != sum_of(rest.ptr, rest.len) ||
-        !cut_number(&rest, 1, &version) || version != VERSION ||
-        !cut(&rest, sizeof(question->ticket_id), &id) || !cut_number(&rest, 8, &question->body) ||
-        !cut_text(&rest, RULE_STORE_NAME_MAX, &label) || !cut_number(&rest, 1, &n_items) ||
-        n_items == 0 || n_items > TARGETS_MAX)
+        !cut_number(&rest, 1, &version) || version != VERSION || !cut(&rest, SHARED_ID_LEN, &id) ||
+        !cut_number(&rest, 8, &question->body) || !cut_text(&rest, RULE_STORE_NAME_MAX, &label) ||
+        !cut_number(&rest, 1, &n_items) || n_items == 0 || n_items > TARGETS_MAX)
         return refuse_ticket(error);
     size_t store = find_store(question->stores, label);
     if (store == 0)
@@ -255,8 +252,7 @@ int question_add_ticket(struct question *question, struct span ticket, struct st
             return refuse_ticket(error);
     if (rest.len > 0)
         return refuse_ticket(error);
-    memcpy(question->ticket_id, id.ptr, id.len);
-    question->id = question->ticket_id;
+    question->id = id.ptr;
     question->id_lifetime_ns = 0;
     question->is_ticket = true;
     return STINT_OK;
@@ -323,10 +319,9 @@ struct stint_decision question_reserve_shared(struct question *question, uint64_
         return refuse(question, why);
     question->is_ticket = true;
     question->ticket_ns = life_of(question, lifetime_ns);
-    question_ask_live(question, true);
+    bool denied = question_ask_live(question, true);
     if (question_is_given_up(question))
         return decision_unlimited(0);
-    bool denied = question_is_denied(question, NO_TARGET);
     if (denied) {
         question_look_again(question);
         question_count_denials(question);

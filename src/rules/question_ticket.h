@@ -16,8 +16,9 @@
 size_t question_ticket_write(const struct question *question, uint8_t bytes[TICKET_BYTES_MAX]);
 
 /*
- * Fills a question, that was begun, with what a ticket is of. STINT_E_SYNTAX for what is none,
- * STINT_E_MISMATCH for one of a store that is not among the question's.
+ * Fills a question, that was begun, with what a ticket is of; its bytes have to stay.
+ * STINT_E_SYNTAX for what is none, STINT_E_MISMATCH for one of a store that is not among the
+ * question's.
  */
 int question_add_ticket(struct question *question, struct span ticket, struct stint_error *error);
 
