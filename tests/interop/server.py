@@ -3,6 +3,9 @@
 
 Real time is what these tests are about: sockets, signals and the kernel's queues know no other.
 """
+import contextlib
+import http.client
+import json
 import os
 import re
 import shutil
@@ -105,6 +108,14 @@ class Server:
 
     def connect(self, door="resp"):
         return Resp(socket.create_connection(("127.0.0.1", self.port(door)), timeout=20))
+
+    def post(self, path, body):
+        """(status, what the answer says)."""
+        conn = http.client.HTTPConnection("127.0.0.1", self.http, timeout=20)
+        with contextlib.closing(conn):
+            conn.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = conn.getresponse()
+            return answer.status, json.load(answer)
 
     def path(self, name):
         return os.path.join(self.folder, name)

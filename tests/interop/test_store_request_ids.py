@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Requests with an id on limits in stores: done once where the store can know, and refused with one
 sentence, before anybody is charged, where it cannot."""
-import http.client
-import json
 
 import pytest
 
@@ -45,15 +43,6 @@ def left(client, key, value):
     return dict(zip(reply[::2], reply[1::2]))["remaining"]
 
 
-def post(server, verb, body):
-    conn = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)
-    conn.request("POST", f"/v1/{verb}", json.dumps(body), {"Content-Type": "application/json"})
-    answer = conn.getresponse()
-    found = answer.status, json.load(answer)
-    conn.close()
-    return found
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_memcached_refuses_ids_at_every_door(server, verb):
     key = f"alone-{verb}"
@@ -63,7 +52,8 @@ def test_memcached_refuses_ids_at_every_door(server, verb):
         assert left(client, "everybody", key) == 50
     body = {"domain": "d", "descriptors": [{"entries": [{"key": "everybody", "value": key}]}],
             "request_id": "x"}
-    status, problem = post(server, {"TAKEUPTO": "take_upto"}.get(verb, verb.lower()), body)
+    name = {"TAKEUPTO": "take_upto"}.get(verb, verb.lower())
+    status, problem = server.post(f"/v1/{name}", body)
     assert status == 400 and NEEDS in problem["detail"]
     assert told.endswith(problem["detail"])
 

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Pools of keys in a store, handed out by several servers: no key above its quota, by whomever."""
 import collections
-import http.client
-import json
 import subprocess
 import threading
 import time
@@ -49,15 +47,6 @@ def pool(client, *words):
     return dict(zip(reply[::2], reply[1::2]))
 
 
-def post(server, path, body):
-    conn = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)
-    conn.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-    answer = conn.getresponse()
-    found = answer.status, json.load(answer)
-    conn.close()
-    return found
-
-
 def take_by_resp(server, ends, found):
     with server.connect() as client:
         while time.monotonic() < ends:
@@ -68,7 +57,7 @@ def take_by_resp(server, ends, found):
 
 def take_by_http(server, ends, found):
     while time.monotonic() < ends:
-        status, given = post(server, "/v1/pools/search/next", {"wait_ms": 100})
+        status, given = server.post("/v1/pools/search/next", {"wait_ms": 100})
         assert status in (200, 429), given
         if status == 200:
             found.append((given["key"], int(given["at"])))
@@ -110,12 +99,12 @@ def test_what_one_server_is_told_the_other_knows(servers):
         assert last["key"] == "two"
         assert pool(one, "NEXT", "hourly")["key"] is None
         assert one.ask("STINT.POOL", "GIVEBACK", "hourly", "two", "AT", last["at"]) == 1
-        status, given = post(second, "/v1/pools/hourly/next", {})
+        status, given = second.post("/v1/pools/hourly/next", {})
         assert status == 200 and given["key"] == "two"
         back = {"key": "two", "granted_at": given["at"]}
-        assert post(first, "/v1/pools/hourly/give_back", back) == (200, {"given_back": 1})
+        assert first.post("/v1/pools/hourly/give_back", back) == (200, {"given_back": 1})
         too_late = {"key": "two", "granted_at": "20000000000000000000"}
-        assert post(first, "/v1/pools/hourly/give_back", too_late)[0] == 400
+        assert first.post("/v1/pools/hourly/give_back", too_late)[0] == 400
         assert pool(two, "NEXT", "hourly")["key"] == "two"
         assert one.ask("STINT.POOL", "REPORT", "hourly", "one", "OUT") == "OK"
         status = {key[1]: key[3] for key in two.ask("STINT.POOL", "STATUS", "hourly")}
@@ -138,7 +127,7 @@ def test_without_its_store_no_key_is_handed_out(servers, redis):
         try:
             reply = client.ask("STINT.POOL", "NEXT", "search")
             assert str(reply).startswith("UNAVAILABLE"), reply
-            assert post(first, "/v1/pools/search/next", {})[0] == 503
+            assert first.post("/v1/pools/search/next", {})[0] == 503
             assert pool(client, "NEXT", "own")["key"] == "k"
         finally:
             redis.resume()

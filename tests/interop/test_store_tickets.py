@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Tickets over quotas in a store: given by one server, settled by any other, good once."""
 import base64
-import http.client
-import json
 import threading
 import time
 
@@ -66,15 +64,6 @@ def refused(server, verb, *words):
     reply = ask(server, verb, *words)
     assert isinstance(reply, RuntimeError), reply
     return str(reply)
-
-
-def post(server, verb, body):
-    conn = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)
-    conn.request("POST", f"/v1/{verb}", json.dumps(body), {"Content-Type": "application/json"})
-    answer = conn.getresponse()
-    found = answer.status, json.load(answer)
-    conn.close()
-    return found
 
 
 # ---- By the rules, on one server ----
@@ -167,12 +156,12 @@ def test_a_ticket_ends_and_stays_charged_as_estimated(servers, redis):
 def test_tickets_over_http(servers):
     first, second = servers
     target = {"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "web"}]}]}
-    status, given = post(first, "reserve", {**target, "cost": 7, "lifetime_ms": 60_000})
+    status, given = first.post("/v1/reserve", {**target, "cost": 7, "lifetime_ms": 60_000})
     assert status == 200
-    status, settled = post(second, "settle", {"ticket": given["ticket"], "cost": 2})
+    status, settled = second.post("/v1/settle", {"ticket": given["ticket"], "cost": 2})
     assert (status, settled["granted"], settled["remaining"]) == (200, 5, 98)
-    assert post(first, "settle", {"ticket": given["ticket"], "cost": 2})[0] == 410
-    assert post(first, "cancel", {"ticket": "A" * 40})[0] == 400
+    assert first.post("/v1/settle", {"ticket": given["ticket"], "cost": 2})[0] == 410
+    assert first.post("/v1/cancel", {"ticket": "A" * 40})[0] == 400
 
 
 # ---- What cannot be ----
