@@ -5,7 +5,7 @@
 set -eu
 
 run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyaml-dev libuv1-dev
-    libmicrohttpd-dev libgnutls28-dev libsystemd-dev libseccomp-dev libcurl4-gnutls-dev
+    node-llhttp libgnutls28-dev libsystemd-dev libseccomp-dev libcurl4-gnutls-dev
     libjs-chart.js libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libhiredis-dev"
 # The sanitizers' and fuzzers' runtime is only recommended by clang; -O0 builds name their lines
 # with llvm's symbolizer.

@@ -14,7 +14,6 @@
 #include <uv.h>
 
 #define CONTROL_SUFFIX ".control"
-#define CONNECTIONS_MOST 1000000 /* as the setting has it */
 
 struct stint_table_options serve_table_options(const struct serve_settings *settings)
 {
@@ -195,13 +194,16 @@ static void set_limits(const struct serve_settings *settings, struct server_opti
         .output_bytes = settings->output_size,
     };
     options->http_limits = (struct http_limits){
-        .connections = CONNECTIONS_MOST, /* the gate counts them, and may be told another number */
         .header_bytes = settings->http_header_size,
         .body_bytes = settings->http_body_size,
+        .output_bytes = settings->output_size,
+    };
+    options->http_stream_limits = (struct stream_limits){
         .idle_ns = settings->http_idle_time,
         .request_ns = settings->http_request_time,
-        .answer_ns = settings->http_answer_time,
+        .write_ns = settings->http_answer_time,
     };
+    options->memory_most = settings->connection_memory;
 }
 
 static enum sandbox_mode sandbox_mode(const char *name)

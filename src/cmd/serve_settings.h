@@ -32,7 +32,7 @@ struct serve_settings {
         *after_failover;
     uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
         overrides, requests, popular_keys, connections, connections_per_address, request_size,
-        argument_size, arguments, output_size, http_header_size, http_body_size, http_deny_status,
+        argument_size, arguments, output_size, connection_memory, http_header_size, http_body_size, http_deny_status,
         grpc_message_size, grpc_header_size, grpc_streams, grpc_output_size, grpc_idle_frames,
         near_limit, store_nodes, deny_cache, lease_keys;
     uint64_t id_lifetime, idle_time, request_time, write_time, http_idle_time, http_request_time,
@@ -78,7 +78,7 @@ struct setting {
 
 extern const struct setting settings_known[];
 extern const size_t n_settings_known;
-#define SETTINGS_MAX 96
+#define SETTINGS_MAX 128
 
 /* Whether another value is put in force by a reload; else it waits for a restart. */
 bool setting_is_live(size_t index);

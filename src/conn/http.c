@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE /* gmtime_r */
 /* The door: finds the route of a message, whether its sender may go there, and calls it. */
 #include "conn/http.h"
 
@@ -6,6 +7,11 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <time.h>
+
+#define HEADER_BYTES_DEFAULT ((size_t)8 << 10)
+#define BODY_BYTES_DEFAULT ((size_t)64 << 10)
+#define OUTPUT_BYTES_DEFAULT ((size_t)256 << 10)
 
 enum method { GET = 1, POST = 2, PUT = 4, DELETE = 8, ANY = 16 };
 
@@ -335,9 +341,30 @@ void http_door_refuse(struct http_door *door, unsigned status, const char *detai
     write_problem(door, status, detail, answer);
 }
 
+void http_door_set_date(struct http_door *door, int64_t now_s)
+{
+    struct tm now;
+    time_t time_s = (time_t)now_s;
+    if (gmtime_r(&time_s, &now) == NULL ||
+        strftime(door->date, sizeof(door->date), "%a, %d %b %Y %H:%M:%S GMT", &now) == 0)
+        door->date[0] = '\0';
+}
+
 void http_door_drain(struct http_door *door)
 {
     door->is_draining = true;
+}
+
+static void set_limits(struct http_door *door)
+{
+    struct http_limits *limits = &door->options.limits;
+    if (limits->header_bytes == 0)
+        limits->header_bytes = HEADER_BYTES_DEFAULT;
+    if (limits->body_bytes == 0)
+        limits->body_bytes = BODY_BYTES_DEFAULT;
+    if (limits->output_bytes == 0)
+        limits->output_bytes = OUTPUT_BYTES_DEFAULT;
+    door->reader_limits = (struct http_reader_limits){limits->header_bytes, limits->body_bytes};
 }
 
 struct http_door *http_door_new(const struct http_door_options *options)
@@ -346,6 +373,7 @@ struct http_door *http_door_new(const struct http_door_options *options)
     if (door == NULL)
         return NULL;
     door->options = *options;
+    set_limits(door);
     door->text_size = HTTP_TEXT_SIZE;
     door->text = malloc(door->text_size);
     if (door->text == NULL) {
@@ -369,6 +397,7 @@ void http_door_free(struct http_door *door)
     http_call_deinit(&door->call);
     access_unref(door->access);
     page_free(&door->page);
+    http_door_free_requests(door);
     free(door->text);
     free(door);
 }

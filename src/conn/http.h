@@ -42,8 +42,16 @@ void http_site_free(struct http_site *site); /* NULL is fine */
 /* One worker's. */
 struct http_door;
 
+/* What one client may send, and leave unread. 0 is the default. */
+struct http_limits {
+    size_t header_bytes; /* of a request's line and fields. Default 8 KiB */
+    size_t body_bytes;   /* of a request's body. Default 64 KiB */
+    size_t output_bytes; /* unread, above which nothing is answered. Default 256 KiB */
+};
+
 struct http_door_options {
     struct service *service;
+    struct http_limits limits;
     const struct http_site *site; /* outlives the door */
     /* The tokens in force, looked at with each request. NULL, or without tokens: nobody is asked.
      */
@@ -71,7 +79,9 @@ void http_door_ask(struct http_door *door, const struct http_message *message, u
  */
 void http_door_refuse(struct http_door *door, unsigned status, const char *detail,
                       struct http_answer *answer);
-/* From now on /readyz says no. */
+/* What the Date field says from now on: seconds since 1970. Until it is set there is no field. */
+void http_door_set_date(struct http_door *door, int64_t now_s);
+/* From now on /readyz says no, and each answer ends its connection. */
 void http_door_drain(struct http_door *door);
 
 #endif

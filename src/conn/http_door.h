@@ -9,6 +9,7 @@
 #include "proto/http_call.h"
 #include "proto/http_fields.h"
 #include "proto/http_parts.h"
+#include "proto/http_reader.h"
 #include "proto/http_reply.h"
 #include "proto/http_target.h"
 
@@ -43,7 +44,15 @@ struct http_door {
     size_t text_size;
     struct page page; /* the body of an answer that is long */
     char arena[HTTP_ARENA_SIZE];
+    /* Of its connections. */
+    struct http_reader_limits reader_limits;
+    struct http_request *requests; /* unused ones, kept for the next */
+    unsigned n_requests;
+    char date[32]; /* "": none */
 };
+
+/* http_conn.c */
+void http_door_free_requests(struct http_door *door);
 
 /* One message. */
 struct http_exchange {

@@ -45,6 +45,7 @@ enum metrics_refusal {
     METRICS_REFUSED_ADDRESS, /* too many of one address */
     METRICS_REFUSED_IDLE,    /* idle, or too slow to read or write, for too long */
     METRICS_REFUSED_TLS,     /* the handshake failed */
+    METRICS_REFUSED_MEMORY,  /* connections held more memory together than they may */
     METRICS_REFUSALS,
 };
 

@@ -127,7 +127,7 @@ static bool begin(struct resp_conn *conn, uint64_t now_ns)
 void resp_ahead_look(struct resp_conn *conn, uint64_t now_ns)
 {
     struct resp_errands *errands = &conn->errands;
-    const struct resp_input *input = &conn->input;
+    const struct byte_queue *input = &conn->input;
     while (resp_ahead_waits(conn) && !conn->is_over && errands->n < RESP_ERRANDS_MAX) {
         size_t at = input->start + errands->bytes;
         if (at >= input->end)

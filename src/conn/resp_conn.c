@@ -18,6 +18,7 @@
 #define STRANGER_ARGUMENT_BYTES 4096
 #define STRANGER_REQUEST_BYTES 16384
 
+#define TURN_COMMANDS 16 /* between two looks whether the turn is over */
 #define KEPT_BYTES 4096 /* an empty buffer that is larger is given back */
 
 static struct resp_conn *resp_of(struct conn *conn)
@@ -37,7 +38,7 @@ static size_t unsent(const struct resp_conn *conn)
 
 static size_t waiting(const struct resp_conn *conn)
 {
-    return conn->input.end - conn->input.start;
+    return byte_queue_len(&conn->input);
 }
 
 static bool may_answer(const struct resp_conn *conn)
@@ -92,7 +93,12 @@ static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
 {
     struct resp_argv *argv = &conn->door->argv;
     size_t done = 0;
-    while (may_answer(conn)) {
+    conn->has_yielded = false;
+    for (unsigned n = 1; may_answer(conn); n++) {
+        if (n % TURN_COMMANDS == 0 && conn_turn_is_over(&conn->conn)) {
+            conn->has_yielded = true;
+            break;
+        }
         struct span rest = span_of(bytes.ptr + done, bytes.len - done);
         long len = resp_reader_next(&conn->reader, rest, conn->bounds, argv);
         if (len == 0)
@@ -128,64 +134,23 @@ bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
 
 /* ---- What is kept ---------------------------------------------------------------------------- */
 
-static void drop_input(struct resp_conn *conn)
-{
-    struct resp_input *input = &conn->input;
-    input->start = input->end = 0;
-    if (input->size <= KEPT_BYTES)
-        return;
-    free(input->bytes);
-    input->bytes = NULL;
-    input->size = 0;
-}
-
-/* Room for n bytes behind the input's end. Twice the size, so that each byte moves once or twice.
- */
-static bool make_room(struct resp_input *input, size_t n)
-{
-    size_t len = input->end - input->start, size = input->size > 0 ? input->size : 256;
-    if (input->size - input->end >= n)
-        return true;
-    while (size - len < n || size < 2 * len)
-        size *= 2;
-    if (size > input->size) {
-        uint8_t *bytes = realloc(input->bytes, size);
-        if (bytes == NULL)
-            return false;
-        input->bytes = bytes;
-        input->size = size;
-    }
-    if (len > 0)
-        memmove(input->bytes, input->bytes + input->start, len);
-    input->start = 0;
-    input->end = len;
-    return true;
-}
-
 static void keep(struct resp_conn *conn, struct span bytes)
 {
-    struct resp_input *input = &conn->input;
-    if (bytes.len == 0 || conn->is_over)
-        return;
-    if (!make_room(input, bytes.len)) {
+    if (!conn->is_over && !byte_queue_append(&conn->input, bytes))
         conn->is_over = true;
-        return;
-    }
-    memcpy(input->bytes + input->end, bytes.ptr, bytes.len);
-    input->end += bytes.len;
 }
 
 static void serve_input(struct resp_conn *conn, uint64_t now_ns)
 {
-    struct resp_input *input = &conn->input;
     if (waiting(conn) > 0)
-        input->start += serve(conn, span_of(input->bytes + input->start, waiting(conn)), now_ns);
-    /* Whoever drains has now answered all that was asked, if nothing else keeps it back. */
-    if (conn->is_draining && may_answer(conn))
+        byte_queue_take(&conn->input, serve(conn, byte_queue_span(&conn->input), now_ns),
+                        KEPT_BYTES);
+    /* A connection that drains has now answered all it was asked, if nothing else holds it back. */
+    if (conn->is_draining && may_answer(conn) && !conn->has_yielded)
         conn->is_over = true;
-    if (conn->is_over || waiting(conn) == 0)
-        drop_input(conn);
-    else
+    if (conn->is_over)
+        byte_queue_clear(&conn->input, KEPT_BYTES);
+    else if (waiting(conn) > 0)
         resp_ahead_look(conn, now_ns);
 }
 
@@ -245,8 +210,14 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
 static bool is_choked(const struct conn *base)
 {
     const struct resp_conn *conn = resp_of_const(base);
-    return unsent(conn) > conn->door->output_bytes ||
+    return unsent(conn) > conn->door->output_bytes || conn->has_yielded ||
            (resp_conn_is_parked(conn) && waiting(conn) > conn->bounds->request_bytes);
+}
+
+static bool has_work(const struct conn *base)
+{
+    const struct resp_conn *conn = resp_of_const(base);
+    return conn->has_yielded && may_answer(conn);
 }
 
 static uint64_t deadline(const struct conn *base)
@@ -257,11 +228,22 @@ static uint64_t deadline(const struct conn *base)
 static void wake(struct conn *base, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
-    if (!resp_conn_is_parked(conn) || now_ns < conn->retry_at_ns)
+    if (now_ns >= conn->retry_at_ns)
+        conn->retry_at_ns = STINT_NEVER_NS;
+    else if (!has_work(base))
         return;
-    conn->retry_at_ns = STINT_NEVER_NS;
     resp_caller_renew(conn);
     serve_input(conn, now_ns);
+}
+
+static void expire(struct conn *base, uint64_t now_ns)
+{
+    struct resp_conn *conn = resp_of(base);
+    (void)now_ns;
+    if (!conn->is_over && !resp_conn_is_parked(conn))
+        resp_write_error(&conn->out, "ERR",
+                         "Protocol error: the command did not arrive within request_time");
+    conn->is_over = true;
 }
 
 static bool is_over(const struct conn *base)
@@ -283,11 +265,17 @@ static bool is_busy(const struct conn *base)
     return waiting(resp_of_const(base)) > 0;
 }
 
+static size_t held(const struct conn *base)
+{
+    const struct resp_conn *conn = resp_of_const(base);
+    return conn->input.size + conn->out.size;
+}
+
 static void free_conn(struct conn *base)
 {
     struct resp_conn *conn = resp_of(base);
     resp_ahead_free(conn);
-    free(conn->input.bytes);
+    byte_queue_deinit(&conn->input);
     resp_writer_deinit(&conn->out);
     access_unref(conn->tokens);
     free(conn);
@@ -298,11 +286,14 @@ static const struct conn_ops ops = {
     .output = output,
     .sent = sent,
     .is_choked = is_choked,
+    .has_work = has_work,
     .deadline = deadline,
     .wake = wake,
+    .expire = expire,
     .is_over = is_over,
     .drain = drain,
     .is_busy = is_busy,
+    .held = held,
     .free = free_conn,
 };
 

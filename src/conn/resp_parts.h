@@ -4,6 +4,7 @@
 #define STINT_CONN_RESP_PARTS_H
 
 #include "base/buf.h"
+#include "base/byte_queue.h"
 #include "base/err.h"
 #include "conn/access.h"
 #include "conn/metrics.h"
@@ -29,12 +30,6 @@ struct resp_door {
     struct reply reply;
 };
 
-/* Bytes that came and are not answered: an unfinished command, or whole ones that have to wait. */
-struct resp_input {
-    uint8_t *bytes;
-    size_t start, end, size;
-};
-
 /*
  * Errands of the commands at the head of the input, one for each, in their order: the first command
  * waits for its store, and those behind it are on their way already. docs/decisions/0036.
@@ -53,7 +48,7 @@ struct resp_conn {
     struct conn conn;
     struct resp_door *door;
     struct resp_reader reader;
-    struct resp_input input;
+    struct byte_queue input; /* an unfinished command, or whole ones that have to wait */
     struct resp_writer out;
     size_t sent;                      /* bytes of out that are gone */
     const struct resp_bounds *bounds; /* of a stranger, until he says who he is */
@@ -67,6 +62,7 @@ struct resp_conn {
     uint64_t asked_ns;    /* when the command at the head of the input was asked first */
     uint64_t retry_at_ns; /* when it is asked again; STINT_NEVER_NS: it is not waiting */
     bool was_asked;       /* asked_ns is set */
+    bool has_yielded;     /* its turn was over with whole commands left */
     bool is_known;        /* may ask; else only what has RESP_FLAG_NO_AUTH */
     bool is_draining, is_over;
     uint8_t name_len;

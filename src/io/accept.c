@@ -36,7 +36,7 @@ static void pause_accepting(struct acceptor *acceptor)
         uv_timer_start(&acceptor->pause, resume, PAUSE_MS, 0);
 }
 
-static enum metrics_door door_of(enum port port)
+enum metrics_door port_door(enum port port)
 {
     return port == PORT_RESP || port == PORT_RESP_TLS   ? METRICS_RESP
            : port == PORT_GRPC || port == PORT_GRPC_TLS ? METRICS_GRPC
@@ -52,7 +52,7 @@ static void refuse(const struct acceptor_options *options, int fd, enum gate_ans
              LOG_TEXT("peer", endpoint_text(peer, address)),
              LOG_TEXT("reason", is_full ? "as many connections as there may be"
                                         : "as many connections as one address may have"));
-    metrics_refused(options->metrics, door_of(options->listener->port),
+    metrics_refused(options->metrics, port_door(options->listener->port),
                     is_full ? METRICS_REFUSED_TOTAL : METRICS_REFUSED_ADDRESS);
     close(fd);
 }
@@ -75,7 +75,7 @@ static bool accept_one(struct acceptor *acceptor)
     enum gate_answer answer = gate_enter(options->gate, (struct sockaddr *)&peer, &seat);
     if (answer == GATE_OPEN)
         options->accepted(options->arg, options->listener->port, fd, (struct sockaddr *)&peer,
-                          peer_len, seat);
+                          seat);
     else
         refuse(options, fd, answer, (struct sockaddr *)&peer);
     return true;

@@ -15,6 +15,9 @@
 
 struct acceptor;
 
+/* What is spoken at a port, with or without TLS. */
+enum metrics_door port_door(enum port port);
+
 struct acceptor_options {
     uv_loop_t *loop;
     const struct listener *listener;
@@ -23,7 +26,7 @@ struct acceptor_options {
     struct log *log;
     /* Owns the descriptor, which does not block, and the seat. */
     void (*accepted)(void *arg, enum port port, int fd, const struct sockaddr *peer,
-                     socklen_t peer_len, struct gate_seat *seat);
+                     struct gate_seat *seat);
     void *arg;
 };
 

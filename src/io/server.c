@@ -435,6 +435,8 @@ static int open_workers(struct server *server, struct stint_error *error)
         .resp_limits = options->resp_limits,
         .http_limits = options->http_limits,
         .stream_limits = options->stream_limits,
+        .http_stream_limits = options->http_stream_limits,
+        .memory_most = options->memory_most / options->workers,
         .grpc_limits = options->grpc_limits,
         .grpc_form = options->grpc_form,
         .reload = reload_for_worker,

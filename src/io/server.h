@@ -13,7 +13,6 @@
 #include "conn/resp_conn.h"
 #include "io/endpoint.h"
 #include "io/gate.h"
-#include "io/http.h"
 #include "io/listener.h"
 #include "io/log.h"
 #include "io/sandbox.h"
@@ -34,7 +33,9 @@ struct server_options {
     size_t n_endpoints[PORTS];
     const struct tls_paths *tls; /* NULL: none; needed where a port with TLS is wanted */
     struct gate_limits gate_limits;
-    struct stream_limits stream_limits;
+    struct stream_limits stream_limits; /* of RESP and gRPC */
+    struct stream_limits http_stream_limits;
+    size_t memory_most; /* that connections hold for their peers, in all; 0: no limit */
     struct resp_limits resp_limits;
     struct http_limits http_limits;
     struct grpc_limits grpc_limits;

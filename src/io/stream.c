@@ -17,7 +17,10 @@
 #define READ_SIZE 65536
 /* What one stream may leave unsent and still be read from. */
 #define UNSENT_MAX 65536
-#define FAREWELL_NS NS_PER_S /* how long a peer has to close his side */
+#define FAREWELL_NS NS_PER_S /* how long a peer has to close its side */
+#define FAREWELL_READS 64    /* and how many reads it may cause meanwhile */
+#define TURN_NS (200 * NS_PER_US)  /* of one connection; and of all with work left, together */
+#define HELD_UNCOUNTED 16384 /* bytes that a connection may hold however much all hold */
 
 struct stream {
     uv_poll_t poll;
@@ -25,15 +28,19 @@ struct stream {
     struct conn *conn;
     struct gate_seat *seat;
     struct stream *next, *prev;
+    struct stream *next_ready; /* with work left */
     struct due due;
     uint64_t active_ns;     /* when bytes came last */
     uint64_t busy_since_ns; /* when the request that is not yet whole began; 0: there is none */
     uint64_t unsent_since_ns;
     size_t unsent;             /* of what waited then, what waits still */
     uint64_t farewell_ends_ns; /* 0: not yet */
+    size_t held;               /* as counted in the memory of all */
+    unsigned farewell_reads;
     int fd;
     int events;     /* that are polled for */
     bool is_at_end; /* the peer sends no more */
+    bool is_ready; /* stands among those with work left */
     bool is_closing;
 };
 
@@ -42,6 +49,9 @@ struct streams {
     struct stream *first;
     size_t n_streams;
     struct dues dues;
+    struct stream *ready, **ready_end; /* in the order of their turns */
+    uint64_t turn_ends_ns;
+    uv_idle_t idle; /* runs once in each round of the loop, while any is ready */
     uv_timer_t timer;
     uint64_t timer_at_ns; /* when it goes off; STINT_NEVER_NS: it does not */
     struct timing_turn turn;
@@ -70,6 +80,11 @@ struct streams *streams_new(const struct streams_options *options)
     streams->n_streams = 0;
     streams->dues = (struct dues){0};
     streams->timer_at_ns = STINT_NEVER_NS;
+    streams->ready = NULL;
+    streams->ready_end = &streams->ready;
+    streams->turn = (struct timing_turn){0};
+    uv_idle_init(options->loop, &streams->idle);
+    streams->idle.data = streams;
     uv_timer_init(options->loop, &streams->timer);
     streams->timer.data = streams;
     return streams;
@@ -85,12 +100,33 @@ void streams_free(struct streams *streams)
 
 size_t streams_count(const struct streams *streams)
 {
-    return streams->n_streams;
+    return streams != NULL ? streams->n_streams : 0;
 }
 
 static void free_stream(uv_handle_t *handle)
 {
     free(handle->data);
+}
+
+static void leave_ready(struct stream *stream)
+{
+    struct streams *home = stream->home;
+    if (!stream->is_ready)
+        return;
+    struct stream **at = &home->ready;
+    while (*at != stream)
+        at = &(*at)->next_ready;
+    *at = stream->next_ready;
+    if (home->ready_end == &stream->next_ready)
+        home->ready_end = at;
+    stream->is_ready = false;
+}
+
+static void count_held(struct stream *stream, size_t held)
+{
+    struct stream_memory *memory = stream->home->options.memory;
+    memory->held = memory->held - stream->held + held;
+    stream->held = held;
 }
 
 static void end(struct stream *stream)
@@ -99,6 +135,8 @@ static void end(struct stream *stream)
     if (stream->is_closing)
         return;
     stream->is_closing = true;
+    leave_ready(stream);
+    count_held(stream, 0);
     due_set(&home->dues, &stream->due, STINT_NEVER_NS);
     *(stream->prev != NULL ? &stream->prev->next : &home->first) = stream->next;
     if (stream->next != NULL)
@@ -113,11 +151,9 @@ static void end(struct stream *stream)
         home->options.emptied(home->options.arg);
 }
 
-static void end_late(struct stream *stream)
+static void count_refused(const struct stream *stream, enum metrics_refusal why)
 {
-    metrics_refused(stream->home->options.metrics, stream->home->options.door,
-                    METRICS_REFUSED_IDLE);
-    end(stream);
+    metrics_refused(stream->home->options.metrics, stream->home->options.door, why);
 }
 
 /* ---- When to look at a stream though nothing comes ------------------------------------------- */
@@ -220,8 +256,7 @@ static void note_busy(struct stream *stream, bool has_answered, uint64_t now_ns)
 
 static void say_farewell(struct stream *stream, uint64_t now_ns)
 {
-    if (!stream->home->options.says_farewell || stream->is_at_end ||
-        shutdown(stream->fd, SHUT_WR) != 0) {
+    if (stream->is_at_end || shutdown(stream->fd, SHUT_WR) != 0) {
         end(stream);
         return;
     }
@@ -230,13 +265,52 @@ static void say_farewell(struct stream *stream, uint64_t now_ns)
     look_again_at(stream, stream->farewell_ends_ns, now_ns);
 }
 
-/* What comes after the end is nobody's. */
-static void read_in_vain(struct stream *stream)
+static void read_and_drop(struct stream *stream)
 {
     struct streams *home = stream->home;
     ssize_t len = recv(stream->fd, home->bytes, sizeof(home->bytes), 0);
-    if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR))
+    if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR) ||
+        ++stream->farewell_reads > FAREWELL_READS)
         end(stream);
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------- */
+
+static void on_idle(uv_idle_t *idle);
+
+static void begin_turn(struct streams *streams, uint64_t now_ns)
+{
+    streams->turn_ends_ns = now_ns + TURN_NS;
+}
+
+static bool turn_is_over(void *owner)
+{
+    const struct stream *stream = owner;
+    return now_of(stream->home) >= stream->home->turn_ends_ns;
+}
+
+static bool has_work(const struct conn *conn)
+{
+    return conn->ops->has_work != NULL && conn->ops->has_work(conn);
+}
+
+static void enter_ready(struct stream *stream)
+{
+    struct streams *home = stream->home;
+    if (stream->is_ready)
+        return;
+    if (home->ready == NULL)
+        uv_idle_start(&home->idle, on_idle);
+    stream->is_ready = true;
+    stream->next_ready = NULL;
+    *home->ready_end = stream;
+    home->ready_end = &stream->next_ready;
+}
+
+static bool holds_too_much(const struct stream *stream)
+{
+    const struct stream_memory *memory = stream->home->options.memory;
+    return memory->most > 0 && memory->held > memory->most && stream->held > HELD_UNCOUNTED;
 }
 
 /* After every call that may have changed the connection: sends, then waits for what comes next. */
@@ -254,9 +328,18 @@ static void settle(struct stream *stream, uint64_t now_ns)
         say_farewell(stream, now_ns);
         return;
     }
+    count_held(stream, conn->ops->held(conn));
+    if (holds_too_much(stream)) {
+        count_refused(stream, METRICS_REFUSED_MEMORY);
+        end(stream);
+        return;
+    }
     note_busy(stream, has_answered, now_ns);
-    bool reads =
-        !is_over && !stream->is_at_end && unsent <= UNSENT_MAX && !conn->ops->is_choked(conn);
+    bool works = !is_over && has_work(conn);
+    if (works)
+        enter_ready(stream);
+    bool reads = !is_over && !works && !stream->is_at_end && unsent <= UNSENT_MAX &&
+                 !conn->ops->is_choked(conn);
     poll_for(stream, (reads ? UV_READABLE : 0) | (unsent > 0 ? UV_WRITABLE : 0));
 
     uint64_t deadline_ns = conn->ops->deadline(conn);
@@ -279,6 +362,7 @@ static bool receive(struct stream *stream, uint64_t *now_ns)
     *now_ns = now_of(home);
     if (len > 0) {
         stream->active_ns = *now_ns;
+        begin_turn(home, *now_ns);
         struct timing timing = timing_begin(&home->turn, home->options.metrics);
         stream->conn->ops->feed(stream->conn, span_of(home->bytes, (size_t)len), *now_ns);
         timing_end(&timing, home->options.metrics);
@@ -301,13 +385,45 @@ static void on_events(uv_poll_t *poll, int status, int events)
         return;
     }
     if (stream->farewell_ends_ns != 0) {
-        read_in_vain(stream);
+        read_and_drop(stream);
         return;
     }
-    if ((events & UV_READABLE) == 0)
+    if ((events & UV_READABLE) == 0) {
         now_ns = now_of(stream->home);
-    else if (!receive(stream, &now_ns))
+        begin_turn(stream->home, now_ns);
+    } else if (!receive(stream, &now_ns))
         return;
+    settle(stream, now_ns);
+}
+
+/* Those with work left take turns, one after the other, until the time for all of them is over. */
+static void on_idle(uv_idle_t *idle)
+{
+    struct streams *streams = idle->data;
+    uint64_t now_ns = now_of(streams);
+    begin_turn(streams, now_ns);
+    while (streams->ready != NULL && now_ns < streams->turn_ends_ns) {
+        struct stream *stream = streams->ready;
+        leave_ready(stream);
+        stream->conn->ops->wake(stream->conn, now_ns);
+        settle(stream, now_ns);
+        now_ns = now_of(streams);
+    }
+    if (streams->ready == NULL)
+        uv_idle_stop(idle);
+}
+
+/* The peer took too long: it is answered where its protocol has something to say. */
+static void end_late(struct stream *stream, uint64_t now_ns)
+{
+    struct conn *conn = stream->conn;
+    count_refused(stream, METRICS_REFUSED_IDLE);
+    bool may_answer = stream->unsent == 0 && stream->busy_since_ns != 0;
+    if (!may_answer || conn->ops->expire == NULL) {
+        end(stream);
+        return;
+    }
+    conn->ops->expire(conn, now_ns);
     settle(stream, now_ns);
 }
 
@@ -319,10 +435,12 @@ static void look_at(struct stream *stream, uint64_t now_ns)
         end(stream);
         return;
     }
-    if (deadline_ns <= now_ns)
+    if (deadline_ns <= now_ns) {
+        begin_turn(stream->home, now_ns);
         conn->ops->wake(conn, now_ns);
-    else if (patience_ends(stream, deadline_ns) <= now_ns) {
-        end_late(stream);
+    } else if (patience_ends(stream, deadline_ns) <= now_ns) {
+        due_set(&stream->home->dues, &stream->due, STINT_NEVER_NS);
+        end_late(stream, now_ns);
         return;
     }
     due_set(&stream->home->dues, &stream->due, STINT_NEVER_NS);
@@ -373,6 +491,7 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate
     stream->conn = conn;
     conn->owner = stream;
     conn->stirred = on_stirred;
+    conn->turn_is_over = turn_is_over;
     stream->seat = seat;
     stream->fd = fd;
     stream->active_ns = now_ns;
@@ -387,6 +506,8 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate
 
 void streams_set_limits(struct streams *streams, const struct stream_limits *limits)
 {
+    if (streams == NULL)
+        return;
     uint64_t now_ns = now_of(streams);
     streams->options.limits = *limits;
     for (struct stream *stream = streams->first, *next; stream != NULL; stream = next) {
@@ -397,6 +518,8 @@ void streams_set_limits(struct streams *streams, const struct stream_limits *lim
 
 void streams_drain(struct streams *streams)
 {
+    if (streams == NULL)
+        return;
     uint64_t now_ns = now_of(streams);
     for (struct stream *stream = streams->first, *next; stream != NULL; stream = next) {
         next = stream->next;
@@ -412,7 +535,10 @@ void streams_drain(struct streams *streams)
 
 void streams_end(struct streams *streams)
 {
+    if (streams == NULL)
+        return;
     while (streams->first != NULL)
         end(streams->first);
+    uv_close((uv_handle_t *)&streams->idle, NULL);
     uv_close((uv_handle_t *)&streams->timer, NULL);
 }

@@ -5,7 +5,10 @@
  *
  * All streams of a worker read into one buffer and keep none of their own; what cannot be sent
  * stays where the connection holds it. A stream whose peer does not read is not read from either.
- * One thread, that of the loop.
+ * A connection with more work than fits a turn goes on in later ones, after the sockets that became
+ * ready meanwhile. A stream that the server ends is read on, and what comes is dropped, until the
+ * peer closes its side or a second has passed: else the peer might meet a reset socket before the
+ * last answer. One thread, that of the loop.
  */
 #ifndef STINT_IO_STREAM_H
 #define STINT_IO_STREAM_H
@@ -24,6 +27,14 @@ struct stream_limits {
     uint64_t write_ns;   /* in which a peer must read what waited for it at its beginning */
 };
 
+/*
+ * What all connections of a worker hold for their peers, of all its sets of streams. Above `most`
+ * the connection that holds much when it is looked at is ended.
+ */
+struct stream_memory {
+    size_t held, most;
+};
+
 struct streams_options {
     uv_loop_t *loop;
     const struct stint_table *table; /* whose time it is */
@@ -31,19 +42,16 @@ struct streams_options {
     struct metrics_worker *metrics;
     enum metrics_door door;
     struct stream_limits limits;
-    /*
-     * Whoever may be sending when the server ends a connection (gRPC) is read on, in vain, until he
-     * closes his side: else he would meet a reset socket before what he was told last.
-     */
-    bool says_farewell;
+    struct stream_memory *memory; /* outlives the streams */
     void (*emptied)(void *arg); /* the last stream has ended */
     void *arg;
 };
 
 struct streams;
 
+/* NULL is fine for all but streams_add(): there are none. */
 struct streams *streams_new(const struct streams_options *options); /* NULL: no memory */
-/* After streams_end(), when the loop has run; NULL is fine. */
+/* After streams_end(), when the loop has run. */
 void streams_free(struct streams *streams);
 
 /* Joins a connected socket, which does not block, with a connection; owns all three from here on.

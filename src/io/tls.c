@@ -14,7 +14,6 @@
 struct tls {
     atomic_uint refs;
     char *certificate, *key, *client_ca, *priorities_text;
-    struct http_tls texts; /* the same, borrowed */
     gnutls_certificate_credentials_t credentials;
     gnutls_priority_t priorities;
 };
@@ -83,12 +82,6 @@ int tls_load(struct tls **tls, const struct tls_paths *paths, struct stint_error
         tls_unref(made);
         return code;
     }
-    made->texts = (struct http_tls){
-        .certificate = made->certificate,
-        .key = made->key,
-        .client_ca = made->client_ca,
-        .priorities = made->priorities_text,
-    };
     *tls = made;
     return 0;
 }
@@ -140,9 +133,4 @@ bool tls_begin(struct tls *tls, const char *protocol, gnutls_session_t *session)
         gnutls_session_set_verify_cert(*session, NULL, 0);
     }
     return true;
-}
-
-const struct http_tls *tls_texts(const struct tls *tls)
-{
-    return &tls->texts;
 }

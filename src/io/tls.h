@@ -7,9 +7,10 @@
 #ifndef STINT_IO_TLS_H
 #define STINT_IO_TLS_H
 
-#include "io/http.h"
+#include "base/err.h"
 
 #include <gnutls/gnutls.h>
+#include <stdbool.h>
 
 #define TLS_PRIORITIES_DEFAULT "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2:%SERVER_PRECEDENCE"
 
@@ -28,11 +29,9 @@ struct tls *tls_ref(struct tls *tls); /* NULL is fine */
 void tls_unref(struct tls *tls);      /* NULL is fine */
 
 /*
- * For one connection; false: no memory. `protocol`, "h2", is what a client who offers protocols
+ * For one connection; false: no memory. `protocol` ("h2") is what a client that offers protocols
  * (ALPN) must have among them. NULL: none is chosen.
  */
 bool tls_begin(struct tls *tls, const char *protocol, gnutls_session_t *session);
-/* The same as text, for libmicrohttpd. */
-const struct http_tls *tls_texts(const struct tls *tls);
 
 #endif

@@ -81,11 +81,11 @@ static void fail(struct tls_conn *tls, int code)
     tls->is_over = true;
 }
 
-/* GnuTLS refuses who offers other protocols; who offers none is refused here. */
+/* GnuTLS refuses a client that offers other protocols; one that offers none is refused here. */
 static bool speaks_protocol(const struct tls_conn *tls)
 {
     gnutls_datum_t chosen;
-    return tls->options.protocol == NULL ||
+    return !tls->options.requires_protocol ||
            gnutls_alpn_get_selected_protocol(tls->session, &chosen) == GNUTLS_E_SUCCESS;
 }
 
@@ -153,6 +153,12 @@ static void on_stirred(void *owner, uint64_t now_ns)
     conn_stir(&tls->conn, now_ns);
 }
 
+static bool turn_is_over(void *owner)
+{
+    const struct tls_conn *tls = owner;
+    return conn_turn_is_over(&tls->conn);
+}
+
 /* ---- The socket's side ----------------------------------------------------------------------- */
 
 static void tls_feed(struct conn *conn, struct span bytes, uint64_t now_ns)
@@ -196,6 +202,14 @@ static bool tls_is_choked(const struct conn *conn)
     return unsent(tls) >= OUTPUT_MAX || inner->ops->is_choked(inner);
 }
 
+static bool tls_has_work(const struct conn *conn)
+{
+    const struct tls_conn *tls = tls_of_const(conn);
+    const struct conn *inner = tls->options.inner;
+    return tls->is_handshaken && !tls->is_over && unsent(tls) < OUTPUT_MAX &&
+           inner->ops->has_work != NULL && inner->ops->has_work(inner);
+}
+
 static uint64_t tls_deadline(const struct conn *conn)
 {
     const struct conn *inner = tls_of_const(conn)->options.inner;
@@ -209,6 +223,18 @@ static void tls_wake(struct conn *conn, uint64_t now_ns)
     tls->options.inner->ops->wake(tls->options.inner, now_ns);
     if (tls->is_handshaken)
         encrypt(tls, now_ns);
+}
+
+/* During a handshake TLS has nothing to say. */
+static void tls_expire(struct conn *conn, uint64_t now_ns)
+{
+    struct tls_conn *tls = tls_of(conn);
+    struct conn *inner = tls->options.inner;
+    if (tls->is_handshaken && inner->ops->expire != NULL) {
+        inner->ops->expire(inner, now_ns);
+        encrypt(tls, now_ns);
+    }
+    tls->is_over = true;
 }
 
 static bool tls_is_over(const struct conn *conn)
@@ -233,6 +259,12 @@ static bool tls_is_busy(const struct conn *conn)
     return !tls->is_handshaken || tls->options.inner->ops->is_busy(tls->options.inner);
 }
 
+static size_t tls_held(const struct conn *conn)
+{
+    const struct tls_conn *tls = tls_of_const(conn);
+    return tls->output_size + tls->options.inner->ops->held(tls->options.inner);
+}
+
 static void tls_free(struct conn *conn)
 {
     struct tls_conn *tls = tls_of(conn);
@@ -249,11 +281,14 @@ static const struct conn_ops tls_ops = {
     .output = tls_output,
     .sent = tls_sent,
     .is_choked = tls_is_choked,
+    .has_work = tls_has_work,
     .deadline = tls_deadline,
     .wake = tls_wake,
+    .expire = tls_expire,
     .is_over = tls_is_over,
     .drain = tls_drain,
     .is_busy = tls_is_busy,
+    .held = tls_held,
     .free = tls_free,
 };
 
@@ -269,6 +304,7 @@ struct conn *tls_conn_new(const struct tls_conn_options *options)
     tls->options.tls = tls_ref(options->tls);
     options->inner->owner = tls;
     options->inner->stirred = on_stirred;
+    options->inner->turn_is_over = turn_is_over;
     if (!tls_begin(options->tls, options->protocol, &tls->session)) {
         tls->session = NULL;
         tls_free(&tls->conn);

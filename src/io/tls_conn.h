@@ -17,7 +17,8 @@ struct tls_conn_options {
     struct log *log;
     struct metrics_worker *metrics;
     enum metrics_door door;
-    const char *protocol; /* "h2": what the client must have chosen by ALPN. NULL: none is asked */
+    const char *protocol;  /* "h2": what a client that offers protocols must offer. NULL: any */
+    bool requires_protocol; /* refuses a client that offers none */
 };
 
 /* Owns the inner connection, also where it returns NULL: no memory. */

@@ -7,9 +7,9 @@
 #include "base/ns.h"
 #include "io/accept.h"
 #include "io/tls_conn.h"
-#include "io/web.h"
 #include "store/table.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -19,7 +19,8 @@
 
 #define BEAT_MS 500
 #define STORES_DRAIN_NS (500 * NS_PER_MS) /* to give back what is leased */
-#define GRPC_PROTOCOL "h2"                /* as ALPN calls it */
+#define GRPC_PROTOCOL "h2" /* as ALPN calls it */
+#define HTTP_PROTOCOL "http/1.1"
 
 struct worker {
     struct worker_options options;
@@ -33,8 +34,9 @@ struct worker {
     struct service *service;
     struct resp_door *resp;
     struct grpc_door *grpc; /* NULL, as its streams: no such port */
-    struct streams *streams, *grpc_streams;
-    struct web *web;
+    struct http_door *http; /* as well */
+    struct streams *streams, *grpc_streams, *http_streams;
+    struct stream_memory memory;
     struct tls *tls;
     struct acceptor **acceptors;
     size_t n_acceptors;
@@ -57,55 +59,71 @@ static struct metrics_worker *metrics_of(const struct worker *worker)
     return metrics_worker(hub_metrics(worker->options.hub), worker->options.index);
 }
 
-static struct conn *new_conn(struct worker *worker, enum port port)
+/* The address without a port; empty for a Unix socket. */
+static struct span address_text(const struct sockaddr *peer, char text[INET6_ADDRSTRLEN])
 {
-    bool is_grpc = port == PORT_GRPC || port == PORT_GRPC_TLS;
-    struct conn *conn = is_grpc
-                            ? grpc_conn_new(worker->grpc, stint_now(hub_table(worker->options.hub)))
-                            : resp_conn_new(worker->resp);
+    const void *address = NULL;
+    if (peer->sa_family == AF_INET)
+        address = &((const struct sockaddr_in *)(const void *)peer)->sin_addr;
+    else if (peer->sa_family == AF_INET6)
+        address = &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
+    if (address == NULL || inet_ntop(peer->sa_family, address, text, INET6_ADDRSTRLEN) == NULL)
+        return span_of(NULL, 0);
+    return span_of_text(text);
+}
+
+static struct conn *new_plain_conn(struct worker *worker, enum metrics_door door,
+                                   const struct sockaddr *peer)
+{
+    char text[INET6_ADDRSTRLEN];
+    if (door == METRICS_RESP)
+        return resp_conn_new(worker->resp);
+    if (door == METRICS_GRPC)
+        return grpc_conn_new(worker->grpc, stint_now(hub_table(worker->options.hub)));
+    return http_conn_new(worker->http, address_text(peer, text));
+}
+
+static struct conn *new_conn(struct worker *worker, enum port port, const struct sockaddr *peer)
+{
+    static const char *const protocols[METRICS_DOORS] = {[METRICS_GRPC] = GRPC_PROTOCOL,
+                                                         [METRICS_HTTP] = HTTP_PROTOCOL};
+    enum metrics_door door = port_door(port);
+    struct conn *conn = new_plain_conn(worker, door, peer);
     if (conn != NULL && port_is_tls(port))
         conn = tls_conn_new(&(struct tls_conn_options){
             .tls = worker->tls,
             .inner = conn,
             .log = worker->options.log,
             .metrics = metrics_of(worker),
-            .door = is_grpc ? METRICS_GRPC : METRICS_RESP,
-            .protocol = is_grpc ? GRPC_PROTOCOL : NULL,
+            .door = door,
+            .protocol = protocols[door],
+            .requires_protocol = door == METRICS_GRPC,
         });
     return conn;
 }
 
-static void add_stream(struct worker *worker, struct streams *streams, enum port port, int fd,
-                       struct gate_seat *seat)
+static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr *peer,
+                        struct gate_seat *seat)
 {
-    struct conn *conn = new_conn(worker, port);
+    struct worker *worker = arg;
+    struct streams *const streams[METRICS_DOORS] = {[METRICS_RESP] = worker->streams,
+                                                    [METRICS_GRPC] = worker->grpc_streams,
+                                                    [METRICS_HTTP] = worker->http_streams};
+    struct conn *conn = new_conn(worker, port, peer);
     if (conn == NULL) {
         close(fd);
         gate_leave(worker->options.gate, seat);
         return;
     }
-    streams_add(streams, fd, conn, seat);
-}
-
-static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr *peer,
-                        socklen_t peer_len, struct gate_seat *seat)
-{
-    struct worker *worker = arg;
-    if (port == PORT_RESP || port == PORT_RESP_TLS)
-        add_stream(worker, worker->streams, port, fd, seat);
-    else if (port == PORT_GRPC || port == PORT_GRPC_TLS)
-        add_stream(worker, worker->grpc_streams, port, fd, seat);
-    else
-        web_adopt(worker->web, port == PORT_HTTP_TLS, fd, peer, peer_len, seat);
+    streams_add(streams[port_door(port)], fd, conn, seat);
 }
 
 /* ---- Stages ---------------------------------------------------------------------------------- */
 
 static bool is_empty(const struct worker *worker)
 {
-    return streams_count(worker->streams) == 0 &&
-           (worker->grpc_streams == NULL || streams_count(worker->grpc_streams) == 0) &&
-           (worker->web == NULL || web_connections(worker->web) == 0);
+    return streams_count(worker->streams) == 0 && streams_count(worker->grpc_streams) == 0 &&
+           streams_count(worker->http_streams) == 0;
 }
 
 static void close_acceptors(struct worker *worker, bool empties_queues)
@@ -123,12 +141,9 @@ static void close_handles(struct worker *worker)
 {
     worker->is_open = false;
     close_acceptors(worker, false);
-    if (worker->streams != NULL)
-        streams_end(worker->streams);
-    if (worker->grpc_streams != NULL)
-        streams_end(worker->grpc_streams);
-    if (worker->web != NULL)
-        web_end(worker->web);
+    streams_end(worker->streams);
+    streams_end(worker->grpc_streams);
+    streams_end(worker->http_streams);
     stores_close(worker->stores); /* nobody is left who has asked them */
     worker->stores = NULL;
     uv_close((uv_handle_t *)&worker->message, NULL);
@@ -159,8 +174,8 @@ static void linger(struct worker *worker)
     drain_grpc(worker);
     atomic_store_explicit(&worker->accepts_no_more, true, memory_order_release);
     worker->options.changed(worker->options.arg);
-    if (worker->web != NULL)
-        web_linger(worker->web);
+    if (worker->http != NULL)
+        http_door_drain(worker->http);
 }
 
 static void drain(struct worker *worker, bool empties_queues)
@@ -169,8 +184,9 @@ static void drain(struct worker *worker, bool empties_queues)
     close_acceptors(worker, empties_queues);
     streams_drain(worker->streams);
     drain_grpc(worker);
-    if (worker->web != NULL)
-        web_drain(worker->web);
+    if (worker->http != NULL)
+        http_door_drain(worker->http);
+    streams_drain(worker->http_streams);
 }
 
 static void on_given_back(void *arg)
@@ -212,11 +228,8 @@ static void move_on(struct worker *worker)
 static void renew_tls(struct worker *worker)
 {
     struct tls *tls = atomic_exchange_explicit(&worker->new_tls, NULL, memory_order_acq_rel);
-    struct stint_error error;
     if (tls == NULL)
         return;
-    if (worker->web != NULL && web_renew(worker->web, tls, &error) != 0)
-        log_line(worker->options.log, LOG_TLS_FAILED, LOG_TEXT("reason", error.sentence));
     tls_unref(worker->tls);
     worker->tls = tls;
 }
@@ -225,10 +238,10 @@ static void renew_stream_limits(struct worker *worker)
 {
     struct stream_limits *limits =
         atomic_exchange_explicit(&worker->new_stream_limits, NULL, memory_order_acq_rel);
-    if (limits != NULL && worker->streams != NULL)
+    if (limits != NULL) {
         streams_set_limits(worker->streams, limits);
-    if (limits != NULL && worker->grpc_streams != NULL)
         streams_set_limits(worker->grpc_streams, limits);
+    }
     free(limits);
 }
 
@@ -249,8 +262,8 @@ static void on_beat(uv_timer_t *beat)
                           memory_order_release);
     if (worker->service != NULL)
         service_renew_rules(worker->service);
-    if (worker->web != NULL)
-        web_sweep(worker->web);
+    if (worker->http != NULL)
+        http_door_set_date(worker->http, time(NULL));
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */
@@ -304,42 +317,17 @@ static bool is_ready(void *arg)
     return worker->stage == WORKER_SERVES && worker->options.is_ready(worker->options.arg);
 }
 
-static int open_web(struct worker *worker, struct stint_error *error)
-{
-    const struct worker_options *options = &worker->options;
-    bool has_plain = has_port(options->listeners, PORT_HTTP);
-    bool has_tls = has_port(options->listeners, PORT_HTTP_TLS);
-    if (!has_plain && !has_tls)
-        return 0;
-    return web_open(&worker->web,
-                    &(struct web_options){
-                        .loop = &worker->loop,
-                        .door = {.service = worker->service,
-                                 .site = options->site,
-                                 .access = options->access,
-                                 .reload = reload,
-                                 .is_ready = is_ready,
-                                 .arg = worker},
-                        .limits = options->http_limits,
-                        .has_plain = has_plain,
-                        .tls = has_tls ? worker->tls : NULL,
-                        .gate = options->gate,
-                        .emptied = end_if_empty,
-                        .arg = worker,
-                    },
-                    error);
-}
-
 static struct streams *new_streams(struct worker *worker, enum metrics_door door)
 {
+    const struct worker_options *options = &worker->options;
     return streams_new(&(struct streams_options){
         .loop = &worker->loop,
         .table = hub_table(worker->options.hub),
         .gate = worker->options.gate,
         .metrics = metrics_of(worker),
         .door = door,
-        .limits = worker->options.stream_limits,
-        .says_farewell = door == METRICS_GRPC,
+        .limits = door == METRICS_HTTP ? options->http_stream_limits : options->stream_limits,
+        .memory = &worker->memory,
         .emptied = end_if_empty,
         .arg = worker,
     });
@@ -362,12 +350,34 @@ static bool open_grpc(struct worker *worker)
     return worker->grpc != NULL && worker->grpc_streams != NULL;
 }
 
+static bool open_http(struct worker *worker)
+{
+    const struct worker_options *options = &worker->options;
+    if (!has_port(options->listeners, PORT_HTTP) && !has_port(options->listeners, PORT_HTTP_TLS))
+        return true;
+    worker->http = http_door_new(&(struct http_door_options){
+        .service = worker->service,
+        .limits = options->http_limits,
+        .site = options->site,
+        .access = options->access,
+        .reload = reload,
+        .is_ready = is_ready,
+        .arg = worker,
+    });
+    worker->http_streams = new_streams(worker, METRICS_HTTP);
+    if (worker->http == NULL || worker->http_streams == NULL)
+        return false;
+    http_door_set_date(worker->http, time(NULL));
+    return true;
+}
+
 static bool open_streams(struct worker *worker)
 {
     const struct worker_options *options = &worker->options;
     worker->resp = resp_door_new(worker->service, options->access, &options->resp_limits);
     worker->streams = new_streams(worker, METRICS_RESP);
-    return worker->resp != NULL && worker->streams != NULL && open_grpc(worker);
+    return worker->resp != NULL && worker->streams != NULL && open_grpc(worker) &&
+           open_http(worker);
 }
 
 static int no_memory(struct stint_error *error)
@@ -442,12 +452,11 @@ static int set_up(struct worker *worker, struct stint_error *error)
     worker->is_open = true;
     on_beat(&worker->beat);
     uv_timer_start(&worker->beat, on_beat, BEAT_MS, BEAT_MS);
+    worker->memory.most = worker->options.memory_most;
     worker->service = service_new(worker->options.hub, worker->options.index);
     if (worker->service == NULL || !open_streams(worker))
         return no_memory(error);
     int code = open_stores(worker, error);
-    if (code == 0)
-        code = open_web(worker, error);
     if (code == 0 && !open_acceptors(worker))
         code = no_memory(error);
     return code;
@@ -455,9 +464,10 @@ static int set_up(struct worker *worker, struct stint_error *error)
 
 static void tear_down(struct worker *worker)
 {
-    web_free(worker->web);
     streams_free(worker->streams);
     streams_free(worker->grpc_streams);
+    streams_free(worker->http_streams);
+    http_door_free(worker->http);
     resp_door_free(worker->resp);
     grpc_door_free(worker->grpc);
     service_free(worker->service);

@@ -9,10 +9,9 @@
 
 #include "conn/access.h"
 #include "conn/grpc_conn.h"
-#include "conn/http.h"
+#include "conn/http_conn.h"
 #include "conn/resp_conn.h"
 #include "io/gate.h"
-#include "io/http.h"
 #include "io/listener.h"
 #include "io/log.h"
 #include "io/stores.h"
@@ -38,7 +37,9 @@ struct worker_options {
     struct tls *tls; /* NULL: none. The worker takes a reference */
     struct resp_limits resp_limits;
     struct http_limits http_limits;
-    struct stream_limits stream_limits;
+    struct stream_limits stream_limits; /* of RESP and gRPC */
+    struct stream_limits http_stream_limits;
+    size_t memory_most; /* that connections hold for their peers; 0: no limit */
     struct grpc_limits grpc_limits;
     struct rls_form grpc_form;
     const struct store_config *store_configs; /* n_store_configs of them; outlive the worker */

@@ -32,6 +32,7 @@ static const struct {
     {500, "Internal Server Error"},
     {501, "Not Implemented"},
     {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
     {507, "Insufficient Storage"},
 };
 
