@@ -277,6 +277,8 @@ bool http_exchange_wants_json(struct http_exchange *exchange)
 
 static void refuse_path(struct http_exchange *exchange, unsigned methods)
 {
+    if (span_equals(exchange->message->target, "*"))
+        methods = ANY; /* OPTIONS asks about the whole server */
     if (methods == 0) {
         http_exchange_refuse(exchange, 404, "no such path; /openapi.json has those that there are");
         return;

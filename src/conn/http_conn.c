@@ -257,7 +257,7 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
 {
     struct http_conn *conn = http_of(base);
     byte_queue_take(&conn->out, len, SIZE_KEPT);
-    if (byte_queue_len(&conn->input) > 0)
+    if (byte_queue_len(&conn->input) > 0 && !conn_turn_is_over(base))
         serve_input(conn, now_ns);
 }
 

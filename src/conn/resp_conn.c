@@ -200,7 +200,9 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
         conn->out.len = unsent(conn);
         conn->sent = 0;
     }
-    if (waiting(conn) > 0 || conn->is_draining) {
+    if (waiting(conn) > 0 && may_answer(conn) && conn_turn_is_over(base)) {
+        conn->has_yielded = true;
+    } else if (waiting(conn) > 0 || conn->is_draining) {
         resp_caller_renew(conn);
         serve_input(conn, now_ns);
     }

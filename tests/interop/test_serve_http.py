@@ -124,16 +124,16 @@ def test_bodies_may_be_chunked_and_expected(server):
 
 @pytest.mark.parametrize("request_bytes,status", [
     (b"GET /healthz HTTP/1.1\r\n\r\n", b"400"),  # HTTP/1.1 has a Host
-    (b"GET / healthz HTTP/1.1\r\nHost: h\r\n\r\n", None),  # a blank in the target: closed
+    (b"GET / healthz HTTP/1.1\r\nHost: h\r\n\r\n", b"400"),  # a blank in the target
     (b"GET /healthz HTTP/1.1\r\nHost h\r\n\r\n", b"400"),
     (b"GET /healthz HTTP/3.1\r\nHost: h\r\n\r\n", b"505"),
-    (b"BREW /healthz HTTP/1.1\r\nHost: h\r\n\r\n", b"405"),
+    (b"BREW /healthz HTTP/1.1\r\nHost: h\r\n\r\n", b"501"),
     (b"POST /v1/take HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", b"400"),
     (b"POST /v1/take HTTP/1.1\r\nHost: h\r\nContent-Length: 99999999\r\n\r\n", b"413"),
     (b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 9000 + b"\r\n\r\n", b"431"),
     (b"GET /healthz HTTP/1.1\r\nHost: h\r\nX: " + b"x" * 90000 + b"\r\n\r\n", b"431"),
     (b"GET /" + b"x" * 90000 + b" HTTP/1.1\r\nHost: h\r\n\r\n", b"414"),
-    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500 + b"\r\n", None),
+    (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\x00" * 500 + b"\r\n", b"501"),
 ])
 def test_what_is_no_request_is_refused(server, request_bytes, status):
     got = bytes_of(server, request_bytes)

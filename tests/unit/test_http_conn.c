@@ -1,0 +1,523 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An HTTP connection as its socket sees it: what is a request and what is refused, in pieces of any
+ * size; order, back-pressure, turns, waiting, time limits, draining, and the memory that it holds.
+ */
+#include "unit/fake_store.h"
+#include "unit/talking.h"
+
+#include "conn/http_conn.h"
+
+#define BODY "{\"quota\":\"2/1m\",\"key\":\"k\"}" /* of 26 bytes */
+#define TAKE_HEAD "POST /v1/take HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+#define TAKE TAKE_HEAD "Content-Length: 26\r\n\r\n" BODY
+#define GET "GET /healthz HTTP/1.1\r\nHost: h\r\n"
+#define OK GET "\r\n"
+
+static const char *const yaml =
+    "domain: shop\n"
+    "descriptors:\n"
+    "  - key: user\n"
+    "    rate_limit: {unit: minute, requests_per_unit: 2, algorithm: fixed_window, store: red}\n";
+
+static struct talking t;
+static struct conn *conn;
+
+static void dial(void)
+{
+    conn = http_conn_new(t.door, span_of_text("192.0.2.1"));
+    assert_non_null(conn);
+}
+
+static void hang_up(void)
+{
+    conn->ops->free(conn);
+    conn = NULL;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    talk_at(&t, yaml, &(struct http_site_options){.domain = "shop"}, NULL);
+    dial();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    if (conn != NULL)
+        hang_up();
+    talk_no_more(&t);
+    return 0;
+}
+
+static void feed(const char *text)
+{
+    conn->ops->feed(conn, span_of_text(text), t.s.now_ns);
+}
+
+static size_t unsent(void)
+{
+    return conn->ops->output(conn).len;
+}
+
+/* Takes up to `most` bytes of what is to be sent, behind what `text` has already. */
+static void take_output(char *text, size_t size, size_t most)
+{
+    size_t len = strlen(text);
+    struct span output;
+    while ((output = conn->ops->output(conn)).len > 0 && most > 0) {
+        size_t n = output.len < most ? output.len : most;
+        assert_true(len + n < size);
+        memcpy(text + len, output.ptr, n);
+        text[len += n] = '\0';
+        conn->ops->sent(conn, n, t.s.now_ns);
+        most -= n;
+    }
+}
+
+static char answers[1 << 20];
+
+static const char *all_output(void)
+{
+    answers[0] = '\0';
+    take_output(answers, sizeof(answers), SIZE_MAX);
+    return answers;
+}
+
+/* The statuses of answers that follow each other, "200 400"; `text` must be answers and no more. */
+static const char *statuses_in(const char *text, bool is_head)
+{
+    static char found[1024];
+    size_t len = 0;
+    found[0] = '\0';
+    while (*text != '\0') {
+        unsigned status;
+        const char *end = strstr(text, "\r\n\r\n"), *length = strstr(text, "Content-Length: ");
+        assert_int_equal(sscanf(text, "HTTP/1.1 %u ", &status), 1);
+        assert_non_null(end);
+        size_t body = length != NULL && length < end && !is_head ? strtoul(length + 16, NULL, 10) : 0;
+        assert_true(strlen(end + 4) >= body);
+        text = end + 4 + body;
+        len += (size_t)snprintf(found + len, sizeof(found) - len, "%s%u", len > 0 ? " " : "", status);
+    }
+    return found;
+}
+
+/* ---- What is a request ----------------------------------------------------------------------- */
+
+static const struct {
+    const char *bytes;
+    const char *statuses;
+    bool is_over; /* the connection ends */
+} exchanges[] = {
+    {OK, "200", false},
+    {OK OK TAKE OK, "200 200 200 200", false},
+    {"\r\n\r\n" OK, "200", false},
+    {GET "Connection: close\r\n\r\n" OK, "200", true},
+    {GET "Connection: keep-alive, close\r\n\r\n", "200", true},
+    {"GET /healthz HTTP/1.0\r\n\r\n" OK, "200", true},
+    {"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" OK, "200 200", false},
+    {"GET http://h:80/healthz HTTP/1.1\r\nHost: other\r\n\r\n", "200", false},
+    {"OPTIONS /v1/take HTTP/1.1\r\nHost: h\r\n\r\n", "204", false},
+    {"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", "204", false},
+    {GET "Connection: upgrade\r\nUpgrade: h2c\r\n\r\n" OK, "200 200", false},
+    {GET "Empty:\r\nBlank: \t \r\nLast: x \t\r\n\r\n", "200", false},
+    {GET "Content-Length: 3\r\n\r\nabc" OK, "200 200", false},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\na\r\n{\"quota\":\"\r\n10\r\n2/1m\",\"key\":\"k\"}\r\n"
+               "0\r\n\r\n" OK,
+     "200 200", false},
+    {TAKE_HEAD "Transfer-Encoding: Chunked\r\n\r\n1A;name=value\r\n" BODY "\r\n0\r\n"
+               "Content-Type: text/plain\r\n\r\n" OK,
+     "200 200", false}, /* a trailer does not change what the head says */
+    {TAKE_HEAD "Expect: 100-continue\r\nContent-Length: 26\r\n\r\n" BODY, "200", false},
+    {"GET /none HTTP/1.1\r\nHost: h\r\n\r\n" OK, "404 200", false},
+    /* Line ends and folded fields: RFC 9112, 2.2 and 5.2. */
+    {"GET /healthz HTTP/1.1\nHost: h\n\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\nHost: h\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\nHost: h\r\n\n", "400", true},
+    {"GET /healthz HTTP/1.1\rHost: h\r\n\r\n", "400", true},
+    {GET "A: b\rC: d\r\n\r\n", "400", true},
+    {GET "A: b\r\r\n\r\n", "400", true},
+    {GET "\r\r\n", "400", true},
+    {GET "A: b\r\n c\r\n\r\n", "400", true},
+    {GET "A: b\r\n\tc\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\n Host: h\r\n\r\n", "400", true},
+    /* Fields: 5.1 and 3.2. */
+    {"GET /healthz HTTP/1.1\r\nHost : h\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\nHost h\r\n\r\n", "400", true},
+    {GET ": x\r\n\r\n", "400", true},
+    {GET "A\x01: x\r\n\r\n", "400", true},
+    {GET "A: x\x01y\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\n\r\n", "400", true},
+    {GET "Host: h\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\nHost: h/x\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\nHost: a@h\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\nHost: h, i\r\n\r\n", "400", true},
+    /* Bodies: 6.1 to 6.3, 7.1. */
+    {TAKE_HEAD "Content-Length: 26\r\nContent-Length: 26\r\n\r\n" BODY, "400", true},
+    {TAKE_HEAD "Content-Length: 26, 26\r\n\r\n" BODY, "400", true},
+    {TAKE_HEAD "Content-Length: +26\r\n\r\n" BODY, "400", true},
+    {TAKE_HEAD "Content-Length: -1\r\n\r\n", "400", true},
+    {TAKE_HEAD "Content-Length: 99999999999999999999\r\n\r\n", "400", true},
+    {TAKE_HEAD "Content-Length: 26\r\nTransfer-Encoding: chunked\r\n\r\n", "400", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\nContent-Length: 26\r\n\r\n", "400", true},
+    {TAKE_HEAD "Transfer-Encoding: gzip, chunked\r\n\r\n", "501", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked, gzip\r\n\r\n", "400", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", "501", true},
+    {"POST /v1/take HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", "400", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n1a\n" BODY, "400", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n1a;x\n\r\n" BODY, "400", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n1a\r\n" BODY "0\r\n\r\n", "400", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n-1\r\n", "400", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", "400", true},
+    {TAKE_HEAD "Expect: a miracle\r\nContent-Length: 26\r\n\r\n" BODY, "417", true},
+    {TAKE_HEAD "Content-Length: 70000\r\n\r\n", "413", true},
+    {TAKE_HEAD "Expect: 100-continue\r\nContent-Length: 70000\r\n\r\n", "413", true},
+    /* Request lines: 3. */
+    {"GET / healthz HTTP/1.1\r\nHost: h\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/2.0\r\nHost: h\r\n\r\n", "505", true},
+    {"GET /healthz HTTP/1.2\r\nHost: h\r\n\r\n", "505", true},
+    {"GET /healthz\r\n\r\n", "505", true},
+    {"CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n", "501", true},
+    {"BREW /healthz HTTP/1.1\r\nHost: h\r\n\r\n", "501", true},
+    {"\x16\x03\x01\x02", "501", true},
+};
+
+/* Feeds the bytes in pieces of `size`, the first of `first`; the answers and 100s in `answers`. */
+static const char *exchange_in_pieces(const char *bytes, size_t first, size_t size)
+{
+    size_t len = strlen(bytes), at = 0;
+    answers[0] = '\0';
+    while (at < len) {
+        size_t n = at == 0 ? first : size;
+        n = n < len - at ? n : len - at;
+        conn->ops->feed(conn, span_of(bytes + at, n), t.s.now_ns);
+        take_output(answers, sizeof(answers), SIZE_MAX);
+        at += n;
+    }
+    return answers;
+}
+
+/* 100 Continue is sent where the body comes in a later piece than the head. */
+static void drop_continue(char *text)
+{
+    static const char line[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    char *found = strstr(text, line);
+    if (found != NULL)
+        memmove(found, found + sizeof(line) - 1, strlen(found + sizeof(line) - 1) + 1);
+}
+
+static void assert_exchange(size_t i, size_t first, size_t size)
+{
+    hang_up();
+    dial();
+    exchange_in_pieces(exchanges[i].bytes, first, size);
+    drop_continue(answers);
+    if (strcmp(statuses_in(answers, false), exchanges[i].statuses) != 0 ||
+        conn->ops->is_over(conn) != exchanges[i].is_over)
+        fail_msg("%s\n-- in pieces of %zu and %zu is answered --\n%s\n-- instead of %s",
+                 exchanges[i].bytes, first, size, answers, exchanges[i].statuses);
+    assert_int_equal(conn->ops->held(conn), 0);
+}
+
+static void requests_are_answered_and_others_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(exchanges); i++)
+        assert_exchange(i, SIZE_MAX, SIZE_MAX);
+}
+
+static void it_does_not_matter_in_which_pieces_they_come(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(exchanges); i++) {
+        assert_exchange(i, 1, 1);
+        assert_exchange(i, 3, 7);
+        for (size_t first = 1; first < strlen(exchanges[i].bytes); first++)
+            assert_exchange(i, first, SIZE_MAX);
+    }
+}
+
+/* ---- Limits ---------------------------------------------------------------------------------- */
+
+static void fill(char *at, const char *piece, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        memcpy(at + i * strlen(piece), piece, strlen(piece));
+    at[n * strlen(piece)] = '\0';
+}
+
+static void what_is_too_long_is_answered_so(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *piece;
+        size_t n;
+        const char *after, *statuses;
+    } cases[] = {
+        {"GET /healthz?", "&", 8000, " HTTP/1.1\r\nHost: h\r\n\r\n", "200"},
+        {"GET /healthz?", "&", 8192, " HTTP/1.1\r\nHost: h\r\n\r\n", "414"},
+        {"GET /", "x", 90000, " HTTP/1.1\r\nHost: h\r\n\r\n", "414"},
+        {GET, "a:b\r\n", 1600, "\r\n", "200"},
+        {GET, "a:b\r\n", 1700, "\r\n", "431"},
+        {GET "X: ", "x", 8192, "\r\n\r\n", "431"},
+        {GET "X: ", "x", 90000, "\r\n\r\n", "431"},
+        {GET "Cookie: ", "a=b; ", 131, "\r\n\r\n", "200"},
+        {"", "\r\n", 4000, OK, "200"},
+        {"", "\r\n", 5000, OK, "431"},
+        {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", 60000, "0\r\n\r\n", "400"},
+        {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", 70000, "0\r\n\r\n", "413"},
+        {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n1;", "x", 9000, "\r\nx\r\n0\r\n\r\n", "431"},
+        {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n0\r\n", "a:b\r\n", 2000, "\r\n", "431"},
+    };
+    static char bytes[500000];
+    for (size_t i = 0; i < N(cases); i++)
+        for (size_t size = 1; size <= sizeof(bytes); size = size == 1 ? 1000 : 600 * size) {
+            hang_up();
+            dial();
+            strcpy(bytes, cases[i].before);
+            fill(bytes + strlen(bytes), cases[i].piece, cases[i].n);
+            strcat(bytes, cases[i].after);
+            assert_string_equal(statuses_in(exchange_in_pieces(bytes, size, size), false),
+                                cases[i].statuses);
+            assert_true(conn->ops->held(conn) <= 1024);
+        }
+}
+
+static void an_answer_to_head_has_no_body(void **state)
+{
+    (void)state;
+    feed("HEAD /healthz HTTP/1.1\r\nHost: h\r\n\r\nHEAD /none HTTP/1.1\r\nHost: h\r\n\r\n");
+    assert_string_equal(statuses_in(all_output(), true), "200 404");
+    assert_non_null(strstr(answers, "Content-Length: 3\r\n"));
+}
+
+static void an_answer_has_its_date_and_says_whether_the_connection_stays(void **state)
+{
+    (void)state;
+    http_door_set_date(t.door, 784111777);
+    feed(OK);
+    assert_string_equal(all_output(), "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+                                      "Content-Type: text/plain; charset=utf-8\r\n"
+                                      "Content-Length: 3\r\n\r\nok\n");
+    feed("GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    assert_non_null(strstr(all_output(), "Connection: keep-alive\r\n"));
+    feed("GET /healthz HTTP/1.0\r\n\r\n");
+    assert_non_null(strstr(all_output(), "Connection: close\r\n"));
+}
+
+static void a_body_is_asked_for_where_it_is_awaited(void **state)
+{
+    (void)state;
+    feed(TAKE_HEAD "Expect: 100-continue\r\nContent-Length: 26\r\n\r\n");
+    assert_string_equal(all_output(), "HTTP/1.1 100 Continue\r\n\r\n");
+    feed(BODY);
+    assert_string_equal(statuses_in(all_output(), false), "200");
+}
+
+/* ---- Back-pressure and turns ----------------------------------------------------------------- */
+
+static void what_is_not_read_is_not_answered_further(void **state)
+{
+    (void)state;
+    static char requests[20000 * (sizeof(OK) - 1) + 1];
+    fill(requests, OK, 20000);
+    feed(requests);
+    size_t held = conn->ops->held(conn);
+    assert_true(unsent() > (size_t)256 << 10);
+    assert_true(unsent() < (size_t)257 << 10);
+    assert_true(conn->ops->is_choked(conn));
+    assert_false(conn->ops->has_work(conn));
+    assert_true(held < 2 * (sizeof(requests) + ((size_t)257 << 10)));
+    size_t n = 0;
+    while (unsent() > 0) {
+        answers[0] = '\0';
+        take_output(answers, sizeof(answers), 256 << 10);
+        for (const char *at = answers; (at = strstr(at, "HTTP/1.1 200 OK")) != NULL; at++)
+            n++;
+    }
+    assert_int_equal(n, 20000);
+    assert_false(conn->ops->is_choked(conn));
+    assert_int_equal(conn->ops->held(conn), 0);
+}
+
+static int turns_left;
+
+static bool is_turn_over(void *owner)
+{
+    (void)owner;
+    return turns_left-- <= 0;
+}
+
+static void a_turn_ends_between_two_requests(void **state)
+{
+    (void)state;
+    conn->turn_is_over = is_turn_over;
+    turns_left = 2;
+    feed(OK OK OK OK OK);
+    assert_string_equal(statuses_in(all_output(), false), "200 200 200");
+    assert_true(conn->ops->has_work(conn));
+    assert_true(conn->ops->is_choked(conn));
+    turns_left = 0; /* at least one request in each turn */
+    conn->ops->wake(conn, t.s.now_ns);
+    assert_string_equal(statuses_in(all_output(), false), "200");
+    conn->ops->wake(conn, t.s.now_ns);
+    assert_string_equal(statuses_in(all_output(), false), "200");
+    assert_false(conn->ops->has_work(conn));
+    assert_false(conn->ops->is_choked(conn));
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+static void a_request_that_does_not_come_is_answered_408(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {"G", GET, TAKE_HEAD "Content-Length: 26\r\n\r\n{"};
+    for (size_t i = 0; i < N(parts); i++) {
+        feed(parts[i]);
+        assert_true(conn->ops->is_busy(conn));
+        conn->ops->expire(conn, t.s.now_ns);
+        assert_string_equal(statuses_in(all_output(), false), "408");
+        assert_true(conn->ops->is_over(conn));
+        hang_up();
+        dial();
+    }
+}
+
+static void an_idle_connection_holds_nothing(void **state)
+{
+    (void)state;
+    assert_false(conn->ops->is_busy(conn));
+    feed(TAKE OK "\r\n");
+    all_output();
+    assert_false(conn->ops->is_busy(conn));
+    assert_true(conn->ops->held(conn) <= 1024);
+    assert_true(conn->ops->deadline(conn) == STINT_NEVER_NS);
+}
+
+/* ---- Waiting and draining -------------------------------------------------------------------- */
+
+#define WAITING_BODY "{\"quota\":\"gcra 1/1s burst=1\",\"key\":\"w\",\"wait_ms\":5000}" /* of 54 */
+#define WAITING TAKE_HEAD "Content-Length: 54\r\n\r\n" WAITING_BODY
+
+static void a_request_that_waits_holds_those_behind_it(void **state)
+{
+    (void)state;
+    feed(WAITING WAITING OK);
+    assert_string_equal(statuses_in(all_output(), false), "200");
+    assert_true(conn->ops->deadline(conn) == t.s.now_ns + S);
+    assert_true(conn->ops->is_busy(conn));
+    assert_false(conn->ops->is_choked(conn)); /* to see its peer leave */
+    t.s.now_ns += S;
+    stint_table_set_now(t.s.table, t.s.now_ns);
+    conn->ops->wake(conn, t.s.now_ns);
+    assert_string_equal(statuses_in(all_output(), false), "200 200");
+    assert_true(conn->ops->deadline(conn) == STINT_NEVER_NS);
+}
+
+static void a_drain_answers_what_waits_and_ends(void **state)
+{
+    (void)state;
+    feed(WAITING WAITING OK);
+    all_output();
+    conn->ops->drain(conn, t.s.now_ns);
+    assert_string_equal(statuses_in(all_output(), false), "429 200");
+    assert_true(conn->ops->is_over(conn));
+}
+
+static void a_door_that_drains_ends_connections_with_their_next_answer(void **state)
+{
+    (void)state;
+    feed(OK);
+    http_door_drain(t.door);
+    assert_false(conn->ops->is_over(conn));
+    all_output();
+    feed(OK OK);
+    assert_string_equal(statuses_in(all_output(), false), "200");
+    assert_non_null(strstr(answers, "Connection: close\r\n"));
+    assert_true(conn->ops->is_over(conn));
+}
+
+static struct fake_store red;
+static unsigned n_stirs;
+
+static void on_stir(void *owner, uint64_t now_ns)
+{
+    (void)owner, (void)now_ns;
+    n_stirs++;
+}
+
+#define SHARED_BODY                                                                                \
+    "{\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"user\",\"value\":\"a\"}]}]}"
+#define SHARED TAKE_HEAD "Content-Length: 74\r\n\r\n" SHARED_BODY
+
+static void with_a_store(void)
+{
+    static struct shared_store *stores[1];
+    fake_store_begin(&red);
+    stores[0] = &red.store;
+    service_set_stores(t.s.service,
+                       &(struct question_stores){.stores = stores,
+                                                 .n_stores = 1,
+                                                 .items = 1,
+                                                 .timeout_ns = 50 * MS,
+                                                 .items_on_error = QUESTION_TELLS_ERROR});
+    conn->stirred = on_stir;
+    n_stirs = 0;
+}
+
+static void a_store_that_answers_lets_the_connection_go_on(void **state)
+{
+    (void)state;
+    with_a_store();
+    feed(SHARED SHARED OK);
+    assert_int_equal(unsent(), 0);
+    assert_int_equal(red.n_asks, 1);
+    fake_let(&red, 0, t.s.now_ns);
+    assert_int_equal(n_stirs, 1);
+    assert_string_equal(statuses_in(all_output(), false), "200");
+    assert_int_equal(red.n_asks, 2);
+    conn->ops->drain(conn, t.s.now_ns); /* the store was asked: its answer is waited for */
+    assert_false(conn->ops->is_over(conn));
+    fake_let(&red, 1, t.s.now_ns);
+    assert_string_equal(statuses_in(all_output(), false), "200 200");
+    assert_true(conn->ops->is_over(conn));
+    fake_store_end(&red);
+}
+
+static void a_connection_that_ends_leaves_its_store_alone(void **state)
+{
+    (void)state;
+    with_a_store();
+    feed(SHARED);
+    hang_up();
+    fake_let(&red, 0, t.s.now_ns);
+    assert_int_equal(n_stirs, 0);
+    fake_store_end(&red);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(requests_are_answered_and_others_refused),
+        TEST(it_does_not_matter_in_which_pieces_they_come),
+        TEST(what_is_too_long_is_answered_so),
+        TEST(an_answer_to_head_has_no_body),
+        TEST(an_answer_has_its_date_and_says_whether_the_connection_stays),
+        TEST(a_body_is_asked_for_where_it_is_awaited),
+        TEST(what_is_not_read_is_not_answered_further),
+        TEST(a_turn_ends_between_two_requests),
+        TEST(a_request_that_does_not_come_is_answered_408),
+        TEST(an_idle_connection_holds_nothing),
+        TEST(a_request_that_waits_holds_those_behind_it),
+        TEST(a_drain_answers_what_waits_and_ends),
+        TEST(a_door_that_drains_ends_connections_with_their_next_answer),
+        TEST(a_store_that_answers_lets_the_connection_go_on),
+        TEST(a_connection_that_ends_leaves_its_store_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
