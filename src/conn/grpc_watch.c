@@ -7,11 +7,10 @@
 
 enum health_status grpc_health(const struct grpc_door *door)
 {
-    if (door->is_drained)
-        return HEALTH_NOT_SERVING;
-    return door->options.is_ready == NULL || door->options.is_ready(door->options.arg)
-               ? HEALTH_SERVING
-               : HEALTH_NOT_SERVING;
+    const struct grpc_door_options *options = &door->options;
+    bool is_ready = !door->is_drained &&
+                    hub_is_ready(service_hub(options->service), options->is_ready, options->arg);
+    return is_ready ? HEALTH_SERVING : HEALTH_NOT_SERVING;
 }
 
 static enum health_status health_of(const struct grpc_call *call)

@@ -2,8 +2,10 @@
 /* How a gRPC connection lives and ends: watchers, reflection, back-pressure, drain and age. */
 #include "unit/calling.h"
 
+#include "conn/metrics.h"
 #include "proto/health.h"
 #include "proto/rls_limit.h"
+#include "unit/talking.h"
 
 #define YAML                                                                                       \
     "domain: d\n"                                                                                  \
@@ -79,6 +81,35 @@ static void health_is_that_of_the_server(void **state)
     struct heard *list = ask_health("List", "", NULL);
     assert_status(list, GRPC_OK, "");
     assert_true(message_of(list).len > 0);
+}
+
+/* As /readyz: a store that is needed is away, then another that is not. */
+static void a_server_without_its_store_does_not_serve(void **state)
+{
+    (void)state;
+    struct metrics *metrics = hub_metrics(calling->s.hub);
+    struct http_site *site;
+    struct talking http = {.s = calling->s, .peer = "127.0.0.1"};
+    assert_true(metrics_add_store(metrics, "cache", false));
+    assert_true(metrics_add_store(metrics, "main", true));
+    assert_int_equal(http_site_new(&site, &(struct http_site_options){0}, NULL), 0);
+    http.door =
+        http_door_new(&(struct http_door_options){.service = calling->s.service, .site = site});
+    assert_non_null(http.door);
+    struct heard *watcher = ask_health("Watch", "", NULL);
+    for (uint64_t which = 0; which < 4; which++) { /* of the stores, as bits */
+        for (size_t i = 0; i < 2; i++)
+            store_figure_set(&metrics_store(metrics, i, 1)->away_since_ns,
+                             (which >> i & 1) * calling->s.now_ns);
+        bool serves = (which & 2) == 0;
+        assert_code(ask_health("Check", "", NULL), serves ? HEALTH_SERVING : HEALTH_NOT_SERVING);
+        assert_int_equal(status_of(&http, "GET /readyz\n"), serves ? 200 : 503);
+        pass(calling, 500 * MS);
+        exchange(calling);
+        assert_string_equal(told(watcher), serves ? "1" : "1 2");
+    }
+    http_door_free(http.door);
+    http_site_free(site);
 }
 
 static void watchers_are_told_at_once_and_when_it_changes(void **state)
@@ -544,6 +575,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(health_is_that_of_the_server),
+        TEST(a_server_without_its_store_does_not_serve),
         TEST(watchers_are_told_at_once_and_when_it_changes),
         TEST(a_watcher_goes_when_it_likes_or_its_time_is_up),
         TEST(changes_that_a_window_has_no_room_for_are_told_as_one),
