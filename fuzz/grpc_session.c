@@ -111,6 +111,14 @@ static size_t check_frame(const uint8_t *head, size_t len)
     return 9 + payload;
 }
 
+/* A feed of 64 KiB has turns enough; else the socket's owner would call again and again. */
+static void let_work(struct side *side)
+{
+    for (int i = 0; i < 10000 && side->conn->ops->deadline(side->conn) <= now_ns; i++)
+        side->conn->ops->wake(side->conn, now_ns);
+    MUST(side->conn->ops->deadline(side->conn) > now_ns);
+}
+
 static void hear(struct side *side, size_t most)
 {
     struct span output = side->conn->ops->output(side->conn);
@@ -122,6 +130,7 @@ static void hear(struct side *side, size_t most)
     memcpy(side->heard + side->heard_len, output.ptr, len);
     side->heard_len += len;
     side->conn->ops->sent(side->conn, len, now_ns);
+    let_work(side);
     while (side->heard_len - at >= 9) {
         size_t frame = check_frame(side->heard + at, side->heard_len - at);
         if (frame == 0)
@@ -142,10 +151,7 @@ static void step_time(struct side *side, uint64_t step_ns)
 {
     now_ns += step_ns;
     stint_table_set_now(table, now_ns);
-    if (side->conn->ops->deadline(side->conn) <= now_ns)
-        side->conn->ops->wake(side->conn, now_ns);
-    /* Whoever owns the socket would be called again and again. */
-    MUST(side->conn->ops->deadline(side->conn) > now_ns);
+    let_work(side);
 }
 
 static void feed(struct side *side, struct span bytes)
@@ -153,6 +159,7 @@ static void feed(struct side *side, struct span bytes)
     uint8_t *copy = bytes_copy(bytes);
     side->conn->ops->feed(side->conn, span_of(copy, bytes.len), now_ns);
     free(copy);
+    let_work(side);
 }
 
 static void end_side(struct side *side)

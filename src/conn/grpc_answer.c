@@ -47,6 +47,18 @@ static size_t status_fields(nghttp2_nv fields[2], char text[MESSAGE_MAX], int st
 
 /* ---- Messages -------------------------------------------------------------------------------- */
 
+static bool reserve(struct grpc_call *call, struct grpc_bytes *answer, size_t more)
+{
+    return grpc_bytes_reserve(call->conn, answer, &call->conn->answer_bytes, more);
+}
+
+void grpc_answer_drop(struct grpc_call *call)
+{
+    if (call->answer.ptr != call->room)
+        grpc_bytes_release(call->conn, &call->answer, &call->conn->answer_bytes);
+    call->answer.len = call->answer_sent = 0;
+}
+
 static bool add_message(struct grpc_call *call, struct span message, bool is_compressed)
 {
     struct grpc_bytes *answer = &call->answer;
@@ -56,12 +68,12 @@ static bool add_message(struct grpc_call *call, struct span message, bool is_com
     } else if (answer->ptr == call->room &&
                answer->size - answer->len < message.len + GRPC_PREFIX) {
         struct grpc_bytes larger = {0};
-        if (!grpc_bytes_reserve(&larger, answer->len + message.len + GRPC_PREFIX))
+        if (!reserve(call, &larger, answer->len + message.len + GRPC_PREFIX))
             return false;
         memcpy(larger.ptr, answer->ptr, answer->len);
         larger.len = answer->len;
         *answer = larger;
-    } else if (answer->ptr != call->room && !grpc_bytes_reserve(answer, message.len + GRPC_PREFIX))
+    } else if (answer->ptr != call->room && !reserve(call, answer, message.len + GRPC_PREFIX))
         return false;
     grpc_frame_write(answer->ptr + answer->len, is_compressed, message.len);
     if (message.len > 0)
@@ -95,9 +107,11 @@ static ssize_t read_answer(nghttp2_session *session, int32_t id, uint8_t *bytes,
     call->answer_sent += len;
     if (call->answer_sent < answer->len)
         return (ssize_t)len;
-    answer->len = call->answer_sent = 0;
+    grpc_answer_drop(call);
     if (call->list == GRPC_WATCHING)
         grpc_watch_next(call);
+    else if (call->is_endless && call->list == GRPC_TIMED && !call->is_ended)
+        grpc_reflection_next(call);
     if (call->is_ended && answer->len == 0) {
         *flags |= NGHTTP2_DATA_FLAG_EOF | NGHTTP2_DATA_FLAG_NO_END_STREAM;
         submit_trailers(call);

@@ -9,6 +9,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#define WORK_BYTES 64 /* of a message, for a unit of work */
+
 /* ---- Lists ----------------------------------------------------------------------------------- */
 
 static void unlist(struct grpc_call *call)
@@ -37,6 +39,13 @@ void grpc_call_enlist(struct grpc_call *call, enum grpc_list list)
     append(call, list);
 }
 
+void grpc_call_cut(struct grpc_call *call)
+{
+    /* Until its stream is closed, which may wait for the socket, the call waits for nothing. */
+    grpc_call_enlist(call, GRPC_CLOSING);
+    nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
+}
+
 struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
 {
     struct grpc_door *door = conn->door;
@@ -57,14 +66,14 @@ struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
     call->ends_ns = STINT_NEVER_NS;
     append(call, GRPC_TIMED);
     conn->n_calls++;
+    conn->work++;
     return call;
 }
 
 void grpc_call_drop_input(struct grpc_call *call)
 {
-    call->conn->held_bytes -= call->input.size;
-    free(call->input.ptr);
-    call->input = (struct grpc_bytes){0};
+    grpc_bytes_release(call->conn, &call->input, &call->conn->held_bytes);
+    call->input_at = 0;
 }
 
 void grpc_call_free(struct grpc_call *call)
@@ -79,10 +88,10 @@ void grpc_call_free(struct grpc_call *call)
         conn->lender = NULL;
     unlist(call);
     conn->n_calls--;
+    conn->n_endless -= call->is_endless;
     grpc_wait_drop(call);
     grpc_call_drop_input(call);
-    if (call->answer.ptr != call->room)
-        free(call->answer.ptr);
+    grpc_answer_drop(call);
     free(call->sentence);
     access_unref(call->tokens);
     if (door->n_free_calls >= GRPC_FREE_CALLS) {
@@ -102,6 +111,13 @@ static void refuse_frame(struct grpc_call *call, int code, const struct stint_er
                        error->sentence);
 }
 
+size_t grpc_call_message_max(const struct grpc_call *call)
+{
+    size_t max = call->conn->door->limits.message_bytes;
+    bool is_small = call->method != GRPC_SHOULD_RATE_LIMIT && max > GRPC_SMALL_MESSAGE;
+    return is_small ? GRPC_SMALL_MESSAGE : max;
+}
+
 static bool asks_once(const struct grpc_call *call)
 {
     return call->method != GRPC_REFLECTION && call->method != GRPC_REFLECTION_ALPHA;
@@ -112,36 +128,44 @@ static void look_at_input(struct grpc_call *call)
 {
     struct grpc_frame frame;
     struct stint_error error;
-    if (!asks_once(call)) {
-        grpc_reflection_ask(call);
-        return;
-    }
     int len = grpc_frame_read(span_of(call->input.ptr, call->input.len),
-                              call->conn->door->limits.message_bytes, &frame, &error);
+                              grpc_call_message_max(call), &frame, &error);
     if (len < 0)
         refuse_frame(call, len, &error);
     else if (len > 0 && (size_t)len < call->input.len)
         grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
 }
 
+/* Little where all connections together hold much. */
+static size_t held_max(const struct grpc_conn *conn)
+{
+    size_t message_bytes = conn->door->limits.message_bytes;
+    if (conn->door->held_bytes > GRPC_HELD_TOTAL * message_bytes)
+        return GRPC_SMALL_MESSAGE;
+    return GRPC_HELD_MESSAGES * message_bytes;
+}
+
 bool grpc_call_keep(struct grpc_call *call, struct span bytes)
 {
     struct grpc_conn *conn = call->conn;
-    const struct grpc_limits *limits = &conn->door->limits;
-    size_t size = call->input.size;
-    if (conn->held_bytes + bytes.len > GRPC_HELD_MESSAGES * limits->message_bytes) {
+    struct grpc_bytes *input = &call->input;
+    if (conn->held_bytes + bytes.len > held_max(conn)) {
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
                            "too much of this connection's calls is unfinished");
         grpc_call_drop_input(call);
         return false;
     }
-    if (!grpc_bytes_reserve(&call->input, bytes.len)) {
+    if (call->input_at > input->len / 2) {
+        input->len -= call->input_at;
+        memmove(input->ptr, input->ptr + call->input_at, input->len);
+        call->input_at = 0;
+    }
+    if (!grpc_bytes_reserve(conn, input, &conn->held_bytes, bytes.len)) {
         grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the request");
         return false;
     }
-    conn->held_bytes += call->input.size - size;
-    memcpy(call->input.ptr + call->input.len, bytes.ptr, bytes.len);
-    call->input.len += bytes.len;
+    memcpy(input->ptr + input->len, bytes.ptr, bytes.len);
+    input->len += bytes.len;
     return true;
 }
 
@@ -149,7 +173,12 @@ static void keep(struct grpc_call *call, struct span bytes)
 {
     if (!grpc_call_keep(call, bytes))
         return;
-    look_at_input(call);
+    if (asks_once(call))
+        look_at_input(call);
+    else if (call->input.len - call->input_at > 2 * (size_t)GRPC_SMALL_MESSAGE)
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
+    else
+        grpc_reflection_ask(call);
     if (call->is_ended)
         grpc_call_drop_input(call);
 }
@@ -195,7 +224,7 @@ bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, str
         grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory to inflate the request");
         return false;
     }
-    int code = grpc_zip_read(door->zip, frame->message, door->limits.message_bytes, plain, &error);
+    int code = grpc_zip_read(door->zip, frame->message, grpc_call_message_max(call), plain, &error);
     if (code < 0)
         refuse_frame(call, code, &error);
     call->wants_gzip = (call->said & GRPC_SAID_ACCEPTS_GZIP) != 0;
@@ -205,9 +234,10 @@ bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, str
 /* The one message of a call that has ended; false: the call was refused. */
 static bool read_message(struct grpc_call *call, struct span bytes, struct span *message)
 {
+    call->conn->work += 1 + bytes.len / WORK_BYTES;
     struct grpc_frame frame;
     struct stint_error error;
-    int len = grpc_frame_read(bytes, call->conn->door->limits.message_bytes, &frame, &error);
+    int len = grpc_frame_read(bytes, grpc_call_message_max(call), &frame, &error);
     if (len < 0)
         refuse_frame(call, len, &error);
     else if (bytes.len == 0)
@@ -228,6 +258,9 @@ void grpc_call_ask(struct grpc_call *call, struct span bytes)
         ;
     else if (call->ends_ns <= call->conn->now_ns)
         grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "it came too late to be decided");
+    else if (grpc_conn_is_full(call->conn))
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
+                           "the answers of this connection's calls are not read");
     else
         grpc_method_ask(call, message);
     if (call->errand != NULL && !call->is_ended) {
@@ -253,6 +286,5 @@ void grpc_call_end(struct grpc_call *call)
         grpc_call_ask(call, bytes);
         return;
     }
-    grpc_reflection_end(call);
-    grpc_call_drop_input(call);
+    grpc_reflection_ask(call);
 }

@@ -4,6 +4,7 @@
 
 #include "conn/hub.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define KEPT_BYTES 4096 /* an empty buffer that is larger is given back */
@@ -23,12 +24,31 @@ static size_t unsent(const struct grpc_conn *conn)
     return conn->out.len - conn->sent;
 }
 
+/* What may be unsent or unread; little where all connections together hold much. */
+static size_t output_max(const struct grpc_conn *conn)
+{
+    const struct grpc_door *door = conn->door;
+    size_t max = door->limits.output_bytes;
+    bool is_scarce = door->held_bytes > GRPC_HELD_TOTAL * door->limits.message_bytes;
+    return is_scarce && max > GRPC_SCARCE_OUTPUT ? GRPC_SCARCE_OUTPUT : max;
+}
+
+bool grpc_conn_is_full(const struct grpc_conn *conn)
+{
+    return conn->answer_bytes > output_max(conn);
+}
+
+bool grpc_conn_turn_is_over(const struct grpc_conn *conn)
+{
+    return conn->work >= GRPC_TURN;
+}
+
 static uint64_t least(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
 
-bool grpc_bytes_reserve(struct grpc_bytes *bytes, size_t more)
+bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held, size_t more)
 {
     size_t size = bytes->size > 0 ? bytes->size : 256;
     if (bytes->size - bytes->len >= more)
@@ -38,9 +58,20 @@ bool grpc_bytes_reserve(struct grpc_bytes *bytes, size_t more)
     uint8_t *ptr = realloc(bytes->ptr, size);
     if (ptr == NULL)
         return false;
+    *held += size - bytes->size;
+    conn->door->held_bytes += size - bytes->size;
     bytes->ptr = ptr;
     bytes->size = size;
     return true;
+}
+
+void grpc_bytes_release(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held)
+{
+    assert(*held >= bytes->size && conn->door->held_bytes >= bytes->size);
+    *held -= bytes->size;
+    conn->door->held_bytes -= bytes->size;
+    free(bytes->ptr);
+    *bytes = (struct grpc_bytes){0};
 }
 
 void grpc_count_malformed(const struct grpc_door *door)
@@ -57,15 +88,32 @@ static void break_off(struct grpc_conn *conn)
     conn->is_over = true;
 }
 
+static bool is_unread(const struct grpc_conn *conn)
+{
+    return unsent(conn) > output_max(conn);
+}
+
+static bool is_choked(const struct conn *base)
+{
+    const struct grpc_conn *conn = grpc_of_const(base);
+    return is_unread(conn) || conn->rest.len > 0 || conn->asks_wait;
+}
+
+/* Whether there is work that waits for nothing but the connection's next turn. */
+static bool has_work(const struct grpc_conn *conn)
+{
+    return (conn->rest.len > 0 || conn->asks_wait) && !is_unread(conn);
+}
+
 /* False where it stopped at the limit, and has more. */
 static bool write_frames(struct grpc_conn *conn)
 {
     const uint8_t *frame;
-    while (unsent(conn) <= conn->door->limits.output_bytes) {
+    while (!is_unread(conn)) {
         ssize_t len = nghttp2_session_mem_send(conn->session, &frame);
         if (len == 0)
             return true;
-        if (len < 0 || !grpc_bytes_reserve(&conn->out, (size_t)len)) {
+        if (len < 0 || !grpc_bytes_reserve(conn, &conn->out, &conn->buffer_bytes, (size_t)len)) {
             break_off(conn);
             return false;
         }
@@ -90,7 +138,8 @@ void grpc_conn_settle(struct grpc_conn *conn)
 
 static struct span output(struct conn *base)
 {
-    const struct grpc_conn *conn = grpc_of(base);
+    struct grpc_conn *conn = grpc_of(base);
+    conn->is_fed = false;
     if (unsent(conn) == 0)
         return span_of(NULL, 0);
     return span_of(conn->out.ptr + conn->sent, unsent(conn));
@@ -104,10 +153,8 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     conn->sent += len;
     if (unsent(conn) == 0) {
         out->len = conn->sent = 0;
-        if (out->size > KEPT_BYTES) {
-            free(out->ptr);
-            *out = (struct grpc_bytes){0};
-        }
+        if (out->size > KEPT_BYTES)
+            grpc_bytes_release(conn, out, &conn->buffer_bytes);
     } else if (conn->sent > unsent(conn)) {
         memmove(out->ptr, out->ptr + conn->sent, unsent(conn));
         out->len = unsent(conn);
@@ -116,22 +163,65 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
     grpc_conn_settle(conn);
 }
 
-static bool is_choked(const struct conn *base)
+/* ---- What comes in --------------------------------------------------------------------------- */
+
+/*
+ * Reads slice by slice and writes what each has caused, until the turn is over or the output is
+ * full; returns what is left.
+ */
+static struct span take_turn(struct grpc_conn *conn, struct span bytes)
 {
-    const struct grpc_conn *conn = grpc_of_const(base);
-    return unsent(conn) > conn->door->limits.output_bytes;
+    while (bytes.len > 0 && !conn->is_over && !grpc_conn_turn_is_over(conn) && !is_unread(conn)) {
+        size_t len = bytes.len < GRPC_SLICE ? bytes.len : GRPC_SLICE;
+        grpc_session_feed(conn, span_of(bytes.ptr, len));
+        bytes = span_of(bytes.ptr + len, bytes.len - len);
+        if (conn->has_begun && !conn->is_over)
+            write_frames(conn);
+    }
+    return bytes;
 }
 
-/* ---- What comes in --------------------------------------------------------------------------- */
+/* For the next turn; the socket is not read meanwhile. */
+static void keep_rest(struct grpc_conn *conn, struct span bytes)
+{
+    if (bytes.len == 0 || conn->is_over)
+        return;
+    if (!grpc_bytes_reserve(conn, &conn->rest, &conn->buffer_bytes, bytes.len)) {
+        break_off(conn);
+        return;
+    }
+    memcpy(conn->rest.ptr + conn->rest.len, bytes.ptr, bytes.len);
+    conn->rest.len += bytes.len;
+}
+
+static void go_on(struct grpc_conn *conn)
+{
+    struct span rest = span_of(conn->rest.ptr + conn->rest_at, conn->rest.len - conn->rest_at);
+    conn->work = 0;
+    if (conn->asks_wait)
+        grpc_reflection_go_on(conn);
+    conn->rest_at = conn->rest.len - take_turn(conn, rest).len;
+    if (conn->rest_at == conn->rest.len || conn->is_over) {
+        grpc_bytes_release(conn, &conn->rest, &conn->buffer_bytes);
+        conn->rest_at = 0;
+    }
+}
 
 static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
 {
     struct grpc_conn *conn = grpc_of(base);
     if (conn->is_over)
         return;
+    if (!conn->is_fed)
+        conn->work = 0;
+    conn->is_fed = true;
     conn->now_ns = now_ns;
     conn->is_heard = true;
-    grpc_session_feed(conn, bytes);
+    conn->heard_ns = now_ns;
+    conn->is_pinged = false;
+    if (conn->rest.len == 0)
+        bytes = take_turn(conn, bytes);
+    keep_rest(conn, bytes);
     grpc_conn_settle(conn);
 }
 
@@ -144,7 +234,8 @@ static bool is_over(const struct conn *base)
 static bool is_busy(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
-    return !conn->is_over && (conn->n_calls > 0 || (conn->is_heard && !conn->has_begun));
+    return !conn->is_over &&
+           (conn->n_calls > 0 || conn->rest.len > 0 || (conn->is_heard && !conn->has_begun));
 }
 
 /* ---- When nothing comes ---------------------------------------------------------------------- */
@@ -160,6 +251,8 @@ static uint64_t deadline(const struct conn *base)
     const struct grpc_conn *conn = grpc_of_const(base);
     if (conn->is_over)
         return STINT_NEVER_NS;
+    if (has_work(conn))
+        return conn->now_ns;
     return least(least(least(conn->age_at_ns, conn->grace_at_ns),
                        least(conn->notice_at_ns, conn->watch_at_ns)),
                  least(conn->waits_end_ns, call_ends_ns(conn)));
@@ -169,10 +262,9 @@ static void end_late_calls(struct grpc_conn *conn)
 {
     while (call_ends_ns(conn) <= conn->now_ns) {
         struct grpc_call *call = conn->first[GRPC_TIMED];
-        /* Its stream is closed as soon as that can be said; until then nobody waits for it. */
-        grpc_call_enlist(call, GRPC_UNTIMED);
-        if (call->is_ended)
-            nghttp2_submit_rst_stream(conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
+        grpc_call_enlist(call, GRPC_CLOSING);
+        if (call->is_ended || call->answer.len > 0)
+            grpc_call_cut(call);
         else if (call->errand != NULL)
             grpc_wait_fail(call);
         else
@@ -186,6 +278,9 @@ static void wake(struct conn *base, uint64_t now_ns)
     if (conn->is_over)
         return;
     conn->now_ns = now_ns;
+    go_on(conn);
+    if (conn->is_over)
+        return;
     end_late_calls(conn);
     if (conn->waits_end_ns <= now_ns)
         grpc_wait_end_late(conn);
@@ -229,7 +324,9 @@ static void free_conn(struct conn *base)
         while (conn->first[list] != NULL)
             grpc_call_free(conn->first[list]);
     access_unref(conn->identity.tokens);
-    free(conn->out.ptr);
+    grpc_bytes_release(conn, &conn->out, &conn->buffer_bytes);
+    grpc_bytes_release(conn, &conn->rest, &conn->buffer_bytes);
+    assert(conn->held_bytes == 0 && conn->answer_bytes == 0 && conn->buffer_bytes == 0);
     free(conn);
 }
 
@@ -253,7 +350,7 @@ struct conn *grpc_conn_new(struct grpc_door *door, uint64_t now_ns)
         return NULL;
     conn->conn.ops = &ops;
     conn->door = door;
-    conn->now_ns = conn->idle_seen_ns = now_ns;
+    conn->now_ns = conn->idle_seen_ns = conn->heard_ns = now_ns;
     conn->age_at_ns = grpc_leave_age(door, now_ns);
     conn->grace_at_ns = conn->notice_at_ns = conn->watch_at_ns = STINT_NEVER_NS;
     conn->waits_end_ns = STINT_NEVER_NS;
@@ -318,7 +415,7 @@ void grpc_door_free(struct grpc_door *door)
     nghttp2_option_del(door->options_of_session);
     rls_call_free(door->rls);
     grpc_zip_free(door->zip);
-    free(door->reflection.bytes);
+    reflection_room_free(&door->reflection);
     access_unref(door->tokens);
     free(door);
 }

@@ -73,6 +73,24 @@ void grpc_fields_take(struct grpc_call *call, struct span name, struct span valu
     }
 }
 
+static bool is_endless(uint8_t method)
+{
+    return method == GRPC_HEALTH_WATCH || method == GRPC_REFLECTION ||
+           method == GRPC_REFLECTION_ALPHA;
+}
+
+static void count_endless(struct grpc_call *call)
+{
+    struct grpc_conn *conn = call->conn;
+    if (conn->n_endless >= GRPC_ENDLESS_CALLS) {
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
+                           "too many calls of Watch and reflection: end one of them first");
+        return;
+    }
+    call->is_endless = true;
+    conn->n_endless++;
+}
+
 void grpc_fields_end(struct grpc_call *call)
 {
     if ((call->said & GRPC_SAID_POST) == 0)
@@ -88,8 +106,8 @@ void grpc_fields_end(struct grpc_call *call)
     else if ((call->said & GRPC_SAID_NO_TIMEOUT) != 0)
         grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT,
                            "grpc-timeout: expected up to eight digits and one of H M S m u n");
-    else if (call->method != GRPC_SHOULD_RATE_LIMIT || grpc_caller_admit(call)) {
-        if (call->method == GRPC_REFLECTION || call->method == GRPC_REFLECTION_ALPHA)
-            grpc_call_enlist(call, GRPC_UNTIMED);
-    }
+    else if (call->method == GRPC_SHOULD_RATE_LIMIT)
+        grpc_caller_admit(call);
+    else if (is_endless(call->method))
+        count_endless(call);
 }

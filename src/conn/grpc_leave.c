@@ -7,11 +7,12 @@
 
 #include "base/siphash.h"
 
-static void end_calls(struct grpc_conn *conn, enum grpc_list list)
+static void end_endless(struct grpc_conn *conn, enum grpc_list list)
 {
     for (struct grpc_call *call = conn->first[list], *next; call != NULL; call = next) {
         next = call->next;
-        grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: ask on another one");
+        if (call->is_endless)
+            grpc_answer_end(call, GRPC_UNAVAILABLE, "the connection ends: ask on another one");
     }
 }
 
@@ -30,8 +31,8 @@ void grpc_leave_now(struct grpc_conn *conn)
                           NULL, 0);
     /* These would go on for as long as somebody wants to know. */
     grpc_watch_look(conn);
-    end_calls(conn, GRPC_WATCHING);
-    end_calls(conn, GRPC_UNTIMED);
+    end_endless(conn, GRPC_WATCHING);
+    end_endless(conn, GRPC_TIMED);
 }
 
 void grpc_leave_begin(struct grpc_conn *conn)

@@ -3,8 +3,8 @@
  * What the files of a gRPC connection share.
  *
  * A connection holds its open calls in lists: those that have to end in time, the oldest first;
- * those that watch health; and the rest. nghttp2 knows a call by its stream; it is made when the
- * stream's fields begin, and goes when the stream is closed.
+ * those that watch health; and those whose streams are about to be closed. nghttp2 knows a call by
+ * its stream; it is made when the stream's fields begin, and goes when the stream is closed.
  */
 #ifndef STINT_CONN_GRPC_PARTS_H
 #define STINT_CONN_GRPC_PARTS_H
@@ -24,9 +24,18 @@
 #define GRPC_ABUSE_NS (10 * NS_PER_S)   /* in which the bucket of idle frames fills again */
 #define GRPC_WINDOW (1 << 20)           /* bytes of requests on their way, of one connection */
 #define GRPC_HELD_MESSAGES 4            /* of full size: what unfinished ones may hold in all */
-#define GRPC_FREE_CALLS 4096            /* kept by a door for those to come */
-#define GRPC_ANSWER_ROOM 120            /* an answer of that size needs no memory of its own */
-#define GRPC_SECRET_MAX 128             /* bytes of a secret that a connection remembers */
+#define GRPC_HELD_TOTAL 64              /* the same, of all connections of a door */
+#define GRPC_SCARCE_OUTPUT 16384        /* of a connection, while a door holds more than that */
+#define GRPC_SMALL_MESSAGE 16384        /* of a call that needs no token; kept of it: twice that */
+#define GRPC_ENDLESS_CALLS 16           /* Watch and reflection, of one connection */
+#define GRPC_SLICE 1024                 /* bytes that are read before what they caused is written */
+#define GRPC_TURN 500                   /* units of work, 1 µs or so, before others have theirs */
+#define GRPC_SILENCE_NS                                                                            \
+    (60 * NS_PER_S)          /* of a peer that watches, until it has to answer a PING              \
+                              */
+#define GRPC_FREE_CALLS 4096 /* kept by a door for those to come */
+#define GRPC_ANSWER_ROOM 120 /* an answer of that size needs no memory of its own */
+#define GRPC_SECRET_MAX 128  /* bytes of a secret that a connection remembers */
 
 struct grpc_door {
     struct grpc_door_options options;
@@ -44,6 +53,7 @@ struct grpc_door {
     size_t n_free_calls;
     struct grpc_conn *watching; /* connections on which somebody watches health */
     uint64_t n_opened;
+    size_t held_bytes; /* by all connections, for messages and answers */
     bool is_drained;
 };
 
@@ -53,7 +63,7 @@ struct grpc_bytes {
     size_t len, size;
 };
 
-enum grpc_list { GRPC_TIMED, GRPC_WATCHING, GRPC_UNTIMED, GRPC_LISTS };
+enum grpc_list { GRPC_TIMED, GRPC_WATCHING, GRPC_CLOSING, GRPC_LISTS };
 
 /* What the fields of a call have said so far. */
 enum grpc_said {
@@ -76,18 +86,21 @@ struct grpc_call {
     bool is_at_end;   /* nothing more is asked */
     bool is_begun;    /* the fields of an answer were submitted */
     bool is_ended;    /* all was said: what else is asked is not looked at */
+    bool is_endless;  /* Watch or reflection: answered as often as the peer likes */
     bool wants_gzip;
-    bool watches_known; /* a service that there is */
-    int8_t told;        /* enum health_status, to a watcher last; -1: nothing yet */
-    uint8_t status;     /* of the trailers */
-    char *sentence;     /* of the trailers; the call's. NULL: none */
-    uint64_t begun_ns;
+    bool watches_known;    /* a service that there is */
+    int8_t told;           /* enum health_status, to a watcher last; -1: nothing yet */
+    uint8_t status;        /* of the trailers */
+    char *sentence;        /* of the trailers; the call's. NULL: none */
+    uint64_t begun_ns;     /* reflection: or when its answers were all read; a watcher: or when the
+                              message that it has not read was made */
     uint64_t ends_ns;      /* grpc-timeout; STINT_NEVER_NS: none */
     struct access *tokens; /* in which `token` was found, with a reference; NULL: none */
     const struct access_token *token;
     struct errand *errand;   /* of a store that was asked; NULL: none is waited for */
     struct span lent;        /* of the message, where it was read: until feed() returns */
     struct grpc_bytes input; /* what came of a message that is not whole */
+    size_t input_at;         /* of it: what is answered. Reflection alone */
     struct grpc_bytes answer;
     size_t answer_sent;
     uint8_t room[GRPC_ANSWER_ROOM];
@@ -114,32 +127,50 @@ struct grpc_conn {
     uint64_t now_ns;
     struct grpc_bytes out;
     size_t sent;               /* bytes of out that are gone */
+    struct grpc_bytes rest;    /* of what was fed: the next turn's */
+    size_t rest_at;            /* bytes of rest that are read */
     struct grpc_call *current; /* whose fields are read; NULL: nobody's who matters */
     struct grpc_call *recent;  /* found last; NULL: none */
     struct grpc_call *lender;  /* whose message lies in what is fed; NULL: none */
     struct grpc_call *first[GRPC_LISTS], *last[GRPC_LISTS];
     struct grpc_conn *next_watching, *prev_watching;
     struct grpc_identity identity;
-    size_t n_calls;
-    size_t field_bytes; /* of the fields that are read */
-    size_t held_bytes;  /* of unfinished messages */
+    size_t n_calls, n_endless;
+    size_t field_bytes;  /* of the fields that are read */
+    size_t held_bytes;   /* of unfinished messages */
+    size_t answer_bytes; /* of answers that the peer's windows have no room for */
+    size_t buffer_bytes; /* of out and rest */
+    size_t work;         /* of this turn, in about so many microseconds */
+    uint64_t heard_ns;   /* when bytes came last */
     uint64_t idle_debt_ns, idle_seen_ns;
     uint64_t age_at_ns, grace_at_ns, notice_at_ns, watch_at_ns; /* STINT_NEVER_NS: not */
     uint64_t waits_end_ns; /* no call that waits for a store has to end before; STINT_NEVER_NS */
     uint8_t leaving;       /* enum grpc_leaving */
     bool answers_early;    /* has answered a request that had not ended */
     bool is_heard;         /* bytes came */
+    bool is_pinged;        /* as nothing came for long */
+    bool is_fed;           /* in this turn, whose output is not asked for yet */
+    bool asks_wait;        /* reflection has messages for the next turn */
     bool has_begun;        /* it speaks HTTP/2: a frame came behind the preface */
     bool is_left;          /* the peer has said that it asks no more */
     bool is_broken;        /* nghttp2 has given up: the session is not to be touched */
     bool is_over;
 };
 
-/* Anew for less than `more` bytes behind the end; false: no memory. */
-bool grpc_bytes_reserve(struct grpc_bytes *bytes, size_t more);
-
 /* ---- grpc_conn.c ----------------------------------------------------------------------------- */
 
+/*
+ * Room for `more` bytes behind the end; false: no memory. What is held by then is counted in
+ * *held, of the connection, and of its door.
+ */
+bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held,
+                        size_t more);
+void grpc_bytes_release(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held);
+
+/* Whether the work of this turn is done: the rest is the next one's. */
+bool grpc_conn_turn_is_over(const struct grpc_conn *conn);
+/* Whether so much is not read that no further call is answered. */
+bool grpc_conn_is_full(const struct grpc_conn *conn);
 /* Writes what the session has to say, up to limits.output_bytes, and looks whether it is over. */
 void grpc_conn_settle(struct grpc_conn *conn);
 void grpc_count_malformed(const struct grpc_door *door);
@@ -183,6 +214,8 @@ struct caller grpc_caller_of(const struct grpc_call *call);
 struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id); /* NULL: no memory */
 void grpc_call_free(struct grpc_call *call);
 void grpc_call_enlist(struct grpc_call *call, enum grpc_list list);
+/* Ends a call whose answer is not read: its stream is reset. */
+void grpc_call_cut(struct grpc_call *call);
 void grpc_call_data(struct grpc_call *call, struct span bytes, bool is_last);
 /* Keeps what lies in memory that is the feeder's. */
 void grpc_call_keep_lent(struct grpc_call *call);
@@ -191,6 +224,8 @@ void grpc_call_end(struct grpc_call *call);
 bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, struct span *plain);
 /* Reads the one message of a call that has ended, and answers it, or waits for a store. */
 void grpc_call_ask(struct grpc_call *call, struct span bytes);
+/* Bytes that a message of the call may have. */
+size_t grpc_call_message_max(const struct grpc_call *call);
 /* Keeps bytes until the call has ended; false: there is too much of them, and it was refused. */
 bool grpc_call_keep(struct grpc_call *call, struct span bytes);
 void grpc_call_drop_input(struct grpc_call *call);
@@ -203,6 +238,8 @@ void grpc_answer_once(struct grpc_call *call, struct span message);
 bool grpc_answer_add(struct grpc_call *call, struct span message);
 /* Behind what was added. From then on the call is one of those that have to end in time. */
 void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *sentence);
+/* What is not sent of it. */
+void grpc_answer_drop(struct grpc_call *call);
 /* Instead of an answer; or behind those that there are. */
 void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *sentence);
 /* The same, for what the caller did wrong: it is counted. */
@@ -227,9 +264,13 @@ void grpc_wait_end_late(struct grpc_conn *conn);
 
 /* ---- grpc_reflection.c ----------------------------------------------------------------------- */
 
-/* Answers what came whole. */
+/* Answers the next message that came whole, unless an answer waits to be read; ends with the last.
+ */
 void grpc_reflection_ask(struct grpc_call *call);
-void grpc_reflection_end(struct grpc_call *call);
+/* All that it was answered is read. */
+void grpc_reflection_next(struct grpc_call *call);
+/* Goes on with what was left when the turn was over. */
+void grpc_reflection_go_on(struct grpc_conn *conn);
 
 /* ---- grpc_watch.c ---------------------------------------------------------------------------- */
 

@@ -201,7 +201,8 @@ bool grpc_session_open(struct grpc_conn *conn)
 static void say_goaway(struct grpc_conn *conn, uint8_t code)
 {
     const uint8_t frame[17] = {0, 0, 8, NGHTTP2_GOAWAY, [16] = code};
-    if (!conn->has_begun || !grpc_bytes_reserve(&conn->out, sizeof(frame)))
+    if (!conn->has_begun ||
+        !grpc_bytes_reserve(conn, &conn->out, &conn->buffer_bytes, sizeof(frame)))
         return;
     memcpy(conn->out.ptr + conn->out.len, frame, sizeof(frame));
     conn->out.len += sizeof(frame);

@@ -34,9 +34,8 @@ void http_page_health(struct http_exchange *exchange)
 static bool is_ready(const struct http_exchange *exchange)
 {
     const struct http_door *door = exchange->door;
-    const struct metrics *metrics = hub_metrics(hub_of(exchange));
-    return !door->is_draining && (metrics == NULL || metrics_has_stores(metrics)) &&
-           (door->options.is_ready == NULL || door->options.is_ready(door->options.arg));
+    return !door->is_draining &&
+           hub_is_ready(hub_of(exchange), door->options.is_ready, door->options.arg);
 }
 
 /* Stores that are away are named; only one that is needed makes the server unready. */

@@ -216,6 +216,12 @@ struct metrics *hub_metrics(struct hub *hub)
     return hub->metrics;
 }
 
+bool hub_is_ready(const struct hub *hub, bool (*is_ready)(void *arg), void *arg)
+{
+    return (hub->metrics == NULL || metrics_has_stores(hub->metrics)) &&
+           (is_ready == NULL || is_ready(arg));
+}
+
 struct popular *hub_popular(struct hub *hub)
 {
     return hub->popular;

@@ -68,6 +68,11 @@ struct stint_table *hub_table(const struct hub *hub);
 struct metrics *hub_metrics(struct hub *hub);
 struct popular *hub_popular(struct hub *hub);
 struct pools *hub_pools(struct hub *hub);
+/*
+ * Whether what decides is there, for every frontend that tells its health: `is_ready` of the server
+ * (NULL: it is), and each store that is needed.
+ */
+bool hub_is_ready(const struct hub *hub, bool (*is_ready)(void *arg), void *arg);
 
 /* What a request is done on behalf of. */
 struct caller {

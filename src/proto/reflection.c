@@ -17,7 +17,7 @@
 
 /* What an answer is put together of. */
 struct reflecting {
-    struct reflection_set set;
+    const struct reflection_set *set;
     Pb__ServerReflectionResponse response;
     Pb__FileDescriptorResponse files;
     ProtobufCBinaryData file[REFLECTION_FILES_MAX];
@@ -46,9 +46,9 @@ static void answer_fault(struct reflecting *reflecting, enum grpc_status status,
 static void answer_files(struct reflecting *reflecting, size_t file)
 {
     size_t indices[REFLECTION_FILES_MAX];
-    size_t n = reflection_files_of(&reflecting->set, file, indices);
+    size_t n = reflection_files_of(reflecting->set, file, indices);
     for (size_t i = 0; i < n; i++)
-        reflecting->file[i] = bytes_of(reflecting->set.bytes[indices[i]]);
+        reflecting->file[i] = bytes_of(reflecting->set->bytes[indices[i]]);
     pb__file_descriptor_response__init(&reflecting->files);
     reflecting->files.n_file_descriptor_proto = n;
     reflecting->files.file_descriptor_proto = reflecting->file;
@@ -75,9 +75,10 @@ static void answer_services(struct reflecting *reflecting)
 {
     pb__list_service_response__init(&reflecting->list);
     reflecting->list.service = reflecting->services;
-    for (size_t i = 0; i < reflecting->set.n_files; i++)
-        for (size_t k = 0; k < reflecting->set.files[i]->n_service; k++)
-            add_service(reflecting, reflecting->set.files[i], reflecting->set.files[i]->service[k]);
+    for (size_t i = 0; i < reflecting->set->n_files; i++)
+        for (size_t k = 0; k < reflecting->set->files[i]->n_service; k++)
+            add_service(reflecting, reflecting->set->files[i],
+                        reflecting->set->files[i]->service[k]);
     reflecting->response.message_response_case =
         PB__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_LIST_SERVICES_RESPONSE;
     reflecting->response.list_services_response = &reflecting->list;
@@ -85,7 +86,7 @@ static void answer_services(struct reflecting *reflecting)
 
 static void answer_request(struct reflecting *reflecting, Pb__ServerReflectionRequest *request)
 {
-    const struct reflection_set *set = &reflecting->set;
+    const struct reflection_set *set = reflecting->set;
     ProtobufCBinaryData name;
     size_t file;
     switch (request->message_request_case) {
@@ -133,20 +134,45 @@ static bool pack(const Pb__ServerReflectionResponse *response, struct reflection
     return true;
 }
 
+/* The descriptions, once for all requests: to read them takes a hundred times as long as to look.
+ */
+static bool read_set(struct reflection_room *room)
+{
+    struct reflection_set *set;
+    if (room->set != NULL)
+        return true;
+    set = malloc(sizeof(*set));
+    if (set == NULL || !reflection_set_read(set)) {
+        free(set);
+        return false;
+    }
+    room->set = set;
+    return true;
+}
+
+void reflection_room_free(struct reflection_room *room)
+{
+    if (room->set != NULL)
+        reflection_set_free(room->set);
+    free(room->set);
+    free(room->bytes);
+    *room = (struct reflection_room){0};
+}
+
 static int answer_message(Pb__ServerReflectionRequest *request, struct reflection_room *room,
                           struct span *answer, struct stint_error *error)
 {
     struct reflecting reflecting;
-    if (!reflection_set_read(&reflecting.set))
+    if (!read_set(room))
         return err_set(error, STINT_E_SYSTEM, "there is no memory to describe messages");
+    reflecting.set = room->set;
     pb__server_reflection_response__init(&reflecting.response);
     reflecting.response.valid_host = request->host;
     reflecting.response.original_request = request;
     answer_request(&reflecting, request);
-    bool is_packed = pack(&reflecting.response, room, answer);
-    reflection_set_free(&reflecting.set);
-    return is_packed ? 0
-                     : err_set(error, STINT_E_SYSTEM, "there is no memory to describe messages");
+    return pack(&reflecting.response, room, answer)
+               ? 0
+               : err_set(error, STINT_E_SYSTEM, "there is no memory to describe messages");
 }
 
 int reflection_answer(struct span message, struct reflection_room *room, struct span *answer,

@@ -14,15 +14,18 @@
 
 /*
  * The answer to one ServerReflectionRequest; an error that the protocol knows (no such file, no
- * such symbol) is an answer, too. In memory that *room grows to, to be freed by the caller.
+ * such symbol) is an answer, too. In memory that *room grows to.
  * STINT_E_SYNTAX for what is no such message, STINT_E_RANGE for one that is too long,
  * STINT_E_SYSTEM without memory.
  */
+struct reflection_set;
 struct reflection_room {
     uint8_t *bytes;
     size_t size;
+    struct reflection_set *set; /* read with the first request; NULL: not yet */
 };
 int reflection_answer(struct span message, struct reflection_room *room, struct span *answer,
                       struct stint_error *error);
+void reflection_room_free(struct reflection_room *room);
 
 #endif

@@ -229,6 +229,14 @@ static inline void call_no_more(struct calling *calling)
 
 /* ---- Bytes to and fro ------------------------------------------------------------------------ */
 
+/* As the socket's owner would, where other connections have nothing to do. */
+static inline void let_work(struct calling *calling)
+{
+    struct conn *conn = calling->conn;
+    while (conn->ops->deadline(conn) <= calling->s.now_ns)
+        conn->ops->wake(conn, calling->s.now_ns);
+}
+
 static inline void feed_conn(struct calling *calling, struct span bytes)
 {
     while (bytes.len > 0) {
@@ -239,6 +247,7 @@ static inline void feed_conn(struct calling *calling, struct span bytes)
         memcpy(copy, bytes.ptr, len);
         calling->conn->ops->feed(calling->conn, span_of(copy, len), calling->s.now_ns);
         free(copy);
+        let_work(calling);
         bytes = span_of(bytes.ptr + len, bytes.len - len);
     }
 }
@@ -300,6 +309,7 @@ static inline bool hear_all(struct calling *calling)
         ssize_t len = nghttp2_session_mem_recv(calling->client, output.ptr, output.len);
         assert_int_equal(len, output.len);
         calling->conn->ops->sent(calling->conn, output.len, calling->s.now_ns);
+        let_work(calling);
         calling->n_writes++;
         any = true;
     }

@@ -7,6 +7,8 @@
 
 #include "proto/rls_limit.h"
 
+#include <malloc.h>
+
 #define YAML                                                                                       \
     "domain: d\n"                                                                                  \
     "descriptors:\n"                                                                               \
@@ -14,6 +16,11 @@
     "    rate_limit: {unit: minute, requests_per_unit: 100000}\n"
 
 #define PREFACE "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+/* What a connection may hold for a peer that sends much and reads nothing. */
+#define HOSTILE_HELD_MAX (768u << 10)
+
+extern size_t __sanitizer_get_current_allocated_bytes(void) __attribute__((weak));
 
 static struct calling *calling;
 
@@ -142,6 +149,7 @@ static struct answer take_answer(void)
             output = span_of(output.ptr + len, output.len - len);
         }
         calling->conn->ops->sent(calling->conn, total, calling->s.now_ns);
+        let_work(calling);
     }
     return answer;
 }
@@ -365,6 +373,293 @@ static void more_streams_than_are_allowed_are_refused(void **state)
     assert_false(is_over(calling));
 }
 
+/* ---- What one connection holds --------------------------------------------------------------- */
+
+/* Bytes of the heap in use. */
+static size_t heap_bytes(void)
+{
+    if (__sanitizer_get_current_allocated_bytes != NULL)
+        return __sanitizer_get_current_allocated_bytes();
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+
+/* The peer's window of each stream: none. */
+static void put_shut_windows(void)
+{
+    put_frame(NGHTTP2_SETTINGS, 0, 0, "\0\4\0\0\0\0", 6);
+}
+
+static void put_path(struct block *block, const char *path)
+{
+    block->len = 0;
+    put_field(block, ":method", "POST");
+    put_field(block, ":scheme", "http");
+    put_field(block, ":path", path);
+    put_field(block, ":authority", "stint");
+    put_field(block, "content-type", "application/grpc");
+}
+
+/* Requests for a file with all that it imports, as many as fit; how many bytes they have. */
+static size_t reflection_requests(uint8_t *bytes, size_t size)
+{
+    struct wire message = {.len = 0};
+    wire_span(&message, 4, span_of_text("envoy.service.ratelimit.v3.RateLimitService"));
+    struct span once = framed(wired(&message));
+    size_t len = 0;
+    for (; len + once.len <= size; len += once.len)
+        memcpy(bytes + len, once.ptr, once.len);
+    return len;
+}
+
+/* A stream for each of 1,000, and each full of requests whose answers are not read. */
+static void reflection_whose_answers_are_not_read_holds_little(void **state)
+{
+    (void)state;
+    static uint8_t requests[15000];
+    size_t len = reflection_requests(requests, sizeof(requests)), most = 0, total = 0;
+    size_t before = heap_bytes();
+    struct block block;
+    put_preface();
+    put_shut_windows();
+    put_path(&block, REFLECTION);
+    for (uint32_t i = 0; i < 1000; i++) {
+        put_headers(2 * i + 1, WHOLE, &block);
+        put_frame(NGHTTP2_DATA, 0, 2 * i + 1, requests, len);
+        total += frames.len;
+        say_frames();
+        take_answer();
+        size_t held = heap_bytes() - before;
+        most = held > most ? held : most;
+    }
+    assert_false(is_over(calling));
+    print_message("sent %zu bytes, held at most %zu\n", total, most);
+    assert_true(most < HOSTILE_HELD_MAX);
+}
+
+/* The same of calls that are answered once: their answers are longer than what asks for them. */
+static void decisions_that_are_not_read_hold_little(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct wire message;
+    char text[32 * 8] = "";
+    for (int i = 0; i < 31; i++)
+        strcat(text, "k=a; ");
+    strcat(text, "k=b");
+    struct span request = framed(wire_of_request(&message, descriptors_of(&asked, text)));
+    size_t before = heap_bytes(), most = 0;
+    unsigned n_answered = 0;
+    struct block block;
+    put_preface();
+    put_shut_windows();
+    put_call(&block);
+    for (uint32_t i = 0; i < 3000; i++) {
+        put_headers(2 * i + 1, WHOLE, &block);
+        put_frame(NGHTTP2_DATA, LAST, 2 * i + 1, request.ptr, request.len);
+        say_frames();
+        n_answered += take_answer().n_headers;
+        size_t held = heap_bytes() - before;
+        most = held > most ? held : most;
+    }
+    print_message("%u were answered, held at most %zu\n", n_answered, most);
+    assert_int_equal(n_answered, 3000); /* refused, at the last */
+    assert_true(most < HOSTILE_HELD_MAX);
+    assert_in_range(left(&calling->s, "k=b"), 100000 - 999, 100000 - 50);
+}
+
+/* Half messages on many connections: each still has its small share when all is held. */
+static void many_connections_hold_little_together(void **state)
+{
+    (void)state;
+    static uint8_t part[14000];
+    struct conn *conns[200];
+    const struct grpc_limits limits = {.message_bytes = 30000};
+    struct block block;
+    reconnect(&limits);
+    size_t before = heap_bytes();
+    grpc_frame_write(part, false, 30000);
+    for (size_t k = 0; k < N(conns); k++) {
+        conns[k] = grpc_conn_new(calling->door, calling->s.now_ns);
+        frames.len = 0;
+        put_preface();
+        put_call(&block);
+        for (uint32_t i = 0; i < 6; i++) {
+            put_headers(2 * i + 1, WHOLE, &block);
+            put_frame(NGHTTP2_DATA, 0, 2 * i + 1, part, sizeof(part));
+        }
+        conns[k]->ops->feed(conns[k], span_of(frames.bytes, frames.len), calling->s.now_ns);
+        conns[k]->ops->sent(conns[k], conns[k]->ops->output(conns[k]).len, calling->s.now_ns);
+    }
+    size_t held = heap_bytes() - before;
+    print_message("%zu connections hold %zu bytes\n", N(conns), held);
+    assert_in_range(held, 64 * 30000, 64 * 30000 + N(conns) * 50000);
+    for (size_t k = 0; k < N(conns); k++)
+        conns[k]->ops->free(conns[k]);
+}
+
+static void watchers_of_one_connection_are_bounded(void **state)
+{
+    (void)state;
+    struct block block;
+    unsigned n_headers = 0;
+    put_preface();
+    put_path(&block, HEALTH "Watch");
+    for (uint32_t i = 0; i < 1000; i++) {
+        put_headers(2 * i + 1, WHOLE, &block);
+        put_frame(NGHTTP2_DATA, LAST, 2 * i + 1, "\0\0\0\0\0", 5);
+        say_frames();
+        struct answer answer = take_answer();
+        n_headers += answer.n_headers;
+    }
+    assert_int_equal(n_headers, 1000); /* of which most are refusals */
+    assert_false(is_over(calling));
+}
+
+/* What a call that needs no token may send is no longer than its messages are. */
+static void messages_of_calls_without_a_token_are_short(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {HEALTH "Check", HEALTH "Watch", HEALTH "List", REFLECTION};
+    struct block block;
+    uint8_t head[GRPC_PREFIX];
+    grpc_frame_write(head, false, 16385);
+    put_preface();
+    for (uint32_t i = 0; i < N(paths); i++) {
+        put_path(&block, paths[i]);
+        put_headers(2 * i + 1, WHOLE, &block);
+        put_frame(NGHTTP2_DATA, 0, 2 * i + 1, head, sizeof(head));
+        say_frames();
+        assert_int_equal(take_answer().n_headers, 1);
+    }
+}
+
+/* A peer that opens its windows byte by byte, so that something moves all the time. */
+static void answers_that_are_read_byte_by_byte_end_with_their_time(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct wire message;
+    struct span request = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
+    static const char *const paths[] = {SHOULD_RATE_LIMIT, HEALTH "Watch", REFLECTION};
+    struct block block;
+    unsigned n_resets = 0;
+    put_preface();
+    put_shut_windows();
+    for (uint32_t i = 0; i < N(paths); i++) {
+        put_path(&block, paths[i]);
+        put_headers(2 * i + 1, WHOLE, &block);
+        if (i == 0)
+            put_frame(NGHTTP2_DATA, LAST, 1, request.ptr, request.len);
+        else
+            put_frame(NGHTTP2_DATA, 0, 2 * i + 1, "\0\0\0\0\2\x3a\0", 7);
+        if (i == 1)
+            put_frame(NGHTTP2_DATA, LAST, 3, NULL, 0);
+    }
+    say_frames();
+    take_answer();
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(n_resets, 0);
+        for (uint32_t k = 0; k < N(paths); k++)
+            put_frame(NGHTTP2_WINDOW_UPDATE, 0, 2 * k + 1, "\0\0\0\1", 4);
+        say_frames();
+        pass(calling, 5 * S);
+        n_resets += take_answer().n_resets;
+    }
+    assert_int_equal(n_resets, N(paths));
+    assert_false(is_over(calling));
+    assert_false(calling->conn->ops->is_busy(calling->conn));
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------- */
+
+static void feed_raw(void)
+{
+    calling->conn->ops->feed(calling->conn, span_of(frames.bytes, frames.len), calling->s.now_ns);
+    frames.len = 0;
+}
+
+/* Turns until all is read and answered; the most that one of them wrote. */
+static size_t turns_until_read(unsigned *n_turns)
+{
+    const struct conn_ops *does = calling->conn->ops;
+    size_t most = 0, len;
+    *n_turns = 1;
+    while (does->is_choked(calling->conn) || does->output(calling->conn).len > 0) {
+        if ((len = does->output(calling->conn).len) > 0)
+            does->sent(calling->conn, len, calling->s.now_ns);
+        most = len > most ? len : most;
+        if (does->deadline(calling->conn) <= calling->s.now_ns) {
+            does->wake(calling->conn, calling->s.now_ns);
+            ++*n_turns;
+        }
+    }
+    return most;
+}
+
+static void cheap_calls_in_one_piece_take_several_turns(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct wire message;
+    struct span request = framed(wire_of_request(&message, descriptors_of(&asked, "k=a")));
+    struct block block;
+    unsigned n_turns;
+    const uint32_t n_calls = 600;
+    put_preface();
+    put_call(&block);
+    for (uint32_t i = 0; i < n_calls; i++) {
+        put_headers(2 * i + 1, WHOLE, &block);
+        put_frame(NGHTTP2_DATA, LAST, 2 * i + 1, request.ptr, request.len);
+    }
+    feed_raw();
+    assert_in_range(left(&calling->s, "k=a"), 100000 - 300, 100000 - 150);
+    turns_until_read(&n_turns);
+    assert_in_range(n_turns, 3, 6);
+    assert_int_equal(left(&calling->s, "k=a"), 100000 - n_calls);
+}
+
+static void reflection_in_one_piece_takes_several_turns(void **state)
+{
+    (void)state;
+    static uint8_t requests[15000];
+    size_t len = reflection_requests(requests, sizeof(requests));
+    struct block block;
+    unsigned n_turns;
+    put_preface();
+    put_frame(NGHTTP2_SETTINGS, 0, 0, "\0\4\x7f\xff\xff\xff", 6);
+    put_frame(NGHTTP2_WINDOW_UPDATE, 0, 0, "\x7f\0\0\0", 4);
+    put_path(&block, REFLECTION);
+    put_headers(1, WHOLE, &block);
+    for (int i = 0; i < 4; i++)
+        put_frame(NGHTTP2_DATA, 0, 1, requests, len);
+    feed_raw();
+    assert_in_range(turns_until_read(&n_turns), 1000, (512 << 10));
+    assert_in_range(n_turns, 10, 200);
+}
+
+/* The rest of what was fed waits until the output is read, and its peer's time runs meanwhile. */
+static void what_is_not_written_is_not_read(void **state)
+{
+    (void)state;
+    const struct grpc_limits limits = {.output_bytes = 1000};
+    struct block block;
+    reconnect(&limits);
+    put_preface();
+    put_path(&block, HEALTH "List");
+    for (uint32_t i = 0; i < 400; i++) {
+        put_headers(2 * i + 1, WHOLE, &block);
+        put_frame(NGHTTP2_DATA, LAST, 2 * i + 1, "\0\0\0\0\0", 5);
+    }
+    feed_raw();
+    assert_true(calling->conn->ops->is_choked(calling->conn));
+    assert_true(calling->conn->ops->is_busy(calling->conn));
+    assert_true(calling->conn->ops->deadline(calling->conn) > calling->s.now_ns);
+    assert_in_range(calling->conn->ops->output(calling->conn).len, 1001, 4000);
+    assert_int_equal(take_answer().n_headers, 2 * 400);
+    assert_false(calling->conn->ops->is_choked(calling->conn));
+}
+
 /* ---- What is not HTTP/2 ---------------------------------------------------------------------- */
 
 static void other_protocols_are_left_without_a_word(void **state)
@@ -582,6 +877,15 @@ int main(void)
         TEST(a_bomb_of_fields_is_sent_away),
         TEST(unfinished_messages_are_bounded),
         TEST(more_streams_than_are_allowed_are_refused),
+        TEST(reflection_whose_answers_are_not_read_holds_little),
+        TEST(decisions_that_are_not_read_hold_little),
+        TEST(many_connections_hold_little_together),
+        TEST(watchers_of_one_connection_are_bounded),
+        TEST(messages_of_calls_without_a_token_are_short),
+        TEST(answers_that_are_read_byte_by_byte_end_with_their_time),
+        TEST(cheap_calls_in_one_piece_take_several_turns),
+        TEST(reflection_in_one_piece_takes_several_turns),
+        TEST(what_is_not_written_is_not_read),
         TEST(other_protocols_are_left_without_a_word),
         TEST(half_a_preface_is_busy_and_unanswered),
         TEST(frames_that_break_the_protocol_end_the_connection),

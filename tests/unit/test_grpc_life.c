@@ -2,8 +2,10 @@
 /* How a gRPC connection lives and ends: watchers, reflection, back-pressure, drain and age. */
 #include "unit/calling.h"
 
+#include "conn/metrics.h"
 #include "proto/health.h"
 #include "proto/rls_limit.h"
+#include "unit/talking.h"
 
 #define YAML                                                                                       \
     "domain: d\n"                                                                                  \
@@ -81,6 +83,35 @@ static void health_is_that_of_the_server(void **state)
     assert_true(message_of(list).len > 0);
 }
 
+/* As /readyz: a store that is needed is away, then another that is not. */
+static void a_server_without_its_store_does_not_serve(void **state)
+{
+    (void)state;
+    struct metrics *metrics = hub_metrics(calling->s.hub);
+    struct http_site *site;
+    struct talking http = {.s = calling->s, .peer = "127.0.0.1"};
+    assert_true(metrics_add_store(metrics, "cache", false));
+    assert_true(metrics_add_store(metrics, "main", true));
+    assert_int_equal(http_site_new(&site, &(struct http_site_options){0}, NULL), 0);
+    http.door =
+        http_door_new(&(struct http_door_options){.service = calling->s.service, .site = site});
+    assert_non_null(http.door);
+    struct heard *watcher = ask_health("Watch", "", NULL);
+    for (uint64_t which = 0; which < 4; which++) { /* of the stores, as bits */
+        for (size_t i = 0; i < 2; i++)
+            store_figure_set(&metrics_store(metrics, i, 1)->away_since_ns,
+                             (which >> i & 1) * calling->s.now_ns);
+        bool serves = (which & 2) == 0;
+        assert_code(ask_health("Check", "", NULL), serves ? HEALTH_SERVING : HEALTH_NOT_SERVING);
+        assert_int_equal(status_of(&http, "GET /readyz\n"), serves ? 200 : 503);
+        pass(calling, 500 * MS);
+        exchange(calling);
+        assert_string_equal(told(watcher), serves ? "1" : "1 2");
+    }
+    http_door_free(http.door);
+    http_site_free(site);
+}
+
 static void watchers_are_told_at_once_and_when_it_changes(void **state)
 {
     (void)state;
@@ -134,7 +165,7 @@ static void changes_that_a_window_has_no_room_for_are_told_as_one(void **state)
     exchange(calling);
     struct heard *heard = ask_health("Watch", "", NULL);
     assert_int_equal(heard->len, 0);
-    for (int i = 0; i < 101; i++) {
+    for (int i = 0; i < 51; i++) {
         calling->is_ready = !calling->is_ready;
         pass(calling, 500 * MS);
     }
@@ -180,21 +211,25 @@ static void reflection_answers_each_request_until_the_client_ends(void **state)
                                    {":path", REFLECTION},
                                    {"content-type", "application/grpc"}};
     struct span once = list_request();
-    uint8_t twice[128];
-    memcpy(twice, once.ptr, once.len);
-    memcpy(twice + once.len, once.ptr, once.len);
-    struct heard *heard = call_with(calling, fields, N(fields), span_of(twice, 2 * once.len), true);
+    enum { n = 7 };
+    uint8_t requests[256];
+    for (size_t i = 0; i < n; i++)
+        memcpy(requests + i * once.len, once.ptr, once.len);
+    struct heard *heard =
+        call_with(calling, fields, N(fields), span_of(requests, n * once.len), true);
     heard->says_len = once.len + 2;
     exchange(calling);
     size_t len = heard->len;
     assert_true(len > 0);
     assert_int_equal(heard->status, -1);
-    pass(calling, 100 * S); /* it has no time to end in */
-    heard->says_len = 2 * once.len;
-    heard->says_more = false;
-    nghttp2_session_resume_data(calling->client, heard->id);
-    exchange(calling);
-    assert_int_equal(heard->len, 2 * len);
+    for (size_t i = 0; i < 6; i++) { /* its time begins anew with each answer */
+        pass(calling, 20 * S);
+        heard->says_len = i < 5 ? heard->says_len + once.len : n * once.len;
+        heard->says_more = i < 5;
+        nghttp2_session_resume_data(calling->client, heard->id);
+        exchange(calling);
+    }
+    assert_int_equal(heard->len, n * len);
     assert_status(heard, GRPC_OK, "");
     assert_true(heard->is_closed);
 }
@@ -210,26 +245,100 @@ static void reflection_that_is_cut_or_wrong_is_refused(void **state)
     assert_status(wrong, GRPC_INVALID_ARGUMENT, "");
 }
 
-static void answers_that_nobody_reads_are_bounded(void **state)
+/* As many as fit into the bytes, all at once. */
+static struct heard *ask_much(size_t size)
 {
-    (void)state;
     static uint8_t requests[64000];
-    const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
-    const struct grpc_limits limits = {.message_bytes = 10000};
-    reopen(&limits);
-    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
-    exchange(calling);
     struct span once = list_request();
-    size_t n = sizeof(requests) / once.len * once.len;
+    size_t n = size / once.len * once.len;
     for (size_t at = 0; at < n; at += once.len)
         memcpy(requests + at, once.ptr, once.len);
     struct heard *heard = call_bytes(calling, REFLECTION, span_of(requests, n), NULL);
     exchange(calling);
+    return heard;
+}
+
+static void shut_windows(void)
+{
+    const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
+    nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, &none, 1);
+    exchange(calling);
+}
+
+static void reflection_asked_at_once_is_answered_as_it_is_read(void **state)
+{
+    (void)state;
+    struct heard *heard = ask_much(20000);
+    assert_status(heard, GRPC_OK, "");
+    assert_true(heard->len > 300000);
+    shut_windows();
+    heard = ask_much(10000);
     assert_int_equal(heard->len, 0);
+    while (!heard->is_closed) {
+        size_t len = heard->len;
+        nghttp2_submit_window_update(calling->client, NGHTTP2_FLAG_NONE, heard->id, 1 << 16);
+        exchange(calling);
+        assert_true(heard->is_closed || heard->len == len + (1 << 16));
+    }
+    assert_status(heard, GRPC_OK, "");
+}
+
+static void reflection_that_is_asked_and_not_read_is_bounded(void **state)
+{
+    (void)state;
+    shut_windows();
+    struct heard *heard = ask_much(64000);
     nghttp2_submit_window_update(calling->client, NGHTTP2_FLAG_NONE, heard->id, 1 << 20);
     exchange(calling);
     assert_status(heard, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
-    assert_in_range(heard->len, 10000, 12000);
+    assert_in_range(heard->len, 100, 1000); /* the one that waited */
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+static const struct field reflection_fields[] = {{":method", "POST"},
+                                                 {":scheme", "http"},
+                                                 {":authority", "stint"},
+                                                 {":path", REFLECTION},
+                                                 {"content-type", "application/grpc"}};
+
+static void reflection_that_asks_no_more_ends(void **state)
+{
+    (void)state;
+    struct span once = list_request();
+    const struct span begun[] = {span_of("", 0), span_of(once.ptr, 3), once};
+    for (size_t i = 0; i < N(begun); i++) {
+        struct heard *heard =
+            call_with(calling, reflection_fields, N(reflection_fields), begun[i], true);
+        exchange(calling);
+        pass(calling, 30 * S - 1);
+        exchange(calling);
+        assert_int_equal(heard->status, -1);
+        pass(calling, 1);
+        exchange(calling);
+        assert_status(heard, GRPC_DEADLINE_EXCEEDED, "the request does not end");
+        assert_true(heard->is_closed);
+    }
+}
+
+/* A watcher is asked by a PING, and any answer will do. */
+static void a_peer_that_watches_has_to_be_there(void **state)
+{
+    (void)state;
+    struct heard *heard = ask_health("Watch", "", NULL);
+    for (int i = 0; i < 5; i++) {
+        pass(calling, 60 * S);
+        assert_true(hear_all(calling)); /* the PING */
+        exchange(calling);
+        assert_false(is_over(calling));
+    }
+    assert_false(heard->is_closed);
+    pass(calling, 120 * S - 1);
+    assert_false(is_over(calling));
+    pass(calling, 500 * MS);
+    hear_all(calling);
+    assert_true(is_over(calling));
+    assert_int_equal(calling->goaway_code, NGHTTP2_NO_ERROR);
 }
 
 /* ---- Whoever does not read ------------------------------------------------------------------- */
@@ -466,13 +575,17 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(health_is_that_of_the_server),
+        TEST(a_server_without_its_store_does_not_serve),
         TEST(watchers_are_told_at_once_and_when_it_changes),
         TEST(a_watcher_goes_when_it_likes_or_its_time_is_up),
         TEST(changes_that_a_window_has_no_room_for_are_told_as_one),
         TEST(a_watcher_whose_window_is_shut_holds_up_no_drain),
         TEST(reflection_answers_each_request_until_the_client_ends),
         TEST(reflection_that_is_cut_or_wrong_is_refused),
-        TEST(answers_that_nobody_reads_are_bounded),
+        TEST(reflection_asked_at_once_is_answered_as_it_is_read),
+        TEST(reflection_that_is_asked_and_not_read_is_bounded),
+        TEST(reflection_that_asks_no_more_ends),
+        TEST(a_peer_that_watches_has_to_be_there),
         TEST(a_choked_connection_writes_nothing_more),
         TEST(answers_go_through_tiny_windows_byte_by_byte),
         TEST(an_answer_that_is_not_read_in_time_is_given_up),

@@ -16,7 +16,7 @@ static struct stint_error error;
 static int tear_down(void **state)
 {
     (void)state;
-    free(room.bytes);
+    reflection_room_free(&room);
     return 0;
 }
 
