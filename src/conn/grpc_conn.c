@@ -40,7 +40,7 @@ bool grpc_conn_is_full(const struct grpc_conn *conn)
 
 bool grpc_conn_turn_is_over(const struct grpc_conn *conn)
 {
-    return conn->work >= GRPC_TURN;
+    return conn->work >= GRPC_TURN || conn_turn_is_over(&conn->conn);
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -99,10 +99,10 @@ static bool is_choked(const struct conn *base)
     return is_unread(conn) || conn->rest.len > 0 || conn->asks_wait;
 }
 
-/* Whether there is work that waits for nothing but the connection's next turn. */
-static bool has_work(const struct grpc_conn *conn)
+static bool has_work(const struct conn *base)
 {
-    return (conn->rest.len > 0 || conn->asks_wait) && !is_unread(conn);
+    const struct grpc_conn *conn = grpc_of_const(base);
+    return !conn->is_over && (conn->rest.len > 0 || conn->asks_wait) && !is_unread(conn);
 }
 
 /* False where it stopped at the limit, and has more. */
@@ -251,8 +251,6 @@ static uint64_t deadline(const struct conn *base)
     const struct grpc_conn *conn = grpc_of_const(base);
     if (conn->is_over)
         return STINT_NEVER_NS;
-    if (has_work(conn))
-        return conn->now_ns;
     return least(least(least(conn->age_at_ns, conn->grace_at_ns),
                        least(conn->notice_at_ns, conn->watch_at_ns)),
                  least(conn->waits_end_ns, call_ends_ns(conn)));
@@ -316,6 +314,12 @@ static void drain(struct conn *base, uint64_t now_ns)
 
 /* ---- One more, one less ---------------------------------------------------------------------- */
 
+static size_t held(const struct conn *base)
+{
+    const struct grpc_conn *conn = grpc_of_const(base);
+    return conn->held_bytes + conn->answer_bytes + conn->buffer_bytes;
+}
+
 static void free_conn(struct conn *base)
 {
     struct grpc_conn *conn = grpc_of(base);
@@ -335,11 +339,13 @@ static const struct conn_ops ops = {
     .output = output,
     .sent = sent,
     .is_choked = is_choked,
+    .has_work = has_work,
     .deadline = deadline,
     .wake = wake,
     .is_over = is_over,
     .drain = drain,
     .is_busy = is_busy,
+    .held = held,
     .free = free_conn,
 };
 

@@ -212,10 +212,9 @@ static size_t serve(struct http_conn *conn, struct span bytes, uint64_t now_ns)
     return done;
 }
 
-static void serve_input(struct http_conn *conn, uint64_t now_ns)
+/* After every step: whether the connection is over, and what memory it can give back. */
+static void settle(struct http_conn *conn)
 {
-    size_t done = serve(conn, byte_queue_span(&conn->input), now_ns);
-    byte_queue_take(&conn->input, done, SIZE_KEPT);
     /* A connection that drains has now answered all that it was asked, or goes on later. */
     if (conn->is_draining && byte_queue_len(&conn->input) == 0 && !waits(conn))
         conn->is_over = true;
@@ -223,6 +222,13 @@ static void serve_input(struct http_conn *conn, uint64_t now_ns)
         byte_queue_clear(&conn->input, 0);
     if (conn->request != NULL && !waits(conn) && !http_reader_is_within(&conn->reader))
         drop_request(conn);
+}
+
+static void serve_input(struct http_conn *conn, uint64_t now_ns)
+{
+    size_t done = serve(conn, byte_queue_span(&conn->input), now_ns);
+    byte_queue_take(&conn->input, done, SIZE_KEPT);
+    settle(conn);
 }
 
 /* A store has answered. */
@@ -245,7 +251,7 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
     if (!conn->is_over &&
         !byte_queue_append(&conn->input, span_of(bytes.ptr + done, bytes.len - done)))
         conn->is_over = true;
-    serve_input(conn, now_ns);
+    settle(conn);
 }
 
 static struct span output(struct conn *base)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <strings.h>
 
+#define NO_NAME "a field has no name" /* llhttp lets it pass */
+
 /* A chunk's line end, size in four digits and the line end behind its data. */
 #define CHUNK_LINE_BYTES 8
 
@@ -129,6 +131,8 @@ static int on_field_value(llhttp_t *parser, const char *bytes, size_t len)
     struct http_reader *reader = reader_of(parser);
     if (reader->is_head_whole)
         return 0;
+    if (!reader->is_field_open)
+        return refuse(reader, 400, NO_NAME);
     count_field(reader, 0, len);
     return append(reader, bytes, len);
 }
@@ -140,7 +144,11 @@ static int on_field_end(llhttp_t *parser)
     if (reader->is_head_whole)
         return 0;
     struct byte_queue *text = &reader->request->text;
-    struct field_head head = field_head_at(reader->request, reader->field_at);
+    struct field_head head = {0};
+    if (reader->is_field_open)
+        head = field_head_at(reader->request, reader->field_at);
+    if (head.name_len == 0)
+        return refuse(reader, 400, NO_NAME);
     while (head.value_len > 0 &&
            (text->bytes[text->end - 1] == ' ' || text->bytes[text->end - 1] == '\t')) {
         head.value_len--;

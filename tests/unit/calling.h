@@ -233,7 +233,7 @@ static inline void call_no_more(struct calling *calling)
 static inline void let_work(struct calling *calling)
 {
     struct conn *conn = calling->conn;
-    while (conn->ops->deadline(conn) <= calling->s.now_ns)
+    while (conn->ops->has_work(conn) || conn->ops->deadline(conn) <= calling->s.now_ns)
         conn->ops->wake(conn, calling->s.now_ns);
 }
 

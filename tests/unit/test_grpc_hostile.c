@@ -589,7 +589,7 @@ static size_t turns_until_read(unsigned *n_turns)
         if ((len = does->output(calling->conn).len) > 0)
             does->sent(calling->conn, len, calling->s.now_ns);
         most = len > most ? len : most;
-        if (does->deadline(calling->conn) <= calling->s.now_ns) {
+        if (does->has_work(calling->conn)) {
             does->wake(calling->conn, calling->s.now_ns);
             ++*n_turns;
         }
