@@ -343,7 +343,37 @@ def grpc_session():
     yield b"\x00\x00" + bytes([0, 0, 8, 6, 0, 0, 0, 0, 0]) + b"12345678", "raw"
 
 
-FUZZERS = [grpc_frame, grpc_session, holders, jsonl, law, logline, reader, region, resp,
+def http_conn():
+    """Two bytes for the pieces, then requests that follow each other."""
+    body = b'{"quota":"999/1m","key":"k"}'
+    get = b"GET /auth HTTP/1.1\r\nHost: localhost\r\n"
+    post = b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    sized = b"Content-Length: %d\r\n" % len(body)
+    chunked = b"Transfer-Encoding: chunked\r\n\r\n"
+    chunks = b"%x;a=\"b\"\r\n%s\r\n0\r\nX: y\r\n\r\n" % (len(body), body)
+    requests = {
+        "gets": (get + b"\r\n") * 8,
+        "sized": post + sized + b"\r\n" + body + get + b"\r\n",
+        "chunked": post + chunked + chunks + get + b"\r\n",
+        "expected": post + sized + b"Expect: 100-continue\r\n\r\n" + body + get + b"\r\n",
+        "old": b"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" * 3,
+        "head": b"\r\nHEAD /metrics HTTP/1.1\r\nHost: [::1]:80\r\n\r\n" + get + b"\r\n",
+        "absolute": b"OPTIONS http://localhost/v1/take HTTP/1.1\r\nHost: x\r\n\r\n",
+        "waits": post + b"Content-Length: 57\r\n\r\n"
+                 b'{"quota":"gcra 1/1h burst=1","key":"k","wait_ms":5000}   ' * 2,
+        "both": post + sized + chunked + chunks,
+        "twice": post + sized + sized + b"\r\n" + body,
+        "folded": get + b"A: b\r\n c\r\n\r\n",
+        "bare": get + b"A: b\n\r\n",
+        "unnamed": get + b": b\r\n\r\n",
+        "upgrade": get + b"Connection: upgrade\r\nUpgrade: h2c\r\n\r\n" + get + b"\r\n",
+        "long": get + b"a:b\r\n" * 500 + b"\r\n",
+    }
+    for name, data in requests.items():
+        yield b"\x11\x42" + data, name
+
+
+FUZZERS = [grpc_frame, grpc_session, holders, http_conn, jsonl, law, logline, reader, region, resp,
            resp_reader, rls, rules, spec, table, trace]
 
 

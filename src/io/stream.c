@@ -30,7 +30,7 @@ struct stream {
     struct stream *next, *prev;
     struct stream *next_ready; /* with work left */
     struct due due;
-    uint64_t active_ns;     /* when bytes came last */
+    uint64_t active_ns;     /* when it last was busy or had an answer to send */
     uint64_t busy_since_ns; /* when the request that is not yet whole began; 0: there is none */
     uint64_t unsent_since_ns;
     size_t unsent;             /* of what waited then, what waits still */
@@ -248,7 +248,10 @@ static void poll_for(struct stream *stream, int events)
 
 static void note_busy(struct stream *stream, bool has_answered, uint64_t now_ns)
 {
-    if (!stream->conn->ops->is_busy(stream->conn))
+    bool is_busy = stream->conn->ops->is_busy(stream->conn);
+    if (is_busy || has_answered)
+        stream->active_ns = now_ns;
+    if (!is_busy)
         stream->busy_since_ns = 0;
     else if (stream->busy_since_ns == 0 || has_answered)
         stream->busy_since_ns = now_ns;
@@ -361,7 +364,6 @@ static bool receive(struct stream *stream, uint64_t *now_ns)
     ssize_t len = recv(stream->fd, home->bytes, sizeof(home->bytes), 0);
     *now_ns = now_of(home);
     if (len > 0) {
-        stream->active_ns = *now_ns;
         begin_turn(home, *now_ns);
         struct timing timing = timing_begin(&home->turn, home->options.metrics);
         stream->conn->ops->feed(stream->conn, span_of(home->bytes, (size_t)len), *now_ns);

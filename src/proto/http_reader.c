@@ -264,42 +264,54 @@ static int on_whole(llhttp_t *parser)
 /* ---- Line ends ------------------------------------------------------------------------------- */
 
 /*
- * One line's bytes, up to and with its LF where that has come. Refused: CR or LF alone, and a line
- * that goes on with the field before it.
+ * One line's bytes, up to and with its LF where that has come. Returns how many of them may stand
+ * in a head. *fault says why the next one may not: CR or LF stands alone, or the line goes on with
+ * the field before it.
  */
-static void scan_line(struct http_reader *reader, const char *line, size_t len, bool has_end)
+static size_t scan_line(struct http_reader *reader, const char *line, size_t len, bool has_end,
+                        const char **fault)
 {
     bool is_start = reader->line == LINE_EMPTY;
     bool was_cr = reader->line == LINE_CR || reader->line == LINE_EMPTY_CR;
     size_t text_len = has_end ? len - 1 : len;
-    bool ends_in_cr = text_len > 0 ? line[text_len - 1] == '\r' : was_cr;
-    size_t plain_len = text_len > 0 && ends_in_cr ? text_len - 1 : text_len;
-    if (is_start && reader->has_begun && (*line == ' ' || *line == '\t'))
-        refuse(reader, 400, "a field's value goes on in a second line");
-    if ((was_cr && text_len > 0) || memchr(line, '\r', plain_len) != NULL ||
-        (has_end && !ends_in_cr))
-        refuse(reader, 400, "expected CR LF at the end of each line");
+    const char *cr = text_len > 0 ? memchr(line, '\r', text_len) : NULL;
+    size_t plain_len = cr != NULL ? (size_t)(cr - line) : text_len;
+    bool ends_in_cr = cr != NULL || (was_cr && text_len == 0);
+    if (is_start && reader->has_begun && (*line == ' ' || *line == '\t')) {
+        *fault = "a field's value goes on in a second line";
+        return 0;
+    }
+    *fault = "expected CR LF at the end of each line";
+    if (was_cr && text_len > 0)
+        return 0;
+    if (cr != NULL && plain_len + 1 < text_len)
+        return plain_len + 1;
+    if (has_end && !ends_in_cr)
+        return len - 1;
+    *fault = NULL;
     if (plain_len == 0 && (is_start || reader->line == LINE_EMPTY_CR))
         reader->line = LINE_EMPTY_CR;
     else
         reader->line = ends_in_cr ? LINE_CR : LINE_TEXT;
+    return len;
 }
 
 /*
  * How many of these bytes belong to the head; *is_end where its last byte is among them. Empty
  * lines before the request line are part of it, and count.
  */
-static size_t scan_head(struct http_reader *reader, struct span bytes, bool *is_end)
+static size_t scan_head(struct http_reader *reader, struct span bytes, bool *is_end,
+                        const char **fault)
 {
     const char *text = (const char *)bytes.ptr;
     size_t at = 0;
     *is_end = false;
-    while (at < bytes.len && !*is_end && reader->status == 0) {
+    *fault = NULL;
+    while (at < bytes.len && !*is_end) {
         const char *lf = memchr(text + at, '\n', bytes.len - at);
         size_t len = lf != NULL ? (size_t)(lf - (text + at)) + 1 : bytes.len - at;
-        scan_line(reader, text + at, len, lf != NULL);
-        at += len;
-        if (lf == NULL)
+        at += scan_line(reader, text + at, len, lf != NULL, fault);
+        if (*fault != NULL || lf == NULL)
             break;
         bool was_empty = reader->line == LINE_EMPTY_CR;
         *is_end = was_empty && reader->has_begun;
@@ -353,22 +365,23 @@ static size_t execute(struct http_reader *reader, struct span bytes)
     return used;
 }
 
+/* What is wrong is found at the same byte in whatever pieces a head comes. */
 static enum http_event read_head(struct http_reader *reader, struct span bytes, size_t *used)
 {
-    bool is_end, had_begun = reader->has_begun;
-    size_t len = scan_head(reader, bytes, &is_end), left;
-    left = reader->limits->head_bytes - reader->head_bytes;
-    if (len > left || (len == left && !is_end)) {
-        /* Of a head that is too long in one piece, how much its first line takes tells which. */
-        bool is_line = !had_begun && memchr(bytes.ptr, '\n', left) == NULL;
-        refuse(reader, is_line ? 414 : 431, "line and fields are longer than http_header_size");
-    }
-    if (reader->status != 0)
-        return end_refused(reader);
+    bool is_end;
+    const char *fault;
+    size_t left = reader->limits->head_bytes - reader->head_bytes;
+    bytes.len = bytes.len < left ? bytes.len : left;
+    size_t len = scan_head(reader, bytes, &is_end, &fault);
     reader->head_bytes += len;
     *used = execute(reader, span_of(bytes.ptr, len));
-    if (reader->status == 0 && (*used != len || reader->is_head_whole != is_end))
+    if (reader->status == 0 && fault != NULL)
+        refuse(reader, 400, fault);
+    else if (reader->status == 0 && (*used != len || reader->is_head_whole != is_end))
         refuse(reader, 400, "the request line or a field cannot be read");
+    else if (reader->status == 0 && !is_end && reader->head_bytes == reader->limits->head_bytes)
+        refuse(reader, reader->has_begun ? 431 : 414,
+               "line and fields are longer than http_header_size");
     if (reader->status != 0)
         return end_refused(reader);
     if (!is_end)

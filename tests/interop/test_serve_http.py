@@ -178,7 +178,7 @@ def test_whoever_is_slow_is_cut_off():
         line = b"POST /v1/take HTTP/1.1\r\n"
         slow = {
             "nothing at all": (2, ()),
-            "the request's line": (2, (b"GET /", drip)),
+            "the request's line": (1, (b"GET /", drip)),
             "fields": (1, (line, drip)),
             "a body": (1, (line, b"Host: h\r\nContent-Length: 900\r\n\r\n", drip)),
         }

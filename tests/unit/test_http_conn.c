@@ -266,7 +266,7 @@ static void what_is_too_long_is_answered_so(void **state)
         {GET "X: ", "x", 90000, "\r\n\r\n", "431"},
         {GET "Cookie: ", "a=b; ", 131, "\r\n\r\n", "200"},
         {"", "\r\n", 4000, OK, "200"},
-        {"", "\r\n", 5000, OK, "431"},
+        {"", "\r\n", 5000, OK, "414"},
         {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", 60000, "0\r\n\r\n", "400"},
         {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n", "1\r\nx\r\n", 70000, "0\r\n\r\n", "413"},
         {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n1;", "x", 9000, "\r\nx\r\n0\r\n\r\n", "431"},
