@@ -23,7 +23,7 @@ struct text_list {
 
 struct serve_settings {
     struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
-        http_trusted_proxies, http_fields, grpc_fields, store, store_node_names;
+        http_trusted_proxies, http_hosts, http_fields, grpc_fields, store, store_node_names;
     char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
         *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
@@ -78,7 +78,7 @@ struct setting {
 
 extern const struct setting settings_known[];
 extern const size_t n_settings_known;
-#define SETTINGS_MAX 96
+#define SETTINGS_MAX 128
 
 /* Whether another value is put in force by a reload; else it waits for a restart. */
 bool setting_is_live(size_t index);
