@@ -34,6 +34,7 @@ static void open_door(void)
     static const char *const lists[] = {"address/24,/56", "path, method", "header:k, query:free",
                                         "k=header:k", "path_prefix:/a/, constant:free=1"};
     static const char *const trusted[] = {"127.0.0.0/8", "unix"};
+    static const char *const hosts[] = {"stint", "*.example.com"};
     const struct stint_table_options options = {.keys = 64,
                                                 .keys16 = 64,
                                                 .keys_wide = 16,
@@ -58,12 +59,22 @@ static void open_door(void)
                                                    .n_descriptors = 5,
                                                    .trusted_proxies = trusted,
                                                    .n_trusted_proxies = 2,
+                                                   .hosts = hosts,
+                                                   .n_hosts = 2,
                                                    .styles = 7},
                        NULL) == 0);
     struct service *service = service_new(hub, 0);
     MUST(service != NULL);
     door = http_door_new(&(struct http_door_options){.service = service, .site = site});
     MUST(door != NULL);
+}
+
+/* The blanks behind a colon are no part of a field's value. */
+static struct span without_blanks(struct span text)
+{
+    while (text.len > 0 && text.ptr[0] == ' ')
+        text = span_after(text, 1);
+    return text;
 }
 
 /* The fields are the lines behind the first, "Name: value", up to an empty one. */
@@ -78,7 +89,7 @@ static struct span find_field(const void *arg, const char *name, size_t nth)
         rest = end != NULL ? span_of(end + 1, rest.len - line_len - 1) : (struct span){rest.ptr, 0};
         if (line.len > len && line.ptr[len] == ':' &&
             strncasecmp((const char *)line.ptr, name, len) == 0 && nth-- == 0)
-            return span_of(line.ptr + len + 1, line.len - len - 1);
+            return without_blanks(span_after(line, len + 1));
     }
     return (struct span){NULL, 0};
 }
@@ -137,7 +148,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct http_message message = {
         .method = cut(&line, " "),
         .target = line,
-        .body = rest,
+        .body = rest.len > 0 ? rest : (struct span){0}, /* as of a request without one */
         .peer = size % 3 == 0 ? (struct span){0} : span_of("127.0.0.1", 9),
         .field = find_field,
         .field_arg = &head,

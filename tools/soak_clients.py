@@ -264,7 +264,7 @@ class SlowReader(Client):
         door, question = self.chance.choice([
             ("resp", Resp.encode("ECHO", "x" * 10000) * 300),
             ("resp", Resp.encode("COMMAND", "DOCS") * 200),
-            ("http", b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 200)])
+            ("http", b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)])
         with self.connect(door, 0.2) as slow, contextlib.suppress(OSError):
             with contextlib.suppress(socket.timeout):
                 slow.sendall(question)

@@ -22,6 +22,20 @@ static inline struct span span_of_text(const char *text)
     return (struct span){(const uint8_t *)text, strlen(text)};
 }
 
+/* An empty span may point nowhere, and C has no NULL + 0: these two leave such a pointer alone. */
+static inline const uint8_t *span_end(struct span span)
+{
+    return span.len > 0 ? span.ptr + span.len : span.ptr;
+}
+
+/* What stands behind the first `n` bytes, at most all of them. */
+static inline struct span span_after(struct span span, size_t n)
+{
+    if (n >= span.len)
+        return span_of(span_end(span), 0);
+    return n > 0 ? span_of(span.ptr + n, span.len - n) : span;
+}
+
 static inline int span_equals(struct span a, const char *text)
 {
     /* An empty span may point nowhere. */
@@ -35,8 +49,7 @@ static inline struct span span_cut_word(struct span *rest)
     while (len < rest->len && rest->ptr[len] != ' ')
         len++;
     struct span word = span_of(rest->ptr, len);
-    size_t skipped = len < rest->len ? len + 1 : len;
-    *rest = span_of(rest->ptr + skipped, rest->len - skipped);
+    *rest = span_after(*rest, len + 1);
     return word;
 }
 

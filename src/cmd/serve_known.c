@@ -142,6 +142,8 @@ const struct setting settings_known[] = {
          "A descriptor of /auth: address, path, header:NAME"),
     LIST(http_trusted_proxies, "NETWORK", NULL, NULL,
          "Whose word on addresses is taken: 10.0.0.0/8"),
+    LIST(http_hosts, "NAME", NULL, NULL,
+         "Host names that HTTP answers at without tokens, beside addresses and localhost"),
     TEXT(http_address_field, "NAME", NULL, "The field in which they tell whom they speak for"),
     TEXT(http_uri_field, "NAME", NULL, "The field in which they tell what was asked"),
     TEXT(http_method_field, "NAME", NULL, "The field in which they tell how"),

@@ -23,7 +23,7 @@ struct text_list {
 
 struct serve_settings {
     struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
-        http_trusted_proxies, http_fields, grpc_fields, store, store_node_names;
+        http_trusted_proxies, http_hosts, http_fields, grpc_fields, store, store_node_names;
     char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
         *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,

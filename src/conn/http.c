@@ -6,6 +6,7 @@
 #include "conn/http_door.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -15,14 +16,16 @@
 
 enum method { GET = 1, POST = 2, PUT = 4, DELETE = 8, ANY = 16 };
 
-#define ROLE_NONE 0u         /* nobody is asked who he is */
+#define ROLE_NONE 0u         /* needs no token, and answers at any host name */
+#define ROLE_PAGE (1u << 30) /* needs no token, or has several roles and looks itself */
 #define ROLE_AUTH (1u << 31) /* ACCESS_ASK, or a proxy that is trusted */
+#define HOST_SHOWN_MAX 100   /* bytes of a host in the sentence that refuses it */
 
 struct route {
     const char *path;
     uint8_t methods; /* bits of enum method; GET is HEAD too */
     bool is_prefix;  /* holds what is below it */
-    bool wants_json; /* its body has to say that it is */
+    bool wants_json; /* a body has to say that it is: browsers ask before they send that */
     unsigned role;
     void (*answer)(struct http_exchange *exchange);
     int verb;
@@ -50,18 +53,18 @@ static const struct route routes[] = {
     {"/v1/overrides", DELETE, false, false, ACCESS_ADMINISTER, http_verb_by_query,
      REQUEST_SET_QUOTA},
     {"/v1/pools", GET, false, false, ACCESS_ASK, http_pool_list, 0},
-    {"/v1/pools/", GET | POST, true, false, ROLE_NONE, http_pool_verb, 0},
+    {"/v1/pools/", GET | POST, true, true, ROLE_PAGE, http_pool_verb, 0},
     {"/v1/top", GET, false, false, ACCESS_METRICS, http_page_top, 0},
     {"/v1/stats", GET, false, false, ACCESS_METRICS, http_page_stats, 0},
-    {"/v1/reload", POST, false, false, ACCESS_ADMINISTER, http_page_reload, 0},
+    {"/v1/reload", POST, false, true, ACCESS_ADMINISTER, http_page_reload, 0},
     {"/metrics", GET, false, false, ACCESS_METRICS, http_page_metrics, 0},
     {"/healthz", GET, false, false, ROLE_NONE, http_page_health, 0},
     {"/readyz", GET, false, false, ROLE_NONE, http_page_ready, 0},
     {"/healthcheck", GET, false, false, ROLE_NONE, http_page_healthcheck, 0},
     {"/stats", GET, false, false, ACCESS_METRICS, http_page_envoy_stats, 0},
     {"/rlconfig", GET, false, false, ACCESS_METRICS, http_page_rules, 0},
-    {"/openapi.json", GET, false, false, ROLE_NONE, http_page_openapi, 0},
-    {"/", GET, false, false, ROLE_NONE, http_page_dashboard, 0},
+    {"/openapi.json", GET, false, false, ROLE_PAGE, http_page_openapi, 0},
+    {"/", GET, false, false, ROLE_PAGE, http_page_dashboard, 0},
 };
 #define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
 
@@ -173,12 +176,47 @@ static bool refuse_sender(struct http_exchange *exchange, unsigned status, const
     return false;
 }
 
+/*
+ * Whether a trusted proxy asks /auth, which may pass on the Host of its client. A page whose name
+ * is pointed here has this server's port in its Host, where sites have none: that is not believed.
+ */
+static bool is_proxy_s_host(const struct http_exchange *exchange, unsigned role, struct span host)
+{
+    return role == ROLE_AUTH && memchr(host.ptr, ':', host.len) == NULL &&
+           http_auth_is_trusted(exchange);
+}
+
+/*
+ * A server without tokens trusts those who reach its port, and a page whose name is pointed at that
+ * port would be one of them. Browsers do not reach Unix sockets.
+ */
+static bool admit_host(struct http_exchange *exchange, unsigned role)
+{
+    static const char sentence[] =
+        "without tokens this server answers at IP addresses, localhost and the names in http_hosts,"
+        " and not at \"%.*s\": add the name with --http-hosts NAME%s";
+    const struct http_message *message = exchange->message;
+    struct span host = http_browser_host(message);
+    char detail[sizeof(sentence) + HOST_SHOWN_MAX + 128];
+    if (message->peer.len == 0 || host.len == 0 ||
+        http_hosts_have(exchange->door->options.site->hosts, host) ||
+        is_proxy_s_host(exchange, role, host))
+        return true;
+    snprintf(detail, sizeof(detail), sentence,
+             host.len < HOST_SHOWN_MAX ? (int)host.len : HOST_SHOWN_MAX, (const char *)host.ptr,
+             role == ROLE_AUTH ? ", or the proxy with --http-trusted-proxies ADDRESS" : "");
+    http_exchange_refuse(exchange, 421, detail);
+    return false;
+}
+
 bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
 {
     struct http_door *door = exchange->door;
     renew_access(door);
     exchange->caller = (struct caller){.name = "", .roles = ACCESS_ALL, .door = METRICS_HTTP};
     if (door->access == NULL)
+        return admit_host(exchange, role);
+    if (role == ROLE_PAGE)
         return true;
     if (role == ROLE_AUTH && http_auth_is_trusted(exchange)) {
         exchange->caller.roles = ACCESS_ASK;
@@ -250,14 +288,10 @@ static const char *allow_text(unsigned methods)
     return text;
 }
 
-/* A body that a browser sends for a stranger's page is a form, or plain text: not taken for JSON.
- */
 static bool says_json(const struct http_message *message)
 {
     static const char json[] = "application/json";
     struct span type = message->field(message->field_arg, "Content-Type", 0);
-    if (type.ptr == NULL)
-        return true;
     size_t n = sizeof(json) - 1;
     if (type.len < n || (type.len > n && type.ptr[n] != ';' && type.ptr[n] != ' '))
         return false;
@@ -267,12 +301,24 @@ static bool says_json(const struct http_message *message)
     return true;
 }
 
-bool http_exchange_wants_json(struct http_exchange *exchange)
+/*
+ * Whether a page of another origin has sent what can change something: all but GET, and /auth,
+ * which takes units with any method. A proxy that asks /auth may pass on what its client's browser
+ * has said, and adds fields that no page can.
+ */
+static bool refuse_page(struct http_exchange *exchange, const struct route *route, unsigned method)
 {
-    if (says_json(exchange->message))
-        return true;
-    http_exchange_refuse(exchange, 415, "expected Content-Type: application/json");
-    return false;
+    bool is_auth = route->role == ROLE_AUTH;
+    if ((method == GET && !is_auth) || !http_browser_is_foreign(exchange->message) ||
+        (is_auth && http_auth_is_forwarded(exchange)))
+        return false;
+    http_exchange_refuse(exchange, 403,
+                         is_auth ? "Origin or Sec-Fetch-Site names a web page of another origin: a "
+                                   "proxy that passes on its client's fields has to add "
+                                   "X-Forwarded-For"
+                                 : "Origin or Sec-Fetch-Site names a web page of another origin: "
+                                   "only pages of this host and port may send this");
+    return true;
 }
 
 static void refuse_path(struct http_exchange *exchange, unsigned methods)
@@ -298,16 +344,20 @@ static void answer_message(struct http_exchange *exchange)
     const char *metrics_path = exchange->door->options.site->metrics_path;
     if (metrics_path != NULL && span_equals(exchange->target.path, metrics_path))
         exchange->target.path = span_of_text("/metrics");
-    const struct route *route =
-        find_route(exchange->target.path, method_bit(message->method), &methods);
+    unsigned method = method_bit(message->method);
+    const struct route *route = find_route(exchange->target.path, method, &methods);
     if (route == NULL) {
         refuse_path(exchange, methods);
         return;
     }
+    if (refuse_page(exchange, route, method))
+        return;
     if (route->role != ROLE_NONE && !http_exchange_admit(exchange, route->role))
         return;
-    if (route->wants_json && !http_exchange_wants_json(exchange))
+    if (route->wants_json && message->body.len > 0 && !says_json(message)) {
+        http_exchange_refuse(exchange, 415, "expected a body with Content-Type: application/json");
         return;
+    }
     exchange->verb = route->verb;
     route->answer(exchange);
 }

@@ -24,6 +24,9 @@ struct http_site_options {
     const char *const *trusted_proxies; /* "10.0.0.0/8", "::1", "unix": whose word is taken for
                                            what follows. None: nobody's */
     size_t n_trusted_proxies;
+    /* Host names that are answered without tokens. proto/http_browser.h */
+    const char *const *hosts;
+    size_t n_hosts;
     /* In which fields they tell of the request they have. NULL: the names in proto/http_origin.h */
     const char *address_field, *uri_field, *method_field;
     const char *metrics_path; /* where /metrics is found, too. NULL: nowhere */

@@ -8,6 +8,17 @@ bool http_auth_is_trusted(const struct http_exchange *exchange)
     return http_proxies_trust(exchange->door->options.site->proxies, exchange->message->peer);
 }
 
+static struct http_origin_fields origin_fields(const struct http_site *site)
+{
+    return (struct http_origin_fields){site->address_field, site->uri_field, site->method_field};
+}
+
+bool http_auth_is_forwarded(const struct http_exchange *exchange)
+{
+    struct http_origin_fields fields = origin_fields(exchange->door->options.site);
+    return http_browser_is_forwarded(exchange->message, &fields);
+}
+
 /* ?deny_status=N, or what is configured; 0: it is no status to deny with. */
 static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *room)
 {
@@ -66,7 +77,7 @@ static bool describe(struct http_exchange *exchange, unsigned *deny_status)
     const struct http_site *site = door->options.site;
     struct http_call *call = &door->call;
     struct http_text arena = http_text_at(door->arena, sizeof(door->arena));
-    struct http_origin_fields fields = {site->address_field, site->uri_field, site->method_field};
+    struct http_origin_fields fields = origin_fields(site);
     struct http_parts_room room = {call->descriptors, call->entries, &arena};
     struct http_origin origin;
     struct stint_error error;

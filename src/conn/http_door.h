@@ -6,6 +6,7 @@
 #include "conn/http.h"
 #include "conn/metrics.h"
 #include "conn/page.h"
+#include "proto/http_browser.h"
 #include "proto/http_call.h"
 #include "proto/http_fields.h"
 #include "proto/http_parts.h"
@@ -18,6 +19,7 @@ struct http_site {
     char *metrics_path; /* "/metrics" by another name, too. NULL: none */
     char *address_field, *uri_field, *method_field;
     struct http_proxies *proxies;
+    struct http_hosts *hosts;
     struct http_parts *parts;
     unsigned deny_status, styles;
     struct span dashboard;
@@ -66,10 +68,11 @@ struct http_exchange {
     int verb;              /* of the route */
 };
 
-/* Finds out who asks, and whether he has the role; false where the answer is a refusal. */
+/*
+ * Finds the caller, and whether it has the role, or without tokens whether it has named a host that
+ * is known; false where the answer is a refusal.
+ */
 bool http_exchange_admit(struct http_exchange *exchange, unsigned role);
-/* Whether the body says that it is JSON, or says nothing; false where the answer is a refusal. */
-bool http_exchange_wants_json(struct http_exchange *exchange);
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
@@ -101,8 +104,10 @@ void http_verb(struct http_exchange *exchange);          /* POST /v1/VERB, PUT /
 void http_verb_by_query(struct http_exchange *exchange); /* GET /v1/explain, DELETE … */
 void http_rls(struct http_exchange *exchange);           /* POST /json */
 void http_auth(struct http_exchange *exchange);          /* /auth */
-/* Whether /auth is asked by a proxy that is trusted: then it needs no token of its own. */
+/* Whether /auth is asked by a proxy that is trusted: it needs no token, and may name any host. */
 bool http_auth_is_trusted(const struct http_exchange *exchange);
+/* Whether /auth is asked for a client whose fields the proxy has passed on. */
+bool http_auth_is_forwarded(const struct http_exchange *exchange);
 
 void http_pool_verb(struct http_exchange *exchange); /* POST /v1/pools/NAME/VERB */
 void http_pool_list(struct http_exchange *exchange); /* GET /v1/pools */

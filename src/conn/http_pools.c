@@ -421,8 +421,7 @@ void http_pool_verb(struct http_exchange *exchange)
         http_exchange_refuse(exchange, 405, "the path has another method");
         return;
     }
-    if (!http_exchange_admit(exchange, route->role) ||
-        (!is_get && !http_exchange_wants_json(exchange)))
+    if (!http_exchange_admit(exchange, route->role))
         return;
     int code = is_get ? 0 : read_body(&ask, route, &error);
     if (code < 0) {

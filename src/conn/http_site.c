@@ -49,6 +49,8 @@ static int fill(struct http_site *site, const struct http_site_options *options,
         code = http_proxies_new(&site->proxies, options->trusted_proxies,
                                 options->n_trusted_proxies, error);
     if (code == 0)
+        code = http_hosts_new(&site->hosts, options->hosts, options->n_hosts, error);
+    if (code == 0)
         code = http_parts_new(&site->parts, has_lists ? options->descriptors : by_address,
                               has_lists ? options->n_descriptors : 1, error);
     return code;
@@ -75,6 +77,7 @@ void http_site_free(struct http_site *site)
         return;
     http_parts_free(site->parts);
     http_proxies_free(site->proxies);
+    http_hosts_free(site->hosts);
     free(site->domain);
     free(site->metrics_path);
     free(site->address_field);

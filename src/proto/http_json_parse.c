@@ -376,7 +376,7 @@ static bool go_on(struct parse *parse)
 int http_json_parse(struct http_json *json, struct span bytes, struct stint_error *error)
 {
     struct parse parse = {
-        .json = json, .begin = bytes.ptr, .at = bytes.ptr, .end = bytes.ptr + bytes.len};
+        .json = json, .begin = bytes.ptr, .at = bytes.ptr, .end = span_end(bytes)};
     json->n_nodes = json->room_len = 0;
     skip_blanks(&parse);
     if (!is_at(&parse, '{')) {

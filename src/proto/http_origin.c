@@ -130,7 +130,7 @@ static bool is_blank(uint8_t c)
 static struct span trimmed(struct span text)
 {
     while (text.len > 0 && is_blank(text.ptr[0]))
-        text = span_of(text.ptr + 1, text.len - 1);
+        text = span_after(text, 1);
     while (text.len > 0 && is_blank(text.ptr[text.len - 1]))
         text.len--;
     return text;
@@ -142,7 +142,7 @@ static struct span take_last(struct span *list, char separator)
     size_t at = list->len;
     while (at > 0 && list->ptr[at - 1] != (uint8_t)separator)
         at--;
-    struct span last = span_of(list->ptr + at, list->len - at);
+    struct span last = span_after(*list, at);
     list->len = at > 0 ? at - 1 : 0;
     return trimmed(last);
 }

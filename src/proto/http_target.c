@@ -25,30 +25,42 @@ static struct span before(struct span text, char end)
     return found == NULL ? text : span_of(text.ptr, (size_t)(found - text.ptr));
 }
 
-static struct span after(struct span text, size_t n)
+/* "http://host:80/path" → "host:80", with the length of "http://". NULL ptr: no such target. */
+static struct span find_authority(struct span target, size_t *scheme_len)
 {
-    return n >= text.len ? span_of(text.ptr + text.len, 0) : span_of(text.ptr + n, text.len - n);
+    static const char end[] = "://";
+    size_t end_len = sizeof(end) - 1;
+    struct span scheme = before(target, ':');
+    struct span rest = span_after(target, scheme.len);
+    if (target.len == 0 || target.ptr[0] == '/' || rest.len < end_len ||
+        memcmp(rest.ptr, end, end_len) != 0)
+        return (struct span){0};
+    rest = span_after(rest, end_len);
+    size_t len = 0;
+    while (len < rest.len && memchr("/?#", rest.ptr[len], 3) == NULL)
+        len++;
+    *scheme_len = scheme.len + end_len;
+    return span_of(rest.ptr, len);
 }
 
-/* "http://host:80/path" → "/path": what stands behind the authority. */
 static struct span without_origin(struct span target)
 {
-    struct span scheme = before(target, ':');
-    struct span rest = after(target, scheme.len);
-    if (target.len == 0 || target.ptr[0] == '/' || rest.len < 3 || memcmp(rest.ptr, "://", 3) != 0)
-        return target;
-    rest = after(rest, 3);
-    size_t authority = 0;
-    while (authority < rest.len && rest.ptr[authority] != '/' && rest.ptr[authority] != '?')
-        authority++;
-    return after(rest, authority);
+    size_t scheme_len;
+    struct span authority = find_authority(target, &scheme_len);
+    return authority.ptr == NULL ? target : span_after(target, scheme_len + authority.len);
+}
+
+struct span http_target_authority(struct span target)
+{
+    size_t scheme_len;
+    return find_authority(target, &scheme_len);
 }
 
 struct http_target http_target_of(struct span target)
 {
     target = before(without_origin(target), '#');
     struct span path = before(target, '?');
-    return (struct http_target){path, after(target, path.len + 1)};
+    return (struct http_target){path, span_after(target, path.len + 1)};
 }
 
 static size_t decode_path(struct span path, uint8_t *text)
@@ -152,11 +164,11 @@ bool http_target_next(struct span *query, uint8_t *text, struct span *name, stru
 {
     while (query->len > 0) {
         struct span part = before(*query, '&');
-        *query = after(*query, part.len + 1);
+        *query = span_after(*query, part.len + 1);
         struct span left = before(part, '=');
         if (left.len == 0)
             continue;
-        struct span right = after(part, left.len + 1);
+        struct span right = span_after(part, left.len + 1);
         *name = span_of(text, decode_parameter(left, text));
         *value = span_of(text + name->len, decode_parameter(right, text + name->len));
         return true;

@@ -15,6 +15,9 @@ struct http_target {
 /* Takes "http://host/path" too, as proxies may be sent; a fragment is left out. */
 struct http_target http_target_of(struct span target);
 
+/* "host:80" of "http://host:80/path", which counts in the place of Host; NULL ptr: none. */
+struct span http_target_authority(struct span target);
+
 /*
  * Writes the path as servers read it, so that no spelling of a path has a limit of its own: %xx is
  * its byte (%2F stays: it is no separator), slashes in a row are one, "." and ".." are followed.

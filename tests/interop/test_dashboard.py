@@ -10,7 +10,6 @@ import json
 import os
 import pty
 import re
-import shutil
 import signal
 import struct
 import subprocess
@@ -23,6 +22,7 @@ from collections import namedtuple
 
 import pytest
 
+from browser import chromium, needs_chromium
 from program import STINT
 from server import Server
 
@@ -34,12 +34,6 @@ descriptors:
   - key: plan
     rate_limit: {unit: hour, requests_per_unit: 1000000}
 """
-CHROMIUM = shutil.which("chromium")
-CHROMIUM_OPTIONS = [
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-    "--no-first-run", "--hide-scrollbars", "--window-size=1000,900",
-]
 # Leaves a name that would be a mark-up, a control, or both, if it were not shown as text.
 ODD_KEY = "<img src=x onerror=alert(1)>\x1b[31m"
 
@@ -78,19 +72,6 @@ class Load:
     def __exit__(self, *_):
         self.ends.set()
         self.thread.join()
-
-
-def chromium(tmp_path, *options):
-    """Where its virtual time stands still, as it may on a busy machine, it is begun anew."""
-    for number in range(3):
-        try:
-            return subprocess.run(
-                [CHROMIUM, *CHROMIUM_OPTIONS, f"--user-data-dir={tmp_path}/profile-{number}",
-                 "--virtual-time-budget=4000", *options], capture_output=True, timeout=60,
-                check=True)
-        except subprocess.TimeoutExpired as hung:
-            print(hung)
-    raise AssertionError("Chromium has not ended, three times")
 
 
 # The page's document, what the browser's console says of it, and the events of its net.
@@ -157,7 +138,7 @@ def png_rows(path):
         yield [tuple(line[i:i + 3]) for i in range(0, stride, step)]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+@needs_chromium
 def test_the_page_shows_what_the_server_does(page):
     document = page.document
     assert shown(document, "state") == "live"
@@ -172,7 +153,7 @@ def test_the_page_shows_what_the_server_does(page):
     assert "free" not in denied
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+@needs_chromium
 def test_the_browser_has_nothing_to_complain_of(page, tmp_path):
     """Nor has it of the policy; of a page that its policy refuses a script, it has."""
     assert page.complaints == []
@@ -182,13 +163,13 @@ def test_the_browser_has_nothing_to_complain_of(page, tmp_path):
     assert any("Content Security Policy" in line for line in said)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+@needs_chromium
 def test_names_of_keys_are_text_and_nothing_else(page):
     assert "&lt;img src=x onerror=alert(1)&gt;\\u001b[31m" in page.document
     assert "<img" not in page.document and "\x1b" not in page.document
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+@needs_chromium
 def test_nobody_but_the_server_is_asked(page):
     asked = [event["params"] for event in page.events
              if "url" in event.get("params", {}) and "initiator" in event["params"]]
@@ -197,7 +178,7 @@ def test_nobody_but_the_server_is_asked(page):
     assert all(url.startswith(page.home + "/") or url.startswith("data:") for url in from_page)
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed here")
+@needs_chromium
 @pytest.mark.parametrize("dark", [False, True])
 def test_the_page_is_light_or_dark_as_its_reader_is(tmp_path, dark):
     picture = tmp_path / "page.png"

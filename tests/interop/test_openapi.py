@@ -168,9 +168,10 @@ def server():
         yield running
 
 
-def send(server, method, path, body):
+def send(server, method, path, body, headers=None):
     connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)
-    headers = {"Content-Type": "application/json"} if body is not None else {}
+    if headers is None:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
     data = json.dumps(body) if body is not None else None
     connection.request(method, path.replace("{name}", "p"), data, headers)
     answer = connection.getresponse()
@@ -225,6 +226,31 @@ def test_what_fits_no_schema_is_refused(server):
         status, fields, text = send(server, method, path, body)
         assert status == 400, f"{method} {path} {body}: {status} {text}"
         check_answer(method, path, status, fields, text)
+
+
+ANY_HOST = {"/healthz", "/readyz", "/healthcheck"}
+ANY_TYPE = {"/json"}
+
+
+def test_each_operation_refuses_pages_foreign_hosts_and_other_types(server):
+    """Whatever the document has, so that no route is added without them."""
+    for method, path, body, _ in GOOD:
+        bare = path.partition("?")[0]
+        typed = {"Content-Type": "application/json"} if body is not None else {}
+        changes = method != "GET" or bare == "/auth"
+        tries = [({**typed, "Host": "evil.test"}, 421, bare not in ANY_HOST),
+                 ({**typed, "Origin": "http://evil.test"}, 403, changes),
+                 ({**typed, "Sec-Fetch-Site": "same-site"}, 403, changes),
+                 ({"Content-Type": "text/plain"}, 415, body is not None and bare not in ANY_TYPE),
+                 ({}, 415, body is not None and bare not in ANY_TYPE)]
+        for headers, refusal, is_refused in tries:
+            status, fields, text = send(server, method, path, body, headers)
+            assert (status == refusal) == is_refused, (method, path, headers, status, text)
+            if is_refused:
+                check_answer(method, path, status, fields, text)
+    status, fields, text = send(server, "POST", "/v1/reload", {}, {})
+    assert status == 415
+    check_answer("POST", "/v1/reload", status, fields, text)
 
 
 def test_every_operation_has_an_example():

@@ -45,7 +45,7 @@ def bytes_of(server, text, seconds=20, half_close=False):
 
 
 def post(path, body, fields=b""):
-    return (b"POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n%s"
+    return (b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s"
             b"Content-Length: %d\r\n\r\n%s" % (path, fields, len(body), body))
 
 
@@ -111,7 +111,8 @@ def test_a_request_may_come_in_single_bytes(server):
 
 def test_bodies_may_be_chunked_and_expected(server):
     chunks = b"".join(b"%x\r\n%s\r\n" % (len(piece), piece) for piece in (TAKE[:7], TAKE[7:]))
-    head = b"POST /v1/take HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n")
     got = bytes_of(server, head + chunks + b"0\r\n\r\n")
     assert got.startswith(b"HTTP/1.1 200 OK\r\n") and b'"remaining":2' in got
     with socket.create_connection(("127.0.0.1", server.http), timeout=20) as sock:
@@ -145,7 +146,7 @@ def test_what_is_no_request_is_refused(server, request_bytes, status):
 def test_a_body_that_is_too_long_is_413_however_it_comes(server):
     body = b"x" * 300000
     assert bytes_of(server, post(b"/v1/take", body)).startswith(b"HTTP/1.1 413 ")
-    chunked = b"POST /v1/take HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
+    chunked = b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     got = bytes_of(server, chunked + b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body))
     assert got.startswith(b"HTTP/1.1 413 ")
 
@@ -202,7 +203,8 @@ def test_waiting_does_not_hold_up_others(server):
     def take(wait_ms):
         connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)
         connection.request("POST", "/v1/take", json.dumps(
-            {"quota": "gcra 1/500ms burst=1", "key": "w", "wait_ms": wait_ms}))
+            {"quota": "gcra 1/500ms burst=1", "key": "w", "wait_ms": wait_ms}),
+            {"Content-Type": "application/json"})
         return connection.getresponse().status
 
     began = time.monotonic()

@@ -151,7 +151,7 @@ def test_who_never_reads_is_ended_at_both_doors():
             server.connect() as resp, server.connect("http") as http:
         before = own_memory(server.pid)
         questions = {resp: Resp.encode("COMMAND", "DOCS") * 5000,
-                     http: b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 5000}
+                     http: b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 5000}
         for client, question in questions.items():
             client.sock.settimeout(0.2)
             with contextlib.suppress(socket.timeout):
@@ -188,9 +188,9 @@ def drips_for(client, text, most_s):
     ("http", b"GET /", b"x"),
     ("http", b"GET / HTTP/1.1\r\nHost: a\r\nX-Slow: ", b"x"),
     ("http", b"GET / HTTP/1.1\r\nHost: a\r\n", b"X-Slow: x\r\n"),
-    ("http", b"POST /v1/take HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    ("http", b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
              b"Content-Length: 9999\r\n\r\n", b" "),
-    ("http", b"POST /v1/take HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+    ("http", b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
              b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
 ], ids=["resp", "resp-inline", "http-empty", "http-line", "http-field", "http-fields", "http-body",
         "http-chunks"])
@@ -210,7 +210,7 @@ def test_who_vanishes_in_the_midst_leaves_nothing_behind():
               ("resp", Resp.encode(*TAKE, "1/1h", "gone", "WAIT", 3600000) * 2),
               ("resp", Resp.encode("COMMAND", "DOCS") * 20),
               ("http", b"POST /v1/take HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"),
-              ("http", b"GET /openapi.json HTTP/1.1\r\nHost: a\r\n\r\n" * 20)]
+              ("http", b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)]
     # libmicrohttpd waits for the rest of a body also from one who has closed his side.
     with Server("--workers", 2, "--http-request-time", "1s") as server:
         with server.connect() as first:

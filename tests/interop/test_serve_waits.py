@@ -181,7 +181,8 @@ def test_callers_who_leave_do_no_harm(redis, server):
         for _ in range(50):
             link = socket.create_connection(("127.0.0.1", server.http), timeout=20)
             text = body("user", "gone").encode()
-            link.sendall(b"POST /v1/take HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            link.sendall(b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\n"
+                         b"Content-Type: application/json\r\n"
                          b"Content-Length: %d\r\n\r\n%s" % (len(text), text))
             link.close()
         channel = channel_to(server)
@@ -197,7 +198,8 @@ def test_who_has_closed_his_side_still_hears(redis, server):
     with Paused(redis):
         link = socket.create_connection(("127.0.0.1", server.http), timeout=20)
         text = body("user", "half").encode()
-        link.sendall(b"POST /v1/take HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        link.sendall(b"POST /v1/take HTTP/1.1\r\nHost: localhost\r\n"
+                     b"Content-Type: application/json\r\n"
                      b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
         link.shutdown(socket.SHUT_WR)
         time.sleep(0.3)

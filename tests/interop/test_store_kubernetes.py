@@ -28,6 +28,9 @@ def variables(container, manifests):
     """What a kubelet would set."""
     found = {}
     for each in container["env"]:
+        if "value" in each:
+            found[each["name"]] = each["value"]
+            continue
         source = each["valueFrom"]["secretKeyRef"]
         found[each["name"]] = manifests["Secret", source["name"]]["stringData"][source["key"]]
     return found
@@ -54,6 +57,9 @@ def test_the_parts_fit_each_other(manifests):
     stint = container_of(manifests["Deployment", "stint"])
     command = stint["command"]
     assert command[command.index("--store-nodes") + 1] == str(pods["replicas"])
+    hosts = variables(stint, manifests)["STINT_HTTP_HOSTS"].split(";")
+    name = "ratelimit.shared-limits.svc.cluster.local"
+    assert hosts == ["ratelimit", "ratelimit.shared-limits", "ratelimit.shared-limits.svc", name]
     mounts = {each["name"] for each in stint["volumeMounts"]}
     assert mounts == {each["name"] for each in pods["template"]["spec"]["volumes"]}
 

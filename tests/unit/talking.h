@@ -15,6 +15,8 @@
 #include <strings.h>
 
 #define ANSWER_MAX 65536
+/* Between the line of a message and its body. */
+#define JSON "\nContent-Type: application/json\n\n"
 
 struct talking {
     struct serving s;
@@ -81,7 +83,7 @@ static inline const char *talk_or_wait(struct talking *talking, const char *text
     struct http_message message = {
         .method = span_of(text, method_len),
         .target = span_of(text + method_len + 1, line_len - method_len - 1),
-        .body = span_of_text(body != NULL ? body + 2 : ""),
+        .body = body != NULL && body[2] != '\0' ? span_of_text(body + 2) : (struct span){0},
         .peer = span_of_text(talking->peer),
         .is_urgent = talking->is_urgent,
         .is_last = talking->is_last,

@@ -141,6 +141,7 @@ static void test_a_site_that_cannot_be_meant_is_refused(void **state)
 #define WATCHER "0123456789abcdef0123456789abcdef-watcher"
 #define CHIEF "0123456789abcdef0123456789abcdef-chief"
 #define AS(secret) "\nAuthorization: Bearer " secret "\n"
+#define JSON_AS(secret) "\nAuthorization: Bearer " secret JSON
 
 static struct access *tokens(void)
 {
@@ -181,15 +182,15 @@ static void test_each_role_goes_where_it_may(void **state)
         {"GET /auth\n", 401},
         {"GET /auth" AS(ASKER), 200},
         {"GET /auth" AS(WATCHER), 403},
-        {"POST /v1/take\n\n{\"quota\":\"1/1s\",\"key\":\"k\"}", 401},
+        {"POST /v1/take" JSON "{\"quota\":\"1/1s\",\"key\":\"k\"}", 401},
         {"POST /v1/take\nAuthorization: Basic " ASKER "\n\n{}", 401},
-        {"POST /v1/take" AS("x" ASKER) "\n{}", 401},
-        {"POST /v1/take" AS(ASKER) "\n{\"quota\":\"1/1s\",\"key\":\"k\"}", 200},
-        {"POST /v1/take\nauthorization: bEARER   " ASKER "\n\n{\"quota\":\"1/1s\",\"key\":\"l\"}",
+        {"POST /v1/take" JSON_AS("x" ASKER) "{}", 401},
+        {"POST /v1/take" JSON_AS(ASKER) "{\"quota\":\"1/1s\",\"key\":\"k\"}", 200},
+        {"POST /v1/take\nauthorization: bEARER   " ASKER JSON "{\"quota\":\"1/1s\",\"key\":\"l\"}",
          200},
-        {"POST /v1/take" AS(CHIEF) "\n{\"quota\":\"1/1s\",\"key\":\"k\"}", 403},
-        {"POST /v1/block" AS(ASKER) "\n{\"quota\":\"1/1s\",\"key\":\"k\",\"for_ms\":1}", 403},
-        {"POST /v1/block" AS(CHIEF) "\n{\"quota\":\"1/1s\",\"key\":\"k\",\"for_ms\":1}", 200},
+        {"POST /v1/take" JSON_AS(CHIEF) "{\"quota\":\"1/1s\",\"key\":\"k\"}", 403},
+        {"POST /v1/block" JSON_AS(ASKER) "{\"quota\":\"1/1s\",\"key\":\"k\",\"for_ms\":1}", 403},
+        {"POST /v1/block" JSON_AS(CHIEF) "{\"quota\":\"1/1s\",\"key\":\"k\",\"for_ms\":1}", 200},
         {"GET /metrics\n", 401},
         {"GET /metrics" AS(ASKER), 403},
         {"GET /metrics" AS(WATCHER), 200},
@@ -247,35 +248,35 @@ static void test_a_pool_hands_out_its_keys(void **state)
 #define POOL "/v1/pools/api%2Dkeys/"
     assert_answer(&t, "GET /v1/pools\n",
                   "200\nContent-Type: application/json\n\n{\"pools\":[\"api-keys\"]}");
-    assert_answer(&t, "POST " POOL "add\n\n{\"key\":\"one\",\"quotas\":[\"log 2/1m\"]}",
+    assert_answer(&t, "POST " POOL "add" JSON "{\"key\":\"one\",\"quotas\":[\"log 2/1m\"]}",
                   "200\nContent-Type: application/json\n\n{\"ok\":true}");
-    assert_int_equal(status_of(&t, "POST " POOL "add\n\n{\"key\":\"one\",\"quotas\":[\"1/1m\"]}"),
-                     409);
+    assert_int_equal(
+        status_of(&t, "POST " POOL "add" JSON "{\"key\":\"one\",\"quotas\":[\"1/1m\"]}"), 409);
     assert_answer(&t, "POST " POOL "next\n",
                   "200\nContent-Type: application/json\n\n{\"key\":\"one\",\"wait_ms\":0,"
                   "\"at\":\"60000000000000\",\"probe\":false,\"limit\":2,\"remaining\":1,"
                   "\"reset_after_ms\":60000}");
-    assert_answer(&t,
-                  "POST " POOL "give_back\n\n{\"key\":\"one\",\"granted_at\":\"60000000000000\"}",
-                  "200\nContent-Type: application/json\n\n{\"given_back\":1}");
-    assert_int_equal(status_of(&t, "POST " POOL "next\n\n{\"cost\":2}"), 200);
+    assert_answer(
+        &t, "POST " POOL "give_back" JSON "{\"key\":\"one\",\"granted_at\":\"60000000000000\"}",
+        "200\nContent-Type: application/json\n\n{\"given_back\":1}");
+    assert_int_equal(status_of(&t, "POST " POOL "next" JSON "{\"cost\":2}"), 200);
     t.s.now_ns += S;
     assert_says(&t, "POST " POOL "next\n",
                 "429\nRetry-After: 59\nContent-Type: application/problem+json\n");
     assert_non_null(strstr(t.answer,
                            "\"status\":429,\"detail\":\"No key is free; wait_ms says when "
                            "the first is.\",\"key\":null,\"wait_ms\":59000,"));
-    assert_null(talk_or_wait(&t, "POST " POOL "next\n\n{\"wait_ms\":59000}", &again_ns));
+    assert_null(talk_or_wait(&t, "POST " POOL "next" JSON "{\"wait_ms\":59000}", &again_ns));
     assert_int_equal(again_ns, t.s.now_ns + 59 * S);
     t.asked_ns = 0;
     assert_answer(&t, "GET " POOL "status\n",
                   "200\nContent-Type: application/json\n\n{\"keys\":[{\"key\":\"one\",\"standing\":"
                   "\"used_up\",\"returns_after_ms\":59000,\"weight\":1,\"failures\":0,\"limit\":2,"
                   "\"remaining\":0}]}");
-    assert_int_equal(status_of(&t, "POST " POOL "report\n\n{\"key\":\"one\",\"outcome\":\"out\"}"),
-                     200);
+    assert_int_equal(
+        status_of(&t, "POST " POOL "report" JSON "{\"key\":\"one\",\"outcome\":\"out\"}"), 200);
     assert_says(&t, "GET " POOL "status\n", "\"standing\":\"out\",\"returns_after_ms\":null");
-    assert_int_equal(status_of(&t, "POST " POOL "remove\n\n{\"key\":\"one\"}"), 200);
+    assert_int_equal(status_of(&t, "POST " POOL "remove" JSON "{\"key\":\"one\"}"), 200);
     assert_answer(&t, "GET " POOL "status\n",
                   "200\nContent-Type: application/json\n\n{\"keys\":[]}");
 }
@@ -293,13 +294,14 @@ static void test_wrong_things_asked_of_pools_are_told(void **state)
         {"POST /v1/pools/p/next\n", 404, "\"status\":404"},
         {"GET /v1/pools/p/next\n", 405, "Allow: POST\n"},
         {"POST /v1/pools/p/status\n", 405, "Allow: GET, HEAD\n"},
-        {"POST /v1/pools/p/next\n\n{\"key\":\"k\"}", 400, "no member"},
+        {"POST /v1/pools/p/next" JSON "{\"key\":\"k\"}", 400, "no member"},
         {"POST /v1/pools/p/next\nContent-Type: text/plain\n\n{}", 415, "application/json"},
-        {"POST /v1/pools/p/report\n\n{\"key\":\"k\",\"outcome\":\"bad\"}", 400, "back_off"},
-        {"POST /v1/pools/p/report\n\n{\"key\":\"k\",\"outcome\":\"cool\"}", 400, "cooldown_ms"},
-        {"POST /v1/pools/p/report\n\n{\"key\":\"k\",\"outcome\":\"ok\",\"cooldown_ms\":5}", 400,
+        {"POST /v1/pools/p/report" JSON "{\"key\":\"k\",\"outcome\":\"bad\"}", 400, "back_off"},
+        {"POST /v1/pools/p/report" JSON "{\"key\":\"k\",\"outcome\":\"cool\"}", 400, "cooldown_ms"},
+        {"POST /v1/pools/p/report" JSON "{\"key\":\"k\",\"outcome\":\"ok\",\"cooldown_ms\":5}", 400,
          "nothing else has one"},
-        {"POST /v1/pools/p/add\n\n{\"key\":\"k\",\"quotas\":[]}", 400, "an array of 1 to 4 quotas"},
+        {"POST /v1/pools/p/add" JSON "{\"key\":\"k\",\"quotas\":[]}", 400,
+         "an array of 1 to 4 quotas"},
     };
     (void)state;
     talk_with(&(struct http_site_options){0}, NULL);
@@ -327,7 +329,7 @@ static void test_pages_are_served(void **state)
                   "shadow_mode: false (test.yaml:3)\n"
                   "shop.path=/login.remote_address: unit=MINUTE requests_per_unit=1, quota: "
                   "fixed_window 1/1m, shadow_mode: false (test.yaml:8)\n");
-    assert_int_equal(status_of(&t, "POST /v1/take\n\n{\"quota\":\"1/1s\",\"key\":\"k\\\"y\"}"),
+    assert_int_equal(status_of(&t, "POST /v1/take" JSON "{\"quota\":\"1/1s\",\"key\":\"k\\\"y\"}"),
                      200);
     assert_says(&t, "GET /v1/top?n=1&order=asked\n", "{\"keys\":[{\"key\":\"k\\\"y\"");
     assert_says(&t, "GET /v1/top?n=0\n", "400\n");

@@ -16,7 +16,7 @@ static const char *const yaml =
     "    rate_limit: {unit: minute, requests_per_unit: 1, algorithm: fixed_window, store: red}\n";
 
 #define TAKE(key, value)                                                                           \
-    "POST /v1/take\n\n{\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"" key         \
+    "POST /v1/take" JSON "{\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"" key     \
     "\",\"value\":\"" value "\"}]}]"
 #define TAKE_USER(value) TAKE("user", value) "}"
 
@@ -168,8 +168,8 @@ static void every_way_to_ask_may_wait(void **state)
          "[{\"key\":\"user\",\"value\":\"ann\"}]}]}",
          "\"overallCode\":\"OK\""},
         {"GET /v1/explain?domain=shop&user=ann\n", "\"remaining\":0"},
-        {"POST /v1/take\n\n{\"quota\":\"fixed_window 1/1m\",\"key\":\"k\"}", "200\n"},
-        {"POST /v1/refund\n\n{\"quota\":\"fixed_window 1/1m\",\"key\":\"k\"}", "200\n"},
+        {"POST /v1/take" JSON "{\"quota\":\"fixed_window 1/1m\",\"key\":\"k\"}", "200\n"},
+        {"POST /v1/refund" JSON "{\"quota\":\"fixed_window 1/1m\",\"key\":\"k\"}", "200\n"},
     };
     for (size_t i = 0; i < N(asked); i++) {
         struct visit visit;
@@ -231,7 +231,7 @@ static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
     begin(&visit, TAKE("open", "x") "}");
     fake_fail(&red, 1, t.s.now_ns);
     assert_answered(&visit, "200\n");
-    begin(&visit, "POST /v1/take\n\n{\"quota\":\"1/1m\",\"key\":\"k\"}");
+    begin(&visit, "POST /v1/take" JSON "{\"quota\":\"1/1m\",\"key\":\"k\"}");
     fake_fail(&red, 2, t.s.now_ns);
     assert_answered(&visit, "503\n");
     assert_non_null(strstr(visit.answer, "the store did not answer in time"));
