@@ -323,8 +323,9 @@ static bool refuse_page(struct http_exchange *exchange, const struct route *rout
 
 static void refuse_path(struct http_exchange *exchange, unsigned methods)
 {
-    if (span_equals(exchange->message->target, "*"))
-        methods = ANY; /* OPTIONS asks about the whole server */
+    if (span_equals(exchange->message->target, "*") &&
+        span_equals(exchange->message->method, "OPTIONS"))
+        methods = ANY; /* it asks about the whole server */
     if (methods == 0) {
         http_exchange_refuse(exchange, 404, "no such path; /openapi.json has those that there are");
         return;

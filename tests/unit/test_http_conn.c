@@ -9,9 +9,9 @@
 #include "conn/http_conn.h"
 
 #define BODY "{\"quota\":\"999999/1m\",\"key\":\"k\"}" /* of 31 bytes */
-#define TAKE_HEAD "POST /v1/take HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n"
+#define TAKE_HEAD "POST /v1/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 #define TAKE TAKE_HEAD "Content-Length: 31\r\n\r\n" BODY
-#define GET "GET /healthz HTTP/1.1\r\nHost: h\r\n"
+#define GET "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
 #define OK GET "\r\n"
 
 static const char *const yaml =
@@ -120,8 +120,8 @@ static const struct {
     {"GET /healthz HTTP/1.0\r\n\r\n" OK, "200", true},
     {"GET /healthz HTTP/1.0\r\nConnection: keep-alive\r\n\r\n" OK, "200 200", false},
     {"GET http://h:80/healthz HTTP/1.1\r\nHost: other\r\n\r\n", "200", false},
-    {"OPTIONS /v1/take HTTP/1.1\r\nHost: h\r\n\r\n", "204", false},
-    {"OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n", "204", false},
+    {"OPTIONS /v1/take HTTP/1.1\r\nHost: localhost\r\n\r\n", "204", false},
+    {"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", "204", false},
     {GET "Connection: upgrade\r\nUpgrade: h2c\r\n\r\n" OK, "200 200", false},
     {GET "Empty:\r\nBlank: \t \r\nLast: x \t\r\n\r\n", "200", false},
     {GET "Content-Length: 3\r\n\r\nabc" OK, "200 200", false},
@@ -132,18 +132,18 @@ static const struct {
                "Content-Type: text/plain\r\n\r\n" OK,
      "200 200", false}, /* a trailer does not change what the head says */
     {TAKE_HEAD "Expect: 100-continue\r\nContent-Length: 31\r\n\r\n" BODY, "200", false},
-    {"GET /none HTTP/1.1\r\nHost: h\r\n\r\n" OK, "404 200", false},
+    {"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n" OK, "404 200", false},
     /* Line ends and folded fields: RFC 9112, 2.2 and 5.2. */
     {"GET /healthz HTTP/1.1\nHost: h\n\n", "400", true},
     {"GET /healthz HTTP/1.1\r\nHost: h\n\r\n", "400", true},
-    {"GET /healthz HTTP/1.1\r\nHost: h\r\n\n", "400", true},
-    {"GET /healthz HTTP/1.1\rHost: h\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\n", "400", true},
+    {"GET /healthz HTTP/1.1\rHost: localhost\r\n\r\n", "400", true},
     {GET "A: b\rC: d\r\n\r\n", "400", true},
     {GET "A: b\r\r\n\r\n", "400", true},
     {GET "\r\r\n", "400", true},
     {GET "A: b\r\n c\r\n\r\n", "400", true},
     {GET "A: b\r\n\tc\r\n\r\n", "400", true},
-    {"GET /healthz HTTP/1.1\r\n Host: h\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/1.1\r\n Host: localhost\r\n\r\n", "400", true},
     /* Fields: 5.1 and 3.2. */
     {"GET /healthz HTTP/1.1\r\nHost : h\r\n\r\n", "400", true},
     {"GET /healthz HTTP/1.1\r\nHost h\r\n\r\n", "400", true},
@@ -151,7 +151,7 @@ static const struct {
     {GET "A\x01: x\r\n\r\n", "400", true},
     {GET "A: x\x01y\r\n\r\n", "400", true},
     {"GET /healthz HTTP/1.1\r\n\r\n", "400", true},
-    {GET "Host: h\r\n\r\n", "400", true},
+    {GET "Host: localhost\r\n\r\n", "400", true},
     {"GET /healthz HTTP/1.1\r\nHost: h/x\r\n\r\n", "400", true},
     {"GET /healthz HTTP/1.1\r\nHost: a@h\r\n\r\n", "400", true},
     {"GET /healthz HTTP/1.1\r\nHost: h, i\r\n\r\n", "400", true},
@@ -176,12 +176,12 @@ static const struct {
     {TAKE_HEAD "Content-Length: 70000\r\n\r\n", "413", true},
     {TAKE_HEAD "Expect: 100-continue\r\nContent-Length: 70000\r\n\r\n", "413", true},
     /* Request lines: 3. */
-    {"GET / healthz HTTP/1.1\r\nHost: h\r\n\r\n", "400", true},
-    {"GET /healthz HTTP/2.0\r\nHost: h\r\n\r\n", "505", true},
-    {"GET /healthz HTTP/1.2\r\nHost: h\r\n\r\n", "505", true},
+    {"GET / healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "400", true},
+    {"GET /healthz HTTP/2.0\r\nHost: localhost\r\n\r\n", "505", true},
+    {"GET /healthz HTTP/1.2\r\nHost: localhost\r\n\r\n", "505", true},
     {"GET /healthz\r\n\r\n", "505", true},
-    {"CONNECT h:443 HTTP/1.1\r\nHost: h\r\n\r\n", "501", true},
-    {"BREW /healthz HTTP/1.1\r\nHost: h\r\n\r\n", "501", true},
+    {"CONNECT h:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "501", true},
+    {"BREW /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", "501", true},
     {"\x16\x03\x01\x02", "501", true},
 };
 
@@ -257,9 +257,9 @@ static void what_is_too_long_is_answered_so(void **state)
         size_t n;
         const char *after, *statuses;
     } cases[] = {
-        {"GET /healthz?", "&", 8000, " HTTP/1.1\r\nHost: h\r\n\r\n", "200"},
-        {"GET /healthz?", "&", 8192, " HTTP/1.1\r\nHost: h\r\n\r\n", "414"},
-        {"GET /", "x", 90000, " HTTP/1.1\r\nHost: h\r\n\r\n", "414"},
+        {"GET /healthz?", "&", 8000, " HTTP/1.1\r\nHost: localhost\r\n\r\n", "200"},
+        {"GET /healthz?", "&", 8192, " HTTP/1.1\r\nHost: localhost\r\n\r\n", "414"},
+        {"GET /", "x", 90000, " HTTP/1.1\r\nHost: localhost\r\n\r\n", "414"},
         {GET, "a:b\r\n", 1600, "\r\n", "200"},
         {GET, "a:b\r\n", 1700, "\r\n", "431"},
         {GET "X: ", "x", 8192, "\r\n\r\n", "431"},
@@ -289,7 +289,7 @@ static void what_is_too_long_is_answered_so(void **state)
 static void an_answer_to_head_has_no_body(void **state)
 {
     (void)state;
-    feed("HEAD /healthz HTTP/1.1\r\nHost: h\r\n\r\nHEAD /none HTTP/1.1\r\nHost: h\r\n\r\n");
+    feed("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /none HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_string_equal(statuses_in(all_output(), true), "200 404");
     assert_non_null(strstr(answers, "Content-Length: 3\r\n"));
 }
