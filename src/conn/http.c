@@ -93,7 +93,6 @@ void http_exchange_text(struct http_exchange *exchange, unsigned status, const c
     struct http_answer *answer = exchange->answer;
     answer->status = status;
     answer->body = span_of_text(text);
-    answer->is_lasting = true;
     http_answer_add(answer, "Content-Type", type);
 }
 
@@ -375,7 +374,6 @@ void http_door_ask(struct http_door *door, const struct http_message *message, u
         .errand = message->errand,
     };
     answer->status = 0;
-    answer->is_lasting = false;
     answer->ends_connection = door->is_draining;
     answer->body = (struct span){0};
     answer->n_fields = 0;

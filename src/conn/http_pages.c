@@ -271,7 +271,6 @@ void http_page_dashboard(struct http_exchange *exchange)
     }
     answer->status = 200;
     answer->body = page;
-    answer->is_lasting = true;
     http_answer_add(answer, "Content-Type", "text/html; charset=utf-8");
     http_answer_add(answer, "Content-Security-Policy",
                     exchange->door->options.site->dashboard_policy);
@@ -284,6 +283,5 @@ void http_page_openapi(struct http_exchange *exchange)
     struct http_answer *answer = exchange->answer;
     answer->status = 200;
     answer->body = span_of(http_openapi, http_openapi_len);
-    answer->is_lasting = true;
     http_answer_add(answer, "Content-Type", HTTP_TYPE_JSON);
 }

@@ -390,8 +390,6 @@ static void answer_ask(struct pool_ask *ask, const struct pool_route *route)
     service_pools_caller(exchange->door->options.service, exchange->errand, &ask->caller);
     int code = route->answer(ask, &error);
     exchange->errand = ask->caller.errand;
-    if (code == POOLS_WAITS && exchange->message->is_last)
-        code = err_set(&error, STINT_E_SYSTEM, "the store has not answered yet");
     if (code == POOLS_WAITS) {
         exchange->answer->errand = exchange->errand;
         exchange->errand = NULL;

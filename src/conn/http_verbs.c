@@ -6,17 +6,6 @@
 
 #include <stdio.h>
 
-/* The store is not waited for: as if it could not be asked. */
-static void give_up(struct http_door *door)
-{
-    struct reply *reply = &door->reply;
-    service_drop(door->options.service, reply->errand);
-    reply->error = REPLY_UNAVAILABLE;
-    reply->statuses = NULL;
-    reply->n_statuses = 0;
-    snprintf(reply->sentence, sizeof(reply->sentence), "the store has not answered yet");
-}
-
 bool http_exchange_ask(struct http_exchange *exchange)
 {
     struct http_door *door = exchange->door;
@@ -27,13 +16,11 @@ bool http_exchange_ask(struct http_exchange *exchange)
     request->errand = exchange->errand;
     exchange->errand = NULL;
     service_ask(door->options.service, request, &exchange->caller, exchange->now_ns, &door->reply);
-    if (door->reply.error == REPLY_WAITS && message->is_last)
-        give_up(door);
     if (door->reply.error == REPLY_WAITS) {
         exchange->answer->errand = door->reply.errand;
         return false;
     }
-    if (request->wait_ns == 0 || message->is_urgent || message->is_last)
+    if (request->wait_ns == 0 || message->is_urgent)
         return true;
     exchange->answer->again_at_ns =
         service_retry_at(request, &door->reply, exchange->asked_ns, exchange->now_ns);

@@ -16,7 +16,6 @@ struct http_message {
     struct span body;   /* empty if there was none */
     struct span peer;   /* the address of the socket's other end as text; empty: a Unix socket */
     bool is_urgent;     /* to be answered now, also where it asked to wait */
-    bool is_last;       /* the same, also where a store would have to be waited for */
     /* Of a message that had to wait for a store: what its answer said. The door takes it. */
     struct errand *errand;
     /*
@@ -36,7 +35,6 @@ struct http_answer_field {
 
 struct http_answer {
     unsigned status;
-    bool is_lasting; /* body stays as it is for as long as the program runs */
     bool ends_connection;
     struct span body;
     size_t n_fields; /* Content-Type is among them; lengths, Date and Connection are not */

@@ -24,7 +24,7 @@ struct talking {
     struct http_door *door;
     uint64_t asked_ns;     /* of a message that waits; 0: none does */
     struct errand *errand; /* of one that waits for a store */
-    bool is_urgent, is_last;
+    bool is_urgent;
     const char *peer;
     char answer[ANSWER_MAX];
 };
@@ -86,7 +86,6 @@ static inline const char *talk_or_wait(struct talking *talking, const char *text
         .body = body != NULL && body[2] != '\0' ? span_of_text(body + 2) : (struct span){0},
         .peer = span_of_text(talking->peer),
         .is_urgent = talking->is_urgent,
-        .is_last = talking->is_last,
         .errand = talking->errand,
         .field = talking_field,
         .field_arg = text,

@@ -52,7 +52,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A message on its way, as io/http_visit.c has it. */
+/* A message on its way, as conn/http_conn.c has it. */
 struct visit {
     const char *text;
     uint64_t asked_ns, again_ns;
@@ -253,32 +253,6 @@ static void who_has_left_is_forgotten(void **state)
     assert_answered(&other, "200\n");
 }
 
-static void the_last_word_waits_for_nobody_and_charges_no_more(void **state)
-{
-    (void)state;
-    struct visit visit;
-    begin(&visit, TAKE_USER("ann"));
-    t.is_last = true;
-    assert_true(go_on(&visit));
-    assert_null(visit.errand);
-    assert_non_null(strstr(visit.answer, "503\n"));
-    assert_non_null(strstr(visit.answer, "the store has not answered yet"));
-    assert_int_equal(red.n_asks, 1);
-    assert_int_equal(red.n_forgotten, 1);
-    /* One who was answered already may have it. */
-    t.is_last = false;
-    begin(&visit, TAKE_USER("bob"));
-    fake_let(&red, 1, t.s.now_ns);
-    t.is_last = true;
-    assert_answered(&visit, "200\n");
-    /* Nor does it wait for room. */
-    t.is_last = false;
-    begin(&visit, TAKE("user", "bob") ",\"cost\":2,\"wait_ms\":90000}");
-    fake_let(&red, 2, t.s.now_ns);
-    t.is_last = true;
-    assert_answered(&visit, "429\n");
-}
-
 #define ASKER "0123456789abcdef0123456789abcdef-asker"
 #define OTHER "0123456789abcdef0123456789abcdef-other"
 
@@ -324,7 +298,6 @@ int main(void)
         TEST(who_is_to_be_answered_now_still_hears_the_store),
         TEST(a_store_that_fails_answers_as_the_rule_has_it),
         TEST(who_has_left_is_forgotten),
-        TEST(the_last_word_waits_for_nobody_and_charges_no_more),
         TEST(who_may_no_longer_ask_is_refused_and_forgotten),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
