@@ -439,8 +439,7 @@ static void format_options(struct buf *buf, const struct stint_quota *quota)
     }
     if (quota->initial_set)
         buf_add(buf, " initial=%u", (unsigned)quota->initial);
-    bool inherits = stint_is_strict(quota) || quota->algorithm == STINT_CONCURRENCY;
-    if (quota->when_full != (inherits ? STINT_FULL_INHERIT : STINT_FULL_EVICT))
+    if (quota->when_full != STINT_FULL_DEFAULT)
         buf_add(buf, " when_full=%s", when_full_names[quota->when_full - 1]);
     if (quota->count_denied)
         buf_add(buf, " count_denied=true");
