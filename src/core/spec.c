@@ -272,6 +272,17 @@ static int read_initial(struct reader *reader, struct span value)
     return read_number(reader, value, 0, &reader->quota.initial);
 }
 
+int spec_when_full(struct span name)
+{
+    int index = index_of(name, when_full_names, 4);
+    return index < 0 ? -1 : index + 1;
+}
+
+const char *spec_when_full_name(uint8_t when_full)
+{
+    return when_full == STINT_FULL_DEFAULT ? NULL : when_full_names[when_full - 1];
+}
+
 static int read_when_full(struct reader *reader, struct span value)
 {
     int index = index_of(value, when_full_names, 4);

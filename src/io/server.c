@@ -4,6 +4,7 @@
 #include "io/server.h"
 
 #include "base/ns.h"
+#include "io/eviction_report.h"
 #include "io/handover.h"
 #include "io/notify.h"
 #include "io/reach.h"
@@ -47,6 +48,7 @@ struct server {
     unsigned n_workers;
     uint64_t tickets[WORKERS_MAX]; /* each worker's: the reload it waits for; 0: none */
     bool are_stuck[WORKERS_MAX];   /* as was told */
+    struct eviction_report evictions;
     uint64_t watchdog_ms;
     enum worker_stage stage;
     bool is_handed_over;
@@ -319,6 +321,14 @@ static bool are_workers_alive(struct server *server, uint64_t now_ns)
     return are_alive;
 }
 
+static void report_evictions(struct server *server, uint64_t now_ns)
+{
+    struct evictions since;
+    if (eviction_report_due(&server->evictions, table_of(server), now_ns, &since))
+        log_line(server->options.log, LOG_TABLE_FULL, LOG_NUMBER("evictions", since.evictions),
+                 LOG_NUMBER("units", since.units));
+}
+
 /* Also keeps the table's time going where nobody asks: it is remembered over a crash. */
 static void on_second(uv_timer_t *timer)
 {
@@ -326,6 +336,7 @@ static void on_second(uv_timer_t *timer)
     uint64_t now_ns = stint_now(table_of(server));
     bool are_alive = are_workers_alive(server, now_ns);
     metrics_tick(hub_metrics(server->options.hub), now_ns);
+    report_evictions(server, now_ns);
     log_flush(server->options.log);
     hub_free_retired(server->options.hub);
     if (server->stage == WORKER_SERVES)
@@ -533,6 +544,7 @@ static int begin(struct server *server, struct stint_error *error)
     code = sandbox_enter_calls(&sandbox, error);
     if (code != 0)
         return code;
+    eviction_report_init(&server->evictions, table_of(server));
     begin_workers(server);
     server->watchdog_ms = notify_watchdog_ms();
     uint64_t every_ms = server->watchdog_ms > 0 && server->watchdog_ms < SECOND_MS
