@@ -467,11 +467,11 @@ struct stint_table_info {
     uint32_t tickets, wide_size;
     uint32_t pools, pools_max; /* names that were ever opened, and how many may be */
     uint64_t skew_max_ns, mark_ns;
-    int64_t epoch_ns;                            /* wall clock at now = 0 */
-    uint64_t evictions_lossless;                 /* dead states reused */
-    uint64_t evictions_inherit;                  /* decisions on new keys that wait: none evicted */
-    uint64_t evictions_evict;                    /* live states that were evicted */
-    uint64_t full_denied, full_allowed;          /* decisions on new keys without a slot */
+    int64_t epoch_ns;                   /* wall clock at now = 0 */
+    uint64_t evictions_lossless;        /* dead states reused */
+    uint64_t evictions_inherit;         /* decisions on new keys that wait: none evicted */
+    uint64_t evictions_evict;           /* live states that were evicted */
+    uint64_t full_denied, full_allowed; /* decisions on new keys without a slot */
     uint64_t undo_kept_units; /* charged by a list that was refused, could not be given back */
     uint64_t tickets_dropped; /* unsettled when the ring was full */
     uint64_t owners_displaced;

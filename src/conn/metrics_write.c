@@ -286,9 +286,10 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
     family(writing, "forgotten_units", "counter",
            "Units that evicted states still held: their keys may use so many more.");
     line(writing, "forgotten_units_total", NULL, NULL, info->forgotten_units);
-    family(writing, "table_full", "counter",
-           "Decisions on new keys that found no free slot: inherit (they wait, nothing is evicted), "
-           "evict (a live state goes), deny, allow.");
+    family(
+        writing, "table_full", "counter",
+        "Decisions on new keys that found no free slot: inherit (they wait, nothing is evicted), "
+        "evict (a live state goes), deny, allow.");
     line(writing, "table_full_total", "outcome", "inherit", info->evictions_inherit);
     line(writing, "table_full_total", "outcome", "evict", info->evictions_evict);
     line(writing, "table_full_total", "outcome", "deny", info->full_denied);

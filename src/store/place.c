@@ -92,8 +92,7 @@ static void appraise_wide(const struct asking *asking, const struct stint_quota 
 {
     struct stint_decision stands;
     appraise_life(asking, wide_dies_at(&place->seen), place);
-    if (may_be_evicted(asking, quota, place) &&
-        wide_stands(asking, &place->seen, quota, &stands))
+    if (may_be_evicted(asking, quota, place) && wide_stands(asking, &place->seen, quota, &stands))
         place_weigh(&stands, place);
 }
 
@@ -230,9 +229,8 @@ static struct stint_decision without_place(const struct asking *asking, const st
         return fresh;
     }
     if (counts)
-        table_count(policy == STINT_FULL_DENY ? &counters->full_denied
-                                              : &counters->evictions_inherit,
-                    1);
+        table_count(
+            policy == STINT_FULL_DENY ? &counters->full_denied : &counters->evictions_inherit, 1);
     uint64_t wait_ns = place->dies_at_ns - asking->ask.now_ns;
     return (struct stint_decision){
         .outcome = STINT_DENY,

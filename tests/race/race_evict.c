@@ -54,17 +54,13 @@ static bool add_held(const struct stint_entry *entry, void *arg)
 
 static void every_unit_is_held_or_counted(const char *spec)
 {
-    struct stint_table_options options = {.keys = 32,
-                                          .keys16 = 32,
-                                          .keys_wide = 32,
-                                          .wide_size = 512,
-                                          .clock = STINT_CLOCK_VIRTUAL};
+    struct stint_table_options options = {
+        .keys = 32, .keys16 = 32, .keys_wide = 32, .wide_size = 512, .clock = STINT_CLOCK_VIRTUAL};
     struct shared shared = {.table = crew_open(&options)};
     struct stint_table_info info;
     uint64_t held = 0;
     crew_parse(&shared.quota, spec);
-    shared.granted =
-        stint_take(shared.table, &shared.quota, "used up", 7, LIMIT, NOW_NS).granted;
+    shared.granted = stint_take(shared.table, &shared.quota, "used up", 7, LIMIT, NOW_NS).granted;
     crew_run(THREADS, take, &shared);
     stint_table_info(shared.table, NOW_NS, &info);
     stint_table_each(shared.table, NOW_NS, add_held, &held);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a full table forgets under `evict`, against an oracle: every unit that was granted is kept
- * by the test, every state is looked at before and after each decision, and what is missing after it
- * is what the table has counted.
+ * by the test, every state is looked at before and after each decision, and what is missing after
+ * it is what the table has counted.
  */
 #include "unit/asking.h"
 
+#include "io/eviction_report.h"
 #include "store/table.h"
 
 #include <stdio.h>
+#include <unistd.h>
 
 #define KEYS 60u
 #define USES_MAX 40000u
@@ -283,11 +285,53 @@ static void test_a_flood_to_be_forgotten_is_counted(void **state)
     for (uint32_t round = 0; round < rounds; round++) {
         for (unsigned units = 0; units < 6; units++)
             used += take_key(table, &quota, 0, 1, 1000 * S).granted;
-        for (uint32_t key = 1; key < 40; key++) /* keys with more debt, so that the first one goes */
+        for (uint32_t key = 1; key < 40;
+             key++) /* keys with more debt, so that the first one goes */
             take_key(table, &quota, 1000 * (round + 1) + key, 7, 1000 * S);
     }
     assert_true(used > 12);
     assert_true(used <= 12 + info_of(table, 1000 * S).forgotten_units);
+    stint_table_close(table);
+}
+
+/* ---- The log --------------------------------------------------------------------------------- */
+
+static void evict_some(struct stint_table *table, const struct stint_quota *quota, uint32_t first)
+{
+    for (uint32_t key = first; key < first + 100; key++)
+        take_key(table, quota, key, 1, 1000 * S);
+}
+
+/* At once, then once a minute at most, and each line counts from the one before it. */
+static void test_the_log_says_it_once_a_minute(void **state)
+{
+    (void)state;
+    struct stint_table *table = open_table(1);
+    struct stint_quota quota = quota_of("window 12/1h");
+    struct eviction_report report;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    struct log *log = log_new(ends[1], LOG_FORMAT_TEXT, LOG_LEVEL_WARN);
+    evict_some(table, &quota, 0);
+    eviction_report_init(&report, table); /* what a file remembers is no news */
+    eviction_report(&report, table, 1000 * S, log);
+    evict_some(table, &quota, 100);
+    for (uint64_t second = 1001; second < 1061; second++) {
+        eviction_report(&report, table, second * S, log);
+        evict_some(table, &quota, 200);
+    }
+    eviction_report(&report, table, 1061 * S, log);
+    eviction_report(&report, table, 1300 * S, log);
+    log_free(log);
+    close(ends[1]);
+    char text[4096] = "";
+    assert_true(read(ends[0], text, sizeof(text) - 1) > 0);
+    close(ends[0]);
+    const char *first = strstr(text, "evictions=100 units=100\n");
+    assert_non_null(first);
+    const char *second = strstr(first + 1, "evictions=");
+    assert_non_null(second);
+    assert_null(strstr(second + 1, "evictions="));
     stint_table_close(table);
 }
 
@@ -301,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_a_quotas_own_choice_is_stronger),
         cmocka_unit_test(test_a_strict_state_goes_only_if_its_own_quota_lets_it),
         cmocka_unit_test(test_a_flood_to_be_forgotten_is_counted),
+        cmocka_unit_test(test_the_log_says_it_once_a_minute),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
