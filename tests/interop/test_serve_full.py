@@ -114,7 +114,7 @@ def test_the_setting_is_for_all_that_leaves_it_open():
             assert flood(conn, kind)[-1000:].count("deny") == 1000
         spec = pipeline(conn, [("STINT.TAKE", "QUOTA", "100/1d when_full=evict", i)
                                for i in range(100)])
-        assert spec.count("deny") > 50  # all places are held by states that nothing may evict
+        assert spec.count("deny") > 50  # states that nothing may evict hold all places
         assert metric(server, "stint_forgotten_units_total") == 0
         assert "table_full" not in server.log
 
