@@ -6,6 +6,7 @@ forgotten is counted and reported.
 """
 import json
 import re
+import signal
 import time
 import urllib.request
 
@@ -121,9 +122,8 @@ def test_the_setting_is_for_all_that_leaves_it_open():
 
 def test_holders_are_never_evicted():
     with Server(*TABLE, rules=RULES) as server, server.connect() as conn:
-        tickets = pipeline(conn, [("STINT.RESERVE", "DOMAIN", "edge", "DESCRIPTOR", 1, "job", "mine",
-                                   "COST", 2, "LIFETIME", 600000)])
-        assert tickets == ["allow"]
+        held = pipeline(conn, [(*words("job", "mine", 2, "STINT.RESERVE"), "LIFETIME", 600000)])
+        assert held == ["allow"]
         assert set(pipeline(conn, [words("job", f"made-up {i}") for i in range(3000)])) == \
             {"allow", "deny"}
         assert conn.ask(*words("job", "mine"))[1] == "deny"
@@ -155,3 +155,36 @@ def test_another_setting_holds_at_once_for_the_states_of_a_file(tmp_path):
         assert flood(conn, "user", 1000, "again").count("deny") > 980
         assert metric(server, "stint_forgotten_units_total") == forgotten
         assert conn.ask(*words("user", "used up"))[1] == "deny"
+
+
+def test_a_reload_puts_another_setting_and_another_rule_in_force(tmp_path):
+    config = tmp_path / "stint.yaml"
+    config.write_text("table_full: inherit\n")
+    with Server(*TABLE, "--config", config, "--watch", "0", rules=RULES) as server, \
+            server.connect() as conn:
+        assert conn.ask(*words("user", "used up", 10))[1] == "allow"
+        assert flood(conn, "user")[-1000:].count("deny") == 1000
+
+        config.write_text("table_full: evict\n")
+        server.tell(signal.SIGHUP)
+        server.wait_for("reloaded: ")
+        users = pipeline(conn, [words("user", f"user {i}") for i in range(1000)])
+        assert users.count("allow") >= 990 and "needs_restart" not in server.log
+        assert conn.ask(*words("user", "used up"))[1] == "deny"
+
+        # From here on the rule says it for itself: states that were made under it stay.
+        server.write_rules(RULES.replace("_unit: 10}", "_unit: 10, when_full: inherit}", 1))
+        server.tell(signal.SIGHUP)
+        server.wait_for("reloaded: ", times=2)
+        assert conn.ask(*words("user", "used up"))[1] == "deny"
+        flood(conn, "user", name="kept")
+        forgotten = metric(server, "stint_forgotten_units_total")
+        assert flood(conn, "user", 1000, "late").count("deny") == 1000
+        assert metric(server, "stint_forgotten_units_total") == forgotten
+        assert conn.ask(*words("user", "used up"))[1] == "deny"
+        policies = []
+        for kind in ("user", "log", "job"):
+            explained = conn.ask("STINT.EXPLAIN", "DOMAIN", "edge", "DESCRIPTOR", 1, kind, "x")
+            status = explained[explained.index("statuses") + 1][0]
+            policies.append(status[status.index("when_full") + 1])
+        assert policies == ["inherit", "evict", "inherit"]
