@@ -22,7 +22,7 @@ static void check_sane(const struct stint_quota *quota)
     MUST(quota->period_ns >= 1000 && quota->period_ns <= UINT64_C(3650) * 86400 * 1000000000);
     MUST(stint_state_size(quota) > 0 && stint_state_size(quota) <= 65536);
     MUST(stint_algorithm_name(quota->algorithm) != NULL);
-    MUST(quota->when_full != STINT_FULL_DEFAULT);
+    MUST(quota->when_full <= STINT_FULL_ALLOW);
     if (stint_is_strict(quota))
         MUST(most == quota->limit);
     else

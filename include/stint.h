@@ -96,10 +96,10 @@ enum stint_align {
 /* What happens to a new key when all its places in the table hold live states. */
 enum stint_when_full {
     STINT_FULL_DEFAULT = 0, /* inherit for window, buckets, log and concurrency; else evict */
-    STINT_FULL_INHERIT,     /* the state that dies first goes; the newcomer waits out its time */
+    STINT_FULL_INHERIT,     /* no live state goes: the new key waits until the first one expires */
     STINT_FULL_EVICT,       /* the state with the least debt goes; states that deny stay */
-    STINT_FULL_DENY,        /* the newcomer is denied */
-    STINT_FULL_ALLOW,       /* the newcomer is allowed, and not remembered */
+    STINT_FULL_DENY,        /* the new key is denied */
+    STINT_FULL_ALLOW,       /* the new key is allowed, and not remembered */
 };
 
 #define STINT_INITIAL_FULL UINT32_MAX
@@ -467,10 +467,11 @@ struct stint_table_info {
     uint32_t tickets, wide_size;
     uint32_t pools, pools_max; /* names that were ever opened, and how many may be */
     uint64_t skew_max_ns, mark_ns;
-    int64_t epoch_ns;                            /* wall clock at now = 0 */
-    uint64_t evictions_lossless;                 /* dead states reused */
-    uint64_t evictions_inherit, evictions_evict; /* live states given away, by policy */
-    uint64_t full_denied, full_allowed;          /* newcomers without a place, by policy */
+    int64_t epoch_ns;                   /* wall clock at now = 0 */
+    uint64_t evictions_lossless;        /* dead states reused */
+    uint64_t evictions_inherit;         /* decisions on new keys that wait: none evicted */
+    uint64_t evictions_evict;           /* live states that were evicted */
+    uint64_t full_denied, full_allowed; /* decisions on new keys without a slot */
     uint64_t undo_kept_units; /* charged by a list that was refused, could not be given back */
     uint64_t tickets_dropped; /* unsettled when the ring was full */
     uint64_t owners_displaced;
@@ -482,6 +483,7 @@ struct stint_table_info {
     uint32_t overrides, overrides_max; /* keys with a quota of their own */
     uint64_t requests, requests_max;   /* answers kept for retries */
     uint64_t requests_dropped;         /* before their time, for want of a place */
+    uint64_t forgotten_units;          /* that evicted states still held */
 };
 
 STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns,

@@ -5,6 +5,7 @@
 #include "cmd/cmd.h"
 #include "cmd/json_text.h"
 #include "core/label.h"
+#include "core/spec.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -85,13 +86,14 @@ static int print_json(const struct stint_quota *quota)
     bool is_buckets = quota->algorithm == STINT_BUCKETS;
     bool has_period = quota->algorithm != STINT_CONCURRENCY;
     return json_text_print(
-        json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:o}", "algorithm",
+        json_pack("{s:s, s:I, s:o, s:o, s:o, s:s, s:I, s:o, s:s?}", "algorithm",
                   stint_algorithm_name(quota->algorithm), "limit", (json_int_t)quota->limit,
                   "period_ns", count_or_null(has_period, quota->period_ns), "burst",
                   count_or_null(is_gcra, quota->burst), "max_in_any_window",
                   json_text_ns(stint_max_in_any_window(quota)), "slack", slack, "state_bytes",
                   (json_int_t)stint_state_size(quota), "max_buckets",
-                  count_or_null(is_buckets, quota->derived.max_buckets)),
+                  count_or_null(is_buckets, quota->derived.max_buckets), "when_full",
+                  spec_when_full_name(quota->when_full)),
         true);
 }
 

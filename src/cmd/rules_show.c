@@ -29,12 +29,6 @@ static const char *const tag_names[] = {
     [RULE_TAG_FIRST] = "first",
     [RULE_TAG_DOMAIN] = "domain",
 };
-static const char *const when_full_names[] = {
-    [STINT_FULL_INHERIT] = "inherit",
-    [STINT_FULL_EVICT] = "evict",
-    [STINT_FULL_DENY] = "deny",
-    [STINT_FULL_ALLOW] = "allow",
-};
 static const char *const unit_names[] = {
     [RULE_UNIT_NONE] = NULL, [RULE_SECOND] = "second", [RULE_MINUTE] = "minute",
     [RULE_HOUR] = "hour",    [RULE_DAY] = "day",       [RULE_MONTH] = "month",
@@ -51,8 +45,9 @@ static void print_quota(const char *title, const struct stint_quota *quota)
     label_bound(&buf, quota);
     printf("  %-8s%s\n", title, spec);
     printf("          %s\n", bound);
+    const char *when_full = spec_when_full_name(quota->when_full);
     printf("          %s; a full table: %s\n", stint_is_strict(quota) ? "Strict" : "Not strict",
-           when_full_names[quota->when_full]);
+           when_full != NULL ? when_full : "as the server's table_full says");
 }
 
 static void print_ban(const struct rule_ban *ban)
@@ -198,9 +193,9 @@ static json_t *quota_json(const struct stint_quota *quota)
 {
     char spec[SPEC_MAX];
     stint_quota_format(quota, spec, sizeof(spec));
-    return json_pack("{s:s, s:o, s:b, s:s}", "spec", spec, "max_in_any_window",
+    return json_pack("{s:s, s:o, s:b, s:s?}", "spec", spec, "max_in_any_window",
                      json_text_ns(stint_max_in_any_window(quota)), "strict", stint_is_strict(quota),
-                     "when_full", when_full_names[quota->when_full]);
+                     "when_full", spec_when_full_name(quota->when_full));
 }
 
 static json_t *ban_json(const struct rule_ban *ban)

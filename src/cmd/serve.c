@@ -11,6 +11,7 @@
 #include "cmd/store_word.h"
 #include "io/user.h"
 #include "rules/question_local.h"
+#include "store/table.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -267,6 +268,8 @@ static int open_ground(struct ground *ground, struct stint_error *error)
                                   : serve_site(settings, &ground->site, error);
     if (code == 0)
         code = stint_table_open(&ground->table, &table, error);
+    if (code == 0)
+        table_set_when_full(ground->table, serve_table_full(settings));
     if (code == 0)
         code = open_hub(ground, loaded.rules, error);
     if (code == 0)

@@ -20,6 +20,7 @@ static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit"
 static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-ratelimit", NULL};
 
 static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
+static const char *const table_policies[] = {"evict", "inherit", "deny", "allow", NULL};
 static const char *const cautions[] = {"trust", "half", "full", NULL};
 
 #define GIB (UINT64_C(1) << 30)
@@ -97,6 +98,9 @@ const struct setting settings_known[] = {
     NUMBER(keys_wide, "16384", 0, UINT64_C(1) << 32,
            "Live keys with wider states: log, concurrency"),
     NUMBER(wide_size, "1024", 0, 65536, "Bytes of the widest state; stint explain tells a quota's"),
+    CHOICE(table_full, "evict", table_policies,
+           "What a full table does under rules and quotas that set no when_full: evict, inherit, "
+           "deny or allow"),
     NUMBER(tickets, "65536", 1, UINT32_MAX, "Open reservations"),
     NUMBER(blocks, "4096", 1, UINT32_MAX, "Blocked keys"),
     NUMBER(quotas, "1024", 1, 32767, "Different quotas, in rules and in requests"),
@@ -212,7 +216,7 @@ static const char *const live[] = {
     "rules",      "merge_domains", "default_algorithm", "tokens",      "tls_certificate",
     "tls_key",    "tls_client_ca", "tls_priorities",    "connections", "connections_per_address",
     "idle_time",  "request_time",  "write_time",        "drain_time",  "watch",
-    "log_format", "log_level",
+    "log_format", "log_level",     "table_full",
 };
 
 bool setting_is_live(size_t index)

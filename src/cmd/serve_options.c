@@ -5,6 +5,7 @@
 
 #include "base/ns.h"
 #include "conn/metrics.h"
+#include "core/spec.h"
 #include "io/dashboard.h"
 #include "proto/http_fields.h"
 
@@ -32,6 +33,11 @@ struct stint_table_options serve_table_options(const struct serve_settings *sett
         .huge_pages = settings->huge_pages,
         .trust_after_crash = settings->trust_after_crash,
     };
+}
+
+uint8_t serve_table_full(const struct serve_settings *settings)
+{
+    return (uint8_t)spec_when_full(span_of_text(settings->table_full));
 }
 
 unsigned serve_metrics_names(const struct serve_settings *settings)

@@ -17,6 +17,9 @@ struct serve_places {
     size_t n_watched;
 };
 
+/* What the table does under quotas that leave it open: enum stint_when_full. */
+uint8_t serve_table_full(const struct serve_settings *settings);
+
 /* Bits of enum metrics_names. */
 unsigned serve_metrics_names(const struct serve_settings *settings);
 struct stint_table_options serve_table_options(const struct serve_settings *settings);

@@ -4,6 +4,7 @@
 #include "cmd/serve_reload.h"
 
 #include "base/buf.h"
+#include "store/table.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -169,6 +170,7 @@ int serve_reload_use(void *arg, struct stint_error *error)
         access_now_set(options->access, reload->next->loaded.access);
     reload->next->loaded.access = NULL;
     log_set(options->log, serve_log_format(settings), serve_log_level(settings));
+    table_set_when_full(hub_table(options->hub), serve_table_full(settings));
     reload->before = reload->in_force;
     reload->in_force = reload->next;
     reload->next = NULL;

@@ -148,9 +148,11 @@ static void print_text(const struct table_options *options, const struct view *v
            " keys are blocked\n",
            info->wide_size, info->tickets, info->blocked);
     printf("  clocks of callers may differ by %s\n", human_duration(&text, info->skew_max_ns));
-    printf("  without a free place: %" PRIu64 " inherited, %" PRIu64 " evicted, %" PRIu64
-           " denied, %" PRIu64 " allowed\n",
-           info->evictions_inherit, info->evictions_evict, info->full_denied, info->full_allowed);
+    printf("  without a free slot: %" PRIu64 " new keys waited, %" PRIu64
+           " evicted another (%" PRIu64 " units forgotten), %" PRIu64 " denied, %" PRIu64
+           " allowed\n",
+           info->evictions_inherit, info->evictions_evict, info->forgotten_units, info->full_denied,
+           info->full_allowed);
     if (info->states_damaged > 0)
         printf("  damaged: %" PRIu64 " states, found when the table was opened\n",
                info->states_damaged);
@@ -206,13 +208,14 @@ static int print_json(const struct view *view)
     for (size_t i = 0; i < view->n_offenders; i++)
         json_array_append_new(keys, entry_json(&view->offenders[i]));
     json_t *counters = json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "evictions_lossless",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "evictions_lossless",
         (json_int_t)info->evictions_lossless, "evictions_inherit",
         (json_int_t)info->evictions_inherit, "evictions_evict", (json_int_t)info->evictions_evict,
-        "full_denied", (json_int_t)info->full_denied, "full_allowed",
-        (json_int_t)info->full_allowed, "undo_kept_units", (json_int_t)info->undo_kept_units,
-        "tickets_dropped", (json_int_t)info->tickets_dropped, "owners_displaced",
-        (json_int_t)info->owners_displaced, "states_damaged", (json_int_t)info->states_damaged);
+        "forgotten_units", (json_int_t)info->forgotten_units, "full_denied",
+        (json_int_t)info->full_denied, "full_allowed", (json_int_t)info->full_allowed,
+        "undo_kept_units", (json_int_t)info->undo_kept_units, "tickets_dropped",
+        (json_int_t)info->tickets_dropped, "owners_displaced", (json_int_t)info->owners_displaced,
+        "states_damaged", (json_int_t)info->states_damaged);
     return json_text_print(
         json_pack("{s:I, s:s, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o}", "bytes",
                   (json_int_t)info->bytes, "clock",

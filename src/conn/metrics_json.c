@@ -242,14 +242,15 @@ static json_t *table_json(const struct metrics_facts *facts)
         return json_null();
     table_figures(facts->table, facts->now_ns, METRICS_SETS_LOOKED_AT, &info);
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
         NUMBER(info.bytes), "keys", NUMBER(info.live[0] + info.live[1] + info.live[2]), "keys_step",
         NUMBER(keys_step(&info)), "places", NUMBER(info.slots[0] + info.slots[1] + info.slots[2]),
         "blocked", NUMBER(info.blocked), "quotas", NUMBER(info.quotas), "overrides",
         NUMBER(info.overrides), "answers", NUMBER(info.requests), "answers_dropped",
         NUMBER(info.requests_dropped), "evictions_lossless", NUMBER(info.evictions_lossless),
-        "evictions", NUMBER(info.evictions_inherit + info.evictions_evict), "full_denied",
-        NUMBER(info.full_denied), "full_allowed", NUMBER(info.full_allowed));
+        "evictions", NUMBER(info.evictions_evict), "forgotten_units", NUMBER(info.forgotten_units),
+        "full_waits", NUMBER(info.evictions_inherit), "full_denied", NUMBER(info.full_denied),
+        "full_allowed", NUMBER(info.full_allowed));
 }
 
 static int append(const char *text, size_t len, void *page)

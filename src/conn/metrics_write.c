@@ -280,11 +280,16 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
     for (int i = 0; i < 3; i++)
         line(writing, "table_places", "size", sizes[i], info->slots[i]);
     family(writing, "evictions", "counter",
-           "States whose places were given to other keys: dead ones, and live ones.");
+           "States whose slots were given to other keys: expired ones, and live ones.");
     line(writing, "evictions_total", "lossless", "true", info->evictions_lossless);
-    line(writing, "evictions_total", "lossless", "false",
-         info->evictions_inherit + info->evictions_evict);
-    family(writing, "table_full", "counter", "New keys without a place, by what became of them.");
+    line(writing, "evictions_total", "lossless", "false", info->evictions_evict);
+    family(writing, "forgotten_units", "counter",
+           "Units that evicted states still held: their keys may use so many more.");
+    line(writing, "forgotten_units_total", NULL, NULL, info->forgotten_units);
+    family(
+        writing, "table_full", "counter",
+        "Decisions on new keys that found no free slot: inherit (they wait, nothing is evicted), "
+        "evict (a live state goes), deny, allow.");
     line(writing, "table_full_total", "outcome", "inherit", info->evictions_inherit);
     line(writing, "table_full_total", "outcome", "evict", info->evictions_evict);
     line(writing, "table_full_total", "outcome", "deny", info->full_denied);

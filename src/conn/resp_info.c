@@ -42,10 +42,12 @@ static void add_table(const struct resp_call *call, struct page *page)
                (unsigned long long)info.bytes, (unsigned long long)info.live[0],
                (unsigned long long)info.live[1], (unsigned long long)info.live[2],
                (unsigned long long)info.blocked, info.quotas, info.tickets);
-    page_print(
-        page, "evictions_lossless:%llu\r\nevictions_inherit:%llu\r\nevictions_evict:%llu\r\n",
-        (unsigned long long)info.evictions_lossless, (unsigned long long)info.evictions_inherit,
-        (unsigned long long)info.evictions_evict);
+    page_print(page,
+               "evictions_lossless:%llu\r\nevictions_inherit:%llu\r\nevictions_evict:%llu\r\n"
+               "forgotten_units:%llu\r\n",
+               (unsigned long long)info.evictions_lossless,
+               (unsigned long long)info.evictions_inherit, (unsigned long long)info.evictions_evict,
+               (unsigned long long)info.forgotten_units);
 }
 
 static void add_stores(const struct resp_call *call, struct page *page)

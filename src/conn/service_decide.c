@@ -159,6 +159,12 @@ static struct stint_decision ask(struct service *service, const struct request *
 
 /* ---- Telling --------------------------------------------------------------------------------- */
 
+static uint8_t when_full(const struct question *question, const struct target *target)
+{
+    bool is_in_table = target->quota != NULL && target->store == 0;
+    return is_in_table ? table_when_full(question->table, target->quota) : STINT_FULL_DEFAULT;
+}
+
 static void tell(struct service *service, const struct request *request, struct reply *reply)
 {
     struct question *question = &service->question;
@@ -172,6 +178,7 @@ static void tell(struct service *service, const struct request *request, struct 
             .replaced = target->is_replaced,
             .over = target->over,
             .banned = target->banned,
+            .when_full = when_full(question, target),
             .grows_after_ns = request->wants_growth ? question_grows_after(question, i) : 0,
             .shadow_retry_after_ns = target->shadow_retry_after_ns,
             .shadow_over = target->shadow_over,

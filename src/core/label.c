@@ -7,6 +7,7 @@
 
 #include "base/ns.h"
 #include "base/wide_int.h"
+#include "core/law.h"
 #include "core/spec.h"
 
 #include <assert.h>
@@ -218,15 +219,14 @@ void label_bytes(struct buf *buf, const struct stint_quota *quota)
     buf_add(buf, "%zu bytes of state per key.", stint_state_size(quota));
 }
 
-void label_policy(struct buf *buf, const struct stint_quota *quota)
+static void policy(struct buf *buf, const struct stint_quota *quota, uint8_t when_full)
 {
-    assert(quota->derived.checked);
     bool is_strict = stint_is_strict(quota);
-    switch (quota->when_full) {
+    switch (when_full) {
     case STINT_FULL_INHERIT:
         buf_add(buf,
                 "inherit: in a full table a new key is denied until the first of the keys in its "
-                "places is over, and is new then%s.",
+                "slots expires, and is new then%s.",
                 is_strict ? "; the limit holds" : "");
         break;
     case STINT_FULL_DENY:
@@ -235,10 +235,27 @@ void label_policy(struct buf *buf, const struct stint_quota *quota)
         break;
     case STINT_FULL_EVICT:
         buf_add(buf, "evict: in a full table the key that has used the smallest share of its "
-                     "quota is forgotten, and may start anew; keys that are being denied stay.");
+                     "quota is forgotten, and may start anew; keys that are being denied stay. "
+                     "The most in any window is then ");
+        units(buf, stint_max_in_any_window(quota));
+        buf_add(buf, " and what was forgotten of the key, which is counted.");
         break;
     default:
         buf_add(buf, "allow: in a full table a new key is allowed and not remembered, so the "
                      "limit does not hold for it.");
     }
+}
+
+void label_policy(struct buf *buf, const struct stint_quota *quota)
+{
+    assert(quota->derived.checked);
+    uint8_t library = law_when_full(quota, STINT_FULL_DEFAULT);
+    uint8_t server = law_when_full(quota, STINT_FULL_EVICT);
+    if (library != server)
+        buf_add(buf, "A server: as its setting table_full says; by default ");
+    policy(buf, quota, server);
+    if (library == server)
+        return;
+    buf_add(buf, " The library: ");
+    policy(buf, quota, library);
 }

@@ -20,7 +20,10 @@ void label_slack(struct buf *buf, const struct stint_quota *quota);
 /* Bytes of one key's state. */
 void label_bytes(struct buf *buf, const struct stint_quota *quota);
 
-/* Which policy it runs under when the table is full, and what that does to the bound. */
+/*
+ * Which policy it runs under when the table is full, and what that does to the bound: of a server
+ * with default settings and of the library, where they differ.
+ */
 void label_policy(struct buf *buf, const struct stint_quota *quota);
 
 #endif

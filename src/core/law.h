@@ -42,6 +42,13 @@
 #define WORD16_STORE_BITS 16
 #define HELD_RUNS_MAX 64
 
+/*
+ * What a full table does under a quota, never STINT_FULL_DEFAULT. `otherwise` is for quotas that
+ * leave it open; where that is STINT_FULL_DEFAULT, too, the algorithm decides. Holders are never
+ * evicted: they hold on, whether the table knows it or not.
+ */
+uint8_t law_when_full(const struct stint_quota *quota, uint8_t otherwise);
+
 /* A refund to a gcra state in which places may be booked that have not begun; see gcra.c. */
 #define LAW_REFUND_BOOKED 7
 

@@ -185,10 +185,6 @@ int stint_quota_check(struct stint_quota *quota, struct stint_error *error)
         code = initial_check(quota, error);
     if (code != STINT_OK)
         return code;
-    if (quota->when_full == STINT_FULL_DEFAULT) {
-        bool inherits = stint_is_strict(quota) || quota->algorithm == STINT_CONCURRENCY;
-        quota->when_full = inherits ? STINT_FULL_INHERIT : STINT_FULL_EVICT;
-    }
     assert(quota->derived.state_size > 0 && quota->derived.state_size <= WIDE_STATE_MAX);
     name_params(quota);
     quota->derived.checked = 1;
@@ -205,6 +201,16 @@ bool stint_is_strict(const struct stint_quota *quota)
 {
     return quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_BUCKETS ||
            quota->algorithm == STINT_LOG;
+}
+
+uint8_t law_when_full(const struct stint_quota *quota, uint8_t otherwise)
+{
+    uint8_t policy = quota->when_full != STINT_FULL_DEFAULT ? quota->when_full : otherwise;
+    if (policy == STINT_FULL_DEFAULT)
+        policy = stint_is_strict(quota) ? STINT_FULL_INHERIT : STINT_FULL_EVICT;
+    if (policy == STINT_FULL_EVICT && quota->algorithm == STINT_CONCURRENCY)
+        policy = STINT_FULL_INHERIT;
+    return policy;
 }
 
 uint64_t stint_max_in_any_window(const struct stint_quota *quota)

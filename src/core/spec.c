@@ -272,6 +272,17 @@ static int read_initial(struct reader *reader, struct span value)
     return read_number(reader, value, 0, &reader->quota.initial);
 }
 
+int spec_when_full(struct span name)
+{
+    int index = index_of(name, when_full_names, 4);
+    return index < 0 ? -1 : index + 1;
+}
+
+const char *spec_when_full_name(uint8_t when_full)
+{
+    return when_full == STINT_FULL_DEFAULT ? NULL : when_full_names[when_full - 1];
+}
+
 static int read_when_full(struct reader *reader, struct span value)
 {
     int index = index_of(value, when_full_names, 4);
@@ -439,8 +450,7 @@ static void format_options(struct buf *buf, const struct stint_quota *quota)
     }
     if (quota->initial_set)
         buf_add(buf, " initial=%u", (unsigned)quota->initial);
-    bool inherits = stint_is_strict(quota) || quota->algorithm == STINT_CONCURRENCY;
-    if (quota->when_full != (inherits ? STINT_FULL_INHERIT : STINT_FULL_EVICT))
+    if (quota->when_full != STINT_FULL_DEFAULT)
         buf_add(buf, " when_full=%s", when_full_names[quota->when_full - 1]);
     if (quota->count_denied)
         buf_add(buf, " count_denied=true");

@@ -25,6 +25,10 @@ int spec_parse_offset(struct span text, int32_t *offset_s);
  */
 int spec_algorithm(struct span name, const char **nearest);
 
+/* enum stint_when_full by the name that a SPEC has for it, -1 for none; NULL: it is left open. */
+int spec_when_full(struct span name);
+const char *spec_when_full_name(uint8_t when_full);
+
 /* Appends the shortest text that reads back as the same: "1m30s", "250ms", "0s". */
 void spec_format_duration(struct buf *buf, uint64_t ns);
 

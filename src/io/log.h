@@ -42,6 +42,9 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(NEEDS_RESTART, WARN, "needs_restart", "settings that are as they were until a restart")      \
     X(RELOAD_FAILED, ERROR, "reload_failed", "nothing was changed: a file cannot be used")         \
     X(WATCH_FAILED, WARN, "watch_failed", "changes are noticed only by looking")                   \
+    X(TABLE_FULL, WARN, "table_full",                                                              \
+      "states were evicted and the use of their keys forgotten: raise keys, keys16 or keys_wide, " \
+      "or choose --table-full inherit")                                                            \
     X(WORKER_STUCK, ERROR, "worker_stuck", "a worker does not come back to its loop")              \
     X(CLOCK_AHEAD, WARN, "clock_ahead",                                                            \
       "another server's clock is ahead: on memcached, limits hold in windows shorter by that")     \

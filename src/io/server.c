@@ -4,6 +4,8 @@
 #include "io/server.h"
 
 #include "base/ns.h"
+#include "io/descriptors.h"
+#include "io/eviction_report.h"
 #include "io/handover.h"
 #include "io/notify.h"
 #include "io/reach.h"
@@ -17,13 +19,11 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define SECOND_MS 1000
 #define STUCK_NS (10 * NS_PER_S) /* since a worker was in its loop last */
 #define END_MS 2000              /* that workers have to close what is open */
-#define DESCRIPTORS_SPARE 64     /* for files, loops and sockets that are no connections */
 
 enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_USR2, SIGNALS };
 static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
@@ -47,6 +47,7 @@ struct server {
     unsigned n_workers;
     uint64_t tickets[WORKERS_MAX]; /* each worker's: the reload it waits for; 0: none */
     bool are_stuck[WORKERS_MAX];   /* as was told */
+    struct eviction_report evictions;
     uint64_t watchdog_ms;
     enum worker_stage stage;
     bool is_handed_over;
@@ -326,6 +327,7 @@ static void on_second(uv_timer_t *timer)
     uint64_t now_ns = stint_now(table_of(server));
     bool are_alive = are_workers_alive(server, now_ns);
     metrics_tick(hub_metrics(server->options.hub), now_ns);
+    eviction_report(&server->evictions, table_of(server), now_ns, server->options.log);
     log_flush(server->options.log);
     hub_free_retired(server->options.hub);
     if (server->stage == WORKER_SERVES)
@@ -365,20 +367,11 @@ static void on_handed_over(void *arg, int successor)
 
 /* ---- The beginning --------------------------------------------------------------------------- */
 
-/* As many descriptors as the system lets us have; fewer connections where they do not suffice. */
+/* Fewer connections where there are not descriptors enough. */
 static void raise_descriptors(struct server *server)
 {
-    struct rlimit limit;
     struct gate_limits *gate = &server->options.gate_limits;
-    server->connections_possible = UINT64_MAX;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
-        return;
-    limit.rlim_cur = limit.rlim_max;
-    setrlimit(RLIMIT_NOFILE, &limit);
-    uint64_t spare = DESCRIPTORS_SPARE + 16 * (uint64_t)server->options.workers;
-    uint64_t possible = limit.rlim_cur > spare ? limit.rlim_cur - spare : 1;
-    if (limit.rlim_cur == RLIM_INFINITY)
-        return;
+    uint64_t possible = descriptors_raise(server->options.workers);
     server->connections_possible = possible;
     if (gate->connections <= possible)
         return;
@@ -535,6 +528,7 @@ static int begin(struct server *server, struct stint_error *error)
     code = sandbox_enter_calls(&sandbox, error);
     if (code != 0)
         return code;
+    eviction_report_init(&server->evictions, table_of(server));
     begin_workers(server);
     server->watchdog_ms = notify_watchdog_ms();
     uint64_t every_ms = server->watchdog_ms > 0 && server->watchdog_ms < SECOND_MS

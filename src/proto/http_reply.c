@@ -2,6 +2,7 @@
 /* Decisions and problems as JSON. */
 #include "proto/http_reply.h"
 
+#include "core/spec.h"
 #include "proto/http_fields.h"
 #include "proto/ticket_text.h"
 
@@ -139,8 +140,9 @@ static void write_rule(struct http_text *out, const struct rule *rule)
     write_flag(out, "quota_mode", rule->quota_mode);
 }
 
-static void write_quota(struct http_text *out, const struct stint_quota *quota)
+static void write_quota(struct http_text *out, const struct reply_status *status)
 {
+    const struct stint_quota *quota = status->quota;
     char spec[SPEC_TEXT_SIZE];
     http_text_add(out, ",\"quota\":");
     if (quota == NULL) {
@@ -153,11 +155,16 @@ static void write_quota(struct http_text *out, const struct stint_quota *quota)
     http_text_add_text(out, stint_is_strict(quota) ? "true" : "false");
     http_text_add(out, ",\"max_in_any_window\":");
     http_text_u64(out, stint_max_in_any_window(quota));
+    if (status->when_full == STINT_FULL_DEFAULT)
+        return;
+    http_text_add(out, ",\"when_full\":");
+    http_text_json(out, span_of_text(spec_when_full_name(status->when_full)));
+    write_flag(out, "plus_forgotten", status->when_full == STINT_FULL_EVICT);
 }
 
 static void write_explanation(struct http_text *out, const struct reply_status *status)
 {
-    write_quota(out, status->quota);
+    write_quota(out, status);
     if (status->rule != NULL)
         write_rule(out, status->rule);
     write_flag(out, "over", status->over);

@@ -3,6 +3,7 @@
 #include "proto/resp_reply.h"
 
 #include "base/ns.h"
+#include "core/spec.h"
 #include "proto/resp_number.h"
 #include "proto/ticket_text.h"
 
@@ -140,7 +141,7 @@ static void write_stamp(struct resp_writer *writer, unsigned binding, uint64_t a
 }
 
 /* What only EXPLAIN says: of the quota and how it was applied, */
-#define STANDING ((size_t)6)
+#define STANDING ((size_t)7)
 
 static void write_standing(struct resp_writer *writer, const struct reply_status *status)
 {
@@ -148,6 +149,7 @@ static void write_standing(struct resp_writer *writer, const struct reply_status
     if (status->quota != NULL)
         stint_quota_format(status->quota, spec, sizeof(spec));
     pair_text(writer, "quota", status->quota != NULL ? spec : NULL);
+    pair_text(writer, "when_full", spec_when_full_name(status->when_full));
     pair_integer(writer, "over", status->over);
     pair_integer(writer, "banned", status->banned);
     pair_integer(writer, "replaced", status->replaced);

@@ -9,7 +9,7 @@
 #include "rules/yaml_value.h"
 
 #define FIELD_TEXT_MAX 4096 /* bytes in one text of a file */
-#define FIELDS_MAX 22       /* keys of one shape */
+#define FIELDS_MAX 23       /* keys of one shape */
 
 /* Where faults of a file go. */
 struct source {
@@ -54,6 +54,7 @@ enum {
     LIMIT_COUNT_SLACK,
     LIMIT_LEASE,
     LIMIT_COUNT_DENIED,
+    LIMIT_WHEN_FULL,
     LIMIT_NAME,
     LIMIT_REPLACES,
     LIMIT_UNLIMITED,

@@ -224,6 +224,17 @@ static void refuse_foreign_options(const struct limit_reader *reader)
                          reader->names_algorithm ? "" : ", which is meant where none is named");
 }
 
+static void read_when_full(struct limit_reader *reader)
+{
+    const char *policies[STINT_FULL_ALLOW];
+    size_t choice;
+    for (uint8_t i = 0; i < STINT_FULL_ALLOW; i++)
+        policies[i] = spec_when_full_name(STINT_FULL_INHERIT + i);
+    if (fields_choice(reader->source, reader->fields, LIMIT_WHEN_FULL, policies, STINT_FULL_ALLOW,
+                      &choice))
+        reader->limit->quota.when_full = (uint8_t)(STINT_FULL_INHERIT + choice);
+}
+
 static void read_options(struct limit_reader *reader)
 {
     struct stint_quota *quota = &reader->limit->quota;
@@ -233,6 +244,7 @@ static void read_options(struct limit_reader *reader)
     fields_duration(reader->source, reader->fields, LIMIT_TIME_SLACK, &quota->time_slack_ns);
     fields_number(reader->source, reader->fields, LIMIT_COUNT_SLACK, 1, &quota->count_slack);
     fields_flag(reader->source, reader->fields, LIMIT_COUNT_DENIED, &quota->count_denied);
+    read_when_full(reader);
 }
 
 /* ---- The whole ------------------------------------------------------------------------------- */

@@ -38,6 +38,7 @@ static const char *const limit_keys[] = {
     [LIMIT_COUNT_SLACK] = "count_slack",
     [LIMIT_LEASE] = "lease",
     [LIMIT_COUNT_DENIED] = "count_denied",
+    [LIMIT_WHEN_FULL] = "when_full",
     [LIMIT_NAME] = "name",
     [LIMIT_REPLACES] = "replaces",
     [LIMIT_UNLIMITED] = "unlimited",

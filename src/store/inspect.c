@@ -65,6 +65,7 @@ void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t se
         .evictions_lossless = __atomic_load_n(&counters->evictions_lossless, __ATOMIC_RELAXED),
         .evictions_inherit = __atomic_load_n(&counters->evictions_inherit, __ATOMIC_RELAXED),
         .evictions_evict = __atomic_load_n(&counters->evictions_evict, __ATOMIC_RELAXED),
+        .forgotten_units = __atomic_load_n(&counters->forgotten_units, __ATOMIC_RELAXED),
         .full_denied = __atomic_load_n(&counters->full_denied, __ATOMIC_RELAXED),
         .full_allowed = __atomic_load_n(&counters->full_allowed, __ATOMIC_RELAXED),
         .undo_kept_units = __atomic_load_n(&counters->undo_kept_units, __ATOMIC_RELAXED),

@@ -71,13 +71,25 @@ static bool swap_word(uint64_t *word, uint64_t seen, uint64_t mine)
                                        __ATOMIC_RELAXED);
 }
 
+static uint64_t next_word(uint64_t seen, uint64_t self)
+{
+    uint64_t next = ((seen & OWNER_SEQUENCE_MASK) + OWNER_SEQUENCE_ONE) & OWNER_SEQUENCE_MASK;
+    return OWNER_HELD | next | self;
+}
+
+bool owner_try(uint64_t *word, uint64_t self, uint64_t *mine)
+{
+    uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+    *mine = next_word(seen, self);
+    return (seen & OWNER_HELD) == 0 && swap_word(word, seen, *mine);
+}
+
 enum owner_result owner_take(uint64_t *word, uint64_t self, uint64_t *mine)
 {
     uint64_t watched = 0, since_ns = 0;
     for (unsigned tries = 0;; tries++) {
         uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
-        uint64_t next = ((seen & OWNER_SEQUENCE_MASK) + OWNER_SEQUENCE_ONE) & OWNER_SEQUENCE_MASK;
-        *mine = OWNER_HELD | next | self;
+        *mine = next_word(seen, self);
         if ((seen & OWNER_HELD) == 0) {
             if (swap_word(word, seen, *mine))
                 return OWNER_TAKEN;

@@ -39,6 +39,9 @@ enum owner_result {
 
 enum owner_result owner_take(uint64_t *word, uint64_t self, uint64_t *mine);
 
+/* Without waiting: false if somebody has it, dead or alive. */
+bool owner_try(uint64_t *word, uint64_t self, uint64_t *mine);
+
 /* False if it was abandoned meanwhile. */
 bool owner_give_back(uint64_t *word, uint64_t mine);
 

@@ -30,28 +30,37 @@ static void appraise_life(const struct asking *asking, uint64_t dies_at_ns, stru
     }
 }
 
-static bool may_be_evicted(const struct stint_quota *quota, const struct place *place)
+/* A cost of 0 says how a state stands: the decision of any other counts what it would take. */
+static struct stint_ask how_it_stands(const struct asking *asking)
 {
-    return place->worth == WORTH_KEEP && quota->when_full == STINT_FULL_EVICT;
+    return (struct stint_ask){.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
 }
 
-static void appraise_debt(const struct stint_decision *peek, struct place *place)
+static bool may_be_evicted(const struct asking *asking, const struct stint_quota *quota,
+                           const struct place *place)
 {
-    if (peek->remaining == 0)
-        return;
+    return place->worth == WORTH_KEEP && table_when_full(asking->table, quota) == STINT_FULL_EVICT;
+}
+
+void place_weigh(const struct stint_decision *stands, struct place *place)
+{
+    assert(stands->remaining <= stands->limit);
+    if (stands->remaining == 0)
+        return; /* it is denying */
     place->worth = WORTH_EVICT;
-    place->debt = (uint32_t)(((uint64_t)(peek->limit - peek->remaining) << 16) / peek->limit);
+    place->held_units = stands->limit - stands->remaining;
+    place->share = (uint32_t)(((uint64_t)place->held_units << 32) / stands->limit);
 }
 
 static void appraise8(const struct asking *asking, const struct stint_quota *quota,
                       struct place *place)
 {
-    struct stint_ask ask = {.now_ns = asking->ask.now_ns, .cost = 1, .verb = STINT_PEEK};
+    struct stint_ask ask = how_it_stands(asking);
     uint64_t state = place->seen.pair.second;
     appraise_life(asking, law8_dies_at(quota, state), place);
-    if (may_be_evicted(quota, place)) {
-        struct stint_decision peek = law8_ask(quota, &state, &ask);
-        appraise_debt(&peek, place);
+    if (may_be_evicted(asking, quota, place)) {
+        struct stint_decision stands = law8_ask(quota, &state, &ask);
+        place_weigh(&stands, place);
     }
 }
 
@@ -59,7 +68,7 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
                        struct place *place)
 {
     uint64_t generation = place->seen.pair.second;
-    struct stint_ask ask = {.now_ns = asking->ask.now_ns, .cost = 1, .verb = STINT_PEEK};
+    struct stint_ask ask = how_it_stands(asking);
     bool arrives = (place->seen.pair.first & TAG_PENDING) != 0 &&
                    (place->state.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
     if (arrives || state_leaves(place->state, generation)) {
@@ -72,10 +81,19 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
     }
     struct word16 state = {place->state.first, place->state.second & STATE_MASK};
     appraise_life(asking, law16_dies_at(quota, state), place);
-    if (may_be_evicted(quota, place)) {
-        struct stint_decision peek = law16_ask(quota, &state, &ask);
-        appraise_debt(&peek, place);
+    if (may_be_evicted(asking, quota, place)) {
+        struct stint_decision stands = law16_ask(quota, &state, &ask);
+        place_weigh(&stands, place);
     }
+}
+
+static void appraise_wide(const struct asking *asking, const struct stint_quota *quota,
+                          struct place *place)
+{
+    struct stint_decision stands;
+    appraise_life(asking, wide_dies_at(&place->seen), place);
+    if (may_be_evicted(asking, quota, place) && wide_stands(asking, &place->seen, quota, &stands))
+        place_weigh(&stands, place);
 }
 
 /*
@@ -128,7 +146,7 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
     else if (slots->class == CLASS_16)
         appraise16(asking, quota, &place);
     else
-        appraise_life(asking, wide_dies_at(&place.seen), &place);
+        appraise_wide(asking, quota, &place);
     return place;
 }
 
@@ -138,7 +156,7 @@ static bool is_better(const struct place *a, const struct place *b)
         return b->seen.at == NULL || a->worth < b->worth;
     if (a->worth == WORTH_EMPTY)
         return a->died_at_ns < b->died_at_ns;
-    return a->worth == WORTH_EVICT && a->debt < b->debt;
+    return a->worth == WORTH_EVICT && a->share < b->share;
 }
 
 /* The best of a set, looking where the key would be looked for first; counts the free ones. */
@@ -187,10 +205,12 @@ struct place place_choose(const struct asking *asking)
 void place_count(const struct asking *asking, const struct place *place)
 {
     struct region_counters *counters = table_counters(asking->table);
-    if (place->worth == WORTH_EVICT)
+    if (place->worth == WORTH_EVICT) {
         table_count(&counters->evictions_evict, 1);
-    else if (place->seen.pair.first != 0)
+        table_count(&counters->forgotten_units, place->held_units);
+    } else if (place->seen.pair.first != 0) {
         table_count(&counters->evictions_lossless, 1);
+    }
 }
 
 /* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be.
@@ -199,19 +219,18 @@ static struct stint_decision without_place(const struct asking *asking, const st
                                            struct stint_decision fresh)
 {
     struct region_counters *counters = table_counters(asking->table);
-    const struct stint_quota *quota = asking->quota;
+    uint8_t policy = table_when_full(asking->table, asking->quota);
     bool counts = asking->ask.verb != STINT_PEEK;
     assert(place->seen.at == NULL);
     fresh.stored = 0;
-    if (quota->when_full == STINT_FULL_ALLOW) {
+    if (policy == STINT_FULL_ALLOW) {
         if (counts)
             table_count(&counters->full_allowed, 1);
         return fresh;
     }
     if (counts)
-        table_count(quota->when_full == STINT_FULL_DENY ? &counters->full_denied
-                                                        : &counters->evictions_inherit,
-                    1);
+        table_count(
+            policy == STINT_FULL_DENY ? &counters->full_denied : &counters->evictions_inherit, 1);
     uint64_t wait_ns = place->dies_at_ns - asking->ask.now_ns;
     return (struct stint_decision){
         .outcome = STINT_DENY,

@@ -66,13 +66,17 @@ struct place {
     struct seen seen;  /* the slot to take; .at is NULL if there is none */
     struct pair state; /* class 16: the state that goes */
     enum worth worth;
-    uint32_t debt;       /* WORTH_EVICT: share of capacity in use, in 1/65536 */
+    uint32_t held_units; /* WORTH_EVICT: units in use, which are forgotten with the state */
+    uint32_t share;      /* WORTH_EVICT: of capacity in use, in 1/2^32 */
     uint64_t died_at_ns; /* WORTH_EMPTY: the state in it; 0 where there is none */
     uint64_t dies_at_ns; /* WORTH_KEEP: when the first of all that are kept dies */
 };
 
 /* Looks at both sets of the key. A dead state counts as free table_grace_ns() after its death. */
 struct place place_choose(const struct asking *asking);
+
+/* What a live state stands at, nothing taken: whether and at what cost `place` may be evicted. */
+void place_weigh(const struct stint_decision *stands, struct place *place);
 
 /* Counts what stood in a place that a newcomer has taken. */
 void place_count(const struct asking *asking, const struct place *place);
@@ -95,6 +99,13 @@ enum newcomer {
  */
 enum newcomer place_newcomer(struct asking *asking, bool charges, struct place *place,
                              struct stint_decision *decision);
+
+/*
+ * What the state in a wide slot stands at; false if the slot has changed or its owner is at work.
+ * Waits for nobody: such a state is in use, and no good one to evict.
+ */
+bool wide_stands(const struct asking *asking, const struct seen *seen,
+                 const struct stint_quota *quota, struct stint_decision *stands);
 
 /* When the state in a wide slot dies, and whether a stuck owner may still write to it. */
 uint64_t wide_dies_at(const struct seen *seen);

@@ -34,13 +34,20 @@ static bool word_equals(struct word16 a, struct word16 b)
     return a.lo == b.lo && a.hi == b.hi;
 }
 
+/* Step 1: the state of slot `seen` is `state`; what comes of it is full until until_ns. */
+CAS16_TARGET static bool freeze(const struct seen *seen, struct pair state, uint64_t until_ns)
+{
+    uint64_t next = seen->pair.second + 1;
+    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
+    return cas16(seen->state, state, frozen);
+}
+
 /* Steps 1 and 2: slot `seen`, whose state was `state`, to the asking key, full until until_ns. */
 CAS16_TARGET static bool publish(const struct asking *asking, const struct seen *seen,
                                  struct pair state, uint64_t until_ns)
 {
     uint64_t next = seen->pair.second + 1;
-    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
-    if (!state_leaves(state, seen->pair.second) && !cas16(seen->state, state, frozen))
+    if (!state_leaves(state, seen->pair.second) && !freeze(seen, state, until_ns))
         return false;
     struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, next};
     return cas16(seen->at, seen->pair, pending);
@@ -102,6 +109,23 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
     finish(&changer, pending, frozen, full, full);
 }
 
+/* A live state is gone once it is frozen, whether this key or another comes to have the slot. */
+CAS16_TARGET static bool publish_place(const struct asking *asking, struct place *place)
+{
+    bool evicts = place->worth == WORTH_EVICT;
+    if (evicts) {
+        if (!freeze(&place->seen, place->state, 0))
+            return false;
+        place_count(asking, place);
+        place->state = (struct pair){0, state_mark(place->seen.pair.second + 1) | STATE_FROZEN};
+    }
+    if (!publish(asking, &place->seen, place->state, 0))
+        return false;
+    if (!evicts)
+        place_count(asking, place);
+    return true;
+}
+
 static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
 {
     for (;;) {
@@ -112,10 +136,8 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
         enum newcomer newcomer = place_newcomer(asking, charges, &place, decision);
         if (newcomer != NEWCOMER_PUBLISHES)
             return newcomer == NEWCOMER_DECIDED;
-        if (publish(asking, &place.seen, place.state, 0)) {
-            place_count(asking, &place);
+        if (publish_place(asking, &place))
             return false;
-        }
     }
 }
 

@@ -64,6 +64,7 @@ struct region_counters {
     uint64_t full_denied, full_allowed;
     uint64_t undo_kept_units, tickets_dropped, owners_displaced, states_damaged;
     uint64_t requests_dropped;
+    uint64_t forgotten_units;
 };
 
 /* Lines of 128 bytes: who writes often must not take the line of who reads. */

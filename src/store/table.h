@@ -21,6 +21,7 @@ struct stint_table {
     struct intern intern;
     struct slots slots[CLASSES];
     struct process_page *process;
+    uint8_t when_full; /* of quotas that leave it open: table_set_when_full() */
     uint64_t ahead_ns; /* the longest period of all its quotas when it was opened; see entry.h */
     bool filled;
 };
@@ -72,6 +73,22 @@ static inline enum slot_class table_class(const struct stint_quota *quota)
     default:
         return CLASS_WIDE;
     }
+}
+
+/*
+ * What a full table does under quotas that leave it open, for decisions of this process: an enum
+ * stint_when_full, STINT_FULL_DEFAULT at first.
+ */
+static inline void table_set_when_full(struct stint_table *table, uint8_t when_full)
+{
+    /* relaxed: a decision that is under way meanwhile follows the one or the other. */
+    __atomic_store_n(&table->when_full, when_full, __ATOMIC_RELAXED);
+}
+
+static inline uint8_t table_when_full(const struct stint_table *table,
+                                      const struct stint_quota *quota)
+{
+    return law_when_full(quota, __atomic_load_n(&table->when_full, __ATOMIC_RELAXED));
 }
 
 /* The hash of a key under a quota's rule. */

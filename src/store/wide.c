@@ -127,8 +127,44 @@ static bool is_free(const struct asking *asking, const struct place *place)
            add_sat(dies_at_ns, table_grace_ns(asking->table)) <= asking->ask.now_ns;
 }
 
-/* Takes a free place for the asking key, and publishes it as pending. */
-CAS16_TARGET static void publish(struct asking *asking, const struct place *place)
+/* How a state stands whose owner word is ours. */
+static struct stint_decision stands_at(const struct asking *asking, const struct seen *seen,
+                                       const struct stint_quota *quota)
+{
+    struct wide_state *wide = seen->state;
+    struct stint_ask ask = {.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
+    return law_wide_ask(quota, wide->bytes, &ask);
+}
+
+bool wide_stands(const struct asking *asking, const struct seen *seen,
+                 const struct stint_quota *quota, struct stint_decision *stands)
+{
+    struct wide_state *wide = seen->state;
+    uint64_t mine;
+    if (!owner_try(&wide->owner, table_self(asking->table), &mine))
+        return false;
+    bool is_same = pair_equals(cas16_load_stable(seen->at), seen->pair);
+    if (is_same)
+        *stands = stands_at(asking, seen, quota);
+    return give_back(seen, mine) && is_same;
+}
+
+/* Whether a place whose owner word is ours may still be evicted, and what is forgotten then. */
+static bool may_go(const struct asking *asking, struct place *place)
+{
+    uint32_t id = (uint32_t)(place->seen.pair.first & TAG_ID_MASK);
+    const struct stint_quota *quota = intern_quota(&asking->table->intern, id);
+    if (place->worth != WORTH_EVICT || quota == NULL ||
+        !pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
+        return false;
+    struct stint_decision stands = stands_at(asking, &place->seen, quota);
+    place->worth = WORTH_KEEP;
+    place_weigh(&stands, place);
+    return place->worth == WORTH_EVICT;
+}
+
+/* Takes a place for the asking key, free or to be evicted, and publishes it as pending. */
+CAS16_TARGET static void publish(struct asking *asking, struct place *place)
 {
     struct wide_state *wide = place->seen.state;
     uint64_t mine;
@@ -142,7 +178,7 @@ CAS16_TARGET static void publish(struct asking *asking, const struct place *plac
     struct pair now = cas16_load_stable(place->seen.at);
     if (taken == OWNER_ROBBED)
         repair(asking, &(struct seen){place->seen.at, wide, now});
-    if (is_free(asking, place)) {
+    if (is_free(asking, place) || may_go(asking, place)) {
         memset(wide->bytes, 0, asking->slots->state_size);
         set_dies_at(wide, 0);
         struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, now.second + 1};

@@ -28,8 +28,9 @@ struct reply_status {
     struct stint_decision decision;  /* of this one alone; ALLOW where nothing matched */
     bool matched;                    /* a rule applied that is not replaced */
     bool replaced;                   /* another rule of the request stands in its place */
-    bool over;   /* it would deny: also in shadow_mode, where outcome is ALLOW */
-    bool banned; /* denied by a block of its key */
+    bool over;         /* it would deny: also in shadow_mode, where outcome is ALLOW */
+    bool banned;       /* denied by a block of its key */
+    uint8_t when_full; /* enum stint_when_full, of the table; DEFAULT: the state is in a store */
     /*
      * Where the request wants_growth: how long until decision.remaining next grows if nobody else
      * asks. No more than that can be used before, and more can be then; under `concurrency` a

@@ -13,7 +13,7 @@ from program import NS, STINT, stint
 # ---- explain, try -------------------------------------------------------------------------------
 
 EXPLAIN_KEYS = ["algorithm", "limit", "period_ns", "burst", "max_in_any_window", "slack",
-                "state_bytes", "max_buckets"]
+                "state_bytes", "max_buckets", "when_full"]
 
 
 @pytest.mark.parametrize("spec,expected", [
@@ -26,7 +26,8 @@ EXPLAIN_KEYS = ["algorithm", "limit", "period_ns", "burst", "max_in_any_window",
         "state_bytes": 16 + 8 * 20}),
     ("fixed_window 10/1s", {"max_in_any_window": 20, "state_bytes": 8}),
     ("sliding_counter 10/1s", {"max_in_any_window": 19, "state_bytes": 16}),
-    ("log 5/1s", {"algorithm": "log", "max_in_any_window": 5}),
+    ("log 5/1s", {"algorithm": "log", "max_in_any_window": 5, "when_full": None}),
+    ("log 5/1s when_full=inherit", {"when_full": "inherit"}),
     ("concurrency 10 lease=30s", {"algorithm": "concurrency", "max_in_any_window": 10,
                                   "period_ns": None}),
 ])

@@ -138,7 +138,7 @@ def test_a_rule_is_shown_with_all_that_belongs_to_it():
     rules = {rule["path"]: rule for rule in show(EXAMPLES)}
     address, login = rules["remote_address"], rules["path=/login.remote_address"]
     assert address["limit"] == {"spec": "window 100/1m resolution=24", "max_in_any_window": 100,
-                                "strict": True, "when_full": "inherit"}
+                                "strict": True, "when_full": None}
     assert address["shadow"]["spec"] == "gcra 60/1m burst=20"
     assert not address["shadow"]["strict"]
     assert address["shadow"]["max_in_any_window"] == 79

@@ -177,6 +177,12 @@ static void policies_do_what_they_say(void)
         {"window 5/1h when_full=evict", 1000, 1000,
          offsetof(struct stint_table_info, evictions_evict)},
         {"log 5/1h when_full=deny", 8, 8, offsetof(struct stint_table_info, full_denied)},
+        {"log 5/1h when_full=evict", 1000, 1000,
+         offsetof(struct stint_table_info, evictions_evict)},
+        {"buckets 5/1h time_slack=5m when_full=evict", 1000, 1000,
+         offsetof(struct stint_table_info, evictions_evict)},
+        {"concurrency 5 lease=1h when_full=evict", 8, 8,
+         offsetof(struct stint_table_info, evictions_inherit)},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct stint_table *table = tiny_table();
@@ -264,6 +270,7 @@ int main(void)
     flood_frees_nobody("window 5/1h");
     flood_frees_nobody("window 5/1h resolution=12 when_full=evict");
     flood_frees_nobody("log 5/1h");
+    flood_frees_nobody("log 5/1h when_full=evict");
     flood_frees_nobody("concurrency 5 lease=1h");
     policies_do_what_they_say();
     wait_for_a_place_is_exact();

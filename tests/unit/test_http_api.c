@@ -227,8 +227,8 @@ static void test_explain_says_what_a_rule_promises(void **state)
                   "\"at\":\"60000000000000\",\"statuses\":[{\"outcome\":\"allow\",\"granted\":1,"
                   "\"limit\":2,\"remaining\":1,\"retry_after_ms\":0,\"reset_after_ms\":60000,"
                   "\"rule\":\"ip\",\"quota\":\"fixed_window 2/1m\",\"is_strict\":false,"
-                  "\"max_in_any_window\":4,\"name\":\"per-ip\",\"domain\":\"shop\","
-                  "\"file\":\"test.yaml\",\"line\":3}]}");
+                  "\"max_in_any_window\":4,\"when_full\":\"evict\",\"plus_forgotten\":true,"
+                  "\"name\":\"per-ip\",\"domain\":\"shop\",\"file\":\"test.yaml\",\"line\":3}]}");
 }
 
 static void test_a_request_waits_for_its_units(void **state)

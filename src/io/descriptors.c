@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "io/descriptors.h"
+
+#include <sys/resource.h>
+
+#define SPARE 64          /* for files and sockets that are no connections */
+#define SPARE_A_WORKER 16 /* for its loop */
+
+uint64_t descriptors_raise(unsigned workers)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return UINT64_MAX;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    if (limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    uint64_t spare = SPARE + SPARE_A_WORKER * (uint64_t)workers;
+    return limit.rlim_cur > spare ? limit.rlim_cur - spare : 1;
+}
