@@ -10,6 +10,7 @@
 #include "io/web.h"
 #include "store/table.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -57,12 +58,27 @@ static struct metrics_worker *metrics_of(const struct worker *worker)
     return metrics_worker(hub_metrics(worker->options.hub), worker->options.index);
 }
 
-static struct conn *new_conn(struct worker *worker, enum port port)
+/* The address without a port; empty for a Unix socket. */
+static struct span address_text(const struct sockaddr *peer, char text[INET6_ADDRSTRLEN])
 {
+    const void *address = NULL;
+    if (peer->sa_family == AF_INET)
+        address = &((const struct sockaddr_in *)(const void *)peer)->sin_addr;
+    else if (peer->sa_family == AF_INET6)
+        address = &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
+    if (address == NULL || inet_ntop(peer->sa_family, address, text, INET6_ADDRSTRLEN) == NULL)
+        return span_of(NULL, 0);
+    return span_of_text(text);
+}
+
+static struct conn *new_conn(struct worker *worker, enum port port, const struct sockaddr *peer)
+{
+    char text[INET6_ADDRSTRLEN];
+    struct span address = address_text(peer, text);
     bool is_grpc = port == PORT_GRPC || port == PORT_GRPC_TLS;
-    struct conn *conn = is_grpc
-                            ? grpc_conn_new(worker->grpc, stint_now(hub_table(worker->options.hub)))
-                            : resp_conn_new(worker->resp);
+    uint64_t now_ns = stint_now(hub_table(worker->options.hub));
+    struct conn *conn = is_grpc ? grpc_conn_new(worker->grpc, address, now_ns)
+                                : resp_conn_new(worker->resp, address);
     if (conn != NULL && port_is_tls(port))
         conn = tls_conn_new(&(struct tls_conn_options){
             .tls = worker->tls,
@@ -76,9 +92,9 @@ static struct conn *new_conn(struct worker *worker, enum port port)
 }
 
 static void add_stream(struct worker *worker, struct streams *streams, enum port port, int fd,
-                       struct gate_seat *seat)
+                       const struct sockaddr *peer, struct gate_seat *seat)
 {
-    struct conn *conn = new_conn(worker, port);
+    struct conn *conn = new_conn(worker, port, peer);
     if (conn == NULL) {
         close(fd);
         gate_leave(worker->options.gate, seat);
@@ -92,9 +108,9 @@ static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr
 {
     struct worker *worker = arg;
     if (port == PORT_RESP || port == PORT_RESP_TLS)
-        add_stream(worker, worker->streams, port, fd, seat);
+        add_stream(worker, worker->streams, port, fd, peer, seat);
     else if (port == PORT_GRPC || port == PORT_GRPC_TLS)
-        add_stream(worker, worker->grpc_streams, port, fd, seat);
+        add_stream(worker, worker->grpc_streams, port, fd, peer, seat);
     else
         web_adopt(worker->web, port == PORT_HTTP_TLS, fd, peer, peer_len, seat);
 }
