@@ -298,7 +298,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     if (serving->service != NULL)
         serving->door = grpc_door_new(&(struct grpc_door_options){.service = serving->service});
     if (serving->door != NULL)
-        serving->conn = grpc_conn_new(serving->door, serving->now_ns);
+        serving->conn = grpc_conn_new(serving->door, span_of(NULL, 0), serving->now_ns);
     if (serving->conn == NULL)
         die("no memory for a connection");
     open_plain(serving);

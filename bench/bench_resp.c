@@ -101,7 +101,7 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
         die(error.sentence);
     serving->service = service_new(serving->hub, 0);
     serving->door = serving->service != NULL ? resp_door_new(serving->service, NULL, NULL) : NULL;
-    serving->conn = serving->door != NULL ? resp_conn_new(serving->door) : NULL;
+    serving->conn = serving->door != NULL ? resp_conn_new(serving->door, span_of(NULL, 0)) : NULL;
     if (serving->conn == NULL)
         die("no memory for a connection");
     for (size_t i = 0; i < PIPELINE; i++)

@@ -330,7 +330,7 @@ static void play(struct span bytes, const struct grpc_limits *limits)
 {
     static struct out out;
     struct grpc_door *door = open_door(limits);
-    struct side side = {.conn = grpc_conn_new(door, now_ns)};
+    struct side side = {.conn = grpc_conn_new(door, span_of(NULL, 0), now_ns)};
     size_t output_max = (limits != NULL ? limits->output_bytes : 262144) + OUTPUT_SLACK;
     uint32_t next_id = 1;
     MUST(side.conn != NULL);
@@ -363,7 +363,7 @@ static void play(struct span bytes, const struct grpc_limits *limits)
 static void play_raw(struct span bytes)
 {
     struct grpc_door *door = open_door(NULL);
-    struct side side = {.conn = grpc_conn_new(door, now_ns)};
+    struct side side = {.conn = grpc_conn_new(door, span_of(NULL, 0), now_ns)};
     MUST(side.conn != NULL);
     if (bytes_u8(&bytes) % 2 == 0)
         begin(&side);
@@ -380,7 +380,7 @@ static uint64_t decided(void)
 static uint64_t play_in_pieces(struct span bytes, size_t piece)
 {
     struct grpc_door *door = open_door(NULL);
-    struct side side = {.conn = grpc_conn_new(door, now_ns)};
+    struct side side = {.conn = grpc_conn_new(door, span_of(NULL, 0), now_ns)};
     uint64_t before = decided();
     MUST(side.conn != NULL);
     begin(&side);

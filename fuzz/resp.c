@@ -194,7 +194,7 @@ static void play(struct span bytes, const struct resp_limits *limits)
     struct side sides[CONNS] = {{0}};
     MUST(door != NULL);
     for (int i = 0; i < CONNS; i++) {
-        sides[i].conn = resp_conn_new(door);
+        sides[i].conn = resp_conn_new(door, span_of(NULL, 0));
         MUST(sides[i].conn != NULL);
     }
     while (bytes.len > 0) {
@@ -221,8 +221,8 @@ static void check_pieces(struct span bytes)
     struct side whole = {0}, pieces = {0};
     struct resp_door *door = resp_door_new(service, tokens, NULL);
     MUST(door != NULL);
-    whole.conn = resp_conn_new(door);
-    pieces.conn = resp_conn_new(door);
+    whole.conn = resp_conn_new(door, span_of(NULL, 0));
+    pieces.conn = resp_conn_new(door, span_of(NULL, 0));
     MUST(whole.conn != NULL && pieces.conn != NULL);
     struct span rest = bytes;
     while (rest.len > 0 && !whole.conn->ops->is_choked(whole.conn))

@@ -412,7 +412,10 @@ STINT_API struct stint_decision stint_reserve(struct stint_table *table,
                                               const struct stint_item *items, size_t n_items,
                                               uint64_t lifetime_ns, uint64_t now_ns,
                                               struct stint_ticket *ticket);
-/* 0, or STINT_E_GONE; *decision (may be NULL) is as by refund or charge. */
+/*
+ * 0, or STINT_E_GONE, also where all that the ticket held were places and their leases have ended;
+ * *decision (may be NULL) is as by refund or charge.
+ */
 STINT_API int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                            uint64_t now_ns, struct stint_decision *decision);
 STINT_API int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,

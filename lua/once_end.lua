@@ -10,6 +10,21 @@ local function keep(what, ms)
     end
 end
 local function ms_until(us) return math.max(math.ceil((us - clock()) / 1000), 1) end
+-- Whether all that the ticket held were places, and they were free before.
+local function was_free()
+    local each = {{ARGV[1], first and first[2] or 0, reply[2]}}
+    for i = 1, EACH / 6 do
+        each[i] = {moves[KEYS[i]][1], first and first[6 * i + 4] or 0, reply[6 * i + 4]}
+    end
+    for _, one in ipairs(each) do
+        local move, had, back = one[1], one[2], one[3]
+        if move ~= 'release' or had == 0 or back > 0 then return false end
+    end
+    return true
+end
+if closes and asked ~= 'undo' and was_free() then
+    return redis.error_reply('STINT GONE the places that the ticket held are free')
+end
 if closes then
     if first and (kind == 'T' or kind == 'B') and asked ~= 'undo' then
         local over = stored:sub(1, 16) .. '.' .. stored:sub(18)

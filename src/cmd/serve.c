@@ -9,6 +9,7 @@
 #include "cmd/serve_reload.h"
 #include "cmd/serve_stores.h"
 #include "cmd/store_word.h"
+#include "io/core_dump.h"
 #include "io/user.h"
 #include "rules/question_local.h"
 #include "store/table.h"
@@ -323,7 +324,7 @@ static int begin_process(const struct serve_settings *settings, struct server_op
         code = starter_new(&options->starter, successor, error);
     if (code == 0 && settings->user != NULL)
         code = user_become(settings->user, error);
-    return code;
+    return code == 0 ? core_dump_allow(settings->core_dumps, error) : code;
 }
 
 static int serve_on(const struct ground *ground, struct server_options *options,

@@ -163,6 +163,8 @@ const struct setting settings_known[] = {
     SWITCH(grpc_metadata, "false", "gRPC: tell Envoy of the decision as dynamic metadata"),
     TEXT(grpc_denied_body, "TEXT", NULL, "gRPC: the body of what Envoy answers who is denied"),
 
+    NUMBER(auth_guesses, "20", 0, 1000000,
+           "Wrong secrets a minute from one address, beyond which none is looked at; 0: no limit"),
     NUMBER(connections, "10000", 1, 1000000, "Connections at most, in all"),
     NUMBER(connections_per_address, "4096", 0, 1000000,
            "Connections at most of one address; 0: no limit"),
@@ -202,6 +204,8 @@ const struct setting settings_known[] = {
     TEXT(user, "NAME", NULL, "Whom root becomes before it opens files"),
     CHOICE(sandbox, "auto", sandboxes,
            "Files and system calls given up: auto, on (all, or no server), off"),
+    SWITCH(core_dumps, "false",
+           "Let a crash leave a core dump, with keys and passwords, and debuggers attach"),
     DURATION(watch, "5s", 0, NS_PER_DAY, "How often files are looked at for changes; 0: never"),
     CHOICE(metrics_names, "stint", metrics_names,
            "Names of figures: stint, envoyproxy (as its ratelimit has them) or both"),

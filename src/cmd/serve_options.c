@@ -242,6 +242,7 @@ int serve_server_options(const struct serve_settings *settings, struct serve_pla
     set_limits(settings, options);
     set_grpc(settings, options);
     options->workers = serve_workers(settings);
+    options->auth_guesses = (unsigned)settings->auth_guesses;
     options->has_tokens = settings->tokens != NULL;
     options->is_insecure = settings->insecure;
     options->replaces = settings->replace;

@@ -3,6 +3,8 @@
 #include "conn/access.h"
 
 #include "conn/access_set.h"
+#include "conn/guesses.h"
+#include "conn/metrics.h"
 
 #include <gnutls/crypto.h>
 #include <pthread.h>
@@ -106,6 +108,8 @@ struct access_now {
     pthread_mutex_t lock; /* of access, while a reference is taken or the set changes */
     struct access *access;
     uint64_t generation;
+    struct guesses *guesses; /* NULL: not counted */
+    struct access_guess_options guess_options;
 };
 
 struct access_now *access_now_new(struct access *access)
@@ -123,6 +127,7 @@ void access_now_free(struct access_now *now)
     if (now == NULL)
         return;
     access_unref(now->access);
+    guesses_free(now->guesses);
     pthread_mutex_destroy(&now->lock);
     free(now);
 }
@@ -150,4 +155,38 @@ uint64_t access_now_generation(const struct access_now *now)
 {
     /* acquire: with the release of access_now_set(). */
     return __atomic_load_n(&now->generation, __ATOMIC_ACQUIRE);
+}
+
+/* ---- Secrets from clients -------------------------------------------------------------------- */
+
+bool access_now_count_guesses(struct access_now *now, const struct access_guess_options *options)
+{
+    now->guess_options = *options;
+    if (options->per_minute > 0)
+        now->guesses = guesses_new(options->per_minute);
+    return now->guesses != NULL || options->per_minute == 0;
+}
+
+static void refuse(struct access_now *now, const struct access_login *login, bool is_slowed)
+{
+    char address[GUESSES_ADDRESS_SIZE];
+    if (login->metrics != NULL)
+        metrics_wrong_secret(login->metrics, (enum metrics_door)login->door);
+    if (now->guesses != NULL && !is_slowed)
+        guesses_count(now->guesses, login->peer, login->now_ns);
+    guesses_address(login->peer, address);
+    if (now->guess_options.refused != NULL)
+        now->guess_options.refused(now->guess_options.arg, address,
+                                   metrics_door_name((enum metrics_door)login->door));
+}
+
+const struct access_token *access_login(struct access_now *now, const struct access *access,
+                                        const struct access_login *login, bool *is_slowed)
+{
+    *is_slowed = now->guesses != NULL && !guesses_may(now->guesses, login->peer, login->now_ns);
+    const struct access_token *token =
+        *is_slowed ? NULL : access_find(access, login->name, login->secret);
+    if (token == NULL)
+        refuse(now, login, *is_slowed);
+    return token;
 }

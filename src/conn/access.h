@@ -38,6 +38,7 @@ struct access_token {
 };
 
 struct access;
+struct metrics_worker;
 
 /*
  * The tokens of a file's text, with one reference. STINT_E_SYNTAX for a line that cannot be read, a
@@ -88,5 +89,41 @@ void access_now_free(struct access_now *now); /* NULL is fine */
 void access_now_set(struct access_now *now, struct access *access);
 struct access *access_now_get(struct access_now *now); /* with a reference; NULL: no tokens */
 uint64_t access_now_generation(const struct access_now *now);
+
+#define ACCESS_PEER_MAX 46 /* bytes of an address as text */
+/* Copies an address; what is longer than one is none. Returns its length. */
+static inline uint8_t access_keep_peer(char to[ACCESS_PEER_MAX], struct span peer)
+{
+    size_t len = peer.len <= ACCESS_PEER_MAX ? peer.len : 0;
+    if (len > 0)
+        memcpy(to, peer.ptr, len);
+    return (uint8_t)len;
+}
+
+/* ---- Secrets from clients -------------------------------------------------------------------- */
+
+struct access_guess_options {
+    /* Wrong secrets of one address, beyond which none of it is looked at; 0: no limit */
+    unsigned per_minute;
+    /* A secret was wrong, or not looked at; `address` as conn/guesses.h has it. Any thread */
+    void (*refused)(void *arg, const char *address, const char *door);
+    void *arg;
+};
+/* Before the first login; without it wrong secrets are not counted. False: no memory. */
+bool access_now_count_guesses(struct access_now *now, const struct access_guess_options *options);
+
+struct access_login {
+    struct span name, secret;
+    struct span peer;               /* its address as text, else a Unix socket */
+    uint8_t door;                   /* enum metrics_door */
+    struct metrics_worker *metrics; /* NULL: nobody counts */
+    uint64_t now_ns;
+};
+/*
+ * As access_find(), for a client: NULL as well, and *is_slowed, where its address has sent too many
+ * wrong ones.
+ */
+const struct access_token *access_login(struct access_now *now, const struct access *access,
+                                        const struct access_login *login, bool *is_slowed);
 
 #endif

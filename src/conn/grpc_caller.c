@@ -5,6 +5,8 @@
  */
 #include "conn/grpc_parts.h"
 
+#include <gnutls/gnutls.h>
+
 void grpc_caller_renew(struct grpc_door *door)
 {
     struct access_now *now = door->options.access;
@@ -31,14 +33,26 @@ static struct span bearer_secret(struct span authorization)
     return span_of(authorization.ptr + n, authorization.len - n);
 }
 
-static const struct access_token *find(struct grpc_conn *conn, struct span secret)
+static const struct access_token *find(struct grpc_call *call, struct span secret)
 {
+    struct grpc_conn *conn = call->conn;
     struct grpc_identity *identity = &conn->identity;
     struct access *tokens = conn->door->tokens;
     if (identity->tokens == tokens && identity->len == secret.len &&
-        memcmp(identity->secret, secret.ptr, secret.len) == 0)
+        gnutls_memcmp(identity->secret, secret.ptr, secret.len) == 0)
         return identity->token;
-    const struct access_token *token = access_find(tokens, span_of(NULL, 0), secret);
+    const struct access_login login = {
+        .secret = secret,
+        .peer = span_of(conn->peer, conn->peer_len),
+        .door = METRICS_GRPC,
+        .metrics = conn->door->metrics,
+        .now_ns = conn->now_ns,
+    };
+    bool is_slowed;
+    const struct access_token *token =
+        access_login(conn->door->options.access, tokens, &login, &is_slowed);
+    if (is_slowed)
+        call->said |= GRPC_SAID_TOO_OFTEN;
     if (token == NULL || secret.len > GRPC_SECRET_MAX)
         return token;
     if (identity->tokens != tokens) {
@@ -56,10 +70,11 @@ void grpc_caller_take(struct grpc_call *call, struct span authorization)
     struct grpc_door *door = call->conn->door;
     grpc_caller_renew(door);
     struct span secret = bearer_secret(authorization);
-    if (door->tokens == NULL || secret.ptr == NULL || call->token != NULL)
+    /* One is looked at, however many there are. */
+    if (door->tokens == NULL || secret.ptr == NULL || (call->said & GRPC_SAID_SECRET) != 0)
         return;
     call->said |= GRPC_SAID_SECRET;
-    call->token = find(call->conn, secret);
+    call->token = find(call, secret);
     if (call->token != NULL)
         call->tokens = access_ref(door->tokens);
 }
@@ -81,10 +96,12 @@ bool grpc_caller_admit(struct grpc_call *call)
     renew_token(call);
     if (call->conn->door->tokens == NULL || call->token != NULL)
         return true;
-    grpc_answer_refuse(call, GRPC_UNAUTHENTICATED,
-                       (call->said & GRPC_SAID_SECRET) != 0
-                           ? "no such token"
-                           : "a token is wanted: authorization: Bearer SECRET");
+    const char *why = "a token is wanted: authorization: Bearer SECRET";
+    if ((call->said & GRPC_SAID_TOO_OFTEN) != 0)
+        why = "too many wrong secrets came from this address: wait a minute";
+    else if ((call->said & GRPC_SAID_SECRET) != 0)
+        why = "no such token";
+    grpc_answer_refuse(call, GRPC_UNAUTHENTICATED, why);
     return false;
 }
 

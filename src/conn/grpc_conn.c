@@ -196,10 +196,12 @@ static void keep_rest(struct grpc_conn *conn, struct span bytes)
 
 static void go_on(struct grpc_conn *conn)
 {
-    struct span rest = span_of(conn->rest.ptr + conn->rest_at, conn->rest.len - conn->rest_at);
     conn->work = 0;
     if (conn->asks_wait)
         grpc_reflection_go_on(conn);
+    if (conn->rest.len == 0)
+        return;
+    struct span rest = span_of(conn->rest.ptr + conn->rest_at, conn->rest.len - conn->rest_at);
     conn->rest_at = conn->rest.len - take_turn(conn, rest).len;
     if (conn->rest_at == conn->rest.len || conn->is_over) {
         grpc_bytes_release(conn, &conn->rest, &conn->buffer_bytes);
@@ -349,13 +351,14 @@ static const struct conn_ops ops = {
     .free = free_conn,
 };
 
-struct conn *grpc_conn_new(struct grpc_door *door, uint64_t now_ns)
+struct conn *grpc_conn_new(struct grpc_door *door, struct span peer, uint64_t now_ns)
 {
     struct grpc_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL)
         return NULL;
     conn->conn.ops = &ops;
     conn->door = door;
+    conn->peer_len = access_keep_peer(conn->peer, peer);
     conn->now_ns = conn->idle_seen_ns = conn->heard_ns = now_ns;
     conn->age_at_ns = grpc_leave_age(door, now_ns);
     conn->grace_at_ns = conn->notice_at_ns = conn->watch_at_ns = STINT_NEVER_NS;

@@ -56,9 +56,10 @@ void grpc_door_free(struct grpc_door *door); /* after its connections; NULL is f
 void grpc_door_drain(struct grpc_door *door);
 
 /*
- * NULL: no memory. Goes with conn->ops->free(). To drain it is to say so twice, a round trip apart
+ * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
+ * Goes with conn->ops->free(). To drain it is to say so twice, a round trip apart
  * (GOAWAY), so that no call is lost that is on its way; a second drain() does not wait for that.
  */
-struct conn *grpc_conn_new(struct grpc_door *door, uint64_t now_ns);
+struct conn *grpc_conn_new(struct grpc_door *door, struct span peer, uint64_t now_ns);
 
 #endif

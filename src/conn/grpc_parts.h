@@ -73,6 +73,7 @@ enum grpc_said {
     GRPC_SAID_SECRET = 8,      /* authorization, and it was a Bearer's */
     GRPC_SAID_TOO_MUCH = 16,   /* more than limits.header_bytes */
     GRPC_SAID_NO_TIMEOUT = 32, /* a grpc-timeout that cannot be read */
+    GRPC_SAID_TOO_OFTEN = 64,  /* a secret, after too many wrong ones */
 };
 
 struct grpc_call {
@@ -135,6 +136,8 @@ struct grpc_conn {
     struct grpc_call *first[GRPC_LISTS], *last[GRPC_LISTS];
     struct grpc_conn *next_watching, *prev_watching;
     struct grpc_identity identity;
+    uint8_t peer_len;
+    char peer[ACCESS_PEER_MAX]; /* its address; none: a Unix socket */
     size_t n_calls, n_endless;
     size_t field_bytes;  /* of the fields that are read */
     size_t held_bytes;   /* of unfinished messages */

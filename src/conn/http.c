@@ -226,10 +226,21 @@ bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
     if (secret.ptr == NULL)
         return refuse_sender(exchange, 401, "Bearer realm=\"stint\"",
                              "a token is wanted: Authorization: Bearer SECRET");
-    const struct access_token *token = access_find(door->access, (struct span){0}, secret);
+    const struct access_login login = {
+        .secret = secret,
+        .peer = exchange->message->peer,
+        .door = METRICS_HTTP,
+        .metrics = door->metrics,
+        .now_ns = exchange->now_ns,
+    };
+    bool is_slowed;
+    const struct access_token *token =
+        access_login(door->options.access, door->access, &login, &is_slowed);
     if (token == NULL)
         return refuse_sender(exchange, 401, "Bearer realm=\"stint\", error=\"invalid_token\"",
-                             "no such token");
+                             is_slowed
+                                 ? "too many wrong secrets came from this address: wait a minute"
+                                 : "no such token");
     exchange->caller.name = token->name;
     exchange->caller.roles = token->roles;
     unsigned wanted = role == ROLE_AUTH ? (unsigned)ACCESS_ASK : role;

@@ -85,6 +85,16 @@ void metrics_asked(struct metrics_worker *worker, enum metrics_door door, unsign
         count_up(&figures->errors[error], 1);
 }
 
+void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_door door)
+{
+    count_up(&worker->doors[door].wrong_secrets, 1);
+}
+
+const char *metrics_door_name(enum metrics_door door)
+{
+    return metrics_door_names[door];
+}
+
 void metrics_malformed(struct metrics_worker *worker, enum metrics_door door)
 {
     count_up(&worker->doors[door].malformed, 1);

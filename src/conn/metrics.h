@@ -107,6 +107,9 @@ void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound 
 void metrics_asked(struct metrics_worker *worker, enum metrics_door door, unsigned verb,
                    unsigned error);
 /* Bytes that were no request: what the door answered with an error of its protocol. */
+/* A secret that no token has, or that was not looked at. */
+void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_door door);
+const char *metrics_door_name(enum metrics_door door);
 void metrics_malformed(struct metrics_worker *worker, enum metrics_door door);
 /*
  * Units asked of a rule, as envoyproxy/ratelimit counts them, beside metrics_decided(); only where

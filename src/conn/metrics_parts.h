@@ -32,7 +32,7 @@ struct hit_figures {
 
 struct door_figures {
     uint64_t verbs[REQUEST_VERBS], errors[METRICS_ERRORS], refused[METRICS_REFUSALS];
-    uint64_t malformed, opened, closed, bytes_in, bytes_out;
+    uint64_t malformed, wrong_secrets, opened, closed, bytes_in, bytes_out;
 };
 
 /* Sums over all rules and doors; what is sampled each second. */

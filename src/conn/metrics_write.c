@@ -233,6 +233,9 @@ static void write_connections(const struct writing *writing, const struct door_f
                 offsetof(struct door_figures, opened));
     write_doors(writing, doors, "malformed", "Bytes that were no request of the protocol.",
                 offsetof(struct door_figures, malformed));
+    write_doors(writing, doors, "wrong_secrets",
+                "Secrets that no token has, or that came after too many wrong ones.",
+                offsetof(struct door_figures, wrong_secrets));
     write_doors(writing, doors, "received_bytes", "Bytes received.",
                 offsetof(struct door_figures, bytes_in));
     write_doors(writing, doors, "sent_bytes", "Bytes sent.",

@@ -49,17 +49,28 @@ void resp_caller_forget(struct resp_conn *conn)
 }
 
 /* Clients that know a secret alone call the user "default". */
-static const struct access_token *find_token(const struct resp_conn *conn, struct span user,
+static const struct access_token *find_token(struct resp_call *call, struct span user,
                                              struct span secret)
 {
-    if (resp_word_is(user, "default"))
-        user = span_of(NULL, 0);
-    return access_find(conn->tokens, user, secret);
-}
-
-static void refuse_secret(struct resp_call *call)
-{
-    resp_write_error(&call->conn->out, "WRONGPASS", "no token has this name and secret");
+    struct resp_conn *conn = call->conn;
+    struct metrics *metrics = hub_metrics(service_hub(conn->door->service));
+    const struct access_login login = {
+        .name = resp_word_is(user, "default") ? span_of(NULL, 0) : user,
+        .secret = secret,
+        .peer = span_of(conn->peer, conn->peer_len),
+        .door = METRICS_RESP,
+        .metrics =
+            metrics != NULL ? metrics_worker(metrics, service_worker(conn->door->service)) : NULL,
+        .now_ns = call->now_ns,
+    };
+    bool is_slowed;
+    const struct access_token *token =
+        access_login(conn->door->access, conn->tokens, &login, &is_slowed);
+    if (token == NULL)
+        resp_write_error(&conn->out, "WRONGPASS",
+                         is_slowed ? "too many wrong secrets came from this address: wait a minute"
+                                   : "no token has this name and secret");
+    return token;
 }
 
 void resp_auth(struct resp_call *call)
@@ -74,11 +85,9 @@ void resp_auth(struct resp_call *call)
         return;
     }
     struct span user = call->n_args == 3 ? call->args[1] : span_of(NULL, 0);
-    const struct access_token *token = find_token(conn, user, call->args[call->n_args - 1]);
-    if (token == NULL) {
-        refuse_secret(call);
+    const struct access_token *token = find_token(call, user, call->args[call->n_args - 1]);
+    if (token == NULL)
         return;
-    }
     become(conn, token);
     resp_write_simple(&conn->out, "OK");
 }
@@ -150,11 +159,9 @@ void resp_hello(struct resp_call *call)
     if (!read_hello(call, &hello))
         return;
     if (hello.auth != NULL && conn->tokens != NULL) {
-        token = find_token(conn, hello.auth[0], hello.auth[1]);
-        if (token == NULL) {
-            refuse_secret(call);
+        token = find_token(call, hello.auth[0], hello.auth[1]);
+        if (token == NULL)
             return;
-        }
     }
     if (token == NULL && conn->tokens != NULL) {
         resp_write_error(&conn->out, "NOAUTH", "say first who you are: HELLO 3 AUTH user secret");

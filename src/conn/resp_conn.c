@@ -299,13 +299,14 @@ static const struct conn_ops ops = {
     .free = free_conn,
 };
 
-struct conn *resp_conn_new(struct resp_door *door)
+struct conn *resp_conn_new(struct resp_door *door, struct span peer)
 {
     struct resp_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL)
         return NULL;
     conn->conn.ops = &ops;
     conn->door = door;
+    conn->peer_len = access_keep_peer(conn->peer, peer);
     conn->out.version = 2;
     conn->retry_at_ns = STINT_NEVER_NS;
     conn->id = door->n_opened++ * WORKERS_MAX + service_worker(door->service) + 1;

@@ -34,7 +34,10 @@ struct resp_door *resp_door_new(struct service *service, struct access_now *acce
                                 const struct resp_limits *limits);
 void resp_door_free(struct resp_door *door); /* after its connections; NULL is fine */
 
-/* NULL: no memory. Goes with conn->ops->free(). */
-struct conn *resp_conn_new(struct resp_door *door);
+/*
+ * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
+ * Goes with conn->ops->free().
+ */
+struct conn *resp_conn_new(struct resp_door *door, struct span peer);
 
 #endif

@@ -65,8 +65,9 @@ struct resp_conn {
     bool has_yielded;     /* its turn was over with whole commands left */
     bool is_known;        /* may ask; else only what has RESP_FLAG_NO_AUTH */
     bool is_draining, is_over;
-    uint8_t name_len;
+    uint8_t name_len, peer_len;
     char name[RESP_NAME_MAX];
+    char peer[ACCESS_PEER_MAX]; /* its address; none: a Unix socket */
 };
 
 /* One command on its way. */

@@ -37,6 +37,7 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(REFUSED, WARN, "refused", "connection refused")                                              \
     X(CONNECTION_ENDED, DEBUG, "connection_ended", "connection ended")                             \
     X(TLS_FAILED, INFO, "tls_failed", "TLS failed")                                                \
+    X(AUTH_FAILED, WARN, "auth_failed", "a secret that no token has, or after too many of them")   \
     X(RELOADED, INFO, "reloaded", "settings, rules, tokens and certificates read anew")            \
     X(RULES_WARNING, WARN, "rules_warning", "rules that are perhaps not meant so")                 \
     X(NEEDS_RESTART, WARN, "needs_restart", "settings that are as they were until a restart")      \

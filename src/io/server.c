@@ -411,9 +411,25 @@ static void tell_listeners(const struct server *server)
     }
 }
 
+static void log_wrong_secret(void *arg, const char *address, const char *door)
+{
+    log_line(arg, LOG_AUTH_FAILED, LOG_TEXT("address", address), LOG_TEXT("door", door));
+}
+
+static int count_guesses(const struct server_options *options, struct stint_error *error)
+{
+    const struct access_guess_options guesses = {
+        .per_minute = options->auth_guesses, .refused = log_wrong_secret, .arg = options->log};
+    return access_now_count_guesses(options->access, &guesses)
+               ? 0
+               : err_set(error, STINT_E_SYSTEM, "no memory to count wrong secrets");
+}
+
 static int open_workers(struct server *server, struct stint_error *error)
 {
     const struct server_options *options = &server->options;
+    if (count_guesses(options, error) != 0)
+        return STINT_E_SYSTEM;
     struct worker_options worker = {
         .store_configs = options->store_configs,
         .n_store_configs = options->n_store_configs,

@@ -24,6 +24,7 @@
 struct server_options {
     struct hub *hub;
     struct access_now *access;
+    unsigned auth_guesses; /* wrong secrets of one address a minute; 0: no limit */
     bool has_tokens; /* else nobody but this machine may reach the server, unless is_insecure */
     bool is_insecure;
     bool needs_rules; /* is ready only while there are rules */

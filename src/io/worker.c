@@ -76,11 +76,12 @@ static struct conn *new_plain_conn(struct worker *worker, enum metrics_door door
                                    const struct sockaddr *peer)
 {
     char text[INET6_ADDRSTRLEN];
+    struct span address = address_text(peer, text);
     if (door == METRICS_RESP)
-        return resp_conn_new(worker->resp);
+        return resp_conn_new(worker->resp, address);
     if (door == METRICS_GRPC)
-        return grpc_conn_new(worker->grpc, stint_now(hub_table(worker->options.hub)));
-    return http_conn_new(worker->http, address_text(peer, text));
+        return grpc_conn_new(worker->grpc, address, stint_now(hub_table(worker->options.hub)));
+    return http_conn_new(worker->http, address);
 }
 
 static struct conn *new_conn(struct worker *worker, enum port port, const struct sockaddr *peer)

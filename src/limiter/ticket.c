@@ -272,11 +272,19 @@ static void keep_least(struct stint_decision *sum, const struct stint_decision *
     sum->granted = least;
 }
 
+/* Places that were free before the ticket was closed: their lease has ended, or the key was reset.
+ */
+static bool was_free(const struct ticket_part *part, const struct stint_decision *decision)
+{
+    return part->kind == KIND_HOLD && part->units > 0 && decision->granted == 0;
+}
+
 int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                  uint64_t now_ns, struct stint_decision *decision)
 {
     struct ticket_part parts[STINT_ITEMS_MAX];
     struct stint_decision sum = {.outcome = STINT_ALLOW};
+    bool is_gone = true;
     int n = redeem(table, ticket, now_ns, parts);
     if (n < 0)
         return n;
@@ -289,7 +297,10 @@ int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t
         else
             one = move_part(table, part, STINT_CHARGE, (uint32_t)used - part->units, now_ns);
         keep_least(&sum, &one, i == 0);
+        is_gone &= was_free(part, &one);
     }
+    if (is_gone)
+        return STINT_E_GONE;
     if (decision != NULL)
         *decision = sum;
     return 0;
@@ -300,6 +311,7 @@ int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t
 {
     struct ticket_part parts[STINT_ITEMS_MAX];
     struct stint_decision sum = {.outcome = STINT_ALLOW};
+    bool is_gone = true;
     int n = redeem(table, ticket, now_ns, parts);
     if (n < 0)
         return n;
@@ -307,7 +319,10 @@ int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t
         uint8_t verb = parts[i].kind == KIND_BOOKING ? STINT_UNBOOK : STINT_REFUND;
         struct stint_decision one = move_part(table, &parts[i], verb, parts[i].units, now_ns);
         keep_least(&sum, &one, i == 0);
+        is_gone &= was_free(&parts[i], &one);
     }
+    if (is_gone)
+        return STINT_E_GONE;
     if (decision != NULL)
         *decision = sum;
     return 0;

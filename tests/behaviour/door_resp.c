@@ -79,7 +79,7 @@ static void *open_resp(const char *yaml, int64_t epoch_ns)
     serve_since(&talk->serving, yaml, epoch_ns);
     talk->door = resp_door_new(talk->serving.service, NULL, NULL);
     assert_non_null(talk->door);
-    talk->conn = resp_conn_new(talk->door);
+    talk->conn = resp_conn_new(talk->door, span_of(NULL, 0));
     assert_non_null(talk->conn);
     say(talk, span_of_text("HELLO 3\r\n"), 0, hello, sizeof(hello));
     assert_non_null(strstr(hello, "\"proto\": 3"));

@@ -24,6 +24,8 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 100, algorithm: gcra}
   - key: leased
     rate_limit: {unit: hour, requests_per_unit: 1000, lease: strict}
+  - key: held
+    rate_limit: {requests_per_unit: 1, algorithm: concurrency, lease: 300ms, store: none}
   - key: own
     rate_limit: {unit: hour, requests_per_unit: 100, store: none}
 """
@@ -64,6 +66,27 @@ def refused(server, verb, *words):
     reply = ask(server, verb, *words)
     assert isinstance(reply, RuntimeError), reply
     return str(reply)
+
+
+# ---- By users who may not forget ----
+
+
+def test_nothing_of_a_server_needs_a_command_that_forgets():
+    """The user of docs/distributed.md, with all that a server asks of a store but its pools."""
+    may = "~stint:* &* +@all -flushall -flushdb -swapdb -debug"
+    users = [("tests", "t", "~* &* +@all -flushall -flushdb -swapdb -debug"),
+             ("stint", "sesame", may)]
+    with Redis(acl=users) as redis:
+        url = redis.url.replace("redis://", "redis://stint:sesame@")
+        with Server("--store", url, *PATIENT, rules=RULES) as server:
+            for target in (of("user"), of("org"), of("leased"), ("QUOTA", PLACES, "k")):
+                given = ask(server, "RESERVE", *target, "COST", 2, "LIFETIME", 60_000)
+                assert given["outcome"] == "allow"
+                assert ask(server, "CANCEL", given["ticket"])["outcome"] == "allow"
+                assert ask(server, "TAKE", *target, "COST", 1)["outcome"] == "allow"
+                ask(server, "RESET", *target)
+            for words in ("FLUSHALL",), ("FLUSHDB",), ("SWAPDB", "0", "1"):
+                assert "NOPERM" in redis.cli(*words, check=False), words
 
 
 # ---- By the rules, on one server ----
@@ -118,6 +141,23 @@ def test_places_are_held_renewed_and_given_back(servers, redis):
     assert refused(first, "RENEW", given["ticket"]).startswith("GONE")
     units = ask(first, "RESERVE", *of("user"), "LIFETIME", 60_000)
     assert "holds no place" in refused(first, "RENEW", units["ticket"])
+
+
+@pytest.mark.parametrize("close", [("CANCEL",), ("SETTLE", 1)], ids=lambda words: words[0])
+def test_places_whose_lease_has_ended_are_gone(servers, close):
+    """Though their ticket is good for longer; at every port, in the store and in the table."""
+    first, second = servers
+    for index, target in enumerate((("QUOTA", "concurrency 1 lease=300ms", "k"), of("held"))):
+        given = [ask(first, "RESERVE", *target, "COST", 1, "LIFETIME", 60_000)]
+        time.sleep(0.4)
+        given.append(ask(first, "RESERVE", *target, "COST", 1, "LIFETIME", 60_000))
+        time.sleep(0.4)
+        other = first if index else second
+        assert refused(other, "RENEW", given[0]["ticket"]).startswith("GONE")
+        assert refused(other, close[0], given[0]["ticket"], *close[1:]).startswith("GONE")
+        body = {"ticket": given[1]["ticket"], **({"cost": 1} if close[1:] else {})}
+        status, answer = other.post(f"/v1/{close[0].lower()}", body)
+        assert status == 410, answer
 
 
 def test_a_place_in_the_future_is_booked_and_cancelled(servers):

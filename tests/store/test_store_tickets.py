@@ -164,6 +164,25 @@ def test_a_hold_is_renewed_and_given_back(both):
     both.check()
 
 
+def test_a_ticket_whose_places_are_free_is_gone(both):
+    """A ticket that outlives the lease has nothing to give back; what else it was charged comes."""
+    for number, verb in enumerate(("cancel", "settle")):
+        both.reserve(60 * S, (6, 2))
+        both.at(both.now + 3 * S)
+        assert both.renew(number) == GONE
+        assert both.close(number, verb) == GONE
+        both.check()
+    both.reserve(60 * S, (6, 1), (7, 1))
+    both.reserve(60 * S, (6, 1), (0, 4))
+    both.reserve(60 * S, (7, 2), (6, 1))
+    both.at(both.now + 3 * S)
+    assert both.close(2, "cancel") == OK  # the other places were held still
+    assert both.close(3, "cancel") == OK
+    both.at(both.now + 2 * S)
+    assert both.close(4, "cancel") == GONE
+    both.check()
+
+
 def test_a_record_lives_as_long_as_its_ticket(both):
     """Of a ticket alone; where its answer is kept for an id, for that, and then no longer used."""
     store, quota = both.store, QUOTAS[0]

@@ -373,7 +373,7 @@ static void speak(struct play *play, const char *text)
         fail(play, "expected a speaker, A to Z");
     struct speaker *speaker = &play->speakers[text[0] - 'A'];
     if (speaker->conn == NULL)
-        speaker->conn = resp_conn_new(play->door);
+        speaker->conn = resp_conn_new(play->door, span_of(NULL, 0));
     text += 2;
     if (text[0] != '<')
         expect_no_more(play, speaker);

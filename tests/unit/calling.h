@@ -167,7 +167,7 @@ static inline bool calling_is_ready(void *arg)
 
 static inline void connect_to(struct calling *calling)
 {
-    calling->conn = grpc_conn_new(calling->door, calling->s.now_ns);
+    calling->conn = grpc_conn_new(calling->door, span_of(NULL, 0), calling->s.now_ns);
     assert_non_null(calling->conn);
     calling->client = client_of(calling);
 }

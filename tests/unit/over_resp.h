@@ -51,7 +51,7 @@ static inline void talk_with_stores(struct shared_store *const *stores,
 
 static inline void dial(void)
 {
-    resp.conn = resp_conn_new(resp.door);
+    resp.conn = resp_conn_new(resp.door, span_of(NULL, 0));
     assert_non_null(resp.conn);
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Tokens: what a file of them may say, who is found by which secret, and how sets are exchanged. */
+#include "base/ns.h"
 #include "conn/access.h"
+#include "conn/metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -174,6 +176,115 @@ static void test_sets_are_exchanged_under_who_uses_them(void **state)
     access_now_free(now);
 }
 
+/* ---- Guesses --------------------------------------------------------------------------------- */
+
+#define NOW (100 * NS_PER_S)
+
+static unsigned n_told;
+static char told_address[64];
+
+static void tell(void *arg, const char *address, const char *door)
+{
+    assert_null(arg);
+    assert_string_equal(door, "resp");
+    snprintf(told_address, sizeof(told_address), "%s", address);
+    n_told++;
+}
+
+static struct access_now *counted(unsigned per_minute)
+{
+    struct access_now *now = access_now_new(load("shop ask " FIRST));
+    const struct access_guess_options options = {.per_minute = per_minute, .refused = tell};
+    assert_non_null(now);
+    assert_true(access_now_count_guesses(now, &options));
+    n_told = 0;
+    return now;
+}
+
+/* 'k': known, 'w': wrong, 's': slowed. */
+static char login(struct access_now *now, const char *peer, const char *secret, uint64_t now_ns)
+{
+    struct access *access = access_now_get(now);
+    const struct access_login login = {.secret = span_of_text(secret),
+                                       .peer = span_of_text(peer),
+                                       .door = METRICS_RESP,
+                                       .now_ns = now_ns};
+    bool is_slowed;
+    const struct access_token *token = access_login(now, access, &login, &is_slowed);
+    assert_false(token != NULL && is_slowed);
+    access_unref(access);
+    return token != NULL ? 'k' : is_slowed ? 's' : 'w';
+}
+
+static void test_an_address_that_guesses_is_not_listened_to(void **state)
+{
+    (void)state;
+    struct access_now *now = counted(5);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(login(now, "192.0.2.1", "first", NOW), 'k'); /* what is right is free */
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(login(now, "192.0.2.1", "guess", NOW), 'w');
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(login(now, "192.0.2.1", "guess", NOW), 's');
+    assert_int_equal(login(now, "192.0.2.1", "first", NOW), 's');
+    assert_int_equal(n_told, 11);
+    assert_string_equal(told_address, "192.0.2.1");
+    assert_int_equal(login(now, "192.0.2.2", "first", NOW), 'k');
+    assert_int_equal(login(now, "", "first", NOW), 'k');
+    assert_int_equal(login(now, "192.0.2.1", "first", NOW + 12 * NS_PER_S), 'k');
+    assert_int_equal(login(now, "192.0.2.1", "guess", NOW + 12 * NS_PER_S), 'w');
+    assert_int_equal(login(now, "192.0.2.1", "first", NOW + 12 * NS_PER_S), 's');
+    access_now_free(now);
+}
+
+static void test_addresses_of_one_network_are_one(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *guesses, *same, *other, *told;
+    } cases[] = {
+        {"2001:db8::1", "2001:db8::ffff:1", "2001:db8:0:1::1", "2001:db8::"},
+        {"::ffff:192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.1"},
+        {"", "", "192.0.2.1", "unix"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct access_now *now = counted(1);
+        assert_int_equal(login(now, cases[i].guesses, "guess", NOW), 'w');
+        assert_int_equal(login(now, cases[i].same, "first", NOW), 's');
+        assert_int_equal(login(now, cases[i].other, "first", NOW), 'k');
+        assert_string_equal(told_address, cases[i].told);
+        access_now_free(now);
+    }
+}
+
+/* However many addresses guess, none that has not is shut out. */
+static void test_many_addresses_that_guess_shut_out_no_other(void **state)
+{
+    (void)state;
+    struct access_now *now = counted(1);
+    char peer[32];
+    for (unsigned i = 0; i < 100000; i++) {
+        snprintf(peer, sizeof(peer), "10.%u.%u.%u", i >> 16, i >> 8 & 255, i & 255);
+        login(now, peer, "guess", NOW);
+    }
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(peer, sizeof(peer), "192.0.%u.%u", i >> 8, i & 255);
+        assert_int_equal(login(now, peer, "first", NOW), 'k');
+    }
+    access_now_free(now);
+}
+
+static void test_without_a_limit_all_are_looked_at(void **state)
+{
+    (void)state;
+    struct access_now *now = counted(0);
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(login(now, "192.0.2.1", "guess", NOW), 'w');
+    assert_int_equal(login(now, "192.0.2.1", "first", NOW), 'k');
+    assert_int_equal(n_told, 1000);
+    access_now_free(now);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -185,6 +296,10 @@ int main(void)
         cmocka_unit_test(test_new_secrets_differ_and_are_found),
         cmocka_unit_test(test_roles_are_read_as_they_are_written),
         cmocka_unit_test(test_sets_are_exchanged_under_who_uses_them),
+        cmocka_unit_test(test_an_address_that_guesses_is_not_listened_to),
+        cmocka_unit_test(test_addresses_of_one_network_are_one),
+        cmocka_unit_test(test_many_addresses_that_guess_shut_out_no_other),
+        cmocka_unit_test(test_without_a_limit_all_are_looked_at),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

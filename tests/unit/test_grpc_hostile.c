@@ -480,7 +480,7 @@ static void many_connections_hold_little_together(void **state)
     size_t before = heap_bytes();
     grpc_frame_write(part, false, 30000);
     for (size_t k = 0; k < N(conns); k++) {
-        conns[k] = grpc_conn_new(calling->door, calling->s.now_ns);
+        conns[k] = grpc_conn_new(calling->door, span_of(NULL, 0), calling->s.now_ns);
         frames.len = 0;
         put_preface();
         put_call(&block);

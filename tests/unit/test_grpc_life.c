@@ -527,7 +527,7 @@ static void a_connection_of_age_is_asked_to_be_made_anew(void **state)
     uint64_t least_ns = UINT64_MAX, most_ns = 0;
     reopen(&limits);
     for (int i = 0; i < 100; i++) {
-        struct conn *conn = grpc_conn_new(calling->door, calling->s.now_ns);
+        struct conn *conn = grpc_conn_new(calling->door, span_of(NULL, 0), calling->s.now_ns);
         uint64_t age_ns = conn->ops->deadline(conn) - calling->s.now_ns;
         least_ns = age_ns < least_ns ? age_ns : least_ns;
         most_ns = age_ns > most_ns ? age_ns : most_ns;

@@ -229,7 +229,7 @@ static void patience_is_counted_from_the_first_asking(void **state)
     assert_int_equal(deadline(), 1001 * S);
     /* Another is always faster: at 1003 s the third asking would come after 2.5 s. */
     for (int i = 1; i <= 2; i++) {
-        struct conn *other = resp_conn_new(resp.door);
+        struct conn *other = resp_conn_new(resp.door, span_of(NULL, 0));
         stint_table_set_now(resp.table, (1000 + (uint64_t)i) * S);
         other->ops->feed(other, span_of_text("STINT.TAKE QUOTA 'gcra 1/1s' k\r\n"),
                          (1000 + (uint64_t)i) * S);

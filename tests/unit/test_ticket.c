@@ -453,6 +453,32 @@ static void test_a_hold_lives_by_its_lease(void **state)
     assert_gone(fixture, ticket, NOW + 2 * MINUTE - 1);
 }
 
+/* A ticket that outlives the lease, or whose key was reset, has nothing to give back. */
+static void test_a_ticket_whose_places_are_free_is_gone(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct stint_item asked = item(&fixture->places, "k", 5);
+    const struct stint_item mixed[] = {asked, item(&fixture->gcra, "k", 5)};
+    struct stint_decision decision;
+    struct stint_ticket ticket;
+    for (int verb = 0; verb < 2; verb++) {
+        const uint64_t now_ns = NOW + (uint64_t)verb * 60 * MINUTE;
+        stint_reserve(fixture->table, &asked, 1, 10 * MINUTE, now_ns, &ticket);
+        assert_int_equal(stint_renew(fixture->table, ticket, now_ns + MINUTE), STINT_E_GONE);
+        assert_int_equal(verb == 0 ? stint_cancel(fixture->table, ticket, now_ns + MINUTE, NULL)
+                                   : stint_settle(fixture->table, ticket, 0, now_ns + MINUTE, NULL),
+                         STINT_E_GONE);
+        assert_gone(fixture, ticket, now_ns + MINUTE);
+        stint_reserve(fixture->table, &asked, 1, 10 * MINUTE, now_ns + MINUTE, &ticket);
+        stint_reset(fixture->table, &fixture->places, "k", 1, now_ns + MINUTE);
+        assert_int_equal(stint_cancel(fixture->table, ticket, now_ns + MINUTE, NULL), STINT_E_GONE);
+        /* What else it was charged comes back all the same. */
+        stint_reserve(fixture->table, mixed, 2, 10 * MINUTE, now_ns + 2 * MINUTE, &ticket);
+        assert_int_equal(stint_cancel(fixture->table, ticket, now_ns + 3 * MINUTE, &decision), 0);
+        assert_int_equal(decision.granted, 0);
+    }
+}
+
 /* Renewing moves the end of a hold, again and again; a renewed ticket is as good as it was. */
 static void test_renewing_moves_the_end_of_a_hold(void **state)
 {
@@ -578,6 +604,7 @@ int main(void)
         STORY(test_a_booking_is_cancelled_until_it_starts),
         STORY(test_a_refused_booking_keeps_no_place),
         STORY(test_a_hold_lives_by_its_lease),
+        STORY(test_a_ticket_whose_places_are_free_is_gone),
         STORY(test_renewing_moves_the_end_of_a_hold),
         STORY(test_a_list_with_a_hold_has_one_end),
         STORY(test_one_of_two_gets_a_ticket),
