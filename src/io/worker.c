@@ -404,7 +404,7 @@ static int open_stores(struct worker *worker, struct stint_error *error)
     const struct worker_options *options = &worker->options;
     if (options->n_store_configs == 0)
         return 0;
-    const uint64_t *secret = hub_table(options->hub)->region.header->fixed.hash_key;
+    const uint64_t *secret = hub_table(options->hub)->region.fixed.hash_key;
     struct stores_options of_stores = {
         .loop = &worker->loop,
         .configs = options->store_configs,

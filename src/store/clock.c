@@ -3,12 +3,14 @@
 #define _GNU_SOURCE
 #include "store/clock.h"
 
-#include "base/ns.h"
+#include "base/limits.h"
 #include "base/siphash.h"
 
 #include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
+
+#define WALL_MAX_S (EPOCH_MAX_NS / (int64_t)NS_PER_S)
 
 uint64_t clock_boot_ns(void)
 {
@@ -21,6 +23,8 @@ int64_t clock_wall_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
+    if (t.tv_sec >= WALL_MAX_S || t.tv_sec <= -WALL_MAX_S)
+        return t.tv_sec < 0 ? -EPOCH_MAX_NS : EPOCH_MAX_NS;
     return (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
 }
 
