@@ -185,7 +185,8 @@ static int make_file(const char *path, const struct stint_table_options *options
 static int open_or_make(struct region *region, const struct stint_table_options *options,
                         struct stint_error *error)
 {
-    int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
+    /* O_NONBLOCK: a named pipe is refused, not waited for. */
+    int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK;
     region->fd = open(options->path, flags);
     if (region->fd < 0 && errno == ENOENT && !options->must_exist && !options->read_only) {
         int code = make_file(options->path, options, &region->made, error);
