@@ -230,16 +230,10 @@ static int check_file(struct region *region, const struct stint_table_options *o
     return 0;
 }
 
-/* The number of a namespace that this process is in; 0 where the system does not tell. */
-static uint64_t name_space(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 ? (uint64_t)status.st_ino : 0;
-}
-
 static uint64_t pid_space(void)
 {
-    return name_space("/proc/self/ns/pid");
+    struct stat status;
+    return stat("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
 }
 
 static int other_time_space(const char *path, struct stint_error *error)
@@ -270,13 +264,10 @@ static void carry_time(struct region *region)
     header->heartbeat_wall_ns = wall;
 }
 
-/*
- * In another time namespace CLOCK_BOOTTIME says another time. Kernels without time namespaces have
- * one for all, and where /proc is missing nothing is known: both are 0, and not told apart.
- */
+/* In another time namespace CLOCK_BOOTTIME says another time. What is not known is no other. */
 static bool is_other_time_space(const struct region_header *header)
 {
-    uint64_t ours = name_space("/proc/self/ns/time");
+    uint64_t ours = clock_space_id();
     return header->time_space != 0 && ours != 0 && header->time_space != ours;
 }
 
@@ -302,7 +293,7 @@ static int enter(struct region *region, const char *path, struct stint_error *er
                                "%s is damaged: its states are from the future, or its time is over",
                                path);
         }
-        header->time_space = name_space("/proc/self/ns/time");
+        header->time_space = clock_space_id();
         header->clean = 0;
     } else if (header->pid_space != pid_space()) {
         return err_set(
