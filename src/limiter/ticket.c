@@ -53,8 +53,7 @@ static uint64_t sum_of(const struct stint_table *table, const struct ticket_part
 {
     struct ticket_part copy = *part;
     copy.check = 0;
-    return siphash13_128(table->region.fixed.hash_key, TICKET_TWEAK, &copy, sizeof(copy))
-        .lo;
+    return siphash13_128(table->region.fixed.hash_key, TICKET_TWEAK, &copy, sizeof(copy)).lo;
 }
 
 static void write_part(uint64_t *slot, const struct ticket_part *part)

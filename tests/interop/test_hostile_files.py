@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Files that are no files, that change while they are in use, and clocks that are far off.
+"""Files that are no files, that change while they are in use, clocks that are far off, odd keys.
 
 A path is the user's; what is found there may be another's. The program says what is wrong and
 ends: it never waits for a pipe, is never ended by a signal, and calls no file damaged that is not.
@@ -194,3 +194,17 @@ def test_a_server_serves_whatever_year_it_is(tmp_path, year):
                 asks = {"domain": "d", "descriptors": [{"entries": entries}]}
                 status, _ = server.post("/v1/take", asks)
                 assert status == (429 if denied else 200), (key, server.log)
+
+
+# ---- Keys -------------------------------------------------------------------------------------
+
+
+def test_top_shows_a_key_of_any_bytes():
+    with Server() as server:
+        with server.connect() as resp:
+            for _ in range(50):
+                resp.throttle(b"a\0b\xe2\x80\xaec", 1, 1, 3600)
+        out, _ = stint("top", "--once", "--server", server.url(""))
+        assert r"a\x00b\u{202e}c" in out
+        out, _ = stint("top", "--once", "--json", "--server", server.url(""))
+        assert r"a\u0000b" in out
