@@ -218,7 +218,7 @@ def test_what_is_no_token_is_not_sent(server, tmp_path, text):
     token.write_bytes(text)
     err = ask("take", server, "--token-file", token, "--quota", "5/1s", "k", code=1)[1]
     assert "token" in err and not server.answers.asked
-    assert "cannot read" in ask("take", server, "--token-file", tmp_path / "none", "--quota",
+    assert "none: No such" in ask("take", server, "--token-file", tmp_path / "none", "--quota",
                                 "5/1s", "k", code=1)[1]
 
 
