@@ -295,7 +295,11 @@ enum stint_clock {
     STINT_CLOCK_VIRTUAL,  /* stint_now() says what stint_table_set_now() set */
 };
 
-/* Zero every field for the defaults. An existing file keeps the sizes it was made with. */
+/*
+ * Zero every field for the defaults. An existing file keeps the sizes it was made with. A file that
+ * is made shorter while a table has it open ends the process with SIGBUS, as with any mapped file:
+ * the library installs no signal handler, so that its user may (docs/embedding.md).
+ */
 struct stint_table_options {
     const char *path;       /* for STINT_MEMORY_FILE; made if absent */
     uint64_t keys;          /* live keys with 8-byte states at 3/4 fill. Default 65,536 */

@@ -29,4 +29,27 @@ static inline size_t utf8_length(const uint8_t *text, size_t len)
     return overlong || surrogate || beyond ? 0 : need;
 }
 
+/* The character of `n` bytes that begins at `text`; n is what utf8_length() has said. */
+static inline uint32_t utf8_code_point(const uint8_t *text, size_t n)
+{
+    uint32_t code = n == 1 ? text[0] : text[0] & (0x7fu >> n);
+    for (size_t i = 1; i < n; i++)
+        code = code << 6 | (text[i] & 0x3fu);
+    return code;
+}
+
+/*
+ * Whether a character steers a terminal or is not seen on it: controls, marks that turn the
+ * direction of what follows, separators of lines, characters without width. A text that others
+ * wrote could pass for another one with them.
+ */
+static inline bool utf8_is_hidden(uint32_t code)
+{
+    return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0xad || code == 0x61c ||
+           code == 0x180e || (code >= 0x200b && code <= 0x200f) ||
+           (code >= 0x2028 && code <= 0x202e) || (code >= 0x2060 && code <= 0x206f) ||
+           code == 0xfeff || (code >= 0xfff9 && code <= 0xfffb) ||
+           (code >= 0xe0000 && code <= 0xe007f);
+}
+
 #endif

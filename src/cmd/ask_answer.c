@@ -64,7 +64,8 @@ int ask_answer_read(struct ask_answer *answer, enum ask_verb verb, const struct 
     *answer = (struct ask_answer){.outcome = STINT_ALLOW};
     bool good = from->status >= 200 && from->status < 300;
     if (from->body.len > 0)
-        answer->object = json_loadb((const char *)from->body.ptr, from->body.len, 0, NULL);
+        answer->object =
+            json_loadb((const char *)from->body.ptr, from->body.len, JSON_ALLOW_NUL, NULL);
     if (verb == ASK_RESET && good && (json_is_object(answer->object) || from->body.len == 0))
         return 0;
     if (!good && from->status != 429)

@@ -8,6 +8,7 @@
 #include "cmd/curl_library.h"
 #include "cmd/token_file.h"
 #include "io/endpoint.h"
+#include "io/file_text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,6 +227,16 @@ static void set_handle(struct client *client, const struct client_options *optio
     }
 }
 
+/* They are opened by their names, in a library. */
+static int check_files(const struct client_options *options, struct stint_error *error)
+{
+    const char *const files[] = {options->ca_file, options->cert_file, options->key_file};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (files[i] != NULL && file_check(files[i], error) != 0)
+            return STINT_E_SYSTEM;
+    return 0;
+}
+
 static int prepare(struct client *client, const struct client_options *options,
                    struct stint_error *error)
 {
@@ -236,6 +247,9 @@ static int prepare(struct client *client, const struct client_options *options,
     if (client->handle == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
     const char *server = options->server != NULL ? options->server : CLIENT_SERVER_DEFAULT;
+    code = check_files(options, error);
+    if (code != 0)
+        return code;
     set_handle(client, options);
     code = set_server(client, server, error);
     if (code == 0)

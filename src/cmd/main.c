@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Keeps the standard streams in order and chooses the subcommand; about.c has the table of them. */
 #define _GNU_SOURCE
+#include "cmd/bus_error.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
 
@@ -38,6 +39,7 @@ int main(int argc, char **argv)
 {
     if (!fill_closed_streams() || atexit(check_output) != 0)
         return CMD_BAD_INPUT;
+    bus_error_install();
     if (argc < 2) {
         say("expected a command; `stint help` lists them all");
         return CMD_BAD_USAGE;

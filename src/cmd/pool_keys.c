@@ -4,6 +4,7 @@
 #include "cmd/pool_keys.h"
 
 #include "core/nearest.h"
+#include "io/file_text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -232,9 +233,9 @@ static int read_all(int fd, const char *path, char **text, size_t *len, struct s
 static int read_file(struct pool_keys *keys, struct stint_error *error)
 {
     struct stat stat;
-    int fd = open(keys->path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(keys->path, error);
     if (fd < 0)
-        return err_set(error, STINT_E_SYSTEM, "cannot open %s: %s", keys->path, strerror(errno));
+        return fd;
     if (fstat(fd, &stat) == 0 && S_ISREG(stat.st_mode))
         keys->seen_by_others = (stat.st_mode & (S_IRGRP | S_IROTH)) != 0;
     int code = read_all(fd, keys->path, &keys->text, &keys->text_size, error);

@@ -38,7 +38,9 @@ static void print_leases(const struct explained_key *key)
 /* Names of keys have no quote in them, but braces, which a shell would take for its own. */
 void rules_explain_key_text(const struct explained_key *key, const char *title)
 {
-    printf("   %-7s '%s'\n", title, key->name);
+    printf("   %-7s '", title);
+    say_key(stdout, span_of_text(key->name));
+    fputs("'\n", stdout);
     if (!key->is_looked_at)
         return;
     printf("   node    %s", key->node);

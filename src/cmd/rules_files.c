@@ -4,6 +4,7 @@
 #include "cmd/rules_files.h"
 
 #include "base/err.h"
+#include "io/file_text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -91,9 +92,9 @@ static int read_open_file(struct rules_files *files, int fd, const char *path,
 
 static int read_file(struct rules_files *files, const char *path, struct stint_error *error)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = file_open(path, error);
     if (fd < 0)
-        return system_fault(error, path);
+        return fd;
     int code = read_open_file(files, fd, path, error);
     close(fd);
     return code;

@@ -8,13 +8,18 @@
 
 #include <stdio.h>
 
-/* Prints "stint: …\n". Control bytes, which may come out of a log, are shown as `?`. */
+/* Prints "stint: …\n", as say_text() shows it: a part of it may come out of a log. */
 void say(const char *format, ...) ERR_PRINTF(1, 2);
 
-/* Shows control bytes as `?` in a text that somebody else wrote, and that is to be printed. */
+/* Shows controls as `?` in a text that others wrote, and that is to be printed. */
 void say_plainly(char *text);
 
-/* Prints the bytes of a key on one line: control bytes as \xHH. */
+/*
+ * What others wrote, such as a key, as it is printed on a terminal: in one line, and visible.
+ * Controls of ASCII and bytes that are not UTF-8 become \xHH, and the other characters that
+ * utf8_is_hidden() knows \u{H}. Returns `to`, cut before what does not fit.
+ */
+const char *say_text(char *to, size_t size, struct span text);
 void say_key(FILE *out, struct span key);
 
 #endif

@@ -3,10 +3,13 @@
 #define _GNU_SOURCE
 #include "cmd/token_file.h"
 
+#include "io/file_text.h"
+
 #include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A token is what may stand in a header field as it is: visible ASCII. */
 static bool is_token(const char *bytes, size_t len)
@@ -19,9 +22,14 @@ static bool is_token(const char *bytes, size_t len)
 
 int token_file_read(const char *path, char token[TOKEN_FILE_ROOM], struct stint_error *error)
 {
-    FILE *file = fopen(path, "re");
-    if (file == NULL)
+    int fd = file_open(path, error);
+    if (fd < 0)
+        return fd;
+    FILE *file = fdopen(fd, "re");
+    if (file == NULL) {
+        close(fd);
         return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+    }
     setvbuf(file, NULL, _IONBF, 0); /* no copy of a secret stays behind */
     size_t n = fread(token, 1, TOKEN_FILE_MAX + 1, file), len = 0;
     fclose(file);

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "cmd/human.h"
+#include "cmd/say.h"
 #include "cmd/top.h"
 
 #include <stdarg.h>
@@ -98,20 +99,17 @@ static bool has_room(const struct drawing *drawing, unsigned rows)
 ERR_PRINTF(3, 4)
 static void put(struct drawing *drawing, bool is_bold, const char *format, ...)
 {
-    char line[1024];
+    char text[1024], line[2 * sizeof(text)];
     va_list args;
     if (!has_room(drawing, 1))
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof(line), format, args);
+    vsnprintf(text, sizeof(text), format, args);
     va_end(args);
+    say_text(line, sizeof(line), span_of_text(text));
     size_t columns = 0, len = 0;
-    for (; line[len] != '\0' && columns < drawing->screen->columns; len++) {
-        unsigned char c = (unsigned char)line[len];
-        if (c < ' ' || c == 0x7f || (c == 0xc2 && ((unsigned char)line[len + 1] & 0xe0) == 0x80))
-            line[len] = '?';
-        columns += (c & 0xc0) != 0x80;
-    }
+    for (; line[len] != '\0' && columns < drawing->screen->columns; len++)
+        columns += ((unsigned char)line[len] & 0xc0) != 0x80;
     while (((unsigned char)line[len] & 0xc0) == 0x80) /* the rest of the last character */
         len++;
     bool bold = is_bold && drawing->screen->is_terminal;
@@ -270,11 +268,14 @@ static void draw_keys(struct drawing *drawing, const struct top_options *options
     json_array_foreach(keys, i, key)
     {
         struct figure asked, denied;
-        char figures[48], name[1024];
+        char figures[48], name[1024], shown[512];
+        json_t *bytes = json_object_get(key, "key"); /* of any bytes, zero bytes as well */
         snprintf(figures, sizeof(figures), "%10s%10s",
                  rate_text(&asked, number(key, NULL, "asked_per_s")),
                  rate_text(&denied, number(key, NULL, "denied_per_s")));
-        snprintf(name, sizeof(name), "%s%s   %s", text(key, NULL, "key"),
+        say_text(shown, sizeof(shown),
+                 span_of(json_string_value(bytes), json_string_length(bytes)));
+        snprintf(name, sizeof(name), "%s%s   %s", shown,
                  json_is_true(json_object_get(key, "is_cut")) ? "..." : "",
                  text(key, NULL, "rule"));
         put_row(drawing, figures, name);

@@ -28,7 +28,8 @@ static json_t *ask(struct client *client, const char *path, struct stint_error *
         refused(&answer, path, error);
         return NULL;
     }
-    json_t *object = json_loadb((const char *)answer.body.ptr, answer.body.len, 0, NULL);
+    json_t *object =
+        json_loadb((const char *)answer.body.ptr, answer.body.len, JSON_ALLOW_NUL, NULL);
     if (!json_is_object(object)) {
         json_decref(object);
         err_set(error, STINT_E_SYNTAX, "the server's answer to %s is not a JSON object", path);

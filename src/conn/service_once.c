@@ -35,7 +35,7 @@ static void add(struct digest *digest, const void *bytes, size_t len)
             gnutls_hash(digest->sha, bytes, len);
         return;
     }
-    const uint64_t *secret = digest->table->region.header->fixed.hash_key;
+    const uint64_t *secret = digest->table->region.fixed.hash_key;
     digest->sum = siphash13_128(secret, digest->sum, bytes, len).lo;
 }
 

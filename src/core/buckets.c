@@ -21,6 +21,7 @@
  * if it was used at that bucket's last use or later, or after its first use: then it is one of the
  * units recorded in it, and those that stay there are still enough for the other uses.
  */
+#include "base/read_once.h"
 #include "core/law.h"
 
 #include <assert.h>
@@ -53,7 +54,11 @@ struct buckets_state {
     uint64_t entry[];
 };
 
-/* The header unpacked. Entries are read where they are. */
+/*
+ * The header unpacked, as it was read, once: n is at most the quota's most, whatever stands there.
+ * Entries are read where they are. What stands in them is never an index, and no sum of them is
+ * taken to be what it must be: the state may stand in memory that others write to.
+ */
 struct buckets {
     uint64_t base_ns;  /* the oldest bucket's last use */
     uint64_t first_ns; /* the newest bucket's first use; of none or a closed one, the own time */
@@ -61,15 +66,18 @@ struct buckets {
     bool closed; /* the newest bucket takes nothing more, because a newer one was emptied */
 };
 
-static struct buckets buckets_unpack(const struct buckets_state *state)
+static struct buckets buckets_unpack(const struct stint_quota *quota,
+                                     const struct buckets_state *state)
 {
-    uint32_t spare =
-        (uint32_t)((state->base_and_spare & BUCKETS_SPARE_MASK) |
-                   (state->first_and_spare & BUCKETS_SPARE_MASK) << BUCKETS_SPARE_BITS);
+    uint64_t base = read_once64(&state->base_and_spare);
+    uint64_t first = read_once64(&state->first_and_spare);
+    uint64_t spare = (base & BUCKETS_SPARE_MASK) | (first & BUCKETS_SPARE_MASK)
+                                                       << BUCKETS_SPARE_BITS;
+    uint64_t n = spare & ((1u << BUCKETS_N_BITS) - 1);
     return (struct buckets){
-        .base_ns = state->base_and_spare >> BUCKETS_SPARE_BITS,
-        .first_ns = state->first_and_spare >> BUCKETS_SPARE_BITS,
-        .n = spare & ((1u << BUCKETS_N_BITS) - 1),
+        .base_ns = base >> BUCKETS_SPARE_BITS,
+        .first_ns = first >> BUCKETS_SPARE_BITS,
+        .n = (uint32_t)min_u64(n, quota->derived.max_buckets),
         .closed = spare >> BUCKETS_N_BITS & 1,
     };
 }
@@ -85,22 +93,21 @@ static uint32_t buckets_count(const struct stint_quota *quota, const struct buck
                               uint32_t at)
 {
     uint64_t mask = (UINT64_C(1) << quota->derived.count_bits) - 1;
-    return (uint32_t)(state->entry[at] & mask) + 1;
+    return (uint32_t)(read_once64(&state->entry[at]) & mask) + 1;
 }
 
 static uint64_t buckets_last_ns(const struct stint_quota *quota, const struct buckets_state *state,
                                 const struct buckets *buckets, uint32_t at)
 {
-    return buckets->base_ns + (state->entry[at] >> quota->derived.count_bits);
+    return buckets->base_ns + (read_once64(&state->entry[at]) >> quota->derived.count_bits);
 }
 
 static void buckets_set(const struct stint_quota *quota, struct buckets_state *state,
                         const struct buckets *buckets, uint32_t at, struct held_run run)
 {
-    assert(run.units > 0 && run.at_ns >= buckets->base_ns);
-    assert(run.at_ns - buckets->base_ns < quota->period_ns);
-    state->entry[at] =
-        (run.at_ns - buckets->base_ns) << quota->derived.count_bits | (run.units - 1);
+    assert(run.units > 0 && at < quota->derived.max_buckets);
+    uint64_t since_ns = min_u64(sub_floor(run.at_ns, buckets->base_ns), quota->period_ns - 1);
+    state->entry[at] = since_ns << quota->derived.count_bits | (run.units - 1);
 }
 
 /* The state's own time: its latest use. */
@@ -135,8 +142,7 @@ static uint32_t buckets_free(const struct stint_quota *quota, const struct bucke
     uint64_t used = 0;
     for (uint32_t at = n_dead; at < buckets->n; at++)
         used += buckets_count(quota, state, at);
-    assert(used <= quota->limit);
-    return (uint32_t)(quota->limit - used);
+    return (uint32_t)sub_floor(quota->limit, used);
 }
 
 /* Forgets the n oldest buckets; the next one's last use becomes the base. */
@@ -154,7 +160,7 @@ static void buckets_drop(const struct stint_quota *quota, struct buckets_state *
     uint64_t base_ns = buckets_last_ns(quota, state, buckets, n);
     uint64_t moved = (base_ns - buckets->base_ns) << quota->derived.count_bits;
     for (uint32_t at = n; at < buckets->n; at++)
-        state->entry[at - n] = state->entry[at] - moved;
+        state->entry[at - n] = read_once64(&state->entry[at]) - moved;
     buckets->base_ns = base_ns;
     buckets->n -= n;
 }
@@ -168,7 +174,7 @@ static uint32_t buckets_room(const struct stint_quota *quota, const struct bucke
     if (quota->time_slack_ns > 0 && at_ns - buckets->first_ns >= quota->time_slack_ns)
         return 0;
     uint32_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
-    return size - buckets_count(quota, state, buckets->n - 1);
+    return (uint32_t)sub_floor(size, buckets_count(quota, state, buckets->n - 1));
 }
 
 /* Records units that are free, at a time not before the state's own; dead buckets are gone. */
@@ -188,7 +194,8 @@ static void buckets_record(const struct stint_quota *quota, struct buckets_state
     uint64_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
     while (run.units > 0) {
         uint64_t added = min_u64(size, run.units);
-        assert(buckets->n < quota->derived.max_buckets);
+        if (buckets->n == quota->derived.max_buckets)
+            return; /* of a state that cannot be */
         if (buckets->n == 0)
             buckets->base_ns = run.at_ns;
         buckets->first_ns = run.at_ns;
@@ -269,7 +276,7 @@ static struct stint_decision buckets_give_back(const struct stint_quota *quota,
                                                struct buckets_state *state,
                                                const struct stint_ask *ask, uint64_t at_ns)
 {
-    struct buckets buckets = buckets_unpack(state);
+    struct buckets buckets = buckets_unpack(quota, state);
     uint32_t granted = buckets_refund(quota, state, &buckets, ask, at_ns);
     if (granted > 0)
         buckets_pack(state, &buckets);
@@ -282,7 +289,7 @@ struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_b
                                   const struct stint_ask *ask)
 {
     struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(state);
+    struct buckets buckets = buckets_unpack(quota, state);
     uint64_t at_ns = max_u64(ask->now_ns, buckets_latest_ns(quota, state, &buckets));
     if (ask->verb == STINT_REFUND)
         return buckets_give_back(quota, state, ask, at_ns);
@@ -318,7 +325,7 @@ struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_b
 uint64_t buckets_dies_at(const struct stint_quota *quota, const void *state_bytes)
 {
     const struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(state);
+    struct buckets buckets = buckets_unpack(quota, state);
     return buckets_death_ns(quota, state, &buckets);
 }
 
@@ -369,8 +376,11 @@ static bool buckets_can_be(const struct stint_quota *quota, const struct buckets
 bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
     const struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(state);
-    if (buckets.n > quota->derived.max_buckets || buckets.base_ns > now_ns ||
+    struct buckets buckets = buckets_unpack(quota, state);
+    struct buckets_state packed; /* differs where there are too many buckets */
+    buckets_pack(&packed, &buckets);
+    if (packed.base_and_spare != state->base_and_spare ||
+        packed.first_and_spare != state->first_and_spare || buckets.base_ns > now_ns ||
         buckets.first_ns > now_ns)
         return false;
     if (buckets.n == 0)
@@ -386,7 +396,7 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
                     struct held_run *runs)
 {
     const struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(state);
+    struct buckets buckets = buckets_unpack(quota, state);
     uint64_t at_ns = max_u64(now_ns, buckets_latest_ns(quota, state, &buckets));
     uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns), n_alive = buckets.n - n_dead;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
@@ -406,7 +416,7 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
 uint32_t buckets_living(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
     const struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(state);
+    struct buckets buckets = buckets_unpack(quota, state);
     return buckets.n - buckets_dead(quota, state, &buckets, now_ns);
 }
 
@@ -414,7 +424,7 @@ size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, 
                       struct held_group *groups)
 {
     const struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(state);
+    struct buckets buckets = buckets_unpack(quota, state);
     size_t n_groups = 0;
     for (uint32_t at = buckets_dead(quota, state, &buckets, now_ns); at < buckets.n; at++)
         groups[n_groups++] = (struct held_group){
@@ -427,7 +437,7 @@ size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, 
 uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
     const struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(state);
+    struct buckets buckets = buckets_unpack(quota, state);
     return buckets_latest_ns(quota, state, &buckets);
 }
 
@@ -439,7 +449,7 @@ uint64_t buckets_own_ns(const struct stint_quota *quota, const void *state_bytes
 void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)
 {
     struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(state);
+    struct buckets buckets = buckets_unpack(quota, state);
     if (at_ns <= buckets_latest_ns(quota, state, &buckets))
         return;
     buckets_drop(quota, state, &buckets, buckets_dead(quota, state, &buckets, at_ns));

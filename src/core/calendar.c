@@ -9,6 +9,7 @@
 #define DAYS_BEFORE_1970 719162 /* days from 1 January of year 1 */
 #define DAYS_PER_400_YEARS 146097
 #define DAY_NS ((int64_t)NS_PER_DAY)
+#define WALL_MAX_NS (INT64_MAX - 2 * 366 * DAY_NS) /* the end of its year can be told */
 
 static int64_t floor_div(int64_t n, int64_t d)
 {
@@ -54,8 +55,9 @@ struct calendar_window calendar_window_of(enum stint_align align, int32_t utc_of
                                           int64_t wall_ns)
 {
     int64_t offset_ns = utc_offset_s * (int64_t)NS_PER_S;
+    if (wall_ns > WALL_MAX_NS || wall_ns < -WALL_MAX_NS)
+        wall_ns = wall_ns < 0 ? -WALL_MAX_NS : WALL_MAX_NS;
     int64_t day = floor_div(wall_ns + offset_ns, DAY_NS) + DAYS_BEFORE_1970;
-    assert(day >= days_before_year(1700) && day < days_before_year(2200));
     int64_t begin = day, end = day + 1;
     if (align == STINT_ALIGN_WEEK) {
         begin = day - day % 7; /* 1 January of year 1 was a Monday */

@@ -13,7 +13,10 @@ struct calendar_window {
     int64_t begin_ns, end_ns;
 };
 
-/* `align` is STINT_ALIGN_DAY … STINT_ALIGN_YEAR; the year is within 1700 … 2200. */
+/*
+ * `align` is STINT_ALIGN_DAY … STINT_ALIGN_YEAR. Years are 1680 … 2260: an instant before or after
+ * counts as the first or the last of them, and may lie outside the window.
+ */
 struct calendar_window calendar_window_of(enum stint_align align, int32_t utc_offset_s,
                                           int64_t wall_ns);
 

@@ -9,6 +9,7 @@
  * later holder, and the entries of the state, one per unit, are a sorted ring: the ended ones are
  * at its head, and new ones go to its tail.
  */
+#include "base/read_once.h"
 #include "core/law.h"
 
 #include <assert.h>
@@ -26,33 +27,64 @@ struct concurrency_state {
     uint64_t entry[];
 };
 
+/*
+ * The header as it was read, once. The state may stand in memory that others write to, so whatever
+ * it says, head is below the limit and len at most the limit (both 0 under a limit of 0).
+ */
+struct concurrency {
+    uint32_t head, len;
+    uint64_t issued;
+    uint64_t *entry; /* in the state */
+};
+
+static struct concurrency concurrency_unpack(const struct stint_quota *quota,
+                                             const void *state_bytes)
+{
+    struct concurrency_state *state = (struct concurrency_state *)(uintptr_t)state_bytes;
+    uint32_t head = read_once32(&state->head), len = read_once32(&state->len);
+    return (struct concurrency){
+        .head = head < quota->limit ? head : 0,
+        .len = len < quota->limit ? len : quota->limit,
+        .issued = read_once64(&state->issued),
+        .entry = state->entry,
+    };
+}
+
+static void concurrency_pack(void *state_bytes, const struct concurrency *ring)
+{
+    struct concurrency_state *state = state_bytes;
+    state->head = ring->head;
+    state->len = ring->len;
+    state->issued = ring->issued;
+}
+
 static uint64_t concurrency_deadline_ns(uint64_t holder)
 {
     return holder >> CONCURRENCY_COUNT_BITS;
 }
 
-static uint64_t *concurrency_at(const struct stint_quota *quota, struct concurrency_state *state,
+/* at: below the limit. */
+static uint64_t *concurrency_at(const struct stint_quota *quota, const struct concurrency *ring,
                                 uint32_t at)
 {
-    uint32_t index = state->head + at; /* both at most the limit, which is small */
-    return &state->entry[index >= quota->limit ? index - quota->limit : index];
+    uint32_t index = ring->head + at; /* both below the limit, which is small */
+    return &ring->entry[index >= quota->limit ? index - quota->limit : index];
 }
 
-static uint64_t concurrency_get(const struct stint_quota *quota,
-                                const struct concurrency_state *state, uint32_t at)
+static uint64_t concurrency_get(const struct stint_quota *quota, const struct concurrency *ring,
+                                uint32_t at)
 {
-    uint32_t index = state->head + at;
-    return state->entry[index >= quota->limit ? index - quota->limit : index];
+    return read_once64(concurrency_at(quota, ring, at));
 }
 
 /* How many entries are smaller than a value. */
-static uint32_t concurrency_before(const struct stint_quota *quota,
-                                   const struct concurrency_state *state, uint64_t value)
+static uint32_t concurrency_before(const struct stint_quota *quota, const struct concurrency *ring,
+                                   uint64_t value)
 {
-    uint32_t low = 0, high = state->len;
+    uint32_t low = 0, high = ring->len;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        if (concurrency_get(quota, state, mid) < value)
+        if (concurrency_get(quota, ring, mid) < value)
             low = mid + 1;
         else
             high = mid;
@@ -61,40 +93,40 @@ static uint32_t concurrency_before(const struct stint_quota *quota,
 }
 
 /* A deadline of now has ended. */
-static uint32_t concurrency_ended(const struct stint_quota *quota,
-                                  const struct concurrency_state *state, uint64_t now_ns)
+static uint32_t concurrency_ended(const struct stint_quota *quota, const struct concurrency *ring,
+                                  uint64_t now_ns)
 {
-    return concurrency_before(quota, state, (now_ns + 1) << CONCURRENCY_COUNT_BITS);
+    return concurrency_before(quota, ring, (now_ns + 1) << CONCURRENCY_COUNT_BITS);
 }
 
 /* Takes `units` entries from `at` on out of the ring, by moving the shorter side. */
-static void concurrency_remove(const struct stint_quota *quota, struct concurrency_state *state,
+static void concurrency_remove(const struct stint_quota *quota, struct concurrency *ring,
                                uint32_t at, uint32_t units)
 {
-    assert(at + units <= state->len);
-    uint32_t after = state->len - at - units;
+    assert(at + units <= ring->len);
+    uint32_t after = ring->len - at - units;
     if (at < after) {
         for (uint32_t moved = at; moved > 0; moved--)
-            *concurrency_at(quota, state, moved - 1 + units) =
-                concurrency_get(quota, state, moved - 1);
-        state->head = (state->head + units) % quota->limit;
+            *concurrency_at(quota, ring, moved - 1 + units) =
+                concurrency_get(quota, ring, moved - 1);
+        ring->head = (ring->head + units) % quota->limit;
     } else {
         for (uint32_t moved = 0; moved < after; moved++)
-            *concurrency_at(quota, state, at + moved) =
-                concurrency_get(quota, state, at + units + moved);
+            *concurrency_at(quota, ring, at + moved) =
+                concurrency_get(quota, ring, at + units + moved);
     }
-    state->len -= units;
+    ring->len -= units;
 }
 
 /* Issues a value and writes it into `units` places, which are free. */
-static uint64_t concurrency_add(const struct stint_quota *quota, struct concurrency_state *state,
+static uint64_t concurrency_add(const struct stint_quota *quota, struct concurrency *ring,
                                 uint64_t deadline_ns, uint32_t units)
 {
-    assert(units <= quota->limit - state->len);
-    uint64_t holder = max_u64(deadline_ns << CONCURRENCY_COUNT_BITS, state->issued + 1);
+    assert(units <= quota->limit - ring->len);
+    uint64_t holder = max_u64(deadline_ns << CONCURRENCY_COUNT_BITS, ring->issued + 1);
     for (uint32_t added = 0; added < units; added++)
-        *concurrency_at(quota, state, state->len++) = holder;
-    state->issued = holder;
+        *concurrency_at(quota, ring, ring->len++) = holder;
+    ring->issued = holder;
     return holder;
 }
 
@@ -102,31 +134,36 @@ static uint64_t concurrency_add(const struct stint_quota *quota, struct concurre
  * An empty state differs from a new one only while it might issue a value again: until the instant
  * after the one at which the latest was issued.
  */
+static uint64_t concurrency_death_ns(const struct stint_quota *quota,
+                                     const struct concurrency *ring)
+{
+    if (ring->len > 0)
+        return concurrency_deadline_ns(concurrency_get(quota, ring, ring->len - 1));
+    if (ring->issued == 0)
+        return 0;
+    return sub_floor(concurrency_deadline_ns(ring->issued) + 1, quota->lease_ns);
+}
+
 uint64_t concurrency_dies_at(const struct stint_quota *quota, const void *state_bytes)
 {
-    const struct concurrency_state *state = state_bytes;
-    if (state->len > 0)
-        return concurrency_deadline_ns(concurrency_get(quota, state, state->len - 1));
-    if (state->issued == 0)
-        return 0;
-    return sub_floor(concurrency_deadline_ns(state->issued) + 1, quota->lease_ns);
+    struct concurrency ring = concurrency_unpack(quota, state_bytes);
+    return concurrency_death_ns(quota, &ring);
 }
 
 struct stint_decision concurrency_hold(const struct stint_quota *quota, void *state_bytes,
                                        const struct stint_ask *ask, uint64_t *holder)
 {
-    struct concurrency_state *state = state_bytes;
-    uint32_t n_ended = concurrency_ended(quota, state, ask->now_ns);
-    uint32_t free = quota->limit - (state->len - n_ended);
+    struct concurrency ring = concurrency_unpack(quota, state_bytes);
+    uint32_t n_ended = concurrency_ended(quota, &ring, ask->now_ns);
+    uint32_t free = quota->limit - (ring.len - n_ended);
     bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
     uint32_t granted = ask->cost <= free ? ask->cost : whole ? 0 : free;
-    uint64_t dies_at_ns = concurrency_dies_at(quota, state);
     struct stint_decision decision = {
         .outcome = STINT_ALLOW,
         .granted = granted,
         .limit = quota->limit,
         .remaining = free - granted,
-        .reset_after_ns = sub_floor(dies_at_ns, ask->now_ns),
+        .reset_after_ns = sub_floor(concurrency_death_ns(quota, &ring), ask->now_ns),
     };
     *holder = 0;
     if (granted == 0 && ask->cost > 0 && ask->verb != STINT_CHARGE) {
@@ -135,7 +172,7 @@ struct stint_decision concurrency_hold(const struct stint_quota *quota, void *st
         if (whole && ask->cost > quota->limit)
             return decision;
         uint32_t missing = whole ? ask->cost - free : 1;
-        uint64_t value = concurrency_get(quota, state, n_ended + missing - 1);
+        uint64_t value = concurrency_get(quota, &ring, n_ended + missing - 1);
         decision.outcome = STINT_DENY;
         decision.retry_after_ns = concurrency_deadline_ns(value) - ask->now_ns;
     }
@@ -143,11 +180,12 @@ struct stint_decision concurrency_hold(const struct stint_quota *quota, void *st
         return decision;
     uint64_t deadline_ns = ask->now_ns + quota->lease_ns;
     if (ask->verb != STINT_PEEK) {
-        concurrency_remove(quota, state, 0, n_ended);
-        *holder = concurrency_add(quota, state, deadline_ns, granted);
+        concurrency_remove(quota, &ring, 0, n_ended);
+        *holder = concurrency_add(quota, &ring, deadline_ns, granted);
+        concurrency_pack(state_bytes, &ring);
         deadline_ns = concurrency_deadline_ns(*holder);
     } else {
-        deadline_ns = max_u64(deadline_ns, concurrency_deadline_ns(state->issued + 1));
+        deadline_ns = max_u64(deadline_ns, concurrency_deadline_ns(ring.issued + 1));
     }
     decision.reset_after_ns = deadline_ns - ask->now_ns;
     return decision;
@@ -170,43 +208,50 @@ struct stint_decision concurrency_ask(const struct stint_quota *quota, void *sta
 }
 
 /* Takes a holder's entries out of the state; 0 for one that is not there or has ended. */
-static uint32_t concurrency_take_out(const struct stint_quota *quota,
-                                     struct concurrency_state *state, uint64_t now_ns,
-                                     uint64_t holder)
+static uint32_t concurrency_take_out(const struct stint_quota *quota, struct concurrency *ring,
+                                     uint64_t now_ns, uint64_t holder)
 {
     if (concurrency_deadline_ns(holder) <= now_ns)
         return 0;
-    uint32_t first = concurrency_before(quota, state, holder), units = 0;
-    while (first + units < state->len && concurrency_get(quota, state, first + units) == holder)
+    uint32_t first = concurrency_before(quota, ring, holder), units = 0;
+    while (first + units < ring->len && concurrency_get(quota, ring, first + units) == holder)
         units++;
     if (units > 0)
-        concurrency_remove(quota, state, first, units);
+        concurrency_remove(quota, ring, first, units);
     return units;
 }
 
 bool concurrency_release(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
                          uint64_t holder, uint32_t *units)
 {
-    *units = concurrency_take_out(quota, state_bytes, now_ns, holder);
+    struct concurrency ring = concurrency_unpack(quota, state_bytes);
+    *units = concurrency_take_out(quota, &ring, now_ns, holder);
+    if (*units > 0)
+        concurrency_pack(state_bytes, &ring);
     return *units > 0;
 }
 
 bool concurrency_renew(const struct stint_quota *quota, void *state_bytes, uint64_t now_ns,
                        uint64_t *holder)
 {
-    uint32_t units = concurrency_take_out(quota, state_bytes, now_ns, *holder);
-    if (units > 0)
-        *holder = concurrency_add(quota, state_bytes, now_ns + quota->lease_ns, units);
-    return units > 0;
+    struct concurrency ring = concurrency_unpack(quota, state_bytes);
+    uint32_t units = concurrency_take_out(quota, &ring, now_ns, *holder);
+    if (units == 0)
+        return false;
+    *holder = concurrency_add(quota, &ring, now_ns + quota->lease_ns, units);
+    concurrency_pack(state_bytes, &ring);
+    return true;
 }
 
 /* N units whose holder nobody knows. An instant no now can reach is as good as the last one. */
 void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
-    struct concurrency_state *state = state_bytes;
     memset(state_bytes, 0, quota->derived.state_size);
-    if (until_ns > 0)
-        concurrency_add(quota, state, min_u64(until_ns, STINT_NOW_MAX + 1), quota->limit);
+    if (until_ns == 0)
+        return;
+    struct concurrency ring = {.entry = ((struct concurrency_state *)state_bytes)->entry};
+    concurrency_add(quota, &ring, min_u64(until_ns, STINT_NOW_MAX + 1), quota->limit);
+    concurrency_pack(state_bytes, &ring);
 }
 
 /*
@@ -217,14 +262,15 @@ void concurrency_fill(const struct stint_quota *quota, void *state_bytes, uint64
 bool concurrency_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
     const struct concurrency_state *state = state_bytes;
+    struct concurrency ring = concurrency_unpack(quota, state_bytes);
     uint64_t last_ns = min_u64(now_ns + 2 * quota->lease_ns, STINT_NOW_MAX + PERIOD_MAX_NS);
     uint64_t before = UINT64_C(1) << CONCURRENCY_COUNT_BITS; /* no lease ends when time begins */
-    if (state->head >= quota->limit || state->len > quota->limit ||
-        concurrency_deadline_ns(state->issued) > last_ns)
+    if (state->head != ring.head || state->len != ring.len ||
+        concurrency_deadline_ns(ring.issued) > last_ns)
         return false;
-    for (uint32_t at = 0; at < state->len; at++) {
-        uint64_t holder = concurrency_get(quota, state, at);
-        if (holder < before || holder > state->issued)
+    for (uint32_t at = 0; at < ring.len; at++) {
+        uint64_t holder = concurrency_get(quota, &ring, at);
+        if (holder < before || holder > ring.issued)
             return false;
         before = holder;
     }
@@ -235,13 +281,13 @@ bool concurrency_is_valid(const struct stint_quota *quota, const void *state_byt
 size_t concurrency_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                         struct held_run *runs)
 {
-    const struct concurrency_state *state = state_bytes;
-    uint32_t first = concurrency_ended(quota, state, now_ns), n_alive = state->len - first;
+    struct concurrency ring = concurrency_unpack(quota, state_bytes);
+    uint32_t first = concurrency_ended(quota, &ring, now_ns), n_alive = ring.len - first;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
     size_t n_runs = 0;
     for (uint32_t at = 0; at < n_alive; at += per_run) {
         uint32_t units = (uint32_t)min_u64(per_run, n_alive - at);
-        uint64_t holder = concurrency_get(quota, state, first + at + units - 1);
+        uint64_t holder = concurrency_get(quota, &ring, first + at + units - 1);
         uint64_t at_ns = sub_floor(concurrency_deadline_ns(holder), quota->lease_ns);
         runs[n_runs++] = (struct held_run){at_ns, units};
     }

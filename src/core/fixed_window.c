@@ -25,6 +25,9 @@
 #define GRAINS_PER_PERIOD_MIN 1000
 #define WINDOW_LONGEST_NS(period_ns) ((period_ns) + 3 * NS_PER_DAY) /* a month, a leap year */
 #define FILL_LAST_NS (STINT_NOW_MAX + 1)                            /* no now comes later */
+#define MARK_LAST_NS (2 * STINT_NOW_MAX)                            /* no window ends later */
+
+_Static_assert(STINT_NOW_MAX + WINDOW_LONGEST_NS(PERIOD_MAX_NS) < MARK_LAST_NS, "of a true state");
 
 /* A state unpacked and looked at from an instant: not `live` means never used. */
 struct fixed {
@@ -89,7 +92,8 @@ static uint64_t edge_from(const struct stint_quota *quota, uint64_t at_ns)
 static uint64_t end_of_mark(const struct stint_quota *quota, uint64_t mark)
 {
     uint64_t grain_ns = quota->derived.grain_ns;
-    uint64_t mark_ns = mark * grain_ns;
+    uint64_t mark_last = MARK_LAST_NS >> (bit_length(grain_ns) - 1);
+    uint64_t mark_ns = min_u64(mark, mark_last) * grain_ns; /* others may write where it stands */
     if (is_first_use(quota))
         return mark_ns - (grains_up(quota, quota->period_ns) * grain_ns - quota->period_ns);
     uint64_t edge_ns = edge_from(quota, mark_ns);

@@ -14,6 +14,7 @@
  * place instead are marked apart, and leave a free place. A place that is itself still to come is
  * never displaced, hence nothing can be booked further ahead than one period.
  */
+#include "base/read_once.h"
 #include "core/law.h"
 
 #include <assert.h>
@@ -35,23 +36,57 @@ struct log_state {
     uint64_t entry[];
 };
 
+/*
+ * The header as it was read, once. The state may stand in memory that others write to, so whatever
+ * it says: head is below the limit, len at most `units`, that at most the limit, and the time one
+ * that can be written. Under a limit of 0 all is 0.
+ */
+struct log {
+    uint32_t head, len, units;
+    uint64_t own_ns;
+    uint64_t *entry; /* in the state; what stands there is never an index */
+};
+
 struct log_run {
     uint64_t at_ns;
     uint32_t units;
     bool displaced; /* booked, in the places of units that still lived */
 };
 
-static uint32_t log_index(const struct stint_quota *quota, const struct log_state *state,
-                          uint32_t at)
+static struct log log_unpack(const struct stint_quota *quota, const void *state_bytes)
 {
-    uint32_t index = state->head + at; /* both at most the limit, which is small */
+    struct log_state *state = (struct log_state *)(uintptr_t)state_bytes;
+    uint32_t head = read_once32(&state->head);
+    struct log log = {
+        .head = head < quota->limit ? head : 0,
+        .len = read_once32(&state->len),
+        .units = (uint32_t)min_u64(read_once32(&state->units), quota->limit),
+        .own_ns = min_u64(read_once64(&state->own_ns), STINT_NOW_MAX),
+        .entry = state->entry,
+    };
+    log.len = (uint32_t)min_u64(log.len, log.units);
+    log.units = (uint32_t)min_u64(log.units, (uint64_t)log.len * LOG_COUNT_MAX);
+    return log;
+}
+
+static void log_pack(void *state_bytes, const struct log *log)
+{
+    struct log_state *state = state_bytes;
+    state->head = log->head;
+    state->len = log->len;
+    state->units = log->units;
+    state->own_ns = log->own_ns;
+}
+
+static uint32_t log_index(const struct stint_quota *quota, const struct log *log, uint32_t at)
+{
+    uint32_t index = log->head + at; /* both at most the limit, which is small */
     return index >= quota->limit ? index - quota->limit : index;
 }
 
-static struct log_run log_get(const struct stint_quota *quota, const struct log_state *state,
-                              uint32_t at)
+static struct log_run log_get(const struct stint_quota *quota, const struct log *log, uint32_t at)
 {
-    uint64_t entry = state->entry[log_index(quota, state, at)];
+    uint64_t entry = read_once64(&log->entry[log_index(quota, log, at)]);
     return (struct log_run){
         .at_ns = entry >> LOG_TIME_SHIFT,
         .units = (uint32_t)(entry & (LOG_COUNT_MAX - 1)) + 1,
@@ -59,22 +94,26 @@ static struct log_run log_get(const struct stint_quota *quota, const struct log_
     };
 }
 
-static void log_set(const struct stint_quota *quota, struct log_state *state, uint32_t at,
+static void log_set(const struct stint_quota *quota, struct log *log, uint32_t at,
                     struct log_run run)
 {
     assert(run.units > 0 && run.units <= LOG_COUNT_MAX && run.at_ns <= STINT_NOW_MAX);
-    state->entry[log_index(quota, state, at)] =
+    log->entry[log_index(quota, log, at)] =
         run.at_ns << LOG_TIME_SHIFT | (uint64_t)run.displaced << LOG_COUNT_BITS | (run.units - 1);
 }
 
-/* The first entry later than at_ns; len if none is. */
-static uint32_t log_after(const struct stint_quota *quota, const struct log_state *state,
-                          uint64_t at_ns)
+static void log_move(const struct stint_quota *quota, struct log *log, uint32_t to, uint32_t from)
 {
-    uint32_t low = 0, high = state->len;
+    log->entry[log_index(quota, log, to)] = read_once64(&log->entry[log_index(quota, log, from)]);
+}
+
+/* The first entry later than at_ns; len if none is. */
+static uint32_t log_after(const struct stint_quota *quota, const struct log *log, uint64_t at_ns)
+{
+    uint32_t low = 0, high = log->len;
     while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        if (log_get(quota, state, mid).at_ns <= at_ns)
+        if (log_get(quota, log, mid).at_ns <= at_ns)
             low = mid + 1;
         else
             high = mid;
@@ -83,126 +122,141 @@ static uint32_t log_after(const struct stint_quota *quota, const struct log_stat
 }
 
 /* Makes room for one entry at `at`, or closes its gap, by moving the shorter side. */
-static void log_open_gap(const struct stint_quota *quota, struct log_state *state, uint32_t at)
+static void log_open_gap(const struct stint_quota *quota, struct log *log, uint32_t at)
 {
-    assert(state->len < quota->limit);
-    uint32_t len = state->len++;
+    assert(log->len < quota->limit);
+    uint32_t len = log->len++;
     if (at >= len / 2) {
         for (uint32_t to = len; to > at; to--)
-            log_set(quota, state, to, log_get(quota, state, to - 1));
+            log_move(quota, log, to, to - 1);
         return;
     }
-    state->head = state->head == 0 ? quota->limit - 1 : state->head - 1;
+    log->head = log->head == 0 ? quota->limit - 1 : log->head - 1;
     for (uint32_t to = 0; to < at; to++)
-        log_set(quota, state, to, log_get(quota, state, to + 1));
+        log_move(quota, log, to, to + 1);
 }
 
-static void log_close_gap(const struct stint_quota *quota, struct log_state *state, uint32_t at)
+static void log_close_gap(const struct stint_quota *quota, struct log *log, uint32_t at)
 {
-    uint32_t len = state->len--;
+    uint32_t len = log->len--;
     if (at >= len / 2) {
         for (uint32_t to = at; to + 1 < len; to++)
-            log_set(quota, state, to, log_get(quota, state, to + 1));
+            log_move(quota, log, to, to + 1);
         return;
     }
     for (uint32_t to = at; to > 0; to--)
-        log_set(quota, state, to, log_get(quota, state, to - 1));
-    state->head = log_index(quota, state, 1);
+        log_move(quota, log, to, to - 1);
+    log->head = log_index(quota, log, 1);
 }
 
-static void log_insert(const struct stint_quota *quota, struct log_state *state, struct log_run run)
+static void log_insert(const struct stint_quota *quota, struct log *log, struct log_run run)
 {
-    uint32_t at = log_after(quota, state, run.at_ns);
-    state->units += run.units;
-    assert(state->units <= quota->limit);
+    uint32_t at = log_after(quota, log, run.at_ns);
+    log->units += run.units;
+    assert(log->units <= quota->limit && log->len + run.units <= quota->limit);
     if (at > 0 && run.units > 0) {
-        struct log_run same = log_get(quota, state, at - 1);
+        struct log_run same = log_get(quota, log, at - 1);
         if (same.at_ns == run.at_ns && same.displaced == run.displaced) {
             uint32_t added = (uint32_t)min_u64(LOG_COUNT_MAX - same.units, run.units);
             same.units += added;
             run.units -= added;
-            log_set(quota, state, at - 1, same);
+            log_set(quota, log, at - 1, same);
         }
     }
     while (run.units > 0) {
         struct log_run part = run;
         part.units = (uint32_t)min_u64(LOG_COUNT_MAX, run.units);
-        log_open_gap(quota, state, at);
-        log_set(quota, state, at, part);
+        log_open_gap(quota, log, at);
+        log_set(quota, log, at, part);
         run.units -= part.units;
     }
 }
 
-/* Takes up to run.units out of the entries with its time and mark; returns how many. */
-static uint32_t log_remove(const struct stint_quota *quota, struct log_state *state,
-                           struct log_run run)
+/*
+ * Units never fewer than entries, whatever others have written into the entries meanwhile: so there
+ * is a place for each unit that is free.
+ */
+static void log_keep(struct log *log)
 {
-    uint32_t left = run.units;
-    for (uint32_t at = log_after(quota, state, run.at_ns); at > 0 && left > 0; at--) {
-        struct log_run found = log_get(quota, state, at - 1);
+    log->len = (uint32_t)min_u64(log->len, log->units);
+}
+
+/* Takes up to run.units out of the entries with its time and mark; returns how many. */
+static uint32_t log_remove(const struct stint_quota *quota, struct log *log, struct log_run run)
+{
+    uint32_t left = (uint32_t)min_u64(run.units, log->units), wanted = left;
+    for (uint32_t at = log_after(quota, log, run.at_ns); at > 0 && left > 0; at--) {
+        struct log_run found = log_get(quota, log, at - 1);
         if (found.at_ns != run.at_ns)
             break;
         if (found.displaced != run.displaced)
             continue;
         uint32_t removed = (uint32_t)min_u64(found.units, left);
         left -= removed;
-        state->units -= removed;
+        log->units -= removed;
         found.units -= removed;
         if (found.units > 0)
-            log_set(quota, state, at - 1, found);
+            log_set(quota, log, at - 1, found);
         else
-            log_close_gap(quota, state, at - 1);
+            log_close_gap(quota, log, at - 1);
     }
-    return run.units - left;
+    log_keep(log);
+    return wanted - left;
 }
 
 /* Takes units off the oldest entries, which are known to hold as many. */
-static void log_remove_oldest(const struct stint_quota *quota, struct log_state *state,
-                              uint32_t units)
+static void log_remove_oldest(const struct stint_quota *quota, struct log *log, uint32_t units)
 {
-    assert(units <= state->units);
-    state->units -= units;
-    while (units > 0) {
-        struct log_run oldest = log_get(quota, state, 0);
+    assert(units <= log->units);
+    log->units -= units;
+    while (units > 0 && log->len > 0) {
+        struct log_run oldest = log_get(quota, log, 0);
         if (oldest.units > units) {
             oldest.units -= units;
-            log_set(quota, state, 0, oldest);
-            return;
+            log_set(quota, log, 0, oldest);
+            break;
         }
         units -= oldest.units;
-        state->head = log_index(quota, state, 1);
-        state->len--;
+        log->head = log_index(quota, log, 1);
+        log->len--;
     }
+    log_keep(log);
 }
 
 /* Units that are dead at this time; each is walked over once more, when they are taken off. */
-static uint32_t log_dead(const struct stint_quota *quota, const struct log_state *state,
-                         uint64_t at_ns)
+static uint32_t log_dead(const struct stint_quota *quota, const struct log *log, uint64_t at_ns)
 {
-    if (state->len == 0)
+    if (log->len == 0)
         return 0;
-    if (log_get(quota, state, state->len - 1).at_ns + quota->period_ns <= at_ns)
-        return state->units;
+    if (log_get(quota, log, log->len - 1).at_ns + quota->period_ns <= at_ns)
+        return log->units;
     uint32_t units = 0;
-    for (uint32_t at = 0;; at++) {
-        struct log_run run = log_get(quota, state, at);
+    for (uint32_t at = 0; at + 1 < log->len; at++) {
+        struct log_run run = log_get(quota, log, at);
         if (run.at_ns + quota->period_ns > at_ns)
-            return units;
+            break;
         units += run.units;
     }
+    return (uint32_t)min_u64(units, log->units);
 }
 
 /* When the units-th oldest dies. */
-static uint64_t log_death_ns(const struct stint_quota *quota, const struct log_state *state,
-                             uint32_t units)
+static uint64_t log_death_ns(const struct stint_quota *quota, const struct log *log, uint32_t units)
 {
-    assert(units > 0 && units <= state->units);
+    assert(units > 0 && units <= log->units);
     for (uint32_t at = 0;; at++) {
-        struct log_run run = log_get(quota, state, at);
-        if (run.units >= units)
+        struct log_run run = log_get(quota, log, at);
+        if (run.units >= units || at + 1 >= log->len)
             return run.at_ns + quota->period_ns;
         units -= run.units;
     }
+}
+
+static uint64_t log_last_death_ns(const struct stint_quota *quota, const struct log *log)
+{
+    if (log->len == 0)
+        return log->own_ns;
+    return log_get(quota, log, log->len - 1).at_ns + quota->period_ns;
 }
 
 /* What an ask finds. */
@@ -211,168 +265,185 @@ struct log_view {
     uint32_t dead, free;
 };
 
-static struct log_view log_view(const struct stint_quota *quota, const struct log_state *state,
+static struct log_view log_view(const struct stint_quota *quota, const struct log *log,
                                 uint64_t now_ns)
 {
-    struct log_view view = {.at_ns = max_u64(now_ns, state->own_ns)};
-    view.dead = log_dead(quota, state, view.at_ns);
-    view.free = quota->limit - (state->units - view.dead);
+    struct log_view view = {.at_ns = max_u64(now_ns, log->own_ns)};
+    view.dead = log_dead(quota, log, view.at_ns);
+    view.free = quota->limit - (log->units - view.dead);
     return view;
 }
 
-static struct stint_decision log_answer(const struct stint_quota *quota,
-                                        const struct log_state *state, uint64_t now_ns,
-                                        uint32_t granted)
+static struct stint_decision log_answer(const struct stint_quota *quota, const struct log *log,
+                                        uint64_t now_ns, uint32_t granted)
 {
     return (struct stint_decision){
         .outcome = STINT_ALLOW,
         .granted = granted,
         .limit = quota->limit,
-        .remaining = log_view(quota, state, now_ns).free,
-        .reset_after_ns = sub_floor(log_dies_at(quota, state), now_ns),
+        .remaining = log_view(quota, log, now_ns).free,
+        .reset_after_ns = sub_floor(log_last_death_ns(quota, log), now_ns),
     };
 }
 
 /* The answer to a cost that is not free now; wait_max_ns is the wait that would do. */
-static struct stint_decision log_refuse(const struct stint_quota *quota,
-                                        const struct log_state *state, const struct stint_ask *ask,
-                                        uint32_t cost, uint64_t wait_max_ns)
+static struct stint_decision log_refuse(const struct stint_quota *quota, const struct log *log,
+                                        const struct stint_ask *ask, uint32_t cost,
+                                        uint64_t wait_max_ns)
 {
-    struct stint_decision decision = log_answer(quota, state, ask->now_ns, 0);
+    struct stint_decision decision = log_answer(quota, log, ask->now_ns, 0);
     decision.outcome = STINT_NEVER;
     decision.retry_after_ns = STINT_NEVER_NS;
     if (cost > quota->limit)
         return decision;
     /* All units less those that may stay have to die. */
-    uint64_t at_ns = log_death_ns(quota, state, state->units - (quota->limit - cost));
+    uint64_t at_ns = log_death_ns(quota, log, log->units - (quota->limit - cost));
     decision.outcome = STINT_DENY;
     decision.retry_after_ns = at_ns - ask->now_ns - wait_max_ns;
     return decision;
 }
 
-static void log_take(const struct stint_quota *quota, struct log_state *state,
-                     const struct log_view *view, uint32_t units)
+static void log_take(const struct stint_quota *quota, struct log *log, const struct log_view *view,
+                     uint32_t units)
 {
-    log_remove_oldest(quota, state, view->dead);
-    log_insert(quota, state, (struct log_run){.at_ns = view->at_ns, .units = units});
-    state->own_ns = view->at_ns;
+    log_remove_oldest(quota, log, view->dead);
+    log_insert(quota, log, (struct log_run){.at_ns = view->at_ns, .units = units});
+    log->own_ns = view->at_ns;
 }
 
-static struct stint_decision log_refund(const struct stint_quota *quota, struct log_state *state,
+static struct stint_decision log_refund(const struct stint_quota *quota, struct log *log,
                                         const struct stint_ask *ask)
 {
-    struct log_view view = log_view(quota, state, ask->now_ns);
+    struct log_view view = log_view(quota, log, ask->now_ns);
     uint32_t left = ask->cost;
     if (ask->at_ns != STINT_NEVER_NS) {
         bool alive = ask->at_ns <= view.at_ns && ask->at_ns + quota->period_ns > view.at_ns;
         struct log_run exact = {.at_ns = ask->at_ns, .units = alive ? left : 0};
-        left -= log_remove(quota, state, exact);
+        left -= log_remove(quota, log, exact);
         /* Booked units whose time has come are units like others. */
         exact = (struct log_run){.at_ns = ask->at_ns, .units = alive ? left : 0, .displaced = true};
-        left -= log_remove(quota, state, exact);
-        return log_answer(quota, state, ask->now_ns, ask->cost - left);
+        left -= log_remove(quota, log, exact);
+        return log_answer(quota, log, ask->now_ns, ask->cost - left);
     }
-    for (uint32_t at = log_after(quota, state, view.at_ns); at > 0 && left > 0; at--) {
-        struct log_run run = log_get(quota, state, at - 1);
+    for (uint32_t at = log_after(quota, log, view.at_ns); at > 0 && left > 0; at--) {
+        struct log_run run = log_get(quota, log, at - 1);
         if (run.at_ns + quota->period_ns <= view.at_ns)
             break;
         run.units = (uint32_t)min_u64(run.units, left);
-        left -= log_remove(quota, state, run);
+        left -= log_remove(quota, log, run);
     }
-    return log_answer(quota, state, ask->now_ns, ask->cost - left);
+    return log_answer(quota, log, ask->now_ns, ask->cost - left);
 }
 
-static struct stint_decision log_book(const struct stint_quota *quota, struct log_state *state,
+static struct stint_decision log_book(const struct stint_quota *quota, struct log *log,
                                       const struct stint_ask *ask)
 {
-    struct log_view view = log_view(quota, state, ask->now_ns);
+    struct log_view view = log_view(quota, log, ask->now_ns);
     uint64_t wait_max_ns = min_u64(ask->at_ns, quota->period_ns);
     if (ask->cost <= view.free) {
         if (ask->cost > 0)
-            log_take(quota, state, &view, ask->cost);
-        return log_answer(quota, state, ask->now_ns, ask->cost);
+            log_take(quota, log, &view, ask->cost);
+        return log_answer(quota, log, ask->now_ns, ask->cost);
     }
-    struct stint_decision decision = log_refuse(quota, state, ask, ask->cost, 0);
+    struct stint_decision decision = log_refuse(quota, log, ask, ask->cost, 0);
     uint64_t wait_ns = decision.retry_after_ns;
     if (decision.outcome == STINT_NEVER || ask->now_ns + wait_ns > STINT_NOW_MAX)
         return decision;
     if (wait_ns > wait_max_ns)
-        return log_refuse(quota, state, ask, ask->cost, wait_max_ns);
+        return log_refuse(quota, log, ask, ask->cost, wait_max_ns);
 
     uint64_t start_ns = ask->now_ns + wait_ns;
     uint32_t displaced = ask->cost - view.free;
-    log_remove_oldest(quota, state, view.dead + displaced);
-    log_insert(quota, state, (struct log_run){start_ns, displaced, true});
-    log_insert(quota, state, (struct log_run){start_ns, view.free, false});
-    state->own_ns = view.at_ns;
-    decision = log_answer(quota, state, ask->now_ns, ask->cost);
+    log_remove_oldest(quota, log, view.dead + displaced);
+    log_insert(quota, log, (struct log_run){start_ns, displaced, true});
+    log_insert(quota, log, (struct log_run){start_ns, view.free, false});
+    log->own_ns = view.at_ns;
+    decision = log_answer(quota, log, ask->now_ns, ask->cost);
     decision.retry_after_ns = wait_ns;
     return decision;
 }
 
-static struct stint_decision log_unbook(const struct stint_quota *quota, struct log_state *state,
+static struct stint_decision log_unbook(const struct stint_quota *quota, struct log *log,
                                         const struct stint_ask *ask)
 {
-    struct log_view view = log_view(quota, state, ask->now_ns);
+    struct log_view view = log_view(quota, log, ask->now_ns);
     if (ask->at_ns <= view.at_ns)
-        return log_answer(quota, state, ask->now_ns, 0);
-    uint32_t free = log_remove(quota, state, (struct log_run){ask->at_ns, ask->cost, false});
+        return log_answer(quota, log, ask->now_ns, 0);
+    uint32_t free = log_remove(quota, log, (struct log_run){ask->at_ns, ask->cost, false});
     uint32_t displaced =
-        log_remove(quota, state, (struct log_run){ask->at_ns, ask->cost - free, true});
-    uint64_t before_ns = ask->at_ns - quota->period_ns;
-    log_insert(quota, state, (struct log_run){before_ns, displaced, false});
-    return log_answer(quota, state, ask->now_ns, free + displaced);
+        log_remove(quota, log, (struct log_run){ask->at_ns, ask->cost - free, true});
+    uint64_t before_ns = min_u64(sub_floor(ask->at_ns, quota->period_ns), STINT_NOW_MAX);
+    log_insert(quota, log, (struct log_run){before_ns, displaced, false});
+    return log_answer(quota, log, ask->now_ns, free + displaced);
+}
+
+/* Decides; true if the log is to be written back. */
+static bool log_decide(const struct stint_quota *quota, struct log *log,
+                       const struct stint_ask *ask, struct stint_decision *decision)
+{
+    bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
+    struct log_view view = log_view(quota, log, ask->now_ns);
+    uint32_t granted = ask->cost <= view.free ? ask->cost : whole ? 0 : view.free;
+    if (granted == 0 && ask->cost > 0 && ask->verb != STINT_CHARGE) {
+        *decision = log_refuse(quota, log, ask, whole ? ask->cost : 1, 0);
+        return false;
+    }
+    if (granted == 0 || ask->verb != STINT_PEEK) {
+        if (granted > 0)
+            log_take(quota, log, &view, granted);
+        *decision = log_answer(quota, log, ask->now_ns, granted);
+        return granted > 0;
+    }
+    *decision = log_answer(quota, log, ask->now_ns, granted);
+    uint64_t dies_at_ns = max_u64(log_last_death_ns(quota, log), view.at_ns + quota->period_ns);
+    decision->remaining = view.free - granted;
+    decision->reset_after_ns = dies_at_ns - ask->now_ns;
+    return false;
 }
 
 struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes,
                               const struct stint_ask *ask)
 {
-    struct log_state *state = state_bytes;
-    bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
+    struct log log = log_unpack(quota, state_bytes);
+    struct stint_decision decision;
+    bool writes = true;
     switch (ask->verb) {
     case STINT_REFUND:
-        return log_refund(quota, state, ask);
-    case STINT_BOOK:
-        return log_book(quota, state, ask);
-    case STINT_UNBOOK:
-        return log_unbook(quota, state, ask);
-    default:
+        decision = log_refund(quota, &log, ask);
+        writes = decision.granted > 0;
         break;
+    case STINT_BOOK:
+        decision = log_book(quota, &log, ask);
+        writes = decision.granted > 0;
+        break;
+    case STINT_UNBOOK:
+        decision = log_unbook(quota, &log, ask);
+        writes = decision.granted > 0;
+        break;
+    default:
+        writes = log_decide(quota, &log, ask, &decision);
     }
-    struct log_view view = log_view(quota, state, ask->now_ns);
-    uint32_t granted = ask->cost <= view.free ? ask->cost : whole ? 0 : view.free;
-    if (granted == 0 && ask->cost > 0 && ask->verb != STINT_CHARGE)
-        return log_refuse(quota, state, ask, whole ? ask->cost : 1, 0);
-    if (granted == 0 || ask->verb != STINT_PEEK) {
-        if (granted > 0)
-            log_take(quota, state, &view, granted);
-        return log_answer(quota, state, ask->now_ns, granted);
-    }
-    struct stint_decision decision = log_answer(quota, state, ask->now_ns, granted);
-    uint64_t dies_at_ns = max_u64(log_dies_at(quota, state), view.at_ns + quota->period_ns);
-    decision.remaining = view.free - granted;
-    decision.reset_after_ns = dies_at_ns - ask->now_ns;
+    if (writes)
+        log_pack(state_bytes, &log);
     return decision;
 }
 
 uint64_t log_dies_at(const struct stint_quota *quota, const void *state_bytes)
 {
-    const struct log_state *state = state_bytes;
-    if (state->len == 0)
-        return state->own_ns;
-    return log_get(quota, state, state->len - 1).at_ns + quota->period_ns;
+    struct log log = log_unpack(quota, state_bytes);
+    return log_last_death_ns(quota, &log);
 }
 
 /* All N, W before; an instant that no now can reach is as good as the last one. */
 void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until_ns)
 {
-    struct log_state *state = state_bytes;
     memset(state_bytes, 0, quota->derived.state_size);
     if (until_ns == 0)
         return;
     uint64_t at_ns = min_u64(sub_floor(until_ns, quota->period_ns), STINT_NOW_MAX);
-    log_insert(quota, state, (struct log_run){.at_ns = at_ns, .units = quota->limit});
-    state->own_ns = at_ns;
+    struct log log = {.own_ns = at_ns, .entry = ((struct log_state *)state_bytes)->entry};
+    log_insert(quota, &log, (struct log_run){.at_ns = at_ns, .units = quota->limit});
+    log_pack(state_bytes, &log);
 }
 
 /*
@@ -382,36 +453,37 @@ void log_fill(const struct stint_quota *quota, void *state_bytes, uint64_t until
 bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
 {
     const struct log_state *state = state_bytes;
-    if (state->head >= quota->limit || state->len > quota->limit || state->units > quota->limit ||
-        state->unused != 0 || state->own_ns > now_ns)
+    struct log log = log_unpack(quota, state_bytes);
+    if (state->head != log.head || state->len != log.len || state->units != log.units ||
+        state->unused != 0 || state->own_ns != log.own_ns || log.own_ns > now_ns)
         return false;
-    uint64_t last_ns = min_u64(state->own_ns + quota->period_ns, STINT_NOW_MAX), before_ns = 0;
+    uint64_t last_ns = min_u64(log.own_ns + quota->period_ns, STINT_NOW_MAX), before_ns = 0;
     uint64_t units = 0;
-    for (uint32_t at = 0; at < state->len; at++) {
-        struct log_run run = log_get(quota, state, at);
+    for (uint32_t at = 0; at < log.len; at++) {
+        struct log_run run = log_get(quota, &log, at);
         if (run.at_ns < before_ns || run.at_ns > last_ns ||
             (run.displaced && run.at_ns < quota->period_ns))
             return false;
         before_ns = run.at_ns;
         units += run.units;
     }
-    return units == state->units;
+    return units == log.units;
 }
 
 size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                 struct held_run *runs)
 {
-    const struct log_state *state = state_bytes;
-    struct log_view view = log_view(quota, state, now_ns);
+    struct log log = log_unpack(quota, state_bytes);
+    struct log_view view = log_view(quota, &log, now_ns);
     uint32_t first = 0;
     if (view.at_ns >= quota->period_ns)
-        first = log_after(quota, state, view.at_ns - quota->period_ns);
-    uint32_t n_alive = state->len - first;
+        first = log_after(quota, &log, view.at_ns - quota->period_ns);
+    uint32_t n_alive = log.len - first;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
     size_t n_runs = 0;
     uint64_t units = 0;
     for (uint32_t at = 0; at < n_alive; at++) {
-        struct log_run run = log_get(quota, state, first + at);
+        struct log_run run = log_get(quota, &log, first + at);
         units += run.units;
         if ((at + 1) % per_run != 0 && at + 1 < n_alive)
             continue;
@@ -423,9 +495,7 @@ size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64
 
 uint64_t log_own_ns(const struct stint_quota *quota, const void *state_bytes)
 {
-    const struct log_state *state = state_bytes;
-    (void)quota;
-    return state->own_ns;
+    return log_unpack(quota, state_bytes).own_ns;
 }
 
 void log_pass(const struct stint_quota *quota, void *state_bytes, uint64_t at_ns)

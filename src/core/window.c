@@ -75,13 +75,42 @@ static inline uint64_t window_dies_at(const struct stint_quota *quota, const str
     return window_slot_end(quota, window->slot - age);
 }
 
-/* Brings the state to the slot of now; a state that is later stays where it is. */
-static inline void window_age(const struct stint_quota *quota, struct window *window,
+/*
+ * Whether string, place and rest can stand beside each other, and all that follows is safe: one bar
+ * for each slot; no more whole bunches than there are, and one short one where there is one; and
+ * the bunch in use is in use.
+ */
+static inline bool window_fits_together(const struct stint_quota *quota,
+                                        const struct window *window)
+{
+    uint32_t bunch = quota->derived.bunch, short_bunch = window_short(quota);
+    if ((uint32_t)__builtin_popcountll(window->string) != window_bars(quota))
+        return false;
+    uint32_t stars = window_stars(quota, window), whole = stars - (window->place > 0);
+    if (stars == 0)
+        return window->rest == 0 && window->place == 0;
+    uint32_t whole_max = quota->derived.bunches - (short_bunch < bunch);
+    uint32_t size = window->place == stars ? short_bunch : bunch;
+    return whole <= whole_max && window->place <= stars && window->rest < size;
+}
+
+/*
+ * Brings the state to the slot of now; a state that is later stays where it is. One that no use can
+ * have left behind is full from now on: others may write where it stands. True if it was such.
+ */
+static inline bool window_age(const struct stint_quota *quota, struct window *window,
                               uint64_t now_slot)
 {
     if (window->string == 0) {
-        window->string = window_string_empty(window_bars(quota));
-        window->slot = now_slot;
+        *window =
+            (struct window){.string = window_string_empty(window_bars(quota)), .slot = now_slot};
+    } else if (!window_fits_together(quota, window)) {
+        uint32_t bunches = quota->derived.bunches;
+        bool has_short = window_short(quota) < quota->derived.bunch;
+        *window = (struct window){.string = window_string_empty(window_bars(quota)) << bunches,
+                                  .slot = now_slot,
+                                  .place = has_short ? bunches : 0};
+        return true;
     } else if (now_slot > window->slot) {
         uint32_t dropped;
         window->string = window_string_age(window->string, window_bars(quota),
@@ -91,6 +120,7 @@ static inline void window_age(const struct stint_quota *quota, struct window *wi
         if (window_stars(quota, window) == 0)
             window->rest = 0;
     }
+    return false;
 }
 
 /* Takes units that are free: what the bunch in use has left, then whole bunches, the short last. */
@@ -203,9 +233,9 @@ static __attribute__((noinline)) struct stint_decision
 window_ask_slow(const struct stint_quota *quota, struct window *window, const struct stint_ask *ask,
                 bool *store)
 {
-    window_age(quota, window, window_slot_of(quota, ask->now_ns));
+    bool was_damaged = window_age(quota, window, window_slot_of(quota, ask->now_ns));
     uint32_t free = window_free(quota, window), granted = ask->cost;
-    *store = false;
+    *store = was_damaged && ask->verb != STINT_PEEK;
     switch (ask->verb) {
     case STINT_PEEK:
         if (granted > free)
@@ -221,14 +251,14 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
         break;
     case STINT_REFUND:
         granted = window_refund(quota, window, ask);
-        *store = granted > 0;
+        *store |= granted > 0;
         return window_answer(quota, window, ask->now_ns, granted);
     default: /* book and unbook: a window cannot be charged in the future */
         return law_never(quota->limit);
     }
     if (granted > 0)
         window_take(quota, window, granted);
-    *store = granted > 0 && ask->verb != STINT_PEEK;
+    *store |= granted > 0 && ask->verb != STINT_PEEK;
     return window_answer(quota, window, ask->now_ns, granted);
 }
 
@@ -333,11 +363,11 @@ __attribute__((always_inline)) static inline bool window_take_whole(const struct
 {
     if (window_deny_quick(quota, window, now_ns, cost, decision))
         return false;
-    window_age(quota, window, window_slot_of(quota, now_ns));
+    bool was_damaged = window_age(quota, window, window_slot_of(quota, now_ns));
     if (cost > window_free(quota, window)) {
         *decision = window_refuse(quota, window, now_ns, cost);
         decision->stored = 1;
-        return false;
+        return was_damaged;
     }
     uint64_t dies_ns = window_dies_at(quota, window);
     if (cost > 0) {
@@ -347,7 +377,7 @@ __attribute__((always_inline)) static inline bool window_take_whole(const struct
     law_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
     decision->retry_after_ns = 0;
     decision->reset_after_ns = sub_floor(dies_ns, now_ns);
-    return cost > 0;
+    return cost > 0 || was_damaged;
 }
 
 void window8_take(const struct stint_quota *quota, uint64_t *state, uint64_t now_ns, uint32_t cost,
@@ -466,28 +496,17 @@ void window16_pass(const struct stint_quota *quota, struct word16 *state, uint64
 
 /* ---- What is a state ------------------------------------------------------------------------- */
 
-/*
- * One bar for each slot, none of them before time began but those without stars; no more whole
- * bunches than there are, and one short one where there is one; and the bunch in use is in use.
- */
+/* None of the slots with stars lies before time began, and none after now. */
 static bool window_is_valid(const struct stint_quota *quota, const struct window *window,
                             uint64_t now_ns)
 {
-    uint32_t bars = window_bars(quota), bunch = quota->derived.bunch, size = bunch;
-    uint32_t short_bunch = window_short(quota);
-    if ((uint32_t)__builtin_popcountll(window->string) != bars ||
-        window->slot > window_slot_of(quota, now_ns))
+    if (!window_fits_together(quota, window) || window->slot > window_slot_of(quota, now_ns))
         return false;
-    uint32_t stars = window_stars(quota, window), whole = stars - (window->place > 0);
-    if (stars == 0)
-        return window->rest == 0 && window->place == 0;
-    uint32_t whole_max = quota->derived.bunches - (short_bunch < bunch);
+    if (window_stars(quota, window) == 0)
+        return true;
     struct window_string_walk oldest = window_string_walk(window->string);
     window_string_next(&oldest);
-    if (window->place == stars)
-        size = short_bunch;
-    return whole <= whole_max && window->place <= stars && window->rest < size &&
-           window->slot + oldest.bars >= bars;
+    return window->slot + oldest.bars >= window_bars(quota);
 }
 
 bool window8_is_valid(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)

@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/ns.h"
+#include "base/utf8.h"
 #include "io/log_out.h"
 
 #include <assert.h>
@@ -76,20 +77,28 @@ void log_set(struct log *log, enum log_format format, enum log_level least)
 /* Text comes from files and peers: no byte of it may end the line, or steer a terminal. */
 static void add_escaped(struct buf *buf, const char *text)
 {
-    for (const char *c = text; *c != '\0'; c++) {
-        if (*c == '"' || *c == '\\')
-            buf_add(buf, "\\%c", *c);
-        else if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            buf_add(buf, "\\u%04x", (unsigned char)*c);
+    const uint8_t *c = (const uint8_t *)text;
+    for (size_t len = strlen(text), n; len > 0; c += n, len -= n) {
+        n = utf8_length(c, len);
+        uint32_t code = n > 0 ? utf8_code_point(c, n) : 0xfffd;
+        n = n > 0 ? n : 1;
+        if (code == '"' || code == '\\')
+            buf_add(buf, "\\%c", (char)code);
+        else if (code == 0xfffd || (utf8_is_hidden(code) && code <= 0xffff))
+            buf_add(buf, "\\u%04x", (unsigned)code);
+        else if (utf8_is_hidden(code)) /* as JSON writes what does not fit 16 bits */
+            buf_add(buf, "\\u%04x\\u%04x", 0xd800u + ((code - 0x10000) >> 10),
+                    0xdc00u + ((code - 0x10000) & 0x3ff));
         else
-            buf_add(buf, "%c", *c);
+            buf_add(buf, "%.*s", (int)n, (const char *)c);
     }
 }
 
 static bool is_word(const char *text)
 {
     for (const char *c = text; *c != '\0'; c++)
-        if ((unsigned char)*c <= 0x20 || *c == 0x7f || *c == '"' || *c == '=' || *c == '\\')
+        if ((unsigned char)*c <= 0x20 || (unsigned char)*c >= 0x7f || *c == '"' || *c == '=' ||
+            *c == '\\')
             return false;
     return text[0] != '\0';
 }

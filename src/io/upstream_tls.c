@@ -4,6 +4,7 @@
 #include "io/upstream_tls.h"
 
 #include "base/buf.h"
+#include "io/file_text.h"
 
 #include <arpa/inet.h>
 #include <assert.h>
@@ -21,6 +22,8 @@ static int load_trust(struct upstream_tls *tls, const struct upstream_tls_paths 
                       struct stint_error *error)
 {
     const char *ca = paths->ca_file != NULL ? paths->ca_file : "the system's certificates";
+    if (paths->ca_file != NULL && file_check(paths->ca_file, error) != 0)
+        return STINT_E_SYSTEM;
     int code = paths->ca_file != NULL ? gnutls_certificate_set_x509_trust_file(
                                             tls->credentials, paths->ca_file, GNUTLS_X509_FMT_PEM)
                                       : gnutls_certificate_set_x509_system_trust(tls->credentials);
@@ -42,6 +45,8 @@ static int load(struct upstream_tls *tls, const struct upstream_tls_paths *paths
     if (code != 0 || paths->cert_file == NULL)
         return code;
     const char *key_file = paths->key_file != NULL ? paths->key_file : paths->cert_file;
+    if (file_check(paths->cert_file, error) != 0 || file_check(key_file, error) != 0)
+        return STINT_E_SYSTEM;
     code = gnutls_certificate_set_x509_key_file(tls->credentials, paths->cert_file, key_file,
                                                 GNUTLS_X509_FMT_PEM);
     return code >= 0 ? 0

@@ -59,23 +59,26 @@ static struct metrics_worker *metrics_of(const struct worker *worker)
     return metrics_worker(hub_metrics(worker->options.hub), worker->options.index);
 }
 
-/* The address without a port; empty for a Unix socket. */
-static struct span address_text(const struct sockaddr *peer, char text[INET6_ADDRSTRLEN])
+/* The address without a port, IPv4 as itself where it comes over IPv6; empty: a Unix socket. */
+static struct span address_text(const struct sockaddr *peer, char text[ENDPOINT_TEXT_SIZE])
 {
+    char written[INET6_ADDRSTRLEN];
     const void *address = NULL;
     if (peer->sa_family == AF_INET)
         address = &((const struct sockaddr_in *)(const void *)peer)->sin_addr;
     else if (peer->sa_family == AF_INET6)
         address = &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
-    if (address == NULL || inet_ntop(peer->sa_family, address, text, INET6_ADDRSTRLEN) == NULL)
+    if (address == NULL ||
+        inet_ntop(peer->sa_family, address, written, sizeof(written)) == NULL)
         return span_of(NULL, 0);
-    return span_of_text(text);
+    int len = stint_address_key(text, ENDPOINT_TEXT_SIZE, written, strlen(written), 32, 128);
+    return span_of(text, len > 0 ? (size_t)len : 0);
 }
 
 static struct conn *new_plain_conn(struct worker *worker, enum metrics_door door,
                                    const struct sockaddr *peer)
 {
-    char text[INET6_ADDRSTRLEN];
+    char text[ENDPOINT_TEXT_SIZE];
     struct span address = address_text(peer, text);
     if (door == METRICS_RESP)
         return resp_conn_new(worker->resp, address);
@@ -415,7 +418,7 @@ static int open_stores(struct worker *worker, struct stint_error *error)
     const struct worker_options *options = &worker->options;
     if (options->n_store_configs == 0)
         return 0;
-    const uint64_t *secret = hub_table(options->hub)->region.header->fixed.hash_key;
+    const uint64_t *secret = hub_table(options->hub)->region.fixed.hash_key;
     struct stores_options of_stores = {
         .loop = &worker->loop,
         .configs = options->store_configs,

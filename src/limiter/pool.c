@@ -86,7 +86,7 @@ static struct hash128 hash_names(const struct stint_pool *pool, const char *name
     n += pool->name_len;
     bytes[n++] = (unsigned char)len;
     memcpy(bytes + n, name, len);
-    return siphash13_128(pool->table->region.header->fixed.hash_key, POOL_TWEAK, bytes, n + len);
+    return siphash13_128(pool->table->region.fixed.hash_key, POOL_TWEAK, bytes, n + len);
 }
 
 /* Apart from a key of the caller's under the same quota: nobody knows the bytes that are hashed. */

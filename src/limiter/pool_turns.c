@@ -39,7 +39,7 @@ void pool_turns_refresh(struct stint_pool *pool)
         pool->names_sum.lo,           pool->names_sum.hi,           pool->n_keys,
         each->derived.params_hash[0], each->derived.params_hash[1], each->rule};
     turns->names = turns_names(
-        siphash13_128(pool->table->region.header->fixed.hash_key, NAMES_TWEAK, list, sizeof(list)));
+        siphash13_128(pool->table->region.fixed.hash_key, NAMES_TWEAK, list, sizeof(list)));
     turns->by_turns = pool->order == STINT_ROUND_ROBIN &&
                       pool->by_turn[0]->weight == pool->by_turn[pool->n_keys - 1]->weight;
 }

@@ -39,7 +39,7 @@ _Static_assert(sizeof(struct ticket_part) == TICKET_SIZE, "the region counts on 
 
 static uint64_t *ticket_slot(const struct stint_table *table, uint64_t at)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     char *ring = region_at(&table->region, fixed->tickets_offset);
     return (uint64_t *)(void *)(ring + at % fixed->tickets_max * TICKET_SIZE);
 }
@@ -53,8 +53,7 @@ static uint64_t sum_of(const struct stint_table *table, const struct ticket_part
 {
     struct ticket_part copy = *part;
     copy.check = 0;
-    return siphash13_128(table->region.header->fixed.hash_key, TICKET_TWEAK, &copy, sizeof(copy))
-        .lo;
+    return siphash13_128(table->region.fixed.hash_key, TICKET_TWEAK, &copy, sizeof(copy)).lo;
 }
 
 static void write_part(uint64_t *slot, const struct ticket_part *part)
@@ -133,7 +132,7 @@ static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint6
     size_t n = list->n_parts;
     uint64_t first = clear_slots(table, n, list->now_ns);
     uint64_t nonce =
-        siphash13_128(table->region.header->fixed.hash_key, TICKET_TWEAK, &first, sizeof(first)).lo;
+        siphash13_128(table->region.fixed.hash_key, TICKET_TWEAK, &first, sizeof(first)).lo;
     nonce |= nonce == 0;
     uint64_t deadline_ns = add_sat(list->now_ns, life_of(list, lifetime_ns));
     for (size_t i = n; i-- > 0;) {
@@ -163,7 +162,7 @@ static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint6
  */
 static bool can_issue(const struct list *list)
 {
-    return list->n_parts <= list->table->region.header->fixed.tickets_max;
+    return list->n_parts <= list->table->region.fixed.tickets_max;
 }
 
 struct stint_decision stint_reserve(struct stint_table *table, const struct stint_item *items,

@@ -68,7 +68,7 @@ int ban_accepted(struct stint_table *table, const struct rule *rule, struct stin
 static struct hash128 hash_of(const struct stint_table *table, const struct rule *rule,
                               struct span key)
 {
-    const uint64_t *secret = table->region.header->fixed.hash_key;
+    const uint64_t *secret = table->region.fixed.hash_key;
     return siphash13_128(secret, rule->id ^ BAN_TWEAK, key.ptr, key.len);
 }
 

@@ -90,7 +90,7 @@ static uint64_t rule_of(const struct target *target)
 
 static struct hash128 hash_of(const struct question *question, const struct target *target)
 {
-    const uint64_t *secret = question->table->region.header->fixed.hash_key;
+    const uint64_t *secret = question->table->region.fixed.hash_key;
     return siphash13_128(secret, rule_of(target), target->key.ptr, target->key.len);
 }
 

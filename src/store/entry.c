@@ -23,7 +23,7 @@ const struct stint_quota *entry_quota(const struct asking *asking, uint64_t tag_
 
 uint64_t entry_asked_max_ns(const struct stint_table *table, uint64_t now_ns)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     uint64_t latest_ns = add_sat(table_latest_ns(table, now_ns), fixed->skew_max_ns);
     return min_u64(add_sat(latest_ns, table->ahead_ns), STINT_NOW_MAX);
 }

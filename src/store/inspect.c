@@ -49,18 +49,19 @@ void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t se
 {
     const struct region *region = &table->region;
     const struct region_header *header = region->header;
+    const struct region_fixed *fixed = &region->fixed;
     const struct region_counters *counters = &header->counters;
     *info = (struct stint_table_info){
-        .bytes = header->fixed.bytes,
+        .bytes = fixed->bytes,
         .blocked = count_live(table, CLASS_BLOCKS, now_ns, sets_max),
         .quotas = (uint32_t)__atomic_load_n(&header->quotas, __ATOMIC_RELAXED),
-        .quotas_max = header->fixed.quotas_max,
-        .tickets = header->fixed.tickets_max,
+        .quotas_max = fixed->quotas_max,
+        .tickets = fixed->tickets_max,
         .pools = turns_pools(table),
-        .pools_max = header->fixed.pools_max,
-        .wide_size = header->fixed.classes[CLASS_WIDE].state_size,
-        .skew_max_ns = header->fixed.skew_max_ns,
-        .epoch_ns = header->epoch_ns,
+        .pools_max = fixed->pools_max,
+        .wide_size = fixed->classes[CLASS_WIDE].state_size,
+        .skew_max_ns = fixed->skew_max_ns,
+        .epoch_ns = region->epoch_ns,
         .mark_ns = __atomic_load_n(&header->mark_ns, __ATOMIC_RELAXED),
         .evictions_lossless = __atomic_load_n(&counters->evictions_lossless, __ATOMIC_RELAXED),
         .evictions_inherit = __atomic_load_n(&counters->evictions_inherit, __ATOMIC_RELAXED),
@@ -78,7 +79,7 @@ void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t se
         .overrides = (uint32_t)__atomic_load_n(&header->overrides, __ATOMIC_RELAXED),
         .overrides_max = overrides_room(table),
         .memory = region->memory,
-        .clock = header->fixed.clock,
+        .clock = fixed->clock,
         .huge_pages = region->huge_pages,
         .restored = region->memory == STINT_MEMORY_FILE && !region->made,
         .filled = table->filled,

@@ -9,8 +9,8 @@ int intern_open(struct intern *intern, const struct region *region, struct stint
 {
     memset(intern, 0, sizeof(*intern));
     intern->region = region;
-    intern->max = region->header->fixed.quotas_max;
-    intern->slots = region_at(region, region->header->fixed.quotas_offset);
+    intern->max = region->fixed.quotas_max;
+    intern->slots = region_at(region, region->fixed.quotas_offset);
     intern->copies = calloc(intern->max, sizeof(*intern->copies));
     if (intern->copies == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for %u quotas", intern->max);
@@ -31,16 +31,27 @@ static bool has_flags(const struct stint_quota *quota)
     return count_denied <= 1 && initial_set <= 1;
 }
 
-/* A checked copy of what slot i holds, with this table's epoch; false for what is no quota. */
+/* Whether the table has a place for states of this quota: what decides counts on it. */
+static bool has_place(const struct intern *intern, const struct stint_quota *quota)
+{
+    const struct class_layout *wide = &intern->region->fixed.classes[CLASS_WIDE];
+    return quota->derived.state_size <= 2 * sizeof(uint64_t) ||
+           (wide->sets > 0 && quota->derived.state_size <= wide->state_size);
+}
+
+/*
+ * A checked copy of what slot i holds, with this table's epoch; false for what is no quota, or none
+ * of this table.
+ */
 static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quota *copy)
 {
     /* acquire: the quota was written before the slot was called ready. */
     if (__atomic_load_n(&intern->slots[i].state, __ATOMIC_ACQUIRE) != QUOTA_SLOT_READY)
         return false;
     memcpy(copy, &intern->slots[i].quota, sizeof(*copy));
-    if (!has_flags(copy) || stint_quota_check(copy, NULL) != 0)
+    if (!has_flags(copy) || stint_quota_check(copy, NULL) != 0 || !has_place(intern, copy))
         return false;
-    copy->epoch_ns = intern->region->header->epoch_ns;
+    copy->epoch_ns = intern->region->epoch_ns;
     return true;
 }
 
@@ -107,9 +118,11 @@ uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota)
     /* acquire: pairs with nothing that must be seen; a quota missed here is interned twice. */
     uint64_t used = __atomic_load_n(&intern->region->header->quotas, __ATOMIC_ACQUIRE);
     uint32_t id = find_id(intern, quota, used < intern->max ? (uint32_t)used : intern->max);
-    if (id == 0 && !intern->region->read_only)
+    if (id == 0 && !intern->region->read_only && has_place(intern, quota))
         id = append(intern, quota);
-    if (id == 0)
+    /* The copy is what decides: another may have written to the region in between. */
+    const struct stint_quota *known = id != 0 ? intern_quota(intern, id) : NULL;
+    if (known == NULL || !intern_same_params(known, quota))
         return 0;
     const uint64_t *hash = quota->derived.params_hash;
     struct quota_cache *cached = &intern->cache[hash[0] % QUOTA_CACHE_SIZE];

@@ -235,8 +235,9 @@ void mend_table(struct stint_table *table, bool after_crash)
     overrides_mend(table);
     requests_mend(table);
     if (after_crash) {
-        memset(region_at(&table->region, header->fixed.tickets_offset), 0,
-               (size_t)header->fixed.tickets_max * TICKET_SIZE);
+        const struct region_fixed *fixed = &table->region.fixed;
+        memset(region_at(&table->region, fixed->tickets_offset), 0,
+               (size_t)fixed->tickets_max * TICKET_SIZE);
         header->filled++;
         table->filled = true;
     }

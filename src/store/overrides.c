@@ -33,7 +33,7 @@ uint64_t overrides_places(const struct region_fixed *fixed)
 
 static struct override *place_at(const struct stint_table *table, uint64_t place)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     struct override *places = region_at(&table->region, fixed->overrides_offset);
     return &places[place];
 }
@@ -45,7 +45,7 @@ struct candidates {
 
 static struct candidates candidates_of(const struct stint_table *table, uint64_t lo, uint64_t hi)
 {
-    uint64_t sets = overrides_places(&table->region.header->fixed) / PLACES_PER_SET;
+    uint64_t sets = overrides_places(&table->region.fixed) / PLACES_PER_SET;
     uint64_t first = ((hi >> 32) * sets) >> 32, second = ((lo >> 32) * sets) >> 32;
     if (second == first)
         second = first + 1 < sets ? first + 1 : 0;
@@ -72,8 +72,7 @@ static bool is_of(struct pair pair, struct hash128 hash)
 static uint64_t check_of(const struct stint_table *table, const struct override *override)
 {
     const uint64_t words[] = {override->pair.first, override->pair.second, override->rule};
-    return siphash13_128(table->region.header->fixed.hash_key, OVERRIDE_TWEAK, words, sizeof(words))
-        .lo;
+    return siphash13_128(table->region.fixed.hash_key, OVERRIDE_TWEAK, words, sizeof(words)).lo;
 }
 
 /* ---- Readers --------------------------------------------------------------------------------- */
@@ -143,7 +142,7 @@ static bool read_place(const struct stint_table *table, uint64_t place, struct o
 void overrides_each(struct stint_table *table,
                     bool (*visit)(const struct overrides_entry *entry, void *arg), void *arg)
 {
-    uint64_t places = overrides_places(&table->region.header->fixed);
+    uint64_t places = overrides_places(&table->region.fixed);
     for (uint64_t i = 0; overrides_any(table) && i < places; i++) {
         struct override read;
         if (!read_place(table, i, &read))
@@ -172,7 +171,7 @@ void overrides_copy(const struct stint_table *table, uint64_t place, void *to)
 
 uint32_t overrides_room(const struct stint_table *table)
 {
-    return table->region.header->fixed.overrides_max;
+    return table->region.fixed.overrides_max;
 }
 
 /* ---- Writers --------------------------------------------------------------------------------- */
@@ -185,7 +184,7 @@ static void add_count(struct stint_table *table, int64_t by)
 
 static void count_anew(struct stint_table *table)
 {
-    uint64_t places = overrides_places(&table->region.header->fixed), count = 0;
+    uint64_t places = overrides_places(&table->region.fixed), count = 0;
     for (uint64_t i = 0; i < places; i++)
         count += !is_free(cas16_load_stable(&place_at(table, i)->pair));
     __atomic_store_n(&table->region.header->overrides, count, __ATOMIC_RELAXED);
@@ -306,7 +305,7 @@ int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_
 
 void overrides_mend(struct stint_table *table)
 {
-    uint64_t places = overrides_places(&table->region.header->fixed);
+    uint64_t places = overrides_places(&table->region.fixed);
     table->region.header->overrides_owner = 0;
     for (uint64_t i = 0; i < places; i++) {
         struct override *place = place_at(table, i), read;

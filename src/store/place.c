@@ -139,8 +139,9 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
     }
     const struct stint_quota *quota =
         intern_quota(&asking->table->intern, (uint32_t)(tag_word & TAG_ID_MASK));
-    if (quota == NULL || table_class(quota) != slots->class)
-        return place; /* a damaged slot: nobody can ask for what is in it */
+    place.is_damaged = quota == NULL || table_class(quota) != slots->class;
+    if (place.is_damaged)
+        return place;
     if (slots->class == CLASS_8)
         appraise8(asking, quota, &place);
     else if (slots->class == CLASS_16)

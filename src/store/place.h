@@ -66,6 +66,7 @@ struct place {
     struct seen seen;  /* the slot to take; .at is NULL if there is none */
     struct pair state; /* class 16: the state that goes */
     enum worth worth;
+    bool is_damaged;     /* its quota is none: its key cannot be asked for */
     uint32_t held_units; /* WORTH_EVICT: units in use, which are forgotten with the state */
     uint32_t share;      /* WORTH_EVICT: of capacity in use, in 1/2^32 */
     uint64_t died_at_ns; /* WORTH_EMPTY: the state in it; 0 where there is none */

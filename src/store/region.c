@@ -104,6 +104,8 @@ static int open_memory(struct region *region, const struct stint_table_options *
     region->header = at;
     region->made = true;
     code = format(region->header, &fixed, options, error);
+    region->fixed = region->header->fixed;
+    region->epoch_ns = region->header->epoch_ns;
     if (code != 0)
         munmap(at, region->map_size);
     return code;
@@ -183,7 +185,8 @@ static int make_file(const char *path, const struct stint_table_options *options
 static int open_or_make(struct region *region, const struct stint_table_options *options,
                         struct stint_error *error)
 {
-    int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC;
+    /* O_NONBLOCK: a named pipe is refused, not waited for. */
+    int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK;
     region->fd = open(options->path, flags);
     if (region->fd < 0 && errno == ENOENT && !options->must_exist && !options->read_only) {
         int code = make_file(options->path, options, &region->made, error);
@@ -194,18 +197,18 @@ static int open_or_make(struct region *region, const struct stint_table_options 
     return region->fd < 0 ? system_error(error, "open", options->path) : 0;
 }
 
-/* Reads and holds to account what was written once. */
-static int check_file(int fd, const struct stint_table_options *options, uint64_t *bytes,
+/* Reads what is written once, and checks it. */
+static int check_file(struct region *region, const struct stint_table_options *options,
                       struct stint_error *error)
 {
     const char *path = options->path;
     struct stat status;
     struct region_header header;
-    if (fstat(fd, &status) != 0)
+    if (fstat(region->fd, &status) != 0)
         return system_error(error, "read", path);
     if (!S_ISREG(status.st_mode))
         return err_set(error, STINT_E_CORRUPT, "%s is not a regular file", path);
-    if (pread(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
+    if (pread(region->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
         return err_set(error, STINT_E_CORRUPT, "%s is not a stint table: it has only %lld bytes",
                        path, (long long)status.st_size);
     int code = region_layout_check(&header.fixed, (uint64_t)status.st_size, path, error);
@@ -222,7 +225,8 @@ static int check_file(int fd, const struct stint_table_options *options, uint64_
     if (header.mark_ns > STINT_NOW_MAX || header.epoch_ns < -EPOCH_MAX_NS ||
         header.epoch_ns > EPOCH_MAX_NS)
         return err_set(error, STINT_E_CORRUPT, "%s is damaged: its times cannot be", path);
-    *bytes = header.fixed.bytes;
+    region->fixed = header.fixed;
+    region->epoch_ns = header.epoch_ns;
     return 0;
 }
 
@@ -230,6 +234,14 @@ static uint64_t pid_space(void)
 {
     struct stat status;
     return stat("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
+}
+
+static int other_time_space(const char *path, struct stint_error *error)
+{
+    return err_set(error, STINT_E_BUSY,
+                   "%s belongs to another time namespace, whose clocks differ from those here; use "
+                   "it from there, or after its users there have ended",
+                   path);
 }
 
 /*
@@ -244,36 +256,51 @@ static void carry_time(struct region *region)
         wall > header->heartbeat_wall_ns ? (uint64_t)wall - (uint64_t)header->heartbeat_wall_ns : 0;
     uint64_t last = max_u64(header->heartbeat_ns, header->mark_ns);
     uint64_t now = min_u64(add_sat(last, away), STINT_NOW_MAX);
+    int64_t epoch = wall - (int64_t)now;
+    region->epoch_ns = epoch > -EPOCH_MAX_NS ? epoch : -EPOCH_MAX_NS;
     header->clock_offset_ns = (int64_t)now - (int64_t)clock_boot_ns();
-    header->epoch_ns = wall - (int64_t)now;
+    header->epoch_ns = region->epoch_ns;
     header->heartbeat_ns = now;
     header->heartbeat_wall_ns = wall;
 }
 
-/* Whoever is alone may set right what depends on this boot and this PID namespace. */
+/* In another time namespace CLOCK_BOOTTIME says another time. What is not known is no other. */
+static bool is_other_time_space(const struct region_header *header)
+{
+    uint64_t ours = clock_space_id();
+    return header->time_space != 0 && ours != 0 && header->time_space != ours;
+}
+
+/*
+ * The only user may set right what depends on this boot and these namespaces. The clock of another
+ * time namespace is like that of another boot, but nothing was lost on the way.
+ */
 static int enter(struct region *region, const char *path, struct stint_error *error)
 {
     struct region_header *header = region->header;
     if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
         region->alone = true;
         header->pid_space = pid_space();
-        if (header->fixed.clock == STINT_CLOCK_REAL) {
+        if (region->fixed.clock == STINT_CLOCK_REAL) {
             bool rebooted = header->boot_id != clock_boot_id();
             region->after_crash = rebooted && header->clean == 0;
-            if (rebooted)
+            if (rebooted || is_other_time_space(header))
                 carry_time(region);
             uint64_t now_ns = region_now(region);
             if (now_ns > STINT_NOW_MAX ||
-                header->mark_ns > add_sat(now_ns, header->fixed.skew_max_ns))
+                header->mark_ns > add_sat(now_ns, region->fixed.skew_max_ns))
                 return err_set(error, STINT_E_CORRUPT,
                                "%s is damaged: its states are from the future, or its time is over",
                                path);
         }
+        header->time_space = clock_space_id();
         header->clean = 0;
     } else if (header->pid_space != pid_space()) {
         return err_set(
             error, STINT_E_BUSY,
             "%s is in use by another PID namespace; who is dead cannot be told from here", path);
+    } else if (region->fixed.clock == STINT_CLOCK_REAL && is_other_time_space(header)) {
+        return other_time_space(path, error);
     }
     if (lock_byte(region->fd, F_RDLCK, LOCK_USERS, false) != 0)
         return system_error(error, "lock", path);
@@ -283,10 +310,10 @@ static int enter(struct region *region, const char *path, struct stint_error *er
 static int map_file(struct region *region, const struct stint_table_options *options,
                     struct stint_error *error)
 {
-    uint64_t bytes = 0;
-    int code = check_file(region->fd, options, &bytes, error);
+    int code = check_file(region, options, error);
     if (code != 0)
         return code;
+    uint64_t bytes = region->fixed.bytes;
     int protection = options->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
     void *at = mmap(NULL, bytes, protection, MAP_SHARED, region->fd, 0);
     if (at == MAP_FAILED)
@@ -295,7 +322,11 @@ static int map_file(struct region *region, const struct stint_table_options *opt
     region->map_size = bytes;
     if (options->huge_pages && !options->read_only)
         region->huge_pages = madvise(at, bytes, MADV_HUGEPAGE) == 0;
-    code = options->read_only ? 0 : enter(region, options->path, error);
+    if (!options->read_only)
+        code = enter(region, options->path, error);
+    else if (region->fixed.clock == STINT_CLOCK_REAL && is_other_time_space(region->header) &&
+             region->header->boot_id == clock_boot_id())
+        code = other_time_space(options->path, error);
     if (code != 0)
         munmap(at, bytes);
     return code;
@@ -356,7 +387,7 @@ static void heartbeat(struct region_header *header, uint64_t now_ns)
 uint64_t region_now(const struct region *region)
 {
     struct region_header *header = region->header;
-    if (header->fixed.clock == STINT_CLOCK_VIRTUAL)
+    if (region->fixed.clock == STINT_CLOCK_VIRTUAL)
         /* acquire: whoever sees a time set by another thread sees what it did before. */
         return __atomic_load_n(&header->virtual_now_ns, __ATOMIC_ACQUIRE);
     int64_t offset = header->clock_offset_ns;
@@ -374,7 +405,7 @@ static void leave(struct region *region)
     lock_byte(region->fd, F_WRLCK, LOCK_DOOR, true);
     lock_byte(region->fd, F_UNLCK, LOCK_USERS, false);
     if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
-        if (header->fixed.clock == STINT_CLOCK_REAL)
+        if (region->fixed.clock == STINT_CLOCK_REAL)
             heartbeat(header, region_now(region));
         header->clean = 1;
         msync(header, region->map_size, MS_SYNC);

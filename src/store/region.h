@@ -88,9 +88,10 @@ struct region_header {
     int64_t heartbeat_wall_ns;
     uint64_t boot_id;
     uint64_t virtual_now_ns;
-    uint64_t clean;     /* 1: closed by its last user */
-    uint64_t pid_space; /* PID namespace of those who use it */
-    uint64_t filled;    /* times that an unclean boot made all live states full */
+    uint64_t clean;      /* 1: closed by its last user */
+    uint64_t pid_space;  /* PID namespace of those who use it */
+    uint64_t filled;     /* times that an unclean boot made all live states full */
+    uint64_t time_space; /* time namespace of those who use it; 0: not known */
     _Alignas(128) uint64_t nonce_next;
     uint64_t ticket_next;
     uint64_t quotas;          /* entries in use, ready or being written */
@@ -100,6 +101,12 @@ struct region_header {
 
 struct region {
     struct region_header *header;
+    /*
+     * This process's own copy of what is written once, checked when it was made: others can write
+     * to the header, so where parts lie and how large they are is never read there again.
+     */
+    struct region_fixed fixed;
+    int64_t epoch_ns; /* the same of the header's */
     size_t map_size;
     int fd; /* -1 for memory without a file */
     bool huge_pages, made, read_only;

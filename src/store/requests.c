@@ -53,26 +53,26 @@ static uint32_t tag_of(struct hash128 hash)
 
 static uint64_t sets_of(const struct stint_table *table)
 {
-    return table->region.header->fixed.request_sets;
+    return table->region.fixed.request_sets;
 }
 
 static struct request_set *set_at(const struct stint_table *table, uint64_t set)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     struct request_set *sets = region_at(&table->region, fixed->requests_offset);
     return &sets[set];
 }
 
 static uint64_t check_of(const struct stint_table *table, const struct request_record *record)
 {
-    return siphash13_128(table->region.header->fixed.hash_key, REQUEST_TWEAK, record,
+    return siphash13_128(table->region.fixed.hash_key, REQUEST_TWEAK, record,
                          offsetof(struct request_record, check))
         .lo;
 }
 
 struct hash128 requests_hash(const struct stint_table *table, const void *bytes, size_t len)
 {
-    return siphash13_128(table->region.header->fixed.hash_key, REQUEST_TWEAK, bytes, len);
+    return siphash13_128(table->region.fixed.hash_key, REQUEST_TWEAK, bytes, len);
 }
 
 /* ---- Records --------------------------------------------------------------------------------- */
@@ -178,6 +178,14 @@ static void claim_record(struct stint_table *table, struct request_set *set,
     *claim = (struct requests_claim){number * REQUESTS_WAYS + way, nonce};
 }
 
+/* The sum proves nothing about who wrote it: what others use as an index is looked at as well. */
+static bool is_whole_answer(const struct stint_table *table, const struct request_record *record)
+{
+    const struct stint_decision *decision = &record->answer.decision;
+    return state_of(record) == REQUEST_ANSWERED && record->check == check_of(table, record) &&
+           decision->outcome <= STINT_NEVER && decision->binding < STINT_ITEMS_MAX;
+}
+
 /* What a record of the same id means to who comes with it now. */
 static enum requests_found judge(struct stint_table *table, const struct request_record *record,
                                  const struct requests_ask *ask)
@@ -185,7 +193,7 @@ static enum requests_found judge(struct stint_table *table, const struct request
     if (record->fingerprint != ask->fingerprint)
         return REQUESTS_OTHER_BODY;
     if (state_of(record) == REQUEST_ANSWERED)
-        return record->check == check_of(table, record) ? REQUESTS_SAME : REQUESTS_NEW;
+        return is_whole_answer(table, record) ? REQUESTS_SAME : REQUESTS_NEW;
     bool is_ours = record->owner == table_self(table);
     return !is_ours && owner_is_dead(record->owner) ? REQUESTS_NEW : REQUESTS_BUSY;
 }
@@ -194,10 +202,14 @@ static enum requests_found begin(struct stint_table *table, struct request_set *
                                  const struct requests_ask *ask, struct requests_claim *claim,
                                  struct requests_answer *answer)
 {
-    struct request_record *record = find(set, ask);
-    enum requests_found found = record != NULL ? judge(table, record, ask) : REQUESTS_NEW;
+    struct request_record *record = find(set, ask), seen;
+    enum requests_found found = REQUESTS_NEW;
+    if (record != NULL) {
+        read_record(record, &seen); /* what is judged is what is answered */
+        found = judge(table, &seen, ask);
+    }
     if (found == REQUESTS_SAME)
-        *answer = record->answer;
+        *answer = seen.answer;
     if (found != REQUESTS_NEW)
         return found;
     if (record == NULL)
@@ -284,11 +296,6 @@ uint64_t requests_count(const struct stint_table *table, uint64_t now_ns, uint64
     for (uint64_t i = 0; i < looked_at; i++)
         count += count_set(set_at(table, mul_div(i, sets, looked_at)), now_ns);
     return looked_at > 0 ? mul_div(count, sets, looked_at) : 0;
-}
-
-static bool is_whole_answer(const struct stint_table *table, const struct request_record *record)
-{
-    return state_of(record) == REQUEST_ANSWERED && record->check == check_of(table, record);
 }
 
 void requests_mend(struct stint_table *table)

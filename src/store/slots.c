@@ -4,7 +4,7 @@
 
 void slots_open(struct slots *slots, const struct region *region, enum slot_class class)
 {
-    const struct class_layout *layout = &region->header->fixed.classes[class];
+    const struct class_layout *layout = &region->fixed.classes[class];
     *slots = (struct slots){
         .base = region_at(region, layout->offset),
         .sets = layout->sets,

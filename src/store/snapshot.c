@@ -66,7 +66,7 @@ static void copy_words(void *to, const void *from, size_t size)
 
 static int write_tickets(const struct stint_table *table, FILE *file)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     uint64_t ticket[TICKET_SIZE / 8];
     int code = fseeko(file, (off_t)fixed->tickets_offset, SEEK_SET);
     for (uint64_t i = 0; code == 0 && i < fixed->tickets_max; i++) {
@@ -79,7 +79,7 @@ static int write_tickets(const struct stint_table *table, FILE *file)
 
 static int write_pools(const struct stint_table *table, FILE *file)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     struct pool_record record;
     int code = fseeko(file, (off_t)fixed->pools_offset, SEEK_SET);
     for (uint32_t i = 0; code == 0 && i < fixed->pools_max; i++) {
@@ -91,7 +91,7 @@ static int write_pools(const struct stint_table *table, FILE *file)
 
 static int write_overrides(const struct stint_table *table, FILE *file)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     uint8_t place[OVERRIDE_SIZE];
     int code = fseeko(file, (off_t)fixed->overrides_offset, SEEK_SET);
     for (uint64_t i = 0; code == 0 && i < overrides_places(fixed); i++) {
@@ -103,7 +103,7 @@ static int write_overrides(const struct stint_table *table, FILE *file)
 
 static int write_requests(const struct stint_table *table, FILE *file)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     uint8_t set[REQUESTS_SET_SIZE];
     int code = fseeko(file, (off_t)fixed->requests_offset, SEEK_SET);
     for (uint64_t i = 0; code == 0 && i < fixed->request_sets; i++) {
@@ -115,7 +115,7 @@ static int write_requests(const struct stint_table *table, FILE *file)
 
 static int write_quotas(const struct stint_table *table, FILE *file)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     int code = fseeko(file, (off_t)fixed->quotas_offset, SEEK_SET);
     for (uint32_t i = 0; code == 0 && i < fixed->quotas_max; i++) {
         const struct quota_slot *from = &table->intern.slots[i];
@@ -136,6 +136,9 @@ static int write_header(const struct stint_table *table, FILE *file)
 {
     struct region_header header;
     copy_words(&header, table->region.header, sizeof(header));
+    header.fixed = table->region.fixed;
+    header.fixed_checksum = region_checksum(&header.fixed);
+    header.epoch_ns = table->region.epoch_ns;
     header.clean = 1;
     header.heartbeat_ns = region_now(&table->region);
     header.heartbeat_wall_ns = clock_wall_ns();
@@ -158,7 +161,7 @@ static int write_table(const struct stint_table *table, FILE *file)
         if (write_class(table, (enum slot_class) class, now_ns, file) != 0)
             return -1;
     if (write_quotas(table, file) != 0 || write_header(table, file) != 0 || fflush(file) != 0 ||
-        ftruncate(fileno(file), (off_t)table->region.header->fixed.bytes) != 0)
+        ftruncate(fileno(file), (off_t)table->region.fixed.bytes) != 0)
         return -1;
     return fsync(fileno(file));
 }

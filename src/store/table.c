@@ -291,7 +291,7 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
                         uint64_t now_ns)
 {
     uint64_t mark_ns = table_mark(table), latest_ns = max_u64(now_ns, mark_ns);
-    uint64_t earliest_ns = sub_floor(mark_ns, table->region.header->fixed.skew_max_ns);
+    uint64_t earliest_ns = sub_floor(mark_ns, table->region.fixed.skew_max_ns);
     for (size_t i = 0; i < n_runs; i++) {
         struct asking asking = {.undo = NULL};
         struct stint_ask ask = law_carry_ask(to, &runs[i]);

@@ -97,7 +97,7 @@ static inline struct hash128 table_hash(const struct stint_table *table,
                                         size_t key_len)
 {
     uint64_t rule = quota->rule != 0 ? quota->rule : quota->derived.params_hash[0];
-    return siphash13_128(table->region.header->fixed.hash_key, rule, key, key_len);
+    return siphash13_128(table->region.fixed.hash_key, rule, key, key_len);
 }
 
 /* stint_table_accepts(), and STINT_E_RANGE for a key that is too long. */
@@ -140,7 +140,7 @@ static inline uint64_t table_effective_now(struct stint_table *table, uint64_t n
             table_raise_mark(table, now_ns);
         return now_ns;
     }
-    return max_u64(now_ns, sub_floor(mark_ns, header->fixed.skew_max_ns));
+    return max_u64(now_ns, sub_floor(mark_ns, table->region.fixed.skew_max_ns));
 }
 
 /* No place that was booked in the table begins later. */
@@ -161,7 +161,7 @@ static inline bool table_has_blocks(const struct stint_table *table, uint64_t no
 /* How long after its death a state may still be asked for by somebody whose clock is behind. */
 static inline uint64_t table_grace_ns(const struct stint_table *table)
 {
-    return add_sat(table->region.header->fixed.skew_max_ns, MARK_STEP_NS);
+    return add_sat(table->region.fixed.skew_max_ns, MARK_STEP_NS);
 }
 
 /*

@@ -71,7 +71,7 @@ uint64_t stint_now(const struct stint_table *table)
 
 int64_t stint_epoch_ns(const struct stint_table *table)
 {
-    return table->region.header->epoch_ns;
+    return table->region.epoch_ns;
 }
 
 void stint_table_set_now(struct stint_table *table, uint64_t now_ns)

@@ -79,14 +79,14 @@ bool turns_quota(const struct stint_quota *each, uint32_t keys, struct stint_quo
 
 static struct pool_record *record_at(const struct stint_table *table, uint32_t i)
 {
-    const struct region_fixed *fixed = &table->region.header->fixed;
+    const struct region_fixed *fixed = &table->region.fixed;
     return (struct pool_record *)region_at(&table->region, fixed->pools_offset) + i;
 }
 
 static uint64_t check_of(const struct stint_table *table, struct pair name)
 {
     const uint64_t words[2] = {name.first, name.second};
-    return siphash13_128(table->region.header->fixed.hash_key, 0, words, sizeof(words)).lo | 1;
+    return siphash13_128(table->region.fixed.hash_key, 0, words, sizeof(words)).lo | 1;
 }
 
 /* Of this name; else, if `claims`, the first free one, made its own. */
@@ -94,7 +94,7 @@ CAS16_TARGET static struct pool_record *find(struct stint_table *table, struct p
                                              bool claims)
 {
     static const struct pair nobody;
-    for (uint32_t i = 0; i < table->region.header->fixed.pools_max; i++) {
+    for (uint32_t i = 0; i < table->region.fixed.pools_max; i++) {
         struct pool_record *record = record_at(table, i);
         struct pair seen = cas16_load_stable(&record->name);
         if (claims && pair_equals(seen, nobody) && cas16(&record->name, nobody, name))
@@ -118,7 +118,7 @@ int turns_open(struct stint_table *table, struct hash128 name, struct pool_recor
         *record = find(table, pair, true);
     if (*record == NULL)
         return err_set(error, STINT_E_FULL, "the table knows %u pools already",
-                       table->region.header->fixed.pools_max);
+                       table->region.fixed.pools_max);
     /* relaxed: of use after all who have the table open are gone. */
     __atomic_store_n(&(*record)->check, check_of(table, pair), __ATOMIC_RELAXED);
     return 0;
@@ -351,9 +351,9 @@ void turns_mend(struct stint_table *table, bool after_crash)
     struct region_header *header = table->region.header;
     uint64_t now_ns = min_u64(region_now(&table->region), STINT_NOW_MAX);
     uint64_t asked_max_ns = add_sat(table_latest_ns(table, now_ns),
-                                    add_sat(header->fixed.skew_max_ns, table->ahead_ns));
+                                    add_sat(table->region.fixed.skew_max_ns, table->ahead_ns));
     struct pair until = shut(table, nobody, now_ns);
-    for (uint32_t i = 0; i < header->fixed.pools_max; i++) {
+    for (uint32_t i = 0; i < table->region.fixed.pools_max; i++) {
         struct pool_record *record = record_at(table, i);
         bool is_new = code_of(record->turns) == CODE_FRESH;
         if (pair_equals(record->name, nobody) && is_new && record->check == 0)
@@ -390,7 +390,7 @@ uint32_t turns_pools(const struct stint_table *table)
 {
     static const struct pair nobody;
     uint32_t pools = 0;
-    for (uint32_t i = 0; i < table->region.header->fixed.pools_max; i++)
+    for (uint32_t i = 0; i < table->region.fixed.pools_max; i++)
         pools += !pair_equals(cas16_load(&record_at(table, i)->name), nobody);
     return pools;
 }

@@ -123,7 +123,8 @@ static bool is_free(const struct asking *asking, const struct place *place)
     uint64_t dies_at_ns = wide_dies_at(&place->seen);
     if (!pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
         return false;
-    return place->seen.pair.first == 0 || place->worth == WORTH_PENDING || dies_at_ns == 0 ||
+    return place->seen.pair.first == 0 || place->worth == WORTH_PENDING || place->is_damaged ||
+           dies_at_ns == 0 ||
            add_sat(dies_at_ns, table_grace_ns(asking->table)) <= asking->ask.now_ns;
 }
 

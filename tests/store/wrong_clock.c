@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Preloaded, it shows a process another time of day: ahead by as many nanoseconds as the 8 bytes of
- * the file in $WRONG_CLOCK say now. Lengths of time stay as they are.
+ * the file in $WRONG_CLOCK say now, and by $WRONG_CLOCK_S seconds, which may be more than 292 years
+ * of nanoseconds. Lengths of time stay as they are.
  *
  * The kernel is asked by its number, and nothing is allocated: allocators look at the clock before
  * anything else works, which is where libfaketime cannot go with Redis.
@@ -35,13 +36,19 @@ static int64_t ahead_ns(void)
     return __atomic_load_n(from, __ATOMIC_RELAXED); /* relaxed: one number, at some time */
 }
 
+static time_t ahead_s(void)
+{
+    const char *seconds = getenv("WRONG_CLOCK_S");
+    return seconds != NULL ? (time_t)strtoll(seconds, NULL, 10) : 0;
+}
+
 __attribute__((visibility("default"))) int clock_gettime(clockid_t clock, struct timespec *now)
 {
     int code = (int)syscall(SYS_clock_gettime, clock, now);
     if (code != 0 || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
         return code;
     int64_t all_ns = now->tv_sec * SECOND + now->tv_nsec + ahead_ns();
-    now->tv_sec = all_ns / SECOND;
+    now->tv_sec = all_ns / SECOND + ahead_s();
     now->tv_nsec = all_ns % SECOND;
     return 0;
 }

@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table file comes back with flipped bits. Opening it and going on never crashes, hangs or reads
- * past anything (the sanitizers look on), and no state is from a time that never was. What is not
- * damaged is never taken to be.
+ * A table file comes back with flipped bits, or is changed while it is in use. Opening it and going
+ * on never crashes, hangs or reads past anything (the sanitizers look on), and no state is from a
+ * time that never was. What is not damaged is never taken to be.
  */
 #define _GNU_SOURCE
-#include "store/region.h"
+#include "store/overrides.h"
+#include "store/requests.h"
 
 #include "asking.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 /* One thread: under a sanitizer of threads each round takes thirty times as long for nothing. */
 #ifdef __SANITIZE_THREAD__
 #define ROUNDS 600
+#define ROUNDS_IN_USE 20
 #else
 #define ROUNDS 6000
+#define ROUNDS_IN_USE 400
 #endif
 #define KEYS 24
 #define TICKETS 16
@@ -71,6 +76,8 @@ static int open_table(struct user *user, bool read_only, struct stint_error *err
         .tickets = 32,
         .blocks = 16,
         .quotas = 48,
+        .overrides = 16,
+        .requests = 16,
         .hash_key = {1, 2},
         .epoch_ns = INT64_C(1700000000) * (int64_t)S,
         .clock = STINT_CLOCK_VIRTUAL,
@@ -172,6 +179,13 @@ static bool see(const struct stint_entry *entry, void *arg)
     struct seen_states *seen = arg;
     seen->live++;
     assert_true(entry->dies_at_ns <= seen->latest_ns + 3 * entry->quota.period_ns + YEAR);
+    return true;
+}
+
+static bool see_any(const struct stint_entry *entry, void *arg)
+{
+    struct seen_states *seen = arg;
+    seen->live += entry->dies_at_ns > 0;
     return true;
 }
 
@@ -406,12 +420,335 @@ static void test_a_damaged_state_is_full_for_a_period(void **unused)
     stint_table_close(user.table);
 }
 
+/* ---- Damage to a table in use -----------------------------------------------------------------
+ */
+
+#define GUARD_SIZE ((size_t)1 << 26)
+#define GUARD_MIN ((size_t)1 << 12)
+#define POOL_KEYS 4
+
+/* One who may write the file changes it through a mapping of its own while a table is open. */
+struct changer {
+    struct region_fixed fixed; /* as it was before any change */
+    uint8_t *bytes, *pristine;
+    size_t size;
+    uint64_t seed;
+    bool stops;
+};
+
+/* Quotas of one rule, of all sizes: their keys move from class to class. */
+static struct stint_quota ruled[N_SPECS];
+
+/* Memory on one side of the region that must not be touched, as far as that is free. */
+static void guard(char *region, size_t region_size, bool before, struct iovec *guarded)
+{
+    *guarded = (struct iovec){0};
+    for (size_t size = GUARD_SIZE; size >= GUARD_MIN && guarded->iov_len == 0; size /= 2) {
+        char *from = before ? region - size : region + region_size;
+        void *at = mmap(from, size, PROT_NONE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+        if (at != MAP_FAILED)
+            *guarded = (struct iovec){at, size};
+    }
+}
+
+static uint64_t changed_word(uint64_t word, uint64_t *seed)
+{
+    uint64_t random = next_random(seed);
+    switch (random % 6) {
+    case 0:
+        return next_random(seed);
+    case 1:
+        return UINT64_MAX >> next_random(seed) % 64;
+    case 2:
+        return word + next_random(seed) % 64 - 32;
+    case 3: /* the halves apart: counts and indexes are often of 32 bits */
+        return (word & UINT32_MAX) | next_random(seed) << 32;
+    case 4:
+        return (word & ~(uint64_t)UINT32_MAX) | (uint32_t)next_random(seed);
+    default:
+        return word ^ UINT64_C(1) << next_random(seed) % 64;
+    }
+}
+
+/* Where changes go: all parts alike, but the counters of the header seldom, as they end time. */
+static void place_to_change(struct changer *changer, uint64_t *first, uint64_t *size)
+{
+    const struct region_fixed *fixed = &changer->fixed;
+    uint64_t which = next_random(&changer->seed) % 32;
+    if (which < 26) {
+        const struct class_layout *layout = &fixed->classes[which % CLASSES];
+        *first = layout->offset;
+        *size = layout->sets * layout->set_size;
+        return;
+    }
+    const uint64_t parts[][2] = {
+        {0, offsetof(struct region_header, mark_ns)},
+        {offsetof(struct region_header, mark_ns), sizeof(struct region_header) - 128},
+        {fixed->quotas_offset, fixed->tickets_offset - fixed->quotas_offset},
+        {fixed->tickets_offset, (uint64_t)fixed->tickets_max * TICKET_SIZE},
+        {fixed->pools_offset, (uint64_t)fixed->pools_max * POOL_RECORD_SIZE},
+        {fixed->overrides_offset, fixed->classes[0].offset - fixed->overrides_offset},
+    };
+    *first = parts[which - 26][0];
+    *size = parts[which - 26][1];
+    if (*first + *size > changer->size)
+        *size = changer->size - *first;
+}
+
+/* In three of four changes a word that was used before: most places of a table are empty. */
+static void change_once(struct changer *changer)
+{
+    uint64_t first, size, at = 0;
+    place_to_change(changer, &first, &size);
+    for (int tries = 0; tries < 40; tries++) {
+        at = (first + next_random(&changer->seed) % size) & ~UINT64_C(7);
+        uint64_t *word = (uint64_t *)(void *)(changer->bytes + at);
+        if (__atomic_load_n(word, __ATOMIC_RELAXED) != 0)
+            break;
+    }
+    uint64_t *word = (uint64_t *)(void *)(changer->bytes + at);
+    uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+    __atomic_store_n(word, changed_word(seen, &changer->seed), __ATOMIC_RELAXED);
+}
+
+static void put_header_back(struct changer *changer)
+{
+    const struct region_header *pristine = (const void *)changer->pristine;
+    struct region_header *header = (void *)changer->bytes;
+    __atomic_store_n(&header->mark_ns, pristine->mark_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&header->blocks_until_ns, pristine->blocks_until_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&header->quotas, pristine->quotas, __ATOMIC_RELAXED);
+    __atomic_store_n(&header->overrides_owner, 0, __ATOMIC_RELAXED);
+}
+
+static struct stint_pool *pool_in(struct stint_table *table, uint64_t now_ns)
+{
+    struct stint_pool *pool;
+    const struct stint_pool_options options = {.name = "pool", .order = STINT_ROUND_ROBIN};
+    static const char *const names[POOL_KEYS] = {"a", "b", "c", "d"};
+    assert_int_equal(stint_pool_open(&pool, table, &options, NULL), 0);
+    for (size_t i = 0; i < POOL_KEYS; i++) {
+        const struct stint_pool_key key = {.name = names[i], .quotas = &quotas[0], .n_quotas = 1};
+        assert_int_equal(stint_pool_add(pool, &key, now_ns, NULL), 0);
+    }
+    return pool;
+}
+
+static bool see_key(const struct stint_pool_status *status, void *arg)
+{
+    (void)arg;
+    assert_non_null(status->name);
+    return true;
+}
+
+static void use_pool(struct user *user, struct stint_pool *pool)
+{
+    struct stint_pool_ask ask = {.now_ns = user->now_ns, .cost = (uint32_t)draw(user, 3)};
+    struct stint_pool_answer answer = stint_pool_next(pool, &ask);
+    int outcome = (int)draw(user, 4);
+    if (answer.name != NULL && draw(user, 8) == 0)
+        stint_pool_report(pool, answer.name, outcome, outcome == STINT_POOL_COOL ? S : 0,
+                          user->now_ns, NULL);
+    if (draw(user, 8) == 0)
+        stint_pool_each(pool, user->now_ns, see_key, NULL);
+}
+
+static bool see_override(const struct overrides_entry *entry, void *arg)
+{
+    (void)arg;
+    assert_int_equal(entry->quota.derived.checked, 1);
+    return true;
+}
+
+/* What servers alone use of a table: answers to ids, and quotas of single keys. */
+static void use_as_server(struct user *user)
+{
+    struct stint_table *table = user->table;
+    struct stint_quota found;
+    uint64_t id = draw(user, 32);
+    struct requests_ask ask = {.hash = requests_hash(table, &id, sizeof(id)),
+                               .fingerprint = id,
+                               .now_ns = user->now_ns,
+                               .lifetime_ns = MINUTE};
+    struct requests_claim claim;
+    struct requests_answer answer = {.at_ns = user->now_ns};
+    enum requests_found known = requests_begin(table, &ask, &claim, &answer);
+    if (known == REQUESTS_NEW)
+        requests_end(table, &claim, &answer);
+    if (known == REQUESTS_SAME)
+        assert_true(answer.decision.outcome <= STINT_NEVER &&
+                    answer.decision.binding < STINT_ITEMS_MAX);
+    const struct stint_quota *quota = &ruled[draw(user, N_SPECS)];
+    if (draw(user, 4) == 0)
+        overrides_set(table, ask.hash, quota, NULL);
+    if (draw(user, 8) == 0)
+        overrides_drop(table, ask.hash, NULL);
+    overrides_find(table, ask.hash, quota->rule, &found);
+    if (draw(user, 16) == 0)
+        overrides_each(table, see_override, NULL);
+}
+
+static void use_ruled(struct user *user)
+{
+    char key[24];
+    struct stint_item item = item_of(user, key, sizeof(key));
+    item.quota = &ruled[draw(user, N_SPECS)];
+    struct stint_item items[1] = {item};
+    if (draw(user, 2) == 0)
+        stint_take(user->table, item.quota, key, item.key_len, item.cost, user->now_ns);
+    else
+        use_ticket(user, items, 1);
+}
+
+static void use_all(struct user *user, struct stint_pool *pool, int times)
+{
+    while (times-- > 0) {
+        user->now_ns += draw(user, STEP);
+        switch (draw(user, 6)) {
+        case 0:
+            use_pool(user, pool);
+            break;
+        case 1:
+            use_as_server(user);
+            break;
+        case 2:
+            use_ruled(user);
+            break;
+        default:
+            use_once(user);
+        }
+    }
+}
+
+static void prepare(struct user *whole, struct changer *changer)
+{
+    struct stint_error error;
+    *whole = (struct user){.now_ns = START, .seed = 13};
+    unlink(path);
+    for (size_t i = 0; i < N_SPECS; i++) {
+        ruled[i] = quotas[i];
+        ruled[i].rule = 77;
+        assert_int_equal(stint_quota_check(&ruled[i], NULL), STINT_OK);
+    }
+    assert_int_equal(open_table(whole, false, &error), 0);
+    struct stint_pool *pool = pool_in(whole->table, START);
+    use_all(whole, pool, 3000);
+    stint_pool_close(pool);
+    stint_table_set_now(whole->table, whole->now_ns);
+    stint_table_close(whole->table);
+    changer->bytes = map_file(&changer->size);
+    changer->pristine = malloc(changer->size);
+    assert_non_null(changer->pristine);
+    memcpy(changer->pristine, changer->bytes, changer->size);
+    memcpy(&changer->fixed, changer->bytes, sizeof(changer->fixed));
+}
+
+static void look_around(struct user *user, struct stint_pool *pool)
+{
+    struct stint_table_info info;
+    struct stint_error error;
+    struct seen_states seen = {.latest_ns = UINT64_MAX / 2};
+    stint_table_info(user->table, user->now_ns, &info);
+    stint_table_each(user->table, user->now_ns, see_any, &seen);
+    if (draw(user, 4) == 0)
+        stint_table_snapshot(user->table, copy_path, &error);
+    use_pool(user, pool);
+}
+
+/*
+ * A changed word gives a wrong decision at most: whatever it is, nothing beside the region is
+ * touched, and the process goes on.
+ */
+static void test_a_table_changed_in_use_is_never_left(void **unused)
+{
+    struct user whole;
+    struct stint_error error;
+    struct changer changer;
+    struct iovec guards[2];
+    (void)unused;
+    prepare(&whole, &changer);
+    for (int round = 0; round < ROUNDS_IN_USE; round++) {
+        struct user user = whole;
+        user.seed = changer.seed = (uint64_t)round + 3;
+        memcpy(changer.bytes, changer.pristine, changer.size);
+        assert_int_equal(open_table(&user, false, &error), 0);
+        for (int side = 0; side < 2; side++)
+            guard((char *)user.table->region.header, user.table->region.map_size, side == 0,
+                  &guards[side]);
+        struct stint_pool *pool = pool_in(user.table, user.now_ns);
+        for (int turn = 0; turn < 60; turn++) {
+            if (turn % 4 == 0)
+                put_header_back(&changer);
+            for (uint64_t n = draw(&user, 40); n > 0; n--)
+                change_once(&changer);
+            use_all(&user, pool, 20);
+            if (turn % 20 == 19)
+                look_around(&user, pool);
+        }
+        stint_pool_close(pool);
+        stint_table_close(user.table);
+        for (int side = 0; side < 2; side++)
+            munmap(guards[side].iov_base, guards[side].iov_len);
+    }
+    munmap(changer.bytes, changer.size);
+    free(changer.pristine);
+    unlink(path);
+}
+
+static void *change_on(void *arg)
+{
+    struct changer *changer = arg;
+    while (!__atomic_load_n(&changer->stops, __ATOMIC_RELAXED)) {
+        for (int i = 0; i < 64; i++)
+            change_once(changer);
+        put_header_back(changer);
+    }
+    return NULL;
+}
+
+/* The same in the middle of verbs, of openings and of closings. */
+static void test_a_table_that_changes_all_the_time_is_never_left(void **unused)
+{
+    struct user whole;
+    struct stint_error error;
+    struct changer changer = {.seed = 17};
+    pthread_t thread;
+    (void)unused;
+    prepare(&whole, &changer);
+    for (int round = 0; round < ROUNDS_IN_USE / 4; round++) {
+        struct user user = whole;
+        user.seed = (uint64_t)round + 5;
+        changer.stops = false;
+        memcpy(changer.bytes, changer.pristine, changer.size);
+        assert_int_equal(open_table(&user, false, &error), 0);
+        struct stint_pool *pool = pool_in(user.table, user.now_ns);
+        assert_int_equal(pthread_create(&thread, NULL, change_on, &changer), 0);
+        use_all(&user, pool, 400);
+        look_around(&user, pool);
+        stint_pool_close(pool);
+        stint_table_close(user.table);
+        for (int i = 0; i < 4; i++)
+            if (open_table(&user, i % 2 == 0, &error) == 0) {
+                stint_table_info(user.table, user.now_ns, &(struct stint_table_info){0});
+                stint_table_close(user.table);
+            }
+        __atomic_store_n(&changer.stops, true, __ATOMIC_RELAXED);
+        pthread_join(thread, NULL);
+    }
+    munmap(changer.bytes, changer.size);
+    free(changer.pristine);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_was_left_whole_is_never_taken_to_be_damaged),
         cmocka_unit_test(test_a_damaged_file_is_refused_or_mended),
         cmocka_unit_test(test_a_damaged_state_is_full_for_a_period),
+        cmocka_unit_test(test_a_table_changed_in_use_is_never_left),
+        cmocka_unit_test(test_a_table_that_changes_all_the_time_is_never_left),
     };
     /* A loop without end is a failure, too: of its own time, however busy the machine is. */
     setrlimit(RLIMIT_CPU, &(struct rlimit){250, 260});
