@@ -39,7 +39,7 @@ struct serve_settings {
         http_answer_time, grpc_age, grpc_age_grace, drain_time, watch, store_timeout,
         store_connect_timeout, deny_cache_max; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
-        grpc_metadata, quota_mode, rules_may_fail, ready_with_rules;
+        grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules;
     bool is_compat, is_compat_local; /* of cmd/serve_compat.h: it was asked for; and narrowed */
     struct configured_pools pools;   /* the config file alone has them */
     const char *config;              /* the path of that file, borrowed. NULL: none */
@@ -78,7 +78,7 @@ struct setting {
 
 extern const struct setting settings_known[];
 extern const size_t n_settings_known;
-#define SETTINGS_MAX 96
+#define SETTINGS_MAX 128
 
 /* Whether another value is put in force by a reload; else it waits for a restart. */
 bool setting_is_live(size_t index);
