@@ -459,6 +459,8 @@ def test_reloads_do_not_add_up(write, way, tmp_path):
     """
     write(tmp_path, 1000)
     with Server("--rules", tmp_path, "--watch", "0", "--workers", 2) as server:
+        if "a build with sanitizers" in server.log:
+            pytest.skip("a sanitizer keeps what is freed")
         if way == "fault":
             (tmp_path / "zz.yaml").write_text("domain: [\n")
         seen = []
