@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE, OPTION_STORE };
+enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE, OPTION_STORE, OPTION_EMPTY };
 
 static const struct argp_option options_known[] = {
     {"json", OPTION_JSON, NULL, 0, "The same as JSON", 0},
@@ -22,6 +22,8 @@ static const struct argp_option options_known[] = {
      "A store that rules may name, `default` for that of all others; several may be given. Without "
      "it they may name any",
      0},
+    {"rules-may-be-empty", OPTION_EMPTY, NULL, 0,
+     "Accept files and folders without any limit; `show` always does", 0},
     {0},
 };
 
@@ -65,6 +67,9 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     case OPTION_STORE:
         add_store(state, args, value);
         return 0;
+    case OPTION_EMPTY:
+        args->may_be_empty = true;
+        return 0;
     case ARGP_KEY_ARG:
         args->paths[args->n_paths++] = value;
         return 0;
@@ -105,7 +110,12 @@ bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded)
     }
     loaded->rules =
         rules_load(loaded->files.files, loaded->files.n_files, &args->load, &loaded->faults);
-    return true;
+    if (loaded->rules == NULL || !args->must_limit || args->may_be_empty ||
+        rules_files_check(args->paths, args->n_paths, &loaded->files, loaded->rules, &error) == 0)
+        return true;
+    say("%s", error.sentence);
+    rules_loaded_free(loaded);
+    return false;
 }
 
 void rules_loaded_free(struct rules_loaded *loaded)

@@ -14,6 +14,8 @@ struct rules_args {
     struct rules_load_options load; /* without --store any store may be named */
     const char *stores[RULES_STORES_MAX];
     bool json;
+    bool must_limit;   /* refuses rules without a limit, as a server does, */
+    bool may_be_empty; /* unless that was said */
 };
 
 /* Exits with CMD_BAD_USAGE where the command line is wrong. `args` needs rules_args_free(). */
@@ -30,7 +32,8 @@ struct rules_loaded {
     struct rules_faults faults;
 };
 
-/* False where a file cannot be read, which is said: then there is nothing to free. */
+/* False where a file cannot be read, or there are no rules, which is said: then there is nothing to
+ * free. */
 bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded);
 void rules_loaded_free(struct rules_loaded *loaded);
 

@@ -60,22 +60,25 @@ static int read_all(int fd, const char *path, struct growing *text, struct stint
     }
 }
 
-/* Takes over the text and a copy of the path. */
+/* Thousands of small files are kept until all are read: of each a copy as large as its text. */
 static int add_file(struct rules_files *files, const char *path, const struct growing *text,
                     struct stint_error *error)
 {
     struct rules_file *more = realloc(files->files, (files->n_files + 1) * sizeof(*files->files));
-    char *copy = strdup(path);
+    char *name = strdup(path);
+    uint8_t *copy = malloc(text->len + 1);
     if (more != NULL)
         files->files = more;
-    if (more == NULL || copy == NULL) {
+    if (more == NULL || name == NULL || copy == NULL) {
+        free(name);
         free(copy);
-        free(text->bytes);
         return no_memory(error);
     }
+    if (text->len > 0)
+        memcpy(copy, text->bytes, text->len);
     struct rules_file *file = &files->files[files->n_files++];
-    file->path = copy;
-    file->text = span_of(text->bytes, text->len);
+    file->path = name;
+    file->text = span_of(copy, text->len);
     return STINT_OK;
 }
 
@@ -85,7 +88,7 @@ static int read_open_file(struct rules_files *files, int fd, const char *path,
     struct growing text = {0};
     int code = read_all(fd, path, &text, error);
     if (code == STINT_OK)
-        return add_file(files, path, &text, error);
+        code = add_file(files, path, &text, error);
     free(text.bytes);
     return code;
 }
@@ -166,11 +169,29 @@ int rules_files_read(const char *const *paths, size_t n_paths, struct rules_file
 {
     int code = STINT_OK;
     *files = (struct rules_files){0};
-    for (size_t i = 0; i < n_paths && code == STINT_OK; i++)
+    for (size_t i = 0; i < n_paths && code == STINT_OK; i++) {
+        size_t n_before = files->n_files;
         code = read_path(files, paths[i], error);
+        if (files->n_files == n_before && files->empty == 0)
+            files->empty = i + 1;
+    }
     if (code != STINT_OK)
         rules_files_free(files);
     return code;
+}
+
+int rules_files_check(const char *const *paths, size_t n_paths, const struct rules_files *files,
+                      const struct rules *rules, struct stint_error *error)
+{
+    const char *allow = "give it rules, or allow that with --rules-may-be-empty";
+    if (files->empty > 0)
+        return err_set(error, STINT_E_MISMATCH,
+                       "%s: expected a folder with files *.yaml or *.yml, found none; %s",
+                       paths[files->empty - 1], allow);
+    if (n_paths > 0 && rules_count(rules) == 0)
+        return err_set(error, STINT_E_MISMATCH, "%s%s: expected rules, found no limit; %s",
+                       paths[0], n_paths > 1 ? " and the others" : "", allow);
+    return STINT_OK;
 }
 
 void rules_files_free(struct rules_files *files)

@@ -16,12 +16,14 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_COMPAT, OPTION_SETTING };
 #define OPTION_TEXT_SIZE 256
+#define LARGE_MEMORY (128 << 10)
 
 static const char doc[] =
     "Decides for others over RESP and HTTP.\v"
@@ -374,11 +376,23 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
     return code;
 }
 
+/*
+ * Large pieces, as those of rules, go back to the system when they are freed. By itself glibc
+ * would keep them from the first reload on: it takes what was freed once for what is wanted again.
+ */
+static void return_large_memory(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, LARGE_MEMORY);
+#endif
+}
+
 static int serve(const struct serve_settings *settings, const struct command_line *line, int argc,
                  char **argv)
 {
     struct stint_error error;
     struct ground ground = {.settings = settings, .line = line};
+    return_large_memory();
     ground.log = log_new(STDERR_FILENO, serve_log_format(settings), serve_log_level(settings));
     char **successor = successor_argv(argc, argv);
     if (ground.log != NULL && settings->is_compat)

@@ -299,10 +299,15 @@ static int give_joined(struct compat *compat)
     return code != 0 ? code : give_fields(compat);
 }
 
-/* What theirs has no port for, and what its users' dashboards look for. */
+/*
+ * What theirs has no port for, what its users' dashboards look for, and that an empty folder is no
+ * error: theirs begins with one, and is filled later.
+ */
 static int give_own(struct compat *compat)
 {
     int code = give(compat, "resp", "--compat", "off");
+    if (code == 0)
+        code = give(compat, "rules_may_be_empty", "--compat", "true");
     return code != 0 ? code : give(compat, "metrics_names", "--compat", "both");
 }
 

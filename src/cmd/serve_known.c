@@ -80,6 +80,7 @@ const struct setting settings_known[] = {
     SWITCH(shadow_mode, "false", "Count what every rule would deny, and deny nothing"),
     SWITCH(quota_mode, "false", "Take every rule for one in quota mode"),
     SWITCH(rules_may_fail, "false", "Begin without rules where their files cannot be used"),
+    SWITCH(rules_may_be_empty, "false", "Serve without limits where the files of rules have none"),
     SWITCH(ready_with_rules, "false", "Be ready only while there are rules"),
 
     PLACES(resp, "127.0.0.1:7379", "Where RESP is spoken; ADDRESS:PORT, unix:/PATH or off"),
@@ -220,7 +221,7 @@ static const char *const live[] = {
     "rules",      "merge_domains", "default_algorithm", "tokens",      "tls_certificate",
     "tls_key",    "tls_client_ca", "tls_priorities",    "connections", "connections_per_address",
     "idle_time",  "request_time",  "write_time",        "drain_time",  "watch",
-    "log_format", "log_level",     "table_full",
+    "log_format", "log_level",     "table_full",        "rules_may_be_empty",
 };
 
 bool setting_is_live(size_t index)

@@ -37,6 +37,21 @@ static void tell_warnings(struct log *log, const struct rules_faults *faults)
     }
 }
 
+/* Limits are not lifted in silence. */
+static int check_empty(const struct serve_settings *settings, const struct rules_files *files,
+                       const struct rules *rules, struct log *log, struct stint_error *error)
+{
+    struct stint_error why;
+    int code = rules_files_check((const char *const *)settings->rules.texts,
+                                 settings->rules.n_texts, files, rules, &why);
+    if (code == 0)
+        return 0;
+    if (!settings->rules_may_be_empty)
+        return err_set(error, code, "%s", why.sentence);
+    log_line(log, LOG_RULES_EMPTY, LOG_TEXT("reason", why.sentence));
+    return 0;
+}
+
 static int load_rules(const struct serve_settings *settings, const struct serve_settings *started,
                       struct log *log, struct rules **rules, struct stint_error *error)
 {
@@ -60,10 +75,16 @@ static int load_rules(const struct serve_settings *settings, const struct serve_
     *rules = rules_load(files.files, files.n_files, &options, &faults);
     if (*rules == NULL)
         code = tell_faults(&faults, error);
-    else
+    else {
         tell_warnings(log, &faults);
+        code = check_empty(settings, &files, *rules, log, error);
+    }
     rules_faults_free(&faults);
     rules_files_free(&files);
+    if (code != 0) {
+        rules_unref(*rules);
+        *rules = NULL;
+    }
     return code;
 }
 
@@ -93,6 +114,10 @@ int serve_load(const struct serve_settings *settings, const struct serve_setting
     struct rules *rules = NULL;
     int code = 0;
     *loaded = (struct serve_loaded){0};
+    if (settings->rules.n_texts == 0 && started->rules.n_texts > 0 && !settings->rules_may_be_empty)
+        return err_set(error, STINT_E_MISMATCH,
+                       "rules: the server began with rules, and none are named any more; name "
+                       "some, or allow that with rules_may_be_empty");
     if (settings->rules.n_texts > 0)
         code = load_rules(settings, started, log, &rules, error);
     if (code == 0)

@@ -12,8 +12,9 @@ struct serve_loaded {
 };
 
 /*
- * STINT_E_SYNTAX or STINT_E_SYSTEM with the first fault: then there is nothing to free. Warnings go
- * to the log. Rules may name the stores that the server was `started` with.
+ * STINT_E_SYNTAX, STINT_E_SYSTEM or STINT_E_MISMATCH (no limit anywhere) with the first fault: then
+ * there is nothing to free. Warnings go to the log. Rules may name the stores that the server was
+ * `started` with.
  */
 int serve_load(const struct serve_settings *settings, const struct serve_settings *started,
                struct log *log, struct serve_loaded *loaded, struct stint_error *error);

@@ -39,7 +39,7 @@ struct serve_settings {
         http_answer_time, grpc_age, grpc_age_grace, drain_time, watch, store_timeout,
         store_connect_timeout, deny_cache_max; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
-        grpc_metadata, quota_mode, rules_may_fail, ready_with_rules, core_dumps;
+        grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules, core_dumps;
     bool is_compat, is_compat_local; /* of cmd/serve_compat.h: it was asked for; and narrowed */
     struct configured_pools pools;   /* the config file alone has them */
     const char *config;              /* the path of that file, borrowed. NULL: none */

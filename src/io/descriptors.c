@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
+/* A server needs some descriptors beside those of its connections, and some for each worker. */
 #define _GNU_SOURCE
 #include "io/descriptors.h"
 
 #include <sys/resource.h>
 
-#define SPARE 64          /* for files and sockets that are no connections */
-#define SPARE_A_WORKER 16 /* for its loop */
+#define SPARE 64 /* for files, loops and sockets that are no connections */
+#define SPARE_OF_A_WORKER 16
 
-uint64_t descriptors_raise(unsigned workers)
+uint64_t descriptors_for_connections(unsigned workers)
 {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
@@ -16,6 +17,6 @@ uint64_t descriptors_raise(unsigned workers)
     setrlimit(RLIMIT_NOFILE, &limit);
     if (limit.rlim_cur == RLIM_INFINITY)
         return UINT64_MAX;
-    uint64_t spare = SPARE + SPARE_A_WORKER * (uint64_t)workers;
+    uint64_t spare = SPARE + SPARE_OF_A_WORKER * (uint64_t)workers;
     return limit.rlim_cur > spare ? limit.rlim_cur - spare : 1;
 }

@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Both sides: what the new process asks before it serves, and what the old one answers. */
+/* The life of both sides, and what the new process does. */
 #define _GNU_SOURCE
-#include "io/handover.h"
+#include "io/control_socket.h"
+#include "io/handover_parts.h"
 
-#include "io/bind_socket.h"
-#include "io/handover_message.h"
-
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
-
-#define CONTROL_MODE 0600
-
-struct handover {
-    struct handover_options options;
-    uv_poll_t control, successor;                 /* who may take over, and who is about to */
-    uv_poll_t started;                            /* the end of a successor that we had started */
-    int control_fd, successor_fd, predecessor_fd; /* -1: none */
-    size_t open_handles;
-    bool is_closing, has_started, is_done;
-};
 
 struct handover *handover_new(const struct handover_options *options)
 {
@@ -28,267 +15,178 @@ struct handover *handover_new(const struct handover_options *options)
     if (handover == NULL)
         return NULL;
     handover->options = *options;
-    handover->control_fd = handover->successor_fd = handover->predecessor_fd = -1;
+    handover->control_fd = handover->predecessor_fd = -1;
     return handover;
 }
 
-/* ---- The end --------------------------------------------------------------------------------- */
-
-static void on_handle_closed(uv_handle_t *handle)
+void handover_on_closed(uv_handle_t *handle)
 {
     struct handover *handover = handle->data;
     if (--handover->open_handles == 0 && handover->is_closing)
         free(handover);
 }
 
-static void close_poll(uv_poll_t *poll, int *fd)
-{
-    if (*fd < 0)
-        return;
-    uv_close((uv_handle_t *)poll, on_handle_closed);
-    close(*fd);
-    *fd = -1;
-}
-
-/* The path is left alone where it is a successor's now. */
-static void stop_listening(struct handover *handover)
-{
-    if (handover->control_fd >= 0 && !handover->is_done)
-        unlink(handover->options.path);
-    close_poll(&handover->control, &handover->control_fd);
-}
-
+/*
+ * The path is left alone where it is another process's: of one that has taken over, or is about to
+ * and may outlive this one.
+ */
 void handover_close(struct handover *handover)
 {
     if (handover == NULL)
         return;
     handover->is_closing = true;
     handover->open_handles++; /* so that it is freed once, here or by the last handle */
-    stop_listening(handover);
-    close_poll(&handover->successor, &handover->successor_fd);
+    if (handover->owns_path && !handover_is_under_way(handover))
+        unlink(handover->options.path);
+    handover_stop_listening(handover);
+    handover_close_successors(handover);
     if (handover->predecessor_fd >= 0)
         close(handover->predecessor_fd);
     if (handover->has_started)
-        uv_close((uv_handle_t *)&handover->started, on_handle_closed);
+        uv_close((uv_handle_t *)&handover->started, handover_on_closed);
     if (--handover->open_handles == 0)
         free(handover);
 }
 
-/* ---- The old process ------------------------------------------------------------------------- */
-
-static void fail(struct handover *handover, const char *reason)
+struct message_state handover_state(const struct handover *handover)
 {
-    log_line(handover->options.log, LOG_HANDOVER_FAILED, LOG_TEXT("reason", reason));
-    close_poll(&handover->successor, &handover->successor_fd);
+    struct stat status;
+    int fd = handover->options.state_fd;
+    if (fd < 0 || fstat(fd, &status) != 0)
+        return (struct message_state){0};
+    return (struct message_state){.device = status.st_dev, .inode = status.st_ino};
 }
 
-static bool send_listeners(struct handover *handover)
+/* ---- What the predecessor says --------------------------------------------------------------- */
+
+static const struct {
+    const char *word, *sentence;
+} reasons[] = {
+    {REFUSED_USER, "it runs as another user; start as that one (--user)"},
+    {REFUSED_VERSION, "it is of another version; stop it first"},
+    {REFUSED_STATE, "its state is another file, or was replaced or deleted, and each would grant "
+                    "all limits; stop it first"},
+    {REFUSED_BUSY, "too many processes ask for its sockets; try again"},
+    {REFUSED_LATE, "this process took too long"},
+    {REFUSED_TAKEN, "another process took over from it"},
+};
+
+static int refused(const struct handover *handover, const struct message *message,
+                   struct stint_error *error)
 {
-    const struct listeners *listeners = handover->options.listeners;
-    for (size_t i = 0; i < listeners->n_all; i++)
-        if (!message_send(handover->successor_fd, MESSAGE_SOCKET, port_name(listeners->all[i].port),
-                          listeners->all[i].fd))
-            return false;
-    return message_send(handover->successor_fd, MESSAGE_ALL, "", -1);
+    const char *sentence = "it does not say why";
+    for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
+        if (message_has_word(message, reasons[i].word))
+            sentence = reasons[i].sentence;
+    return err_set(error, STINT_E_BUSY, "%s: the process there was not replaced: %s",
+                   handover->options.path, sentence);
 }
 
-static void leave(struct handover *handover)
+static int unanswered(const struct handover *handover, struct stint_error *error)
 {
-    struct ucred peer = {0};
-    socklen_t len = sizeof(peer);
-    getsockopt(handover->successor_fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
-    handover->is_done = true;
-    /* Closed before it is told: the successor binds the same path. */
-    stop_listening(handover);
-    message_send(handover->successor_fd, MESSAGE_LEAVES, "", -1);
-    close_poll(&handover->successor, &handover->successor_fd);
-    handover->options.handed_over(handover->options.arg, (int)peer.pid);
+    return err_set(error, STINT_E_BUSY,
+                   "%s: the process there did not hand its sockets over within %d s; it may have "
+                   "ended: try again",
+                   handover->options.path, MESSAGE_PATIENCE_MS / 1000);
 }
 
-static void on_successor(uv_poll_t *poll, int status, int events)
-{
-    (void)status, (void)events;
-    struct handover *handover = poll->data;
-    struct message message;
-    int fd;
-    if (!message_receive(handover->successor_fd, &message, &fd)) {
-        fail(handover, "the process that was to take over ended before it was ready");
-        return;
-    }
-    if (fd >= 0)
-        close(fd);
-    if (message_is(&message, MESSAGE_READY))
-        leave(handover);
-    else if (!message_is(&message, MESSAGE_TAKE))
-        fail(handover, "the process that was to take over speaks another version");
-    else if (!send_listeners(handover))
-        fail(handover, strerror(errno));
-}
+/* ---- Taking over ----------------------------------------------------------------------------- */
 
-static bool is_trusted(int fd)
+static void keep_listener(const struct message *message, int fd, struct listener_given *given,
+                          size_t most, size_t *n_given)
 {
-    struct ucred peer;
-    socklen_t len = sizeof(peer);
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0 &&
-           (peer.uid == geteuid() || peer.uid == 0);
-}
-
-static void on_control(uv_poll_t *poll, int status, int events)
-{
-    (void)status, (void)events;
-    struct handover *handover = poll->data;
-    int fd = accept4(handover->control_fd, NULL, NULL, SOCK_CLOEXEC);
-    if (fd < 0)
-        return;
-    /* One at a time; whoever else comes finds the place taken. */
-    if (handover->successor_fd >= 0 || !is_trusted(fd) ||
-        uv_poll_init(handover->options.loop, &handover->successor, fd) != 0) {
-        close(fd);
-        return;
-    }
-    message_prepare(fd);
-    handover->successor_fd = fd;
-    handover->successor.data = handover;
-    handover->open_handles++;
-    uv_poll_start(&handover->successor, UV_READABLE | UV_DISCONNECT, on_successor);
-}
-
-/* By then it has taken over, or it cannot any more. */
-static void on_started_ended(uv_poll_t *poll, int status, int events)
-{
-    struct handover *handover = poll->data;
-    (void)status, (void)events;
-    bool was_it = starter_read(handover->options.starter);
-    handover->has_started = false;
-    uv_close((uv_handle_t *)poll, on_handle_closed);
-    if (!handover->is_done)
-        fail(handover, was_it ? "the process that was started to take over has ended"
-                              : "the process that starts successors has ended");
-}
-
-int handover_start_successor(struct handover *handover, struct stint_error *error)
-{
-    if (handover == NULL || handover->control_fd < 0 || handover->options.starter == NULL)
-        return err_set(error, STINT_E_MISMATCH,
-                       "a successor finds this process by its --control socket, and it has none");
-    if (handover->has_started || handover->is_done)
-        return err_set(error, STINT_E_BUSY, "a successor was started already");
-    if (!starter_ask(handover->options.starter) ||
-        uv_poll_init(handover->options.loop, &handover->started,
-                     starter_fd(handover->options.starter)) != 0)
-        return err_set(error, STINT_E_SYSTEM, "the process that starts successors has ended");
-    handover->started.data = handover;
-    handover->open_handles++;
-    handover->has_started = true;
-    uv_poll_start(&handover->started, UV_READABLE | UV_DISCONNECT, on_started_ended);
-    return 0;
-}
-
-/* ---- The new process ------------------------------------------------------------------------- */
-
-static int control_endpoint(const struct handover *handover, struct endpoint *endpoint,
-                            struct stint_error *error)
-{
-    struct sockaddr_un *address = (struct sockaddr_un *)&endpoint->address;
-    const char *path = handover->options.path;
-    if (strlen(path) >= sizeof(address->sun_path))
-        return err_set(error, STINT_E_RANGE, "control: a path of at most %zu bytes can be a socket",
-                       sizeof(address->sun_path) - 1);
-    *endpoint = (struct endpoint){.address_len = sizeof(*address), .mode = CONTROL_MODE};
-    address->sun_family = AF_UNIX;
-    memcpy(address->sun_path, path, strlen(path) + 1);
-    return 0;
-}
-
-static int receive_listeners(struct handover *handover, struct listener_given *given, size_t most,
-                             size_t *n_given, struct stint_error *error)
-{
-    struct message message;
-    int fd;
-    if (!message_send(handover->predecessor_fd, MESSAGE_TAKE, "", -1))
-        return err_set(error, STINT_E_SYSTEM, "%s: nobody answers there", handover->options.path);
-    while (message_receive(handover->predecessor_fd, &message, &fd)) {
-        if (message_is(&message, MESSAGE_ALL))
-            return 0;
-        enum port port;
-        message.port[sizeof(message.port) - 1] = '\0';
-        if (fd < 0 || *n_given == most || !port_of_name(message.port, &port)) {
-            if (fd >= 0)
-                close(fd); /* a port that this version does not have */
-            continue;
-        }
+    enum port port;
+    char name[sizeof(message->word) + 1] = "";
+    memcpy(name, message->word, sizeof(message->word));
+    if (*n_given < most && port_of_name(name, &port))
         given[(*n_given)++] = (struct listener_given){.fd = fd, .port = port};
+    else
+        close(fd); /* a port that this version does not have */
+}
+
+static int receive_all(struct handover *handover, struct listener_given *given, size_t most,
+                       size_t *n_given, struct stint_error *error)
+{
+    struct message message;
+    int fd;
+    while (message_receive(handover->predecessor_fd, &message, &fd)) {
+        if (message_is(&message, MESSAGE_REFUSED))
+            return refused(handover, &message, error);
+        if (message_is(&message, MESSAGE_ALL))
+            return handover->control_fd >= 0 ? 0 : unanswered(handover, error);
+        if (fd >= 0 && message_is(&message, MESSAGE_SOCKET))
+            keep_listener(&message, fd, given, most, n_given);
+        else if (fd >= 0 && message_is(&message, MESSAGE_CONTROL) && handover->control_fd < 0)
+            handover->control_fd = fd;
+        else if (fd >= 0)
+            close(fd);
     }
-    return err_set(error, STINT_E_BUSY, "%s: the process that serves did not hand its sockets over",
-                   handover->options.path);
+    return unanswered(handover, error);
 }
 
 int handover_take(struct handover *handover, struct listener_given *given, size_t most,
                   size_t *n_given, struct stint_error *error)
 {
-    struct endpoint endpoint = {.address_len = 0};
     if (handover->options.path == NULL)
         return err_set(error, STINT_E_MISMATCH,
                        "--replace needs --control or --state, to find the process to replace");
-    int code = control_endpoint(handover, &endpoint, error);
-    if (code != 0)
+    int code = control_connect(handover->options.path, &handover->predecessor_fd, error);
+    if (code != 0 || handover->predecessor_fd < 0)
         return code;
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return err_set(error, STINT_E_SYSTEM, "no socket for the handover: %s", strerror(errno));
-    if (connect(fd, (struct sockaddr *)&endpoint.address, endpoint.address_len) != 0) {
-        bool is_nobody = errno == ENOENT || errno == ECONNREFUSED;
-        code = is_nobody ? 0
-                         : err_set(error, STINT_E_SYSTEM, "%s: %s", handover->options.path,
-                                   strerror(errno));
-        close(fd);
-        return code;
-    }
-    message_prepare(fd);
-    handover->predecessor_fd = fd;
-    return receive_listeners(handover, given, most, n_given, error);
+    message_prepare(handover->predecessor_fd);
+    struct message take = message_of(MESSAGE_TAKE, NULL);
+    take.state = handover_state(handover);
+    /* Where that fails, there may be a reason to read. */
+    message_send(handover->predecessor_fd, &take, -1);
+    return receive_all(handover, given, most, n_given, error);
 }
 
-static int replace_predecessor(struct handover *handover, struct stint_error *error)
+int handover_prepare(struct handover *handover, struct stint_error *error)
 {
-    struct ucred peer = {0};
-    socklen_t len = sizeof(peer);
-    struct message message;
-    int fd, code = 0;
-    getsockopt(handover->predecessor_fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
-    if (!message_send(handover->predecessor_fd, MESSAGE_READY, "", -1) ||
-        !message_receive(handover->predecessor_fd, &message, &fd) ||
-        !message_is(&message, MESSAGE_LEAVES))
-        code = err_set(error, STINT_E_BUSY, "%s: the process that serves did not leave",
-                       handover->options.path);
-    close(handover->predecessor_fd);
-    handover->predecessor_fd = -1;
-    if (code == 0)
-        log_line(handover->options.log, LOG_TAKEN_OVER, LOG_NUMBER("from", (uint64_t)peer.pid));
-    return code;
-}
-
-int handover_begin(struct handover *handover, struct stint_error *error)
-{
-    struct endpoint endpoint;
-    int code = handover->predecessor_fd >= 0 ? replace_predecessor(handover, error) : 0;
-    if (code != 0 || handover->options.path == NULL)
-        return code;
-    code = control_endpoint(handover, &endpoint, error);
-    if (code != 0)
-        return code;
-    int fd = bind_socket(&endpoint, error);
-    if (fd == STINT_E_BUSY)
-        return err_set(error, fd,
-                       "control: somebody serves at %s already; --replace takes over from it, "
-                       "another --control serves beside it",
-                       handover->options.path);
+    struct stint_error why;
+    const char *path = handover->options.path;
+    if (path == NULL || handover->control_fd >= 0)
+        return 0;
+    if (control_check_folder(path, &why) != 0)
+        log_line(handover->options.log, LOG_CONTROL_EXPOSED, LOG_TEXT("reason", why.sentence));
+    int fd = control_bind(path, error);
     if (fd < 0)
         return fd;
     handover->control_fd = fd;
-    handover->control.data = handover;
-    handover->open_handles++;
-    uv_poll_init(handover->options.loop, &handover->control, fd);
-    uv_poll_start(&handover->control, UV_READABLE, on_control);
+    handover->owns_path = true;
+    return 0;
+}
+
+/*
+ * Two that serve by one table grant nothing twice, and none that serves is the greater harm: where
+ * the predecessor has ended, or does not answer, this process goes on.
+ */
+static int replace_predecessor(struct handover *handover, struct stint_error *error)
+{
+    struct message serving = message_of(MESSAGE_SERVING, NULL), answer = {0};
+    int fd;
+    message_send(handover->predecessor_fd, &serving, -1);
+    bool is_answered = message_receive(handover->predecessor_fd, &answer, &fd);
+    if (is_answered && fd >= 0)
+        close(fd);
+    close(handover->predecessor_fd);
+    handover->predecessor_fd = -1;
+    if (is_answered && message_is(&answer, MESSAGE_REFUSED))
+        return refused(handover, &answer, error);
+    if (is_answered && message_is(&answer, MESSAGE_LEAVES))
+        log_line(handover->options.log, LOG_TAKEN_OVER, LOG_NUMBER("from", answer.pid));
+    else
+        log_line(handover->options.log, LOG_PREDECESSOR_LOST,
+                 LOG_TEXT("control", handover->options.path));
+    return 0;
+}
+
+int handover_commit(struct handover *handover, struct stint_error *error)
+{
+    int code = handover->predecessor_fd >= 0 ? replace_predecessor(handover, error) : 0;
+    if (code != 0 || handover->control_fd < 0)
+        return code;
+    handover->owns_path = true;
+    handover_listen(handover);
     return 0;
 }

@@ -10,10 +10,31 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+_Static_assert(sizeof(struct message) == 32, "records of all versions have one size");
+
 union control {
     struct cmsghdr header; /* for its alignment */
     char bytes[CMSG_SPACE(sizeof(int))];
 };
+
+struct message message_of(const char *verb, const char *word)
+{
+    struct message message = {0};
+    strncpy(message.verb, verb, sizeof(message.verb) - 1);
+    if (word != NULL)
+        strncpy(message.word, word, sizeof(message.word) - 1);
+    return message;
+}
+
+bool message_is(const struct message *message, const char *verb)
+{
+    return strncmp(message->verb, verb, sizeof(message->verb)) == 0;
+}
+
+bool message_has_word(const struct message *message, const char *word)
+{
+    return strncmp(message->word, word, sizeof(message->word)) == 0;
+}
 
 void message_prepare(int socket_fd)
 {
@@ -23,13 +44,11 @@ void message_prepare(int socket_fd)
     setsockopt(socket_fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
 }
 
-bool message_send(int socket_fd, const char *verb, const char *port, int fd)
+bool message_send(int socket_fd, const struct message *message, int fd)
 {
-    struct message message = {0};
+    struct message copy = *message;
     union control control = {0};
-    strncpy(message.verb, verb, sizeof(message.verb) - 1);
-    strncpy(message.port, port, sizeof(message.port) - 1);
-    struct iovec bytes = {.iov_base = &message, .iov_len = sizeof(message)};
+    struct iovec bytes = {.iov_base = &copy, .iov_len = sizeof(copy)};
     struct msghdr header = {.msg_iov = &bytes, .msg_iovlen = 1};
     if (fd >= 0) {
         header.msg_control = control.bytes;
@@ -39,7 +58,7 @@ bool message_send(int socket_fd, const char *verb, const char *port, int fd)
             .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))};
         memcpy(CMSG_DATA(rights), &fd, sizeof(fd));
     }
-    return sendmsg(socket_fd, &header, MSG_NOSIGNAL) == (ssize_t)sizeof(message);
+    return sendmsg(socket_fd, &header, MSG_NOSIGNAL) == (ssize_t)sizeof(copy);
 }
 
 static int descriptor_of(struct msghdr *header)
@@ -74,7 +93,14 @@ bool message_receive(int socket_fd, struct message *message, int *fd)
     return false;
 }
 
-bool message_is(const struct message *message, const char *verb)
+/* recv() without room for descriptors: the kernel closes those that come. */
+enum message_progress message_read(int socket_fd, struct message *message, size_t *len)
 {
-    return strncmp(message->verb, verb, sizeof(message->verb)) == 0;
+    ssize_t got = recv(socket_fd, (char *)message + *len, sizeof(*message) - *len, MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR))
+        return MESSAGE_PARTIAL;
+    if (got <= 0)
+        return MESSAGE_END;
+    *len += (size_t)got;
+    return *len == sizeof(*message) ? MESSAGE_WHOLE : MESSAGE_PARTIAL;
 }

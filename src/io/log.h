@@ -29,6 +29,7 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(SANDBOXED, INFO, "sandboxed", "gave up what serving does not need")                          \
     X(SANDBOX_LACKS, WARN, "sandbox_lacks", "a part of the sandbox is not to be had here")         \
     X(RULES_LACK, ERROR, "rules_lack", "serving without rules: a file cannot be used")             \
+    X(RULES_EMPTY, WARN, "rules_empty", "serving without limits: there are no rules")              \
     X(COMPAT_IGNORED, WARN, "compat_ignored",                                                      \
       "variables of envoyproxy/ratelimit that mean nothing here")                                  \
     X(COMPAT_LOCAL, WARN, "compat_local",                                                          \
@@ -53,6 +54,10 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(STORE_BACK, INFO, "store_back", "a store that could not be asked can be asked again")        \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
     X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
+    X(CONTROL_EXPOSED, WARN, "control_exposed",                                                    \
+      "this process cannot be replaced: others could change its control socket")                   \
+    X(PREDECESSOR_LOST, WARN, "predecessor_lost",                                                  \
+      "the process that served ended, or does not answer: serving without its word")               \
     X(TAKEN_OVER, INFO, "taken_over", "took the sockets of another process")                       \
     X(LINES_LOST, WARN, "lines_lost", "nobody read the log, and lines of it found no room")        \
     X(DRAINING, INFO, "draining", "accepting no more, answering what was asked")                   \

@@ -13,6 +13,7 @@
 #include "io/user.h"
 #include "io/watch.h"
 #include "io/worker.h"
+#include "store/table.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -136,6 +137,8 @@ static void close_handles(struct server *server)
     if (server->reload != NULL)
         reload_close(server->reload);
     watch_close(server->watch);
+    if (server->handover != NULL && handover_is_under_way(server->handover))
+        listeners_own_paths(&server->listeners, false);
     handover_close(server->handover);
     server->watch = NULL;
     server->handover = NULL;
@@ -177,6 +180,7 @@ static int load(void *arg, struct stint_error *error)
     struct server_options *next = &server->next_options;
     struct tls *tls = NULL;
     *next = server->options;
+    hub_free_retired(server->options.hub); /* before there are more */
     int code = server->options.load(server->options.arg, next, error);
     if (code == 0 && next->tls != NULL)
         code = tls_load(&tls, next->tls, error);
@@ -367,11 +371,11 @@ static void on_handed_over(void *arg, int successor)
 
 /* ---- The beginning --------------------------------------------------------------------------- */
 
-/* Fewer connections where there are not descriptors enough. */
-static void raise_descriptors(struct server *server)
+/* Fewer connections where there are not descriptors for all. */
+static void limit_connections(struct server *server)
 {
     struct gate_limits *gate = &server->options.gate_limits;
-    uint64_t possible = descriptors_raise(server->options.workers);
+    uint64_t possible = descriptors_for_connections(server->options.workers);
     server->connections_possible = possible;
     if (gate->connections <= possible)
         return;
@@ -490,6 +494,7 @@ static int open_parts(struct server *server, struct stint_error *error)
         .loop = &server->loop,
         .path = options->control,
         .listeners = &server->listeners,
+        .state_fd = table_of(server)->region.fd,
         .starter = options->starter,
         .log = options->log,
         .handed_over = on_handed_over,
@@ -532,26 +537,32 @@ static void begin_workers(struct server *server)
         worker_begin(server->workers[i]);
 }
 
-/* Everything is open: from here on the server is answerable. */
+/*
+ * Everything is open. A predecessor accepts until this process serves: whatever can fail does so
+ * before, and a kill at any instant leaves one of the two.
+ */
 static int begin(struct server *server, struct stint_error *error)
 {
-    int code = handover_begin(server->handover, error);
+    int code = handover_prepare(server->handover, error);
     if (code != 0)
         return code;
-    listeners_own_paths(&server->listeners, true);
     begin_watching(server);
     struct sandbox_options sandbox = sandbox_options(server);
     code = sandbox_enter_calls(&sandbox, error);
     if (code != 0)
         return code;
     eviction_report_init(&server->evictions, table_of(server));
+    atomic_store_explicit(&server->is_ready, true, memory_order_relaxed);
     begin_workers(server);
+    code = handover_commit(server->handover, error);
+    if (code != 0)
+        return code;
+    listeners_own_paths(&server->listeners, true);
     server->watchdog_ms = notify_watchdog_ms();
     uint64_t every_ms = server->watchdog_ms > 0 && server->watchdog_ms < SECOND_MS
                             ? server->watchdog_ms
                             : SECOND_MS;
     uv_timer_start(&server->second, on_second, every_ms, every_ms);
-    atomic_store_explicit(&server->is_ready, true, memory_order_relaxed);
     tell_listeners(server);
     log_line(server->options.log, LOG_STARTED, LOG_NUMBER("pid", (uint64_t)getpid()),
              LOG_NUMBER("workers", server->n_workers));
@@ -593,7 +604,7 @@ int server_run(const struct server_options *options, struct stint_error *error)
     }
     server->options = *options;
     signal(SIGPIPE, SIG_IGN);
-    raise_descriptors(server);
+    limit_connections(server);
     open_handles(server);
     int code = open_all(server, error);
     if (code != 0) {

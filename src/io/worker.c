@@ -256,6 +256,7 @@ static void on_message(uv_async_t *message)
         return;
     renew_tls(worker);
     renew_stream_limits(worker);
+    service_renew_rules(worker->service); /* what is no longer in force can be freed */
     move_on(worker);
 }
 

@@ -93,8 +93,28 @@ def test_a_mounted_config_map_is_read_once(tmp_path):
     assert [rule["file"] for rule in show(tmp_path)] == [f"{tmp_path}/edge.yaml"]
 
 
-def test_an_empty_folder_has_no_rules(tmp_path):
-    assert stint("rules", "check", tmp_path)[0] == "0 rules in 0 domains, 0 files: no fault\n"
+def test_what_lifts_all_limits_is_refused(tmp_path):
+    """A folder that was swapped for an empty one, or files without a limit, unless that is said."""
+    def check(said, *paths):
+        out, err = stint("rules", "check", *paths, code=1)
+        assert out == "" and said in err and "--rules-may-be-empty" in err
+        return stint("rules", "check", "--rules-may-be-empty", *paths)[0]
+
+    assert check("found none", tmp_path) == "0 rules in 0 domains, 0 files: no fault\n"
+    (tmp_path / ".edge.yaml").write_text(GOOD)
+    (tmp_path / "edge.yaml.off").write_text(GOOD)
+    (tmp_path / "folder.yaml").mkdir()
+    check("found none", tmp_path)
+    (tmp_path / "bare.yaml").write_text("domain: bare\n")
+    check("found no limit", tmp_path)
+    (tmp_path / "bare.yaml").write_text("domain: bare\ndescriptors: []\n")
+    check("found no limit", tmp_path)
+    (tmp_path / "edge.yaml").write_text(GOOD)
+    assert "no fault" in stint("rules", "check", tmp_path)[0]
+    check("found none", tmp_path, tmp_path / "folder.yaml")  # one of two folders is empty
+    for text in ("", "---\n", "# limits: none\n"):
+        (tmp_path / "edge.yaml").write_text(text)
+        assert "found nothing" in stint("rules", "check", tmp_path, code=1)[0]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path):

@@ -353,3 +353,131 @@ def test_reloads_under_load_fail_and_delay_nobody(way, tmp_path):
         if min(control for _, control, _ in seen) > TOO_BUSY_MS:
             pytest.skip(f"without reloads, too, requests wait: (with, without, reloads): {seen}")
         raise AssertionError(f"(longest wait in ms, without reloads, reloads): {seen}")
+
+
+# ---- rules that are gone ------------------------------------------------------------------------
+
+EMPTY = {  # what a deployment may leave where rules were
+    "an empty folder": lambda folder: None,
+    "dot files": lambda folder: (folder / ".rules.yaml").write_text(RULES % 10),
+    "an empty file": lambda folder: (folder / "rules.yaml").write_text(""),
+    "a domain alone": lambda folder: (folder / "rules.yaml").write_text("domain: edge\n"),
+    "a dangling link": lambda folder: os.symlink("nowhere", folder / "rules.yaml"),
+}
+
+
+def swap(link, folder):
+    os.symlink(folder, f"{link}.new")
+    os.rename(f"{link}.new", link)
+
+
+@pytest.mark.parametrize("name", EMPTY)
+def test_rules_that_are_gone_lift_no_limit(name, tmp_path):
+    """A symlink is swapped: those in force stay, and a server does not begin without them."""
+    good, bad, link = tmp_path / "good", tmp_path / "bad", tmp_path / "rules"
+    for folder in (good, bad):
+        folder.mkdir()
+    (good / "rules.yaml").write_text(RULES % 10)
+    EMPTY[name](bad)
+    swap(link, good)
+    with Server("--rules", link, "--watch", "0") as server, server.connect() as client:
+        assert take(client) == (True, 9)
+        swap(link, bad)
+        status, answer = post(server.url("/v1/reload"))
+        assert status >= 400, answer
+        server.wait_for("error reload_failed")
+        assert metric(server.http, "stint_config_reloads_total", result="failure") == 1
+        assert take(client) == (True, 8)
+        swap(link, good)
+        assert post(server.url("/v1/reload"))[0] == 200
+        assert take(client) == (True, 7)
+    done = subprocess.run([STINT, "serve", "--rules", bad, "--resp", "127.0.0.1:0", "--http", "off",
+                           "--grpc", "off"], capture_output=True, timeout=30)
+    assert done.returncode == 1 and str(bad).encode() in done.stderr
+
+
+def test_rules_that_no_setting_names_any_more_lift_no_limit(tmp_path):
+    """A config file that was emptied."""
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(RULES % 10)
+    config = config_of(tmp_path, f"rules: {rules}\nwatch: 0\n")
+    with Server("--config", config) as server, server.connect() as client:
+        config.write_text("")
+        status, answer = post(server.url("/v1/reload"))
+        assert status >= 400 and "none are named any more" in json.dumps(answer)
+        assert take(client) == (True, 9)
+
+
+def test_rules_may_be_empty_where_that_is_said(tmp_path):
+    """It is a warning then, at the beginning and with each reload."""
+    with Server("--rules", tmp_path, "--rules-may-be-empty", "--watch", "0") as server:
+        assert "warn rules_empty" in server.log
+        with server.connect() as client:
+            (tmp_path / "rules.yaml").write_text(RULES % 10)
+            assert post(server.url("/v1/reload"))[0] == 200
+            assert take(client) == (True, 9)
+            (tmp_path / "rules.yaml").unlink()
+            assert post(server.url("/v1/reload"))[0] == 200
+            server.wait_for("warn rules_empty", times=2)
+            assert all(take(client)[0] for _ in range(20))
+
+
+# ---- memory -------------------------------------------------------------------------------------
+
+RELOADS = 50
+LIMIT = "  - {key: path, value: /p%d, rate_limit: {unit: day, requests_per_unit: %d}}\n"
+
+
+def write_many_rules(folder, version):
+    (folder / "rules.yaml").write_text(RULES % 10 + "".join(LIMIT % (i, version)
+                                                            for i in range(10_000)))
+
+
+def write_many_files(folder, version):
+    (folder / "rules.yaml").write_text(RULES % 10)
+    for i in range(1000):
+        (folder / f"r{i}.yaml").write_text(f"domain: d{i}\ndescriptors:\n" + LIMIT % (i, version))
+
+
+def rss_kib(server):
+    with open(f"/proc/{server.pid}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
+
+
+def generation(server):
+    with server.connect() as client:
+        return int(client.ask("INFO").split("generation:")[1].split()[0])
+
+
+@pytest.mark.parametrize("write", [write_many_rules, write_many_files])
+@pytest.mark.parametrize("way", ["sighup", "post", "fault"])
+def test_reloads_do_not_add_up(write, way, tmp_path):
+    """After 50 reloads a server has at most 1.3 times the memory that it had after the second.
+
+    What is in force and what is being read may be there together: by then both have been. With
+    `fault` each reading fails in its last file.
+    """
+    write(tmp_path, 1000)
+    with Server("--rules", tmp_path, "--watch", "0", "--workers", 2) as server:
+        if "a build with sanitizers" in server.log:
+            pytest.skip("a sanitizer keeps what is freed")
+        if way == "fault":
+            (tmp_path / "zz.yaml").write_text("domain: [\n")
+        seen = []
+        for turn in range(RELOADS):
+            if turn % 10 == 0:
+                write(tmp_path, 2000 + turn)
+            if way == "sighup":
+                before = generation(server)
+                server.tell(signal.SIGHUP)
+                while generation(server) == before:
+                    time.sleep(0.005)
+            else:
+                status = post(server.url("/v1/reload"))[0]
+                assert status >= 400 if way == "fault" else status == 200
+            seen.append(rss_kib(server))
+        time.sleep(1.5)  # idle workers let go of old rules within half a second
+        seen.append(rss_kib(server))
+        assert max(seen[2:]) <= 1.3 * seen[1], " ".join(map(str, seen))
+        with server.connect() as client:
+            assert take(client) == (True, 9)
