@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a state that memcached keeps: refused, or decided by the law, again and again. What
- * is granted in a row never passes the capacity, and a state that was written is read again.
+ * Any bytes as a state that memcached keeps: of a clock ahead and refused, or damaged and used up,
+ * or decided by the law, again and again. A state that was written is read again.
  */
 #include "bytes.h"
 
@@ -51,8 +51,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint64_t now_ns = 8 * NS_PER_YEAR + bytes_u32(&bytes) % (111 * 365 * 86400ull) * NS_PER_S;
     size_t len = bytes_u8(&bytes) % (MEMCACHED_STATE_MAX + 2);
     len = len < bytes.len ? len : bytes.len;
-    if (!memcached_state_read(&state, span_of(bytes.ptr, len)))
-        MUST(len == 0 || len > MEMCACHED_STATE_MAX);
+    if (len > 0)
+        memcached_state_read(&state, span_of(bytes.ptr, len));
     bytes = span_of(bytes.ptr + len, bytes.len - len);
     for (int i = 0; i < 64 && bytes.len > 0; i++) {
         struct memcached_state before = state;
@@ -64,7 +64,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         check_decision(&quota, &step, &decision);
         bool has_changed = before.len != state.len || memcmp(&before, &state, sizeof(state)) != 0;
-        MUST(!has_changed || step.verb != STINT_PEEK);
+        bool is_mended = state.was_damaged && !before.was_damaged;
+        bool takes = step.verb == STINT_TAKE || step.verb == STINT_TAKE_UPTO;
+        MUST(!is_mended || !takes || decision.granted == 0);
+        MUST(!has_changed || is_mended || step.verb != STINT_PEEK);
         if (has_changed)
             MUST(memcached_state_ttl_s(&state, &step, 0) != 1);
         now_ns += bytes_u32(&bytes) * UINT64_C(1000003);

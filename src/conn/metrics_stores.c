@@ -12,8 +12,8 @@
 #define SECONDS(ns) ((double)(ns) / 1e9)
 #define NUMBER(n) ((json_int_t)(n))
 
-static const char *const fault_names[SHARED_FAULTS] = {"other",       "late",     "lost",
-                                                       "unreachable", "overload", "stopped"};
+static const char *const fault_names[SHARED_FAULTS] = {"other",    "late", "lost",  "unreachable",
+                                                       "overload", "busy", "state", "stopped"};
 static const char *const state_names[STORE_STATES] = {"asked", "probed", "stopped"};
 
 /* ---- Counting -------------------------------------------------------------------------------- */
@@ -85,6 +85,8 @@ static struct store_figures sum_of(const struct metrics *metrics, size_t store)
         sum.cautious += store_figure(&from->cautious);
         sum.lease_units += store_figure(&from->lease_units);
         sum.conflicts += store_figure(&from->conflicts);
+        sum.busy += store_figure(&from->busy);
+        sum.damaged += store_figure(&from->damaged);
         /* Each worker sees the same. */
         sum.failovers = max_u64(sum.failovers, store_figure(&from->failovers));
         sum.clock_skew_ns = max_u64(sum.clock_skew_ns, store_figure(&from->clock_skew_ns));
@@ -256,6 +258,12 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
     write_one(&writing, "store_conflicts", "counter",
               "States of memcached that another server changed in between.",
               offsetof(struct store_figures, conflicts));
+    write_one(&writing, "store_busy", "counter",
+              "Asks of memcached that other servers were faster than until their time was over.",
+              offsetof(struct store_figures, busy));
+    write_one(&writing, "store_damaged", "counter",
+              "States of memcached that were damaged, and were replaced by used-up ones.",
+              offsetof(struct store_figures, damaged));
     family(&writing, "store_clock_skew_seconds", "gauge",
            "The most by which the clock of another server on memcached was ahead.");
     for (size_t i = 0; i < metrics->n_stores; i++) {
@@ -295,13 +303,14 @@ struct json_t *metrics_stores_json(const struct metrics *metrics, uint64_t now_n
         struct store_figures sum = sum_of(metrics, i);
         json_array_append_new(
             stores,
-            json_pack("{s:s, s:s, s:f, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:f}", "store",
-                      metrics->stores[i].name, "state", state_names[sum.state], "away_s",
+            json_pack("{s:s, s:s, s:f, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}",
+                      "store", metrics->stores[i].name, "state", state_names[sum.state], "away_s",
                       away_seconds(&sum, now_ns), "asks", NUMBER(sum.asks), "errors",
                       faults_json(&sum), "latency", latency_json(&sum), "deny_cache_hits",
                       NUMBER(sum.denials_hit), "cautious", NUMBER(sum.cautious), "lease_units",
                       NUMBER(sum.lease_units), "failovers", NUMBER(sum.failovers), "conflicts",
-                      NUMBER(sum.conflicts), "clock_skew_s", SECONDS(sum.clock_skew_ns)));
+                      NUMBER(sum.conflicts), "busy", NUMBER(sum.busy), "damaged",
+                      NUMBER(sum.damaged), "clock_skew_s", SECONDS(sum.clock_skew_ns)));
     }
     return stores;
 }

@@ -30,6 +30,8 @@ struct store_figures {
     /* As the end of the chain counts them, copied once a second. */
     uint64_t failovers;     /* a server that has begun anew, or another in its place */
     uint64_t conflicts;     /* memcached: states that another changed in between */
+    uint64_t busy;          /* memcached: asks that others were faster than to the end */
+    uint64_t damaged;       /* memcached: damaged states that were replaced */
     uint64_t clock_skew_ns; /* memcached: another node's clock was ahead by so much at the most */
 };
 

@@ -50,6 +50,8 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(WORKER_STUCK, ERROR, "worker_stuck", "a worker does not come back to its loop")              \
     X(CLOCK_AHEAD, WARN, "clock_ahead",                                                            \
       "another server's clock is ahead: on memcached, limits hold in windows shorter by that")     \
+    X(STATE_DAMAGED, ERROR, "state_damaged",                                                       \
+      "states in memcached were damaged: their keys are denied as if all units were used now")     \
     X(STORE_AWAY, WARN, "store_away", "a store cannot be asked: rules do as on_store_error says")  \
     X(STORE_BACK, INFO, "store_back", "a store that could not be asked can be asked again")        \
     X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \

@@ -59,11 +59,18 @@ static void io_asked(struct memcached_io *io, unsigned server)
     upstream_asked(of(io)->upstreams[server]);
 }
 
+static void io_damaged(struct memcached_io *io, uint64_t states)
+{
+    const struct memcached_links_options *options = &of(io)->options;
+    if (options->damaged != NULL)
+        options->damaged(options->told_arg, states);
+}
+
 static void io_skewed(struct memcached_io *io, uint64_t skew_ns)
 {
     const struct memcached_links_options *options = &of(io)->options;
     if (options->skewed != NULL)
-        options->skewed(options->skewed_arg, skew_ns);
+        options->skewed(options->told_arg, skew_ns);
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */
@@ -117,6 +124,7 @@ static const struct memcached_io_ops io_ops = {
     .asked = io_asked,
     .hurry = io_hurry,
     .skewed = io_skewed,
+    .damaged = io_damaged,
     .close = io_close,
 };
 
@@ -197,6 +205,7 @@ struct shared_store *memcached_links_new(const struct memcached_links_options *o
             .prefix = options->prefix,
             .asks_max = links->options.asks_max,
             .skew_max_ns = options->skew_max_ns,
+            .seed = options->seed,
         });
     struct shared_store *store = links->store;
     if (store == NULL)

@@ -20,14 +20,16 @@ struct memcached_links_options {
     uint64_t reply_ns;           /* of one command. Default 50 ms */
     uint64_t connect_ns;         /* Default 250 ms */
     size_t asks_max;             /* that wait at once. Default 4,096 */
-    uint64_t seed;               /* of the jitter in backing off */
+    uint64_t seed;               /* of the jitter in backing off and in waiting */
     uint64_t skew_max_ns;        /* of clocks, before it is told. Default 100 ms */
     uint64_t (*now)(void *arg);  /* the clock of asks. NULL: uv_hrtime() */
     uint64_t (*wall)(void *arg); /* since 1970. NULL: the system's */
     void *now_arg;               /* of both */
     /* The clock of another node was found to be so far ahead of ours. NULL: nobody is told. */
     void (*skewed)(void *arg, uint64_t skew_ns);
-    void *skewed_arg;
+    /* So many states were damaged. NULL: nobody is told. */
+    void (*damaged)(void *arg, uint64_t states);
+    void *told_arg; /* of both */
 };
 
 /*

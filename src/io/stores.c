@@ -98,7 +98,8 @@ static struct shared_store *new_memcached(struct stores *stores, size_t index)
         .now = options->now,
         .now_arg = options->now_arg,
         .skewed = options->skewed,
-        .skewed_arg = options->skewed_arg,
+        .damaged = options->damaged,
+        .told_arg = options->skewed_arg,
     });
 }
 
@@ -248,6 +249,8 @@ static void show_figures(struct chain *chain, struct store_figures *figures)
         return;
     const struct memcached_figures *from = memcached_store_figures(chain->memcached);
     store_figure_set(&figures->conflicts, from->conflicts);
+    store_figure_set(&figures->busy, from->busy);
+    store_figure_set(&figures->damaged, from->damaged);
     store_figure_set(&figures->clock_skew_ns, from->skew_ns);
 }
 

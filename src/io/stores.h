@@ -46,7 +46,8 @@ struct stores_options {
     struct store_figures *figures[STORES_MAX]; /* of each, written here. NULL: nowhere */
     /* A clock is so far ahead of ours by which a store over memcached is decided. NULL: nobody */
     void (*skewed)(void *arg, uint64_t skew_ns);
-    void *skewed_arg;
+    void (*damaged)(void *arg, uint64_t states); /* memcached: so many states were damaged */
+    void *skewed_arg;                            /* of both */
     /* A store could not be asked for a second, and why; or can be again: NULL. NULL: nobody */
     void (*away)(void *arg, size_t index, const char *why);
     void *away_arg;

@@ -403,6 +403,12 @@ static void log_skew(void *arg, uint64_t skew_ns)
 }
 
 /* Each worker has connections of its own; the first tells for all, or there would be many lines. */
+static void log_damage(void *arg, uint64_t states)
+{
+    struct worker *worker = arg;
+    log_line(worker->options.log, LOG_STATE_DAMAGED, LOG_NUMBER("states", states));
+}
+
 static void log_away(void *arg, size_t index, const char *why)
 {
     const struct worker *worker = arg;
@@ -427,6 +433,7 @@ static int open_stores(struct worker *worker, struct stint_error *error)
         .now = now_for_stores,
         .now_arg = worker,
         .skewed = log_skew,
+        .damaged = log_damage,
         .skewed_arg = worker,
         .away = options->index == 0 ? log_away : NULL,
         .away_arg = worker,

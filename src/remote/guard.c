@@ -95,8 +95,8 @@ static void show_state(struct guard *guard)
 
 /*
  * What an answer says about the store being there. A lease is no sign of it, nor is a refusal from
- * within ask(); and to have too much on its way is no failure of the store, or a burst would shut
- * it off.
+ * within ask(); and to have too much on its way, or a key that others change at the same time, is
+ * no failure of the store, or a burst would shut it off.
  */
 void guard_settle(struct guard *guard, const struct breakers_pass *pass,
                   const struct guard_outcome *told)
@@ -108,9 +108,10 @@ void guard_settle(struct guard *guard, const struct breakers_pass *pass,
         store_figure_up(&guard->figures->refused);
     if (!told->at_once)
         store_figures_took(guard->figures, sub_floor(told->now_ns, told->asked_ns));
-    bool says_nothing = has_failed
-                            ? told->fault == SHARED_FAULT_OVERLOAD
-                            : told->is_local || (told->at_once && told->outcome != SHARED_DECIDED);
+    bool says_nothing =
+        has_failed ? told->fault == SHARED_FAULT_OVERLOAD || told->fault == SHARED_FAULT_BUSY ||
+                         told->fault == SHARED_FAULT_STATE
+                   : told->is_local || (told->at_once && told->outcome != SHARED_DECIDED);
     if (says_nothing) {
         breakers_drop(&guard->breakers, pass);
         return;

@@ -30,15 +30,16 @@ static void write_flags(struct redis_bytes *bytes, const struct memcached_comman
 {
     switch (command->verb) {
     case MEMCACHED_GET:
-        memcached_add_text(bytes, " v c");
+        memcached_add_text(bytes, " v c h");
         break;
     case MEMCACHED_ADD:
     case MEMCACHED_SWAP:
+    case MEMCACHED_SET:
         memcached_add_number(bytes, " ", command->value.len);
         memcached_add_number(bytes, " T", command->ttl_s);
         if (command->verb == MEMCACHED_ADD)
             memcached_add_text(bytes, " ME");
-        else
+        else if (command->verb == MEMCACHED_SWAP)
             memcached_add_number(bytes, " C", command->number);
         memcached_add_text(bytes, "\r\n");
         memcached_add_span(bytes, command->value);
@@ -51,8 +52,8 @@ static void write_flags(struct redis_bytes *bytes, const struct memcached_comman
 void memcached_command_write(struct redis_bytes *bytes, const struct memcached_command *command)
 {
     static const char *const words[] = {
-        [MEMCACHED_GET] = "mg",    [MEMCACHED_ADD] = "ms",      [MEMCACHED_SWAP] = "ms",
-        [MEMCACHED_DELETE] = "md", [MEMCACHED_STATS] = "stats",
+        [MEMCACHED_GET] = "mg", [MEMCACHED_ADD] = "ms",    [MEMCACHED_SWAP] = "ms",
+        [MEMCACHED_SET] = "ms", [MEMCACHED_DELETE] = "md", [MEMCACHED_STATS] = "stats",
     };
     /* A number of 0 would be none, and whatever is there be written over. */
     assert(command->verb != MEMCACHED_SWAP || command->number > 0);

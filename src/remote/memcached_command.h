@@ -19,9 +19,10 @@ typedef void memcached_answered(void *arg, enum memcached_outcome outcome,
                                 const struct memcached_reply *reply, uint64_t now_ns);
 
 enum memcached_verb {
-    MEMCACHED_GET,    /* the value and its number */
+    MEMCACHED_GET,    /* the value, its number, and whether it was read before */
     MEMCACHED_ADD,    /* NOT_STORED where there is one */
     MEMCACHED_SWAP,   /* EXISTS where the number is another one, NOT_FOUND where there is none */
+    MEMCACHED_SET,    /* whatever is there */
     MEMCACHED_DELETE, /* NOT_FOUND where there is none */
     MEMCACHED_STATS,  /* a reply for each figure, then END; `key` is what of, "" for all */
 };
@@ -31,9 +32,9 @@ enum memcached_verb {
 struct memcached_command {
     enum memcached_verb verb;
     struct span key;   /* without blanks and control characters, at most MEMCACHED_KEY_MAX */
-    struct span value; /* of ADD and SWAP */
+    struct span value; /* of ADD, SWAP and SET */
     uint64_t number;   /* SWAP: that the value must have */
-    uint64_t ttl_s;    /* ADD and SWAP: as memcached takes it; 0: none */
+    uint64_t ttl_s;    /* ADD, SWAP, SET: as memcached takes it; 0: none */
     memcached_answered *answered;
     void *arg;
 };

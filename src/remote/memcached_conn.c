@@ -346,9 +346,10 @@ static bool is_reply_of(enum memcached_verb verb, enum memcached_code code)
     case MEMCACHED_MISS:
         return verb == MEMCACHED_GET;
     case MEMCACHED_STORED:
-        return verb == MEMCACHED_ADD || verb == MEMCACHED_SWAP || verb == MEMCACHED_DELETE;
+        return verb == MEMCACHED_ADD || verb == MEMCACHED_SWAP || verb == MEMCACHED_SET ||
+               verb == MEMCACHED_DELETE;
     case MEMCACHED_NOT_STORED:
-        return verb == MEMCACHED_ADD || verb == MEMCACHED_SWAP;
+        return verb == MEMCACHED_ADD || verb == MEMCACHED_SWAP || verb == MEMCACHED_SET;
     case MEMCACHED_EXISTS:
         return verb == MEMCACHED_SWAP;
     case MEMCACHED_NOT_FOUND:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* "VA 3 c17\r\nabc\r\n": a word that says what it is, and flags of which only the number counts. */
+/* "VA 3 c17\r\nabc\r\n": a word that says what it is, and flags, of which two count. */
 #include "remote/memcached_reply.h"
 
 #include "proto/resp_number.h"
@@ -47,7 +47,7 @@ static int find_line(struct span bytes, size_t *len, struct stint_error *error)
     return 1;
 }
 
-/* Flags are a letter and, behind some, a word; false: the number is none. */
+/* Flags are a letter and, behind some, a word; false: the number is none. Others count nothing. */
 static bool read_flags(struct memcached_reply *reply, struct span flags)
 {
     while (flags.len > 0) {
@@ -55,6 +55,8 @@ static bool read_flags(struct memcached_reply *reply, struct span flags)
         if (flag.len > 0 && flag.ptr[0] == 'c' &&
             !resp_number_read(span_of(flag.ptr + 1, flag.len - 1), UINT64_MAX, &reply->number))
             return false;
+        if (span_equals(flag, "h1"))
+            reply->was_read = true;
     }
     return true;
 }

@@ -31,6 +31,7 @@ struct memcached_reply {
     enum memcached_code code;
     struct span name, value;
     uint64_t number; /* that of a value: changes with every write. 0: was not told */
+    bool was_read;   /* since it was written somebody had read it already */
 };
 
 /*

@@ -2,23 +2,30 @@
 /*
  * A state is, all numbers big-endian:
  *
- *     1  0x10 * algorithm + 8: that of a state of Redis is 0x10 * algorithm + 1
+ *     1  0x10 * algorithm + 9: that of a state of Redis is 0x10 * algorithm + 1
  *     2  epoch: its time begins so many times EPOCH_NS after 1970
  *     4  limit of window and fixed_window, without which their words mean nothing
  *     8  the word; of a window in two words the higher one first
+ *     4  checksum of all before it
+ *
+ * Servers of before version 9 wrote the same with an 8 and without a checksum. Such a state is
+ * read, and written anew with one; its length tells it from a newer one whose version is damaged.
  *
  * Now is one to two epochs after the beginning, so that no window that reaches across a change of
  * epoch is cut. A state of an older epoch is charged anew, as one of another quota is.
  */
 #include "remote/memcached_state.h"
 
+#include "base/siphash.h"
 #include "remote/script.h"
 
 #include <assert.h>
 #include <string.h>
 
 #define EPOCH_NS (4 * NS_PER_YEAR)
-#define VERSION 8
+#define VERSION 9
+#define VERSION_WITHOUT_SUM 8
+#define SUM_LEN 4
 #define AHEAD_MAX_NS NS_PER_HOUR
 #define TICKS_PER_NS 32                               /* of gcra */
 #define TTL_RELATIVE_MAX_S (UINT64_C(30) * 24 * 3600) /* more is an instant since 1970 */
@@ -72,9 +79,16 @@ static void write_number(uint8_t **at, uint64_t number, size_t size)
     *at += size;
 }
 
-static uint8_t version_of(const struct stint_quota *quota)
+static uint8_t version_of(const struct stint_quota *quota, unsigned version)
 {
-    return (uint8_t)(0x10 * quota->algorithm + VERSION);
+    return (uint8_t)(0x10 * quota->algorithm + version);
+}
+
+/* It has no secret: whoever may write to memcached may write any state. */
+static uint32_t sum_of(const uint8_t *bytes, size_t len)
+{
+    static const uint64_t secret[2] = {UINT64_C(0x7374696e742d7375), UINT64_C(0x6d6f667374617465)};
+    return (uint32_t)siphash13_128(secret, 0, bytes, len).lo;
 }
 
 static bool is_never_used(const struct loaded *loaded)
@@ -157,13 +171,13 @@ static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
 
 /* ---- Bytes ----------------------------------------------------------------------------------- */
 
-bool memcached_state_read(struct memcached_state *state, struct span bytes)
+/* What is empty or too long is no state, but it must not be taken for a key that was never used. */
+void memcached_state_read(struct memcached_state *state, struct span bytes)
 {
-    if (bytes.len == 0 || bytes.len > sizeof(state->bytes))
-        return false;
-    memcpy(state->bytes, bytes.ptr, bytes.len);
-    state->len = bytes.len;
-    return true;
+    bool fits = bytes.len > 0 && bytes.len <= sizeof(state->bytes);
+    *state = (struct memcached_state){.len = fits ? bytes.len : 1};
+    if (fits)
+        memcpy(state->bytes, bytes.ptr, bytes.len);
 }
 
 static size_t length_of(const struct stint_quota *quota)
@@ -171,12 +185,16 @@ static size_t length_of(const struct stint_quota *quota)
     return (keeps_limit(quota) ? 7u : 3u) + quota->derived.state_size;
 }
 
-static int no_state(const struct stint_quota *quota, struct stint_error *error)
+/* Whether these are the bytes that were written, as far as can be told. */
+static bool is_whole(const struct memcached_state *state, const struct stint_quota *quota)
 {
-    return err_set(error, STINT_E_MISMATCH,
-                   "a key of memcached's holds no state of %s; or a clock is more than an hour "
-                   "ahead",
-                   stint_algorithm_name(quota->algorithm));
+    size_t len = length_of(quota);
+    if (state->bytes[0] == version_of(quota, VERSION_WITHOUT_SUM))
+        return state->len == len;
+    if (state->bytes[0] != version_of(quota, VERSION) || state->len != len + SUM_LEN)
+        return false;
+    const uint8_t *at = state->bytes + len;
+    return read_number(&at, SUM_LEN) == sum_of(state->bytes, len);
 }
 
 /* The quota as it was when the state was written. */
@@ -190,48 +208,86 @@ static bool read_limit(struct loaded *loaded, const uint8_t **at)
     return stint_quota_check(&loaded->quota, NULL) == 0;
 }
 
-/* Whether a node whose clock is at most AHEAD_MAX_NS ahead can have left this. */
-static bool is_of_now(const struct loaded *loaded, const struct memcached_step *step)
+enum reading {
+    READ_STATE,
+    READ_DAMAGED, /* no law has left this */
+    READ_AHEAD,   /* a clock that is more than AHEAD_MAX_NS ahead may have */
+};
+
+/* What of an epoch so long ago that core has no time for now, and dead. */
+static bool is_forgotten(const struct loaded *loaded, uint64_t now_ns)
+{
+    return since(loaded, now_ns) > STINT_NOW_MAX && dies_at(loaded) <= since(loaded, now_ns);
+}
+
+static enum reading judge(struct loaded *loaded, const struct memcached_step *step)
 {
     struct memcached_step ahead = *step;
     ahead.now_ns = add_sat(step->now_ns, AHEAD_MAX_NS);
+    if (!is_valid(loaded, STINT_NOW_MAX) || (step->is_virtual && loaded->epoch_ns != 0))
+        return READ_DAMAGED;
     if (step->is_virtual)
-        return loaded->epoch_ns == 0 && is_valid(loaded, STINT_NOW_MAX);
+        return READ_STATE;
+    if (is_forgotten(loaded, ahead.now_ns)) {
+        *loaded = (struct loaded){.quota = *step->quota};
+        set_epoch(loaded, epoch_of(step));
+        return READ_STATE;
+    }
     uint64_t last_ns = since(loaded, ahead.now_ns);
-    return loaded->epoch_ns <= epoch_of(&ahead) && last_ns <= STINT_NOW_MAX &&
-           is_valid(loaded, last_ns) && own_ns(loaded) <= last_ns;
+    if (last_ns > STINT_NOW_MAX)
+        return READ_DAMAGED;
+    return loaded->epoch_ns <= epoch_of(&ahead) && is_valid(loaded, last_ns) &&
+                   own_ns(loaded) <= last_ns
+               ? READ_STATE
+               : READ_AHEAD;
 }
 
 /* What the bytes say, under the quota by which they were written. */
-static int load(struct loaded *loaded, const struct memcached_state *state,
-                const struct memcached_step *step, struct stint_error *error)
+static enum reading load(struct loaded *loaded, const struct memcached_state *state,
+                         const struct memcached_step *step)
 {
-    const uint8_t *at = state->bytes;
+    const uint8_t *at = state->bytes + 1;
     *loaded = (struct loaded){.quota = *step->quota};
     set_epoch(loaded, epoch_of(step));
     if (state->len == 0)
-        return 0;
-    if (state->len < 8 || read_number(&at, 1) != version_of(step->quota))
-        return no_state(step->quota, error);
+        return READ_STATE;
+    if (!is_whole(state, step->quota))
+        return READ_DAMAGED;
     set_epoch(loaded, read_number(&at, 2) * EPOCH_NS);
-    if (!read_limit(loaded, &at) || state->len != length_of(&loaded->quota))
-        return no_state(step->quota, error);
+    if (!read_limit(loaded, &at) || length_of(&loaded->quota) != length_of(step->quota))
+        return READ_DAMAGED;
     if (is_wide(&loaded->quota))
         loaded->words.hi = read_number(&at, 8);
     loaded->words.lo = read_number(&at, 8);
-    return is_of_now(loaded, step) ? 0 : no_state(step->quota, error);
+    return judge(loaded, step);
+}
+
+/* All units are used, just now. Of a limit of 0 none can be. */
+static void use_up(struct loaded *loaded, const struct memcached_step *step)
+{
+    *loaded = (struct loaded){.quota = *step->quota};
+    set_epoch(loaded, epoch_of(step));
+    const struct stint_ask charge = {
+        .now_ns = since(loaded, step->now_ns),
+        .at_ns = STINT_NEVER_NS,
+        .cost = law_capacity(step->quota),
+        .verb = STINT_CHARGE,
+    };
+    if (step->quota->limit > 0)
+        (void)ask_words(loaded, &charge);
 }
 
 static void save(struct memcached_state *state, const struct loaded *loaded)
 {
     uint8_t *at = state->bytes;
-    write_number(&at, version_of(&loaded->quota), 1);
+    write_number(&at, version_of(&loaded->quota, VERSION), 1);
     write_number(&at, loaded->epoch_ns / EPOCH_NS, 2);
     if (keeps_limit(&loaded->quota))
         write_number(&at, loaded->quota.limit, 4);
     if (is_wide(&loaded->quota))
         write_number(&at, loaded->words.hi, 8);
     write_number(&at, loaded->words.lo, 8);
+    write_number(&at, sum_of(state->bytes, (size_t)(at - state->bytes)), SUM_LEN);
     state->len = (size_t)(at - state->bytes);
 }
 
@@ -252,22 +308,24 @@ static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
 }
 
 /* As it is to be asked: under the quota of now, and in the epoch of now if that is later. */
-static int load_for(struct loaded *loaded, const struct memcached_state *state,
-                    const struct memcached_step *step, struct stint_error *error)
+static enum reading load_for(struct loaded *loaded, const struct memcached_state *state,
+                             const struct memcached_step *step)
 {
     struct loaded written;
-    int code = load(&written, state, step, error);
-    if (code != 0)
-        return code;
+    enum reading reading = load(&written, state, step);
+    if (reading == READ_DAMAGED)
+        use_up(&written, step);
+    if (reading == READ_AHEAD)
+        return reading;
     uint64_t epoch_ns = max_u64(epoch_of(step), written.epoch_ns);
     limit_debt(&written, step);
     *loaded = written;
     if (epoch_ns == written.epoch_ns && written.quota.limit == step->quota->limit)
-        return 0;
+        return reading;
     loaded->quota = *step->quota;
     set_epoch(loaded, epoch_ns);
     carry(&written, loaded, step->now_ns);
-    return 0;
+    return reading;
 }
 
 static uint64_t us_up(uint64_t ns)
@@ -279,9 +337,12 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
                         struct stint_decision *decision, struct stint_error *error)
 {
     struct loaded loaded;
-    int code = load_for(&loaded, state, step, error);
-    if (code != 0)
-        return code;
+    enum reading reading = load_for(&loaded, state, step);
+    if (reading == READ_AHEAD)
+        return err_set(error, STINT_E_MISMATCH,
+                       "a state of %s in memcached is of a time more than an hour ahead: compare "
+                       "the clocks of the servers",
+                       stint_algorithm_name(step->quota->algorithm));
     struct word16 before = loaded.words;
     const struct stint_ask ask = {
         .now_ns = since(&loaded, step->now_ns),
@@ -293,7 +354,9 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
     decision->stored = 1;
     decision->retry_after_ns = us_up(decision->retry_after_ns);
     decision->reset_after_ns = us_up(decision->reset_after_ns);
-    if (loaded.words.lo != before.lo || loaded.words.hi != before.hi)
+    if (reading == READ_DAMAGED)
+        state->was_damaged = true;
+    if (reading == READ_DAMAGED || loaded.words.lo != before.lo || loaded.words.hi != before.hi)
         save(state, &loaded);
     return 0;
 }
@@ -306,7 +369,7 @@ uint64_t memcached_state_ttl_s(const struct memcached_state *state,
                                const struct memcached_step *step, uint64_t skew_ns)
 {
     struct loaded loaded;
-    if (step->is_virtual || load(&loaded, state, step, NULL) != 0)
+    if (step->is_virtual || load(&loaded, state, step) != READ_STATE)
         return 0;
     uint64_t dies_ns = add_sat(add_sat(dies_at(&loaded), loaded.epoch_ns), skew_ns);
     uint64_t left_s = sub_floor(dies_ns, step->now_ns) / NS_PER_S + 2;

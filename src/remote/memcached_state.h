@@ -10,12 +10,13 @@
 #include "base/span.h"
 #include "core/law.h"
 
-/* Version and algorithm, epoch, limit, two words. */
-#define MEMCACHED_STATE_MAX (1 + 2 + 4 + 16)
+/* Version and algorithm, epoch, limit, two words, checksum. */
+#define MEMCACHED_STATE_MAX (1 + 2 + 4 + 16 + 4)
 
 struct memcached_state {
     uint8_t bytes[MEMCACHED_STATE_MAX];
-    size_t len; /* 0: never used */
+    size_t len;       /* 0: never used */
+    bool was_damaged; /* and is used up now */
 };
 
 struct memcached_step {
@@ -30,12 +31,14 @@ struct memcached_step {
 /* 0 where such a quota can be kept here; else why not. It has passed stint_quota_check(). */
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error);
 
-/* False: more bytes than any state has. */
-bool memcached_state_read(struct memcached_state *state, struct span bytes);
+/* Any bytes. */
+void memcached_state_read(struct memcached_state *state, struct span bytes);
 
 /*
- * Decides, and changes the state where the law does. STINT_E_MISMATCH, and nothing is changed, for
- * bytes that no law can have left by an hour from now.
+ * Decides, and changes the state where the law does. Bytes that are no state, or not the state that
+ * was written, are replaced by a state of which all is used just now, whatever the verb: what was
+ * used is not known, so nothing is granted that may have been granted before. STINT_E_MISMATCH, and
+ * nothing is changed, for a state of a clock that is more than an hour ahead.
  */
 int memcached_state_ask(struct memcached_state *state, const struct memcached_step *step,
                         struct stint_decision *decision, struct stint_error *error);

@@ -207,7 +207,7 @@ uint64_t memcached_store_deadline(const struct shared_store *shared)
 {
     const struct store *store = const_store_of(shared);
     uint64_t clock_ns = memcached_clock_deadline(&store->clock);
-    return clock_ns < store->earliest_ns ? clock_ns : store->earliest_ns;
+    return min_u64(min_u64(clock_ns, store->earliest_ns), cells_deadline(store->cells));
 }
 
 /* Nobody waits longer. What is to be taken back has a little more time, and then is given up. */
@@ -233,6 +233,7 @@ void memcached_store_wake(struct shared_store *shared, uint64_t now_ns)
 {
     struct store *store = store_of(shared);
     memcached_clock_wake(&store->clock, now_ns);
+    cells_wake(store->cells, now_ns);
     if (store->earliest_ns > now_ns)
         return;
     /* Whoever is told may ask or forget others. */
@@ -383,6 +384,8 @@ struct shared_store *memcached_store_new(const struct memcached_store_options *o
         .io = options->io,
         .figures = &store->figures,
         .skew_max_ns = store->options.skew_max_ns,
+        .prefix_len = store->prefix_len,
+        .seed = store->options.seed,
     });
     if (store->cells == NULL) {
         free(store);

@@ -30,6 +30,8 @@ struct memcached_io_ops {
     void (*hurry)(struct memcached_io *io);
     /* A clock was found that is so far ahead of ours, and more than the limit. */
     void (*skewed)(struct memcached_io *io, uint64_t skew_ns);
+    /* So many states were damaged, and replaced by used-up ones; told at each doubling. */
+    void (*damaged)(struct memcached_io *io, uint64_t states);
     /* The store ends: frees the connections, which answers what waits in them, and itself. */
     void (*close)(struct memcached_io *io);
 };
@@ -48,12 +50,15 @@ struct memcached_store_options {
     size_t asks_max;                     /* that wait at once. Default 4,096 */
     uint64_t skew_max_ns;                /* of clocks, before it is told. Default 100 ms */
     uint64_t beat_ns;                    /* between two looks at other clocks. Default 1 s */
+    uint64_t seed;                       /* of waits for turns: another one in each store */
 };
 
 /* Written by the store's thread, read by any. */
 struct memcached_figures {
     _Atomic uint64_t asks;
     _Atomic uint64_t conflicts; /* another was faster, and it was read again */
+    _Atomic uint64_t busy;      /* asks that others were faster than until their time was over */
+    _Atomic uint64_t damaged;   /* states that were no states, and were replaced by used-up ones */
     _Atomic uint64_t lost;      /* writes of which it is not known whether they were done */
     _Atomic uint64_t kept;      /* units of refused lists that could not be given back */
     _Atomic uint64_t restarts;  /* servers that have begun anew, and with them all their states */

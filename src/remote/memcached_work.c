@@ -10,6 +10,8 @@
 
 #include <stdlib.h>
 
+#define BUSY_RETRY_NS (10 * NS_PER_MS)
+
 static void go_on(struct work *work, uint64_t now_ns);
 
 /* ---- Answers --------------------------------------------------------------------------------- */
@@ -136,6 +138,7 @@ static void ask_part(struct part *part, uint8_t verb, uint32_t cost, uint64_t at
                  .cost = cost,
                  .verb = is_reset ? (uint8_t)STINT_PEEK : verb,
                  .is_virtual = work->is_virtual},
+        .deadline_ns = work->deadline_ns,
         .is_reset = is_reset,
         .answered = take_decision,
         .arg = part,
@@ -278,7 +281,10 @@ static enum shared_fault fault_of(const struct work *work)
     for (size_t i = 0; i < work->n_parts; i++)
         if (work->parts[i].outcome == CELL_LOST || work->parts[i].outcome == CELL_LATE)
             return work->parts[i].outcome == CELL_LOST ? SHARED_FAULT_LOST : SHARED_FAULT_LATE;
-    return SHARED_FAULT_OTHER;
+    for (size_t i = 0; i < work->n_parts; i++)
+        if (work->parts[i].outcome == CELL_REFUSED)
+            return SHARED_FAULT_OTHER;
+    return SHARED_FAULT_STATE;
 }
 
 /* Nothing is waited for: the next phase, or the answer. */
@@ -338,19 +344,56 @@ bool work_must_go_on(const struct work *work)
     return work->n_parts > 1 && (work->phase == PHASE_TAKING || work->phase == PHASE_UNDOING);
 }
 
-static bool is_asking(const struct work *work)
+/* The worst that any of its keys waits for. */
+static enum cell_wait wait_of(const struct work *work, uint64_t now_ns)
 {
+    bool waits_for[] = {false, false, false};
     for (size_t i = 0; i < work->n_parts; i++)
-        if (work->parts[i].is_waiting && cells_is_asking(&work->parts[i].ask))
-            return true;
-    return false;
+        if (work->parts[i].is_waiting)
+            waits_for[cells_wait(&work->parts[i].ask, now_ns)] = true;
+    return waits_for[CELL_WAITS_FOR_REPLY]        ? CELL_WAITS_FOR_REPLY
+           : waits_for[CELL_WAITS_FOR_CONNECTION] ? CELL_WAITS_FOR_CONNECTION
+                                                  : CELL_WAITS_FOR_TURN;
+}
+
+/*
+ * Other stores were faster each time: a denial, since memcached answers, and since what holds where
+ * it is away may be that all are let pass.
+ */
+static void deny_busy(struct work *work, uint64_t now_ns)
+{
+    const struct stint_decision denial = {
+        .outcome = STINT_DENY, .stored = 1, .retry_after_ns = BUSY_RETRY_NS};
+    struct shared_op *op = work->op;
+    if (op == NULL)
+        return;
+    op->answer.outcome = SHARED_DECIDED;
+    op->answer.at_ns = work->store->options.io->ops->wall(work->store->options.io);
+    for (size_t i = 0; i < work->n_items; i++) {
+        const struct part *part = &work->parts[work->part_of[i]];
+        op->answer.each[i] = denial;
+        op->answer.each[i].limit = law_capacity(&part->quota);
+    }
+    op->answer.sum = op->answer.each[0];
+    tell(work, now_ns);
 }
 
 void work_be_late(struct work *work, uint64_t now_ns)
 {
+    enum cell_wait wait = wait_of(work, now_ns);
+    bool may_deny = work->verb == SHARED_TAKE || work->verb == SHARED_TAKE_UPTO;
+    if (wait == CELL_WAITS_FOR_TURN && work->op != NULL)
+        work->store->figures.busy++;
     if (work->phase == PHASE_UNDOING && !work->has_failed)
         answer(work, now_ns);
+    else if (wait == CELL_WAITS_FOR_TURN && may_deny)
+        deny_busy(work, now_ns);
+    else if (wait == CELL_WAITS_FOR_TURN)
+        work_fail(work, SHARED_FAULT_BUSY,
+                  "other servers changed a state in memcached each time before this one could; "
+                  "send the request again",
+                  now_ns);
     else
-        work_fail(work, is_asking(work) ? SHARED_FAULT_LATE : SHARED_FAULT_UNREACHABLE,
+        work_fail(work, wait == CELL_WAITS_FOR_REPLY ? SHARED_FAULT_LATE : SHARED_FAULT_UNREACHABLE,
                   "memcached has not answered in time", now_ns);
 }

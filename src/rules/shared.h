@@ -106,6 +106,8 @@ enum shared_fault {
     SHARED_FAULT_LOST,        /* the connection ended before the answer; it may have been done */
     SHARED_FAULT_UNREACHABLE, /* nobody could be asked in time */
     SHARED_FAULT_OVERLOAD,    /* too much waits already */
+    SHARED_FAULT_BUSY,        /* it answers, but other servers were faster; it may have been done */
+    SHARED_FAULT_STATE,       /* it answers, but what stands there is of another time */
     SHARED_FAULT_STOPPED,     /* it has failed too often to be asked now */
     SHARED_FAULTS,
 };

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #define LINE_MAX_BYTES 65536
+#define OUTPUT_MAX_BYTES (8u << 20)
 
 static struct {
     uv_loop_t loop;
@@ -224,9 +225,10 @@ static void load_many(char *rest)
 static void print_figures(void)
 {
     const struct memcached_figures *figures = memcached_store_figures(run.store);
-    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+    printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+           " %" PRIu64 "\n",
            figures->asks, figures->conflicts, figures->lost, figures->kept, figures->restarts,
-           figures->skew_ns, run.skew_told_ns);
+           figures->skew_ns, figures->damaged, run.skew_told_ns);
 }
 
 /* The loop runs while nobody asks: answers to looks at clocks, and sockets that go. */
@@ -252,6 +254,8 @@ int main(int argc, char **argv)
     const struct upstream_tls_paths paths = {.ca_file = argc > 5 ? argv[5] : NULL};
     if (url.is_tls && upstream_tls_load(&tls, &paths, &error) != 0)
         return 2;
+    /* All that a load prints: a store whose process waits for its reader would be late. */
+    setvbuf(stdout, NULL, _IOFBF, OUTPUT_MAX_BYTES);
     uv_loop_init(&run.loop);
     run.store = memcached_links_new(&(struct memcached_links_options){
         .loop = &run.loop,

@@ -80,7 +80,8 @@ class Node:
 
     def figures(self):
         self.say("figures")
-        names = ("asks", "conflicts", "lost", "kept", "restarts", "skew_ns", "skew_told_ns")
+        names = ("asks", "conflicts", "lost", "kept", "restarts", "skew_ns", "damaged",
+                 "skew_told_ns")
         return dict(zip(names, map(int, self.hear().split()), strict=True))
 
     def __enter__(self):

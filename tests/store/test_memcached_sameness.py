@@ -190,13 +190,13 @@ def test_what_is_not_kept_is_refused(node):
 
 
 def test_values_are_read_as_the_documentation_has_them(node, memcached):
-    """The bytes of docs/decisions/0040, of a gcra state in virtual time: algorithm, epoch, TAT."""
+    """The bytes of docs/decisions/0050: algorithm and version, epoch, limit, state, checksum."""
     node.ask("gcra 10/10s", "bytes", "take", 3, 5_000_000)
     value = read_value(memcached, "t:{bytes}gcra:test:")
-    assert value == bytes([0x48, 0, 0]) + (8 * 10**9 * 32).to_bytes(8, "big")
+    assert value[:-4] == bytes([0x49, 0, 0]) + (8 * 10**9 * 32).to_bytes(8, "big")
     node.ask("fixed_window 9/10s", "bytes", "take", 3, 5_000_000)
     value = read_value(memcached, "t:{bytes}fixed_window,10000000,0,0:test:")
-    assert value[:7] == bytes([0x58, 0, 0, 0, 0, 0, 9]) and len(value) == 15
+    assert value[:7] == bytes([0x59, 0, 0, 0, 0, 0, 9]) and len(value) == 15 + 4
 
 
 def read_value(memcached, key):

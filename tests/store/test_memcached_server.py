@@ -369,16 +369,18 @@ def test_long_and_strange_names(shared, prefix):
             assert node.ask(HOUR_100, key, "take", 30).sum.remaining == 40, key[:20]
 
 
-def test_a_value_that_is_no_state_is_told_and_left(shared, prefix):
+def test_a_value_that_is_no_state_is_taken_for_used_up(shared, prefix):
+    """Nobody knows what was used, so the key is denied, once for each damage, and comes back."""
     with Node(shared.url, prefix) as node:
         key = f"{prefix}{{alien}}gcra:test:"
-        for value in ("hello", "x" * 5000, "H\0\0" + "\xff" * 8):
+        for value in ("hello", "x" * 5000, "I\0\0" + "\xff" * 12):
             with socket.create_connection((shared.host, shared.port), timeout=5) as link:
                 data = value.encode("latin-1")
                 link.sendall(f"ms {key} {len(data)}\r\n".encode() + data + b"\r\n")
                 assert link.recv(100).startswith(b"HD")
-            answer = node.ask_list([("gcra 5/10s", "alien", 1)], "take")
-            assert answer.outcome == FAILED and "state" in answer.error, value[:10]
+            assert node.ask("gcra 5/10s", "alien", "take", 1).sum.outcome == "deny", value[:10]
+            assert node.ask("gcra 5/10s", "alien", "take", 1).sum.outcome == "deny"
+        assert node.figures()["damaged"] == 3
         assert node.ask("gcra 5/10s", "alien", "reset", 0).sum.outcome == "allow"
         assert node.ask("gcra 5/10s", "alien", "take", 1).sum.outcome == "allow"
 

@@ -44,7 +44,7 @@ static struct shared_store *store;
 static uint64_t now_ns, wall_ns, skew_told_ns;
 static unsigned hurried;
 
-static struct value *find(struct server *server, const char *key)
+static inline struct value *find(struct server *server, const char *key)
 {
     for (size_t i = 0; i < server->n_values; i++)
         if (strcmp(server->values[i].key, key) == 0)
@@ -52,12 +52,12 @@ static struct value *find(struct server *server, const char *key)
     return NULL;
 }
 
-static void answer(struct server *server, const char *text)
+static inline void answer(struct server *server, const char *text)
 {
     link_feed(memcached_conn_link(server->conn), span_of_text(text), now_ns);
 }
 
-static void answer_get(struct server *server, const char *key)
+static inline void answer_get(struct server *server, const char *key)
 {
     char head[64];
     struct value *value = find(server, key);
@@ -74,8 +74,8 @@ static void answer_get(struct server *server, const char *key)
 }
 
 /* What it says to a write; the value is written where it says HD. */
-static const char *write_value(struct server *server, const char *key, struct value *written,
-                               uint64_t compared, bool adds)
+static inline const char *write_value(struct server *server, const char *key, struct value *written,
+                                      uint64_t compared, bool adds)
 {
     struct value *value = find(server, key);
     if (server->fault != NULL)
@@ -96,7 +96,7 @@ static const char *write_value(struct server *server, const char *key, struct va
     return "HD\r\n";
 }
 
-static size_t do_write(struct server *server, const char *line, const char *end)
+static inline size_t do_write(struct server *server, const char *line, const char *end)
 {
     struct value written = {.len = 0};
     unsigned long long ttl, number = 0;
@@ -111,7 +111,7 @@ static size_t do_write(struct server *server, const char *line, const char *end)
     return written.len + 2;
 }
 
-static void do_delete(struct server *server, const char *key)
+static inline void do_delete(struct server *server, const char *key)
 {
     struct value *value = find(server, key);
     if (value == NULL) {
@@ -123,7 +123,7 @@ static void do_delete(struct server *server, const char *key)
 }
 
 /* Runs the first command that waits to be sent; false: there is none. */
-static bool run_one(struct server *server)
+static inline bool run_one(struct server *server)
 {
     struct link *link = memcached_conn_link(server->conn);
     struct span output = link_output(link);
@@ -139,7 +139,7 @@ static bool run_one(struct server *server)
     if (strncmp(text, "ms ", 3) == 0)
         assert_int_equal(sscanf(text, "ms %*s %zu", &value_len), 1);
     link_sent(link, len + (value_len > 0 ? value_len + 2 : 0));
-    if (sscanf(text, "mg %255s v c", key) == 1)
+    if (sscanf(text, "mg %255s v c h", key) == 1)
         answer_get(server, key);
     else if (sscanf(text, "md %255s", key) == 1)
         do_delete(server, key);
@@ -148,7 +148,7 @@ static bool run_one(struct server *server)
     return true;
 }
 
-static void run_all(void)
+static inline void run_all(void)
 {
     bool has_run = true;
     while (has_run) {
@@ -158,7 +158,7 @@ static void run_all(void)
     }
 }
 
-static void greet(struct server *server)
+static inline void greet(struct server *server)
 {
     struct link *link = memcached_conn_link(server->conn);
     link_dialling(link, now_ns);
@@ -170,7 +170,7 @@ static void greet(struct server *server)
     memcached_store_changed(store, now_ns);
 }
 
-static void cut(struct server *server)
+static inline void cut(struct server *server)
 {
     link_lost(memcached_conn_link(server->conn), "reset", now_ns);
     server->is_away = true;
@@ -178,20 +178,20 @@ static void cut(struct server *server)
 
 /* ---- What the store has ---------------------------------------------------------------------- */
 
-static uint64_t io_now(struct memcached_io *io)
+static inline uint64_t io_now(struct memcached_io *io)
 {
     (void)io;
     return now_ns;
 }
 
-static uint64_t io_wall(struct memcached_io *io)
+static inline uint64_t io_wall(struct memcached_io *io)
 {
     (void)io;
     return wall_ns;
 }
 
 /* No hash, but another one for each of the names here. */
-static void io_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN])
+static inline void io_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN])
 {
     (void)arg;
     memset(out, 0, MEMCACHED_DIGEST_LEN);
@@ -200,25 +200,31 @@ static void io_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST
             (uint8_t)(31 * out[i % MEMCACHED_DIGEST_LEN] + bytes.ptr[i]);
 }
 
-static void io_asked(struct memcached_io *io, unsigned server)
+static inline void io_asked(struct memcached_io *io, unsigned server)
 {
     (void)io;
     assert_in_range(server, 0, SERVERS - 1);
 }
 
-static void io_hurry(struct memcached_io *io)
+static inline void io_hurry(struct memcached_io *io)
 {
     (void)io;
     hurried++;
 }
 
-static void io_skewed(struct memcached_io *io, uint64_t skew_ns)
+static inline void io_skewed(struct memcached_io *io, uint64_t skew_ns)
 {
     (void)io;
     skew_told_ns = skew_ns;
 }
 
-static void io_close(struct memcached_io *io)
+static inline void io_damaged(struct memcached_io *io, uint64_t states)
+{
+    (void)io;
+    (void)states;
+}
+
+static inline void io_close(struct memcached_io *io)
 {
     (void)io;
     for (unsigned i = 0; i < SERVERS; i++)
@@ -232,11 +238,12 @@ static const struct memcached_io_ops io_ops = {
     .asked = io_asked,
     .hurry = io_hurry,
     .skewed = io_skewed,
+    .damaged = io_damaged,
     .close = io_close,
 };
 static struct memcached_io io = {&io_ops};
 
-static int set_up(void **state)
+static inline int set_up(void **state)
 {
     static struct memcached_conn *conns[SERVERS];
     (void)state;
@@ -258,7 +265,7 @@ static int set_up(void **state)
     return 0;
 }
 
-static int tear_down(void **state)
+static inline int tear_down(void **state)
 {
     (void)state;
     if (store != NULL)
@@ -267,17 +274,17 @@ static int tear_down(void **state)
     return 0;
 }
 
-static const struct memcached_figures *figures(void)
+static inline const struct memcached_figures *figures(void)
 {
     return memcached_store_figures(store);
 }
 
-static unsigned all_reads(void)
+static inline unsigned all_reads(void)
 {
     return servers[0].reads + servers[1].reads;
 }
 
-static unsigned all_writes(void)
+static inline unsigned all_writes(void)
 {
     return servers[0].writes + servers[1].writes;
 }
@@ -295,14 +302,14 @@ struct asked {
     unsigned n_answers;
 };
 
-static void note(struct shared_op *op, uint64_t at_ns)
+static inline void note(struct shared_op *op, uint64_t at_ns)
 {
     struct asked *asked = op->arg;
     assert_int_equal(at_ns, now_ns);
     asked->n_answers++;
 }
 
-static void add(struct asked *asked, const char *spec, const char *key, uint32_t cost)
+static inline void add(struct asked *asked, const char *spec, const char *key, uint32_t cost)
 {
     size_t i = asked->ask.n_items++;
     assert_int_equal(stint_quota_parse(&asked->quotas[i], spec, NULL), 0);
@@ -312,7 +319,7 @@ static void add(struct asked *asked, const char *spec, const char *key, uint32_t
                                            .cost = cost};
 }
 
-static void start(struct asked *asked, enum shared_verb verb)
+static inline void start(struct asked *asked, enum shared_verb verb)
 {
     asked->op = (struct shared_op){.answer.each = asked->each, .answered = note, .arg = asked};
     asked->ask.verb = (uint8_t)verb;
@@ -323,15 +330,15 @@ static void start(struct asked *asked, enum shared_verb verb)
 }
 
 /* One key, which is asked and not answered yet. */
-static void start_one(struct asked *asked, enum shared_verb verb, const char *spec, const char *key,
-                      uint32_t cost)
+static inline void start_one(struct asked *asked, enum shared_verb verb, const char *spec,
+                             const char *key, uint32_t cost)
 {
     *asked = (struct asked){.n_answers = 0};
     add(asked, spec, key, cost);
     start(asked, verb);
 }
 
-static struct stint_decision take(const char *spec, const char *key, uint32_t cost)
+static inline struct stint_decision take(const char *spec, const char *key, uint32_t cost)
 {
     struct asked asked;
     start_one(&asked, SHARED_TAKE, spec, key, cost);
@@ -342,19 +349,19 @@ static struct stint_decision take(const char *spec, const char *key, uint32_t co
     return asked.op.answer.sum;
 }
 
-static uint32_t left_of(const char *spec, const char *key)
+static inline uint32_t left_of(const char *spec, const char *key)
 {
     return take(spec, key, 0).remaining;
 }
 
-static struct server *server_of(const char *spec, const char *key)
+static inline struct server *server_of(const char *spec, const char *key)
 {
     unsigned reads = servers[0].reads;
     left_of(spec, key);
     return servers[0].reads > reads ? &servers[0] : &servers[1];
 }
 
-static void assert_failed(const struct asked *asked, enum shared_fault fault)
+static inline void assert_failed(const struct asked *asked, enum shared_fault fault)
 {
     assert_int_equal(asked->n_answers, 1);
     assert_int_equal(asked->op.answer.outcome, SHARED_FAILED);
@@ -362,7 +369,8 @@ static void assert_failed(const struct asked *asked, enum shared_fault fault)
     assert_true(strlen(asked->op.answer.error) > 10);
 }
 
-static void assert_decided(const struct asked *asked, enum stint_outcome outcome, uint32_t granted)
+static inline void assert_decided(const struct asked *asked, enum stint_outcome outcome,
+                                  uint32_t granted)
 {
     assert_int_equal(asked->n_answers, 1);
     assert_int_equal(asked->op.answer.outcome, SHARED_DECIDED);
@@ -371,7 +379,8 @@ static void assert_decided(const struct asked *asked, enum stint_outcome outcome
 }
 
 /* Another node takes units of a key, by a state of its own. */
-static void rival_takes(struct server *server, const char *spec, const char *name, uint32_t cost)
+static inline void rival_takes(struct server *server, const char *spec, const char *name,
+                               uint32_t cost)
 {
     struct memcached_state state = {.len = 0};
     struct stint_quota quota;
@@ -382,7 +391,7 @@ static void rival_takes(struct server *server, const char *spec, const char *nam
         value = &server->values[server->n_values++];
         snprintf(value->key, sizeof(value->key), "%s", name);
     } else
-        assert_true(memcached_state_read(&state, span_of(value->bytes, value->len)));
+        memcached_state_read(&state, span_of(value->bytes, value->len));
     const struct memcached_step step = {.quota = &quota, .now_ns = wall_ns, .cost = cost};
     assert_int_equal(memcached_state_ask(&state, &step, &decision, NULL), 0);
     assert_int_equal(decision.granted, cost);

@@ -121,7 +121,7 @@ static void each_verb_has_its_words(void **state)
     ask(MEMCACHED_SWAP, "c", 0);
     ask(MEMCACHED_DELETE, "d", 0);
     ask(MEMCACHED_STATS, "", 0);
-    assert_output("mg a v c\r\n"
+    assert_output("mg a v c h\r\n"
                   "ms b 3 T60 ME\r\nnew\r\n"
                   "ms c 3 T60 C17\r\nnew\r\n"
                   "md d\r\n"
@@ -170,7 +170,7 @@ static void what_is_no_reply_ends_it(void **state)
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         begin_ready();
         ask(MEMCACHED_GET, "a", 0);
-        assert_output("mg a v c\r\n");
+        assert_output("mg a v c h\r\n");
         feed(cases[i][0], 2 * MS);
         assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
         assert_told("a lost at 2");
@@ -301,7 +301,7 @@ static void a_late_reply_ends_the_connection_and_nothing_is_sent_twice(void **st
     begin_ready();
     ask(MEMCACHED_ADD, "a", 10 * MS);
     ask(MEMCACHED_GET, "b", 20 * MS);
-    assert_output("ms a 3 T60 ME\r\nnew\r\nmg b v c\r\n");
+    assert_output("ms a 3 T60 ME\r\nnew\r\nmg b v c h\r\n");
     ask(MEMCACHED_GET, "c", 30 * MS);
     link_sent(link, 3); /* half of it */
     assert_int_equal(link_deadline(link), 60 * MS);
@@ -318,7 +318,7 @@ static void a_late_reply_ends_the_connection_and_nothing_is_sent_twice(void **st
     feed(GREETED, 81 * MS);
     assert_output("");
     ask(MEMCACHED_GET, "d", 82 * MS);
-    assert_output("mg d v c\r\n");
+    assert_output("mg d v c h\r\n");
 }
 
 static void the_buffer_is_used_again(void **state)
@@ -331,10 +331,10 @@ static void the_buffer_is_used_again(void **state)
     for (int i = 0; i < 1000; i++) {
         assert_true(ask(MEMCACHED_GET, "a", 0));
         assert_true(ask(MEMCACHED_GET, "b", 0));
-        assert_output("mg a v c\r\nmg b v c\r\n");
+        assert_output("mg a v c h\r\nmg b v c h\r\n");
         feed("EN\r\n", 0);
         assert_true(ask(MEMCACHED_GET, "c", 0));
-        assert_output("mg c v c\r\n");
+        assert_output("mg c v c h\r\n");
         feed("EN\r\nEN\r\n", 0);
         assert_told("a done at 0 miss; b done at 0 miss; c done at 0 miss");
     }

@@ -426,7 +426,7 @@ static void a_state_of_tomorrow_is_an_error_and_stays(void **state)
     unsigned writes = all_writes();
     start_one(&asked, SHARED_TAKE, "window 5/10s", "k", 1);
     run_all();
-    assert_failed(&asked, SHARED_FAULT_OTHER);
+    assert_failed(&asked, SHARED_FAULT_STATE);
     assert_non_null(strstr(asked.op.answer.error, "hour ahead"));
     assert_int_equal(all_writes(), writes);
     wall_ns = today_ns + NS_PER_DAY - NS_PER_S;
