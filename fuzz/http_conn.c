@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Bytes to an HTTP connection, twice: in one piece, and in pieces with turns that end at any request
- * and answers that are read late. Both must be answered with the same bytes, which must be whole
- * answers; a connection that is over sends no more, and what it holds is bounded.
+ * Bytes to an HTTP connection, twice: in one piece, and in pieces with turns that end at any
+ * request and answers that are read late. Both must be answered with the same bytes, which must be
+ * whole answers; a connection that is over sends no more, and what it holds is bounded.
  */
 #include "bytes.h"
 
@@ -133,8 +133,8 @@ static void feed(struct side *side, struct span bytes)
             size_t most = 1 + (size_t)(splitmix_next(&side->chance) % 64);
             len = len < most ? len : most;
         }
-        while (ops->is_choked(side->conn) && (ops->output(side->conn).len > 0 ||
-                                              ops->has_work(side->conn))) {
+        while (ops->is_choked(side->conn) &&
+               (ops->output(side->conn).len > 0 || ops->has_work(side->conn))) {
             hear(side, side->has_turns ? 1000 : SIZE_MAX);
             if (ops->has_work(side->conn))
                 ops->wake(side->conn, now_ns);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Bytes that are appended at one end and taken at the other: input that waits to be read, output
- * that waits to be sent. Memory grows with what is queued; an empty queue that has grown large gives
- * it back. Zeroed it is empty.
+ * that waits to be sent. Memory grows with what is queued; an empty queue that has grown large
+ * gives it back. Zeroed it is empty.
  */
 #ifndef STINT_BASE_BYTE_QUEUE_H
 #define STINT_BASE_BYTE_QUEUE_H

@@ -179,7 +179,8 @@ const struct setting settings_known[] = {
     BYTES(request_size, "1MiB", 1024, GIB, "RESP: bytes of one command"),
     BYTES(argument_size, "128KiB", 64, GIB, "RESP: bytes of one argument"),
     NUMBER(arguments, "4096", 8, RESP_ARGUMENTS_MAX, "RESP: arguments of one command"),
-    BYTES(output_size, "256KiB", 1024, GIB, "RESP, HTTP: unread answers above which nothing is read"),
+    BYTES(output_size, "256KiB", 1024, GIB,
+          "RESP, HTTP: unread answers above which nothing is read"),
     BYTES(http_header_size, "8KiB", 2048, 1 << 20, "HTTP: bytes of a request's line and fields"),
     BYTES(http_body_size, "64KiB", 1024, 64 << 20, "HTTP: bytes of a request's body"),
     DURATION(http_idle_time, "75s", NS_PER_S, NS_PER_DAY,
@@ -218,10 +219,25 @@ const struct setting settings_known[] = {
 };
 /* Those that a reload puts in force, or that say what it reads. */
 static const char *const live[] = {
-    "rules",      "merge_domains", "default_algorithm", "tokens",      "tls_certificate",
-    "tls_key",    "tls_client_ca", "tls_priorities",    "connections", "connections_per_address",
-    "idle_time",  "request_time",  "write_time",        "drain_time",  "watch",
-    "log_format", "log_level",     "table_full",        "rules_may_be_empty",
+    "rules",
+    "merge_domains",
+    "default_algorithm",
+    "tokens",
+    "tls_certificate",
+    "tls_key",
+    "tls_client_ca",
+    "tls_priorities",
+    "connections",
+    "connections_per_address",
+    "idle_time",
+    "request_time",
+    "write_time",
+    "drain_time",
+    "watch",
+    "log_format",
+    "log_level",
+    "table_full",
+    "rules_may_be_empty",
 };
 
 bool setting_is_live(size_t index)

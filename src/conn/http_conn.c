@@ -14,10 +14,10 @@
 #include <llhttp/llhttp.h>
 #include <stdlib.h>
 
-#define PEER_SIZE 46 /* an IPv6 address as text */
+#define PEER_SIZE 46   /* an IPv6 address as text */
 #define SIZE_KEPT 1024 /* bytes of memory that an empty queue keeps */
 #define REQUEST_SIZE_KEPT 4096
-#define REQUESTS_KEPT 8 /* by a worker, for the next requests */
+#define REQUESTS_KEPT 8         /* by a worker, for the next requests */
 #define WAITING_INPUT_MAX 16384 /* bytes behind a request that waits, above which none is read */
 
 struct http_conn {
@@ -277,8 +277,7 @@ static bool has_work(const struct conn *base)
 static bool is_choked(const struct conn *base)
 {
     const struct http_conn *conn = http_of_const(base);
-    return is_full(conn) ||
-           byte_queue_len(&conn->input) > (waits(conn) ? WAITING_INPUT_MAX : 0);
+    return is_full(conn) || byte_queue_len(&conn->input) > (waits(conn) ? WAITING_INPUT_MAX : 0);
 }
 
 static uint64_t deadline(const struct conn *base)
@@ -320,8 +319,7 @@ static void drain(struct conn *base, uint64_t now_ns)
 static bool is_busy(const struct conn *base)
 {
     const struct http_conn *conn = http_of_const(base);
-    return waits(conn) || byte_queue_len(&conn->input) > 0 ||
-           http_reader_is_within(&conn->reader);
+    return waits(conn) || byte_queue_len(&conn->input) > 0 || http_reader_is_within(&conn->reader);
 }
 
 static size_t held(const struct conn *base)

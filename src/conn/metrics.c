@@ -10,7 +10,7 @@ const char *const metrics_door_names[METRICS_DOORS] = {"resp", "http", "grpc"};
 const char *const metrics_outcome_names[METRICS_OUTCOMES] = {"allow",  "deny",   "never",
                                                              "banned", "shadow", "replaced"};
 const char *const metrics_refusal_names[METRICS_REFUSALS] = {"total", "address", "idle", "tls",
-                                                            "memory"};
+                                                             "memory"};
 const char *const metrics_error_names[METRICS_ERRORS] = {
     "none", "bad_request", "forbidden", "gone", "conflict", "full", "unavailable"};
 

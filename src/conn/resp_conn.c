@@ -19,7 +19,7 @@
 #define STRANGER_REQUEST_BYTES 16384
 
 #define TURN_COMMANDS 16 /* between two looks whether the turn is over */
-#define KEPT_BYTES 4096 /* an empty buffer that is larger is given back */
+#define KEPT_BYTES 4096  /* an empty buffer that is larger is given back */
 
 static struct resp_conn *resp_of(struct conn *conn)
 {

@@ -17,10 +17,10 @@
 #define READ_SIZE 65536
 /* What one stream may leave unsent and still be read from. */
 #define UNSENT_MAX 65536
-#define FAREWELL_NS NS_PER_S /* how long a peer has to close its side */
-#define FAREWELL_READS 64    /* and how many reads it may cause meanwhile */
-#define TURN_NS (200 * NS_PER_US)  /* of one connection; and of all with work left, together */
-#define HELD_UNCOUNTED 16384 /* bytes that a connection may hold however much all hold */
+#define FAREWELL_NS NS_PER_S      /* how long a peer has to close its side */
+#define FAREWELL_READS 64         /* and how many reads it may cause meanwhile */
+#define TURN_NS (200 * NS_PER_US) /* of one connection; and of all with work left, together */
+#define HELD_UNCOUNTED 16384      /* bytes that a connection may hold however much all hold */
 
 struct stream {
     uv_poll_t poll;
@@ -40,7 +40,7 @@ struct stream {
     int fd;
     int events;     /* that are polled for */
     bool is_at_end; /* the peer sends no more */
-    bool is_ready; /* stands among those with work left */
+    bool is_ready;  /* stands among those with work left */
     bool is_closing;
 };
 

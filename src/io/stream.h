@@ -43,7 +43,7 @@ struct streams_options {
     enum metrics_door door;
     struct stream_limits limits;
     struct stream_memory *memory; /* outlives the streams */
-    void (*emptied)(void *arg); /* the last stream has ended */
+    void (*emptied)(void *arg);   /* the last stream has ended */
     void *arg;
 };
 

@@ -17,7 +17,7 @@ struct tls_conn_options {
     struct log *log;
     struct metrics_worker *metrics;
     enum metrics_door door;
-    const char *protocol;  /* "h2": what a client that offers protocols must offer. NULL: any */
+    const char *protocol;   /* "h2": what a client that offers protocols must offer. NULL: any */
     bool requires_protocol; /* refuses a client that offers none */
 };
 

@@ -19,7 +19,7 @@
 
 #define BEAT_MS 500
 #define STORES_DRAIN_NS (500 * NS_PER_MS) /* to give back what is leased */
-#define GRPC_PROTOCOL "h2" /* as ALPN calls it */
+#define GRPC_PROTOCOL "h2"                /* as ALPN calls it */
 #define HTTP_PROTOCOL "http/1.1"
 
 struct worker {
@@ -68,8 +68,7 @@ static struct span address_text(const struct sockaddr *peer, char text[ENDPOINT_
         address = &((const struct sockaddr_in *)(const void *)peer)->sin_addr;
     else if (peer->sa_family == AF_INET6)
         address = &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
-    if (address == NULL ||
-        inet_ntop(peer->sa_family, address, written, sizeof(written)) == NULL)
+    if (address == NULL || inet_ntop(peer->sa_family, address, written, sizeof(written)) == NULL)
         return span_of(NULL, 0);
     int len = stint_address_key(text, ENDPOINT_TEXT_SIZE, written, strlen(written), 32, 128);
     return span_of(text, len > 0 ? (size_t)len : 0);
@@ -89,8 +88,8 @@ static struct conn *new_plain_conn(struct worker *worker, enum metrics_door door
 
 static struct conn *new_conn(struct worker *worker, enum port port, const struct sockaddr *peer)
 {
-    static const char *const protocols[METRICS_DOORS] = {[METRICS_GRPC] = GRPC_PROTOCOL,
-                                                         [METRICS_HTTP] = HTTP_PROTOCOL};
+    static const char *const protocols[METRICS_DOORS] = {
+        [METRICS_GRPC] = GRPC_PROTOCOL, [METRICS_HTTP] = HTTP_PROTOCOL};
     enum metrics_door door = port_door(port);
     struct conn *conn = new_plain_conn(worker, door, peer);
     if (conn != NULL && port_is_tls(port))

@@ -109,7 +109,8 @@ static void count_field(struct http_reader *reader, size_t name_len, size_t valu
     memcpy(reader->request->text.bytes + reader->field_at, &head, sizeof(head));
 }
 
-/* Fields behind a body (trailers) are read and left out: they must not change what the head says. */
+/* Fields behind a body (trailers) are read and left out: they must not change what the head says.
+ */
 static int on_field_name(llhttp_t *parser, const char *bytes, size_t len)
 {
     static const struct field_head nothing;
@@ -394,8 +395,7 @@ static enum http_event read_body(struct http_reader *reader, struct span bytes, 
 {
     size_t body_end = reader->request->text.end;
     *used = execute(reader, bytes);
-    reader->extra_bytes +=
-        (ptrdiff_t)*used - (ptrdiff_t)(reader->request->text.end - body_end);
+    reader->extra_bytes += (ptrdiff_t)*used - (ptrdiff_t)(reader->request->text.end - body_end);
     if (reader->status == 0 && reader->extra_bytes > (ptrdiff_t)reader->limits->head_bytes)
         refuse(reader, 431, "chunk lines and trailers are longer than http_header_size");
     if (reader->status != 0)

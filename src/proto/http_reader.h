@@ -47,16 +47,16 @@ struct http_reader {
     llhttp_t parser;
     struct http_request *request; /* set by the owner before a request begins */
     const struct http_reader_limits *limits;
-    const char *detail; /* of a refusal */
-    size_t head_bytes;  /* of this request so far; 0: it has not begun */
+    const char *detail;    /* of a refusal */
+    size_t head_bytes;     /* of this request so far; 0: it has not begun */
     ptrdiff_t extra_bytes; /* of chunk lines and trailers */
-    uint16_t status;    /* of a refusal; 0: none */
+    uint16_t status;       /* of a refusal; 0: none */
     uint8_t state;
-    uint8_t line;         /* of the scan */
-    bool has_begun;       /* a line that is not empty has come */
-    bool is_field_open;   /* the last field's value is not whole */
+    uint8_t line;       /* of the scan */
+    bool has_begun;     /* a line that is not empty has come */
+    bool is_field_open; /* the last field's value is not whole */
     bool is_head_whole, is_whole;
-    uint32_t field_at;    /* where the last field stands */
+    uint32_t field_at; /* where the last field stands */
 };
 
 void http_reader_init(struct http_reader *reader, const struct http_reader_limits *limits);

@@ -59,6 +59,11 @@ uint64_t clock_boot_id(void)
     return 1;
 }
 
+uint64_t clock_space_id(void)
+{
+    return 1;
+}
+
 pid_t schedule_pid(void)
 {
     return (pid_t)(PID_FIRST + machine.current);

@@ -97,10 +97,12 @@ static const char *statuses_in(const char *text, bool is_head)
         const char *end = strstr(text, "\r\n\r\n"), *length = strstr(text, "Content-Length: ");
         assert_int_equal(sscanf(text, "HTTP/1.1 %u ", &status), 1);
         assert_non_null(end);
-        size_t body = length != NULL && length < end && !is_head ? strtoul(length + 16, NULL, 10) : 0;
+        size_t body =
+            length != NULL && length < end && !is_head ? strtoul(length + 16, NULL, 10) : 0;
         assert_true(strlen(end + 4) >= body);
         text = end + 4 + body;
-        len += (size_t)snprintf(found + len, sizeof(found) - len, "%s%u", len > 0 ? " " : "", status);
+        len +=
+            (size_t)snprintf(found + len, sizeof(found) - len, "%s%u", len > 0 ? " " : "", status);
     }
     return found;
 }
@@ -125,8 +127,9 @@ static const struct {
     {GET "Connection: upgrade\r\nUpgrade: h2c\r\n\r\n" OK, "200 200", false},
     {GET "Empty:\r\nBlank: \t \r\nLast: x \t\r\n\r\n", "200", false},
     {GET "Content-Length: 3\r\n\r\nabc" OK, "200 200", false},
-    {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\na\r\n{\"quota\":\"\r\n15\r\n999999/1m\",\"key\":\"k\"}\r\n"
-               "0\r\n\r\n" OK,
+    {TAKE_HEAD
+     "Transfer-Encoding: chunked\r\n\r\na\r\n{\"quota\":\"\r\n15\r\n999999/1m\",\"key\":\"k\"}\r\n"
+     "0\r\n\r\n" OK,
      "200 200", false},
     {TAKE_HEAD "Transfer-Encoding: Chunked\r\n\r\n1F;name=value\r\n" BODY "\r\n0\r\n"
                "Content-Type: text/plain\r\n\r\n" OK,
@@ -289,7 +292,8 @@ static void what_is_too_long_is_answered_so(void **state)
 static void an_answer_to_head_has_no_body(void **state)
 {
     (void)state;
-    feed("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /none HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    feed("HEAD /healthz HTTP/1.1\r\nHost: localhost\r\n\r\nHEAD /none HTTP/1.1\r\nHost: "
+         "localhost\r\n\r\n");
     assert_string_equal(statuses_in(all_output(), true), "200 404");
     assert_non_null(strstr(answers, "Content-Length: 3\r\n"));
 }
@@ -399,7 +403,8 @@ static void an_idle_connection_holds_nothing(void **state)
 
 /* ---- Waiting and draining -------------------------------------------------------------------- */
 
-#define WAITING_BODY "{\"quota\":\"gcra 1/1s burst=1\",\"key\":\"w\",\"wait_ms\":5000}" /* of 54 */
+#define WAITING_BODY "{\"quota\":\"gcra 1/1s burst=1\",\"key\":\"w\",\"wait_ms\":5000}" /* of 54   \
+                                                                                         */
 #define WAITING TAKE_HEAD "Content-Length: 54\r\n\r\n" WAITING_BODY
 
 static void a_request_that_waits_holds_those_behind_it(void **state)
