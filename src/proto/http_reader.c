@@ -431,6 +431,6 @@ enum http_event http_reader_read(struct http_reader *reader, struct span bytes, 
 
 bool http_reader_is_within(const struct http_reader *reader)
 {
-    return reader->state != READER_BEGINS &&
+    return (reader->state == READER_HEAD || reader->state == READER_BODY) &&
            (reader->has_begun || reader->line == LINE_TEXT || reader->line == LINE_CR);
 }

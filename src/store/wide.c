@@ -98,10 +98,16 @@ static bool displace(struct asking *asking, const struct seen *seen, uint64_t st
     return true;
 }
 
-/* The state of a key whose owner died at work. */
+/*
+ * The state of a key whose owner was killed at work: full until the last unit that was granted has
+ * expired, and at most for one period. The word beside the state says when that is: it is written
+ * before an owner ends its work, and until then the caller of that owner has not been granted
+ * anything.
+ */
 static void repair(const struct asking *asking, const struct seen *seen)
 {
     struct wide_state *wide = seen->state;
+    uint64_t expires_ns = wide_dies_at(seen);
     table_count(&table_counters(asking->table)->owners_displaced, 1);
     memset(wide->bytes, 0, asking->slots->state_size);
     if ((seen->pair.first & TAG_PENDING) != 0 || seen->pair.first == 0)
@@ -110,7 +116,9 @@ static void repair(const struct asking *asking, const struct seen *seen)
     const struct stint_quota *quota = intern_quota(&asking->table->intern, id);
     if (quota == NULL || table_class(quota) != CLASS_WIDE)
         return;
-    law_wide_fill(quota, wide->bytes, full_until(asking, quota));
+    expires_ns = min_u64(expires_ns, full_until(asking, quota));
+    if (expires_ns > asking->ask.now_ns)
+        law_wide_fill(quota, wide->bytes, expires_ns);
     set_dies_at(wide, law_wide_dies_at(quota, wide->bytes));
 }
 
