@@ -24,9 +24,10 @@ int64_t clock_wall_ns(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    if (t.tv_sec >= WALL_MAX_S || t.tv_sec <= -WALL_MAX_S)
-        return t.tv_sec < 0 ? -EPOCH_MAX_NS : EPOCH_MAX_NS;
-    return (int64_t)t.tv_sec * (int64_t)NS_PER_S + t.tv_nsec;
+    int64_t wall_s = t.tv_sec;
+    if (wall_s >= WALL_MAX_S || wall_s <= -WALL_MAX_S)
+        return wall_s < 0 ? -EPOCH_MAX_NS : EPOCH_MAX_NS;
+    return wall_s * (int64_t)NS_PER_S + t.tv_nsec;
 }
 
 /* Hash of a short file of /proc, beside a number; 0 where there is no such file. */

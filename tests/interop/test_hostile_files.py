@@ -83,7 +83,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path, name, make):
 
 @pytest.mark.parametrize("words", [["rules", "check"], ["replay", "--quota", "1/1s"]])
 def test_a_pipe_that_is_handed_over_is_read(words):
-    given = b"domain: d\n" if words[0] == "rules" else b"1 k\n"
+    rules = b"domain: d\ndescriptors: [{key: k, rate_limit: {unit: day, requests_per_unit: 1}}]\n"
+    given = rules if words[0] == "rules" else b"1 k\n"
     stint(*words, "-", given=given)
     stint(*words, "/dev/stdin", given=given)
 

@@ -6,6 +6,7 @@ and stint's fields. Files are those that users copy; only addresses are replaced
 """
 import pytest
 
+import proxies
 from proxies import OPTIONS, PROXIES, TRAEFIK, Application, application  # noqa: F401 (a fixture)
 from server import Server
 
@@ -56,10 +57,10 @@ def test_a_client_cannot_speak_for_others(proxy, application, tmp_path):
 def test_visitors_who_follow_a_link_from_another_site_are_asked_about(proxy, application, tmp_path):
     """Proxies pass on what browsers say of a page, and Host; neither is the proxy's own."""
     fields = {"Origin": "https://other.example", "Sec-Fetch-Site": "cross-site"}
-    if proxy is not caddy:  # Caddy answers for the host of its configuration alone
+    if proxy is not proxies.caddy:  # Caddy answers for the host of its configuration alone
         fields["Host"] = "www.example.com"
     with Server(*OPTIONS, rules=RULES) as server, \
-            proxy(tmp_path, server.http, application) as front:
+            proxy(tmp_path, [server.http], application) as front:
         status, told, text = front.ask("/x", headers=fields)
         assert (status, text) == (200, "/x")
         assert told["RateLimit"].split(";")[:2] == ['"per-address"', f"r={LIMIT - 1}"]
