@@ -196,7 +196,9 @@ static void keep_rest(struct grpc_conn *conn, struct span bytes)
 
 static void go_on(struct grpc_conn *conn)
 {
-    struct span rest = span_of(conn->rest.ptr + conn->rest_at, conn->rest.len - conn->rest_at);
+    struct span rest = span_of(NULL, 0);
+    if (conn->rest.len > 0)
+        rest = span_of(conn->rest.ptr + conn->rest_at, conn->rest.len - conn->rest_at);
     conn->work = 0;
     if (conn->asks_wait)
         grpc_reflection_go_on(conn);
