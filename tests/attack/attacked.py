@@ -12,7 +12,11 @@ from measure import metric
 from server import Server
 
 IS_SHORT = os.environ.get("STINT_ATTACK") == "short"  # a build with sanitizers: slower, and larger
+IS_LONG = os.environ.get("STINT_LONG") == "1"
 LIMIT_S = 1
+# Within which an honest client is served: what is found is a server that is held, not a slow one.
+HONEST_S = 10 if IS_SHORT else 1
+MARGIN_S = 10 if IS_SHORT else 3  # for a busy machine
 RULES = """\
 domain: edge
 descriptors:
