@@ -140,9 +140,7 @@ static struct span output(struct conn *base)
 {
     struct grpc_conn *conn = grpc_of(base);
     conn->is_fed = false;
-    if (unsent(conn) == 0)
-        return span_of(NULL, 0);
-    return span_of(conn->out.ptr + conn->sent, unsent(conn));
+    return grpc_bytes_from(&conn->out, conn->sent);
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
@@ -196,9 +194,7 @@ static void keep_rest(struct grpc_conn *conn, struct span bytes)
 
 static void go_on(struct grpc_conn *conn)
 {
-    struct span rest = span_of(NULL, 0);
-    if (conn->rest.len > 0)
-        rest = span_of(conn->rest.ptr + conn->rest_at, conn->rest.len - conn->rest_at);
+    struct span rest = grpc_bytes_from(&conn->rest, conn->rest_at);
     conn->work = 0;
     if (conn->asks_wait)
         grpc_reflection_go_on(conn);
