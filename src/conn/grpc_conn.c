@@ -7,7 +7,9 @@
 #include <assert.h>
 #include <stdlib.h>
 
-#define KEPT_BYTES 4096 /* an empty buffer that is larger is given back */
+#define KEPT_BYTES 4096  /* an empty buffer that is larger is given back */
+#define STREAM_BYTES 384 /* of nghttp2 for each stream: itself, its place in maps, frames to send  \
+                          */
 
 static struct grpc_conn *grpc_of(struct conn *conn)
 {
@@ -315,7 +317,8 @@ static void drain(struct conn *base, uint64_t now_ns)
 static size_t held(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
-    return conn->held_bytes + conn->answer_bytes + conn->buffer_bytes;
+    return conn->held_bytes + conn->answer_bytes + conn->buffer_bytes +
+           conn->n_calls * (sizeof(struct grpc_call) + STREAM_BYTES);
 }
 
 static void free_conn(struct conn *base)
