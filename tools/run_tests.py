@@ -31,7 +31,7 @@ BUILDS = {
     "build-asan": (
         "clang",
         [*LIGHT, "-Db_sanitize=address,undefined", "-Db_lundef=false", "-Dfuzzers=true"],
-        ["unit", "behaviour", "trace", "race", "crash", "table", "fuzz"],
+        ["unit", "behaviour", "trace", "race", "crash", "table", "attack", "fuzz"],
         4,
         0,
     ),

@@ -19,6 +19,7 @@ ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 from run import machine, print_table  # noqa: E402  (the same table and the same machine's data)
 import grpc_rows  # noqa: E402
+import hostile  # noqa: E402
 from machinery import (KEYS, Servers, cpu_us, duel, judge, output,  # noqa: E402
                        redis_benchmark, row, wrk)
 
@@ -241,7 +242,8 @@ def main():
     parser.add_argument("build", type=Path, help="a build folder, compiled: ninja -C BUILD bench")
     parser.add_argument("--quick", action="store_true", help="does everything run? No goals")
     parser.add_argument("--only",
-                        help="pipelined, unpipelined, http, grpc, latency, grpc-latency or memory")
+                        help="pipelined, unpipelined, http, grpc, latency, grpc-latency, hostile "
+                             "or memory")
     parser.add_argument("--json", type=Path, help="where to write (BUILD/bench/server.json)")
     arguments = parser.parse_args()
     for tool in ("redis-server", "redis-benchmark", "nginx", "wrk", "nghttpd", "h2load",
@@ -261,6 +263,8 @@ def main():
             "latency": lambda: latency_rows(servers, 1 if quick else 9, 0.5 if quick else 3),
             "grpc-latency": lambda: grpc_rows.latency(servers, 1 if quick else 9,
                                                       0.5 if quick else 3),
+            "hostile": lambda: hostile.rows(servers, 1 if quick else 5, 0.5 if quick else 3,
+                                            10 if quick else 100),
             "memory": lambda: memory_rows(servers, 100 if quick else 2000),
         }
         rows = []

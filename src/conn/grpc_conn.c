@@ -8,6 +8,9 @@
 #include <stdlib.h>
 
 #define KEPT_BYTES 4096 /* an empty buffer that is larger is given back */
+#define STREAM_BYTES                                                                               \
+    384 /* of nghttp2 for each stream: itself, its place in maps, frames to send                   \
+         */
 
 static struct grpc_conn *grpc_of(struct conn *conn)
 {
@@ -140,9 +143,7 @@ static struct span output(struct conn *base)
 {
     struct grpc_conn *conn = grpc_of(base);
     conn->is_fed = false;
-    if (unsent(conn) == 0)
-        return span_of(NULL, 0);
-    return span_of(conn->out.ptr + conn->sent, unsent(conn));
+    return grpc_bytes_from(&conn->out, conn->sent);
 }
 
 static void sent(struct conn *base, size_t len, uint64_t now_ns)
@@ -201,8 +202,8 @@ static void go_on(struct grpc_conn *conn)
         grpc_reflection_go_on(conn);
     if (conn->rest.len == 0)
         return;
-    struct span rest = span_of(conn->rest.ptr + conn->rest_at, conn->rest.len - conn->rest_at);
-    conn->rest_at = conn->rest.len - take_turn(conn, rest).len;
+    struct span rest = take_turn(conn, grpc_bytes_from(&conn->rest, conn->rest_at));
+    conn->rest_at = conn->rest.len - rest.len;
     if (conn->rest_at == conn->rest.len || conn->is_over) {
         grpc_bytes_release(conn, &conn->rest, &conn->buffer_bytes);
         conn->rest_at = 0;
@@ -319,7 +320,8 @@ static void drain(struct conn *base, uint64_t now_ns)
 static size_t held(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
-    return conn->held_bytes + conn->answer_bytes + conn->buffer_bytes;
+    return conn->held_bytes + conn->answer_bytes + conn->buffer_bytes +
+           conn->n_calls * (sizeof(struct grpc_call) + STREAM_BYTES);
 }
 
 static void free_conn(struct conn *base)

@@ -169,6 +169,11 @@ struct grpc_conn {
 bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held,
                         size_t more);
 void grpc_bytes_release(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held);
+/* What follows its first `at` bytes. */
+static inline struct span grpc_bytes_from(const struct grpc_bytes *bytes, size_t at)
+{
+    return bytes->len > at ? span_of(bytes->ptr + at, bytes->len - at) : span_of(NULL, 0);
+}
 
 /* Whether the work of this turn is done: the rest is the next one's. */
 bool grpc_conn_turn_is_over(const struct grpc_conn *conn);

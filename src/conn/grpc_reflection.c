@@ -37,9 +37,7 @@ void grpc_reflection_ask(struct grpc_call *call)
         call->conn->asks_wait = true;
         return;
     }
-    rest = call->input.len > 0
-               ? span_of(call->input.ptr + call->input_at, call->input.len - call->input_at)
-               : span_of(NULL, 0);
+    rest = grpc_bytes_from(&call->input, call->input_at);
     int len = grpc_frame_read(rest, grpc_call_message_max(call), &frame, &error);
     if (len < 0)
         grpc_answer_refuse(call, len == STINT_E_RANGE ? GRPC_RESOURCE_EXHAUSTED : GRPC_INTERNAL,

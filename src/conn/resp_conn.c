@@ -95,7 +95,7 @@ static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
     size_t done = 0;
     conn->has_yielded = false;
     for (unsigned n = 1; may_answer(conn); n++) {
-        if (n % TURN_COMMANDS == 0 && conn_turn_is_over(&conn->conn)) {
+        if (n % TURN_COMMANDS == 0 && done < bytes.len && conn_turn_is_over(&conn->conn)) {
             conn->has_yielded = true;
             break;
         }

@@ -10,6 +10,8 @@
 #include "io/timing.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -21,6 +23,9 @@
 #define FAREWELL_READS 64         /* and how many reads it may cause meanwhile */
 #define TURN_NS (200 * NS_PER_US) /* of one connection; and of all with work left, together */
 #define HELD_UNCOUNTED 16384      /* bytes that a connection may hold however much all hold */
+
+/* The same in the kernel: without it the send buffer of one client that does not read takes MiB. */
+#define NOTSENT_MAX 131072
 
 struct stream {
     uv_poll_t poll;
@@ -476,6 +481,13 @@ static void on_stirred(void *owner, uint64_t now_ns)
 
 /* ---- The set --------------------------------------------------------------------------------- */
 
+/* Fails where the socket is none of TCP, whose buffer does not grow. */
+static void bound_unsent(int fd)
+{
+    int max = NOTSENT_MAX;
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &max, sizeof(max));
+}
+
 void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate_seat *seat)
 {
     struct stream *stream = calloc(1, sizeof(*stream));
@@ -496,6 +508,7 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate
     conn->turn_is_over = turn_is_over;
     stream->seat = seat;
     stream->fd = fd;
+    bound_unsent(fd);
     stream->active_ns = now_ns;
     stream->next = streams->first;
     if (stream->next != NULL)

@@ -7,6 +7,7 @@
 #include <strings.h>
 
 #define NO_NAME "a field has no name" /* llhttp lets it pass */
+#define BODY_TOO_LONG "the body is longer than http_body_size"
 
 /* A chunk's line end, size in four digits and the line end behind its data. */
 #define CHUNK_LINE_BYTES 8
@@ -234,7 +235,7 @@ static int on_head(llhttp_t *parser)
     if (check_host(reader) != 0 || check_transfer(reader) != 0 || check_expectation(reader) != 0)
         return -1;
     if (parser->content_length > reader->limits->body_bytes)
-        return refuse(reader, 413, "the body is longer than http_body_size");
+        return refuse(reader, 413, BODY_TOO_LONG);
     parser->upgrade = 0; /* an offer that is not taken up */
     return 0;
 }
@@ -246,13 +247,18 @@ static int on_body(llhttp_t *parser, const char *bytes, size_t len)
     struct http_reader *reader = reader_of(parser);
     size_t body_len = reader->request->text.end - reader->request->body_at;
     if (len > reader->limits->body_bytes - body_len)
-        return refuse(reader, 413, "the body is longer than http_body_size");
+        return refuse(reader, 413, BODY_TOO_LONG);
     return append(reader, bytes, len);
 }
 
+/* A chunk that cannot fit is refused before its data comes. */
 static int on_chunk(llhttp_t *parser)
 {
-    reader_of(parser)->extra_bytes -= CHUNK_LINE_BYTES;
+    struct http_reader *reader = reader_of(parser);
+    size_t body_len = reader->request->text.end - reader->request->body_at;
+    reader->extra_bytes -= CHUNK_LINE_BYTES;
+    if (parser->content_length > reader->limits->body_bytes - body_len)
+        return refuse(reader, 413, BODY_TOO_LONG);
     return 0;
 }
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What many, slow, hostile and vanishing clients cost at both doors, what a killed server owes.
 
-Real time throughout: kernel queues, deadlines that libmicrohttpd must obey, processes that are
-killed. Deadlines are set to a second, so that each test is short. With STINT_LONG=1 the flood has
+Real time throughout: kernel queues, limits of time, processes that are killed. Deadlines are set to a second, so that each test is short. With STINT_LONG=1 the flood has
 100 million keys.
 """
 import contextlib
@@ -211,7 +210,6 @@ def test_who_vanishes_in_the_midst_leaves_nothing_behind():
               ("resp", Resp.encode("COMMAND", "DOCS") * 20),
               ("http", b"POST /v1/take HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{"),
               ("http", b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20)]
-    # libmicrohttpd waits for the rest of a body also from one who has closed his side.
     with Server("--workers", 2, "--http-request-time", "1s") as server:
         with server.connect() as first:
             assert take(first, "1/1h", "gone")

@@ -175,6 +175,7 @@ static const struct {
     {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n1f\r\n" BODY "0\r\n\r\n", "400", true},
     {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n-1\r\n", "400", true},
     {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\nffffffffffffffffff\r\n", "400", true},
+    {TAKE_HEAD "Transfer-Encoding: chunked\r\n\r\n20000\r\n", "413", true},
     {TAKE_HEAD "Expect: a miracle\r\nContent-Length: 31\r\n\r\n" BODY, "417", true},
     {TAKE_HEAD "Content-Length: 70000\r\n\r\n", "413", true},
     {TAKE_HEAD "Expect: 100-continue\r\nContent-Length: 70000\r\n\r\n", "413", true},

@@ -146,6 +146,37 @@ static void quit_ends_it_and_what_follows_is_not_done(void **state)
     assert_sent("*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n");
 }
 
+static bool is_turn_over(void *owner)
+{
+    (void)owner;
+    return true;
+}
+
+static void a_turn_that_is_over_leaves_whole_commands_for_the_next(void **state)
+{
+    (void)state;
+    static char pings[6 * 64 + 1];
+    open_door(NULL, NULL);
+    resp.conn->turn_is_over = is_turn_over;
+    for (size_t n = 0; n < 64; n++) {
+        memcpy(pings + 6 * n, "PING\r\n", 7);
+        feed(pings);
+        unsigned turns = 1;
+        size_t answered = pending();
+        resp.conn->ops->sent(resp.conn, answered, resp.now_ns);
+        for (; resp.conn->ops->has_work(resp.conn); turns++) {
+            assert_true(is_choked());
+            resp.conn->ops->wake(resp.conn, resp.now_ns);
+            answered += pending();
+            resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
+        }
+        assert_int_equal(answered, 7 * (n + 1));
+        assert_int_equal(turns, n / 15 + 1);
+        assert_false(is_choked());
+        assert_false(is_busy());
+    }
+}
+
 /* ---- Back-pressure --------------------------------------------------------------------------- */
 
 static const struct resp_limits narrow = {.output_bytes = 20};
@@ -408,6 +439,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_pipeline_is_answered_in_one_output),
         TEST(any_two_pieces_give_the_same_answers),
+        TEST(a_turn_that_is_over_leaves_whole_commands_for_the_next),
         TEST(a_connection_is_busy_while_a_command_is_half_read),
         TEST(a_large_argument_may_come_in_many_pieces),
         TEST(a_protocol_error_is_answered_and_ends_it),

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: MIT
+"""Rows of honest clients while hostile ones are connected, against the quiet run.
+
+Ten requests a second on each of 50 connections: little, so that what is measured is what the
+hostile ones do to it. They run on the core of the load.
+"""
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from machinery import LOAD_CORE, free_port, on_core, output, row
+
+CLIENTS = Path(__file__).resolve().parents[2] / "tests/attack/clients.py"
+RATE = 500
+# Each stays connected for as long as the server lets it: those that are idle, half a request, and
+# those that do not read.
+KINDS = {
+    "resp": ["idle", "half-command", "slow-bulk", "pings-unread", "docs-unread"],
+    "http": ["idle", "half-head", "slow-head", "slow-body", "healthz-unread", "metrics-unread"],
+    "grpc": ["idle", "half-preface", "half-call", "window-0", "reflection-unread"],
+}
+
+
+def rows(servers, turns, seconds, n):
+    found = []
+    for door, kinds in KINDS.items():
+        for kind in kinds:
+            found.append(one(servers, door, kind, turns, seconds, n))
+    return found
+
+
+def one(servers, door, kind, turns, seconds, n):
+    grpc = free_port()
+    stint = servers.stint("--connections-per-address", 0, "--keys", 100_000, grpc=grpc)
+    port = {"resp": stint.ports[0], "http": stint.ports[1], "grpc": grpc}[door]
+
+    def p99_us():
+        text = output(servers.build / "bench/open_loop", stint.ports[0], 50, RATE, seconds, 6)
+        return json.loads(text)["p99_us"]
+
+    quiet, attacked = [], []
+    p99_us()
+    for _ in range(turns):
+        quiet.append(p99_us())
+        command = on_core(LOAD_CORE, sys.executable, CLIENTS, port, n, kind)
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as hostile:
+            if hostile.stdout.readline() != b"connected\n":
+                sys.exit(f"{kind}: no hostile clients")
+            attacked.append(p99_us())
+            hostile.stdin.close()
+    servers.stop_all()
+    return row(f"honest p99 beside {n} hostile connections: {kind}@{door}", "the quiet run",
+               attacked, quiet, "<= 2", "us")

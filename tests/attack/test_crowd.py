@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Twenty hostile clients of each kind at each port: honest clients are served meanwhile, the
+hostile ones are ended in their time, and the server ends though they are there.
+
+Real time: what is tried are the kernel's queues, TLS and the server's own limits of time.
+"""
+import contextlib
+import time
+
+import pytest
+
+from attacked import HONEST_S, IS_SHORT, LIMIT_S, MARGIN_S, connections, honest_s, serving, until
+from clients import DOORS, KIND, KINDS, Swarm, context_for
+from measure import cpu_s, metric
+from test_serve_tls import Authority
+
+N = 5 if IS_SHORT else 20
+FAREWELL_S = 1  # in which a client has to close its side
+DRAIN_S = 1
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory):
+    return Authority(tmp_path_factory.mktemp("tls"), "authority")
+
+
+@pytest.fixture(scope="module")
+def server(authority):
+    with serving(authority) as running:
+        yield running
+
+
+def ports(kind):
+    return [door + tls for door in kind.doors for tls in kind.ports]
+
+
+@contextlib.contextmanager
+def attacking(server, kind, at, n=N):
+    """n clients at each of the ports; the clients."""
+    with contextlib.ExitStack() as stack:
+        clients = []
+        for port in at:
+            door, _, tls = port.partition("-")
+            context = context_for(door) if tls else None
+            swarm = stack.enter_context(Swarm(kind, server.port(port), n, context))
+            clients += swarm.clients
+        yield clients
+
+
+def assert_honest_are_served(server):
+    waited = {door: honest_s(server, door) for door in DOORS}
+    assert max(waited.values()) < HONEST_S, waited
+
+
+def assert_at_rest(server, seconds):
+    used = cpu_s(server.pid)
+    time.sleep(seconds)
+    assert cpu_s(server.pid) - used < 0.2 * seconds, "it does not rest"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+def test_hostile_clients_hold_nobody_up_and_are_ended(server, kind):
+    """Twenty of them at each of the kind's ports at once."""
+    assert until(lambda: connections(server) == 0, FAREWELL_S + MARGIN_S), "left over from before"
+    with attacking(server, kind, ports(kind)) as clients:
+        assert_honest_are_served(server)
+        if kind.is_idle:
+            assert_at_rest(server, 0.4)
+        if kind.ends:
+            assert until(lambda: connections(server) == 0, LIMIT_S + FAREWELL_S + MARGIN_S), \
+                f"{connections(server)} of {len(clients)} stay"
+        assert_honest_are_served(server)
+        if kind.says:
+            assert until(lambda: all(client.answer.startswith(kind.says) for client in clients),
+                         MARGIN_S), {client.answer[:80] for client in clients}
+
+
+@pytest.mark.parametrize("port", [door + tls for door in DOORS for tls in ("", "-tls")])
+def test_the_server_ends_though_they_are_there(authority, port):
+    """All kinds at once, before any limit of theirs has passed."""
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(serving(authority, "--drain-time", f"{DRAIN_S}s", limit_s=60))
+        for kind in KINDS:
+            if port in ports(kind):
+                stack.enter_context(attacking(server, kind, [port], 3))
+        time.sleep(0.3)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < DRAIN_S + (MARGIN_S if IS_SHORT else 2)
+
+
+def test_those_who_are_ended_are_counted(server):
+    refused = "stint_connections_refused_total"
+    before = metric(server.http, refused, door="http", reason="idle")
+    with attacking(server, KIND["idle"], ["http"], 5):
+        assert until(lambda: metric(server.http, refused, door="http", reason="idle") == before + 5,
+                     LIMIT_S + MARGIN_S)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: MIT
+"""How long honest clients wait while hostile ones are there, beside a quiet run: a report, with
+generous bounds. bench/server/hostile.py measures it."""
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from admissions import percentile
+from attacked import HONEST, IS_SHORT, connect, receive, serving
+from clients import DOORS
+from test_serve_tls import Authority
+
+ATTACKS = [("resp", ["idle", "slow-bulk", "pings-unread"]), ("http", ["idle", "slow-head",
+           "healthz-unread"]), ("grpc", ["idle", "window-0", "reflection-unread"])]
+N = 30
+REQUESTS = 500
+P99_MS_MAX = 1000 if IS_SHORT else 50
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with serving(Authority(tmp_path_factory.mktemp("tls"), "authority"), limit_s=60) as running:
+        yield running
+
+
+def waits_ms(server, door):
+    """Of requests that follow each other; gRPC has a connection for each."""
+    request, is_whole = HONEST[door]
+    waits, sock = [], None
+    for _ in range(REQUESTS // 5 if IS_SHORT else REQUESTS):
+        began = time.monotonic()
+        sock = sock or connect(server, door)
+        sock.sendall(request)
+        receive(sock, is_whole)
+        waits.append(1000 * (time.monotonic() - began))
+        if door == "grpc":
+            sock.close()
+            sock = None
+    if sock is not None:
+        sock.close()
+    return percentile(waits, 0.5), percentile(waits, 0.99)
+
+
+@pytest.mark.parametrize("door, kinds", ATTACKS, ids=[door for door, _ in ATTACKS])
+def test_honest_clients_do_not_wait_long(server, door, kinds):
+    quiet = {each: waits_ms(server, each) for each in DOORS}
+    program = [sys.executable, Path(__file__).with_name("clients.py"), server.port(door), N, *kinds]
+    with subprocess.Popen(list(map(str, program)), stdin=subprocess.PIPE,
+                          stdout=subprocess.PIPE) as hostile:
+        assert hostile.stdout.readline() == b"connected\n"
+        attacked = {each: waits_ms(server, each) for each in DOORS}
+        hostile.stdin.close()
+    for each in DOORS:
+        print(f"{each} while {door} is attacked: p50 {attacked[each][0]:.2f} ms, "
+              f"p99 {attacked[each][1]:.2f} ms; quiet {quiet[each][0]:.2f}, {quiet[each][1]:.2f}")
+    assert max(p99 for _, p99 in attacked.values()) < P99_MS_MAX
