@@ -231,7 +231,7 @@ class Servers:
                 fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi;
                 scgi_temp_path {folder}/scgi;
                 limit_req_zone $http_x_key zone=keys:64m rate=10000r/s;
-                limit_req_zone $server_name zone=one:1m rate=1r/m;
+                limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;
                 server {{
                     listen 127.0.0.1:{port};
                     location / {{ limit_req zone=keys burst=10000 nodelay; empty_gif; }}
