@@ -30,6 +30,7 @@
 #define TICKS_PER_NS 32                               /* of gcra */
 #define TTL_RELATIVE_MAX_S (UINT64_C(30) * 24 * 3600) /* more is an instant since 1970 */
 #define TTL_MAX_S INT32_MAX
+#define CLOCK_LATE_S 3 /* of memcached, in whole seconds */
 
 /* A state unpacked: its words, and under what they were written. */
 struct loaded {
@@ -362,8 +363,11 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
 }
 
 /*
- * A second more, for memcached counts whole ones. More than thirty days it takes for an instant of
- * the calendar, and then an hour more, since its clock may be wrong.
+ * memcached's clock has whole seconds, and ticks a little later each time: where two ticks are in
+ * one second the next is skipped, and its clock is nearly two seconds late until then. A value
+ * written just before a tick loses that time at once. One second more is for a tick that is late on
+ * a busy machine. More than thirty days it takes for an instant of the calendar, and then an hour
+ * more, since its clock may be wrong.
  */
 uint64_t memcached_state_ttl_s(const struct memcached_state *state,
                                const struct memcached_step *step, uint64_t skew_ns)
@@ -372,7 +376,7 @@ uint64_t memcached_state_ttl_s(const struct memcached_state *state,
     if (step->is_virtual || load(&loaded, state, step) != READ_STATE)
         return 0;
     uint64_t dies_ns = add_sat(add_sat(dies_at(&loaded), loaded.epoch_ns), skew_ns);
-    uint64_t left_s = sub_floor(dies_ns, step->now_ns) / NS_PER_S + 2;
+    uint64_t left_s = sub_floor(dies_ns, step->now_ns) / NS_PER_S + 1 + CLOCK_LATE_S;
     if (left_s <= TTL_RELATIVE_MAX_S)
         return left_s;
     uint64_t at_s = step->now_ns / NS_PER_S + left_s + 3600;

@@ -156,8 +156,9 @@ def test_what_is_refunded_with_its_time_comes_back(shared, prefix):
 
 
 def test_the_expiry_is_no_sooner_than_the_state_dies(shared, prefix):
+    """By memcached's clock, which may be nearly two seconds late when a value is written."""
     with Node(shared.url, prefix) as node:
-        for spec, least, most in [("window 10/10s", 10, 14), ("gcra 10/10s", 1, 5),
+        for spec, least, most in [("window 10/10s", 13, 16), ("gcra 10/10s", 4, 7),
                                   ("window 10/60d", 60 * 86400, 63 * 86400)]:
             node.ask(spec, "ttl", "take", 1)
             name = spec.split()[0]
