@@ -12,7 +12,7 @@ from measure import KIB, MIB, metric, own_memory
 from test_serve_tls import Authority
 
 MOST = 16 * MIB
-MARGIN = MOST  # buffers that grow leave holes between them: half of what is taken, at most
+MARGIN = 2 * MOST  # buffers that grow, and are freed, leave holes between those that stay
 N = 50 if IS_SHORT else 200
 SMALL = 64 * KIB  # what each of them asks for in one piece
 

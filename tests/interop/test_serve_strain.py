@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What many, slow, hostile and vanishing clients cost at both doors, what a killed server owes.
 
-Real time throughout: kernel queues, limits of time, processes that are killed. Deadlines are set to a second, so that each test is short. With STINT_LONG=1 the flood has
-100 million keys.
+Real time throughout: kernel queues, limits of time, processes that are killed. Deadlines are set to
+a second, so that each test is short. With STINT_LONG=1 the flood has 100 million keys.
 """
 import contextlib
 import os
