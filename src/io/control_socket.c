@@ -118,7 +118,7 @@ static int check_peer(int fd, const char *path, struct stint_error *error)
 
 static int connect_to(const char *path, int *fd, struct stint_error *error)
 {
-    struct endpoint endpoint;
+    struct endpoint endpoint = {0};
     int code = address_of(path, &endpoint, error);
     if (code != 0)
         return code;

@@ -404,8 +404,9 @@ static void an_idle_connection_holds_nothing(void **state)
 
 /* ---- Waiting and draining -------------------------------------------------------------------- */
 
-#define WAITING_BODY "{\"quota\":\"gcra 1/1s burst=1\",\"key\":\"w\",\"wait_ms\":5000}" /* of 54   \
-                                                                                         */
+#define WAITING_BODY                                                                               \
+    "{\"quota\":\"gcra 1/1s burst=1\",\"key\":\"w\",\"wait_ms\":5000}" /* of 54                    \
+                                                                        */
 #define WAITING TAKE_HEAD "Content-Length: 54\r\n\r\n" WAITING_BODY
 
 static void a_request_that_waits_holds_those_behind_it(void **state)
