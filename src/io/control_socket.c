@@ -141,7 +141,7 @@ static int connect_to(const char *path, int *fd, struct stint_error *error)
 
 int control_connect(const char *path, int *fd, struct stint_error *error)
 {
-    bool is_there;
+    bool is_there = false;
     *fd = -1;
     int code = control_check_folder(path, error);
     if (code == 0)

@@ -142,7 +142,7 @@ static struct span without_port(struct span host)
     bool is_bracketed = host.len > 0 && host.ptr[0] == '[';
     const uint8_t *end = host.len > 0 ? memchr(host.ptr, is_bracketed ? ']' : ':', host.len) : NULL;
     if (end == NULL)
-        return is_bracketed ? (struct span){0} : host;
+        return is_bracketed ? span_of(NULL, 0) : host;
     size_t len = (size_t)(end - host.ptr) + is_bracketed;
     struct span port = span_after(host, len);
     for (size_t i = 0; i < port.len; i++)

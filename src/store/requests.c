@@ -207,9 +207,9 @@ static enum requests_found begin(struct stint_table *table, struct request_set *
     if (record != NULL) {
         read_record(record, &seen); /* what is judged is what is answered */
         found = judge(table, &seen, ask);
+        if (found == REQUESTS_SAME)
+            *answer = seen.answer;
     }
-    if (found == REQUESTS_SAME)
-        *answer = seen.answer;
     if (found != REQUESTS_NEW)
         return found;
     if (record == NULL)
