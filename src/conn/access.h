@@ -116,7 +116,7 @@ struct access_login {
     struct span name, secret;
     struct span peer;               /* its address as text, else a Unix socket */
     uint8_t door;                   /* enum metrics_door */
-    struct metrics_worker *metrics; /* NULL: nobody counts */
+    struct metrics_worker *metrics; /* NULL: not counted */
     uint64_t now_ns;
 };
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A table of 16,384 addresses, 256 KiB. One that finds no place in it is listened to: else whoever
- * has many addresses could shut out all others.
+ * A table of 16,384 addresses, 256 KiB. One that finds no place in it is listened to: else an owner
+ * of many addresses could shut out all others.
  */
 #include "conn/guesses.h"
 

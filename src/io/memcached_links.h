@@ -25,7 +25,7 @@ struct memcached_links_options {
     uint64_t (*now)(void *arg);  /* the clock of asks. NULL: uv_hrtime() */
     uint64_t (*wall)(void *arg); /* since 1970. NULL: the system's */
     void *now_arg;               /* of both */
-    /* The clock of another node was found to be so far ahead of ours. NULL: nobody is told. */
+    /* The clock of another node was found to be so far ahead of ours. NULL: not reported. */
     void (*skewed)(void *arg, uint64_t skew_ns);
     /* So many states were damaged. NULL: nobody is told. */
     void (*damaged)(void *arg, uint64_t states);

@@ -535,7 +535,7 @@ uint64_t cells_deadline(const struct cells *cells)
     return cells->rest_ends_ns;
 }
 
-/* Whoever is begun may be answered, and ask anew; only cells that rest are looked at. */
+/* A cell that is begun may be answered, and its caller ask anew: only resting cells are looked at. */
 void cells_wake(struct cells *cells, uint64_t now_ns)
 {
     if (cells->rest_ends_ns > now_ns)

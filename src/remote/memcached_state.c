@@ -85,7 +85,7 @@ static uint8_t version_of(const struct stint_quota *quota, unsigned version)
     return (uint8_t)(0x10 * quota->algorithm + version);
 }
 
-/* It has no secret: whoever may write to memcached may write any state. */
+/* It has no secret: a program that may write to memcached may write any state. */
 static uint32_t sum_of(const uint8_t *bytes, size_t len)
 {
     static const uint64_t secret[2] = {UINT64_C(0x7374696e742d7375), UINT64_C(0x6d6f667374617465)};

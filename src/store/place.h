@@ -103,7 +103,7 @@ enum newcomer place_newcomer(struct asking *asking, bool charges, struct place *
 
 /*
  * What the state in a wide slot stands at; false if the slot has changed or its owner is at work.
- * Waits for nobody: such a state is in use, and no good one to evict.
+ * Does not wait: such a state is in use, and no good one to evict.
  */
 bool wide_stands(const struct asking *asking, const struct seen *seen,
                  const struct stint_quota *quota, struct stint_decision *stands);
