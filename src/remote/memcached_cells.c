@@ -535,7 +535,7 @@ uint64_t cells_deadline(const struct cells *cells)
     return cells->rest_ends_ns;
 }
 
-/* A cell that is begun may be answered, and its caller ask anew: only resting cells are looked at. */
+/* A cell that is begun may be answered, and its caller ask anew: only cells at rest are seen. */
 void cells_wake(struct cells *cells, uint64_t now_ns)
 {
     if (cells->rest_ends_ns > now_ns)
