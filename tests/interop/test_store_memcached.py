@@ -107,14 +107,21 @@ def test_what_is_evicted_is_free_again():
         def left():
             reply = client.ask("STINT.PEEK", "DOMAIN", "fleet", "DESCRIPTOR", 1, "slow", "rests")
             return dict(zip(reply[::2], reply[1::2]))["remaining"]
+
+        def comes_to(units):
+            """A store that answers late on a busy machine leaves 0 for that request."""
+            ends = time.monotonic() + 5
+            while left() != units and time.monotonic() < ends:
+                time.sleep(0.05)
+            return left() == units
         client.ask("STINT.TAKE", "DOMAIN", "fleet", "DESCRIPTOR", 1, "slow", "rests", "COST", 40)
-        assert left() == 9  # after one more
+        assert comes_to(9)  # after one more
         with fleet.crowd(rate=600) as crowd:
             wait_until_served(crowd, 2)
             for turn in range(40):
                 fill(memcached, range(500 * turn, 500 * turn + 500))
                 time.sleep(0.1)
         evictions = int(memcached.stats()["evictions"])
-        assert evictions > 5000 and left() == 49
+        assert evictions > 5000 and comes_to(49)
     check_bound(crowd.seen, tells=False)
     check_waits(crowd.seen)
