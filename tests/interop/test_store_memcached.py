@@ -114,6 +114,7 @@ def test_what_is_evicted_is_free_again():
             while left() != units and time.monotonic() < ends:
                 time.sleep(0.05)
             return left() == units
+        assert comes_to(49)  # as it is to come to in the end
         client.ask("STINT.TAKE", "DOMAIN", "fleet", "DESCRIPTOR", 1, "slow", "rests", "COST", 40)
         assert comes_to(9)  # after one more
         with fleet.crowd(rate=600) as crowd:
