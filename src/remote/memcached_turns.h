@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Turns at keys of memcached that several stores want to change at once. A swap succeeds only if
- * no other store swaps between its read and its write, so a store that is nearer to memcached leaves
+ * no other store swaps between its read and its write, so a store nearer to memcached leaves
  * no gap for one that is farther. The farther one asks for gaps, in a key beside the state. The
  * others then rest after each of their swaps, so that the state is read there meanwhile; and a
  * state that somebody has read is not swapped before a random time, some gaps long, is over.

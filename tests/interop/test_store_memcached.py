@@ -116,7 +116,8 @@ def test_what_is_evicted_is_free_again():
             return left() == units
         assert comes_to(49)  # as it is to come to in the end
         while left() == 49:  # after one more; a take that is late may be done, or not
-            client.ask("STINT.TAKE", "DOMAIN", "fleet", "DESCRIPTOR", 1, "slow", "rests", "COST", 40)
+            client.ask("STINT.TAKE", "DOMAIN", "fleet", "DESCRIPTOR", 1, "slow", "rests",
+                       "COST", 40)
         assert comes_to(9)
         with fleet.crowd(rate=600) as crowd:
             wait_until_served(crowd, 2)
