@@ -27,7 +27,7 @@ struct memcached_links_options {
     void *now_arg;               /* of both */
     /* The clock of another node was found to be so far ahead of ours. NULL: not reported. */
     void (*skewed)(void *arg, uint64_t skew_ns);
-    /* So many states were damaged. NULL: nobody is told. */
+    /* So many states were damaged. NULL: not reported. */
     void (*damaged)(void *arg, uint64_t states);
     void *told_arg; /* of both */
 };

@@ -86,13 +86,3 @@ def honest_s(server, door):
 def connections(server):
     """All of them but the one that asks."""
     return metric(server.http, "stint_connections") - 1
-
-
-def until(condition, seconds):
-    """Whether it comes true in that time."""
-    ends = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > ends:
-            return False
-        time.sleep(0.02)
-    return True

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from attacked import HONEST_S, IS_SHORT, LIMIT_S, MARGIN_S, connections, honest_s, serving, until
+from attacked import HONEST_S, IS_SHORT, LIMIT_S, MARGIN_S, connections, honest_s, serving
 from clients import DOORS, KIND, KINDS, Swarm, context_for
-from measure import cpu_s, metric
+from measure import cpu_s, metric, until
 from test_serve_tls import Authority
 
 N = 5 if IS_SHORT else 20

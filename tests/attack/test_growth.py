@@ -10,8 +10,8 @@ import pytest
 import frames
 from asked import ANSWERS, GRPC, HTTP, NOTHING, RESP, answered
 from attacked import (HONEST_S, IS_LONG, IS_SHORT, MARGIN_S, connect, connections, honest_s,
-                      serving, until)
-from measure import KIB, MIB, own_memory
+                      serving)
+from measure import KIB, MIB, own_memory, until
 from test_serve_tls import Authority
 
 N = 300 if IS_SHORT else 20_000

@@ -6,9 +6,9 @@ import time
 import pytest
 
 import frames
-from attacked import HONEST_S, IS_SHORT, MARGIN_S, honest_s, serving, until
+from attacked import HONEST_S, IS_SHORT, MARGIN_S, honest_s, serving
 from clients import DOORS, KIND, Kind, Swarm, get, resp
-from measure import KIB, MIB, metric, own_memory
+from measure import KIB, MIB, metric, own_memory, until
 from test_serve_tls import Authority
 
 MOST = 16 * MIB

@@ -2,11 +2,22 @@
 """What a server takes up, as /proc and its own metrics tell."""
 import os
 import re
+import time
 import urllib.request
 
 KIB = 1024
 MIB = 1024 * KIB
 SERIES = re.compile(r"^(\w+)(\{[^}]*\})? (\S+)$", re.M)
+
+
+def until(condition, seconds=5):
+    """Whether it comes true in that time."""
+    ends = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > ends:
+            return False
+        time.sleep(0.02)
+    return True
 
 
 def status(pid, name):

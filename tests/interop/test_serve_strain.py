@@ -18,7 +18,7 @@ import urllib.request
 
 import pytest
 
-from measure import KIB, MIB, cpu_s, descriptors, metric, own_memory, status
+from measure import KIB, MIB, cpu_s, descriptors, metric, own_memory, status, until
 from program import STINT
 from server import Resp, Server, free_port
 
@@ -32,16 +32,6 @@ def take(client, quota, key):
     reply = client.ask(*TAKE, quota, key)
     assert isinstance(reply, list), reply
     return reply[1] == "allow"
-
-
-def until(condition, seconds=5):
-    """Whether it comes true in that time."""
-    ends = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > ends:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def is_healthy(server):
