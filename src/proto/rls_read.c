@@ -223,6 +223,7 @@ int rls_read(struct rls_call *call, struct span message, const struct request **
 {
     call->request = (struct request){
         .verb = REQUEST_TAKE,
+        .has_envoy_hits = true,
         .wants_growth = true,
         .descriptors = call->descriptors,
     };

@@ -138,6 +138,8 @@ static uint8_t policy_of(struct question *question, struct target *target, uint8
         return target->rule != NULL ? target->rule->store.local_then : RULE_STORE_ERROR_DENY;
     uint64_t full_until_ns = question_local_full_until(target, away_since_ns);
     target->stand_in_wait_ns = sub_floor(full_until_ns, question->now_ns);
+    if (target->hits == TARGET_HITS_CHARGE)
+        verb = SHARED_CHARGE; /* which is asked behind a peek */
     return target->stand_in_wait_ns > 0 || !fits(local, verb, target->cost)
                ? RULE_STORE_ERROR_DENY
                : RULE_STORE_ERROR_LOCAL;
