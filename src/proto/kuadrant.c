@@ -22,13 +22,8 @@ int kuadrant_read_check(struct rls_call *call, struct span message, const struct
                         struct stint_error *error)
 {
     int code = rls_read(call, message, request, error);
-    if (code < 0)
-        return code;
     call->request.verb = REQUEST_PEEK;
-    for (size_t i = 0; i < call->request.n_descriptors; i++)
-        if (call->descriptors[i].has_hits && call->descriptors[i].hits == 0)
-            call->descriptors[i].hits = 1;
-    return 0;
+    return code;
 }
 
 int kuadrant_read_report(struct rls_call *call, struct span message, const struct request **request,

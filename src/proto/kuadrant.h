@@ -18,7 +18,7 @@
 /*
  * As rls_read(), and an amount above 4294967295, a ttl below 0 or too long, a reservation_id that
  * is none, or that is of another domain or other descriptors, is STINT_E_RANGE or STINT_E_SYNTAX.
- *     check     a peek; a descriptor whose hits_addend is 0 asks whether one unit would fit
+ *     check     a peek
  *     report    a charge
  *     reserve   a reserve; an amount of 0 holds nothing, and is a peek of one unit
  *     commit    a settle; without a reservation_id a charge

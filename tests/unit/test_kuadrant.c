@@ -321,7 +321,7 @@ static void test_check_is_a_peek_and_report_a_charge(void **state)
     assert_read(kuadrant_read_check, &wire);
     assert_int_equal(request->verb, REQUEST_PEEK);
     assert_int_equal(request->cost, 1);
-    assert_int_equal(request->descriptors[1].hits, 1);
+    assert_true(request->has_envoy_hits && request->descriptors[1].has_hits);
     wire_number(&wire, 3, 9);
     assert_read(kuadrant_read_report, &wire);
     assert_int_equal(request->verb, REQUEST_CHARGE);
