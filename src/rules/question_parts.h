@@ -48,6 +48,16 @@ struct stint_decision question_ask_table(struct question *question, const struct
 struct stint_decision question_ask_store(struct question *question, struct target *target,
                                          const struct stint_quota *quota,
                                          const struct stint_ask *ask);
+/*
+ * The same in two steps, for asks that are to be on their way together: all are sent before the
+ * first is read, since what stands in for a store that is away may be asked then. NULL: no answer.
+ */
+const struct shared_answer *question_send(struct question *question, struct target *target,
+                                          const struct stint_quota *quota,
+                                          const struct stint_ask *ask);
+struct stint_decision question_read(struct question *question, struct target *target,
+                                    const struct stint_quota *quota, const struct stint_ask *ask,
+                                    const struct shared_answer *answer);
 
 /* RULE of a key's name. Without a rule the states are those of the quota's parameters. */
 #define QUESTION_NAME_SIZE 24 /* a mark, and 16 digits */
