@@ -86,6 +86,15 @@ static void print_flags(const struct rule *rule)
         putchar('\n');
 }
 
+/* What a rule leaves open, the server's grpc_hits says. */
+static void print_hits(const struct rule *rule)
+{
+    if (rule->hits == RULE_HITS_CHARGE)
+        puts("  hits    charge: what a gateway reports is recorded, whether it fits or not");
+    else if (rule->hits == RULE_HITS_TAKE)
+        puts("  hits    take: what does not fit is refused, and not recorded");
+}
+
 static void print_replaces(const struct rule *rule)
 {
     for (size_t i = 0; i < rule->n_replaces; i++) {
@@ -167,6 +176,7 @@ static void print_rule(const struct rule *rule)
     print_replaces(rule);
     print_metadata(rule);
     print_flags(rule);
+    print_hits(rule);
 }
 
 /* Rules of one domain together, also where files that are merged had another between them. */

@@ -223,6 +223,7 @@ static int open_hub(struct ground *ground, struct rules *rules, struct stint_err
                         .without_popular = settings->popular_keys == 0,
                         .shadow_mode = settings->shadow_mode,
                         .quota_mode = settings->quota_mode,
+                        .charges_hits = strcmp(settings->grpc_hits, "charge") == 0,
                         .metrics_names = serve_metrics_names(settings),
                         .near_thousandths = (unsigned)settings->near_limit,
                         .store_accepts = store_takes,

@@ -300,14 +300,16 @@ static int give_joined(struct compat *compat)
 }
 
 /*
- * What theirs has no port for, what its users' dashboards look for, and that an empty folder is no
- * error: theirs begins with one, and is filled later.
+ * What theirs has no port for, what its users' dashboards look for, that an empty folder is no
+ * error, since theirs begins with one and is filled later, and that hits are added as they come.
  */
 static int give_own(struct compat *compat)
 {
     int code = give(compat, "resp", "--compat", "off");
     if (code == 0)
         code = give(compat, "rules_may_be_empty", "--compat", "true");
+    if (code == 0)
+        code = give(compat, "grpc_hits", "--compat", "charge");
     return code != 0 ? code : give(compat, "metrics_names", "--compat", "both");
 }
 

@@ -27,7 +27,7 @@ struct hub {
     struct pools *pools;
     uint64_t id_lifetime_ns;
     unsigned workers;
-    bool shadow_mode, quota_mode;
+    bool shadow_mode, quota_mode, charges_hits;
     bool began_with_rules;
     pthread_mutex_t lock; /* of the rulesets, while they change hands */
     struct ruleset *ruleset;

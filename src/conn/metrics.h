@@ -119,6 +119,7 @@ struct metrics_hits {
     struct span value;
     uint32_t asked, limit, remaining; /* of the quota, after the decision */
     bool is_over, is_shadow;
+    uint32_t fitted; /* of a charge that is over: those of its units that fit */
 };
 bool metrics_counts_hits(const struct metrics_worker *worker);
 void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,

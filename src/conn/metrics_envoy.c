@@ -50,13 +50,14 @@ static struct hit_figures *make_hits(struct metrics_worker *worker, uint32_t chu
     return made;
 }
 
-/* How many of the units lie beyond the share of the limit that is called near. */
-static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits)
+/* How many of the units that fit lie beyond the share of the limit that is called near. */
+static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits,
+                           uint32_t fitted)
 {
     uint64_t threshold = (uint64_t)hits->limit * metrics->near_thousandths / THOUSANDTHS;
     uint64_t used = hits->limit - hits->remaining;
     uint64_t beyond = used > threshold ? used - threshold : 0;
-    return beyond < hits->asked ? (uint32_t)beyond : hits->asked;
+    return beyond < fitted ? (uint32_t)beyond : fitted;
 }
 
 void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
@@ -72,11 +73,12 @@ void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bou
         return;
     uint64_t *units = chunk[number % METRICS_CHUNK].units;
     count_up(&units[HITS_TOTAL], hits->asked);
-    count_up(&units[hits->is_over ? HITS_OVER : HITS_WITHIN], hits->asked);
+    uint32_t fitted = hits->is_over ? hits->fitted : hits->asked;
+    count_up(&units[hits->is_over ? HITS_OVER : HITS_WITHIN],
+             hits->is_over ? hits->asked - fitted : hits->asked);
     if (hits->is_over && hits->is_shadow)
-        count_up(&units[HITS_SHADOW], hits->asked);
-    if (!hits->is_over)
-        count_up(&units[HITS_NEAR], near_units(worker->metrics, hits));
+        count_up(&units[HITS_SHADOW], hits->asked - fitted);
+    count_up(&units[HITS_NEAR], near_units(worker->metrics, hits, fitted));
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */

@@ -68,6 +68,7 @@ static void count_hits(struct service *service, const struct target *target, str
         .remaining = target->decision.remaining,
         .is_over = target->over,
         .is_shadow = target->part == TARGET_SHADOW,
+        .fitted = target->fitted,
     };
     metrics_hits(service->metrics, service->ruleset->bound, rule, &hits);
 }
@@ -81,7 +82,8 @@ static void count_target(struct service *service, const struct request *request,
     struct span name = name_of(&room, request, i);
     bool allowed = reply->decision.outcome == STINT_ALLOW;
     enum metrics_outcome outcome = outcome_of(target);
-    uint32_t units = allowed && outcome == METRICS_ALLOW ? target->decision.granted : 0;
+    bool is_moved = (allowed && outcome == METRICS_ALLOW) || target->hits == TARGET_HITS_CHARGE;
+    uint32_t units = is_moved ? target->decision.granted : 0;
     metrics_decided(service->metrics, bound, target->rule, outcome, units);
     if (target->rule != NULL && (target->rule->detailed_metric || target->rule->value_to_metric))
         metrics_detailed(service->metrics, bound, target->rule, name, outcome, units);

@@ -37,6 +37,8 @@ static int add_descriptors(struct service *service, const struct request *reques
         .descriptors = request->descriptors,
         .n_descriptors = request->n_descriptors,
         .cost = request->cost,
+        .has_envoy_hits = request->has_envoy_hits &&
+                          (request->verb == REQUEST_TAKE || request->verb == REQUEST_PEEK),
     };
     if (request->domain.len == 0)
         return err_set(error, STINT_E_SYNTAX, "a domain is missing");

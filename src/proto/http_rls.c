@@ -229,6 +229,7 @@ int http_rls_read(struct http_call *call, struct span body, struct stint_error *
     uint32_t seen;
     http_call_clear(call);
     call->request.verb = REQUEST_TAKE;
+    call->request.has_envoy_hits = true;
     call->request.wants_growth = true; /* durationUntilReset */
     int code = http_json_parse(&call->json, body, error);
     if (code < 0)

@@ -29,6 +29,14 @@ static inline ProtobufCBinaryData rls_bytes(struct span span)
     return (ProtobufCBinaryData){.len = span.len, .data = (uint8_t *)(uintptr_t)span.ptr};
 }
 
+/* One more RateLimitDescriptor of the request. */
+int rls_add_descriptor(struct rls_call *call, struct span message, struct stint_error *error);
+/* What every request needs: a domain and descriptors. */
+int rls_check_whole(const struct rls_call *call, struct stint_error *error);
+
+/* Room for a response of so many bytes in call->packed; false: no memory. */
+bool rls_make_room(struct rls_call *call, size_t len);
+
 struct Pb__Struct;
 
 /*

@@ -180,8 +180,25 @@ static int read_descriptor(struct rls_call *call, size_t index, struct span mess
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int read_fields(struct rls_call *call, struct request *request, struct span message,
-                       struct stint_error *error)
+int rls_add_descriptor(struct rls_call *call, struct span message, struct stint_error *error)
+{
+    struct request *request = &call->request;
+    if (request->n_descriptors == DESCRIPTORS_MAX)
+        return err_set(error, STINT_E_RANGE, "descriptors: expected at most %d descriptors",
+                       DESCRIPTORS_MAX);
+    return read_descriptor(call, request->n_descriptors++, message, error);
+}
+
+int rls_check_whole(const struct rls_call *call, struct stint_error *error)
+{
+    if (call->request.domain.len == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
+    if (call->request.n_descriptors == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected descriptors");
+    return 0;
+}
+
+static int read_fields(struct rls_call *call, struct span message, struct stint_error *error)
 {
     enum { DOMAIN = 1, DESCRIPTORS, HITS };
     static const struct wire_message request_message = {
@@ -190,16 +207,13 @@ static int read_fields(struct rls_call *call, struct request *request, struct sp
     int field, code = 0;
     while (code == 0 && (field = wire_read(&request_message, &message, &value)) != 0) {
         if (field == DOMAIN)
-            request->domain = value.bytes;
+            call->request.domain = value.bytes;
         else if (field == HITS)
             call->hits_addend = (uint32_t)value.varint;
         else if (field < 0)
             code = refuse_message(error);
-        else if (request->n_descriptors == DESCRIPTORS_MAX)
-            code = err_set(error, STINT_E_RANGE, "descriptors: expected at most %d descriptors",
-                           DESCRIPTORS_MAX);
         else
-            code = read_descriptor(call, request->n_descriptors++, value.bytes, error);
+            code = rls_add_descriptor(call, value.bytes, error);
     }
     return code;
 }
@@ -209,18 +223,17 @@ int rls_read(struct rls_call *call, struct span message, const struct request **
 {
     call->request = (struct request){
         .verb = REQUEST_TAKE,
+        .has_envoy_hits = true,
         .wants_growth = true,
         .descriptors = call->descriptors,
     };
     call->hits_addend = 0;
     *request = &call->request;
-    int code = read_fields(call, &call->request, message, error);
+    int code = read_fields(call, message, error);
+    if (code == 0)
+        code = rls_check_whole(call, error);
     if (code < 0)
         return code;
-    if (call->request.domain.len == 0)
-        return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
-    if (call->request.n_descriptors == 0)
-        return err_set(error, STINT_E_SYNTAX, "expected descriptors");
     call->request.cost = call->hits_addend == 0 ? 1 : call->hits_addend;
     return 0;
 }

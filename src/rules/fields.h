@@ -9,7 +9,7 @@
 #include "rules/yaml_value.h"
 
 #define FIELD_TEXT_MAX 4096 /* bytes in one text of a file */
-#define FIELDS_MAX 23       /* keys of one shape */
+#define FIELDS_MAX 32       /* keys of one shape, at most */
 
 /* Where faults of a file go. */
 struct source {
@@ -65,6 +65,7 @@ enum {
     LIMIT_LOCAL_START,
     LIMIT_LOCAL_FOR,
     LIMIT_LOCAL_THEN,
+    LIMIT_HITS,
 };
 enum { BAN_AFTER, BAN_FOR, BAN_WITHIN, BAN_FACTOR, BAN_MAX };
 enum { REPLACES_NAME };

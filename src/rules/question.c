@@ -275,6 +275,21 @@ static int match(struct question *question, const struct question_ask *ask,
     return code;
 }
 
+/* Places of concurrency are taken and given back: there is nothing to charge. */
+static uint8_t hits_of(const struct question *question, const struct target *target,
+                       const struct descriptor *descriptor)
+{
+    const struct rule *rule = target->rule;
+    if (!descriptor->has_hits || descriptor->is_refund || target->quota == NULL)
+        return TARGET_HITS_TAKE;
+    if (descriptor->hits == 0)
+        return TARGET_HITS_CHECK;
+    bool charges = rule != NULL && rule->hits != RULE_HITS_UNSAID ? rule->hits == RULE_HITS_CHARGE
+                                                                  : question->charges_hits;
+    return charges && target->quota->algorithm != STINT_CONCURRENCY ? TARGET_HITS_CHARGE
+                                                                    : TARGET_HITS_TAKE;
+}
+
 static void assign_part(const struct question *question, struct target *target)
 {
     bool is_shadow = question->all_shadow || (target->rule != NULL && target->rule->shadow_mode);
@@ -319,6 +334,8 @@ int question_add_descriptors(struct question *question, const struct question_as
             return code;
         find_own_quota(question, target);
         target->is_refund = descriptor->is_refund;
+        if (ask->has_envoy_hits)
+            target->hits = hits_of(question, target, descriptor);
         target->is_values = true;
         question->n_unmatched += target->rule == NULL;
         assign_part(question, target);

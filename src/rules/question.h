@@ -14,6 +14,11 @@
  *   candidate  the second quota of a rule: asked as if it stood in the place of the first. It is
  *              charged where every other live quota allows, whatever the first one says.
  * docs/decisions/0016 says why.
+ *
+ * Hits of Envoy's descriptors, where question_ask.has_envoy_hits (docs/decisions/0058):
+ *   check      hits of 0: denies where not one unit is left; takes nothing.
+ *   charge     hits above 0, where the rule or the server says so: recorded before anything else is
+ *              decided, whether they fit or not; denies where they did not fit.
  */
 #ifndef STINT_RULES_QUESTION_H
 #define STINT_RULES_QUESTION_H
@@ -30,6 +35,9 @@ enum target_part {
     TARGET_SHADOW,
 };
 
+/* What is to be done with its units. */
+enum target_hits { TARGET_HITS_TAKE = 0, TARGET_HITS_CHECK, TARGET_HITS_CHARGE };
+
 /* What a target goes by whose store could not be asked: rule.store.on_error. */
 enum stand_in { STAND_IN_NONE = 0, STAND_IN_ALLOW, STAND_IN_DENY, STAND_IN_LOCAL };
 
@@ -40,6 +48,7 @@ struct target {
     struct span key;                 /* of the states under it */
     uint32_t cost;
     uint8_t part;     /* enum target_part */
+    uint8_t hits;     /* enum target_hits */
     uint8_t store;    /* of question.stores, from 1; 0: the table */
     uint8_t on_error; /* enum rule_on_store_error, or QUESTION_TELLS_ERROR */
     bool is_refund, is_replaced, is_quota_mode;
@@ -54,7 +63,8 @@ struct target {
     bool stepped_back;         /* over, in quota_mode, and the request does without it */
     bool made_ban;             /* this denial was the one that blocks the key */
     bool shadow_over;          /* its candidate would deny */
-    bool is_settled;           /* the figures are of a state from which nothing was taken */
+    bool is_settled;           /* the figures are right whatever becomes of the request */
+    uint32_t fitted;           /* units of a charge that fit */
     uint8_t stand_in;          /* enum stand_in */
     uint64_t stand_in_wait_ns; /* until its share is no longer taken for used; 0: it is not */
 };
@@ -89,6 +99,7 @@ struct question {
     uint64_t at_ns;      /* the time that units were charged under: what a refund is to say */
     bool all_shadow;     /* every rule is taken for one in shadow_mode */
     bool all_quota_mode; /* the same of quota_mode */
+    bool charges_hits;   /* Envoy's hits are charged where their rule does not say */
     size_t n_targets;
     size_t n_unmatched; /* descriptors */
     uint64_t bans_lost; /* a ban found no room in the table */
@@ -159,7 +170,8 @@ struct question_ask {
     struct span domain;
     const struct descriptor *descriptors; /* 1 … TARGETS_MAX */
     size_t n_descriptors;
-    uint32_t cost; /* of descriptors without hits of their own */
+    uint32_t cost;       /* of descriptors without hits of their own */
+    bool has_envoy_hits; /* those that have some check or charge; else they take */
 };
 /*
  * Matches them, and drops what others replace. STINT_E_RANGE for a key that is too long; of quotas

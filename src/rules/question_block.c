@@ -61,7 +61,8 @@ static void find_blocks(struct question *question, struct stint_decision *notes)
         return;
     for (size_t i = 0; i < question->n_targets; i++) {
         struct target *target = &question->targets[i];
-        if (!target_asks(target) || target->cost == 0)
+        bool asks_nothing = target->cost == 0 && target->hits != TARGET_HITS_CHECK;
+        if (!target_asks(target) || asks_nothing)
             continue;
         uint64_t until_ns = blocked_until(question, target);
         if (until_ns > 0)
@@ -121,8 +122,8 @@ void question_count_denials(struct question *question)
         struct target *target = &question->targets[i];
         /* Blocked already: asking again never extends a ban. NEVER is no matter of how often. */
         if (!target_asks(target) || !has_ban(target) || !target->over || target->banned ||
-            target->decision.outcome != STINT_DENY)
-            continue;
+            target->decision.outcome != STINT_DENY || target->hits == TARGET_HITS_CHARGE)
+            continue; /* what is charged was served */
         struct ban_made made = count_denial(question, target);
         question->bans_lost += made.is_lost;
         if (made.until_ns == 0)

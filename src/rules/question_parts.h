@@ -23,10 +23,11 @@ static inline bool target_asks(const struct target *target)
     return target->part == TARGET_LIVE && !target->is_refund;
 }
 
-/* The same, where nothing else has denied or let it go yet. */
+/* The same, all or nothing with others, where nothing else has denied or let it go yet. */
 static inline bool target_takes(const struct target *target)
 {
-    return target_asks(target) && !target->banned && !target->stepped_back;
+    return target_asks(target) && target->hits == TARGET_HITS_TAKE && !target->banned &&
+           !target->stepped_back;
 }
 
 /* Where this run says nothing: it is to be given up. */
@@ -47,6 +48,16 @@ struct stint_decision question_ask_table(struct question *question, const struct
 struct stint_decision question_ask_store(struct question *question, struct target *target,
                                          const struct stint_quota *quota,
                                          const struct stint_ask *ask);
+/*
+ * The same in two steps, for asks that are to be on their way together: all are sent before the
+ * first is read, since what stands in for a store that is away may be asked then. NULL: no answer.
+ */
+const struct shared_answer *question_send(struct question *question, struct target *target,
+                                          const struct stint_quota *quota,
+                                          const struct stint_ask *ask);
+struct stint_decision question_read(struct question *question, struct target *target,
+                                    const struct stint_quota *quota, const struct stint_ask *ask,
+                                    const struct shared_answer *answer);
 
 /* RULE of a key's name. Without a rule the states are those of the quota's parameters. */
 #define QUESTION_NAME_SIZE 24 /* a mark, and 16 digits */
@@ -86,6 +97,18 @@ bool question_gather(struct question *question);
 bool question_list(struct question *question);
 /* The list's decisions, to the targets they are of. */
 void question_hand_out(struct question *question);
+
+/* ---- question_hits.c: targets that check or charge, each by itself --------------------------- */
+
+/*
+ * Asks such a target under its own quota or its candidate, and charges it where `charges`. Whether
+ * the units did not fit: then the decision is a denial, with the wait until one unit fits.
+ */
+bool question_ask_hits_of(struct question *question, struct target *target,
+                          const struct stint_quota *quota, bool charges,
+                          struct stint_decision *decision);
+/* All that are live: before any other unit is taken. */
+void question_ask_hits(struct question *question, bool charges);
 
 /* Decides what was gathered. */
 void question_ask_gathered(struct question *question, bool charges);

@@ -4,6 +4,13 @@
 
 #include "base/wide_int.h"
 
+/* What a request asks of the quotas that are not enforced. */
+struct aside {
+    uint8_t verb;    /* PEEK: nothing is charged */
+    uint32_t most;   /* units of each target */
+    bool is_refused; /* without this target, too */
+};
+
 /* Best effort that got less than it wanted would have been held back, too. */
 static bool is_over(const struct stint_decision *decision, const struct stint_ask *ask)
 {
@@ -11,22 +18,39 @@ static bool is_over(const struct stint_decision *decision, const struct stint_as
            (ask->verb == STINT_TAKE_UPTO && decision->granted < ask->cost);
 }
 
-static void ask_shadow(struct question *question, struct target *target,
-                       const struct stint_ask *ask)
+/*
+ * How the units of a target fare under a quota that is not enforced; whether it is over. What is
+ * charged there is charged whatever the others say, as under a quota that is.
+ */
+static bool ask_aside(struct question *question, struct target *target,
+                      const struct stint_quota *quota, const struct aside *aside,
+                      struct stint_decision *decision)
+{
+    const struct stint_ask ask = {
+        .now_ns = question->now_ns,
+        .cost = (uint32_t)min_u64(target->cost, aside->most),
+        .verb = aside->is_refused ? STINT_PEEK : aside->verb,
+    };
+    if (target->hits != TARGET_HITS_TAKE)
+        return question_ask_hits_of(question, target, quota, aside->verb != STINT_PEEK, decision);
+    *decision = question_ask_one(question, target, quota, &ask);
+    return is_over(decision, &ask);
+}
+
+static void ask_shadow(struct question *question, struct target *target, const struct aside *aside)
 {
     struct stint_decision *decision = &target->decision;
-    *decision = question_ask_one(question, target, target->quota, ask);
-    target->over = is_over(decision, ask);
+    target->over = ask_aside(question, target, target->quota, aside, decision);
     decision->outcome = STINT_ALLOW;
-    decision->granted = ask->cost;
+    decision->granted = (uint32_t)min_u64(target->cost, aside->most);
     decision->retry_after_ns = 0;
 }
 
 static void ask_candidate(struct question *question, struct target *target,
-                          const struct stint_ask *ask)
+                          const struct aside *aside)
 {
-    struct stint_decision decision = question_ask_one(question, target, &target->rule->shadow, ask);
-    target->shadow_over = is_over(&decision, ask);
+    struct stint_decision decision;
+    target->shadow_over = ask_aside(question, target, &target->rule->shadow, aside, &decision);
     target->shadow_retry_after_ns = target->shadow_over ? decision.retry_after_ns : 0;
 }
 
@@ -38,13 +62,14 @@ void question_ask_shadows(struct question *question, uint8_t verb, uint32_t most
         if (target->part == TARGET_FREE || target->is_refund ||
             (target->part != TARGET_SHADOW && !has_candidate))
             continue;
-        bool charges = !target->banned && !question_is_denied(question, i);
-        struct stint_ask ask = {.now_ns = question->now_ns,
-                                .cost = (uint32_t)min_u64(target->cost, most),
-                                .verb = charges ? verb : STINT_PEEK};
+        const struct aside aside = {
+            .verb = verb,
+            .most = most,
+            .is_refused = target->banned || question_is_denied(question, i),
+        };
         if (target->part == TARGET_SHADOW)
-            ask_shadow(question, target, &ask);
+            ask_shadow(question, target, &aside);
         if (has_candidate)
-            ask_candidate(question, target, &ask);
+            ask_candidate(question, target, &aside);
     }
 }

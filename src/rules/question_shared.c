@@ -138,6 +138,8 @@ static uint8_t policy_of(struct question *question, struct target *target, uint8
         return target->rule != NULL ? target->rule->store.local_then : RULE_STORE_ERROR_DENY;
     uint64_t full_until_ns = question_local_full_until(target, away_since_ns);
     target->stand_in_wait_ns = sub_floor(full_until_ns, question->now_ns);
+    if (target->hits == TARGET_HITS_CHARGE)
+        verb = SHARED_CHARGE; /* which is asked behind a peek */
     return target->stand_in_wait_ns > 0 || !fits(local, verb, target->cost)
                ? RULE_STORE_ERROR_DENY
                : RULE_STORE_ERROR_LOCAL;
@@ -212,9 +214,9 @@ static size_t store_to_ask(const struct question *question, size_t store)
     return store;
 }
 
-struct stint_decision question_ask_store(struct question *question, struct target *target,
-                                         const struct stint_quota *quota,
-                                         const struct stint_ask *one)
+const struct shared_answer *question_send(struct question *question, struct target *target,
+                                          const struct stint_quota *quota,
+                                          const struct stint_ask *one)
 {
     char room[QUESTION_NAME_SIZE];
     const struct shared_item item = item_of(target, quota, one->cost, room);
@@ -233,7 +235,13 @@ struct stint_decision question_ask_store(struct question *question, struct targe
         asked.id = id;
         store = store_to_ask(question, store);
     }
-    const struct shared_answer *answer = ask(question, store, &asked);
+    return ask(question, store, &asked);
+}
+
+struct stint_decision question_read(struct question *question, struct target *target,
+                                    const struct stint_quota *quota, const struct stint_ask *one,
+                                    const struct shared_answer *answer)
+{
     if (answer == NULL)
         return nothing_known(quota);
     if (answer->outcome == SHARED_DECIDED) {
@@ -253,6 +261,13 @@ struct stint_decision question_ask_store(struct question *question, struct targe
                                   &local);
     }
     return stood_in(target, one->verb, one->cost);
+}
+
+struct stint_decision question_ask_store(struct question *question, struct target *target,
+                                         const struct stint_quota *quota,
+                                         const struct stint_ask *one)
+{
+    return question_read(question, target, quota, one, question_send(question, target, quota, one));
 }
 
 const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb)

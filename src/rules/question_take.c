@@ -298,7 +298,12 @@ void question_ask_gathered(struct question *question, bool charges)
 bool question_ask_live(struct question *question, bool charges)
 {
     question_find_blocks(question);
+    question_ask_hits(question, charges);
+    if (question_is_given_up(question))
+        return true;
     bool is_denied = question_is_denied(question, NO_TARGET);
+    if (!is_denied)
+        question_step_back(question); /* else the others would be asked, and charged, twice */
     for (;;) {
         if (question->errand != NULL)
             question_take_shared(question, charges && !is_denied);

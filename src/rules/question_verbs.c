@@ -92,11 +92,16 @@ struct stint_decision question_take_upto(struct question *question)
 
 /* ---- charge and refund ----------------------------------------------------------------------- */
 
+/* A descriptor that gives its hits back does so whatever the others are asked. */
 static struct stint_decision move_one(struct question *question, struct target *target,
                                       const struct stint_quota *quota, uint8_t verb, uint64_t at_ns)
 {
     const struct stint_ask ask = {
-        .now_ns = question->now_ns, .at_ns = at_ns, .cost = target->cost, .verb = verb};
+        .now_ns = question->now_ns,
+        .at_ns = target->is_refund ? STINT_NEVER_NS : at_ns,
+        .cost = target->cost,
+        .verb = target->is_refund ? STINT_REFUND : verb,
+    };
     return question_ask_one(question, target, quota, &ask);
 }
 

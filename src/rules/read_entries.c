@@ -214,6 +214,7 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
         rule->quota = limit.quota;
         rule->requests_per_unit = limit.requests_per_unit;
         rule->unit = limit.unit;
+        rule->hits = read_hits(source, fields, &limit);
     }
     if (!read_store(&store, fields, &reading->rules->texts, rule))
         tell_no_memory(source);

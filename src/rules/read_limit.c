@@ -293,8 +293,24 @@ bool read_limit(const struct source *source, const struct fields *fields, uint8_
     return faults_count(source->faults) == faults_before;
 }
 
+uint8_t read_hits(const struct source *source, const struct fields *fields,
+                  const struct limit *limit)
+{
+    static const char *const names[] = {"take", "charge"};
+    size_t choice;
+    if (!fields_choice(source, fields, LIMIT_HITS, names, 2, &choice))
+        return RULE_HITS_UNSAID;
+    if (choice == 1 && limit->quota.algorithm == STINT_CONCURRENCY)
+        fields_fault(source, fields, LIMIT_HITS,
+                     "places of concurrency are taken and given back, and cannot be charged; "
+                     "leave hits out, or say take");
+    return choice == 0 ? RULE_HITS_TAKE : RULE_HITS_CHARGE;
+}
+
 void refuse_limit(const struct source *source, const struct fields *fields)
 {
+    if (fields_value(fields, LIMIT_HITS) != NULL)
+        fields_fault(source, fields, LIMIT_HITS, "unlimited: true stands alone, without hits");
     for (int key = LIMIT_UNIT; key < LIMIT_NAME; key++)
         if (fields_value(fields, key) != NULL)
             fields_fault(source, fields, key, "unlimited: true stands alone, without %s",

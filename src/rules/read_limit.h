@@ -15,6 +15,10 @@ struct limit {
 bool read_limit(const struct source *source, const struct fields *fields, uint8_t default_algorithm,
                 struct limit *limit);
 
+/* `hits`, of a limit that was read; as enum rule_hits. */
+uint8_t read_hits(const struct source *source, const struct fields *fields,
+                  const struct limit *limit);
+
 /* Tells every key that says how much, where `unlimited` says that there is no limit. */
 void refuse_limit(const struct source *source, const struct fields *fields);
 

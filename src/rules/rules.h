@@ -53,6 +53,9 @@ struct rule_store {
 };
 #define RULE_STORE_NAME_MAX 200 /* bytes of a name */
 
+/* What becomes of the hits that a descriptor of Envoy's brings along: rules/question.h. */
+enum rule_hits { RULE_HITS_UNSAID = 0, RULE_HITS_TAKE, RULE_HITS_CHARGE };
+
 /* Repeated denials block the key: `after` of them within `within_ns`, for `for_ns` at first. */
 struct rule_ban {
     uint32_t after;  /* 0: no ban */
@@ -81,6 +84,7 @@ struct rule {
     struct span metadata;       /* of its entry: one object of compact JSON. Empty: none */
     uint32_t requests_per_unit; /* as written; the limit where the file has no such key */
     uint8_t unit;               /* enum rule_unit */
+    uint8_t hits;               /* enum rule_hits */
     bool unlimited, shadow_mode, quota_mode, detailed_metric;
     bool value_to_metric, share_threshold; /* of its entry, or of one above it */
     bool has_shadow;

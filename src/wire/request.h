@@ -48,8 +48,9 @@ struct request_throttle {
 struct request {
     uint8_t verb; /* enum request_verb */
     bool has_granted_at;
-    bool wants_growth; /* each status is to say when what is left grows: it costs a look */
-    uint32_t cost;     /* 1 where the caller said nothing */
+    bool has_envoy_hits; /* hits of descriptors are Envoy's: rules/question.h */
+    bool wants_growth;   /* each status is to say when what is left grows: it costs a look */
+    uint32_t cost;       /* 1 where the caller said nothing */
     /* Whom it is asked of: a domain with descriptors, or items. Verbs on tickets: neither. */
     struct span domain;
     const struct descriptor *descriptors;

@@ -138,8 +138,10 @@ static void test_equal_names_are_summed(void **state)
 static void test_values_have_figures_of_their_own(void **state)
 {
     struct fixture *fixture = *state;
-    ask(fixture, IP, (struct metrics_hits){span_of_text("/a 1.2.3.4"), 1, 0, 9, false, false});
-    ask(fixture, IP, (struct metrics_hits){span_of_text("/a odd one"), 1, 0, 9, false, false});
+    ask(fixture, IP,
+        (struct metrics_hits){.value = span_of_text("/a 1.2.3.4"), .asked = 1, .remaining = 9});
+    ask(fixture, IP,
+        (struct metrics_hits){.value = span_of_text("/a odd one"), .asked = 1, .remaining = 9});
     const char *page = text_of(fixture, false);
     assert_line(page, "ratelimit_service_rate_limit_total_hits"
                       "{domain=\"shop\",key1=\"path_/a\",key2=\"ip_1.2.3.4\"} 1");
@@ -155,7 +157,8 @@ static void test_values_are_bounded(void **state)
     char value[32];
     for (int i = 0; i < METRICS_DETAILS_MAX + 50; i++) {
         snprintf(value, sizeof(value), "/a v%d", i);
-        ask(fixture, IP, (struct metrics_hits){span_of_text(value), 1, 0, 9, false, false});
+        ask(fixture, IP,
+            (struct metrics_hits){.value = span_of_text(value), .asked = 1, .remaining = 9});
     }
     size_t lines = 0;
     for (const char *at = text_of(fixture, false);

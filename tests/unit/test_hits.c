@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Hits of Envoy's descriptors: 0 checks whether a unit is left, N is taken or charged. What becomes
+ * of them beside other descriptors, in shadows, under bans, and where a store keeps the states.
+ */
+#include "unit/calling.h"
+#include "unit/fake_store.h"
+
+#include "conn/service_parts.h"
+#include "proto/rls_limit.h"
+
+#include <stdio.h>
+
+#define NO_HITS UINT32_MAX /* the request's cost instead */
+#define RULE(key, n, options)                                                                      \
+    "  - key: " key "\n    rate_limit: {unit: hour, requests_per_unit: " n options "}\n"
+#define CHARGES ", hits: charge"
+
+static const char *const rules = "domain: d\ndescriptors:\n" RULE("tokens", "10", CHARGES) RULE(
+    "more", "10", CHARGES) RULE("takes", "10", ", hits: take") RULE("unsaid", "10",
+                                                                    "") RULE("ip", "3", "")
+    RULE("shut", "0", CHARGES) "  - key: free\n    rate_limit: {unlimited: true}\n" RULE("trial", "10", CHARGES) "    shadow_mode: true\n" RULE("next", "10", CHARGES) "    shadow: {unit: hour, requests_per_unit: 5}\n" RULE(
+        "soft", "10",
+        CHARGES) "    quota_mode: true\n" RULE("soft2", "10",
+                                               CHARGES) "    quota_mode: true\n" RULE("named", "10",
+                                                                                      CHARGES
+                                                                                      ", name: "
+                                                                                      "named")
+        RULE("instead", "10", ", replaces: [{name: named}]")
+            RULE("angry", "1", CHARGES) "    ban: {after: 3, for: 2h}\n" RULE(
+                "angry2", "1",
+                "") "    quota_mode: true\n    ban: {after: 1, for: 2h}\n"
+                    "  - key: places\n"
+                    "    rate_limit: {algorithm: concurrency, lease: 1m, requests_per_unit: 3}\n";
+
+static const struct reply *ask_hits(struct serving *s, const char *text, uint32_t first,
+                                    uint32_t second)
+{
+    struct asked asked;
+    const uint32_t hits[] = {first, second};
+    struct request *request = descriptors_of(&asked, text);
+    request->has_envoy_hits = true;
+    for (size_t i = 0; i < request->n_descriptors; i++) {
+        asked.descriptors[i].has_hits = hits[i] != NO_HITS;
+        asked.descriptors[i].hits = hits[i] != NO_HITS ? hits[i] : 0;
+    }
+    const struct reply *reply = ask(s, request);
+    assert_int_equal(reply->error, REPLY_DECIDED);
+    return reply;
+}
+
+static int outcome_of(struct serving *s, const char *text, uint32_t hits)
+{
+    return ask_hits(s, text, hits, hits)->decision.outcome;
+}
+
+static int set_up(void **state)
+{
+    static struct serving s;
+    serve(&s, rules);
+    *state = &s;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    serve_no_more(*state);
+    return 0;
+}
+
+/* ---- One descriptor -------------------------------------------------------------------------- */
+
+static void test_a_check_asks_for_one_unit_and_takes_none(void **state)
+{
+    struct serving *s = *state;
+    const struct reply_status *status = s->service->statuses;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(outcome_of(s, "tokens=1", 0), STINT_ALLOW);
+    assert_int_equal(status->decision.remaining, 10);
+    assert_int_equal(status->decision.granted, 0);
+    assert_int_equal(outcome_of(s, "tokens=1", 10), STINT_ALLOW);
+    assert_int_equal(outcome_of(s, "tokens=1", 0), STINT_DENY);
+    assert_true(status->over && status->decision.remaining == 0);
+    uint64_t wait_ns = s->reply.decision.retry_after_ns;
+    assert_in_range(wait_ns, 1, 120 * MINUTE);
+    s->now_ns += wait_ns;
+    assert_int_equal(outcome_of(s, "tokens=1", 0), STINT_ALLOW);
+}
+
+static void test_a_charge_is_recorded_though_it_does_not_fit(void **state)
+{
+    struct serving *s = *state;
+    const struct reply_status *status = s->service->statuses;
+    assert_int_equal(outcome_of(s, "tokens=1", 8), STINT_ALLOW);
+    assert_int_equal(left(s, "tokens=1"), 2);
+    assert_int_equal(outcome_of(s, "tokens=1", 3), STINT_DENY);
+    assert_true(status->over && status->decision.remaining == 0);
+    assert_in_range(status->decision.retry_after_ns, 1, 120 * MINUTE);
+    assert_int_equal(left(s, "tokens=1"), 0);
+    assert_int_equal(outcome_of(s, "tokens=2", 12), STINT_DENY); /* more than ever fits */
+    assert_int_equal(outcome_of(s, "tokens=2", 0), STINT_DENY);
+}
+
+static void test_a_rule_that_takes_takes_all_or_nothing(void **state)
+{
+    struct serving *s = *state;
+    static const char *const keys[] = {"takes=1", "unsaid=1"};
+    for (size_t i = 0; i < N(keys); i++) {
+        assert_int_equal(outcome_of(s, keys[i], 8), STINT_ALLOW);
+        assert_int_equal(outcome_of(s, keys[i], 3), STINT_DENY);
+        assert_int_equal(left(s, keys[i]), 2);
+        assert_int_equal(outcome_of(s, keys[i], 0), STINT_ALLOW);
+        assert_int_equal(outcome_of(s, keys[i], 2), STINT_ALLOW);
+        assert_int_equal(outcome_of(s, keys[i], 0), STINT_DENY);
+    }
+}
+
+static void test_hits_of_the_request_are_always_taken(void **state)
+{
+    struct serving *s = *state;
+    struct asked asked;
+    struct request *request = descriptors_of(&asked, "tokens=1");
+    request->has_envoy_hits = true;
+    request->cost = 8;
+    assert_int_equal(ask(s, request)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(ask(s, request)->decision.outcome, STINT_DENY);
+    assert_int_equal(left(s, "tokens=1"), 2);
+}
+
+static void test_the_setting_is_for_rules_that_do_not_say(void **state)
+{
+    struct serving *s = *state;
+    struct stint_quota own = quota_of("10/1h");
+    struct asked asked;
+    s->service->question.charges_hits = true;
+    assert_int_equal(outcome_of(s, "unsaid=1", 12), STINT_DENY);
+    assert_int_equal(left(s, "unsaid=1"), 0);
+    assert_int_equal(outcome_of(s, "takes=1", 11), STINT_NEVER);
+    assert_int_equal(left(s, "takes=1"), 10);
+    /* A quota that no rule knows of. */
+    struct request *request = descriptors_of(&asked, "brought=1");
+    request->has_envoy_hits = true;
+    asked.descriptors[0].override = &own;
+    asked.descriptors[0].has_hits = true;
+    asked.descriptors[0].hits = 12;
+    assert_int_equal(ask(s, request)->decision.outcome, STINT_DENY);
+    asked.descriptors[0].hits = 0;
+    assert_int_equal(ask(s, request)->decision.outcome, STINT_DENY);
+    /* Places are taken in any case. */
+    assert_int_equal(outcome_of(s, "places=1", 2), STINT_ALLOW);
+    assert_int_equal(outcome_of(s, "places=1", 2), STINT_DENY);
+    assert_int_equal(outcome_of(s, "places=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of(s, "places=1", 1), STINT_ALLOW);
+    assert_int_equal(outcome_of(s, "places=1", 0), STINT_DENY);
+}
+
+static void test_what_has_no_room_or_no_limit(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(outcome_of(s, "shut=1", 0), STINT_NEVER);
+    assert_int_equal(outcome_of(s, "shut=1", 5), STINT_NEVER);
+    assert_int_equal(outcome_of(s, "free=1; other=1", 0), STINT_ALLOW);
+    assert_int_equal(outcome_of(s, "free=1; other=1", 1000), STINT_ALLOW);
+}
+
+static void test_hits_that_come_back(void **state)
+{
+    struct serving *s = *state;
+    struct asked asked;
+    assert_int_equal(outcome_of(s, "tokens=1", 10), STINT_ALLOW);
+    struct request *request = descriptors_of(&asked, "tokens=1");
+    request->has_envoy_hits = true;
+    asked.descriptors[0] =
+        (struct descriptor){asked.entries[0], 1, .hits = 4, .has_hits = true, .is_refund = true};
+    assert_int_equal(ask(s, request)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(left(s, "tokens=1"), 4);
+}
+
+/* ---- Beside others --------------------------------------------------------------------------- */
+
+static void test_a_charge_stands_whatever_the_others_say(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(allowed_in_a_row(s, "ip=1"), 3);
+    assert_int_equal(ask_hits(s, "tokens=1; ip=1", 4, NO_HITS)->decision.outcome, STINT_DENY);
+    assert_false(s->reply.statuses[0].over);
+    assert_true(s->reply.statuses[1].over);
+    assert_int_equal(left(s, "tokens=1"), 6);
+}
+
+static void test_what_is_over_keeps_the_others_from_being_taken(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(ask_hits(s, "tokens=1; ip=1", 12, NO_HITS)->decision.outcome, STINT_DENY);
+    assert_int_equal(ask_hits(s, "ip=1; tokens=1", NO_HITS, 0)->decision.outcome, STINT_DENY);
+    assert_int_equal(left(s, "ip=1"), 3);
+    assert_int_equal(s->reply.decision.binding, 0);
+    assert_int_equal(ask_hits(s, "ip=1; tokens=2", NO_HITS, 0)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(left(s, "ip=1"), 2);
+}
+
+static void test_every_charge_of_a_request_is_recorded(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(ask_hits(s, "tokens=1; more=1", 12, 4)->decision.outcome, STINT_DENY);
+    assert_int_equal(left(s, "more=1"), 6);
+    assert_int_equal(ask_hits(s, "more=1; more=1", 4, 4)->decision.outcome, STINT_DENY);
+    assert_false(s->reply.statuses[0].over);
+    assert_true(s->reply.statuses[1].over);
+    assert_int_equal(left(s, "more=1"), 0);
+}
+
+/* Of several services the request goes to one that has something left. */
+static void test_in_quota_mode_only_all_of_them_deny(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(outcome_of(s, "soft=1", 12), STINT_DENY);
+    assert_int_equal(ask_hits(s, "soft=1; soft2=1", 0, 0)->decision.outcome, STINT_ALLOW);
+    assert_true(s->reply.statuses[0].over);
+    assert_false(s->reply.statuses[1].over);
+    assert_int_equal(ask_hits(s, "soft=1; soft2=1", 1, 10)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(ask_hits(s, "soft=1; soft2=1", 0, 0)->decision.outcome, STINT_DENY);
+}
+
+/* One that steps back before anything is taken is no reason to take twice. */
+static void test_what_steps_back_makes_nobody_pay_twice(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(outcome_of(s, "soft=1", 12), STINT_DENY);
+    assert_int_equal(ask_hits(s, "soft=1; soft2=1", 0, NO_HITS)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(left(s, "soft2=1"), 9);
+    assert_int_equal(outcome(s, "angry2=1"), STINT_ALLOW);
+    assert_int_equal(outcome(s, "angry2=1"), STINT_DENY); /* and is banned */
+    assert_int_equal(outcome(s, "angry2=1; soft2=2"), STINT_ALLOW);
+    assert_int_equal(left(s, "soft2=2"), 9);
+}
+
+static void test_replaced_limits_are_not_charged(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(ask_hits(s, "named=1; instead=1", 12, NO_HITS)->decision.outcome, STINT_ALLOW);
+    assert_int_equal(left(s, "named=1"), 10);
+    assert_int_equal(left(s, "instead=1"), 9);
+}
+
+/* ---- Shadows --------------------------------------------------------------------------------- */
+
+static void test_a_shadow_is_charged_and_denies_nothing(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(outcome_of(s, "trial=1", 12), STINT_ALLOW);
+    assert_true(s->reply.statuses[0].over);
+    assert_int_equal(left(s, "trial=1"), 0);
+    assert_int_equal(outcome_of(s, "trial=1", 0), STINT_ALLOW);
+    assert_true(s->reply.statuses[0].over);
+    assert_int_equal(outcome_of(s, "trial=2", 0), STINT_ALLOW);
+    assert_false(s->reply.statuses[0].over);
+    /* Also where others deny the request. */
+    assert_int_equal(allowed_in_a_row(s, "ip=1"), 3);
+    assert_int_equal(ask_hits(s, "trial=2; ip=1", 4, NO_HITS)->decision.outcome, STINT_DENY);
+    assert_int_equal(left(s, "trial=2"), 6);
+}
+
+static void test_a_candidate_is_charged_as_the_live_limit_is(void **state)
+{
+    struct serving *s = *state;
+    assert_int_equal(outcome_of(s, "next=1", 0), STINT_ALLOW);
+    assert_false(s->reply.statuses[0].shadow_over);
+    assert_int_equal(outcome_of(s, "next=1", 4), STINT_ALLOW);
+    assert_false(s->reply.statuses[0].shadow_over);
+    assert_int_equal(outcome_of(s, "next=1", 0), STINT_ALLOW);
+    assert_false(s->reply.statuses[0].shadow_over); /* one of five is left */
+    assert_int_equal(outcome_of(s, "next=1", 2), STINT_ALLOW);
+    assert_true(s->reply.statuses[0].shadow_over);
+    assert_int_equal(outcome_of(s, "next=1", 0), STINT_ALLOW);
+    assert_true(s->reply.statuses[0].shadow_over);
+    assert_in_range(s->reply.statuses[0].shadow_retry_after_ns, 1, 120 * MINUTE);
+    assert_int_equal(outcome_of(s, "next=1", 6), STINT_DENY);
+}
+
+/* ---- Blocks and bans ------------------------------------------------------------------------- */
+
+static void test_a_blocked_key_is_denied_and_charged(void **state)
+{
+    struct serving *s = *state;
+    struct asked asked;
+    struct request *block = descriptors_of(&asked, "tokens=1");
+    block->verb = REQUEST_BLOCK;
+    block->lifetime_ns = MINUTE;
+    assert_int_equal(ask(s, block)->error, REPLY_DECIDED);
+    assert_int_equal(outcome_of(s, "tokens=1", 0), STINT_DENY);
+    assert_int_equal(s->reply.decision.retry_after_ns, MINUTE);
+    assert_int_equal(outcome_of(s, "tokens=1", 4), STINT_DENY);
+    s->now_ns += MINUTE;
+    assert_int_equal(left(s, "tokens=1"), 6);
+}
+
+/* A check that is denied is a request that was refused; what is charged was served. */
+static void test_checks_count_for_a_ban_and_charges_do_not(void **state)
+{
+    struct serving *s = *state;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(outcome_of(s, "angry=1", 2), STINT_DENY);
+    assert_false(s->reply.statuses[0].banned);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(outcome_of(s, "angry=1", 0), STINT_DENY);
+    assert_true(s->reply.statuses[0].banned);
+}
+
+/* ---- In a store ------------------------------------------------------------------------------ */
+
+struct far {
+    struct serving s;
+    struct fake_store fake;
+    struct shared_store *stores[1];
+    struct question_stores question_stores;
+};
+
+static void serve_far(struct far *far, const char *options)
+{
+    char yaml[1024];
+    snprintf(yaml, sizeof(yaml),
+             "domain: d\ndescriptors:\n"
+             "  - key: tokens\n"
+             "    rate_limit: {unit: hour, requests_per_unit: 10, hits: charge, store: red%s}\n"
+             "  - key: ip\n"
+             "    rate_limit: {unit: hour, requests_per_unit: 3, store: red}\n",
+             options);
+    serve(&far->s, yaml);
+    fake_store_begin(&far->fake);
+    far->stores[0] = &far->fake.store;
+    far->question_stores =
+        (struct question_stores){.stores = far->stores, .n_stores = 1, .timeout_ns = 50 * MS};
+    service_set_stores(far->s.service, &far->question_stores);
+}
+
+static void serve_far_no_more(struct far *far)
+{
+    serve_no_more(&far->s);
+    fake_store_end(&far->fake);
+}
+
+/* Asked again for as long as it waits; `fails`: the store is away. */
+static int ask_far(struct far *far, const char *text, uint32_t first, uint32_t second, bool fails)
+{
+    struct asked asked;
+    const uint32_t hits[] = {first, second};
+    struct request *request = descriptors_of(&asked, text);
+    request->has_envoy_hits = true;
+    for (size_t i = 0; i < request->n_descriptors; i++) {
+        asked.descriptors[i].has_hits = hits[i] != NO_HITS;
+        asked.descriptors[i].hits = hits[i] != NO_HITS ? hits[i] : 0;
+    }
+    for (int n = 0; ask(&far->s, request)->error == REPLY_WAITS; n++) {
+        assert_true(n < 10);
+        request->errand = far->s.reply.errand;
+        for (size_t i = 0; fails && i < far->fake.n_asks; i++)
+            if (far->fake.asks[i].op != NULL)
+                fake_fail(&far->fake, i, far->s.now_ns);
+        fake_let_all(&far->fake, far->s.now_ns);
+    }
+    if (far->s.reply.error != REPLY_DECIDED)
+        fail_msg("%s", far->s.reply.sentence);
+    return far->s.reply.decision.outcome;
+}
+
+static uint32_t left_far(struct far *far, const char *text)
+{
+    ask_far(far, text, 0, 0, false);
+    return far->s.reply.statuses[0].decision.remaining;
+}
+
+static void test_a_store_is_told_of_every_charge(void **state)
+{
+    struct far far;
+    (void)state;
+    serve_far(&far, "");
+    assert_int_equal(ask_far(&far, "tokens=1", 0, 0, false), STINT_ALLOW);
+    assert_int_equal(far.s.reply.statuses[0].decision.remaining, 10);
+    assert_int_equal(ask_far(&far, "tokens=1", 8, 0, false), STINT_ALLOW);
+    assert_int_equal(left_far(&far, "tokens=1"), 2);
+    assert_int_equal(ask_far(&far, "tokens=1", 3, 0, false), STINT_DENY);
+    assert_in_range(far.s.reply.decision.retry_after_ns, 1, 120 * MINUTE);
+    assert_int_equal(ask_far(&far, "tokens=1", 0, 0, false), STINT_DENY);
+    assert_in_range(far.s.reply.decision.retry_after_ns, 1, 120 * MINUTE);
+    /* Beside others, in whatever order. */
+    assert_int_equal(ask_far(&far, "ip=1; tokens=2", 2, 12, false), STINT_DENY);
+    assert_int_equal(left_far(&far, "ip=1"), 3);
+    assert_int_equal(left_far(&far, "tokens=2"), 0);
+    assert_int_equal(ask_far(&far, "ip=1; tokens=3", 3, 4, false), STINT_ALLOW);
+    assert_int_equal(ask_far(&far, "ip=1; tokens=3", 3, 4, false), STINT_DENY);
+    assert_int_equal(left_far(&far, "tokens=3"), 2);
+    serve_far_no_more(&far);
+}
+
+/* Envoy throws the answer away, and may be gone before it comes. */
+static void test_a_charge_is_on_its_way_before_anything_is_answered(void **state)
+{
+    struct far far;
+    struct asked asked;
+    (void)state;
+    serve_far(&far, "");
+    struct request *request = descriptors_of(&asked, "tokens=1");
+    request->has_envoy_hits = true;
+    asked.descriptors[0].has_hits = true;
+    asked.descriptors[0].hits = 12;
+    assert_int_equal(ask(&far.s, request)->error, REPLY_WAITS);
+    assert_int_equal(far.fake.n_asks, 2);
+    assert_int_equal(far.fake.asks[0].verb, SHARED_PEEK);
+    assert_int_equal(far.fake.asks[1].verb, SHARED_CHARGE);
+    assert_int_equal(far.fake.asks[1].items[0].cost, 12);
+    fake_let_all(&far.fake, far.s.now_ns);
+    service_drop(far.s.service, far.s.reply.errand);
+    assert_int_equal(ask_far(&far, "tokens=1", 0, 0, false), STINT_DENY);
+    serve_far_no_more(&far);
+}
+
+static void test_while_the_store_is_away_its_stand_in_answers(void **state)
+{
+    static const struct {
+        const char *options;
+        int check, small, large, check_after;
+    } rows[] = {
+        {", on_store_error: allow", STINT_ALLOW, STINT_ALLOW, STINT_ALLOW, STINT_ALLOW},
+        {", on_store_error: deny", STINT_DENY, STINT_DENY, STINT_NEVER, STINT_DENY},
+        {", on_store_error: local, local_start: empty", STINT_ALLOW, STINT_ALLOW, STINT_DENY,
+         STINT_DENY},
+    };
+    (void)state;
+    for (size_t i = 0; i < N(rows); i++) {
+        struct far far;
+        serve_far(&far, rows[i].options);
+        assert_int_equal(ask_far(&far, "tokens=1", 0, 0, true), rows[i].check);
+        assert_int_equal(ask_far(&far, "tokens=1", 4, 0, true), rows[i].small);
+        ask_far(&far, "tokens=1", 12, 0, true);
+        assert_int_equal(far.s.reply.decision.outcome != STINT_ALLOW, rows[i].large != STINT_ALLOW);
+        assert_int_equal(ask_far(&far, "tokens=1", 0, 0, true), rows[i].check_after);
+        serve_far_no_more(&far);
+    }
+}
+
+/* ---- At the door of gRPC --------------------------------------------------------------------- */
+
+static const struct law {
+    const char *keys;
+    uint32_t unit; /* of the limit of 1,000 and of all hits: a log of 1,000 is too wide here */
+} laws[] = {
+    {"fixed_window", 1}, {"window", 1},          {"window, resolution: 12", 1},
+    {"gcra", 1},         {"sliding_counter", 1}, {"buckets, count_slack: 50, time_slack: 1h", 1},
+    {"log", 10},
+};
+
+static const struct sequence {
+    uint32_t hits[6];
+    unsigned codes[6];
+    size_t n;
+} sequences[] = {
+    {{0, 950, 0, 200, 0}, {1, 1, 1, 2, 2}, 5},
+    {{1200, 0}, {2, 2}, 2},
+    {{0, 1000, 0, 1, 0}, {1, 1, 2, 2, 2}, 5},
+    {{990, 0, 10, 0}, {1, 1, 1, 2}, 4},
+};
+
+static unsigned call_hits(struct calling *calling, const char *text, uint32_t hits)
+{
+    struct wire descriptor = wire_descriptor(text), message = {.len = 0};
+    wire_text(&message, 1, "d");
+    wire_hits(&descriptor, hits);
+    wire_message(&message, 2, &descriptor);
+    struct heard *heard = call_path(calling, SHOULD_RATE_LIMIT, wired(&message));
+    exchange(calling);
+    assert_int_equal(heard->status, GRPC_OK);
+    unsigned code = (unsigned)wire_number_of(message_of(heard), 1);
+    forget_calls(calling);
+    return code;
+}
+
+static struct calling *call_law(const struct law *law, const char *unit)
+{
+    char yaml[512];
+    snprintf(yaml, sizeof(yaml),
+             "domain: d\ndescriptors:\n  - key: user\n    rate_limit: {unit: %s, "
+             "requests_per_unit: %u, hits: charge, algorithm: %s}\n",
+             unit, 1000 / law->unit, law->keys);
+    return call_at(yaml, NULL, NULL);
+}
+
+static void test_budgets_per_hour(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(laws); i++) {
+        struct calling *calling = call_law(&laws[i], "hour");
+        for (size_t k = 0; k < N(sequences); k++) {
+            char user[32];
+            snprintf(user, sizeof(user), "user=%zu", k);
+            for (size_t step = 0; step < sequences[k].n; step++)
+                if (call_hits(calling, user, sequences[k].hits[step] / laws[i].unit) !=
+                    sequences[k].codes[step])
+                    fail_msg("%s: sequence %zu, step %zu", laws[i].keys, k, step);
+        }
+        call_no_more(calling);
+    }
+}
+
+/* 700 units each: the third finds a budget that is used up, for the rest of the day. */
+static void test_a_check_before_each_request_keeps_a_budget_of_a_day(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N(laws); i++) {
+        unsigned served = 0;
+        struct calling *calling = call_law(&laws[i], "day");
+        for (int n = 0; n < 20; n++) {
+            if (call_hits(calling, "user=1", 0) == RLS_CODE_OK) {
+                served++;
+                call_hits(calling, "user=1", 700 / laws[i].unit);
+            }
+            pass(calling, S);
+        }
+        if (served != 2)
+            fail_msg("%s: %u of 20 requests passed", laws[i].keys, served);
+        call_no_more(calling);
+    }
+}
+
+int main(void)
+{
+#define SERVED(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        SERVED(test_a_check_asks_for_one_unit_and_takes_none),
+        SERVED(test_a_charge_is_recorded_though_it_does_not_fit),
+        SERVED(test_a_rule_that_takes_takes_all_or_nothing),
+        SERVED(test_hits_of_the_request_are_always_taken),
+        SERVED(test_the_setting_is_for_rules_that_do_not_say),
+        SERVED(test_what_has_no_room_or_no_limit),
+        SERVED(test_hits_that_come_back),
+        SERVED(test_a_charge_stands_whatever_the_others_say),
+        SERVED(test_what_is_over_keeps_the_others_from_being_taken),
+        SERVED(test_every_charge_of_a_request_is_recorded),
+        SERVED(test_in_quota_mode_only_all_of_them_deny),
+        SERVED(test_what_steps_back_makes_nobody_pay_twice),
+        SERVED(test_replaced_limits_are_not_charged),
+        SERVED(test_a_shadow_is_charged_and_denies_nothing),
+        SERVED(test_a_candidate_is_charged_as_the_live_limit_is),
+        SERVED(test_a_blocked_key_is_denied_and_charged),
+        SERVED(test_checks_count_for_a_ban_and_charges_do_not),
+        cmocka_unit_test(test_a_store_is_told_of_every_charge),
+        cmocka_unit_test(test_a_charge_is_on_its_way_before_anything_is_answered),
+        cmocka_unit_test(test_while_the_store_is_away_its_stand_in_answers),
+        cmocka_unit_test(test_budgets_per_hour),
+        cmocka_unit_test(test_a_check_before_each_request_keeps_a_budget_of_a_day),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
