@@ -159,6 +159,7 @@ static struct ticket_part part_of(struct stint_table *table, const struct ticket
                                   enum ticket_kind kind)
 {
     bool holds = holds_places(entry->quota);
+    uint32_t kept = entry->action == STINT_EXPIRY_KEEP ? 0 : entry->kept;
     return (struct ticket_part){
         .hash_lo = entry->hash.lo,
         .hash_hi = entry->hash.hi,
@@ -168,8 +169,8 @@ static struct ticket_part part_of(struct stint_table *table, const struct ticket
         .kind = (uint8_t)(holds ? KIND_HOLD : kind),
         .times = (uint8_t)entry->times,
         .action = (uint8_t)entry->action,
-        .kept_low = (uint16_t)entry->kept,
-        .kept_high = (uint16_t)(entry->kept >> 16),
+        .kept_low = (uint16_t)kept,
+        .kept_high = (uint16_t)(kept >> 16),
         .is_shadow = entry->is_shadow,
     };
 }
