@@ -163,7 +163,7 @@ static struct ticket_part part_of(struct stint_table *table, const struct ticket
     return (struct ticket_part){
         .hash_lo = entry->hash.lo,
         .hash_hi = entry->hash.hi,
-        .granted_at_ns = holds ? entry->holder : entry->at_ns,
+        .granted_at_ns = entry->at_ns,
         .units = entry->units,
         .quota_id = (uint16_t)intern_id(&table->intern, entry->quota),
         .kind = (uint8_t)(holds ? KIND_HOLD : kind),
@@ -236,12 +236,12 @@ static void enter_list(struct reservation *reservation, const struct stint_item 
     const struct list *list = reservation->list;
     for (size_t i = 0; i < list->n_parts; i++) {
         const struct list_part *part = &list->parts[i];
-        reservation->entries[i] = (struct ticket_entry){.quota = part->quota,
-                                                        .hash = part->hash,
-                                                        .at_ns = part->undo.entered_ns,
-                                                        .holder = part->holder,
-                                                        .units = part->cost,
-                                                        .times = part->times};
+        reservation->entries[i] =
+            (struct ticket_entry){.quota = part->quota,
+                                  .hash = part->hash,
+                                  .at_ns = part->holder != 0 ? part->holder : part->undo.entered_ns,
+                                  .units = part->cost,
+                                  .times = part->times};
     }
     reservation->n_entries = list->n_parts;
     for (size_t i = 0; i < list->n_items; i++)
@@ -263,14 +263,20 @@ bool reservation_take(struct reservation *reservation, struct list *list,
     return true;
 }
 
-void reservation_add_shadow(struct reservation *reservation, const struct ticket_entry *entry)
+void reservation_add_shadow(struct reservation *reservation, const struct stint_quota *quota,
+                            struct hash128 hash, uint32_t units, uint32_t kept, uint64_t at_ns)
 {
     size_t n_live = reservation->list != NULL ? reservation->list->n_parts : 0;
     if (reservation->n_entries - n_live == TICKET_SHADOWS_MAX)
         return;
-    struct ticket_entry *added = &reservation->entries[reservation->n_entries++];
-    *added = *entry;
-    added->is_shadow = true;
+    struct ticket_entry *entry = &reservation->entries[reservation->n_entries++];
+    *entry = (struct ticket_entry){.quota = quota,
+                                   .hash = hash,
+                                   .at_ns = at_ns,
+                                   .units = units,
+                                   .times = 1,
+                                   .is_shadow = true};
+    add_kept(entry, kept, units);
 }
 
 struct stint_ticket reservation_issue(const struct reservation *reservation,

@@ -14,8 +14,8 @@
 struct ticket_entry {
     const struct stint_quota *quota;
     struct hash128 hash;
-    uint64_t at_ns;  /* when they were charged; of a booking, when it starts */
-    uint64_t holder; /* of places: what take wrote */
+    uint64_t
+        at_ns; /* when they were charged; of a booking, when it starts; of places, the holder */
     uint32_t units;
     uint32_t kept;   /* that stay charged if the ticket is never settled: at most `units` */
     uint32_t times;  /* equal items that were merged into this entry */
@@ -41,8 +41,12 @@ void reservation_init(struct reservation *reservation);
 bool reservation_take(struct reservation *reservation, struct list *list,
                       const struct stint_item *items, const uint32_t *kept,
                       struct stint_decision *decision);
-/* More units that are charged already. What is beyond TICKET_SHADOWS_MAX is left out. */
-void reservation_add_shadow(struct reservation *reservation, const struct ticket_entry *entry);
+/*
+ * Units of a limit that is not enforced, which are charged already; at_ns: when, or the holder of
+ * places. What is beyond TICKET_SHADOWS_MAX is left out.
+ */
+void reservation_add_shadow(struct reservation *reservation, const struct stint_quota *quota,
+                            struct hash128 hash, uint32_t units, uint32_t kept, uint64_t at_ns);
 /* Where the ring of the table has too few slots for all, the shadows are left out. */
 struct stint_ticket reservation_issue(const struct reservation *reservation,
                                       struct stint_table *table, uint64_t lifetime_ns,

@@ -9,7 +9,7 @@
 #include "rules/yaml_value.h"
 
 #define FIELD_TEXT_MAX 4096 /* bytes in one text of a file */
-#define FIELDS_MAX 23       /* keys of one shape */
+#define FIELDS_MAX 24       /* keys of one shape */
 
 /* Where faults of a file go. */
 struct source {
@@ -65,6 +65,7 @@ enum {
     LIMIT_LOCAL_START,
     LIMIT_LOCAL_FOR,
     LIMIT_LOCAL_THEN,
+    LIMIT_ON_EXPIRY,
 };
 enum { BAN_AFTER, BAN_FOR, BAN_WITHIN, BAN_FACTOR, BAN_MAX };
 enum { REPLACES_NAME };
@@ -110,6 +111,10 @@ bool fields_duration(const struct source *source, const struct fields *fields, i
 /* In any case of letters. `expected` is what the sentence says. */
 bool fields_choice(const struct source *source, const struct fields *fields, int key,
                    const char *const *names, size_t n_names, size_t *choice);
+
+/* keep, release, or a number of units: what stays charged of a reservation. */
+bool fields_kept(const struct source *source, const struct fields *fields, int key,
+                 uint32_t *kept_units);
 
 /* "a list", or the text in quotes. */
 struct fault_text fields_found(const struct yaml_value *value);
