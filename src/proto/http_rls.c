@@ -19,21 +19,15 @@ struct rls_reading {
 static int read_u32(const struct http_json_node *value, const struct http_place *place,
                     uint32_t *number, struct stint_error *error)
 {
-    uint64_t sum = 0;
+    int64_t read = 0;
     if (value->kind == HTTP_JSON_NULL)
         return 0;
     if (value->kind != HTTP_JSON_STRING)
         return http_json_u32(value, place, number, error);
-    struct span text = span_of(value->text, value->count);
-    for (size_t i = 0; i < text.len; i++) {
-        bool is_digit = text.ptr[i] >= '0' && text.ptr[i] <= '9';
-        sum = is_digit ? sum * 10 + (uint64_t)(text.ptr[i] - '0') : UINT64_MAX;
-        if (sum > UINT32_MAX)
-            break;
-    }
-    if (text.len == 0 || sum > UINT32_MAX)
+    if (!http_json_number(span_of(value->text, value->count), &read) || read < 0 ||
+        read > UINT32_MAX)
         return http_json_fault(place, "expected a whole number of 0 to 4294967295", error);
-    *number = (uint32_t)sum;
+    *number = (uint32_t)read;
     return 0;
 }
 
