@@ -74,7 +74,8 @@ static void test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds(void **sta
     serve(&s, "domain: d\n"
               "descriptors:\n"
               "  - key: login\n"
-              "    rate_limit: {unit: second, requests_per_unit: 1}\n"
+              "    rate_limit: {unit: second, requests_per_unit: 1000, "
+              "algorithm: gcra, burst: 1}\n"
               "    ban: {after: 1, for: 1s, within: 10s}\n");
     for (uint64_t i = 0; i < 200; i++) {
         s.now_ns += 7 * S + i * 7919;
