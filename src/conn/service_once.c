@@ -70,7 +70,7 @@ static void add_body(struct digest *digest, const struct request *request)
         request->cost,
         request->n_descriptors,
         request->n_items,
-        request->throttle.max_burst,
+        (uint64_t)request->throttle.max_burst,
         request->throttle.count_per_period,
         request->throttle.period_s,
         request->lifetime_ns,

@@ -36,7 +36,7 @@ static const char *kind_of(const struct http_json_node *value)
         [HTTP_JSON_ARRAY] = "an array",
         [HTTP_JSON_STRING] = "a string",
         [HTTP_JSON_INTEGER] = "this number",
-        [HTTP_JSON_REAL] = "a number with a fraction or an exponent",
+        [HTTP_JSON_REAL] = "a number that is not whole, or too large",
         [HTTP_JSON_TRUE] = "true",
         [HTTP_JSON_FALSE] = "false",
         [HTTP_JSON_NULL] = "null",

@@ -42,7 +42,8 @@ struct request_item {
 
 /* As redis-cell has it: one more than max_burst at once, count per period seconds. */
 struct request_throttle {
-    uint64_t max_burst, count_per_period, period_s;
+    int64_t max_burst; /* -1: nothing fits */
+    uint64_t count_per_period, period_s;
 };
 
 struct request {
