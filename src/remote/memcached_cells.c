@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #define BINS 1024
+#define DECIDED_BYTES_MAX (1u << 20) /* of states, on one read */
 
 enum cell_state {
     CELL_WAITING, /* for the connection */
@@ -434,16 +435,23 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
     return has_changed;
 }
 
-/* For all who wait, up to one who wants the key forgotten. */
+/*
+ * For all who wait, up to one who wants the key forgotten, and no more than so many bytes take: of
+ * a large state the others are decided on the next read, once the loop has turned.
+ */
 static void decide_all(struct cell *cell, struct memcached_state *state, uint64_t number,
                        uint64_t now_ns)
 {
     const struct cells_options *options = &cell->cells->options;
     uint64_t wall_ns = options->io->ops->wall(options->io);
     const struct cell_ask *last = NULL;
-    for (struct cell_ask *ask = cell->first; ask != NULL && !ask->is_reset; ask = ask->next)
+    size_t work = 0;
+    for (struct cell_ask *ask = cell->first;
+         ask != NULL && !ask->is_reset && work < DECIDED_BYTES_MAX; ask = ask->next) {
         if (decide(ask, state, wall_ns, &cell->cells->fault))
             last = ask;
+        work += state->len;
+    }
     if (last == NULL) {
         cell->due_ns = 0;
         answer_decided(cell, now_ns);

@@ -19,12 +19,14 @@
  * Now is one to two epochs after the beginning, so that no window that reaches across a change of
  * epoch is cut. A state of an older epoch is charged anew, as one of another quota is.
  */
+#define _DEFAULT_SOURCE
 #include "remote/memcached_state.h"
 
 #include "base/siphash.h"
 #include "remote/script.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
 
 #define EPOCH_NS (4 * NS_PER_YEAR)
@@ -99,8 +101,11 @@ static void write_number(uint8_t **at, uint64_t number, size_t size)
 static uint64_t read_wide(const struct stint_quota *quota, size_t i, const uint8_t **at)
 {
     uint64_t word;
-    if (quota->algorithm != STINT_LOG || i >= 2)
-        return read_number(at, 8);
+    if (quota->algorithm != STINT_LOG || i >= 2) {
+        memcpy(&word, *at, sizeof(word)); /* there are thousands of them */
+        *at += sizeof(word);
+        return be64toh(word);
+    }
     uint32_t halves[2] = {(uint32_t)read_number(at, 4), 0};
     halves[1] = (uint32_t)read_number(at, 4);
     memcpy(&word, halves, sizeof(word));
@@ -111,7 +116,9 @@ static void write_wide(const struct stint_quota *quota, size_t i, uint64_t word,
 {
     uint32_t halves[2];
     if (quota->algorithm != STINT_LOG || i >= 2) {
-        write_number(at, word, 8);
+        word = htobe64(word);
+        memcpy(*at, &word, sizeof(word));
+        *at += sizeof(word);
         return;
     }
     memcpy(halves, &word, sizeof(word));
@@ -210,12 +217,17 @@ static size_t held(const struct loaded *loaded, uint64_t at_ns, struct held_run 
 
 /* ---- Epochs ---------------------------------------------------------------------------------- */
 
+uint64_t memcached_state_epoch_ns(uint64_t now_ns)
+{
+    uint64_t epochs = now_ns / EPOCH_NS;
+    return epochs > 0 ? (epochs - 1) * EPOCH_NS : 0;
+}
+
 /* Virtual time that core can count from 0 is counted so, as a caller's state is. */
 static uint64_t epoch_of(const struct memcached_step *step)
 {
     bool is_core_time = step->is_virtual && step->now_ns <= STINT_NOW_MAX;
-    uint64_t epochs = is_core_time ? 0 : step->now_ns / EPOCH_NS;
-    return epochs > 0 ? (epochs - 1) * EPOCH_NS : 0;
+    return is_core_time ? 0 : memcached_state_epoch_ns(step->now_ns);
 }
 
 /* An instant as core has it: in whole microseconds from the state's epoch. */
