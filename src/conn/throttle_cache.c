@@ -3,6 +3,7 @@
 #include "conn/throttle_cache.h"
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "base/ns.h"
 
 #define PERIOD_MAX_S (UINT64_C(10) * 365 * 24 * 3600)
@@ -28,7 +29,8 @@ static int make_quota(struct stint_quota *quota, const struct request_throttle *
     if (throttle->max_burst >= UINT32_MAX)
         return err_set(error, STINT_E_RANGE, "max_burst is from 0 to %u", UINT32_MAX - 1);
     if (throttle->count_per_period < 1 || throttle->count_per_period > UINT32_MAX)
-        return err_set(error, STINT_E_RANGE, "count_per_period is from 1 to %u", UINT32_MAX);
+        return err_set(error, STINT_E_RANGE, "count_per_period is from 1 to %u; " UNITS_ADVICE,
+                       UNITS_MAX);
     if (throttle->period_s < 1 || throttle->period_s > PERIOD_MAX_S)
         return err_set(error, STINT_E_RANGE, "period is from 1 to %llu seconds: ten years",
                        (unsigned long long)PERIOD_MAX_S);

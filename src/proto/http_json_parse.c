@@ -8,6 +8,7 @@
  */
 #include "proto/http_json.h"
 
+#include "base/limits.h"
 #include "base/utf8.h"
 
 #include <stdlib.h>
@@ -252,6 +253,9 @@ static bool read_fraction(struct parse *parse)
     return true;
 }
 
+static const char too_big[] =
+    "too big an integer; units go up to " UNITS_MAX_TEXT ", " UNITS_ADVICE;
+
 /* Summed as a negative number: there is one more of those. */
 static bool read_integer(struct parse *parse, struct http_json_node *node, const uint8_t *digits,
                          size_t n_digits, bool is_negative)
@@ -260,9 +264,9 @@ static bool read_integer(struct parse *parse, struct http_json_node *node, const
     for (size_t i = 0; i < n_digits; i++)
         if (__builtin_mul_overflow(sum, 10, &sum) ||
             __builtin_sub_overflow(sum, digits[i] - '0', &sum))
-            return fail(parse, "too big an integer");
+            return fail(parse, too_big);
     if (!is_negative && __builtin_sub_overflow(INT64_C(0), sum, &sum))
-        return fail(parse, "too big an integer");
+        return fail(parse, too_big);
     node->integer = sum;
     return true;
 }

@@ -2,6 +2,7 @@
 /* RateLimitRequest and RateLimitResponse in proto3's JSON. */
 #include "proto/http_rls.h"
 
+#include "base/limits.h"
 #include "base/ns.h"
 #include "proto/rls_limit.h"
 
@@ -31,8 +32,11 @@ static int read_u32(const struct http_json_node *value, const struct http_place 
         if (sum > UINT32_MAX)
             break;
     }
-    if (text.len == 0 || sum > UINT32_MAX)
-        return http_json_fault(place, "expected a whole number of 0 to 4294967295", error);
+    if (text.len == 0 || sum == UINT64_MAX)
+        return http_json_fault(place, "expected a whole number of 0 to " UNITS_MAX_TEXT, error);
+    if (sum > UNITS_MAX)
+        return http_json_fault(
+            place, "expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, error);
     *number = (uint32_t)sum;
     return 0;
 }
