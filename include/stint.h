@@ -115,7 +115,8 @@ struct stint_derived {
     uint32_t max_buckets;
     uint8_t remainder_bits, place_bits, slot_bits, count_bits;
     uint8_t checked; /* 1 once stint_quota_check() accepted the quota */
-    uint8_t pad[3];
+    uint8_t displaced_bits;
+    uint8_t pad[2];
 };
 
 /*

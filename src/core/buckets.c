@@ -20,6 +20,15 @@
  * (window.c says why taking the oldest units away always does); a unit of the newest bucket may go
  * if it was used at that bucket's last use or later, or after its first use: then it is one of the
  * units recorded in it, and those that stay there are still enough for the other uses.
+ *
+ * A charge is recorded whether it fits or not. What does not fit takes the places of the oldest
+ * units. These are no younger than the oldest bucket that is left, and may be alive as long: so
+ * they are kept as one number, `displaced`, count as used, and come back with that bucket. A
+ * refund, which takes away the oldest units, takes these first.
+ *
+ * The oldest bucket may then be neither full nor timed out, and the bound above be one too low.
+ * Where a bucket is missing for that reason, all of the oldest one is displaced. Its units stay
+ * used, some longer than they were: it counts as used up.
  */
 #include "base/read_once.h"
 #include "core/law.h"
@@ -42,7 +51,8 @@ _Static_assert(STINT_NOW_MAX >> (64 - BUCKETS_SPARE_BITS) == 0, "a time leaves t
 /*
  * The state. The two times share their words with the number of buckets and the flag `closed`. An
  * entry is, from bit 0, the count less one in derived.count_bits, and the last use after that of
- * the oldest bucket; the oldest is entry[0], and its own is therefore 0.
+ * the oldest bucket. The oldest is entry[0]: its own would be 0, and in that place stands how many
+ * units were displaced, as far as 32 bits can say; there are as many, as a count has no more.
  *
  * That is exact and cannot overflow: dead buckets are dropped before a use is written, so all that
  * are kept were last used within W before the newest use, and buckets_check() refuses a quota
@@ -63,7 +73,8 @@ struct buckets {
     uint64_t base_ns;  /* the oldest bucket's last use */
     uint64_t first_ns; /* the newest bucket's first use; of none or a closed one, the own time */
     uint32_t n;
-    bool closed; /* the newest bucket takes nothing more, because a newer one was emptied */
+    uint32_t displaced; /* units that come back with the oldest bucket; 0 where there is none */
+    bool closed;        /* the newest bucket takes nothing more, because a newer one was emptied */
 };
 
 static struct buckets buckets_unpack(const struct stint_quota *quota,
@@ -73,20 +84,32 @@ static struct buckets buckets_unpack(const struct stint_quota *quota,
     uint64_t first = read_once64(&state->first_and_spare);
     uint64_t spare = (base & BUCKETS_SPARE_MASK) | (first & BUCKETS_SPARE_MASK)
                                                        << BUCKETS_SPARE_BITS;
-    uint64_t n = spare & ((1u << BUCKETS_N_BITS) - 1);
+    uint64_t n = min_u64(spare & ((1u << BUCKETS_N_BITS) - 1), quota->derived.max_buckets);
+    uint64_t displaced = n == 0 ? 0 : read_once64(&state->entry[0]) >> quota->derived.count_bits;
     return (struct buckets){
         .base_ns = base >> BUCKETS_SPARE_BITS,
         .first_ns = first >> BUCKETS_SPARE_BITS,
-        .n = (uint32_t)min_u64(n, quota->derived.max_buckets),
+        .n = (uint32_t)n,
+        .displaced = (uint32_t)min_u64(displaced, UINT32_MAX),
         .closed = spare >> BUCKETS_N_BITS & 1,
     };
 }
 
-static void buckets_pack(struct buckets_state *state, const struct buckets *buckets)
+static void buckets_pack_header(struct buckets_state *state, const struct buckets *buckets)
 {
     uint32_t spare = buckets->n | (uint32_t)buckets->closed << BUCKETS_N_BITS;
     state->base_and_spare = buckets->base_ns << BUCKETS_SPARE_BITS | (spare & BUCKETS_SPARE_MASK);
     state->first_and_spare = buckets->first_ns << BUCKETS_SPARE_BITS | spare >> BUCKETS_SPARE_BITS;
+}
+
+static void buckets_pack(const struct stint_quota *quota, struct buckets_state *state,
+                         const struct buckets *buckets)
+{
+    uint64_t mask = (UINT64_C(1) << quota->derived.count_bits) - 1;
+    uint64_t displaced = (uint64_t)buckets->displaced << quota->derived.count_bits;
+    buckets_pack_header(state, buckets);
+    if (buckets->n > 0)
+        state->entry[0] = (state->entry[0] & mask) | displaced;
 }
 
 static uint32_t buckets_count(const struct stint_quota *quota, const struct buckets_state *state,
@@ -99,6 +122,8 @@ static uint32_t buckets_count(const struct stint_quota *quota, const struct buck
 static uint64_t buckets_last_ns(const struct stint_quota *quota, const struct buckets_state *state,
                                 const struct buckets *buckets, uint32_t at)
 {
+    if (at == 0)
+        return buckets->base_ns;
     return buckets->base_ns + (read_once64(&state->entry[at]) >> quota->derived.count_bits);
 }
 
@@ -136,13 +161,21 @@ static uint32_t buckets_dead(const struct stint_quota *quota, const struct bucke
     return n;
 }
 
+/* Units in the living buckets. */
+static uint64_t buckets_kept(const struct stint_quota *quota, const struct buckets_state *state,
+                             const struct buckets *buckets, uint32_t n_dead)
+{
+    uint64_t units = 0;
+    for (uint32_t at = n_dead; at < buckets->n; at++)
+        units += buckets_count(quota, state, at);
+    return units;
+}
+
 static uint32_t buckets_free(const struct stint_quota *quota, const struct buckets_state *state,
                              const struct buckets *buckets, uint32_t n_dead)
 {
-    uint64_t used = 0;
-    for (uint32_t at = n_dead; at < buckets->n; at++)
-        used += buckets_count(quota, state, at);
-    return (uint32_t)sub_floor(quota->limit, used);
+    uint64_t used = buckets_kept(quota, state, buckets, n_dead);
+    return (uint32_t)sub_floor(quota->limit, used + (n_dead == 0 ? buckets->displaced : 0));
 }
 
 /* Forgets the n oldest buckets; the next one's last use becomes the base. */
@@ -151,6 +184,7 @@ static void buckets_drop(const struct stint_quota *quota, struct buckets_state *
 {
     if (n == 0)
         return;
+    buckets->displaced = 0;
     if (n == buckets->n) {
         buckets->first_ns = buckets_latest_ns(quota, state, buckets);
         buckets->closed = false;
@@ -159,7 +193,9 @@ static void buckets_drop(const struct stint_quota *quota, struct buckets_state *
     }
     uint64_t base_ns = buckets_last_ns(quota, state, buckets, n);
     uint64_t moved = (base_ns - buckets->base_ns) << quota->derived.count_bits;
-    for (uint32_t at = n; at < buckets->n; at++)
+    uint64_t mask = (UINT64_C(1) << quota->derived.count_bits) - 1;
+    state->entry[0] = read_once64(&state->entry[n]) & mask;
+    for (uint32_t at = n + 1; at < buckets->n; at++)
         state->entry[at - n] = read_once64(&state->entry[at]) - moved;
     buckets->base_ns = base_ns;
     buckets->n -= n;
@@ -177,7 +213,7 @@ static uint32_t buckets_room(const struct stint_quota *quota, const struct bucke
     return (uint32_t)sub_floor(size, buckets_count(quota, state, buckets->n - 1));
 }
 
-/* Records units that are free, at a time not before the state's own; dead buckets are gone. */
+/* Records at most N units with those that are there, at a time not before the state's own. */
 static void buckets_record(const struct stint_quota *quota, struct buckets_state *state,
                            struct buckets *buckets, struct held_run run)
 {
@@ -194,8 +230,11 @@ static void buckets_record(const struct stint_quota *quota, struct buckets_state
     uint64_t size = quota->count_slack > 0 ? quota->count_slack : quota->limit;
     while (run.units > 0) {
         uint64_t added = min_u64(size, run.units);
-        if (buckets->n == quota->derived.max_buckets)
-            return; /* of a state that cannot be */
+        if (buckets->n == quota->derived.max_buckets) {
+            uint64_t displaced = (uint64_t)buckets->displaced + buckets_count(quota, state, 0);
+            buckets_drop(quota, state, buckets, 1);
+            buckets->displaced = (uint32_t)min_u64(displaced, UINT32_MAX);
+        }
         if (buckets->n == 0)
             buckets->base_ns = run.at_ns;
         buckets->first_ns = run.at_ns;
@@ -203,6 +242,24 @@ static void buckets_record(const struct stint_quota *quota, struct buckets_state
         buckets_set(quota, state, buckets, buckets->n++, (struct held_run){run.at_ns, added});
         run.units -= added;
     }
+}
+
+/* Records units whether they fit or not, the newest N of them and of those that are there. */
+static void buckets_charge(const struct stint_quota *quota, struct buckets_state *state,
+                           struct buckets *buckets, struct held_run run)
+{
+    uint64_t kept = buckets_kept(quota, state, buckets, 0);
+    uint64_t units = min_u64(run.units, quota->limit);
+    uint64_t over = sub_floor(kept + units, quota->limit);
+    uint64_t displaced = buckets->displaced + (run.units - units) + over;
+    uint32_t n = 0;
+    while (n < buckets->n && buckets_count(quota, state, n) <= over)
+        over -= buckets_count(quota, state, n++);
+    if (n < buckets->n)
+        state->entry[n] -= over;
+    buckets_drop(quota, state, buckets, n);
+    buckets->displaced = (uint32_t)min_u64(displaced, UINT32_MAX);
+    buckets_record(quota, state, buckets, (struct held_run){run.at_ns, units});
 }
 
 /*
@@ -231,6 +288,15 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
     if (granted_ns + quota->period_ns <= at_ns)
         return 0;
     uint32_t oldest = buckets_dead(quota, state, buckets, at_ns), end = oldest, left = ask->cost;
+    if (oldest == 0 && buckets->displaced > 0) {
+        if (buckets->displaced == UINT32_MAX)
+            return 0; /* that many or more */
+        uint32_t back = (uint32_t)min_u64(left, buckets->displaced);
+        buckets->displaced -= back;
+        left -= back;
+        if (left == 0)
+            return ask->cost;
+    }
     while (end < buckets->n && buckets_count(quota, state, end) <= left)
         left -= buckets_count(quota, state, end++);
 
@@ -252,8 +318,11 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
 
 /* When enough of the oldest buckets have come back for a cost that is not free now. */
 static uint64_t buckets_free_at(const struct stint_quota *quota, const struct buckets_state *state,
-                                const struct buckets *buckets, uint32_t n_dead, uint32_t missing)
+                                const struct buckets *buckets, uint32_t n_dead, uint32_t cost)
 {
+    /* What was displaced comes back with the oldest. */
+    uint64_t kept = buckets_kept(quota, state, buckets, n_dead);
+    uint64_t missing = sub_floor(kept + cost, quota->limit);
     uint32_t at = n_dead;
     while (at + 1 < buckets->n && buckets_count(quota, state, at) < missing)
         missing -= buckets_count(quota, state, at++);
@@ -279,7 +348,7 @@ static struct stint_decision buckets_give_back(const struct stint_quota *quota,
     struct buckets buckets = buckets_unpack(quota, state);
     uint32_t granted = buckets_refund(quota, state, &buckets, ask, at_ns);
     if (granted > 0)
-        buckets_pack(state, &buckets);
+        buckets_pack(quota, state, &buckets);
     uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns);
     return buckets_answer(quota, granted, buckets_free(quota, state, &buckets, n_dead),
                           sub_floor(buckets_death_ns(quota, state, &buckets), ask->now_ns));
@@ -298,18 +367,26 @@ struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_b
 
     bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
     uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns);
+    if (ask->verb == STINT_CHARGE && ask->cost > 0) {
+        buckets_drop(quota, state, &buckets, n_dead);
+        buckets_charge(quota, state, &buckets, (struct held_run){at_ns, ask->cost});
+        buckets_pack(quota, state, &buckets);
+        return buckets_answer(quota, (uint32_t)min_u64(ask->cost, quota->limit),
+                              buckets_free(quota, state, &buckets, 0),
+                              at_ns + quota->period_ns - ask->now_ns);
+    }
     uint32_t free = buckets_free(quota, state, &buckets, n_dead);
     uint32_t granted = ask->cost <= free ? ask->cost : whole ? 0 : free;
     uint64_t death_ns = buckets_death_ns(quota, state, &buckets);
     struct stint_decision decision =
         buckets_answer(quota, granted, free - granted, sub_floor(death_ns, ask->now_ns));
-    if (granted == 0 && ask->cost > 0 && ask->verb != STINT_CHARGE) {
+    if (granted == 0 && ask->cost > 0) {
         bool never = whole && ask->cost > quota->limit;
-        uint32_t missing = whole ? ask->cost - free : 1;
+        uint32_t cost = whole ? ask->cost : 1;
         decision.outcome = never ? STINT_NEVER : STINT_DENY;
         decision.retry_after_ns =
             never ? STINT_NEVER_NS
-                  : buckets_free_at(quota, state, &buckets, n_dead, missing) - ask->now_ns;
+                  : buckets_free_at(quota, state, &buckets, n_dead, cost) - ask->now_ns;
     }
     if (granted == 0)
         return decision;
@@ -318,7 +395,7 @@ struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_b
         return decision;
     buckets_drop(quota, state, &buckets, n_dead);
     buckets_record(quota, state, &buckets, (struct held_run){at_ns, granted});
-    buckets_pack(state, &buckets);
+    buckets_pack(quota, state, &buckets);
     return decision;
 }
 
@@ -339,7 +416,7 @@ void buckets_fill(const struct stint_quota *quota, void *state_bytes, uint64_t u
     struct buckets buckets = {0};
     uint64_t at_ns = min_u64(sub_floor(until_ns, quota->period_ns), STINT_NOW_MAX);
     buckets_record(quota, state, &buckets, (struct held_run){at_ns, quota->limit});
-    buckets_pack(state, &buckets);
+    buckets_pack(quota, state, &buckets);
 }
 
 /*
@@ -365,10 +442,12 @@ static bool buckets_can_be(const struct stint_quota *quota, const struct buckets
             return false; /* a count of 0 is one of 2^32 */
         if (newest && !buckets->closed)
             return buckets->first_ns >= earliest_ns && buckets->first_ns <= last_ns;
-        if (count < size && slack_ns == 0)
+        /* Of the oldest a charge may have displaced some. */
+        bool timed_out = at > 0 && count < size;
+        if (timed_out && slack_ns == 0)
             return false;
         /* What comes next was first used then or later. */
-        earliest_ns = max_u64(last_ns, count < size ? earliest_ns + slack_ns : 0);
+        earliest_ns = max_u64(last_ns, timed_out ? earliest_ns + slack_ns : 0);
     }
     return buckets->first_ns >= earliest_ns;
 }
@@ -378,7 +457,7 @@ bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes, 
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     struct buckets_state packed; /* differs where there are too many buckets */
-    buckets_pack(&packed, &buckets);
+    buckets_pack_header(&packed, &buckets);
     if (packed.base_and_spare != state->base_and_spare ||
         packed.first_and_spare != state->first_and_spare || buckets.base_ns > now_ns ||
         buckets.first_ns > now_ns)
@@ -387,7 +466,7 @@ bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes, 
         return !buckets.closed;
     uint64_t room_ns = min_u64(quota->period_ns - 1, now_ns - buckets.base_ns);
     for (uint32_t at = 0; at < buckets.n; at++)
-        if (state->entry[at] >> quota->derived.count_bits > (at == 0 ? 0 : room_ns))
+        if (state->entry[at] >> quota->derived.count_bits > (at == 0 ? UINT32_MAX : room_ns))
             return false;
     return buckets_can_be(quota, state, &buckets);
 }
@@ -401,7 +480,7 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
     uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns), n_alive = buckets.n - n_dead;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
     size_t n_runs = 0;
-    uint64_t units = 0;
+    uint64_t units = n_dead == 0 ? buckets.displaced : 0;
     for (uint32_t at = 0; at < n_alive; at++) {
         units += buckets_count(quota, state, n_dead + at);
         if ((at + 1) % per_run != 0 && at + 1 < n_alive)
@@ -426,11 +505,16 @@ size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, 
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     size_t n_groups = 0;
-    for (uint32_t at = buckets_dead(quota, state, &buckets, now_ns); at < buckets.n; at++)
+    uint32_t n_dead = buckets_dead(quota, state, &buckets, now_ns);
+    for (uint32_t at = n_dead; at < buckets.n; at++)
         groups[n_groups++] = (struct held_group){
             buckets_last_ns(quota, state, &buckets, at) + quota->period_ns,
             buckets_count(quota, state, at),
         };
+    /* Of what was displaced, as much as would be free without it. */
+    uint64_t kept = buckets_kept(quota, state, &buckets, n_dead);
+    if (n_groups > 0 && n_dead == 0)
+        groups[0].units += min_u64(buckets.displaced, sub_floor(quota->limit, kept));
     return n_groups;
 }
 
@@ -463,7 +547,7 @@ void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t a
             buckets.base_ns = at_ns;
         buckets_set(quota, state, &buckets, newest, run);
     }
-    buckets_pack(state, &buckets);
+    buckets_pack(quota, state, &buckets);
 }
 
 /* The most buckets that are ever alive; the banner has the reason. At least 1, for limit 0. */

@@ -28,6 +28,9 @@ static size_t window_groups(const struct stint_quota *quota, const struct window
             .units = size - (place == stars ? window->rest : 0),
         };
     }
+    /* What the newest bunch has left stands for units displaced, which come back first. */
+    if (window->displaced > 0)
+        groups[0].units += window->rest;
     return stars;
 }
 

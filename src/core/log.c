@@ -13,6 +13,11 @@
  * for one unit, at most a little too late for a cost above that. Booked units that took a free
  * place instead are marked apart, and leave a free place. A place that is itself still to come is
  * never displaced, hence nothing can be booked further ahead than one period.
+ *
+ * A charge is recorded whether it fits or not: the log keeps the newest N units and only counts
+ * those that they displace. These are no younger than the oldest unit left, and count as used until
+ * that one dies; while they do, N others live, so they deny nothing by themselves. But of units
+ * given back, as many as were displaced are still in use by others.
  */
 #include "base/read_once.h"
 #include "core/law.h"
@@ -28,11 +33,11 @@ _Static_assert(STINT_NOW_MAX >> (64 - LOG_TIME_SHIFT) == 0, "a time fits beside 
 
 /* An entry is, from bit 0: the count less one, whether it displaced living units, the time. */
 struct log_state {
-    uint32_t head;   /* where in entry[] the oldest is */
-    uint32_t len;    /* entries in use */
-    uint32_t units;  /* in them all */
-    uint32_t unused; /* zero */
-    uint64_t own_ns; /* the latest time at which units were taken; booked ones are later */
+    uint32_t head;      /* where in entry[] the oldest is */
+    uint32_t len;       /* entries in use */
+    uint32_t units;     /* in them all */
+    uint32_t displaced; /* by charges, and used like the oldest entry's; at most 2^32-1 */
+    uint64_t own_ns;    /* the latest time at which units were taken; booked ones are later */
     uint64_t entry[];
 };
 
@@ -42,7 +47,7 @@ struct log_state {
  * that can be written. Under a limit of 0 all is 0.
  */
 struct log {
-    uint32_t head, len, units;
+    uint32_t head, len, units, displaced;
     uint64_t own_ns;
     uint64_t *entry; /* in the state; what stands there is never an index */
 };
@@ -66,6 +71,7 @@ static struct log log_unpack(const struct stint_quota *quota, const void *state_
     };
     log.len = (uint32_t)min_u64(log.len, log.units);
     log.units = (uint32_t)min_u64(log.units, (uint64_t)log.len * LOG_COUNT_MAX);
+    log.displaced = log.units > 0 ? read_once32(&state->displaced) : 0;
     return log;
 }
 
@@ -75,6 +81,7 @@ static void log_pack(void *state_bytes, const struct log *log)
     state->head = log->head;
     state->len = log->len;
     state->units = log->units;
+    state->displaced = log->displaced;
     state->own_ns = log->own_ns;
 }
 
@@ -240,10 +247,10 @@ static uint32_t log_dead(const struct stint_quota *quota, const struct log *log,
     return (uint32_t)min_u64(units, log->units);
 }
 
-/* When the units-th oldest dies. */
+/* When the units-th oldest of the entries dies, or the first entry. */
 static uint64_t log_death_ns(const struct stint_quota *quota, const struct log *log, uint32_t units)
 {
-    assert(units > 0 && units <= log->units);
+    assert(units <= log->units && log->units > 0);
     for (uint32_t at = 0;; at++) {
         struct log_run run = log_get(quota, log, at);
         if (run.units >= units || at + 1 >= log->len)
@@ -261,8 +268,11 @@ static uint64_t log_last_death_ns(const struct stint_quota *quota, const struct 
 
 /* What an ask finds. */
 struct log_view {
-    uint64_t at_ns; /* the effective time */
-    uint32_t dead, free;
+    uint64_t at_ns;     /* the effective time */
+    uint32_t dead;      /* units in entries */
+    uint32_t empty;     /* units for which there is room in entries */
+    uint32_t displaced; /* those that still count */
+    uint32_t free;
 };
 
 static struct log_view log_view(const struct stint_quota *quota, const struct log *log,
@@ -270,7 +280,9 @@ static struct log_view log_view(const struct stint_quota *quota, const struct lo
 {
     struct log_view view = {.at_ns = max_u64(now_ns, log->own_ns)};
     view.dead = log_dead(quota, log, view.at_ns);
-    view.free = quota->limit - (log->units - view.dead);
+    view.empty = quota->limit - (log->units - view.dead);
+    view.displaced = view.dead == 0 ? log->displaced : 0;
+    view.free = (uint32_t)sub_floor(view.empty, view.displaced);
     return view;
 }
 
@@ -296,8 +308,9 @@ static struct stint_decision log_refuse(const struct stint_quota *quota, const s
     decision.retry_after_ns = STINT_NEVER_NS;
     if (cost > quota->limit)
         return decision;
-    /* All units less those that may stay have to die. */
-    uint64_t at_ns = log_death_ns(quota, log, log->units - (quota->limit - cost));
+    /* All units less those that may stay have to die; the displaced do so with the oldest. */
+    uint32_t units = (uint32_t)sub_floor(log->units, quota->limit - cost);
+    uint64_t at_ns = log_death_ns(quota, log, units);
     decision.outcome = STINT_DENY;
     decision.retry_after_ns = at_ns - ask->now_ns - wait_max_ns;
     return decision;
@@ -309,6 +322,41 @@ static void log_take(const struct stint_quota *quota, struct log *log, const str
     log_remove_oldest(quota, log, view->dead);
     log_insert(quota, log, (struct log_run){.at_ns = view->at_ns, .units = units});
     log->own_ns = view->at_ns;
+    log->displaced = view->displaced;
+}
+
+/*
+ * Records units whether they fit or not. Booked places that have not begun are newer than what is
+ * charged now, and stay.
+ */
+static void log_charge(const struct stint_quota *quota, struct log *log, uint64_t now_ns,
+                       uint32_t cost)
+{
+    struct log_view view = log_view(quota, log, now_ns);
+    uint32_t booked = 0;
+    for (uint32_t at = log_after(quota, log, view.at_ns); at < log->len; at++)
+        booked += log_get(quota, log, at).units;
+    uint32_t newest = (uint32_t)min_u64(cost, sub_floor(quota->limit, booked));
+    uint32_t pushed = (uint32_t)sub_floor(newest, view.empty);
+    uint64_t displaced = (uint64_t)view.displaced + pushed + (cost - newest);
+    log_remove_oldest(quota, log, (uint32_t)min_u64(view.dead + pushed, log->units));
+    log_insert(quota, log, (struct log_run){.at_ns = view.at_ns, .units = newest});
+    log->own_ns = view.at_ns;
+    log->displaced = (uint32_t)min_u64(displaced, UINT32_MAX);
+}
+
+/*
+ * Gives back units displaced, if the units of this time can be among them; returns how many. Of the
+ * oldest entry's time it does not matter which go, and while any are displaced it must not.
+ */
+static uint32_t log_remove_displaced(const struct stint_quota *quota, struct log *log,
+                                     const struct log_view *view, struct log_run run)
+{
+    if (view->displaced == 0 || run.at_ns > log_get(quota, log, 0).at_ns)
+        return 0;
+    uint32_t removed = (uint32_t)min_u64(run.units, log->displaced);
+    log->displaced -= removed;
+    return removed;
 }
 
 static struct stint_decision log_refund(const struct stint_quota *quota, struct log *log,
@@ -317,18 +365,20 @@ static struct stint_decision log_refund(const struct stint_quota *quota, struct 
     struct log_view view = log_view(quota, log, ask->now_ns);
     uint32_t left = ask->cost;
     if (ask->at_ns != STINT_NEVER_NS) {
-        bool alive = ask->at_ns <= view.at_ns && ask->at_ns + quota->period_ns > view.at_ns;
-        struct log_run exact = {.at_ns = ask->at_ns, .units = alive ? left : 0};
-        left -= log_remove(quota, log, exact);
+        if (ask->at_ns > view.at_ns || ask->at_ns + quota->period_ns <= view.at_ns)
+            left = 0;
+        uint32_t alive = left;
+        left -= log_remove_displaced(quota, log, &view, (struct log_run){ask->at_ns, left, false});
+        left -= log_remove(quota, log, (struct log_run){ask->at_ns, left, false});
         /* Booked units whose time has come are units like others. */
-        exact = (struct log_run){.at_ns = ask->at_ns, .units = alive ? left : 0, .displaced = true};
-        left -= log_remove(quota, log, exact);
-        return log_answer(quota, log, ask->now_ns, ask->cost - left);
+        left -= log_remove(quota, log, (struct log_run){ask->at_ns, left, true});
+        return log_answer(quota, log, ask->now_ns, alive - left);
     }
     for (uint32_t at = log_after(quota, log, view.at_ns); at > 0 && left > 0; at--) {
         struct log_run run = log_get(quota, log, at - 1);
         if (run.at_ns + quota->period_ns <= view.at_ns)
             break;
+        left -= log_remove_displaced(quota, log, &view, (struct log_run){run.at_ns, left, false});
         run.units = (uint32_t)min_u64(run.units, left);
         left -= log_remove(quota, log, run);
     }
@@ -353,14 +403,23 @@ static struct stint_decision log_book(const struct stint_quota *quota, struct lo
         return log_refuse(quota, log, ask, ask->cost, wait_max_ns);
 
     uint64_t start_ns = ask->now_ns + wait_ns;
-    uint32_t displaced = ask->cost - view.free;
+    uint32_t displaced = (uint32_t)sub_floor(ask->cost, view.empty);
     log_remove_oldest(quota, log, view.dead + displaced);
     log_insert(quota, log, (struct log_run){start_ns, displaced, true});
-    log_insert(quota, log, (struct log_run){start_ns, view.free, false});
+    log_insert(quota, log, (struct log_run){start_ns, ask->cost - displaced, false});
     log->own_ns = view.at_ns;
+    log->displaced = view.displaced;
     decision = log_answer(quota, log, ask->now_ns, ask->cost);
     decision.retry_after_ns = wait_ns;
     return decision;
+}
+
+/* Records units that were displaced by booked ones, as far as there is room again. */
+static void log_unpush(const struct stint_quota *quota, struct log *log)
+{
+    uint32_t units = (uint32_t)min_u64(log->displaced, quota->limit - log->units);
+    log->displaced -= units;
+    log_insert(quota, log, (struct log_run){.at_ns = log->own_ns, .units = units});
 }
 
 static struct stint_decision log_unbook(const struct stint_quota *quota, struct log *log,
@@ -373,7 +432,11 @@ static struct stint_decision log_unbook(const struct stint_quota *quota, struct 
     uint32_t displaced =
         log_remove(quota, log, (struct log_run){ask->at_ns, ask->cost - free, true});
     uint64_t before_ns = min_u64(sub_floor(ask->at_ns, quota->period_ns), STINT_NOW_MAX);
+    if (view.displaced > 0 && log->len > 0) /* whose time is that of the oldest */
+        before_ns = max_u64(before_ns, log_get(quota, log, 0).at_ns);
     log_insert(quota, log, (struct log_run){before_ns, displaced, false});
+    if (log->len == 0 || log_get(quota, log, 0).at_ns > view.at_ns)
+        log_unpush(quota, log);
     return log_answer(quota, log, ask->now_ns, free + displaced);
 }
 
@@ -383,8 +446,13 @@ static bool log_decide(const struct stint_quota *quota, struct log *log,
 {
     bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
     struct log_view view = log_view(quota, log, ask->now_ns);
+    if (ask->verb == STINT_CHARGE && ask->cost > 0) {
+        log_charge(quota, log, ask->now_ns, ask->cost);
+        *decision = log_answer(quota, log, ask->now_ns, (uint32_t)min_u64(ask->cost, quota->limit));
+        return true;
+    }
     uint32_t granted = ask->cost <= view.free ? ask->cost : whole ? 0 : view.free;
-    if (granted == 0 && ask->cost > 0 && ask->verb != STINT_CHARGE) {
+    if (granted == 0 && ask->cost > 0) {
         *decision = log_refuse(quota, log, ask, whole ? ask->cost : 1, 0);
         return false;
     }
@@ -455,7 +523,7 @@ bool log_is_valid(const struct stint_quota *quota, const void *state_bytes, uint
     const struct log_state *state = state_bytes;
     struct log log = log_unpack(quota, state_bytes);
     if (state->head != log.head || state->len != log.len || state->units != log.units ||
-        state->unused != 0 || state->own_ns != log.own_ns || log.own_ns > now_ns)
+        state->displaced != log.displaced || state->own_ns != log.own_ns || log.own_ns > now_ns)
         return false;
     uint64_t last_ns = min_u64(log.own_ns + quota->period_ns, STINT_NOW_MAX), before_ns = 0;
     uint64_t units = 0;
@@ -481,7 +549,7 @@ size_t log_held(const struct stint_quota *quota, const void *state_bytes, uint64
     uint32_t n_alive = log.len - first;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
     size_t n_runs = 0;
-    uint64_t units = 0;
+    uint64_t units = view.displaced;
     for (uint32_t at = 0; at < n_alive; at++) {
         struct log_run run = log_get(quota, &log, first + at);
         units += run.units;

@@ -17,6 +17,14 @@
  * Taking away the oldest recorded units keeps that true whichever live use is given back; taking
  * away units of slot r does so if the use was made in r or later. A use older than M slots is no
  * longer recorded, and giving it back would free another's units.
+ *
+ * A charge is recorded whether it fits or not. What does not fit takes the place of the oldest
+ * units: whole bunches are emptied and charged again, to the newest slot. How many were emptied is
+ * kept, and until the oldest bunch that is left comes back, all their units count as used: they are
+ * no younger than that bunch, and some of them may be alive as long. So what the newest bunch has
+ * left is not free, but the next charge fills it; and a refund, which takes away the oldest units,
+ * first lowers that number. Used in all are the units in the bunches and those displaced: exactly
+ * as many as really were, where all bunches are whole.
  */
 #include "core/window.h"
 
@@ -77,8 +85,8 @@ static inline uint64_t window_dies_at(const struct stint_quota *quota, const str
 
 /*
  * Whether string, place and rest can stand beside each other, and all that follows is safe: one bar
- * for each slot; no more whole bunches than there are, and one short one where there is one; and
- * the bunch in use is in use.
+ * for each slot; no more whole bunches than there are, and one short one where there is one; the
+ * bunch in use is in use; and what displaced others has left no bunch free.
  */
 static inline bool window_fits_together(const struct stint_quota *quota,
                                         const struct window *window)
@@ -87,6 +95,8 @@ static inline bool window_fits_together(const struct stint_quota *quota,
     if ((uint32_t)__builtin_popcountll(window->string) != window_bars(quota))
         return false;
     uint32_t stars = window_stars(quota, window), whole = stars - (window->place > 0);
+    if (window->displaced > 0 && stars != quota->derived.bunches)
+        return false;
     if (stars == 0)
         return window->rest == 0 && window->place == 0;
     uint32_t whole_max = quota->derived.bunches - (short_bunch < bunch);
@@ -117,6 +127,8 @@ static inline bool window_age(const struct stint_quota *quota, struct window *wi
                                            now_slot - window->slot, &dropped);
         window->slot = now_slot;
         window->place = window->place > dropped ? window->place - dropped : 0;
+        if (dropped > 0)
+            window->displaced = 0;
         if (window_stars(quota, window) == 0)
             window->rest = 0;
     }
@@ -149,11 +161,44 @@ static inline void window_take(const struct stint_quota *quota, struct window *w
     window->rest = (uint32_t)(room - units);
 }
 
+/* Empties the oldest bunch, whose units still count, and opens it again in the newest slot. */
+static void window_displace(const struct stint_quota *quota, struct window *window)
+{
+    window->string = window_string_drop_oldest(window->string) << 1;
+    if (window->place > 0)
+        window->place = window->place == 1 ? quota->derived.bunches : window->place - 1;
+    bool is_short = window->place == quota->derived.bunches;
+    window->rest = is_short ? window_short(quota) : quota->derived.bunch;
+    window->displaced++;
+}
+
+/* Records units whether they fit or not; at most as many turns as there are bunches. */
+static void window_charge(const struct stint_quota *quota, struct window *window, uint32_t units)
+{
+    uint64_t displaced = window->displaced;
+    window->displaced = 0;
+    uint32_t fitting = (uint32_t)min_u64(units, window_free(quota, window));
+    if (fitting > 0)
+        window_take(quota, window, fitting);
+    units -= fitting;
+    while (units > 0 && window->displaced < quota->derived.bunches) {
+        window_displace(quota, window);
+        uint32_t used = (uint32_t)min_u64(units, window->rest);
+        window->rest -= used;
+        units -= used;
+    }
+    uint32_t bunch = quota->derived.bunch;
+    displaced += window->displaced + ((uint64_t)units + bunch - 1) / bunch;
+    window->displaced = (uint32_t)min_u64(displaced, window_displaced_max(quota));
+}
+
 /* When enough of the oldest bunches have come back for a cost that is not free now. */
 static uint64_t window_free_at(const struct stint_quota *quota, const struct window *window,
                                uint32_t cost)
 {
-    uint32_t stars = window_stars(quota, window), missing = cost - window_free(quota, window);
+    /* What was displaced comes back with the oldest bunch at the latest. */
+    uint32_t stars = window_stars(quota, window);
+    uint32_t missing = (uint32_t)sub_floor(cost, window_empty(quota, window));
     struct window_string_walk walk = window_string_walk(window->string);
     for (uint32_t place = 1; place <= stars; place++) {
         window_string_next(&walk);
@@ -176,6 +221,15 @@ static uint32_t window_refund(const struct stint_quota *quota, struct window *wi
         return 0;
 
     uint32_t left = ask->cost, stars = window_stars(quota, window);
+    if (window->displaced > 0) {
+        if (window->displaced == window_displaced_max(quota))
+            return 0; /* that many or more */
+        uint32_t back = (uint32_t)min_u64(window->displaced, left / quota->derived.bunch);
+        window->displaced -= back;
+        left -= back * quota->derived.bunch;
+        if (window->displaced > 0)
+            return ask->cost - left;
+    }
     for (; stars > 0 && window_used(quota, window, 1) <= left; stars--) {
         left -= window_used(quota, window, 1);
         window->string = window_string_drop_oldest(window->string);
@@ -247,8 +301,10 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
         granted = granted < free ? granted : free;
         break;
     case STINT_CHARGE:
-        granted = granted < free ? granted : free;
-        break;
+        if (granted > 0)
+            window_charge(quota, window, granted);
+        *store |= granted > 0;
+        return window_answer(quota, window, ask->now_ns, (uint32_t)min_u64(granted, quota->limit));
     case STINT_REFUND:
         granted = window_refund(quota, window, ask);
         *store |= granted > 0;
@@ -302,10 +358,18 @@ static size_t window_held(const struct stint_quota *quota, struct window *window
         }
         runs[n_runs - 1].units += window_used(quota, window, place);
     }
+    if (n_runs > 0)
+        runs[0].units += (uint64_t)window->displaced * quota->derived.bunch;
     return n_runs;
 }
 
 /* ---- The two forms --------------------------------------------------------------------------- */
+
+static inline uint64_t window_slot_field(const struct stint_quota *quota,
+                                         const struct window *window)
+{
+    return window->slot | (uint64_t)window->displaced << window_displaced_at(quota);
+}
 
 static inline uint64_t window8_pack(const struct stint_quota *quota, const struct window *window)
 {
@@ -313,7 +377,7 @@ static inline uint64_t window8_pack(const struct stint_quota *quota, const struc
     unsigned place_at = rest_at + quota->derived.remainder_bits;
     unsigned slot_at = place_at + quota->derived.place_bits;
     return window->string | (uint64_t)window->rest << rest_at |
-           (uint64_t)window->place << place_at | window->slot << slot_at;
+           (uint64_t)window->place << place_at | window_slot_field(quota, window) << slot_at;
 }
 
 static inline struct word16 window16_pack(const struct stint_quota *quota,
@@ -322,10 +386,10 @@ static inline struct word16 window16_pack(const struct stint_quota *quota,
     unsigned rest_at = window_string_bits(quota);
     unsigned high_at = rest_at + quota->derived.remainder_bits;
     unsigned place_at = WINDOW16_HI_BITS - quota->derived.place_bits;
+    uint64_t slot = window_slot_field(quota, window);
     return (struct word16){
-        .lo = window->string | (uint64_t)window->rest << rest_at |
-              window->slot >> place_at << high_at,
-        .hi = (window->slot & window_mask(place_at)) | (uint64_t)window->place << place_at,
+        .lo = window->string | (uint64_t)window->rest << rest_at | slot >> place_at << high_at,
+        .hi = (slot & window_mask(place_at)) | (uint64_t)window->place << place_at,
     };
 }
 
@@ -525,14 +589,30 @@ bool window16_is_valid(const struct stint_quota *quota, struct word16 state, uin
 
 /* ---- What fits ------------------------------------------------------------------------------- */
 
-/* How the bits of a state are shared out for a limit and a resolution. */
+/* How the bits of a state are shared out for a limit, a resolution and a period. */
 struct window_layout {
     uint32_t bunch, bunches;
     unsigned remainder_bits, place_bits;
-    unsigned slot_bits; /* 0 where nothing is left for it */
+    unsigned slot_bits;      /* 0 where nothing is left for it */
+    unsigned displaced_bits; /* of them, those that no slot number needs */
 };
 
-static struct window_layout window_layout(uint32_t limit, uint32_t resolution)
+/*
+ * Bits that hold every slot number: 51 + bit_length(M) - bit_length(W in us), because a now is
+ * below 2^59 and a microsecond is more than 2^9 ns. It is as plain as that because the scripts for
+ * stores work it out too. Where more are needed than there are, all but one still do: half the
+ * range is left over.
+ */
+static unsigned window_displaced_bits(const struct window_layout *layout, uint64_t period_ns,
+                                      uint32_t resolution)
+{
+    unsigned number_bits = 51 + bit_length(resolution) - bit_length(period_ns / 1000);
+    if (layout->slot_bits <= number_bits)
+        return 1;
+    return (unsigned)min_u64(layout->slot_bits - number_bits, WINDOW_DISPLACED_BITS_MAX);
+}
+
+static struct window_layout window_layout(uint32_t limit, uint32_t resolution, uint64_t period_ns)
 {
     struct window_layout layout = {.bunch = 1};
     if (limit > 0) {
@@ -547,6 +627,7 @@ static struct window_layout window_layout(uint32_t limit, uint32_t resolution)
     unsigned all_bits = resolution <= WINDOW8_SLOTS_MAX ? 64 : 64 + WINDOW16_HI_BITS;
     if (low_bits < 64 && low_bits + layout.place_bits < all_bits)
         layout.slot_bits = all_bits - low_bits - layout.place_bits;
+    layout.displaced_bits = window_displaced_bits(&layout, period_ns, resolution);
     if (layout.slot_bits > 64) /* a slot number has no more */
         layout.slot_bits = 64;
     return layout;
@@ -560,13 +641,13 @@ static unsigned window_slot_bits_needed(uint64_t period_ns, uint32_t resolution)
 
 static bool window_fits(const struct stint_quota *quota, uint32_t resolution)
 {
-    return window_layout(quota->limit, resolution).slot_bits >=
+    return window_layout(quota->limit, resolution, quota->period_ns).slot_bits >=
            window_slot_bits_needed(quota->period_ns, resolution);
 }
 
 static int window_refuse_quota(const struct stint_quota *quota, struct stint_error *error)
 {
-    struct window_layout layout = window_layout(quota->limit, quota->resolution);
+    struct window_layout layout = window_layout(quota->limit, quota->resolution, quota->period_ns);
     unsigned needed = window_slot_bits_needed(quota->period_ns, quota->resolution);
     uint32_t other = WINDOW_SLOTS_MAX;
     while (other >= WINDOW_SLOTS_MIN && !window_fits(quota, other))
@@ -579,7 +660,7 @@ static int window_refuse_quota(const struct stint_quota *quota, struct stint_err
                        layout.slot_bits, needed, other);
     /* The coarsest 16-byte form has the most bits to spare. */
     uint32_t coarsest = WINDOW8_SLOTS_MAX + 1;
-    unsigned bits = window_layout(quota->limit, coarsest).slot_bits;
+    unsigned bits = window_layout(quota->limit, coarsest, quota->period_ns).slot_bits;
     uint64_t period_min_ns = (SLOT_LIFE_NS * coarsest >> (bits - 1)) + 1;
     return err_set(error, STINT_E_RANGE,
                    "window: %u in %llu ns at resolution=%u leaves %u bits for the slot number "
@@ -602,12 +683,13 @@ int window_check(struct stint_quota *quota, struct stint_error *error)
     if (!window_fits(quota, quota->resolution))
         return window_refuse_quota(quota, error);
 
-    struct window_layout layout = window_layout(quota->limit, quota->resolution);
+    struct window_layout layout = window_layout(quota->limit, quota->resolution, quota->period_ns);
     quota->derived.bunch = layout.bunch;
     quota->derived.bunches = layout.bunches;
     quota->derived.remainder_bits = (uint8_t)layout.remainder_bits;
     quota->derived.place_bits = (uint8_t)layout.place_bits;
     quota->derived.slot_bits = (uint8_t)layout.slot_bits;
+    quota->derived.displaced_bits = (uint8_t)layout.displaced_bits;
     quota->derived.reciprocal = UINT64_MAX / quota->period_ns;
     quota->derived.state_size = quota->resolution <= WINDOW8_SLOTS_MAX ? 8 : 16;
     return STINT_OK;

@@ -10,6 +10,7 @@
 #include "core/window_string.h"
 
 #define WINDOW16_HI_BITS (64 - WORD16_STORE_BITS)
+#define WINDOW_DISPLACED_BITS_MAX 5
 
 /* A state unpacked. All zero is "never used". */
 struct window {
@@ -17,6 +18,8 @@ struct window {
     uint64_t slot;   /* the newest slot's number: floor(time * M / W) */
     uint32_t rest;   /* units left of the bunch in use, which is the newest star */
     uint32_t place;  /* of the short bunch among the stars, the oldest being 1; 0 = none alive */
+    /* Bunches that charges have displaced, as long as none has come back; 0 while one is free. */
+    uint32_t displaced;
 };
 
 #define WINDOW_INVERSE(m) [m] = UINT64_MAX / (m) + 1
@@ -45,13 +48,19 @@ static inline uint32_t window_stars(const struct stint_quota *quota, const struc
     return window_string_stars(window->string, window_bars(quota));
 }
 
-/* Units that a caller could take now. */
-static inline uint32_t window_free(const struct stint_quota *quota, const struct window *window)
+/* Units that no bunch holds. */
+static inline uint32_t window_empty(const struct stint_quota *quota, const struct window *window)
 {
     uint64_t used = (uint64_t)window_stars(quota, window) * quota->derived.bunch - window->rest;
     if (window->place > 0)
         used -= quota->derived.bunch - window_short(quota);
     return (uint32_t)(quota->limit - used);
+}
+
+/* Units that a caller could take now: what displaced others has left less than a bunch empty. */
+static inline uint32_t window_free(const struct stint_quota *quota, const struct window *window)
+{
+    return window->displaced > 0 ? 0 : window_empty(quota, window);
 }
 
 /* ---- The two forms --------------------------------------------------------------------------- */
@@ -66,17 +75,33 @@ static inline uint64_t window_mask(unsigned bits)
     return (UINT64_C(1) << bits) - 1;
 }
 
-/* From bit 0: string, rest, place, slot. */
+/*
+ * The highest bits that are there for a slot's number are never needed for one, and hold
+ * `displaced`. Where all of them are set, that many bunches were displaced or more.
+ */
+static inline unsigned window_displaced_at(const struct stint_quota *quota)
+{
+    return (unsigned)quota->derived.slot_bits - quota->derived.displaced_bits;
+}
+
+static inline uint32_t window_displaced_max(const struct stint_quota *quota)
+{
+    return (UINT32_C(1) << quota->derived.displaced_bits) - 1;
+}
+
+/* From bit 0: string, rest, place, slot, displaced. */
 static inline struct window window8_unpack(const struct stint_quota *quota, uint64_t state)
 {
     unsigned rest_at = window_string_bits(quota);
     unsigned place_at = rest_at + quota->derived.remainder_bits;
     unsigned slot_at = place_at + quota->derived.place_bits;
+    uint64_t slot = state >> slot_at;
     return (struct window){
         .string = state & window_mask(rest_at),
         .rest = (uint32_t)((state >> rest_at) & window_mask(quota->derived.remainder_bits)),
         .place = (uint32_t)((state >> place_at) & window_mask(quota->derived.place_bits)),
-        .slot = state >> slot_at,
+        .slot = slot & window_mask(window_displaced_at(quota)),
+        .displaced = (uint32_t)(slot >> window_displaced_at(quota)),
     };
 }
 
@@ -86,11 +111,13 @@ static inline struct window window16_unpack(const struct stint_quota *quota, str
     unsigned rest_at = window_string_bits(quota);
     unsigned high_at = rest_at + quota->derived.remainder_bits;
     unsigned place_at = WINDOW16_HI_BITS - quota->derived.place_bits;
+    uint64_t slot = state.lo >> high_at << place_at | (state.hi & window_mask(place_at));
     return (struct window){
         .string = state.lo & window_mask(rest_at),
         .rest = (uint32_t)((state.lo >> rest_at) & window_mask(quota->derived.remainder_bits)),
         .place = (uint32_t)(state.hi >> place_at),
-        .slot = state.lo >> high_at << place_at | (state.hi & window_mask(place_at)),
+        .slot = slot & window_mask(window_displaced_at(quota)),
+        .displaced = (uint32_t)(slot >> window_displaced_at(quota)),
     };
 }
 
@@ -110,7 +137,8 @@ static inline bool window_take_quick(const struct stint_quota *quota, struct win
                                      struct stint_decision *decision)
 {
     uint64_t past = now_ns * quota->resolution - window->slot * quota->period_ns;
-    if (cost - 1 >= window->rest || (window->string & 1) != 0 || past >= quota->period_ns)
+    if (cost - 1 >= window->rest || (window->string & 1) != 0 || past >= quota->period_ns ||
+        window->displaced > 0)
         return false;
     window->rest -= cost;
     uint64_t left = quota->period_ns - past + quota->resolution - 1;

@@ -2,8 +2,9 @@
 /*
  * A plain slow model of what every strict limiter owes, and a run of random requests against it.
  *
- * The model is the list of all uses with their exact effective times. It knows nothing of slots,
- * bunches or buckets: it counts. What it checks at each step stands above strict_step().
+ * The model is the list of all uses with their exact effective times, those of charges that did not
+ * fit among them. It knows nothing of slots, bunches or buckets: it counts. What it checks at each
+ * step stands above strict_step().
  */
 #ifndef STINT_TESTS_STRICT_MODEL_H
 #define STINT_TESTS_STRICT_MODEL_H
@@ -31,6 +32,7 @@ struct strict_use {
 struct strict_model {
     const struct stint_quota *quota;
     uint64_t latest_ns; /* of all uses */
+    bool displaces;     /* a charge has displaced units since there were none */
     size_t n;
     struct strict_use uses[STRICT_USES_MAX];
 };
@@ -47,6 +49,8 @@ struct strict_subject {
     bool refund_ages; /* the state's own time comes forward with a refund, not only with a use */
     bool exact;       /* refunds take the very units named: a denial is justified after them too */
 };
+
+#define STRICT_CHARGE_MAX 3 /* limits */
 
 struct strict_options {
     uint64_t seed;
@@ -141,14 +145,37 @@ static inline uint64_t strict_at(const struct strict_run *run, uint64_t now_ns)
     return max_u64(now_ns, run->model.latest_ns);
 }
 
+/*
+ * A cost that is denied has a cause. The very units that a refund names are gone where they are
+ * recorded; those that were displaced are not.
+ */
+static inline void strict_check_cause(struct strict_run *run, uint64_t at_ns, uint64_t cost)
+{
+    bool is_exact = run->subject->exact && !run->model.displaces;
+    if (!run->options->refunds || is_exact)
+        assert_true(run->subject->justified(&run->model, cost, at_ns));
+}
+
+/* At any later time, what was used in the period until then is recorded, and not much more. */
+static inline void strict_check_recorded(struct strict_run *run, uint64_t at_ns)
+{
+    const struct stint_quota *quota = run->model.quota;
+    if (at_ns > STINT_NOW_MAX)
+        return;
+    uint32_t remaining = strict_peek(run, at_ns, 0).remaining;
+    uint64_t used = strict_used(&run->model, at_ns, quota->period_ns);
+    assert_true(remaining <= sub_floor(quota->limit, used));
+    if (remaining < quota->limit)
+        strict_check_cause(run, at_ns, (uint64_t)remaining + 1);
+}
+
 static inline void strict_check_denial(struct strict_run *run, uint64_t now_ns, uint32_t cost,
                                        struct stint_decision decision)
 {
     run->denials++;
     assert_int_equal(decision.granted, 0);
     assert_true(decision.retry_after_ns > 0);
-    if (!run->options->refunds || run->subject->exact)
-        assert_true(run->subject->justified(&run->model, cost, strict_at(run, now_ns)));
+    strict_check_cause(run, strict_at(run, now_ns), cost);
     uint64_t free_ns = now_ns + decision.retry_after_ns;
     run->hint_ns = free_ns;
     if (free_ns > STINT_NOW_MAX)
@@ -162,11 +189,12 @@ static inline void strict_check_figures(struct strict_run *run, uint64_t now_ns,
                                         struct stint_decision decision)
 {
     const struct stint_quota *quota = run->model.quota;
-    uint64_t used = strict_used(&run->model, strict_at(run, now_ns), quota->period_ns);
-    assert_true(used <= quota->limit);
+    uint64_t at_ns = strict_at(run, now_ns);
     assert_int_equal(decision.limit, quota->limit);
-    assert_true(decision.remaining <= quota->limit - used);
+    assert_int_equal(decision.remaining, strict_peek(run, now_ns, 0).remaining);
     run->remaining = decision.remaining;
+    strict_check_recorded(run, at_ns);
+    strict_check_recorded(run, at_ns + strict_below(&run->random, quota->period_ns));
     assert_int_equal(strict_peek(run, now_ns, decision.remaining).outcome, STINT_ALLOW);
     if (decision.remaining < UINT32_MAX)
         assert_int_not_equal(strict_peek(run, now_ns, decision.remaining + 1).outcome, STINT_ALLOW);
@@ -192,7 +220,8 @@ static inline void strict_check_held(struct strict_run *run, uint64_t now_ns)
         held += runs[i].units;
         assert_true(i == 0 || runs[i - 1].at_ns <= runs[i].at_ns);
     }
-    assert_true(held == run->model.quota->limit - strict_peek(run, now_ns, 0).remaining);
+    uint64_t limit = run->model.quota->limit;
+    assert_true(min_u64(held, limit) == limit - strict_peek(run, now_ns, 0).remaining);
     for (size_t u = 0; u < run->model.n; u++) {
         uint64_t from_ns = run->model.uses[u].at_ns, owed = 0, kept = 0;
         if (from_ns + run->model.quota->period_ns <= at_ns)
@@ -201,7 +230,7 @@ static inline void strict_check_held(struct strict_run *run, uint64_t now_ns)
             owed += run->model.uses[v].at_ns >= from_ns ? run->model.uses[v].units : 0;
         for (size_t i = 0; i < n_runs; i++)
             kept += runs[i].at_ns >= from_ns ? runs[i].units : 0;
-        assert_true(kept >= owed);
+        assert_true(kept >= min_u64(owed, limit));
     }
 }
 
@@ -224,6 +253,15 @@ static inline uint32_t strict_pick_cost(struct strict_run *run)
     default:
         return 1;
     }
+}
+
+/* A charge need not fit. */
+static inline uint32_t strict_pick_charge(struct strict_run *run)
+{
+    uint64_t limit = run->model.quota->limit;
+    if (strict_below(&run->random, 4) > 0)
+        return strict_pick_cost(run);
+    return (uint32_t)min_u64(strict_below(&run->random, STRICT_CHARGE_MAX * limit + 1), UINT32_MAX);
 }
 
 static inline void strict_advance(struct strict_run *run)
@@ -287,7 +325,7 @@ static inline void strict_refund(struct strict_run *run, uint64_t now_ns)
     assert_true(decision.granted <= units);
     if (decision.granted == 0)
         assert_memory_equal(run->before, run->state, run->size);
-    if (run->subject->exact)
+    if (run->subject->exact && !model->displaces)
         assert_int_equal(decision.granted,
                          use->at_ns + model->quota->period_ns > strict_at(run, now_ns) ? units : 0);
     use->units -= decision.granted;
@@ -298,8 +336,9 @@ static inline void strict_refund(struct strict_run *run, uint64_t now_ns)
 
 /*
  * One request: a take is what a peek foretold; a refusal leaves the bytes alone, is justified by
- * the slack, and its wait is right to the nanosecond; remaining can be taken and no more; and no
- * window ever holds more than the limit.
+ * the slack, and its wait is right to the nanosecond; remaining can be taken and no more; no take
+ * brings a window above the limit; and of what was used in any last part of the period, all is
+ * recorded, or the whole limit is.
  */
 static inline void strict_step(struct strict_run *run)
 {
@@ -314,17 +353,24 @@ static inline void strict_step(struct strict_run *run)
     }
     struct stint_ask ask = {.now_ns = now_ns, .cost = strict_pick_cost(run)};
     ask.verb = dice == 4 ? STINT_CHARGE : dice < 7 ? STINT_TAKE_UPTO : STINT_TAKE;
+    if (ask.verb == STINT_CHARGE)
+        ask.cost = strict_pick_charge(run);
     struct stint_decision foretold = strict_peek(run, now_ns, ask.cost);
     uint32_t free = strict_peek(run, now_ns, 0).remaining;
+    if (free == quota->limit)
+        run->model.displaces = false;
     memcpy(run->before, run->state, run->size);
     struct stint_decision decision = run->subject->ask(quota, run->state, &ask);
 
     if (ask.verb == STINT_TAKE)
         strict_assert_same(foretold, decision);
     else
-        assert_int_equal(decision.granted, min_u64(free, ask.cost));
+        assert_int_equal(decision.granted,
+                         min_u64(ask.verb == STINT_CHARGE ? quota->limit : free, ask.cost));
+    if (ask.verb == STINT_CHARGE && ask.cost > free)
+        run->model.displaces = true;
     if (decision.granted > 0)
-        strict_add(&run->model, now_ns, decision.granted);
+        strict_add(&run->model, now_ns, ask.verb == STINT_CHARGE ? ask.cost : decision.granted);
     else
         assert_memory_equal(run->before, run->state, run->size);
     if (decision.outcome == STINT_ALLOW) {

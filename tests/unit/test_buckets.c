@@ -2,15 +2,21 @@
 /* buckets in its three forms against a plain count of every use, and its published traces. */
 #include "strict_model.h"
 
-/* A: U_{W+O} + c > N. B: U_W + c > N - k + 1. AB: both. */
+/*
+ * A: U_{W+O} + c > N. B: U_W + c > N - k + 1. AB: both. Of what a charge has displaced, less than
+ * one bucket may count longer than it should.
+ */
 static bool buckets_justified(const struct strict_model *model, uint64_t cost, uint64_t at_ns)
 {
     const struct stint_quota *quota = model->quota;
     uint64_t period_ns = quota->period_ns;
     bool by_time =
         strict_used(model, at_ns, period_ns + quota->time_slack_ns) + cost > quota->limit;
-    bool by_count =
-        strict_used(model, at_ns, period_ns) + cost > quota->limit - quota->count_slack + 1;
+    uint64_t slack = quota->count_slack > 0 ? quota->count_slack - 1 : 0;
+    bool by_count = strict_used(model, at_ns, period_ns) + cost + slack > quota->limit;
+    if (model->displaces)
+        return strict_used(model, at_ns, period_ns + quota->time_slack_ns) + cost + 2 * slack >
+               quota->limit;
     return (quota->time_slack_ns == 0 || by_time) && (quota->count_slack == 0 || by_count);
 }
 

@@ -139,14 +139,14 @@ static void test_settling_corrects_the_estimate(void **state)
     }
 }
 
-/* What was used beyond a strict quota's limit is charged as far as it can hold it, and told. */
-static void test_what_cannot_be_charged_is_told(void **state)
+/* What was used beyond a strict quota's limit takes the place of what is older, the estimate too. */
+static void test_a_charge_above_the_limit_is_all_that_is_used(void **state)
 {
     struct fixture *fixture = *state;
     struct stint_ticket ticket = reserve(fixture, &fixture->log, "key", NOW);
     struct stint_decision decision;
     assert_int_equal(stint_settle(fixture->table, ticket, UINT32_MAX, NOW, &decision), 0);
-    assert_int_equal(decision.granted, 15);
+    assert_int_equal(decision.granted, 20);
     assert_int_equal(used(fixture, &fixture->log, "key", NOW), 20);
     /* Twice as many for two equal items: more than there are numbers. */
     const struct stint_item twice[] = {item(&fixture->log, "k", 5), item(&fixture->log, "k", 5)};
@@ -589,7 +589,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         STORY(test_a_ticket_is_good_once),
         STORY(test_settling_corrects_the_estimate),
-        STORY(test_what_cannot_be_charged_is_told),
+        STORY(test_a_charge_above_the_limit_is_all_that_is_used),
         STORY(test_a_ticket_ends_at_its_deadline),
         STORY(test_a_refused_reservation_gives_no_ticket),
         STORY(test_a_full_ring_closes_the_oldest),

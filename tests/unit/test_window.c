@@ -26,7 +26,10 @@ static size_t window_held_of(const struct stint_quota *quota, const void *state,
                : window16_held(quota, (struct word16){word[0], word[1]}, now_ns, runs);
 }
 
-/* U_{W+O} + c > N - q + 1, where x < W + W/M is x * M < W * (M + 1). */
+/*
+ * U_{W+O} + c > N - q + 1, where x < W + W/M is x * M < W * (M + 1). What a charge has displaced
+ * counts until the oldest bunch comes back: less than another bunch too long.
+ */
 static bool window_justified(const struct strict_model *model, uint64_t cost, uint64_t at_ns)
 {
     const struct stint_quota *quota = model->quota;
@@ -35,7 +38,8 @@ static bool window_justified(const struct strict_model *model, uint64_t cost, ui
     for (size_t i = 0; i < model->n; i++)
         if ((at_ns - model->uses[i].at_ns) * slots < quota->period_ns * (slots + 1))
             used += model->uses[i].units;
-    return used + cost > quota->limit - bunch + 1;
+    uint64_t slack = model->displaces ? 2 * (bunch - 1) : bunch - 1;
+    return used + cost + slack > quota->limit;
 }
 
 static const struct strict_subject window_subject = {
