@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A unit counts at the time at which a law must count it: the caller's, or that of the latest grant
- * before, where the caller's clock is behind it. A charge counts whatever the law recorded of it,
+ * A unit counts at the time at which a law must count it: the caller's, or the state's own, where
+ * the caller's clock is behind it. That is the time of the latest use before; under some laws, of
+ * the latest refund, too. A charge counts whatever the law recorded of it,
  * and a unit that was given back no more, whether or not the law returned it.
  */
 #include "sim/search_play.h"
@@ -205,6 +206,8 @@ static int give_back(struct search_play *play, size_t at, struct search_ask ask,
         subject->act(subject->arg, play->state, &act, &decision);
         exact_take_back(&play->exact, 0, (struct exact_run){use->counted_ns, units});
         use->left -= units;
+        if (subject->refund_ages && decision.granted > 0)
+            play->latest_ns = max_u64(play->latest_ns, play->now_ns);
         ask.granted = true;
         ask.of = use->number;
     }
@@ -278,7 +281,7 @@ static uint64_t wait_to(struct search_play *play, const struct search_move *move
     case SEARCH_WAIT_TIME:
         return add_sat(now_ns, move->wait_ns);
     case SEARCH_WAIT_BACK:
-        return sub_floor(now_ns, move->wait_ns);
+        return play->steps_back ? sub_floor(now_ns, move->wait_ns) : now_ns;
     default: {
         uint64_t then_ns = aim(play, move);
         then_ns = move->delta_ns < 0 ? sub_floor(then_ns, (uint64_t)-move->delta_ns)
@@ -409,11 +412,20 @@ static int play_move(struct search_play *play, const struct search_move *move,
     return 0;
 }
 
+static bool are_takes(const struct search_move *moves, size_t n_moves)
+{
+    for (size_t i = 0; i < n_moves; i++)
+        if (moves[i].verb != SEARCH_VERB_TAKE)
+            return false;
+    return true;
+}
+
 int search_play_moves(struct search_play *play, const struct search_move *moves, size_t n_moves,
                       struct stint_error *error)
 {
     int code = 0;
     begin(play);
+    play->steps_back = !play->subject->needs_clock || are_takes(moves, n_moves);
     for (size_t i = 0; i < n_moves && code == 0 && !play->cut; i++)
         code = play_move(play, &moves[i], error);
     end(play);

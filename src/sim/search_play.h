@@ -68,6 +68,7 @@ struct search_play {
     size_t n_others;       /* requests that are no takes */
     uint64_t decisions;    /* of all plays */
     bool cut;
+    bool steps_back; /* the moves may */
 };
 
 int search_play_init(struct search_play *play, const struct search_subject *subject,

@@ -101,6 +101,9 @@ void search_subject_of(struct search_subject *subject, struct stint_quota *quota
         .counts_charge =
             quota->algorithm != STINT_FIXED_WINDOW && quota->algorithm != STINT_SLIDING_COUNTER,
         .has_debt = quota->algorithm == STINT_GCRA,
+        .needs_clock = quota->algorithm == STINT_GCRA,
+        .refund_ages = quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_FIXED_WINDOW ||
+                       quota->algorithm == STINT_SLIDING_COUNTER,
     };
 }
 

@@ -61,6 +61,8 @@ struct search_subject {
     bool holds;         /* takes hold places, which can be released; there is no charge */
     bool counts_charge; /* the bound speaks of charges, too */
     bool has_debt;      /* of a charge, what the law says it recorded is counted, not all of it */
+    bool needs_clock;   /* keeps no time of its own: refunds need clocks that do not step back */
+    bool refund_ages;   /* what gives units back brings the state's own time forward */
 };
 
 /* A request. Its time may be earlier than that of the one before: a clock that stepped back. */
