@@ -131,7 +131,8 @@ struct stint_quota {
     int64_t epoch_ns;       /* wall clock (since 1970) at now = 0, for aligned windows of caller-
                                owned states; a table uses its own. Default 0 */
     int32_t utc_offset_s;   /* calendar windows: -86399 … 86399. Default 0 */
-    uint32_t limit;         /* N: 0 … 2^32-1. 0 denies every cost above 0 with STINT_NEVER */
+    uint32_t limit;         /* N: 0 … 2^32-1. 0 denies every cost above 0 with STINT_NEVER. For
+                               more, count limits and costs in larger units */
     uint32_t burst;         /* gcra: units that may be taken at once. 0 = limit */
     uint32_t resolution;    /* window: 10 … 24 slots. 0 = 24, or 16 where 24 does not fit */
     uint32_t count_slack;   /* buckets: k; 0 = no limit on a bucket's count (form A) */

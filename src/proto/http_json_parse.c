@@ -8,6 +8,7 @@
  */
 #include "proto/http_json.h"
 
+#include "base/limits.h"
 #include "base/utf8.h"
 
 #include <stdlib.h>
@@ -256,6 +257,9 @@ static bool read_exponent(struct parse *parse, int64_t *exponent)
     return true;
 }
 
+static const char too_big[] =
+    "too big an integer; units go up to " UNITS_MAX_TEXT ", " UNITS_ADVICE;
+
 /* Summed as a negative number: there is one more of those. */
 static bool add_digits(int64_t *sum, const uint8_t *digits, size_t n_digits)
 {
@@ -309,7 +313,7 @@ static bool read_number_into(struct parse *parse, struct http_json_node *node)
         return fail(parse, "expected a value");
     if (!is_at(parse, '.') && !is_at(parse, 'e') && !is_at(parse, 'E'))
         return (add_digits(&sum, digits.ptr, digits.len) && set_integer(node, sum, is_negative)) ||
-               fail(parse, "too big an integer");
+               fail(parse, too_big);
     if (is_at(parse, '.')) {
         fraction = span_of(++parse->at, 0);
         fraction.len = skip_digits(parse);

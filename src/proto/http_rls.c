@@ -2,6 +2,7 @@
 /* RateLimitRequest and RateLimitResponse in proto3's JSON. */
 #include "proto/http_rls.h"
 
+#include "base/limits.h"
 #include "base/ns.h"
 #include "proto/rls_parts.h"
 #include "struct.pb-c.h"
@@ -27,9 +28,11 @@ static int read_u32(const struct http_json_node *value, const struct http_place 
         return 0;
     if (value->kind != HTTP_JSON_STRING)
         return http_json_u32(value, place, number, error);
-    if (!http_json_number(span_of(value->text, value->count), &read) || read < 0 ||
-        read > UINT32_MAX)
-        return http_json_fault(place, "expected a whole number of 0 to 4294967295", error);
+    if (!http_json_number(span_of(value->text, value->count), &read) || read < 0)
+        return http_json_fault(place, "expected a whole number of 0 to " UNITS_MAX_TEXT, error);
+    if (read > UNITS_MAX)
+        return http_json_fault(
+            place, "expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, error);
     *number = (uint32_t)read;
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <assert.h>
 
 #include "base/err.h"
+#include "base/limits.h"
 #include "proto/resp_number.h"
 #include "proto/resp_words.h"
 #include "proto/ticket_text.h"
@@ -32,13 +33,28 @@ void resp_request_key(struct request *request, enum request_verb verb, struct sp
     *request = (struct request){.verb = (uint8_t)verb, .cost = 1, .key = key};
 }
 
+/* Digits alone, of a number above max: not one that is malformed or below 0. */
+static bool is_larger(struct span text, uint64_t max)
+{
+    uint64_t number = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return false;
+        number = number > max ? number : number * 10 + (uint64_t)(text.ptr[i] - '0');
+    }
+    return number > max;
+}
+
 int resp_refuse_number(const char *what, struct span text, uint64_t min, uint64_t max,
                        struct stint_error *error)
 {
     int shown = text.len < SHOWN_MAX ? (int)text.len : SHOWN_MAX;
-    return err_set(error, STINT_E_RANGE, "%s must be a whole number from %llu to %llu, not '%.*s'",
-                   what, (unsigned long long)min, (unsigned long long)max, shown,
-                   (const char *)text.ptr);
+    /* Units are what has this maximum; max_burst is one less. */
+    bool has_advice = (max == UNITS_MAX || max == UNITS_MAX - 1) && is_larger(text, max);
+    return err_set(error, STINT_E_RANGE,
+                   "%s must be a whole number from %llu to %llu, not '%.*s'%s", what,
+                   (unsigned long long)min, (unsigned long long)max, shown, (const char *)text.ptr,
+                   has_advice ? "; " UNITS_ADVICE : "");
 }
 
 int resp_refuse_word(const char *expected, struct span text, struct stint_error *error)

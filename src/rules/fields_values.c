@@ -3,6 +3,7 @@
 #include "rules/fields.h"
 
 #include "base/buf.h"
+#include "base/limits.h"
 #include "core/nearest.h"
 #include "core/spec.h"
 #include "core/text.h"
@@ -65,6 +66,20 @@ static void warn_of_octal(const struct source *source, const struct fields *fiel
         warnings_add(source->faults, source->path, fields_place(fields, key),
                      "%s: a leading 0 makes %s an octal number, %" PRIu32, fields->shape->keys[key],
                      fault_text(text).text, number);
+}
+
+bool fields_units(const struct source *source, const struct fields *fields, int key, uint32_t min,
+                  uint32_t *number)
+{
+    const struct yaml_value *value = fields_value(fields, key);
+    struct yaml_whole whole;
+    char what[128];
+    if (value == NULL || !yaml_whole(value, &whole) || value->is_string || whole.is_negative ||
+        (!whole.is_too_large && whole.magnitude <= UNITS_MAX))
+        return fields_number(source, fields, key, min, number);
+    snprintf(what, sizeof(what), "a whole number from %u to " UNITS_MAX_TEXT " (" UNITS_ADVICE ")",
+             (unsigned)min);
+    return expected(source, fields, key, what);
 }
 
 bool fields_number(const struct source *source, const struct fields *fields, int key, uint32_t min,

@@ -145,7 +145,7 @@ static void read_lease_units(const struct source *source, const struct fields *f
 {
     uint32_t limit = rule->quota.limit;
     rule->store.lease_units = limit / LEASE_SHARE > 0 ? limit / LEASE_SHARE : 1;
-    if (fields_number(source, fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
+    if (fields_units(source, fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
         rule->store.lease_units > limit)
         fields_fault(source, fields, LIMIT_LEASE_UNITS,
                      "expected at most what the limit has, %" PRIu32 ", found %" PRIu32, limit,

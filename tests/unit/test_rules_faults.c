@@ -194,8 +194,8 @@ static void test_every_bad_value_is_told(void **unused)
          "a.yaml:6:26: requests_per_unit: expected a whole number from 0 to 4294967295, found "
          "\"1.5\"\n"},
         {LIMIT(UNIT "      requests_per_unit: 4294967296\n"),
-         "a.yaml:6:26: requests_per_unit: expected a whole number from 0 to 4294967295, found "
-         "\"4294967296\"\n"},
+         "a.yaml:6:26: requests_per_unit: expected a whole number from 0 to 4294967295 (count in "
+         "larger units, such as thousands), found \"4294967296\"\n"},
         {LIMIT(UNIT "      requests_per_unit: '5'\n"),
          "a.yaml:6:26: requests_per_unit: expected a number without quotes, found \"5\"\n"},
         {LIMIT(UNIT "      requests_per_unit: 08\n"),
