@@ -50,6 +50,7 @@ enum metrics_refusal {
 };
 
 #define METRICS_DETAILS_MAX 1000 /* values of one rule; the rest are "other" */
+#define METRICS_VALUE_END '\x1f' /* between the values of several entries */
 
 struct metrics;
 struct metrics_worker;
@@ -97,8 +98,8 @@ void metrics_decided(struct metrics_worker *worker, const struct metrics_bound *
 void metrics_candidate_over(struct metrics_worker *worker, const struct metrics_bound *bound,
                             const struct rule *rule);
 /*
- * For rules with detailed_metric or value_to_metric, beside metrics_decided(): the same once more
- * with a label `value`, of which 128 bytes are kept.
+ * For rules whose metrics show values (rule.shown), beside metrics_decided(): the same once more
+ * with a label `value`, of which 128 bytes are kept: METRICS_VALUE_END stands between several.
  */
 void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound *bound,
                       const struct rule *rule, struct span value, enum metrics_outcome outcome,

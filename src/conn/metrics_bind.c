@@ -4,6 +4,7 @@
  * that ask for them. Series are made under the lock and never go; values are found without it.
  */
 #include "base/siphash.h"
+#include "base/utf8.h"
 #include "conn/metrics_parts.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ static void free_series(struct series *series)
     free(series->domain);
     free(series->rule);
     free(series->value);
+    free(series->entries);
     free(series);
 }
 
@@ -118,6 +120,19 @@ static uint64_t id_of(const struct rule *rule)
     return siphash13_128(no_secret, domain, rule->path, strlen(rule->path)).lo;
 }
 
+/* As the rule is written now; its flags may have changed. Without memory it stays as it was. */
+static void note_entries(struct series *series, const struct rule *rule)
+{
+    if (rule->metric == NULL ||
+        (series->entries != NULL && strcmp(series->entries, rule->metric) == 0))
+        return;
+    char *entries = copy_text(span_of_text(rule->metric));
+    if (entries == NULL)
+        return;
+    free(series->entries);
+    series->entries = entries;
+}
+
 static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
 {
     uint64_t id = id_of(rule);
@@ -131,6 +146,7 @@ static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uin
     }
     struct series *series = metrics->series[*place - 1];
     series->in_force = binding;
+    note_entries(series, rule);
     return series->number;
 }
 
@@ -184,20 +200,26 @@ static struct series **detail_place(struct series **details, uint64_t id)
     }
 }
 
-/* A value as text that no other value has: what is not ASCII, and backslashes, by number. */
+/* A value as text that no other value has: what is not to be seen, and backslashes, by number. */
 static struct span printable(struct span value, char text[4 * VALUE_MAX])
 {
     size_t len = 0;
-    for (size_t i = 0; i < value.len; i++) {
-        uint8_t c = value.ptr[i];
-        if (c >= 0x20 && c < 0x7f && c != '\\') {
-            text[len++] = (char)c;
-            continue;
+    for (size_t at = 0; at < value.len;) {
+        const uint8_t *c = value.ptr + at;
+        size_t n = utf8_length(c, value.len - at);
+        bool is_shown = *c == METRICS_VALUE_END ||
+                        (n > 0 && *c != '\\' && !utf8_is_hidden(utf8_code_point(c, n)));
+        n = n > 0 ? n : 1;
+        if (is_shown)
+            memcpy(text + len, c, n);
+        len += is_shown ? n : 0;
+        for (size_t i = 0; i < n && !is_shown; i++) {
+            text[len++] = '\\';
+            text[len++] = 'x';
+            text[len++] = "0123456789abcdef"[c[i] >> 4];
+            text[len++] = "0123456789abcdef"[c[i] & 15];
         }
-        text[len++] = '\\';
-        text[len++] = 'x';
-        text[len++] = "0123456789abcdef"[c >> 4];
-        text[len++] = "0123456789abcdef"[c & 15];
+        at += n;
     }
     return span_of(text, len);
 }
@@ -211,6 +233,7 @@ static struct series *add_detail(struct metrics *metrics, struct series *rule, u
     const struct series_name name = {rule->domain, rule->rule, printable(value, text)};
     struct series *made = add_series(metrics, id, name);
     if (made != NULL) {
+        made->of = rule->number;
         metrics->n_details++;
         /* release: with the acquire of detail_place(). */
         __atomic_store_n(detail_place(metrics->details, id), made, __ATOMIC_RELEASE);

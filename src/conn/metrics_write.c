@@ -48,6 +48,18 @@ void metrics_add_escaped(struct page *page, struct span value)
     }
 }
 
+void metrics_add_values(struct page *page, const char *values)
+{
+    const char end[] = {METRICS_VALUE_END, '\0'};
+    bool is_list = strchr(values, METRICS_VALUE_END) != NULL;
+    for (size_t len; *values != '\0'; values += len) {
+        len = strcspn(values, is_list ? (const char[]){METRICS_VALUE_END, ' ', '\0'} : end);
+        metrics_add_escaped(page, span_of(values, len));
+        if (values[len] != '\0')
+            page_add(page, values[len++] == ' ' ? "\\\\x20" : " ");
+    }
+}
+
 static void label(const struct writing *writing, const char *name, const char *value, bool is_first)
 {
     page_print(writing->page, "%s%s=\"", is_first ? "{" : ",", name);
@@ -95,8 +107,11 @@ static void begin_series(const struct writing *writing, const char *name,
     page_print(writing->page, "stint_%s", name);
     label(writing, "domain", series->domain, true);
     label(writing, "rule", series->rule, false);
-    if (series->value != NULL)
-        label(writing, "value", series->value, false);
+    if (series->value == NULL)
+        return;
+    page_add(writing->page, ",value=\"");
+    metrics_add_values(writing->page, series->value);
+    page_add(writing->page, "\"");
 }
 
 /* Rules in force are told from the start, so that a first denial is seen as a rise from 0. */

@@ -84,7 +84,17 @@ struct rule {
     bool unlimited, shadow_mode, quota_mode, detailed_metric;
     bool value_to_metric, share_threshold; /* of its entry, or of one above it */
     bool has_shadow;
+    uint32_t shown;     /* bit i: metrics show the value that entry i of a request has */
+    const char *metric; /* its entries for metrics: RULE_METRIC_ENTRY and the others */
 };
+
+/*
+ * rule.metric: KEY, then VALUE of the file behind RULE_METRIC_VALUE where there is one, then
+ * RULE_METRIC_SHOWN where a request's value stands in its place; RULE_METRIC_ENTRY between entries.
+ */
+#define RULE_METRIC_ENTRY '\x1f'
+#define RULE_METRIC_VALUE '\x1e'
+#define RULE_METRIC_SHOWN '\x1d'
 
 /* How long an admitted unit counts at most; of gcra, how long a whole burst takes to come back. */
 uint64_t rule_counts_for_ns(const struct stint_quota *quota);

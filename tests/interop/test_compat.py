@@ -381,7 +381,7 @@ def test_their_figures(folder):
                 "shadow_mode": 0}
         assert server.figure(begin + "trial.shadow_mode") == 4
         assert server.figure(begin + "tenant_gold.path_/a.total_hits") == 1
-        assert server.figure(begin + "word_w.x.total_hits") == 1
+        assert server.figure(begin + "word_w_x.total_hits") == 1
         assert server.figure("ratelimit.service.config_load_success") == 1
         assert server.figure("ratelimit.service.call.should_rate_limit.service_error") == 0
         page = server.get("/metrics")
@@ -394,6 +394,99 @@ def test_their_figures(folder):
         for line in ('rule="tenant=gold.path",value="gold /a",outcome="allow"} 1',
                      'rule="word",value="w.x",outcome="allow"} 1'):
             assert f'\nstint_detailed_decisions_total{{domain="edge",{line}\n' in page
+
+
+# What envoyproxy/ratelimit has for each, of the commit f2fb157: observed, but for the dots of w.x.
+NAMED = """\
+domain: d
+descriptors:
+  - key: route
+    value: api
+    descriptors:
+      - key: subject_id
+        rate_limit: {unit: hour, requests_per_unit: 9}
+      - key: told
+        value_to_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: above
+    value_to_metric: true
+    descriptors:
+      - key: subject_id
+        value_to_metric: false
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: below
+    descriptors:
+      - key: subject_id
+        value_to_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: files
+    value: files/*
+    share_threshold: true
+    value_to_metric: true
+    rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: plain
+    value: w*
+    descriptors:
+      - key: flag
+        value_to_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: told
+    value: w*
+    value_to_metric: true
+    rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: shared
+    value: s/*
+    share_threshold: true
+    descriptors:
+      - key: sub
+        detailed_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: apart
+    value: s/*
+    descriptors:
+      - key: sub
+        detailed_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: word
+    value_to_metric: true
+    rate_limit: {unit: hour, requests_per_unit: 9}
+"""
+NAMES = [
+    ([("route", "api"), ("subject_id", "user123")], "route_api.subject_id"),
+    ([("route", "api"), ("told", "user123")], "route_api.told_user123"),
+    ([("above", "r"), ("subject_id", "user123")], "above_r.subject_id"),
+    ([("below", "r"), ("subject_id", "user123")], "below.subject_id_user123"),
+    ([("files", "files/secret")], "files_files/*"),
+    ([("plain", "wx"), ("flag", "f")], "plain_w*.flag_f"),
+    ([("told", "wx")], "told_wx"),
+    ([("shared", "s/a"), ("sub", "u")], "shared_s/*.sub_u"),
+    ([("apart", "s/a"), ("sub", "u")], "apart_s/a.sub_u"),
+    ([("word", "w.x")], "word_w_x"),
+    ([("word", "192.0.2.1")], "word_192_0_2_1"),
+    ([("word", "a:b|c")], "word_a_b_c"),
+    ([("word", "two words")], "word_two words"),
+    ([("word", "zürich")], "word_zürich"),
+    ([("word", "")], "word"),
+]
+
+
+def test_their_names_of_values(folder):
+    (folder / "current/ratelimit/config/edge.yaml").write_text(NAMED)
+    with Compat(folder) as server, server.channel() as channel:
+        for entries, _ in NAMES:
+            assert ask_with(channel)(request("d", descriptor(*entries)), timeout=20).code == OK
+        told = set(re.findall(r"^ratelimit\.service\.rate_limit\.d\.(.*)\.total_hits: 1$",
+                              server.get("/stats", 1), re.M))
+        page = server.get("/metrics")
+    assert told == {name for _, name in NAMES}
+    assert 'total_hits{domain="d",key1="below",key2="subject_id_user123"} 1' in page
+    # Ours have the same values, and no other: one that no flag names is nowhere.
+    assert set(re.findall(r'^stint_detailed_decisions_total.*rule="(\w+)=?[^"]*",value="(.*)",'
+                          r'outcome="allow"\} 1$', page, re.M)) == {
+        ("route", "user123"), ("above", "r"), ("below", "user123"), ("plain", "f"), ("told", "wx"),
+        ("shared", "u"), ("apart", "s/a u"), ("word", "w.x"), ("word", "192.0.2.1"),
+        ("word", "a:b|c"), ("word", "two words"), ("word", "zürich"), ("word", "")}
+    assert "files/secret" not in page
 
 
 def test_a_request_without_a_domain_is_an_error_of_the_service(folder):
