@@ -113,11 +113,11 @@ static bool widen(struct metrics *metrics, size_t more)
  * By what the labels say, and not by rule->id, in which there is a name too: under another name it
  * would be a second series with the same labels, and a page with such a pair is refused.
  */
-static uint64_t id_of(const struct rule *rule)
+static uint64_t id_of(const char *domain, const char *path)
 {
     static const uint64_t no_secret[2] = {0, 0};
-    uint64_t domain = siphash13_128(no_secret, 0, rule->domain, strlen(rule->domain)).lo;
-    return siphash13_128(no_secret, domain, rule->path, strlen(rule->path)).lo;
+    uint64_t id = siphash13_128(no_secret, 0, domain, strlen(domain)).lo;
+    return siphash13_128(no_secret, id, path, strlen(path)).lo;
 }
 
 /* As the rule is written now; its flags may have changed. Without memory it stays as it was. */
@@ -133,37 +133,59 @@ static void note_entries(struct series *series, const struct rule *rule)
     series->entries = entries;
 }
 
-static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
+/* That of a domain has no path. NULL: there is no room for it. */
+static struct series *series_for(struct metrics *metrics, const char *domain, const char *path,
+                                 uint64_t binding)
 {
-    uint64_t id = id_of(rule);
+    uint64_t id = id_of(domain, path);
     uint32_t *place = place_of(metrics, id);
     if (*place == 0) {
-        const struct series_name name = {rule->domain, rule->path, {NULL, 0}};
+        const struct series_name name = {domain, path, {NULL, 0}};
         struct series *made = add_series(metrics, id, name);
         if (made == NULL)
-            return SERIES_OTHER;
+            return NULL;
         *place = made->number + 1;
     }
     struct series *series = metrics->series[*place - 1];
     series->in_force = binding;
+    return series;
+}
+
+static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
+{
+    struct series *series = series_for(metrics, rule->domain, rule->path, binding);
+    if (series == NULL)
+        return SERIES_OTHER;
     note_entries(series, rule);
+    return series->number;
+}
+
+static uint32_t number_for_domain(struct metrics *metrics, const char *domain, uint64_t binding)
+{
+    struct series *series = series_for(metrics, domain, "", binding);
+    if (series == NULL)
+        return SERIES_OTHER;
+    series->is_domain = true;
     return series->number;
 }
 
 struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *rules)
 {
-    size_t n = rules != NULL ? rules_count(rules) : 0;
+    size_t n_rules = rules != NULL ? rules_count(rules) : 0;
+    size_t n = n_rules + (rules != NULL ? rules_n_domains(rules) : 0);
     struct metrics_bound *bound = calloc(1, sizeof(*bound) + n * sizeof(bound->numbers[0]));
     if (bound == NULL)
         return NULL;
-    bound->n = n;
+    bound->n = n_rules;
+    bound->n_domains = n - n_rules;
     pthread_mutex_lock(&metrics->lock);
     uint64_t binding = metrics->bindings + 1;
     bool has_memory = widen(metrics, n);
     for (size_t i = 0; i < n; i++) {
-        const struct rule *rule = rules_at(rules, i);
-        bound->numbers[rule->index] =
-            has_memory ? number_for(metrics, rule, binding) : SERIES_OTHER;
+        bound->numbers[i] =
+            !has_memory   ? SERIES_OTHER
+            : i < n_rules ? number_for(metrics, rules_at(rules, i), binding)
+                          : number_for_domain(metrics, rules_domain(rules, i - n_rules), binding);
         if (i % PORTION == PORTION - 1) {
             pthread_mutex_unlock(&metrics->lock);
             pthread_mutex_lock(&metrics->lock);

@@ -231,7 +231,7 @@ static void merge_equal(struct table_of_hits *table)
 static bool is_told(const struct metrics *metrics, const struct series *series,
                     const struct hit_figures *figures)
 {
-    if (series->number <= SERIES_OTHER)
+    if (series->number <= SERIES_OTHER || series->is_domain)
         return false;
     return figures->units[HITS_TOTAL] > 0 || (series->value == NULL && series->n_details == 0 &&
                                               series->in_force == metrics->bindings);
@@ -266,20 +266,24 @@ static void free_hits(struct table_of_hits *table)
 
 struct service_figures {
     uint64_t loads[2]; /* failed, worked */
-    uint64_t requests, errors;
+    uint64_t requests, errors, store_errors, all_shadow, domain_unknown;
 };
 
 static struct service_figures service_figures(const struct metrics *metrics,
                                               const struct metrics_facts *facts)
 {
     struct door_figures grpc = metrics_sum_door(metrics, METRICS_GRPC);
+    struct total_figures total = metrics_sum_total(metrics);
     struct service_figures figures = {
         .loads = {metrics->reloads[false], facts->loads},
         .requests = grpc.verbs[REQUEST_TAKE],
         .errors = grpc.malformed,
+        .store_errors = grpc.errors[REPLY_UNAVAILABLE],
+        .all_shadow = total.events[METRICS_ALL_SHADOW],
+        .domain_unknown = total.events[METRICS_DOMAIN_UNKNOWN],
     };
     for (unsigned error = 1; error < METRICS_ERRORS; error++)
-        figures.errors += grpc.errors[error];
+        figures.errors += error != REPLY_UNAVAILABLE ? grpc.errors[error] : 0;
     return figures;
 }
 
@@ -321,8 +325,12 @@ void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *fa
     free_hits(&table);
     write_one(page, type, "config_load_success", "", service.loads[true]);
     write_one(page, type, "config_load_error", "", service.loads[false]);
+    write_one(page, type, "global_shadow_mode", "", service.all_shadow);
+    write_one(page, type, "rate_limit_domain_not_found", "", service.domain_unknown);
     write_one(page, type, "should_rate_limit_error", "{err_type=\"service_error\"}",
               service.errors);
+    page_print(page, PREFIX "should_rate_limit_error{err_type=\"redis_error\"} %" PRIu64 "\n",
+               service.store_errors);
     write_one(page, type, "total_requests", "{grpc_method=\"ShouldRateLimit\"}", service.requests);
 }
 
@@ -332,10 +340,15 @@ void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *fa
     struct table_of_hits table;
     pthread_mutex_lock(&metrics->lock);
     struct service_figures service = service_figures(metrics, facts);
+    page_print(page, "ratelimit.service.call.should_rate_limit.redis_error: %" PRIu64 "\n",
+               service.store_errors);
     page_print(page, "ratelimit.service.call.should_rate_limit.service_error: %" PRIu64 "\n",
                service.errors);
     page_print(page, "ratelimit.service.config_load_error: %" PRIu64 "\n", service.loads[false]);
     page_print(page, "ratelimit.service.config_load_success: %" PRIu64 "\n", service.loads[true]);
+    page_print(page, "ratelimit.service.global_shadow_mode: %" PRIu64 "\n", service.all_shadow);
+    page_print(page, "ratelimit.service.rate_limit.domain_not_found: %" PRIu64 "\n",
+               service.domain_unknown);
     if (!collect(metrics, FORM_STATS, &table))
         page->failed = true;
     for (size_t i = 0; !page->failed && i < table.n; i++)

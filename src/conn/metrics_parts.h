@@ -69,11 +69,12 @@ struct series {
     char *domain, *rule, *value; /* value: NULL for a rule */
     char *entries;               /* of a rule, as rule.metric; NULL for a value, and without one */
     uint32_t of;                 /* of a value: the number of its rule */
+    bool is_domain;              /* `units` are descriptors in it that met no rule */
 };
 
 struct metrics_bound {
-    size_t n;
-    uint32_t numbers[]; /* of series, by rule->index */
+    size_t n, n_domains;
+    uint32_t numbers[]; /* of series, by rule->index, and behind them by domain */
 };
 
 struct metrics_sample {

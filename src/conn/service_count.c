@@ -96,7 +96,7 @@ static void count_hits(struct service *service, const struct target *target, str
         .limit = target->decision.limit,
         .remaining = target->decision.remaining,
         .is_over = target->over,
-        .is_shadow = target->part == TARGET_SHADOW,
+        .is_shadow = target->part == TARGET_SHADOW && !target->is_all_shadow,
     };
     metrics_hits(service->metrics, service->ruleset->bound, rule, &hits);
 }
@@ -130,6 +130,20 @@ static void count_target(struct service *service, const struct request *request,
     popular_note(service->hub->popular, service->worker, &ask);
 }
 
+/* What allows everything, since a domain or a key is another one than the rules have. */
+static void note_unmatched(struct service *service, const struct request *request)
+{
+    const struct question *question = &service->question;
+    bool is_known = question->domain != SIZE_MAX;
+    metrics_unmatched(service->metrics, service->ruleset->bound, question->domain,
+                      question->n_unmatched);
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (question->targets[i].is_unmatched)
+            unmatched_note(service->hub->unmatched,
+                           is_known ? UNMATCHED_DESCRIPTOR : UNMATCHED_DOMAIN, request->domain,
+                           &request->descriptors[i]);
+}
+
 void service_count_question(struct service *service, const struct request *request,
                             const struct reply *reply)
 {
@@ -144,7 +158,9 @@ void service_count_question(struct service *service, const struct request *reque
             count_target(service, request, reply, i);
     }
     if (question->n_unmatched > 0)
-        metrics_event(service->metrics, METRICS_UNMATCHED, question->n_unmatched);
+        note_unmatched(service, request);
+    if (question->all_shadow && question_would_be_denied(question))
+        metrics_event(service->metrics, METRICS_ALL_SHADOW, 1);
     if (bans > 0)
         metrics_event(service->metrics, METRICS_BANS, bans);
     if (question->bans_lost > 0)

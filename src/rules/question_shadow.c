@@ -38,7 +38,10 @@ void question_ask_shadows(struct question *question, uint8_t verb, uint32_t most
         if (target->part == TARGET_FREE || target->is_refund ||
             (target->part != TARGET_SHADOW && !has_candidate))
             continue;
-        bool charges = !target->banned && !question_is_denied(question, i);
+        /* A candidate decides as if it were live; a limit in shadow mode has no say to leave out.
+         */
+        size_t except = target->part == TARGET_SHADOW ? NO_TARGET : i;
+        bool charges = !target->banned && !question_is_denied(question, except);
         struct stint_ask ask = {.now_ns = question->now_ns,
                                 .cost = (uint32_t)min_u64(target->cost, most),
                                 .verb = charges ? verb : STINT_PEEK};

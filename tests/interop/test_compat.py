@@ -546,11 +546,175 @@ def test_their_algorithm(folder):
         assert "quota: fixed_window 5/1h" in server.get("/rlconfig")
 
 
+# ---- Beside envoyproxy/ratelimit f2fb157, which was asked the same under fixed windows ----
+
+BESIDE = """\
+domain: edge
+descriptors:
+  - {key: two, rate_limit: {unit: hour, requests_per_unit: 2, name: two}}
+  - {key: ten, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: trial, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: free, rate_limit: {unlimited: true}}
+  - key: other
+    rate_limit: {unit: hour, requests_per_unit: 5, replaces: [{name: two}]}
+"""
+MINUTE, HOUR, MONTH = 2, 3, 5
+
+
+class Beside:
+    """Asks in the domain edge, and tells the overall code and those of the descriptors."""
+
+    def __init__(self, folder, *options, **env):
+        (folder / "current/ratelimit/config/edge.yaml").write_text(BESIDE)
+        self.server = Compat(folder, *options, STINT_DEFAULT_ALGORITHM="fixed_window", **env)
+
+    def whole(self, *descriptors, domain="edge"):
+        return ask_with(self.channel)(request(domain, *descriptors), timeout=20)
+
+    def codes(self, *descriptors):
+        answer = self.whole(*descriptors)
+        return answer.code, *answer.codes
+
+    def __enter__(self):
+        self.server.__enter__()
+        self.channel = self.server.channel()
+        return self
+
+    def __exit__(self, *error):
+        self.channel.close()
+        self.server.__exit__(*error)
+
+
+def test_an_override_is_never_in_shadow_mode(folder):
+    with Beside(folder) as beside:
+        limited = descriptor(("trial", "x"), override=(1, HOUR))
+        assert [beside.codes(limited) for _ in range(3)] == [(OK, OK)] + 2 * [
+            (OVER_LIMIT, OVER_LIMIT)]
+
+
+@pytest.mark.parametrize("algorithm", ["fixed_window", "window"])
+def test_an_override_of_another_unit_is_counted_apart(folder, algorithm):
+    with Beside(folder, "--default-algorithm", algorithm) as beside:
+        def left(key, *override):
+            answer = beside.whole(descriptor((key, "x"), override=override or None))
+            return answer.statuses[0].remaining if answer.code == OK else OVER_LIMIT - 3
+
+        over = OVER_LIMIT - 3
+        assert [left("two"), left("two"), left("two")] == [1, 0, over]
+        assert [left("two", 2, MINUTE) for _ in range(3)] == [1, 0, over]
+        assert left("two") == over
+        # In the rule's unit it is the rule with another limit.
+        assert [left("two", 4, HOUR) for _ in range(3)] == [1, 0, over]
+        # Without a rule as well: by unit, whatever the limits are.
+        assert [left("none", 2, HOUR) for _ in range(3)] == [1, 0, over]
+        assert [left("none", 2, MINUTE) for _ in range(3)] == [1, 0, over]
+        assert [left("none", 3, HOUR), left("none", 3, HOUR)] == [0, over]
+        assert left("free", 2, MONTH) == 1
+
+
+def test_an_override_has_no_name_and_replaces_nothing(folder):
+    with Beside(folder) as beside:
+        answer = beside.whole(descriptor(("two", "x"), override=(9, HOUR)),
+                              descriptor(("other", "x")))
+        assert [(each.limit, each.name) for each in answer.statuses] == [(9, ""), (5, "")]
+        answer = beside.whole(descriptor(("two", "x")),
+                              descriptor(("other", "x"), override=(9, HOUR)))
+        assert [(each.limit, each.name) for each in answer.statuses] == [(2, "two"), (9, "")]
+
+
 def test_quota_mode_of_all(folder):
-    with Compat(folder, QUOTA_MODE="true") as server, server.channel() as channel:
-        both = request("edge", descriptor(("user", "u"), hits=6), descriptor(("word", "w")))
-        answer = ask_with(channel)(both, timeout=20)
-        assert answer.code == OK and answer.codes == [OVER_LIMIT, OK]
+    with Beside(folder, QUOTA_MODE="true") as beside:
+        both = [descriptor(("two", "u")), descriptor(("nothing", "x"))]
+        assert [beside.codes(*both) for _ in range(4)] == 2 * [(OK, OK, OK)] + 2 * [
+            (OK, OVER_LIMIT, OK)]
+        alone = descriptor(("two", "alone"))
+        assert [beside.codes(alone) for _ in range(3)] == 2 * [(OK, OK)] + [
+            (OVER_LIMIT, OVER_LIMIT)]
+        trial = [descriptor(("two", "t")), descriptor(("trial", "t"))]
+        assert [beside.codes(*trial) for _ in range(4)] == 2 * [(OK, OK, OK)] + 2 * [
+            (OK, OVER_LIMIT, OK)]
+        # An unlimited one has no say.
+        free = [descriptor(("two", "f"), hits=3), descriptor(("free", "f"))]
+        assert beside.codes(*free) == (OVER_LIMIT, OVER_LIMIT, OK)
+        over = [descriptor(("two", "o"), hits=3), descriptor(("ten", "o"), hits=11)]
+        assert beside.codes(*over) == (OVER_LIMIT, OVER_LIMIT, OVER_LIMIT)
+        assert beside.codes(*over, descriptor(("nothing", "o"))) == (
+            OK, OVER_LIMIT, OVER_LIMIT, OK)
+
+
+def test_shadow_mode_of_all(folder):
+    """The overall code alone is OK; what a rule's own shadow_mode hides stays hidden."""
+    with Beside(folder, SHADOW_MODE="true") as beside:
+        both = [descriptor(("two", "u")), descriptor(("trial", "u"))]
+        assert [beside.codes(*both) for _ in range(3)] == [
+            (OK, OK, OK), (OK, OK, OK), (OK, OVER_LIMIT, OK)]
+        assert beside.codes(descriptor(("nothing", "u"))) == (OK, OK)
+        assert beside.whole(descriptor(("two", "u")), domain="egde").code == OK
+        body = b'{"domain":"edge","descriptors":[{"entries":[{"key":"two","value":"u"}]}]}'
+        answer = subprocess.run(
+            ["curl", "-sw", "%{http_code}", "-d", body,
+             "http://" + beside.server.doors["http"][0] + "/json"],
+            capture_output=True, timeout=20, check=True).stdout
+        assert answer.endswith(b"200") and b'{"code":"OVER_LIMIT"' in answer
+        begin = "ratelimit.service."
+        assert {name: beside.server.figure(begin + name) for name in (
+            "global_shadow_mode", "rate_limit.domain_not_found", "rate_limit.edge.two.over_limit",
+            "rate_limit.edge.two.shadow_mode", "rate_limit.edge.trial.shadow_mode")} == {
+                "global_shadow_mode": 2, "rate_limit.domain_not_found": 1,
+                "rate_limit.edge.two.over_limit": 2, "rate_limit.edge.two.shadow_mode": 0,
+                "rate_limit.edge.trial.shadow_mode": 2}
+        page = beside.server.get("/metrics")
+        assert "\nratelimit_service_global_shadow_mode 2\n" in page
+        assert "\nratelimit_service_rate_limit_domain_not_found 1\n" in page
+        assert "egde" not in page
+
+
+def test_a_store_that_is_away_is_an_error(folder):
+    """Envoy's failure_mode_deny decides; a limit that says on_store_error decides by itself."""
+    with Beside(folder, REDIS_URL=f"127.0.0.1:{free_port()}") as beside:
+        with pytest.raises(grpc.RpcError) as failure:
+            beside.whole(descriptor(("two", "u")))
+        assert failure.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert beside.codes(descriptor(("nothing", "u"))) == (OK, OK)
+        body = b'{"domain":"edge","descriptors":[{"entries":[{"key":"two","value":"u"}]}]}'
+        answer = subprocess.run(
+            ["curl", "-sw", "%{http_code}", "-d", body,
+             "http://" + beside.server.doors["http"][0] + "/json"],
+            capture_output=True, timeout=20, check=True).stdout
+        assert answer.endswith(b"503")
+        assert beside.server.figure("ratelimit.service.call.should_rate_limit.redis_error") == 1
+        assert beside.server.figure("ratelimit.service.call.should_rate_limit.service_error") == 0
+        rules = folder / "current/ratelimit/config/edge.yaml"
+        rules.write_text(BESIDE.replace("2, name: two", "2, on_store_error: deny"))
+        beside.server.tell(signal.SIGHUP)
+        beside.server.wait_for("info reloaded")
+        assert beside.codes(descriptor(("two", "u"))) == (OVER_LIMIT, OVER_LIMIT)
+    with Beside(folder, "--store-on-error", "allow",
+                REDIS_URL=f"127.0.0.1:{free_port()}") as beside:
+        assert beside.codes(descriptor(("two", "u"))) == (OK, OK)
+
+
+def test_what_no_rule_limits_is_told_once(folder):
+    """Not for each request, and not for as many names as a client makes up."""
+    with Beside(folder) as beside:
+        for n in range(40):
+            beside.whole(descriptor(("two", "u")), domain="egde")
+            beside.whole(descriptor(("usr", f"secret{n}"), ("path", "/")))
+        beside.server.wait_for("unmatched: ")
+        for n in range(100):
+            beside.whole(descriptor((f"key{n}\n\x1b[2J", "u")))
+            beside.whole(descriptor(("two", "u")), domain=f"made-up-{n}" + 1000 * "x")
+        beside.server.wait_for("note=", times=2)
+        lines = [line for line in beside.server.log.splitlines()
+                 if "domain_unknown: " in line or "unmatched: " in line]
+        page = beside.server.get("/metrics")
+    assert sum("domain=egde" in line for line in lines) == 1
+    assert sum("domain=edge keys=usr.path" in line for line in lines) == 1
+    assert len(lines) <= 32 and max(map(len, lines)) < 500
+    assert "secret" not in "".join(lines) and "\x1b" not in "".join(lines)
+    assert '\nstint_unmatched_descriptors_total{domain="edge"} 140\n' in page
+    assert "\nstint_unknown_domain_descriptors_total 140\n" in page
+    assert "egde" not in page and "made-up" not in page
 
 
 def test_tls_by_their_variables(folder, tmp_path):
