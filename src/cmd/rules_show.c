@@ -18,6 +18,7 @@ static const char *const on_store_error_names[] = {
     [RULE_STORE_ERROR_DENY] = "deny",
     [RULE_STORE_ERROR_ALLOW] = "allow",
     [RULE_STORE_ERROR_LOCAL] = "local",
+    [RULE_STORE_ERROR_ERROR] = "error",
 };
 static const char *const lease_names[] = {
     [RULE_LEASE_NONE] = "none",

@@ -48,6 +48,18 @@ void metrics_add_escaped(struct page *page, struct span value)
     }
 }
 
+void metrics_add_values(struct page *page, const char *values)
+{
+    const char end[] = {METRICS_VALUE_END, '\0'};
+    bool is_list = strchr(values, METRICS_VALUE_END) != NULL;
+    for (size_t len; *values != '\0'; values += len) {
+        len = strcspn(values, is_list ? (const char[]){METRICS_VALUE_END, ' ', '\0'} : end);
+        metrics_add_escaped(page, span_of(values, len));
+        if (values[len] != '\0')
+            page_add(page, values[len++] == ' ' ? "\\\\x20" : " ");
+    }
+}
+
 static void label(const struct writing *writing, const char *name, const char *value, bool is_first)
 {
     page_print(writing->page, "%s%s=\"", is_first ? "{" : ",", name);
@@ -95,8 +107,11 @@ static void begin_series(const struct writing *writing, const char *name,
     page_print(writing->page, "stint_%s", name);
     label(writing, "domain", series->domain, true);
     label(writing, "rule", series->rule, false);
-    if (series->value != NULL)
-        label(writing, "value", series->value, false);
+    if (series->value == NULL)
+        return;
+    page_add(writing->page, ",value=\"");
+    metrics_add_values(writing->page, series->value);
+    page_add(writing->page, "\"");
 }
 
 /* Rules in force are told from the start, so that a first denial is seen as a rise from 0. */
@@ -149,7 +164,7 @@ static void each_series(const struct writing *writing, const char *name, bool wi
 {
     const struct metrics *metrics = writing->metrics;
     for (size_t i = 0; i < metrics->n_series; i++)
-        if ((metrics->series[i]->value != NULL) == with_value)
+        if (!metrics->series[i]->is_domain && (metrics->series[i]->value != NULL) == with_value)
             write(writing, name, metrics->series[i]);
 }
 
@@ -261,10 +276,28 @@ static void write_durations(const struct writing *writing, const struct total_fi
     line(writing, "decision_duration_seconds_count", NULL, NULL, count);
 }
 
+/* No label is a text of a client: these are the domains of the rules. */
+static void write_unmatched(const struct writing *writing)
+{
+    const struct metrics *metrics = writing->metrics;
+    family(writing, "unmatched_descriptors", "counter",
+           "Descriptors that met no rule of their domain.");
+    for (size_t i = 0; i < metrics->n_series; i++) {
+        const struct series *series = metrics->series[i];
+        uint64_t n = series->is_domain ? metrics_sum_series(metrics, series->number).units : 0;
+        if (n > 0)
+            line(writing, "unmatched_descriptors_total", "domain", series->domain, n);
+    }
+}
+
 static void write_events(const struct writing *writing, const struct total_figures *total)
 {
-    counter(writing, "unmatched_descriptors", "Descriptors that met no rule.",
-            total->events[METRICS_UNMATCHED]);
+    write_unmatched(writing);
+    counter(writing, "unknown_domain_descriptors", "Descriptors in a domain that has no rules.",
+            total->events[METRICS_DOMAIN_UNKNOWN]);
+    counter(writing, "all_shadow_requests",
+            "Requests that were allowed, since every rule is in shadow mode.",
+            total->events[METRICS_ALL_SHADOW]);
     counter(writing, "replayed_answers", "Answers given again to a request with the same id.",
             total->events[METRICS_REPLAYED]);
     counter(writing, "bans", "Keys blocked for repeated denials.", total->events[METRICS_BANS]);

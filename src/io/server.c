@@ -10,6 +10,7 @@
 #include "io/notify.h"
 #include "io/reach.h"
 #include "io/reload.h"
+#include "io/unmatched_report.h"
 #include "io/user.h"
 #include "io/watch.h"
 #include "io/worker.h"
@@ -334,6 +335,7 @@ static void on_second(uv_timer_t *timer)
     metrics_tick(hub_metrics(server->options.hub), now_ns);
     stint_expire(table_of(server), now_ns, EXPIRE_SLOTS_MAX);
     eviction_report(&server->evictions, table_of(server), now_ns, server->options.log);
+    unmatched_report(server->options.hub, server->options.log);
     log_flush(server->options.log);
     hub_free_retired(server->options.hub);
     if (server->stage == WORKER_SERVES)

@@ -143,8 +143,8 @@ static json_t *merged_metadata(const struct reply *reply)
     json_t *all = json_object();
     for (size_t i = 0; i < reply->n_statuses && all != NULL; i++) {
         const struct reply_status *status = &reply->statuses[i];
-        if (status->decision.outcome != STINT_ALLOW || status->quota == NULL ||
-            status->rule == NULL || status->rule->metadata.len == 0)
+        if (rls_status_of(status).code != RLS_CODE_OK || status->is_override ||
+            status->quota == NULL || status->rule == NULL || status->rule->metadata.len == 0)
             continue;
         struct span text = status->rule->metadata;
         json_t *more = json_loadb((const char *)text.ptr, text.len, JSON_ALLOW_NUL, NULL);

@@ -23,6 +23,7 @@ static const char *const on_error_names[] = {
     [RULE_STORE_ERROR_DENY] = "deny",
     [RULE_STORE_ERROR_ALLOW] = "allow",
     [RULE_STORE_ERROR_LOCAL] = "local",
+    [RULE_STORE_ERROR_ERROR] = "error",
 };
 
 /* ---- Which store ----------------------------------------------------------------------------- */
@@ -208,7 +209,7 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
 {
     struct rule_store *store = &rule->store;
     size_t choice = reading->options->default_on_error;
-    fields_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 3, &choice);
+    fields_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 4, &choice);
     store->on_error = (uint8_t)choice;
     if (fields_value(fields, LIMIT_ON_STORE_ERROR) != NULL && says_none(fields))
         warn_of_no_store(reading->source, fields, LIMIT_ON_STORE_ERROR);
