@@ -217,7 +217,7 @@ static void test_every_bad_value_is_told(void **unused)
         {LIMIT(UNIT TEN "      resolution: 9\n"),
          "a.yaml:6:26: requests_per_unit: window: resolution is 9, expected 10 to 24\n"},
         {LIMIT(UNIT TEN "      on_store_error: permit\n"),
-         "a.yaml:7:23: on_store_error: expected deny, allow or local, found \"permit\"\n"},
+         "a.yaml:7:23: on_store_error: expected deny, allow, local or error, found \"permit\"\n"},
         {"domain: d\ndescriptors:\n  - key: k\n    shadow_mode: maybe\n    rate_limit:\n" UNIT TEN,
          "a.yaml:4:18: shadow_mode: expected true or false, found \"maybe\"\n"},
         {"domain: d\ndescriptors:\n  - key: k\n    value: v\n    share_threshold: true\n",
