@@ -10,6 +10,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int send(struct client *client, const struct ask_options *options, const json_t *body,
                 struct client_answer *answer, struct stint_error *error)
@@ -25,11 +26,30 @@ static int send(struct client *client, const struct ask_options *options, const 
     return code;
 }
 
+/* Allowed, since nothing limits it: perhaps a name is mistyped. On standard error, for people. */
+static void tell_unmatched(const struct ask_options *options, const json_t *object)
+{
+    size_t i;
+    const json_t *status;
+    json_array_foreach(json_object_get(object, "statuses"), i, status)
+    {
+        const char *why = json_string_value(json_object_get(status, "unmatched"));
+        if (why == NULL)
+            continue;
+        bool is_domain = strcmp(why, "domain") == 0;
+        say(is_domain ? "nothing limits descriptor %zu: no rules have the domain '%s'"
+                      : "nothing limits descriptor %zu: no rule of the domain '%s' matches it",
+            i + 1, options->domain);
+    }
+}
+
 /* Prints what a script wants to know; an enum cmd_exit. */
 static int tell(const struct ask_options *options, const struct ask_answer *answer)
 {
     struct human wait;
     bool allowed = answer->outcome == STINT_ALLOW;
+    if (options->verb != ASK_RESET)
+        tell_unmatched(options, answer->object);
     if (options->json && answer->object != NULL)
         (void)json_text_print(json_incref(answer->object), false);
     else if (!allowed)

@@ -35,11 +35,22 @@ static void check_output(void)
     _exit(CMD_BAD_INPUT);
 }
 
+/* Containers of envoyproxy/ratelimit start /bin/ratelimit without arguments. */
+static bool is_called_ratelimit(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strcmp(slash != NULL ? slash + 1 : path, "ratelimit") == 0;
+}
+
 int main(int argc, char **argv)
 {
     if (!fill_closed_streams() || atexit(check_output) != 0)
         return CMD_BAD_INPUT;
     bus_error_install();
+    if (argc == 1 && is_called_ratelimit(argv[0])) {
+        char *as_theirs[] = {argv[0], "--compat", "envoyproxy", NULL};
+        return cmd_run(cmd_find("serve"), 3, as_theirs);
+    }
     if (argc < 2) {
         say("expected a command; `stint help` lists them all");
         return CMD_BAD_USAGE;

@@ -228,7 +228,10 @@ static void print_limit(FILE *out, const Pb__RateLimitResponse__DescriptorStatus
     const Pb__RateLimitResponse__RateLimit *limit = status->current_limit;
     struct human human;
     if (limit == NULL) {
-        fputs(status->limit_remaining == RLS_UNLIMITED ? "unlimited" : "no limit", out);
+        fputs(status->limit_remaining == RLS_UNLIMITED
+                  ? "unlimited"
+                  : "no limit: no rule of the domain matches, or the domain has no rules",
+              out);
         return;
     }
     fprintf(out, "%s left of %s per ", human_count(&human, status->limit_remaining),

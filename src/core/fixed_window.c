@@ -5,15 +5,16 @@
  *
  * The word is (mark, count). The count has room for 2N, because charging may go N into debt; a debt
  * ends with its window. The mark says when the window ends, in grains: a power of two of
- * nanoseconds, at most a thousandth of the period. It is the end and not the start that is kept,
- * because the start may lie before now = 0.
+ * nanoseconds, at most a thousandth of the period; a quarter of it on the wall clock, beside counts
+ * that leave no more bits. It is the end and not the start that is kept, because the start may lie
+ * before now = 0.
  *
- *   on the wall clock  mark = floor(end / grain). Windows are far longer than a grain, so the mark
- *                      tells them apart, and the exact end is the one edge within that grain. If
- *                      there is none (a filled state, or a table that was reopened with another
- *                      wall clock), the window ends where the grain begins.
- *   first use          mark = start in grains + ceil(period / grain), the start being the use
- *                      rounded up to a grain. The exact end is start + period.
+ *   on the wall clock  mark = floor(end / grain). Windows are longer than a grain, so the mark
+ * tells them apart, and the exact end is the one edge within that grain. If there is none (a filled
+ * state, or a table that was reopened with another wall clock), the window ends where the grain
+ * begins; under a coarse grain, at the edge after it. first use          mark = start in grains +
+ * ceil(period / grain), the start being the use rounded up to a grain. The exact end is start +
+ * period.
  *
  * A window that is later than now is the window of now: the state's time never goes back.
  */
@@ -22,7 +23,8 @@
 
 #include <assert.h>
 
-#define GRAINS_PER_PERIOD_MIN 1000
+#define GRAINS_PER_PERIOD 1000  /* less is coarse */
+#define GRAINS_PER_PERIOD_MIN 4 /* on the wall clock, where the grain rounds no end */
 #define WINDOW_LONGEST_NS(period_ns) ((period_ns) + 3 * NS_PER_DAY) /* a month, a leap year */
 #define FILL_LAST_NS (STINT_NOW_MAX + 1)                            /* no now comes later */
 #define MARK_LAST_NS (2 * STINT_NOW_MAX)                            /* no window ends later */
@@ -43,6 +45,11 @@ static uint64_t mark_max(const struct stint_quota *quota)
 static bool is_first_use(const struct stint_quota *quota)
 {
     return quota->align == STINT_ALIGN_FIRST_USE;
+}
+
+static bool is_coarse(const struct stint_quota *quota)
+{
+    return quota->derived.grain_ns > quota->period_ns / GRAINS_PER_PERIOD;
 }
 
 static uint64_t grains_up(const struct stint_quota *quota, uint64_t ns)
@@ -97,7 +104,7 @@ static uint64_t end_of_mark(const struct stint_quota *quota, uint64_t mark)
     if (is_first_use(quota))
         return mark_ns - (grains_up(quota, quota->period_ns) * grain_ns - quota->period_ns);
     uint64_t edge_ns = edge_from(quota, mark_ns);
-    return edge_ns < mark_ns + grain_ns ? edge_ns : mark_ns;
+    return edge_ns < mark_ns + grain_ns || is_coarse(quota) ? edge_ns : mark_ns;
 }
 
 static struct fixed unpack(const struct stint_quota *quota, uint64_t state, uint64_t now_ns)
@@ -321,11 +328,12 @@ int fixed_window_check(struct stint_quota *quota, struct stint_error *error)
     derived->count_bits = (uint8_t)count_bits;
     derived->grain_ns = UINT64_C(1) << (end_bits > mark_bits ? end_bits - mark_bits : 0);
     derived->state_size = 8;
-    if (derived->grain_ns > quota->period_ns / GRAINS_PER_PERIOD_MIN)
+    uint64_t grains_min = is_first_use(quota) ? GRAINS_PER_PERIOD : GRAINS_PER_PERIOD_MIN;
+    if (derived->grain_ns > quota->period_ns / grains_min)
         return err_set(error, STINT_E_RANGE,
                        "beside a count up to %u, 8 bytes keep the time of a fixed window only to "
                        "%llu ns; the period would have to be at least %llu ns",
                        (unsigned)quota->limit, (unsigned long long)derived->grain_ns,
-                       (unsigned long long)(derived->grain_ns * GRAINS_PER_PERIOD_MIN));
+                       (unsigned long long)(derived->grain_ns * grains_min));
     return STINT_OK;
 }

@@ -372,6 +372,7 @@ static void drop_replaced(struct question *question)
             if (other->rule == NULL || other->is_override || !replaces(rule, other->rule))
                 continue;
             other->is_replaced = true;
+            other->is_quota_mode = question->all_quota_mode;
             other->part = TARGET_FREE;
         }
     }

@@ -60,6 +60,22 @@ def test_rules_are_asked_all_or_nothing(server):
     ask("take", server, *both)
 
 
+@pytest.mark.parametrize("verb", ["take", "peek"])
+def test_what_nothing_limits_is_told(server, verb):
+    """A mistyped name allows everything: people see it, and scripts get what they got."""
+    out, told = ask(verb, server, "--domain", "wbe", "user=ann")
+    assert (out, told) == (
+        "", "stint: nothing limits descriptor 1: no rules have the domain 'wbe'\n")
+    told = ask(verb, server, "--domain", "web", "user=eve", "usr=eve")[1]
+    assert told == (
+        "stint: nothing limits descriptor 2: no rule of the domain 'web' matches it\n")
+    told = json.loads(ask(verb, server, "--json", "--domain", "web", "usr=eve")[0])
+    assert told["statuses"][0]["unmatched"] == "descriptor"
+    status, explained = server.post("/v1/explain", {
+        "domain": "wbe", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]})
+    assert status == 200 and explained["statuses"][0]["unmatched"] == "domain"
+
+
 def test_the_server_waits(server):
     who = ("--quota", "1/300ms", "waiter")
     ask("take", server, *who)

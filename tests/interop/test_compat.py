@@ -546,6 +546,40 @@ def test_their_algorithm(folder):
         assert "quota: fixed_window 5/1h" in server.get("/rlconfig")
 
 
+# ---- Limits of any size, and the name that containers start ----
+
+HUGE = """\
+domain: edge
+descriptors:
+  - {key: huge, rate_limit: {unit: second, requests_per_unit: 1000000000}}
+"""
+
+
+@pytest.mark.parametrize("algorithm", ["window", "fixed_window", "sliding_counter", "gcra"])
+def test_a_billion_each_second(folder, algorithm):
+    (folder / "current/ratelimit/config/edge.yaml").write_text(HUGE)
+    with Compat(folder, STINT_DEFAULT_ALGORITHM=algorithm) as server:
+        assert ask(server, ("huge", "h"), hits=10**9).statuses[0].limit == 10**9
+
+
+def test_called_ratelimit_it_needs_no_arguments(folder):
+    program = folder / "ratelimit"
+    program.symlink_to(STINT)
+    done = subprocess.run([program], env={**clean(), "SHADOW_MODE": "maybe"}, capture_output=True,
+                          timeout=20, check=False)
+    assert done.returncode == 2 and b"SHADOW_MODE: expected true or false" in done.stderr
+    done = subprocess.run([program, "version"], capture_output=True, timeout=20, check=True)
+    assert done.stdout.startswith(b"stint ")
+    ports = {name: str(free_port()) for name in ("PORT", "DEBUG_PORT", "GRPC_PORT")}
+    env = {**clean(), **ports, "RUNTIME_ROOT": str(folder / "current"),
+           "RUNTIME_SUBDIRECTORY": "ratelimit"}
+    with subprocess.Popen([program], stderr=subprocess.PIPE, env=env) as run:
+        assert any(b"started: serving" in line for line in run.stderr)
+        run.terminate()
+        run.stderr.read()
+        assert run.wait(20) == 0
+
+
 # ---- Beside envoyproxy/ratelimit f2fb157, which was asked the same under fixed windows ----
 
 BESIDE = """\

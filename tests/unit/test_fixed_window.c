@@ -172,9 +172,47 @@ static void test_ends_of_ranges(void **unused)
     assert_int_equal(take(&nothing, &state, 5, 0).outcome, STINT_ALLOW);
     assert_int_equal(take(&nothing, &state, 5, 1).outcome, STINT_NEVER);
     struct stint_quota fast = {
-        .algorithm = STINT_FIXED_WINDOW, .limit = UINT32_MAX, .period_ns = S};
+        .algorithm = STINT_FIXED_WINDOW, .limit = UINT32_MAX, .period_ns = S / 10};
     assert_int_equal(stint_quota_check(&fast, &error), STINT_E_RANGE);
     assert_non_null(strstr(error.sentence, "8 bytes"));
+    fast = (struct stint_quota){.algorithm = STINT_FIXED_WINDOW,
+                                .align = STINT_ALIGN_FIRST_USE,
+                                .limit = 1000000000,
+                                .period_ns = S};
+    assert_int_equal(stint_quota_check(&fast, &error), STINT_E_RANGE);
+}
+
+/* On the wall clock a coarse grain rounds no end: it has one edge, and that is found. */
+static void test_counts_that_leave_few_bits_for_the_time(void **unused)
+{
+    static const char *const specs[] = {"fixed_window 1000000000/1s", "fixed_window 4294967295/1s",
+                                        "fixed_window 4294967295/999999937ns"};
+    (void)unused;
+    uint64_t seed = 7;
+    for (size_t i = 0; i < 3; i++) {
+        struct stint_quota quota = quota_of(specs[i]);
+        assert_true(quota.derived.grain_ns > quota.period_ns / 1000);
+        for (int turn = 0; turn < 2000; turn++) {
+            struct small_state state = {{0, 0}};
+            quota.epoch_ns = (int64_t)(next_random(&seed) % (50 * YEAR));
+            uint64_t now_ns = next_random(&seed) % (7 * YEAR);
+            uint64_t wall_ns = now_ns + (uint64_t)quota.epoch_ns;
+            uint64_t end_ns = now_ns + quota.period_ns - wall_ns % quota.period_ns;
+            assert_int_equal(take(&quota, &state, now_ns, quota.limit).reset_after_ns,
+                             end_ns - now_ns);
+            assert_int_equal(stint_state_dies_at(&quota, &state), end_ns);
+            assert_int_equal(take(&quota, &state, end_ns - 1, 1).retry_after_ns, 1);
+            assert_int_equal(refund(&quota, &state, end_ns - 1, 3, now_ns).granted, 3);
+            assert_int_equal(drain(&quota, &state, end_ns - 1), 3);
+            assert_int_equal(take(&quota, &state, end_ns, quota.limit).granted, quota.limit);
+            stint_state_fill(&quota, &state, now_ns + 1);
+            uint64_t dies_ns = stint_state_dies_at(&quota, &state);
+            assert_in_range(dies_ns, now_ns + 1, now_ns + 2 * quota.period_ns);
+            assert_int_equal(peek(&quota, &state, now_ns, 1).outcome, STINT_DENY);
+            stint_state_fill(&quota, &state, end_ns);
+            assert_int_equal(stint_state_dies_at(&quota, &state), end_ns);
+        }
+    }
 }
 
 int main(void)
@@ -189,6 +227,7 @@ int main(void)
         cmocka_unit_test(test_a_late_clock_opens_no_window),
         cmocka_unit_test(test_fill_denies_until_its_instant),
         cmocka_unit_test(test_ends_of_ranges),
+        cmocka_unit_test(test_counts_that_leave_few_bits_for_the_time),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -137,7 +137,8 @@ static void test_unlimited_and_unmatched_have_no_figures(void **state)
                   "\"at\":\"60000000000000\",\"statuses\":[{\"outcome\":\"allow\",\"granted\":1,"
                   "\"limit\":null,\"remaining\":null,\"retry_after_ms\":0,\"reset_after_ms\":0,"
                   "\"rule\":\"free\"},{\"outcome\":\"allow\",\"granted\":1,\"limit\":null,"
-                  "\"remaining\":null,\"retry_after_ms\":0,\"reset_after_ms\":0,\"rule\":null}]}");
+                  "\"remaining\":null,\"retry_after_ms\":0,\"reset_after_ms\":0,\"rule\":null,"
+                  "\"unmatched\":\"descriptor\"}]}");
 }
 
 static void test_the_id_of_a_request_charges_it_once(void **state)
@@ -287,7 +288,7 @@ static void test_json_takes_names_of_both_kinds(void **state)
                 "\"unit\":\"HOUR\"}},{\"entries\":[{\"key\":\"free\"}]},"
                 "{\"entries\":[{\"key\":\"none\"}]}]}",
                 "\"statuses\":[{\"code\":\"OK\",\"currentLimit\":{\"requestsPerUnit\":7,"
-                "\"unit\":\"HOUR\",\"name\":\"per-ip\"},\"limitRemaining\":2,"
+                "\"unit\":\"HOUR\"},\"limitRemaining\":2," /* an override has no name */
                 "\"durationUntilReset\":\"3750s\"},{\"code\":\"OK\",\"limitRemaining\":4294967295},"
                 "{\"code\":\"OK\"}]");
     assert_says(

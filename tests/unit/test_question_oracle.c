@@ -11,13 +11,13 @@
 #define KEYS 6 /* of descriptors: each has a rule */
 #define VALUES 3
 #define PERIOD (10 * S)
-#define UNITS_MAX 4096
+#define LEDGER_MAX 4096
 #define ROUNDS 400
 #define REQUESTS 60
 
 /* Who was admitted when, under one quota and one value. */
 struct ledger {
-    uint64_t at_ns[UNITS_MAX];
+    uint64_t at_ns[LEDGER_MAX];
     size_t n_units;
 };
 
@@ -31,7 +31,7 @@ static uint32_t used(const struct ledger *ledger, uint64_t now_ns)
 
 static void enter(struct ledger *ledger, uint64_t now_ns, uint32_t units)
 {
-    assert_true(ledger->n_units + units <= UNITS_MAX);
+    assert_true(ledger->n_units + units <= LEDGER_MAX);
     while (units-- > 0)
         ledger->at_ns[ledger->n_units++] = now_ns;
 }
@@ -79,20 +79,24 @@ static uint32_t cost_of_all(const struct model_request *request, const struct mo
     return cost;
 }
 
-/* Any hard limit that is over denies; those in quota_mode do if all of them are. */
+/*
+ * Any hard limit that is over denies; those in quota_mode do if all of them are. One in shadow mode
+ * is never over there.
+ */
 static bool denies(const struct model *model, const struct model_request *request, size_t except)
 {
-    size_t quotas = 0, over = 0;
+    size_t passing = 0, over = 0;
     for (size_t i = 0; i < request->n_targets; i++) {
         const struct model_target *target = &request->targets[i];
-        if (i == except || !is_live(model, target))
+        bool is_over = is_live(model, target) && target->is_over;
+        if (i == except || target->is_replaced)
             continue;
-        if (!model->rules[target->key].is_quota_mode && target->is_over)
+        if (!model->rules[target->key].is_quota_mode && is_over)
             return true;
-        quotas += model->rules[target->key].is_quota_mode;
-        over += model->rules[target->key].is_quota_mode && target->is_over;
+        passing += model->rules[target->key].is_quota_mode && !is_over;
+        over += model->rules[target->key].is_quota_mode && is_over;
     }
-    return quotas > 0 && over == quotas;
+    return over > 0 && passing == 0;
 }
 
 static void decide_live(struct model *model, struct model_request *request)
@@ -125,7 +129,7 @@ static bool decide(struct model *model, struct model_request *request, bool char
         const struct model_rule *rule = &model->rules[target->key];
         struct ledger *ledger = &model->live[target->key][target->value];
         struct ledger *candidate = &model->candidates[target->key][target->value];
-        bool counts = charges && !denies(model, request, i);
+        bool counts = charges && !denies(model, request, rule->is_shadow ? SIZE_MAX : i);
         if (target->is_replaced)
             continue;
         if (rule->is_shadow) {

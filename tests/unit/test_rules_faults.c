@@ -217,7 +217,7 @@ static void test_every_bad_value_is_told(void **unused)
         {LIMIT(UNIT TEN "      resolution: 9\n"),
          "a.yaml:6:26: requests_per_unit: window: resolution is 9, expected 10 to 24\n"},
         {LIMIT(UNIT TEN "      on_store_error: permit\n"),
-         "a.yaml:7:23: on_store_error: expected deny, allow or local, found \"permit\"\n"},
+         "a.yaml:7:23: on_store_error: expected deny, allow, local or error, found \"permit\"\n"},
         {LIMIT(UNIT TEN "      on_expiry: drop\n"),
          "a.yaml:7:18: on_expiry: expected keep, release or a whole number of units from 0 to "
          "4294967295, found \"drop\"\n"},

@@ -219,7 +219,7 @@ static void test_faults_of_stores(void **unused)
         {LIMIT(UNIT TEN "      store: ''\n"), &both,
          "7:14: store: there is no store \"\"; expected default, fast, none\n"},
         {LIMIT(UNIT TEN "      on_store_error: permit\n"), &both,
-         "7:23: on_store_error: expected deny, allow or local, found \"permit\"\n"},
+         "7:23: on_store_error: expected deny, allow, local or error, found \"permit\"\n"},
         {LIMIT(UNIT TEN "      on_store_error: local\n      local_start: half\n"
                         "      local_for: 0s\n      local_then: local\n"),
          &both,
