@@ -179,7 +179,7 @@ static void open_stores(struct load *load, const char *port)
                                            .items = 1,
                                            .throttle = 1,
                                            .timeout_ns = TIMEOUT_NS,
-                                           .items_on_error = QUESTION_TELLS_ERROR};
+                                           .items_on_error = RULE_STORE_ERROR_ERROR};
     service_set_stores(load->service, &stores);
 }
 
