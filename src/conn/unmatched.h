@@ -18,7 +18,7 @@ enum unmatched_kind { UNMATCHED_DOMAIN, UNMATCHED_DESCRIPTOR, UNMATCHED_KINDS };
 struct unmatched_name {
     uint64_t id;
     uint8_t kind;
-    bool is_last;                        /* others of the kind are not told */
+    bool is_last;                        /* others of the kind are left out */
     char domain[UNMATCHED_TEXT_MAX + 1]; /* bytes of a request, as they came */
     char keys[UNMATCHED_TEXT_MAX + 1];   /* "tenant.path"; of UNMATCHED_DESCRIPTOR */
 };

@@ -411,6 +411,9 @@ static void read_key(const struct source *source, const struct fields *entry, st
     if (level->key.len == 0 && faults_count(source->faults) == faults_before)
         faults_add(source->faults, source->path, fields_place(entry, ENTRY_KEY),
                    "expected a key that is not empty, found none");
+    if (wildcard_is(level->key))
+        warnings_add(source->faults, source->path, fields_place(entry, ENTRY_KEY),
+                     "key: a * in a key stands for itself, and in a value for any text");
     level->has_value =
         fields_text(source, entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
 }

@@ -2,6 +2,7 @@
 """`stint serve --compat envoyproxy`: the environment, ports, pages and figures that the users of
 envoyproxy/ratelimit have.
 """
+import contextlib
 import os
 import re
 import signal
@@ -13,6 +14,7 @@ import grpc
 import pytest
 
 from program import SOURCE, STINT
+from redis_server import Redis
 from rls_messages import OK, OVER_LIMIT, ask_with, block, descriptor, fields, one, request
 from server import Server, free_port
 from test_serve_tls import Authority
@@ -592,7 +594,7 @@ descriptors:
   - key: other
     rate_limit: {unit: hour, requests_per_unit: 5, replaces: [{name: two}]}
 """
-MINUTE, HOUR, MONTH = 2, 3, 5
+HOUR, DAY, MONTH = 3, 4, 5
 
 
 class Beside:
@@ -626,23 +628,27 @@ def test_an_override_is_never_in_shadow_mode(folder):
             (OVER_LIMIT, OVER_LIMIT)]
 
 
+@pytest.mark.parametrize("has_store", [False, True])
 @pytest.mark.parametrize("algorithm", ["fixed_window", "window"])
-def test_an_override_of_another_unit_is_counted_apart(folder, algorithm):
-    with Beside(folder, "--default-algorithm", algorithm) as beside:
+def test_an_override_of_another_unit_is_counted_apart(folder, algorithm, has_store):
+    with contextlib.ExitStack() as stack:
+        redis = stack.enter_context(Redis()) if has_store else None
+        env = {"REDIS_URL": f"127.0.0.1:{redis.port}"} if has_store else {}
+        beside = stack.enter_context(Beside(folder, "--default-algorithm", algorithm, **env))
+
         def left(key, *override):
             answer = beside.whole(descriptor((key, "x"), override=override or None))
-            return answer.statuses[0].remaining if answer.code == OK else OVER_LIMIT - 3
+            return answer.statuses[0].remaining if answer.code == OK else "over"
 
-        over = OVER_LIMIT - 3
-        assert [left("two"), left("two"), left("two")] == [1, 0, over]
-        assert [left("two", 2, MINUTE) for _ in range(3)] == [1, 0, over]
-        assert left("two") == over
+        assert [left("two"), left("two"), left("two")] == [1, 0, "over"]
+        assert [left("two", 2, DAY) for _ in range(3)] == [1, 0, "over"]
+        assert left("two") == "over"
         # In the rule's unit it is the rule with another limit.
-        assert [left("two", 4, HOUR) for _ in range(3)] == [1, 0, over]
+        assert [left("two", 4, HOUR) for _ in range(3)] == [1, 0, "over"]
         # Without a rule as well: by unit, whatever the limits are.
-        assert [left("none", 2, HOUR) for _ in range(3)] == [1, 0, over]
-        assert [left("none", 2, MINUTE) for _ in range(3)] == [1, 0, over]
-        assert [left("none", 3, HOUR), left("none", 3, HOUR)] == [0, over]
+        assert [left("none", 2, HOUR) for _ in range(3)] == [1, 0, "over"]
+        assert [left("none", 2, DAY) for _ in range(3)] == [1, 0, "over"]
+        assert [left("none", 3, HOUR), left("none", 3, HOUR)] == [0, "over"]
         assert left("free", 2, MONTH) == 1
 
 

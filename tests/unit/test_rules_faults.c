@@ -410,6 +410,11 @@ static void test_what_loads_and_is_perhaps_not_meant_is_a_warning(void **unused)
     assert_string_equal(warned(LIMIT(UNIT "      requests_per_unit: 010\n"), &limit),
                         "a.yaml:6:26: requests_per_unit: a leading 0 makes 010 an octal number, 8");
     assert_int_equal(limit, 8);
+    assert_string_equal(warned("domain: d\ndescriptors:\n  - key: a*\n    rate_limit:\n" UNIT
+                               "      requests_per_unit: 3\n",
+                               &limit),
+                        "a.yaml:3:10: key: a * in a key stands for itself, and in a value for any "
+                        "text");
 }
 
 /* gopkg.in/yaml.v2 into a uint32, which is what envoyproxy/ratelimit reads its files with. */
