@@ -30,7 +30,7 @@ static int make_quota(struct stint_quota *quota, const struct request_throttle *
         return err_set(error, STINT_E_RANGE, "max_burst is from 0 to %u", UINT32_MAX - 1);
     if (throttle->count_per_period < 1 || throttle->count_per_period > UINT32_MAX)
         return err_set(error, STINT_E_RANGE, "count_per_period is from 1 to %u; " UNITS_ADVICE,
-                       UNITS_MAX);
+                       UNIT_COUNT_MAX);
     if (throttle->period_s < 1 || throttle->period_s > PERIOD_MAX_S)
         return err_set(error, STINT_E_RANGE, "period is from 1 to %llu seconds: ten years",
                        (unsigned long long)PERIOD_MAX_S);

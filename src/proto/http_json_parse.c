@@ -254,7 +254,7 @@ static bool read_fraction(struct parse *parse)
 }
 
 static const char too_big[] =
-    "too big an integer; units go up to " UNITS_MAX_TEXT ", " UNITS_ADVICE;
+    "too big an integer; units go up to " UNIT_COUNT_MAX_TEXT ", " UNITS_ADVICE;
 
 /* Summed as a negative number: there is one more of those. */
 static bool read_integer(struct parse *parse, struct http_json_node *node, const uint8_t *digits,

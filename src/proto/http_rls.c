@@ -33,10 +33,11 @@ static int read_u32(const struct http_json_node *value, const struct http_place 
             break;
     }
     if (text.len == 0 || sum == UINT64_MAX)
-        return http_json_fault(place, "expected a whole number of 0 to " UNITS_MAX_TEXT, error);
-    if (sum > UNITS_MAX)
+        return http_json_fault(place, "expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT,
+                               error);
+    if (sum > UNIT_COUNT_MAX)
         return http_json_fault(
-            place, "expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, error);
+            place, "expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT "; " UNITS_ADVICE, error);
     *number = (uint32_t)sum;
     return 0;
 }

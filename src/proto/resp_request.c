@@ -48,7 +48,7 @@ int resp_refuse_number(const char *what, struct span text, uint64_t min, uint64_
 {
     int shown = text.len < SHOWN_MAX ? (int)text.len : SHOWN_MAX;
     /* Units are what has this maximum; max_burst is one less. */
-    bool has_advice = (max == UNITS_MAX || max == UNITS_MAX - 1) && is_larger(text, max);
+    bool has_advice = (max == UNIT_COUNT_MAX || max == UNIT_COUNT_MAX - 1) && is_larger(text, max);
     return err_set(error, STINT_E_RANGE,
                    "%s must be a whole number from %llu to %llu, not '%.*s'%s", what,
                    (unsigned long long)min, (unsigned long long)max, shown, (const char *)text.ptr,
@@ -81,7 +81,7 @@ int resp_request_throttle(const struct span *args, size_t n_args, struct request
         return err_set(error, STINT_E_SYNTAX,
                        "usage: CL.THROTTLE key max_burst count_per_period period [quantity]");
     if (read_positive("max_burst", args[2], 0, UINT32_MAX - 1, &throttle->max_burst, error) != 0 ||
-        read_positive("count_per_period", args[3], 1, UNITS_MAX, &throttle->count_per_period,
+        read_positive("count_per_period", args[3], 1, INT64_MAX, &throttle->count_per_period,
                       error) != 0 ||
         read_positive("period", args[4], 1, INT64_MAX, &throttle->period_s, error) != 0)
         return STINT_E_RANGE;
