@@ -146,7 +146,8 @@ elseif verb == 'charge' and out > 0
     elseif outcome and ask('peek', 0) then
         outcome, retry = 0, 0
     end
-elseif ask(verb, cost) and out > 0 and outcome ~= 2 and verb ~= 'refund' and cost > 0 then
+elseif ask(verb, cost) and out > 0 and outcome ~= 2 and cost > 0 and verb ~= 'refund'
+        and verb ~= 'charge' then
     local free = remaining + granted
     if verb == 'take_upto' and outcome == 0 and free > out then
         if remaining < out then ask('take', free - out) end
