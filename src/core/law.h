@@ -20,10 +20,10 @@
  *                  bytes that are not valid nothing else here may be asked. What is valid dies at
  *                  most 3 periods and 2 capacities after now_ns, and what was booked through a
  *                  table at most BOOK_WAIT_MAX_NS after that. Limit 0: all zero alone is valid.
- *   <alg>_held     the units the state still holds at now (and those displaced by charges, in the
- *                  first run, so that they may be more than the limit), as runs at their latest possible time,
+ *   <alg>_held     the units the state still holds at now, as runs at their latest possible time,
  *                  oldest first; returns the number of runs (at most HELD_RUNS_MAX: older runs are
- *                  merged into the time of a younger one, never the other way round).
+ *                  merged into the time of a younger one, never the other way round). Units that
+ *                  charges displaced are in the first run: all may be more than the limit.
  *   <alg>_own_ns   the state's own time: what it was asked at earlier is decided at it. 0 where it
  *                  has none.
  *   <alg>_pass     the state once at_ns has come: from then on that is its own time, at the least.

@@ -103,6 +103,10 @@ class Buckets(Model):
     def denial_is_justified(self, uses, now, cost):
         terms = self.terms
         by_time = uses.used_in(now, terms.period_ns + terms.time_slack_ns) + cost > terms.limit
+        if self._displaced(now):
+            slack = 2 * max(0, terms.count_slack - 1)
+            used = uses.used_in(now, terms.period_ns + terms.time_slack_ns)
+            return used + cost > terms.limit - slack
         by_count = uses.used_in(now, terms.period_ns) + cost > terms.limit - terms.count_slack + 1
         return (by_time or not terms.time_slack_ns) and (by_count or not terms.count_slack)
 

@@ -146,9 +146,10 @@ class Window(Model):
         return self._ends(alive[-1]) - now if alive else 0
 
     def denial_is_justified(self, uses, now, cost):
-        """U_{W+O} + c > N - q + 1, with O = W/M."""
+        """U_{W+O} + c > N - q + 1, with O = W/M; less by another q - 1 while any are displaced."""
         used = uses.used_in(now, (self.slots + 1) * self.terms.period_ns, self.slots)
-        return used + cost > self.terms.limit - self.bunch + 1
+        slack = (self.bunch - 1) * (2 if self._displaced(now) else 1)
+        return used + cost > self.terms.limit - slack
 
     def copy(self):
         twin = Window(self.terms)
