@@ -307,8 +307,8 @@ struct stint_table_options {
     const char *path;       /* for STINT_MEMORY_FILE; made if absent */
     uint64_t keys;          /* live keys with 8-byte states at 3/4 fill. Default 65,536 */
     uint64_t keys16;        /* the same with 16-byte states. Default 65,536 */
-    uint64_t keys_wide;     /* the same with wider ones. Default 0 */
-    uint32_t wide_size;     /* bytes of the widest state. Default 0 */
+    uint64_t keys_wide;     /* the same with wider ones. Default 1,024 */
+    uint32_t wide_size;     /* bytes of the widest state. Default 4,096 */
     uint32_t tickets;       /* open reservations. Default 65,536 */
     uint32_t blocks;        /* blocked keys. Default 4,096 */
     uint32_t quotas;        /* different quotas. Default 1,024, at most 32,767 */

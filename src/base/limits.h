@@ -6,8 +6,8 @@
 #include "base/ns.h"
 
 /* Limits, bursts and costs are of at most so many units (docs/decisions/0056). */
-#define UNITS_MAX UINT32_MAX
-#define UNITS_MAX_TEXT "4294967295"
+#define UNIT_COUNT_MAX UINT32_MAX
+#define UNIT_COUNT_MAX_TEXT "4294967295"
 /* What an error says after that number. */
 #define UNITS_ADVICE "count in larger units, such as thousands"
 

@@ -210,7 +210,8 @@ void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
         times[class] = rules->n_descriptors * (live[class] + candidates[class] + bans[class]);
     table->keys = max_u64(each * times[0], 1);
     table->keys16 = max_u64(each * times[1], 1);
-    table->keys_wide = (keys > 0 ? keys : min_u64(KEYS_DEFAULT, wide)) * times[2];
+    table->keys_wide = max_u64((keys > 0 ? keys : min_u64(KEYS_DEFAULT, wide)) * times[2], 1);
+    table->wide_size = (uint32_t)max_u64(table->wide_size, 16);
     table->tickets = 1;
     table->blocks = bans[1] > 0 ? BLOCKS : 1;
     table->quotas = (uint32_t)min_u64(max_u64(3 * n_rules, 1024), 32767);

@@ -85,6 +85,8 @@ static void size_table(struct stint_table_options *table, const struct replay_op
     /* 0 would mean the default: a class that no quota uses gets the least instead. */
     table->keys += table->keys == 0;
     table->keys16 += table->keys16 == 0;
+    table->keys_wide += table->keys_wide == 0;
+    table->wide_size += table->wide_size == 0 ? 16 : 0;
     table->tickets = 1;
     table->blocks = 1;
 }

@@ -99,7 +99,7 @@ const struct setting settings_known[] = {
     NUMBER(keys16, "1048576", 0, UINT64_C(1) << 35, "Live keys with states of 16 bytes"),
     NUMBER(keys_wide, "16384", 0, UINT64_C(1) << 32,
            "Live keys with wider states: log, concurrency"),
-    NUMBER(wide_size, "1024", 0, 65536, "Bytes of the widest state; stint explain tells a quota's"),
+    NUMBER(wide_size, "4096", 0, 65536, "Bytes of the widest state; stint explain tells a quota's"),
     CHOICE(table_full, "evict", table_policies,
            "What a full table does under rules and quotas that set no when_full: evict, inherit, "
            "deny or allow"),

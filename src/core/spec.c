@@ -176,9 +176,9 @@ static int read_number(const struct reader *reader, struct span text, uint32_t m
 
 static int read_units(const struct reader *reader, struct span text, uint32_t min, uint32_t *number)
 {
-    if (digits_value(text) > UNITS_MAX)
+    if (digits_value(text) > UNIT_COUNT_MAX)
         return err_set(reader->error, STINT_E_RANGE,
-                       "column %u: expected a number from %u to " UNITS_MAX_TEXT
+                       "column %u: expected a number from %u to " UNIT_COUNT_MAX_TEXT
                        ", found \"%s\"; " UNITS_ADVICE,
                        column_of(reader, text), (unsigned)min, show(text).text);
     return read_number(reader, text, min, number);

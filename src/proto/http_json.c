@@ -67,11 +67,12 @@ int http_json_u32(const struct http_json_node *value, const struct http_place *p
                   uint32_t *number, struct stint_error *error)
 {
     bool is_integer = value->kind == HTTP_JSON_INTEGER;
-    if (is_integer && value->integer > UNITS_MAX)
+    if (is_integer && value->integer > UNIT_COUNT_MAX)
         return http_json_fault(
-            place, "expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, error);
+            place, "expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT "; " UNITS_ADVICE, error);
     if (!is_integer || value->integer < 0)
-        return http_json_expected(place, "a whole number of 0 to " UNITS_MAX_TEXT, value, error);
+        return http_json_expected(place, "a whole number of 0 to " UNIT_COUNT_MAX_TEXT, value,
+                                  error);
     *number = (uint32_t)value->integer;
     return 0;
 }

@@ -258,7 +258,7 @@ static bool read_exponent(struct parse *parse, int64_t *exponent)
 }
 
 static const char too_big[] =
-    "too big an integer; units go up to " UNITS_MAX_TEXT ", " UNITS_ADVICE;
+    "too big an integer; units go up to " UNIT_COUNT_MAX_TEXT ", " UNITS_ADVICE;
 
 /* Summed as a negative number: there is one more of those. */
 static bool add_digits(int64_t *sum, const uint8_t *digits, size_t n_digits)

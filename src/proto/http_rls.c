@@ -29,10 +29,11 @@ static int read_u32(const struct http_json_node *value, const struct http_place 
     if (value->kind != HTTP_JSON_STRING)
         return http_json_u32(value, place, number, error);
     if (!http_json_number(span_of(value->text, value->count), &read) || read < 0)
-        return http_json_fault(place, "expected a whole number of 0 to " UNITS_MAX_TEXT, error);
-    if (read > UNITS_MAX)
+        return http_json_fault(place, "expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT,
+                               error);
+    if (read > UNIT_COUNT_MAX)
         return http_json_fault(
-            place, "expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, error);
+            place, "expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT "; " UNITS_ADVICE, error);
     *number = (uint32_t)read;
     return 0;
 }

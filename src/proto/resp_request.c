@@ -50,7 +50,7 @@ int resp_refuse_number(const char *what, struct span text, uint64_t min, uint64_
 {
     int shown = text.len < SHOWN_MAX ? (int)text.len : SHOWN_MAX;
     /* Units are what has this maximum; max_burst is one less. */
-    bool has_advice = (max == UNITS_MAX || max == UNITS_MAX - 1) && is_larger(text, max);
+    bool has_advice = (max == UNIT_COUNT_MAX || max == UNIT_COUNT_MAX - 1) && is_larger(text, max);
     return err_set(error, STINT_E_RANGE,
                    "%s must be a whole number from %llu to %llu, not '%.*s'%s", what,
                    (unsigned long long)min, (unsigned long long)max, shown, (const char *)text.ptr,

@@ -41,7 +41,8 @@ static int refuse_message(struct stint_error *error)
 static int too_many_units(const char *name, struct stint_error *error)
 {
     return err_set(error, STINT_E_RANGE,
-                   "%s: expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, name);
+                   "%s: expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT "; " UNITS_ADVICE,
+                   name);
 }
 
 /* google.protobuf.UInt32Value and UInt64Value. A wrapper without a value leaves it as it was. */
@@ -85,7 +86,7 @@ static int read_limit(struct limit_told *limit, struct span message, struct stin
     limit->is_told = true;
     while (code == 0 && (field = wire_read(&limit_message, &message, &value)) != 0) {
         if (field == REQUESTS) {
-            if (value.varint > UNITS_MAX)
+            if (value.varint > UNIT_COUNT_MAX)
                 return too_many_units("limit.requests_per_unit", error);
             limit->requests_per_unit = (uint32_t)value.varint;
         } else if (field == UNIT) {
@@ -151,10 +152,10 @@ static int finish_descriptor(struct reading *reading)
     if (descriptor->n_entries == 0)
         return err_set(reading->error, STINT_E_SYNTAX, "descriptors[%zu]: expected entries",
                        reading->index);
-    if (reading->hits > UNITS_MAX)
+    if (reading->hits > UNIT_COUNT_MAX)
         return err_set(
             reading->error, STINT_E_RANGE,
-            "descriptors[%zu].hits_addend: expected a whole number of 0 to " UNITS_MAX_TEXT
+            "descriptors[%zu].hits_addend: expected a whole number of 0 to " UNIT_COUNT_MAX_TEXT
             "; " UNITS_ADVICE,
             reading->index);
     descriptor->hits = (uint32_t)reading->hits;
@@ -225,7 +226,7 @@ static int read_fields(struct rls_call *call, struct span message, struct stint_
     while (code == 0 && (field = wire_read(&request_message, &message, &value)) != 0) {
         if (field == DOMAIN)
             call->request.domain = value.bytes;
-        else if (field == HITS && value.varint > UNITS_MAX)
+        else if (field == HITS && value.varint > UNIT_COUNT_MAX)
             code = too_many_units("hits_addend", error);
         else if (field == HITS)
             call->hits_addend = (uint32_t)value.varint;

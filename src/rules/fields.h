@@ -107,7 +107,7 @@ bool fields_text(const struct source *source, const struct fields *fields, int k
 bool fields_flag(const struct source *source, const struct fields *fields, int key, bool *flag);
 bool fields_number(const struct source *source, const struct fields *fields, int key, uint32_t min,
                    uint32_t *number);
-/* The same, of units; the error for what is above UNITS_MAX says what to do. */
+/* The same, of units; the error for what is above UNIT_COUNT_MAX says what to do. */
 bool fields_units(const struct source *source, const struct fields *fields, int key, uint32_t min,
                   uint32_t *number);
 bool fields_duration(const struct source *source, const struct fields *fields, int key,

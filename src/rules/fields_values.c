@@ -75,10 +75,10 @@ bool fields_units(const struct source *source, const struct fields *fields, int 
     struct yaml_whole whole;
     char what[128];
     if (value == NULL || !yaml_whole(value, &whole) || value->is_string || whole.is_negative ||
-        (!whole.is_too_large && whole.magnitude <= UNITS_MAX))
+        (!whole.is_too_large && whole.magnitude <= UNIT_COUNT_MAX))
         return fields_number(source, fields, key, min, number);
-    snprintf(what, sizeof(what), "a whole number from %u to " UNITS_MAX_TEXT " (" UNITS_ADVICE ")",
-             (unsigned)min);
+    snprintf(what, sizeof(what),
+             "a whole number from %u to " UNIT_COUNT_MAX_TEXT " (" UNITS_ADVICE ")", (unsigned)min);
     return expected(source, fields, key, what);
 }
 

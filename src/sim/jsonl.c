@@ -123,8 +123,9 @@ static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_
     if (jsonl->cost != NULL) {
         const json_t *value = json_object_get(jsonl->object, jsonl->cost);
         cost = json_is_integer(value) ? json_integer_value(value) : -1;
-        if (cost > UNITS_MAX)
-            return no_member(jsonl->cost, "at most " UNITS_MAX_TEXT " (" UNITS_ADVICE ")", error);
+        if (cost > UNIT_COUNT_MAX)
+            return no_member(jsonl->cost, "at most " UNIT_COUNT_MAX_TEXT " (" UNITS_ADVICE ")",
+                             error);
         if (cost < 0)
             return no_member(jsonl->cost, "a whole number from 0 to 4294967295", error);
     }

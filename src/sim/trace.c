@@ -31,9 +31,10 @@ int trace_parse_cost(uint32_t *cost, struct span text, struct stint_error *error
     size_t at = 0;
     for (; at < text.len && (uint8_t)(text.ptr[at] - '0') <= 9 && number <= UINT32_MAX; at++)
         number = number * 10 + (uint64_t)(text.ptr[at] - '0');
-    if (number > UNITS_MAX)
+    if (number > UNIT_COUNT_MAX)
         return err_set(error, STINT_E_RANGE,
-                       "the cost '%.*s' is above " UNITS_MAX_TEXT "; " UNITS_ADVICE,
+                       "'%.*s' is no cost: expected a whole number from 0 to " UNIT_COUNT_MAX_TEXT
+                       "; " UNITS_ADVICE,
                        (int)(text.len < 40 ? text.len : 40), (const char *)text.ptr);
     if (text.len == 0 || at < text.len)
         return err_set(error, STINT_E_SYNTAX,

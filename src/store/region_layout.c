@@ -10,6 +10,12 @@
 #include <string.h>
 
 #define KEYS_DEFAULT 65536
+/*
+ * Wide enough for any buckets, and a log of 509: memory that no wide state has touched stays with
+ * the kernel, but in a file it is allocated.
+ */
+#define WIDE_KEYS_DEFAULT 1024
+#define WIDE_SIZE_DEFAULT 4096
 #define TICKETS_DEFAULT 65536
 #define BLOCKS_DEFAULT 4096
 #define QUOTAS_DEFAULT 1024
@@ -91,9 +97,6 @@ static int check_options(const struct stint_table_options *options, struct stint
     if (options->wide_size > WIDE_STATE_MAX)
         return err_set(error, STINT_E_RANGE, "wide_size is %u; a state has at most %u bytes",
                        options->wide_size, WIDE_STATE_MAX);
-    if ((options->keys_wide > 0) != (options->wide_size > 0))
-        return err_set(error, STINT_E_MISMATCH,
-                       "keys_wide and wide_size go together: how many wide states, and how wide");
     if (options->quotas > QUOTA_ID_MASK)
         return err_set(error, STINT_E_RANGE, "a table holds at most %u different quotas",
                        (unsigned)QUOTA_ID_MASK);
@@ -132,13 +135,14 @@ int region_layout(struct region_fixed *fixed, const struct stint_table_options *
     };
     uint64_t keys8 = options->keys > 0 ? options->keys : KEYS_DEFAULT;
     uint64_t keys16 = options->keys16 > 0 ? options->keys16 : KEYS_DEFAULT;
-    uint64_t wide_sets = options->keys_wide > 0 ? sets_for(options->keys_wide) : 0;
+    uint64_t keys_wide = options->keys_wide > 0 ? options->keys_wide : WIDE_KEYS_DEFAULT;
+    uint32_t wide_size = options->wide_size > 0 ? options->wide_size : WIDE_SIZE_DEFAULT;
     uint32_t blocks = options->blocks > 0 ? options->blocks : BLOCKS_DEFAULT;
     struct class_layout *classes = fixed->classes;
     classes[CLASS_8] = (struct class_layout){.sets = sets_for(keys8), .state_size = 8};
     classes[CLASS_16] = (struct class_layout){.sets = sets_for(keys16), .state_size = 16};
     classes[CLASS_WIDE] =
-        (struct class_layout){.sets = wide_sets, .state_size = options->wide_size};
+        (struct class_layout){.sets = sets_for(keys_wide), .state_size = wide_size};
     classes[CLASS_BLOCKS] = (struct class_layout){.sets = sets_for(blocks), .state_size = 8};
     place_parts(fixed);
     return 0;

@@ -75,8 +75,10 @@ def test_rules(tmp_path, limit, above):
 def test_resp(server, words, above):
     with server.connect() as client:
         answer = client.ask(*(str(word).format(above) for word in words))
-        # max_burst is the burst less one.
-        assert_says_so(str(answer), MAX - (words[0] == "CL.THROTTLE" and words[2] == "{}"))
+        if words[:4] == ("CL.THROTTLE", "k", 10, "{}") and above >= 2**63:
+            assert "count_per_period must be a whole number" in str(answer)  # as redis-cell has it
+        else:  # max_burst is the burst less one
+            assert_says_so(str(answer), MAX - (words[:3] == ("CL.THROTTLE", "k", "{}")))
 
 
 ENTRY = [{"key": "k", "value": "v"}]
@@ -89,6 +91,7 @@ ENTRY = [{"key": "k", "value": "v"}]
     ("/v1/charge", {"key": "k", "quota": "10/1h", "cost": "{}"}),
     ("/v1/settle", {"ticket": "0" * 32, "cost": "{}"}),
     ("/v1/take", {"domain": "d", "descriptors": [{"entries": ENTRY, "hits": "{}"}]}),
+    ("/v1/take", {"domain": "d", "descriptors": [{"entries": ENTRY, "quota": "{}/1h"}]}),
     ("/json", {"domain": "d", "descriptors": [{"entries": ENTRY}], "hitsAddend": "{}"}),
     ("/json", {"domain": "d", "descriptors": [{"entries": ENTRY, "hitsAddend": "{}"}]}),
     ("/json", {"domain": "d", "descriptors": [

@@ -111,6 +111,31 @@ def test_keeping_the_close_time_of_a_filled_bucket_denies_too_long():
     assert limiter.take(10 * MINUTE, 500).outcome == "allow"
 
 
+THREE_A_MINUTE = [(0, 1), (40 * S, 1), (40 * S, 1), (40 * S, 1), (40 * S, 1)]
+
+
+@pytest.mark.parametrize("form, terms", [
+    (flawed.RefillsWithinTheWindow, Terms("gcra", 3, MINUTE, burst=3)),
+    (flawed.ComparesTheCountBeforeTheUse, Terms("log", 3, MINUTE)),
+])
+def test_three_a_minute_used_at_0_and_four_times_at_40_admits_a_fourth(form, terms):
+    """At 40 s a refill has brought two units of three back, though the use at 0 s still counts."""
+    assert most_in_any_window(form(terms), terms, THREE_A_MINUTE) == 4
+
+
+@pytest.mark.parametrize("terms", [
+    Terms("window", 3, MINUTE, resolution=24), Terms("log", 3, MINUTE),
+    Terms("buckets", 3, MINUTE, time_slack_ns=6 * S, count_slack=1),
+    Terms("buckets", 3, MINUTE, count_slack=2), Terms("buckets", 3, MINUTE, time_slack_ns=MINUTE),
+], ids=str)
+def test_three_a_minute_used_at_0_and_four_times_at_40_passes_three_in_all(terms):
+    assert most_in_any_window(library(terms), terms, THREE_A_MINUTE) == 3
+    limiter = library(terms)
+    granted = [limiter.take(now, cost).granted for now, cost in THREE_A_MINUTE]
+    assert granted == [1, 1, 1, 0, 0]
+    assert not limiter.take(MINUTE - 1, 1).granted
+
+
 def test_an_inverted_weight_admits_twice_the_limit_across_an_edge():
     terms = Terms("sliding_counter", 100, MINUTE)
     script = [(MINUTE - 1, 100), (MINUTE, 100)]

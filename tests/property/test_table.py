@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """A key in a table decides as a state of the caller's own; full tables stay strict and bounded."""
 
+import ctypes as c
 import random
 
 import pytest
@@ -367,3 +368,48 @@ def test_gaps_that_go_back_are_last_in_the_list():
     """The forward-only tests cut the list of gaps there."""
     assert [gap for gap in GAPS if "back" in gap] == list(GAPS[-2:])
     assert MINUTE == 60 * S
+
+
+WIDE_SPECS = ["log 500/10m", "buckets 500/10m time_slack=1m count_slack=50",
+              "buckets 500/10m time_slack=1m", "buckets 500/10m count_slack=1",
+              "concurrency 500 lease=10m"]
+
+
+@pytest.mark.parametrize("spec", WIDE_SPECS)
+def test_a_table_without_a_setting_keeps_wide_states(spec):
+    handle, error, quota = c.c_void_p(), abi.Error(), abi.parse(spec)
+    assert abi.lib.stint_table_open(c.byref(handle), None, c.byref(error)) == K.STINT_OK
+    try:
+        assert abi.lib.stint_table_accepts(handle, c.byref(quota), c.byref(error)) == K.STINT_OK, \
+            error.sentence
+        now = abi.lib.stint_now(handle)
+        outcomes = [abi.lib.stint_take(handle, c.byref(quota), b"k", 1, 1, now).outcome
+                    for _ in range(501)]
+        assert outcomes == [K.STINT_ALLOW] * 500 + [K.STINT_DENY]
+    finally:
+        abi.lib.stint_table_close(handle)
+
+
+def test_what_is_wider_than_the_table_is_refused_with_what_to_do():
+    with Table() as table:
+        error, quota = abi.Error(), abi.parse("log 510/10m")
+        assert abi.lib.stint_table_accepts(table.handle, c.byref(quota), c.byref(error)) < 0
+        assert b"4104 bytes; the table was made for at most 4096" in error.sentence
+        assert b"wide_size" in error.sentence
+
+
+def test_room_for_wide_states_is_no_memory_until_it_is_used():
+    """364 MB of places, of which narrow states touch none."""
+    def resident():
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * 4096
+
+    before = resident()
+    with Table(keys_wide=65536, wide_size=4096) as table:
+        narrow, wide = abi.parse("5/10s"), abi.parse("log 500/10m")
+        for i in range(1000):
+            table.take(narrow, b"%d" % i)
+        assert resident() - before < 24 << 20
+        for i in range(100):
+            table.take(wide, b"%d" % i)
+        assert resident() - before < 32 << 20

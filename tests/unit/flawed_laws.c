@@ -234,6 +234,32 @@ static void list_act(const struct flawed_law *law, struct list_model *list,
         list_refund(law, list, now_ns, act);
 }
 
+/* A hold is named by its time, which no other has: a take in the same instant joins it. */
+static void list_release(const struct flawed_law *law, struct list_model *list,
+                         const struct search_act *act)
+{
+    forget_dead(law, list, act->now_ns);
+    if (law->flaw == FLAW_RELEASE) {
+        list_remove_oldest(law, list, act->cost);
+        return;
+    }
+    for (uint64_t i = 0; i < list->n_entries; i++)
+        if (list->entries[i].first_ns == *act->holder)
+            list->entries[i].count -= act->cost;
+}
+
+static void list_hold(const struct flawed_law *law, struct list_model *list,
+                      const struct search_act *act, struct stint_decision *decision)
+{
+    if (act->verb == SEARCH_VERB_RELEASE) {
+        list_release(law, list, act);
+        return;
+    }
+    assert(act->verb == SEARCH_VERB_TAKE);
+    list_decide(law, list, act->now_ns, act->cost, decision);
+    *act->holder = act->now_ns;
+}
+
 /* ---- Two counters ---- */
 
 struct counter_model {
@@ -292,7 +318,10 @@ static void act(void *arg, void *state, const struct search_act *act,
                 struct stint_decision *decision)
 {
     const struct flawed_law *law = arg;
-    list_act(law, state, act, decision);
+    if (law->model == FLAWED_HOLDS)
+        list_hold(law, state, act, decision);
+    else
+        list_act(law, state, act, decision);
 }
 
 struct search_subject flawed_law_subject(struct flawed_law *law)
@@ -304,6 +333,7 @@ struct search_subject flawed_law_subject(struct flawed_law *law)
         [FLAWED_LOG] = sizeof(struct list_model),
         [FLAWED_TOKENS] = sizeof(struct tokens_model),
         [FLAWED_CHARGED] = sizeof(struct list_model),
+        [FLAWED_HOLDS] = sizeof(struct list_model),
     };
     bool refills = law->model == FLAWED_GCRA || law->model == FLAWED_TOKENS;
     return (struct search_subject){
@@ -315,7 +345,8 @@ struct search_subject flawed_law_subject(struct flawed_law *law)
                                                 : law->limit,
         .cost_max = (uint32_t)(refills ? law->burst : law->limit),
         .decide = decide,
-        .act = law->model == FLAWED_CHARGED ? act : NULL,
+        .act = law->model == FLAWED_CHARGED || law->model == FLAWED_HOLDS ? act : NULL,
+        .holds = law->model == FLAWED_HOLDS,
         .counts_charge = true,
         .arg = law,
     };

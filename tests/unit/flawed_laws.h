@@ -15,6 +15,7 @@ enum flawed_model {
     FLAWED_COUNTER,
     FLAWED_LOG,
     FLAWED_TOKENS,
+    FLAWED_HOLDS,   /* places that are released; clocks do not step back here, either */
     FLAWED_CHARGED, /* a log with charges and refunds, whose callers' clocks do not step back */
 };
 
@@ -28,6 +29,7 @@ enum flaw {
     FLAW_SET,         /* log: calls of one instant are one entry */
     FLAW_REWIND,      /* tokens: a clock that is behind sets the time of the last refill back */
     FLAW_SATURATE,    /* charged: a charge that does not fit is recorded as far as it fits */
+    FLAW_RELEASE,     /* holds: a place whose lease has ended is given back all the same */
     FLAW_DISPLACE,    /* charged: what a charge has displaced is not held against refunds */
 };
 

@@ -128,9 +128,37 @@ static void test_memory_is_bounded_by_one_period(void **state)
     exact_deinit(&exact);
 }
 
+/* As if it had not been used, in every window that is looked at from then on. */
+static void test_what_is_taken_back_leaves_the_windows(void **state)
+{
+    (void)state;
+    static const uint64_t periods_ns[2] = {10, 30};
+    struct exact exact;
+    exact_init(&exact, periods_ns, 2);
+    assert_int_equal(exact_add(&exact, 0, (struct exact_run){5, 3}, NULL), 0);
+    assert_int_equal(exact_add_unjudged(&exact, 0, (struct exact_run){12, 8}, NULL), 0);
+    assert_int_equal(exact.most[0].units, 3);
+    exact_take_back(&exact, 0, (struct exact_run){5, 2});
+    assert_int_equal(exact_units(&exact, 0, 0, 14), 9);
+    assert_int_equal(exact_units(&exact, 0, 0, 15), 8);
+    assert_int_equal(exact_units(&exact, 0, 1, 15), 9);
+    exact_take_back(&exact, 0, (struct exact_run){5, 1}); /* has left the shorter one */
+    assert_int_equal(exact_units(&exact, 0, 0, 15), 8);
+    assert_int_equal(exact_units(&exact, 0, 1, 15), 8);
+    exact_take_back(&exact, 0, (struct exact_run){12, 8});
+    assert_int_equal(exact_add(&exact, 0, (struct exact_run){20, 4}, NULL), 0);
+    assert_int_equal(exact.most[0].units, 4);
+    assert_int_equal(exact.most[1].units, 4);
+    exact_take_back(&exact, 0, (struct exact_run){6, 1}); /* nothing was used then */
+    exact_take_back(&exact, 7, (struct exact_run){20, 1});
+    assert_int_equal(exact_units(&exact, 0, 1, 20), 4);
+    exact_deinit(&exact);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_taken_back_leaves_the_windows),
         cmocka_unit_test(test_a_unit_leaves_exactly_one_period_after_its_use),
         cmocka_unit_test(test_agrees_with_counting_every_pair),
         cmocka_unit_test(test_windows_are_looked_at_one_by_one_and_times_go_back),

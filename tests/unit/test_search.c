@@ -294,6 +294,7 @@ static void test_long_sequences_are_found_where_they_are_needed(void **state)
 static struct flawed_law flawed_by_verbs[] = {
     {"saturating charge", FLAWED_CHARGED, FLAW_SATURATE, 5, 1000000000, 0, 0},
     {"saturating charge, a hundred", FLAWED_CHARGED, FLAW_SATURATE, 100, 60000000000, 0, 0},
+    {"release of a hold that has ended", FLAWED_HOLDS, FLAW_RELEASE, 5, 1000000000, 0, 0},
     {"refund of what was displaced", FLAWED_CHARGED, FLAW_DISPLACE, 5, 1000000000, 0, 0},
     {"refund of what was displaced, a hundred", FLAWED_CHARGED, FLAW_DISPLACE, 100, 60000000000, 0,
      0},

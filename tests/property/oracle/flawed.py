@@ -68,6 +68,18 @@ class KeepsTheCloseTimeOfAFilledBucket(Buckets):
         return self.list[0][0] + self.terms.time_slack_ns + self.terms.period_ns - now
 
 
+class RefillsWithinTheWindow(Gcra):
+    """A bucket that refills all the time, told as "N in any W": what came back is used again."""
+
+
+class ComparesTheCountBeforeTheUse(ExactLog):
+    """Denies where more than N uses are there already, not where one more would be too many."""
+
+    def room(self, now):
+        room = super().room(now) + 1
+        return room if room > 0 else 0
+
+
 class InvertsTheWeight(SlidingCounter):
     """previous * elapsed/W: the last window counts for nothing when it should count in full."""
 
