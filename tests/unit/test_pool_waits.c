@@ -138,7 +138,7 @@ static void check_against_all(const char *spec, int order)
         struct stint_pool *pool = pools[below(2)];
         struct seen seen = {.wait_ns = STINT_NEVER_NS};
         now_ns += below(4) == 0 ? below(40 * S) : 0;
-        if (below(12) == 0)
+        if (below(30) == 0)
             disturb(pool, &quota, now_ns);
         stint_pool_each(pool, now_ns, see, &seen);
         struct stint_pool_answer answer = next(pool, now_ns, 1);
@@ -150,7 +150,7 @@ static void check_against_all(const char *spec, int order)
             assert_int_equal(answer.decision.retry_after_ns, answer.wait_ns);
         n_given += answer.name != NULL;
     }
-    assert_in_range(n_given, 50, 1400);
+    assert_in_range(n_given, 20, 1480);
     for (int i = 0; i < 2; i++)
         stint_pool_close(pools[i]);
     stint_table_close(table);
