@@ -412,6 +412,8 @@ struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_ke
                                    uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns)
 {
     struct list list;
+    if (key->n_quotas == 1 && verb == STINT_TAKE)
+        return table_take_hash(pool->table, &key->quotas[0], key->states[0], cost, now_ns);
     if (key->n_quotas == 1) {
         struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
         return table_ask_hash(pool->table, &key->quotas[0], key->states[0], &ask, NULL, NULL);

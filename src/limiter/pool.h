@@ -22,10 +22,10 @@ struct pool_name {
 /*
  * Until when there is no unit, as a failed take of one has found: not to be tried again before. It
  * holds as long as nothing has returned to the pool: `sum` is the record's count of returns then,
- * plus the instant, so that words of two threads that were mixed up do not match.
+ * plus the instants, so that words of two threads that were mixed up do not match.
  */
 struct pool_wait {
-    uint64_t until_ns, sum;
+    uint64_t until_ns, reset_ns, sum; /* reset_ns: when the key is as never used */
 };
 
 struct pool_key {

@@ -16,6 +16,7 @@
 #include "limiter/pool.h"
 
 #include "base/wide_int.h"
+#include "store/bench.h"
 
 #define CLAIMS_MAX 64 /* after so many others who were faster, one turn is as good as another */
 
@@ -48,18 +49,25 @@ static struct stint_decision key_peek(const struct choice *choice, const struct 
 
 /* ---- Waits that are known -------------------------------------------------------------------- */
 
-static uint64_t wait_until(const struct choice *choice, const struct pool_wait *wait)
+/* The wait of a key or of the pool that holds now; until_ns of 0: none is known. */
+static struct pool_wait wait_of(const struct choice *choice, const struct pool_wait *wait)
 {
     /* relaxed: words that do not belong together do not match. */
-    uint64_t until_ns = __atomic_load_n(&wait->until_ns, __ATOMIC_RELAXED);
-    uint64_t sum = __atomic_load_n(&wait->sum, __ATOMIC_RELAXED);
-    return sum - until_ns == choice->returns ? until_ns : 0;
+    struct pool_wait seen = {.until_ns = __atomic_load_n(&wait->until_ns, __ATOMIC_RELAXED),
+                             .reset_ns = __atomic_load_n(&wait->reset_ns, __ATOMIC_RELAXED),
+                             .sum = __atomic_load_n(&wait->sum, __ATOMIC_RELAXED)};
+    if (seen.sum != choice->returns + seen.until_ns + seen.reset_ns ||
+        seen.until_ns <= choice->now_ns)
+        seen.until_ns = 0;
+    return seen;
 }
 
-static void set_wait(const struct choice *choice, struct pool_wait *wait, uint64_t until_ns)
+static void set_wait(const struct choice *choice, struct pool_wait *wait, uint64_t until_ns,
+                     uint64_t reset_ns)
 {
     __atomic_store_n(&wait->until_ns, until_ns, __ATOMIC_RELAXED);
-    __atomic_store_n(&wait->sum, until_ns + choice->returns, __ATOMIC_RELAXED);
+    __atomic_store_n(&wait->reset_ns, reset_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&wait->sum, choice->returns + until_ns + reset_ns, __ATOMIC_RELAXED);
 }
 
 static void keep_wait(struct choice *choice, const struct pool_key *key, uint64_t wait_ns,
@@ -67,7 +75,7 @@ static void keep_wait(struct choice *choice, const struct pool_key *key, uint64_
 {
     if (choice->uses_waits && told->stored)
         set_wait(choice, &((struct pool_key *)(uintptr_t)key)->wait,
-                 add_sat(choice->now_ns, wait_ns));
+                 add_sat(choice->now_ns, wait_ns), add_sat(choice->now_ns, told->reset_after_ns));
     if (wait_ns >= choice->wait_ns)
         return;
     choice->wait_ns = wait_ns;
@@ -82,41 +90,48 @@ static void keep_wait(struct choice *choice, const struct pool_key *key, uint64_
 /* Whether the key is known to have no unit now. */
 static bool pass_waiting(struct choice *choice, const struct pool_key *key)
 {
-    uint64_t until_ns = choice->uses_waits ? wait_until(choice, &key->wait) : 0;
-    if (until_ns <= choice->now_ns)
+    if (!choice->uses_waits)
         return false;
-    if (until_ns - choice->now_ns < choice->wait_ns) {
-        choice->wait_ns = until_ns - choice->now_ns;
+    struct pool_wait wait = wait_of(choice, &key->wait);
+    if (wait.until_ns != 0 && wait.until_ns - choice->now_ns < choice->wait_ns) {
+        choice->wait_ns = wait.until_ns - choice->now_ns;
         choice->least = key;
         choice->is_known = true;
     }
-    return true;
+    return wait.until_ns != 0;
 }
 
 /* What is told of a pool that is used up: how the key stands that is back first. */
 static void tell_wait(struct choice *choice)
 {
-    uint64_t wait_ns = choice->wait_ns;
-    if (choice->is_known) {
-        choice->decision = key_peek(choice, choice->least);
-        choice->decision.outcome = STINT_DENY;
-        choice->decision.granted = 0;
-        choice->decision.retry_after_ns = wait_ns;
-    }
+    const struct pool_key *key = choice->least;
+    struct pool_wait wait = wait_of(choice, &key->wait);
+    bool is_plain =
+        key->n_quotas == 1 && wait.until_ns != 0 && !bench_any(choice->pool->table, choice->now_ns);
+    if (is_plain) /* what has not one unit has none */
+        choice->decision = (struct stint_decision){
+            .stored = 1,
+            .limit = law_capacity(&key->quotas[0]),
+            .reset_after_ns = sub_floor(wait.reset_ns, choice->now_ns),
+        };
+    else
+        choice->decision = key_peek(choice, key);
+    choice->decision.outcome = STINT_DENY;
+    choice->decision.granted = 0;
+    choice->decision.retry_after_ns = choice->wait_ns;
 }
 
 /* Whether all keys are known to have no unit now. */
 static bool all_wait(struct choice *choice)
 {
     const struct stint_pool *pool = choice->pool;
-    uint64_t until_ns = choice->uses_waits ? wait_until(choice, &pool->wait) : 0;
-    if (until_ns <= choice->now_ns)
+    if (!choice->uses_waits)
         return false;
+    struct pool_wait all = wait_of(choice, &pool->wait);
     uint32_t first = __atomic_load_n(&pool->first_back, __ATOMIC_RELAXED);
-    if (first >= pool->n_keys || wait_until(choice, &pool->by_age[first]->wait) != until_ns)
-        return false;
-    pass_waiting(choice, pool->by_age[first]);
-    return true;
+    return all.until_ns != 0 && first < pool->n_keys &&
+           wait_of(choice, &pool->by_age[first]->wait).until_ns == all.until_ns &&
+           pass_waiting(choice, pool->by_age[first]);
 }
 
 static void keep_all_waiting(struct choice *choice)
@@ -126,7 +141,7 @@ static void keep_all_waiting(struct choice *choice)
         return;
     size_t at = pool_age_index(pool, choice->least->age);
     __atomic_store_n(&pool->first_back, (uint32_t)at, __ATOMIC_RELAXED);
-    set_wait(choice, &pool->wait, add_sat(choice->now_ns, choice->wait_ns));
+    set_wait(choice, &pool->wait, add_sat(choice->now_ns, choice->wait_ns), 0);
 }
 
 /* ---- One key --------------------------------------------------------------------------------- */
@@ -325,7 +340,7 @@ static void choose(struct choice *choice)
     choice->returns = pool_record_returns(pool->record);
     if (!all_wait(choice))
         choose_key(choice);
-    if (choice->key == NULL && choice->least != NULL)
+    if (choice->key == NULL && choice->is_known)
         tell_wait(choice);
 }
 
