@@ -603,9 +603,9 @@ STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
  * benched, stands in the table, under the pool's name and the key's. So processes that share a
  * table share the pool, also over restarts. No key ever passes its quotas.
  *
- * Equal keys with one `window` each, used by turns, one unit at a time and never benched, stand in
- * one pair of words for all, in slots of a tenth to a twelfth of the period: there a unit may come
- * back up to one such slot later than the quota alone would have it.
+ * Every key has a state of its own in the table, and is back when its own quotas say so. A pool
+ * that is used up answers without a look at its keys until the first of them is back, or something
+ * is given back or reported.
  *
  * Any number of threads may use a pool, also while one adds or removes keys; stint_pool_close()
  * must be the last call. The table must outlive it. Names are all that is kept of a key, and

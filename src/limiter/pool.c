@@ -147,6 +147,12 @@ static void take_out(struct pool_key **keys, size_t n, const struct pool_key *ke
     memmove(&keys[at], &keys[at + 1], (n - at - 1) * sizeof(struct pool_key *));
 }
 
+size_t pool_age_index(const struct stint_pool *pool, uint64_t age)
+{
+    const struct pool_key wanted = {.age = age};
+    return place_of(pool->by_age, pool->n_keys, &wanted, compare_ages);
+}
+
 static struct pool_key *find_name(const struct stint_pool *pool, const char *name)
 {
     const struct pool_key wanted = {.name = name};
@@ -170,8 +176,6 @@ static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
 {
     for (uint32_t pass = 1; pass <= STINT_POOL_WEIGHT_MAX; pass++)
         pool->round[pass] += (uint64_t)by * min_u64(pass, key->weight);
-    pool->names_sum.lo += (uint64_t)by * key->hash.lo;
-    pool->names_sum.hi += (uint64_t)by * key->hash.hi;
     if (by > 0) {
         insert(pool->by_name, pool->n_keys, key, compare_names);
         insert(pool->by_turn, pool->n_keys, key, compare_turns);
@@ -183,7 +187,7 @@ static void change_list(struct stint_pool *pool, struct pool_key *key, int by)
         take_out(pool->by_age, pool->n_keys, key, compare_ages);
         pool->n_keys--;
     }
-    pool_turns_refresh(pool);
+    pool->wait = (struct pool_wait){0};
 }
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
@@ -235,7 +239,7 @@ int stint_pool_open(struct stint_pool **pool, struct stint_table *table,
     if (!allocate(made))
         code = err_set(error, STINT_E_SYSTEM, "no memory for a pool of %zu keys", made->keys_max);
     else
-        code = turns_open(table, hash_names(made, "", 0), &made->turns.record, error);
+        code = pool_record_open(table, hash_names(made, "", 0), &made->record, error);
     if (code != 0) {
         stint_pool_close(made);
         return code;
@@ -373,7 +377,6 @@ int stint_pool_add(struct stint_pool *pool, const struct stint_pool_key *key, ui
         code = err_set(error, STINT_E_FULL, "the pool was made for %zu keys, and has them",
                        pool->keys_max);
     if (code == 0) {
-        pool_turns_leave_own(pool, table_effective_now(pool->table, now_ns));
         take_old_name(pool, made);
         made->age = pool->ages++;
         change_list(pool, made, 1);
@@ -393,9 +396,7 @@ int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns
     lock_alone(pool);
     struct pool_key *key = pool_find(pool, name, error);
     if (key != NULL) {
-        uint64_t effective_ns = table_effective_now(pool->table, now_ns);
-        pool_turns_leave_own(pool, effective_ns);
-        pool_bench_let_in(pool, key, effective_ns);
+        pool_bench_let_in(pool, key, table_effective_now(pool->table, now_ns));
         change_list(pool, key, -1);
         key->kept->after = pool->old_names;
         pool->old_names = key->kept;
@@ -411,6 +412,8 @@ struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_ke
                                    uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns)
 {
     struct list list;
+    if (key->n_quotas == 1 && verb == STINT_TAKE)
+        return table_take_hash(pool->table, &key->quotas[0], key->states[0], cost, now_ns);
     if (key->n_quotas == 1) {
         struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
         return table_ask_hash(pool->table, &key->quotas[0], key->states[0], &ask, NULL, NULL);
@@ -438,8 +441,8 @@ int stint_pool_give_back(struct stint_pool *pool, const char *name, uint32_t cos
     const struct pool_key *key = pool_find(pool, name, NULL);
     if (key != NULL && cost > 0) {
         uint64_t effective_ns = table_effective_now(pool->table, now_ns);
-        pool_turns_step(pool, TURNS_WISH_LEAVE, effective_ns);
         returned = pool_key_ask(pool, key, STINT_REFUND, cost, granted_at_ns, effective_ns).granted;
+        pool_record_count_return(pool->record);
     }
     pool_unlock_shared(pool);
     if (given_back != NULL)

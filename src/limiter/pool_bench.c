@@ -103,10 +103,9 @@ static int report(struct stint_pool *pool, const struct pool_key *key, int outco
         uint64_t after = after_report(word, outcome, cooldown_ns, now_ns);
         if (after == word)
             return 0;
-        /* While all keys are alike, nobody looks for benches: so not any more, from here on. */
-        if (after != 0)
-            pool_turns_step(pool, TURNS_WISH_LEAVE, now_ns);
         enum bench_swap done = bench_swap(pool->table, key->hash, word, after, now_ns);
+        if (done == BENCH_SWAPPED)
+            pool_record_count_return(pool->record); /* the key is back earlier, or later */
         if (done != BENCH_CHANGED)
             return done == BENCH_SWAPPED ? 0 : STINT_E_FULL;
     }
@@ -177,4 +176,5 @@ void pool_bench_let_in(struct stint_pool *pool, const struct pool_key *key, uint
         word = bench_read(pool->table, key->hash, now_ns);
     } while ((word & FAILURES_OUT) == FAILURES_OUT &&
              bench_swap(pool->table, key->hash, word, 0, now_ns) == BENCH_CHANGED);
+    pool_record_count_return(pool->record);
 }

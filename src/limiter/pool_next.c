@@ -8,10 +8,15 @@
  * pass the heaviest come first, then names decide. So a pass is the beginning of `by_turn`, and
  * `round[w]` says how many turns the first w passes have. Who is passed over for want of units
  * loses the turn.
+ *
+ * A take of one unit that failed says until when the next one will: so long is the key passed over,
+ * and once all have failed the pool as a whole, unless something returns (struct pool_wait). So an
+ * ask of a pool that is used up costs no more than a look at one key.
  */
 #include "limiter/pool.h"
 
 #include "base/wide_int.h"
+#include "store/bench.h"
 
 #define CLAIMS_MAX 64 /* after so many others who were faster, one turn is as good as another */
 
@@ -23,7 +28,11 @@ struct choice {
     struct stint_decision decision;
     uint64_t wait_ns; /* none: the least of all that were tried */
     bool probe;
-    bool some_serve; /* a key that is not benched could serve this cost, only later */
+    bool some_serve;              /* a key that is not benched could serve this cost, only later */
+    bool uses_waits;              /* one unit, and nothing is to be known of benched keys */
+    uint64_t returns;             /* as counted before the first key was tried */
+    const struct pool_key *least; /* whose wait is wait_ns */
+    bool is_known;                /* of that key, which was not asked */
     const struct pool_key *nearest; /* the benched key that has room and is back first */
     uint64_t nearest_ns;
 };
@@ -38,16 +47,104 @@ static struct stint_decision key_peek(const struct choice *choice, const struct 
     return pool_key_ask(choice->pool, key, STINT_PEEK, choice->ask->cost, 0, choice->now_ns);
 }
 
-static void keep_wait(struct choice *choice, uint64_t wait_ns, const struct stint_decision *told)
+/* ---- Waits that are known -------------------------------------------------------------------- */
+
+/* The wait of a key or of the pool that holds now; until_ns of 0: none is known. */
+static struct pool_wait wait_of(const struct choice *choice, const struct pool_wait *wait)
 {
+    /* relaxed: words that do not belong together do not match. */
+    struct pool_wait seen = {.until_ns = __atomic_load_n(&wait->until_ns, __ATOMIC_RELAXED),
+                             .reset_ns = __atomic_load_n(&wait->reset_ns, __ATOMIC_RELAXED),
+                             .sum = __atomic_load_n(&wait->sum, __ATOMIC_RELAXED)};
+    if (seen.sum != choice->returns + seen.until_ns + seen.reset_ns ||
+        seen.until_ns <= choice->now_ns)
+        seen.until_ns = 0;
+    return seen;
+}
+
+static void set_wait(const struct choice *choice, struct pool_wait *wait, uint64_t until_ns,
+                     uint64_t reset_ns)
+{
+    __atomic_store_n(&wait->until_ns, until_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&wait->reset_ns, reset_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&wait->sum, choice->returns + until_ns + reset_ns, __ATOMIC_RELAXED);
+}
+
+static void keep_wait(struct choice *choice, const struct pool_key *key, uint64_t wait_ns,
+                      const struct stint_decision *told)
+{
+    if (choice->uses_waits && told->stored)
+        set_wait(choice, &((struct pool_key *)(uintptr_t)key)->wait,
+                 add_sat(choice->now_ns, wait_ns), add_sat(choice->now_ns, told->reset_after_ns));
     if (wait_ns >= choice->wait_ns)
         return;
     choice->wait_ns = wait_ns;
+    choice->least = key;
+    choice->is_known = false;
     choice->decision = *told;
     choice->decision.outcome = STINT_DENY;
     choice->decision.granted = 0;
     choice->decision.retry_after_ns = wait_ns;
 }
+
+/* Whether the key is known to have no unit now. */
+static bool pass_waiting(struct choice *choice, const struct pool_key *key)
+{
+    if (!choice->uses_waits)
+        return false;
+    struct pool_wait wait = wait_of(choice, &key->wait);
+    if (wait.until_ns != 0 && wait.until_ns - choice->now_ns < choice->wait_ns) {
+        choice->wait_ns = wait.until_ns - choice->now_ns;
+        choice->least = key;
+        choice->is_known = true;
+    }
+    return wait.until_ns != 0;
+}
+
+/* What is told of a pool that is used up: how the key stands that is back first. */
+static void tell_wait(struct choice *choice)
+{
+    const struct pool_key *key = choice->least;
+    struct pool_wait wait = wait_of(choice, &key->wait);
+    bool is_plain =
+        key->n_quotas == 1 && wait.until_ns != 0 && !bench_any(choice->pool->table, choice->now_ns);
+    if (is_plain) /* what has not one unit has none */
+        choice->decision = (struct stint_decision){
+            .stored = 1,
+            .limit = law_capacity(&key->quotas[0]),
+            .reset_after_ns = sub_floor(wait.reset_ns, choice->now_ns),
+        };
+    else
+        choice->decision = key_peek(choice, key);
+    choice->decision.outcome = STINT_DENY;
+    choice->decision.granted = 0;
+    choice->decision.retry_after_ns = choice->wait_ns;
+}
+
+/* Whether all keys are known to have no unit now. */
+static bool all_wait(struct choice *choice)
+{
+    const struct stint_pool *pool = choice->pool;
+    if (!choice->uses_waits)
+        return false;
+    struct pool_wait all = wait_of(choice, &pool->wait);
+    uint32_t first = __atomic_load_n(&pool->first_back, __ATOMIC_RELAXED);
+    return all.until_ns != 0 && first < pool->n_keys &&
+           wait_of(choice, &pool->by_age[first]->wait).until_ns == all.until_ns &&
+           pass_waiting(choice, pool->by_age[first]);
+}
+
+static void keep_all_waiting(struct choice *choice)
+{
+    struct stint_pool *pool = choice->pool;
+    if (!choice->uses_waits || choice->least == NULL)
+        return;
+    size_t at = pool_age_index(pool, choice->least->age);
+    __atomic_store_n(&pool->first_back, (uint32_t)at, __ATOMIC_RELAXED);
+    set_wait(choice, &pool->wait, add_sat(choice->now_ns, choice->wait_ns), 0);
+}
+
+/* ---- One key --------------------------------------------------------------------------------- */
 
 /* A benched key is not charged, but it may be the first to be back. */
 static void pass_benched(struct choice *choice, const struct pool_key *key, uint64_t ends_ns)
@@ -57,7 +154,7 @@ static void pass_benched(struct choice *choice, const struct pool_key *key, uint
     struct stint_decision peek = key_peek(choice, key);
     if (peek.outcome == STINT_NEVER)
         return;
-    keep_wait(choice, max_u64(peek.retry_after_ns, ends_ns - choice->now_ns), &peek);
+    keep_wait(choice, key, max_u64(peek.retry_after_ns, ends_ns - choice->now_ns), &peek);
     if (peek.outcome == STINT_ALLOW && (choice->nearest == NULL || ends_ns < choice->nearest_ns)) {
         choice->nearest = key;
         choice->nearest_ns = ends_ns;
@@ -66,6 +163,8 @@ static void pass_benched(struct choice *choice, const struct pool_key *key, uint
 
 static bool try_key(struct choice *choice, const struct pool_key *key)
 {
+    if (pass_waiting(choice, key))
+        return false;
     uint64_t ends_ns = pool_bench_of(choice->pool, key, choice->now_ns).ends_ns;
     if (ends_ns > choice->now_ns) {
         pass_benched(choice, key, ends_ns);
@@ -79,7 +178,7 @@ static bool try_key(struct choice *choice, const struct pool_key *key)
     }
     if (decision.outcome == STINT_DENY) {
         choice->some_serve = true;
-        keep_wait(choice, decision.retry_after_ns, &decision);
+        keep_wait(choice, key, decision.retry_after_ns, &decision);
     }
     return false;
 }
@@ -143,15 +242,15 @@ static void choose_by_turns(struct choice *choice)
     bool claims = choice->ask->cost > 0;
     unsigned tries = 0;
     do {
-        seen = turns_count(&pool->turns);
+        seen = pool_record_turn(pool->record);
         turn = seen % turns;
         claimed = turn + 1 < turns ? turn + 1 : 0;
-    } while (claims && !turns_count_on(&pool->turns, seen, claimed) && ++tries < CLAIMS_MAX);
+    } while (claims && !pool_record_turn_on(pool->record, seen, claimed) && ++tries < CLAIMS_MAX);
     uint64_t next = try_turns(choice, turn) % turns;
     if (claims && choice->key == NULL)
-        turns_count_on(&pool->turns, claimed, seen);
+        pool_record_turn_on(pool->record, claimed, seen);
     else if (claims && next != claimed)
-        turns_count_on(&pool->turns, claimed, next);
+        pool_record_turn_on(pool->record, claimed, next);
 }
 
 static void choose_first(struct choice *choice)
@@ -177,6 +276,8 @@ static void choose_least_used(struct choice *choice)
     uint64_t best_share = 0;
     for (size_t i = 0; i < pool->n_keys; i++) {
         const struct pool_key *key = pool->by_age[i];
+        if (pass_waiting(choice, key))
+            continue;
         struct stint_decision peek = key_peek(choice, key);
         uint64_t share = used_share(&peek, choice->ask->cost);
         if (peek.outcome != STINT_ALLOW ||
@@ -200,6 +301,8 @@ static void choose_key(struct choice *choice)
         choose_least_used(choice);
     else
         choose_by_turns(choice);
+    if (choice->key == NULL)
+        keep_all_waiting(choice);
     if (choice->key != NULL || !choice->ask->probe || choice->some_serve || choice->nearest == NULL)
         return;
     struct stint_decision decision = key_take(choice, choice->nearest);
@@ -226,34 +329,19 @@ static bool any_could_serve(const struct stint_pool *pool, uint32_t cost)
     return false;
 }
 
-static void answer_live(struct choice *choice, const struct turns_step *step)
-{
-    choice->decision = pool_turns_decision(choice->pool, &step->decision);
-    if (step->decision.outcome == STINT_ALLOW)
-        choice->key = choice->pool->by_turn[step->turn];
-    else
-        choice->wait_ns = step->decision.retry_after_ns;
-}
-
 static void choose(struct choice *choice)
 {
     struct stint_pool *pool = choice->pool;
-    static const enum turns_wish wishes[] = {TURNS_WISH_PEEK, TURNS_WISH_TAKE};
     uint32_t cost = choice->ask->cost;
-    enum turns_wish wish = cost <= 1 ? wishes[cost] : TURNS_WISH_LEAVE;
-    /* A cost that no key can ever serve changes nothing. */
+    /* A cost that no key can ever serve moves no turn. */
     if (cost > 1 && !any_could_serve(pool, cost))
         return;
-    struct turns_step step = pool_turns_step(pool, wish, choice->now_ns);
-    if (step.phase == TURNS_LIVE) {
-        answer_live(choice, &step);
-    } else if (step.phase == TURNS_SHUT) {
-        struct stint_decision shut = {.stored = 1, .limit = law_capacity(pool->by_age[0]->quotas)};
-        if (any_could_serve(pool, cost))
-            keep_wait(choice, step.until_ns - choice->now_ns, &shut);
-    } else {
+    choice->uses_waits = cost == 1 && !choice->ask->probe;
+    choice->returns = pool_record_returns(pool->record);
+    if (!all_wait(choice))
         choose_key(choice);
-    }
+    if (choice->key == NULL && choice->is_known)
+        tell_wait(choice);
 }
 
 struct stint_pool_answer stint_pool_next(struct stint_pool *pool, const struct stint_pool_ask *ask)

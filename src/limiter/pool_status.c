@@ -6,35 +6,10 @@
 
 #include <string.h>
 
-static struct stint_decision denied_for(const struct pool_key *key, uint64_t wait_ns)
-{
-    uint32_t capacity = law_capacity(&key->quotas[0]);
-    return (struct stint_decision){.outcome = STINT_DENY,
-                                   .stored = 1,
-                                   .limit = capacity,
-                                   .retry_after_ns = wait_ns,
-                                   .reset_after_ns = wait_ns};
-}
-
-/* In how many turns the key is next. */
-static uint32_t turns_until(const struct stint_pool *pool, const struct pool_key *key,
-                            uint32_t turn)
-{
-    for (uint32_t ahead = 0; ahead < pool->turns.keys; ahead++)
-        if (pool->by_turn[(turn + ahead) % pool->turns.keys] == key)
-            return ahead;
-    return 0;
-}
-
 /* What one unit of the key would be told, with how much it has left. */
 static struct stint_decision stands(struct stint_pool *pool, const struct pool_key *key,
                                     uint64_t now_ns)
 {
-    struct turns_view view = turns_look(&pool->turns);
-    if (view.phase == TURNS_LIVE)
-        return pool_turns_share(pool, view.state, turns_until(pool, key, view.turn), now_ns);
-    if (view.phase == TURNS_SHUT && view.until_ns > now_ns)
-        return denied_for(key, view.until_ns - now_ns);
     struct stint_decision one = pool_key_ask(pool, key, STINT_PEEK, 1, 0, now_ns);
     struct stint_decision none = pool_key_ask(pool, key, STINT_PEEK, 0, 0, now_ns);
     none.outcome = one.outcome;
@@ -68,15 +43,8 @@ static void describe(struct stint_pool *pool, const struct pool_key *key, uint64
 /* The oldest key that is younger than all before `age`. */
 static const struct pool_key *from_age(const struct stint_pool *pool, uint64_t age)
 {
-    size_t low = 0, high = pool->n_keys;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (pool->by_age[middle]->age < age)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < pool->n_keys ? pool->by_age[low] : NULL;
+    size_t at = pool_age_index(pool, age);
+    return at < pool->n_keys ? pool->by_age[at] : NULL;
 }
 
 /* The visitor may ask, add and remove: the list is not held while it is called. */

@@ -5,7 +5,7 @@
 #include "store/blocks.h"
 #include "store/overrides.h"
 #include "store/requests.h"
-#include "store/turns.h"
+#include "store/pool_records.h"
 
 #include <string.h>
 
@@ -57,7 +57,7 @@ void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t se
         .quotas = (uint32_t)__atomic_load_n(&header->quotas, __ATOMIC_RELAXED),
         .quotas_max = fixed->quotas_max,
         .tickets = fixed->tickets_max,
-        .pools = turns_pools(table),
+        .pools = pool_records_used(table),
         .pools_max = fixed->pools_max,
         .wide_size = fixed->classes[CLASS_WIDE].state_size,
         .skew_max_ns = fixed->skew_max_ns,

@@ -18,7 +18,7 @@
 #define WAYS 8
 #define HALF_WAYS (WAYS / 2) /* the pairs of one cache line */
 #define REGION_MAGIC UINT64_C(0x314e4f4954535453)
-#define REGION_VERSION 3
+#define REGION_VERSION 4
 #define REGION_PAGE 4096
 #define TICKET_SIZE 64
 #define POOL_RECORD_SIZE 64
@@ -79,7 +79,6 @@ struct region_header {
     _Alignas(128) uint64_t mark_ns;
     uint64_t blocks_until_ns;     /* no block ends later: most tables never look for one */
     uint64_t benches_until_ns;    /* the same for the benches of pools */
-    uint64_t pools_shut_until_ns; /* pools that are new here wait so long: see turns.h */
     uint64_t booked_until_ns;     /* no booked place begins later */
     int64_t epoch_ns;             /* wall clock at region time 0 */
     uint64_t overrides;           /* keys with a quota of their own: as good as constant too */

@@ -7,7 +7,7 @@
 #include "store/clock.h"
 #include "store/overrides.h"
 #include "store/requests.h"
-#include "store/turns.h"
+#include "store/pool_records.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -83,7 +83,7 @@ static int write_pools(const struct stint_table *table, FILE *file)
     struct pool_record record;
     int code = fseeko(file, (off_t)fixed->pools_offset, SEEK_SET);
     for (uint32_t i = 0; code == 0 && i < fixed->pools_max; i++) {
-        turns_copy(table, i, &record);
+        pool_records_copy(table, i, &record);
         code = fwrite(&record, sizeof(record), 1, file) == 1 ? 0 : -1;
     }
     return code;

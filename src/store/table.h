@@ -124,6 +124,9 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
 struct stint_decision table_ask_hash(struct stint_table *table, const struct stint_quota *quota,
                                      struct hash128 hash, const struct stint_ask *ask,
                                      struct undo *undo, uint64_t *holder);
+/* A take of a key whose hash is known, the short way where there is one. */
+struct stint_decision table_take_hash(struct stint_table *table, const struct stint_quota *quota,
+                                      struct hash128 hash, uint32_t cost, uint64_t now_ns);
 /* Swaps the bits of before back, if the state is still as that charge left it. */
 bool table_undo(const struct undo *undo);
 

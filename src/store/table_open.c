@@ -2,7 +2,7 @@
 /* Opening and closing tables, and their clock. */
 #include "store/bench.h"
 #include "store/mend.h"
-#include "store/turns.h"
+#include "store/pool_records.h"
 
 #include <stdlib.h>
 
@@ -24,7 +24,7 @@ static int start_table(struct stint_table *table, const struct stint_table_optio
         bool after_crash = table->region.after_crash && !options->trust_after_crash;
         mend_table(table, after_crash);
         bench_mend(table);
-        turns_mend(table, after_crash);
+        pool_records_mend(table);
     }
     return 0;
 }

@@ -26,14 +26,12 @@ static bool is_plain(const struct stint_quota *quota, size_t key_len)
     return key_len <= STINT_KEY_MAX && quota->derived.checked == 1 && !quota->initial_set;
 }
 
-/* Hashes the key and fetches its lines. False where only the long way leads on. */
-INLINE static inline bool set_out(struct taking *taking, struct stint_table *table,
-                                  const struct stint_quota *quota, const void *key, size_t key_len)
+/* Fetches the key's lines. False where only the long way leads on. */
+INLINE static inline bool set_out_hashed(struct taking *taking, struct stint_table *table,
+                                         const struct stint_quota *quota, struct hash128 hash)
 {
-    if (!is_plain(quota, key_len))
-        return false;
     taking->quota = quota;
-    taking->hash = table_hash(table, quota, key, key_len);
+    taking->hash = hash;
     taking->slots = &table->slots[table_class(quota)];
     if (taking->slots->class == CLASS_WIDE)
         return false;
@@ -43,6 +41,13 @@ INLINE static inline bool set_out(struct taking *taking, struct stint_table *tab
     taking->tag_word = taking->home.tag | id;
     taking->copy = intern_quota(&table->intern, id);
     return taking->copy != NULL;
+}
+
+INLINE static inline bool set_out(struct taking *taking, struct stint_table *table,
+                                  const struct stint_quota *quota, const void *key, size_t key_len)
+{
+    return is_plain(quota, key_len) &&
+           set_out_hashed(taking, table, quota, table_hash(table, quota, key, key_len));
 }
 
 /* False if the slot is not, or no longer, the key's. */
@@ -127,6 +132,19 @@ CAS16_TARGET struct stint_decision stint_take(struct stint_table *table,
     struct taking taking;
     if (table_has_blocks(table, now_ns) || !set_out(&taking, table, quota, key, key_len))
         return take_long_way(table, quota, key, key_len, cost, now_ns);
+    return arrive(&taking, table, cost, now_ns);
+}
+
+CAS16_TARGET struct stint_decision table_take_hash(struct stint_table *table,
+                                                   const struct stint_quota *quota,
+                                                   struct hash128 hash, uint32_t cost,
+                                                   uint64_t now_ns)
+{
+    struct taking taking;
+    if (table_has_blocks(table, now_ns) || !set_out_hashed(&taking, table, quota, hash)) {
+        struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+        return table_ask_hash(table, quota, hash, &ask, NULL, NULL);
+    }
     return arrive(&taking, table, cost, now_ns);
 }
 

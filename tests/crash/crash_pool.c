@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Processes that share pools are killed, or stopped and let go on, at random instants: while they
- * take from the pair, while they change over, while they report and give back. No key is ever given
+ * take, while they report and give back. No key is ever given
  * out more often than its limit, nobody waits for the dead, and a pool goes on as if new once its
  * units are free. A worker counts a unit only after it was given, so a death can lose a count,
  * never add one.
  *
- * Each stretch of asks is a pool of its own, so that each begins as a pair and most change over.
+ * Each stretch of asks is a pool of its own, so that each begins unused.
  *
  * crash_pool [KILLS]: per law; default 150, and thousands for the long run.
  */
@@ -69,7 +69,7 @@ static void give_back(struct stint_pool *pool, uint64_t stretch,
 
 static void ask(struct stint_pool *pool, uint64_t stretch, uint64_t turn)
 {
-    /* The pair is used for a third of the stretch; then, now and then, comes what ends it. */
+    /* A third of the stretch is of plain asks; then, now and then, comes what disturbs them. */
     uint64_t at = __atomic_load_n(&shared->asks, __ATOMIC_RELAXED) % ASKS_PER_STRETCH;
     bool disturbs = at > ASKS_PER_STRETCH / 3 && stretch % 8 != 0;
     uint32_t cost = disturbs && turn % 16 == 3 ? 2 : 1;
@@ -98,7 +98,7 @@ static void work(unsigned worker)
         if (stretch >= STRETCHES)
             _exit(0);
         if (stretch != opened) {
-            /* Some have another list of keys, and shut the pool. */
+            /* Some have another list of keys. */
             stint_pool_close(pool);
             pool = open_pool(stretch, stretch % 16 == 9 && worker == 1 ? KEYS - 1 : KEYS);
             opened = stretch;
@@ -157,8 +157,7 @@ static void check_what_is_left(const char *spec, unsigned kills)
                        (unsigned long long)stretch, shared->given[stretch][key]);
     for (uint64_t stretch = last > 40 ? last - 40 : 0; stretch <= last; stretch++) {
         struct stint_pool *pool = open_pool(stretch, KEYS);
-        unsigned shut = drain(pool, now_ns);
-        unsigned given = shut > 0 ? shut : drain(pool, now_ns + 3 * HOUR_NS);
+        unsigned given = drain(pool, now_ns);
         crew_check(given == KEYS * LIMIT, "%s: pool %llu gave %u afterwards", spec,
                    (unsigned long long)stretch, given);
         stint_pool_close(pool);

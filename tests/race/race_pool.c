@@ -37,7 +37,7 @@ enum trouble {
     TROUBLE_BENCH,  /* one benches a key, and lifts it */
     TROUBLE_BACK,   /* all give some back */
     TROUBLE_LIST,   /* one removes a key, and adds it */
-    TROUBLE_OTHERS, /* one has another list: nothing goes out until all is free again */
+    TROUBLE_OTHERS, /* one has another list */
 };
 
 static const char *const troubles[] = {"no trouble",       "costs",          "benches",
