@@ -157,7 +157,8 @@ static bool open_parts(struct hub *hub, const struct hub_options *options,
     hub->metrics = metrics_new(options->workers);
     hub->pools = pools_new(options->table);
     if (!options->without_popular)
-        hub->popular = popular_new(options->workers, options->popular_keys);
+        hub->popular =
+            popular_new(options->workers, options->popular_keys, options->popular_half_life_ns);
     if (hub->metrics == NULL || hub->pools == NULL ||
         (hub->popular == NULL && !options->without_popular))
         return false;
