@@ -742,13 +742,12 @@ struct stint_top_key {
 };
 
 /*
- * The first keys of all these lists, equal ones added up, the highest score first; under
- * STINT_TOP_DENIED those with a denied unit alone. Their number, at most keys_max, or
- * STINT_E_SYSTEM without memory.
+ * The first keys of all these lists, equal ones added up, the highest score first by `order`, an
+ * enum stint_top_order; under STINT_TOP_DENIED those with a denied unit alone. Their number, at
+ * most keys_max, or STINT_E_SYSTEM without memory.
  */
-STINT_API int stint_top_read(struct stint_top *const *tops, size_t n_tops,
-                             enum stint_top_order order, uint64_t now_ns,
-                             struct stint_top_key *keys, size_t keys_max);
+STINT_API int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order,
+                             uint64_t now_ns, struct stint_top_key *keys, size_t keys_max);
 
 /* ---- Keys from addresses --------------------------------------------------------------------- */
 

@@ -363,8 +363,8 @@ static bool describe(const struct top_found *found, struct stint_top_key *key)
     return is_there;
 }
 
-int stint_top_read(struct stint_top *const *tops, size_t n_tops, enum stint_top_order order,
-                   uint64_t now_ns, struct stint_top_key *keys, size_t keys_max)
+int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order, uint64_t now_ns,
+                   struct stint_top_key *keys, size_t keys_max)
 {
     size_t room = 0, n = 0, told = 0;
     for (size_t i = 0; i < n_tops; i++)
