@@ -46,7 +46,9 @@ struct top_entry {
 };
 
 struct stint_top {
-    uint32_t held; /* 1: a reading waits for it; a note does not, and is left out then */
+    /* In lines of its own, since each list is another thread's. 1: a reading waits for it; a note
+     * does not, and is left out then. */
+    _Alignas(128) uint32_t held;
     size_t n_sets;
     uint64_t half_life_ns, step_ns;
     uint64_t secret[2];
@@ -102,14 +104,14 @@ int stint_top_open(struct stint_top **top, const struct stint_top_options *optio
     int code = check_options(options, error);
     if (code != 0)
         return code;
-    struct stint_top *made = calloc(1, sizeof(*made));
+    struct stint_top *made = aligned_alloc(128, sizeof(*made));
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
+    *made = (struct stint_top){.factor = 1};
     size_t keys = options->keys > 0 ? options->keys : TOP_KEYS_DEFAULT;
     made->n_sets = (keys + TOP_WAYS - 1) / TOP_WAYS;
     made->half_life_ns = options->half_life_ns > 0 ? options->half_life_ns : TOP_HALF_LIFE_NS;
     made->step_ns = made->half_life_ns / TOP_STEPS;
-    made->factor = 1;
     made->sets = aligned_alloc(128, made->n_sets * sizeof(*made->sets));
     made->entries = calloc(made->n_sets * TOP_WAYS, sizeof(*made->entries));
     bool has_memory = made->sets != NULL && made->entries != NULL;
