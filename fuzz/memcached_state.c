@@ -17,7 +17,12 @@ static const char *const specs[] = {
     "fixed_window 10/90s align=first_use",
     "fixed_window 1000/1mo align=calendar utc_offset=+01:00",
     "fixed_window 5/10s",
+    "sliding_counter 100/1m",
+    "log 40/1m",
+    "buckets 60/1m time_slack=10s count_slack=9",
+    "buckets 5/10s time_slack=10s",
 };
+#define SPECS (sizeof(specs) / sizeof(specs[0]))
 
 static struct memcached_step step_of(const struct stint_quota *quota, struct span *bytes,
                                      uint64_t now_ns)
@@ -45,7 +50,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct span bytes = span_of(data, size);
     struct stint_quota quota;
     struct memcached_state state = {.len = 0};
-    MUST(stint_quota_parse(&quota, specs[bytes_u8(&bytes) % 8], NULL) == 0);
+    MUST(stint_quota_parse(&quota, specs[bytes_u8(&bytes) % SPECS], NULL) == 0);
     MUST(memcached_state_accepts(&quota, NULL) == 0);
     /* From 1978 to 2089. */
     uint64_t now_ns = 8 * NS_PER_YEAR + bytes_u32(&bytes) % (111 * 365 * 86400ull) * NS_PER_S;
@@ -63,7 +68,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             return 0;
         }
         check_decision(&quota, &step, &decision);
-        bool has_changed = before.len != state.len || memcmp(&before, &state, sizeof(state)) != 0;
+        bool has_changed =
+            before.len != state.len || memcmp(before.bytes, state.bytes, state.len) != 0;
         bool is_mended = state.was_damaged && !before.was_damaged;
         bool takes = step.verb == STINT_TAKE || step.verb == STINT_TAKE_UPTO;
         MUST(!is_mended || !takes || decision.granted == 0);

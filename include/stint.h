@@ -15,15 +15,16 @@
  *
  * Time is always an argument, in nanoseconds since a moment of the caller's choice, from 0 to
  * STINT_NOW_MAX; a later one is answered with STINT_NEVER. stint_now() gives the time of a table.
- * Nothing here allocates, except stint_table_open(), stint_table_close(), stint_waiters_new(), and
- * opening, adding to and removing from a pool.
+ * Nothing here allocates, except stint_table_open(), stint_table_close(), stint_waiters_new(),
+ * opening, adding to and removing from a pool, and stint_top_open() and stint_top_read().
  *
  * Functions that can fail return 0 or a negative enum stint_code, and explain it in *error (which
  * may be NULL). Decisions cannot fail: "denied" is an answer, not an error.
  *
  * Thread safety: a quota is read only once it is made. Tables, stint_cell8 and stint_cell16 may be
  * used by any number of threads, and tables and cells in shared memory by any number of processes.
- * Caller-owned bytes (stint_state_…) and waiters belong to one thread at a time.
+ * Caller-owned bytes (stint_state_…) and waiters belong to one thread at a time; so does noting in
+ * a list of keys (stint_top_…).
  */
 #ifndef STINT_H
 #define STINT_H
@@ -728,6 +729,68 @@ struct stint_pool_status {
 STINT_API void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
                                bool (*visit)(const struct stint_pool_status *status, void *arg),
                                void *arg);
+
+/* ---- Keys used most -------------------------------------------------------------------------- */
+
+/*
+ * A list of the keys that are used most, and denied most, in bounded memory, however many keys
+ * there are. It limits nothing: it is told of uses, and names the keys behind them.
+ *
+ * A key kept has a score: each unit noted counts 1 at first, half as much after a half-life, a
+ * quarter after two. A new key that finds no place takes that of the lowest of a few scores, and
+ * its score: so a key that is used often is in the list, but a score may be too high, by over_by at
+ * most. Memory: 320 bytes a key.
+ *
+ * One thread at a time notes in a list. Any thread may read it meanwhile; a note that meets a
+ * reading is left out. For several threads give each a list of its own, and read them together.
+ */
+#define STINT_TOP_KEY_MAX 256    /* bytes that are kept of a key */
+#define STINT_TOP_KEYS_MAX 65536 /* keys in a list */
+#define STINT_TOP_HALF_LIFE_MIN_NS UINT64_C(1000000000)
+#define STINT_TOP_HALF_LIFE_MAX_NS (UINT64_C(365) * 24 * 3600 * 1000000000)
+
+struct stint_top;
+
+/* Zero every field for the defaults. */
+struct stint_top_options {
+    size_t keys;           /* keys that are kept, rounded up to a multiple of 8. Default 1,024 */
+    uint64_t half_life_ns; /* 1 s to 365 days. Default 1 min */
+};
+
+/* options: NULL for the defaults. STINT_E_RANGE for a field, STINT_E_SYSTEM without memory. */
+STINT_API int stint_top_open(struct stint_top **top, const struct stint_top_options *options,
+                             struct stint_error *error);
+STINT_API void stint_top_close(struct stint_top *top); /* NULL is fine */
+
+/*
+ * A key was used, or would have been: is_denied. 0 units count as one. Keys are told apart by all
+ * their bytes, of which the first STINT_TOP_KEY_MAX are kept. A time before the latest one of the
+ * list counts as that.
+ */
+STINT_API void stint_top_note(struct stint_top *top, const void *key, size_t key_len,
+                              uint32_t units, bool is_denied, uint64_t now_ns);
+
+enum stint_top_order { STINT_TOP_UNITS = 0, STINT_TOP_DENIED };
+
+struct stint_top_key {
+    double units, denied; /* scores: of all units noted, and of the denied ones among them */
+    double over_by;       /* of `units` at most so much was of other keys */
+    double units_per_s;   /* the steady use that has this score in the long run */
+    double denied_per_s;
+    uint64_t last_ns; /* when it was noted last */
+    uint16_t key_len;
+    bool is_cut; /* the key was longer */
+    uint8_t pad[5];
+    uint8_t key[STINT_TOP_KEY_MAX];
+};
+
+/*
+ * The first keys of all these lists, equal ones added up, the highest score first by `order`, an
+ * enum stint_top_order; under STINT_TOP_DENIED those with a denied unit alone. Their number, at
+ * most keys_max, or STINT_E_SYSTEM without memory.
+ */
+STINT_API int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order,
+                             uint64_t now_ns, struct stint_top_key *keys, size_t keys_max);
 
 /* ---- Keys from addresses --------------------------------------------------------------------- */
 

@@ -220,6 +220,7 @@ static int open_hub(struct ground *ground, struct rules *rules, struct stint_err
                         .workers = serve_workers(settings),
                         .id_lifetime_ns = settings->id_lifetime,
                         .popular_keys = settings->popular_keys,
+                        .popular_half_life_ns = settings->popular_half_life,
                         .without_popular = settings->popular_keys == 0,
                         .shadow_mode = settings->shadow_mode,
                         .quota_mode = settings->quota_mode,

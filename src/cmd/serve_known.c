@@ -113,6 +113,8 @@ const struct setting settings_known[] = {
     SWITCH(trust_after_crash, "false", "After a power cut keep states as they are, not full"),
     DURATION(id_lifetime, "10m", NS_PER_S, NS_PER_DAY, "How long the id of a request is known"),
     NUMBER(popular_keys, "1024", 0, POPULAR_KEYS_MAX, "Names of keys kept for stint top; 0: none"),
+    DURATION(popular_half_life, "1m", STINT_TOP_HALF_LIFE_MIN_NS, STINT_TOP_HALF_LIFE_MAX_NS,
+             "How long until what a key asked counts half in stint top"),
 
     STORES(store, "Shared stores: a URL, or @FILE that has it; NAME= for rules that name it"),
     TEXT(store_prefix, "TEXT", "stint:", "What the names of all keys in stores begin with"),

@@ -35,9 +35,9 @@ struct serve_settings {
         request_size, argument_size, arguments, output_size, connection_memory, http_header_size,
         http_body_size, http_deny_status, grpc_message_size, grpc_header_size, grpc_streams,
         grpc_output_size, grpc_idle_frames, near_limit, store_nodes, deny_cache, lease_keys;
-    uint64_t id_lifetime, idle_time, request_time, write_time, http_idle_time, http_request_time,
-        http_answer_time, grpc_age, grpc_age_grace, drain_time, watch, store_timeout,
-        store_connect_timeout, deny_cache_max; /* ns */
+    uint64_t id_lifetime, popular_half_life, idle_time, request_time, write_time, http_idle_time,
+        http_request_time, http_answer_time, grpc_age, grpc_age_grace, drain_time, watch,
+        store_timeout, store_connect_timeout, deny_cache_max; /* ns */
     bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
         grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules, core_dumps;
     bool is_compat, is_compat_local; /* of cmd/serve_compat.h: it was asked for; and narrowed */

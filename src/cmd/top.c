@@ -15,7 +15,6 @@
 #include <unistd.h>
 
 #define KEYS_DEFAULT 10
-#define KEYS_MAX 1000
 #define COLUMNS_DEFAULT 100
 /* The other screen of the terminal, so that what stood on it comes back. */
 #define ENTER "\033[?1049h\033[?25l"
@@ -50,7 +49,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         options->json = true;
         return 0;
     case OPTION_KEYS:
-        options->keys = (size_t)args_number(state, "--keys", value, KEYS_MAX);
+        options->keys = (size_t)args_number(state, "--keys", value, TOP_KEYS_MAX);
         return 0;
     case OPTION_ORDER:
         options->order = (enum top_order)args_choice(state, "--order", value, orders);
@@ -59,7 +58,9 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         options->interval_ns = args_duration(state, "--interval", value);
         return 0;
     case ARGP_KEY_ARG:
-        argp_error(state, "takes no arguments, found '%s'", value);
+        if (options->n_servers == TOP_SERVERS_MAX)
+            argp_error(state, "at most %d servers", TOP_SERVERS_MAX);
+        options->servers[options->n_servers++] = value;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -104,16 +105,19 @@ static int show(const struct top_options *options, const struct top_look *before
 }
 
 /* Rates need two looks; --json has counts, from which anybody can make them. */
-static int look_on(const struct top_options *options, struct client *client,
+static int look_on(const struct top_options *options, struct top_group *group,
                    struct stint_error *error)
 {
-    struct top_look before = {NULL, NULL}, look;
+    struct top_look before = {NULL, NULL, NULL}, look;
     int result = CMD_DONE;
     for (bool is_first = true; result == CMD_DONE; is_first = false) {
-        if (top_look(client, options, &look, error) != 0) {
+        if (top_group_look(group, options, &look, error) != 0) {
             result = CMD_BAD_INPUT;
             break;
         }
+        /* Sums of other servers have no difference. */
+        if (before.servers != NULL && json_equal(before.servers, look.servers) == 0)
+            top_forget(&before);
         bool is_shown = options->json || !is_first || !options->once;
         if (is_shown && show(options, &before, &look) != 0)
             result = CMD_BAD_INPUT; /* main.c says what became of standard output */
@@ -132,13 +136,15 @@ int top_main(int argc, char **argv)
         .options = options_known,
         .parser = parse_option,
         .children = client_children,
+        .args_doc = "[URL...]",
         .doc = "Shows what a server does: decisions per second, allowed and denied by rule, the "
-               "keys denied or asked most, how long decisions take, how full the table is."};
+               "keys denied or asked most, how long decisions take, how full the table is. Of "
+               "several URLs the sums are shown, and which servers did not answer."};
     struct top_options options = {.keys = KEYS_DEFAULT, .interval_ns = NS_PER_S};
     struct stint_error error;
-    struct client *client;
+    struct top_group *group;
     args_parse(&argp, argc, argv, &options);
-    if (client_open(&client, &options.client, &error) != 0) {
+    if (top_group_open(&group, &options, &error) != 0) {
         say("%s", error.sentence);
         return CMD_BAD_INPUT;
     }
@@ -146,11 +152,11 @@ int top_main(int argc, char **argv)
     bool over_itself = isatty(STDOUT_FILENO) == 1 && !options.once && !options.json;
     fputs(over_itself ? ENTER : "", stdout);
     error.code = 0;
-    int result = look_on(&options, client, &error);
+    int result = look_on(&options, group, &error);
     fputs(over_itself ? LEAVE : "", stdout);
     fflush(stdout);
     if (error.code != 0)
         say("%s", error.sentence);
-    client_close(client);
+    top_group_close(group);
     return result;
 }

@@ -10,8 +10,13 @@
 
 enum top_order { TOP_DENIED, TOP_ASKED };
 
+#define TOP_SERVERS_MAX 64
+#define TOP_KEYS_MAX 1000 /* that a server tells */
+
 struct top_options {
     struct client_options client;
+    const char *servers[TOP_SERVERS_MAX]; /* of arguments; none: that of `client` */
+    size_t n_servers;
     bool once, json;
     size_t keys; /* how many to list */
     enum top_order order;
@@ -21,14 +26,23 @@ struct top_options {
 /* One look at a server: what /v1/stats and /v1/top said. */
 struct top_look {
     json_t *stats, *keys;
+    json_t *servers; /* of several: an array of {url, error}, error null where it answered */
 };
+
+struct top_group; /* several servers, each with a connection of its own */
+int top_group_open(struct top_group **group, const struct top_options *options,
+                   struct stint_error *error);
+void top_group_close(struct top_group *group); /* NULL is fine */
+/* All of them, added up; 0 as long as one answers. */
+int top_group_look(struct top_group *group, const struct top_options *options,
+                   struct top_look *look, struct stint_error *error);
 
 /* 0, or a code: no answer, or one that is none of a stint server's. */
 int top_look(struct client *client, const struct top_options *options, struct top_look *look,
              struct stint_error *error);
 void top_forget(struct top_look *look);
 
-/* Both looks as one JSON object, on one line. 0, or -1 where it cannot be written. */
+/* All that was said as one JSON object, on one line. 0, or -1 where it cannot be written. */
 int top_print_json(const struct top_look *look);
 
 /* Where to draw. */

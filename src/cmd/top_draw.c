@@ -179,6 +179,25 @@ static void draw_head(struct drawing *drawing, json_t *stats)
         put(drawing, true, "the last reload failed: %s", text(stats, "reloads", "fault"));
 }
 
+/* Which of several servers did not answer, and why. */
+static void draw_servers(struct drawing *drawing, json_t *servers)
+{
+    size_t i, n_answered = 0;
+    json_t *server;
+    if (servers == NULL)
+        return;
+    json_array_foreach(servers, i, server) n_answered +=
+        json_is_null(json_object_get(server, "error"));
+    put(drawing, true, "sums of %zu of %zu servers; durations are those of the slowest", n_answered,
+        json_array_size(servers));
+    json_array_foreach(servers, i, server)
+    {
+        if (!json_is_null(json_object_get(server, "error")))
+            put(drawing, false, "no answer of %s: %s", text(server, NULL, "url"),
+                text(server, NULL, "error"));
+    }
+}
+
 struct rule_row {
     json_t *rule;
     double allowed, denied; /* per second */
@@ -286,6 +305,7 @@ void top_draw(const struct top_screen *screen, const struct top_options *options
               const struct top_look *before, const struct top_look *look)
 {
     struct drawing drawing = {.screen = screen};
+    draw_servers(&drawing, look->servers);
     draw_head(&drawing, look->stats);
     draw_rules(&drawing, before->stats, look->stats);
     draw_keys(&drawing, options, json_object_get(look->keys, "keys"));

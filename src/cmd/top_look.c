@@ -42,8 +42,10 @@ int top_look(struct client *client, const struct top_options *options, struct to
              struct stint_error *error)
 {
     char path[64];
+    /* A key that several servers know may be far down in the list of each. */
+    size_t n_keys = options->n_servers > 1 ? TOP_KEYS_MAX : options->keys;
     snprintf(path, sizeof(path), "/v1/top?order=%s&n=%zu",
-             options->order == TOP_ASKED ? "asked" : "denied", options->keys);
+             options->order == TOP_ASKED ? "asked" : "denied", n_keys);
     *look = (struct top_look){.stats = ask(client, "/v1/stats", error)};
     if (look->stats != NULL)
         look->keys = ask(client, path, error);
@@ -57,11 +59,14 @@ void top_forget(struct top_look *look)
 {
     json_decref(look->stats);
     json_decref(look->keys);
-    *look = (struct top_look){NULL, NULL};
+    json_decref(look->servers);
+    *look = (struct top_look){NULL, NULL, NULL};
 }
 
 int top_print_json(const struct top_look *look)
 {
     json_t *keys = json_object_get(look->keys, "keys");
-    return json_text_print(json_pack("{s:O, s:O*}", "stats", look->stats, "keys", keys), false);
+    return json_text_print(json_pack("{s:O, s:O*, s:O*}", "stats", look->stats, "keys", keys,
+                                     "servers", look->servers),
+                           false);
 }

@@ -5,6 +5,7 @@
 #include "conn/http_openapi.h"
 #include "conn/popular.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #define TOP_DEFAULT 10
@@ -198,7 +199,8 @@ void http_page_top(struct http_exchange *exchange)
         page_add(page, i > 0 ? "," : "");
         add_popular_key(page, &keys[i]);
     }
-    page_add(page, "]}");
+    page_print(page, "],\"half_life_ns\":%" PRIu64 "}",
+               popular != NULL ? popular_half_life_ns(popular) : POPULAR_HALF_LIFE_NS);
     free(keys);
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }

@@ -158,7 +158,8 @@ static bool open_parts(struct hub *hub, const struct hub_options *options,
     hub->pools = pools_new(options->table);
     hub->unmatched = unmatched_new();
     if (!options->without_popular)
-        hub->popular = popular_new(options->workers, options->popular_keys);
+        hub->popular =
+            popular_new(options->workers, options->popular_keys, options->popular_half_life_ns);
     if (hub->metrics == NULL || hub->pools == NULL || hub->unmatched == NULL ||
         (hub->popular == NULL && !options->without_popular))
         return false;

@@ -1,12 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which keys are asked most, and denied most, by name, in bounded memory.
- *
- * Each key kept has a score like a bucket without a ceiling: what is asked adds to it, and time
- * takes off, so that it halves every POPULAR_HALF_LIFE_NS. A newcomer that finds no place takes
- * that of the least of a few, together with its score (Metwally, Agrawal, El Abbadi,
- * "Efficient computation of frequent and top-k elements in data streams", 2005), so that whoever is
- * asked often is found however many others come by. `over_by` bounds what a score has too much.
+ * Which keys are asked most, and denied most, by name, in bounded memory: a list of stint.h, with
+ * keys told apart by their rules.
  *
  * Each worker notes for itself; a reading adds up what the workers kept. Names stay in memory as
  * they came, the first POPULAR_NAME_MAX bytes; whoever prints them escapes them.
@@ -17,18 +12,22 @@
 #include "base/span.h"
 #include "rules/rules.h"
 
-#define POPULAR_HALF_LIFE_NS (UINT64_C(60) * 1000000000)
+#define POPULAR_HALF_LIFE_NS (UINT64_C(60) * 1000000000) /* by default */
 #define POPULAR_NAME_MAX 96
 #define POPULAR_KEYS_DEFAULT 1024 /* of each worker */
-#define POPULAR_KEYS_MAX 65536
+#define POPULAR_KEYS_MAX STINT_TOP_KEYS_MAX
 
 enum popular_order { POPULAR_ASKED, POPULAR_DENIED };
 
 struct popular;
 
-/* keys: how many each worker keeps; 0 = POPULAR_KEYS_DEFAULT. NULL: no memory. */
-struct popular *popular_new(unsigned workers, size_t keys);
+/*
+ * keys: how many each worker keeps; 0 = POPULAR_KEYS_DEFAULT. half_life_ns: of scores, 0 =
+ * POPULAR_HALF_LIFE_NS. NULL: no memory.
+ */
+struct popular *popular_new(unsigned workers, size_t keys, uint64_t half_life_ns);
 void popular_free(struct popular *popular); /* NULL is fine */
+uint64_t popular_half_life_ns(const struct popular *popular);
 
 /* One request for a key. */
 struct popular_ask {

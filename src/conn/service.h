@@ -35,6 +35,7 @@ struct hub_options {
     unsigned workers;          /* 1 … WORKERS_MAX */
     uint64_t id_lifetime_ns;   /* how long an id is remembered. Default 10 min */
     size_t popular_keys;       /* names kept by `top`. Default 1,024; 0 = default */
+    uint64_t popular_half_life_ns; /* of their scores. Default 1 min */
     bool without_popular;
     bool shadow_mode;             /* every rule is in shadow mode */
     bool quota_mode;              /* every rule is in quota mode */

@@ -3,6 +3,7 @@
 forgets. All nodes have one clock here, so N is the most in any window.
 """
 import socket
+import subprocess
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from crowd import admissions, between, by_rule, outcomes
 from fleet import (LIMIT, WINDOW, WINDOW_S, Fleet, check_bound, check_waits, fleet_rules,
                    wait_until_calm, wait_until_served)
 from measure import metric
+from program import STINT
 from store_servers import Memcached
 
 RULES = fleet_rules(on_store_error="deny")
@@ -128,3 +130,14 @@ def test_what_is_evicted_is_free_again():
         assert evictions > 5000 and comes_to(49)
     check_bound(crowd.seen, tells=False)
     check_waits(crowd.seen)
+
+
+def test_a_rule_that_it_cannot_keep_is_refused_at_the_start(memcached, tmp_path):
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("domain: d\ndescriptors:\n  - key: job\n    rate_limit: "
+                     "{algorithm: concurrency, requests_per_unit: 3, lease: 5s}\n")
+    done = subprocess.run([STINT, "serve", "--rules", rules, "--store", memcached.url, "--resp",
+                           "off", "--grpc", "off", "--http", "127.0.0.1:0"], timeout=20,
+                          capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr
+    assert "memcached keeps no concurrency: a place needs a ticket" in done.stderr

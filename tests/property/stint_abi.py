@@ -18,6 +18,7 @@ SCALARS = {
     "uint8_t": c.c_uint8, "uint16_t": c.c_uint16, "uint32_t": c.c_uint32, "uint64_t": c.c_uint64,
     "int8_t": c.c_int8, "int16_t": c.c_int16, "int32_t": c.c_int32, "int64_t": c.c_int64,
     "int": c.c_int, "unsigned": c.c_uint, "bool": c.c_bool, "size_t": c.c_size_t, "char": c.c_char,
+    "double": c.c_double,
 }
 
 

@@ -61,13 +61,18 @@ def load_all(nodes, spec, key, count, parallel, cost=1):
 # ---- Many at once ----
 
 
-@pytest.mark.parametrize("algorithm", ["window", "gcra", "fixed_window"])
-def test_processes_race_for_one_key_and_get_what_one_would(shared, prefix, algorithm):
+@pytest.mark.parametrize("algorithm, limit, options", [
+    ("window", 20_000, ""), ("gcra", 20_000, ""), ("fixed_window", 20_000, ""),
+    ("sliding_counter", 20_000, ""), ("log", 2_000, ""),
+    ("buckets", 20_000, " count_slack=100")])
+def test_processes_race_for_one_key_and_get_what_one_would(shared, prefix, algorithm, limit,
+                                                           options):
     """Nothing comes back within the test, so the sum is exact: neither more, nor less."""
     nodes = nodes_of(shared, prefix, 4)
     try:
-        grants, decided, failed = load_all(nodes, f"{algorithm} 20000/1000h", "hot", 10_000, 20)
-        assert (sum(units for _, units in grants), decided, failed) == (20_000, 40_000, 0)
+        spec = f"{algorithm} {limit}/1000h{options}"
+        grants, decided, failed = load_all(nodes, spec, "hot", 10_000, 20)
+        assert (sum(units for _, units in grants), decided, failed) == (limit, 40_000, 0)
         assert sum(node.figures()["conflicts"] for node in nodes) > 0, "they did not race"
     finally:
         close(nodes)
@@ -444,8 +449,8 @@ def test_tls(tmp_path, prefix):
 
 def test_what_it_cannot_do_is_refused_in_a_sentence(shared, prefix):
     with Node(shared.url, prefix) as node:
-        answer = node.ask_list([("log 5/10s", "k", 1)], "take")
-        assert answer.outcome == REFUSED and "gcra" in answer.error
+        answer = node.ask_list([("concurrency 5 lease=10s", "k", 1)], "take")
+        assert answer.outcome == REFUSED and "keeps no concurrency" in answer.error
         node.say(f"once 0\t1\tk\t{HOUR_100}")
         outcome, _, *told = node.hear().split(" ")
         assert int(outcome) == REFUSED and "id" in told

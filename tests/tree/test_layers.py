@@ -64,6 +64,8 @@ SYSTEM = {
     "src/store/region": {
         "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
     },
+    "src/limiter/top": {"sys/random.h"},
+    "src/remote/memcached_state": {"endian.h"},
     "src/store/snapshot": {"fcntl.h", "stdio.h", "unistd.h"},
     "src/store/clock": {"time.h", "fcntl.h", "unistd.h", "sys/stat.h"},
     # Whether the owner of a wide state still lives, and a pause while it does.

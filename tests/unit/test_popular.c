@@ -32,7 +32,7 @@ static void assert_key(const struct popular_key *key, const char *name, double a
 static void test_the_most_asked_come_first(void **state)
 {
     (void)state;
-    struct popular *popular = popular_new(1, 64);
+    struct popular *popular = popular_new(1, 64, 0);
     assert_int_equal(popular_read(popular, POPULAR_ASKED, S, keys, MOST), 0);
     note(popular, 0, "seldom", 1, false, S);
     for (int i = 0; i < 9; i++)
@@ -53,7 +53,7 @@ static void test_the_most_asked_come_first(void **state)
 static void test_a_score_halves_with_time(void **state)
 {
     (void)state;
-    struct popular *popular = popular_new(1, 64);
+    struct popular *popular = popular_new(1, 64, 0);
     note(popular, 0, "old", 64, true, S);
     for (int halved = 1; halved < 5; halved++) {
         uint64_t now_ns = S + (uint64_t)halved * HALF_LIFE;
@@ -71,7 +71,7 @@ static void test_a_score_halves_with_time(void **state)
 static void test_scores_stay_right_over_weeks(void **state)
 {
     (void)state;
-    struct popular *popular = popular_new(1, 64);
+    struct popular *popular = popular_new(1, 64, 0);
     uint64_t now_ns = S;
     for (; now_ns < 30 * DAY; now_ns += HALF_LIFE)
         note(popular, 0, "steady", 8, false, now_ns);
@@ -86,7 +86,7 @@ static void test_scores_stay_right_over_weeks(void **state)
 static void test_a_score_tells_a_rate(void **state)
 {
     (void)state;
-    struct popular *popular = popular_new(1, 64);
+    struct popular *popular = popular_new(1, 64, 0);
     for (uint64_t i = 0; i < 6000; i++)
         note(popular, 0, "ten", 1, true, S + i * S / 10);
     popular_read(popular, POPULAR_ASKED, S + 600 * S, keys, MOST);
@@ -99,7 +99,7 @@ static void test_a_score_tells_a_rate(void **state)
 static void test_a_flood_hides_nobody(void **state)
 {
     (void)state;
-    struct popular *popular = popular_new(1, 200);
+    struct popular *popular = popular_new(1, 200, 0);
     uint64_t seed = 7;
     for (unsigned i = 0; i < 100000; i++) {
         char name[32];
@@ -118,7 +118,7 @@ static void test_a_flood_hides_nobody(void **state)
 static void test_workers_are_added_up_and_rules_told_apart(void **state)
 {
     (void)state;
-    struct popular *popular = popular_new(3, 64);
+    struct popular *popular = popular_new(3, 64, 0);
     const struct rule rule = {.domain = "shop", .path = "user", .id = 5};
     for (unsigned worker = 0; worker < 3; worker++)
         note(popular, worker, "k", worker + 1, worker == 2, S);
@@ -136,7 +136,7 @@ static void test_workers_are_added_up_and_rules_told_apart(void **state)
 static void test_long_names_are_cut_and_told_apart(void **state)
 {
     (void)state;
-    struct popular *popular = popular_new(1, 64);
+    struct popular *popular = popular_new(1, 64, 0);
     char name[2][POPULAR_NAME_MAX + 2];
     for (int i = 0; i < 2; i++) {
         memset(name[i], 'x', POPULAR_NAME_MAX);
@@ -154,7 +154,7 @@ static void test_long_names_are_cut_and_told_apart(void **state)
 static void test_much_is_noted_in_part_and_counted_in_full(void **state)
 {
     (void)state;
-    struct popular *popular = popular_new(1, 64);
+    struct popular *popular = popular_new(1, 64, 0);
     uint64_t seed = 3;
     for (unsigned i = 0; i < 1000000; i++)
         note(popular, 0, next_random(&seed) % 4 == 0 ? "quarter" : "rest", 1, i % 2 == 0,
