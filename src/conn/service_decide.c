@@ -207,6 +207,8 @@ void service_decide(struct service *service, const struct request *request, uint
     reply->at_ns = service->question.at_ns;
     if (reply->error != REPLY_DECIDED)
         return;
+    if (reply->has_ticket && reply->ticket_text.len > 0)
+        service_expect_expiry(service, request, now_ns);
     service_count_question(service, request, reply);
     tell(service, request, reply);
 }

@@ -38,7 +38,8 @@ void question_ask_shadows(struct question *question, uint8_t verb, uint32_t most
         if (target->part == TARGET_FREE || target->is_refund ||
             (target->part != TARGET_SHADOW && !has_candidate))
             continue;
-        bool charges = !target->banned && !question_is_denied(question, i);
+        bool was_charged = question->has_charged && target->store != question->ticket_store;
+        bool charges = !target->banned && !was_charged && !question_is_denied(question, i);
         struct stint_ask ask = {.now_ns = question->now_ns,
                                 .cost = (uint32_t)min_u64(target->cost, most),
                                 .verb = charges ? verb : STINT_PEEK};

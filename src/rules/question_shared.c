@@ -75,6 +75,7 @@ static void add_id(const struct question *question, struct shared_ask *asked)
     asked->id_lifetime_ns = question->id_lifetime_ns;
     asked->is_ticket = question->is_ticket;
     asked->ticket_ns = question->ticket_ns;
+    asked->longer_ns = question->longer_ns;
 }
 
 static bool refuses_id(const struct question *question, size_t at)
@@ -212,6 +213,14 @@ static size_t store_to_ask(const struct question *question, size_t store)
     return store;
 }
 
+/* Each limit that is not enforced has a record of its own under the ticket. */
+static void make_shadow_id(const struct question *question, uint8_t mark, uint8_t id[SHARED_ID_LEN])
+{
+    memcpy(id, question->id, SHARED_ID_LEN);
+    id[0] ^= mark / 2;
+    id[1] ^= (uint8_t)(2 + mark % 2);
+}
+
 struct stint_decision question_ask_store(struct question *question, struct target *target,
                                          const struct stint_quota *quota,
                                          const struct stint_ask *one)
@@ -222,8 +231,15 @@ struct stint_decision question_ask_store(struct question *question, struct targe
         .verb = one->verb, .items = &item, .n_items = 1, .at_ns = one->at_ns};
     uint8_t id[SHARED_ID_LEN];
     size_t store = target->store;
+    bool is_reserved =
+        question->is_ticket && one->verb == STINT_TAKE && store == question->ticket_store;
     if (one->verb == STINT_BOOK) {
         add_id(question, &asked);
+    } else if (is_reserved) {
+        size_t at = (size_t)(target - question->targets);
+        make_shadow_id(question, (uint8_t)(at * 2 + (quota != target->quota)), id);
+        add_id(question, &asked);
+        asked.id = id;
     } else if (question->id != NULL && (one->verb == STINT_CHARGE || one->verb == STINT_REFUND)) {
         /* Each is asked by itself, and equal keys, or those of one tag, keep their ids together. */
         memcpy(id, question->id, sizeof(id));
@@ -239,6 +255,9 @@ struct stint_decision question_ask_store(struct question *question, struct targe
     if (answer->outcome == SHARED_DECIDED) {
         question->at_ns = max_u64(question->at_ns, answer->at_ns);
         question->is_replayed |= answer->is_replayed;
+        if (is_reserved && answer->sum.outcome == STINT_ALLOW)
+            *(quota != target->quota ? &target->is_candidate_reserved : &target->is_reserved) =
+                true;
         return answer->each[0];
     }
     /* A candidate has no say, and nothing to stand in for it. */
@@ -255,16 +274,23 @@ struct stint_decision question_ask_store(struct question *question, struct targe
     return stood_in(target, one->verb, one->cost);
 }
 
-const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb)
+const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb,
+                                                const uint8_t *shadow_mark, size_t item)
 {
     struct shared_item items[TARGETS_MAX];
     char rooms[TARGETS_MAX][QUESTION_NAME_SIZE];
-    struct shared_ask asked = {.verb = verb, .items = items, .n_items = question->n_targets};
+    uint8_t id[SHARED_ID_LEN];
+    struct shared_ask asked = {.verb = verb, .items = items};
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
-        items[i] = item_of(target, target->quota, target->cost, rooms[i]);
+        if (shadow_mark != NULL ? i == item : target->part == TARGET_LIVE)
+            items[asked.n_items++] = item_of(target, target->quota, target->cost, rooms[i]);
     }
     add_id(question, &asked);
+    if (shadow_mark != NULL) {
+        make_shadow_id(question, *shadow_mark, id);
+        asked.id = id;
+    }
     const struct shared_answer *answer = ask(question, question->targets[0].store, &asked);
     if (answer == NULL || answer->outcome == SHARED_DECIDED)
         return answer;
