@@ -59,8 +59,11 @@ static int fill(struct service *service, const struct request *request, uint64_t
     if (n > TARGETS_MAX || (request->n_items > 0 && request->n_descriptors > 0))
         return err_set(error, STINT_E_RANGE,
                        "a request has 1 to %d quotas, or descriptors, but not both", TARGETS_MAX);
-    return request->n_items > 0 ? add_items(service, request, error)
-                                : add_descriptors(service, request, error);
+    int code = request->n_items > 0 ? add_items(service, request, error)
+                                    : add_descriptors(service, request, error);
+    if (request->verb == REQUEST_RESERVE || request->verb == REQUEST_BOOK)
+        question_leave_distant_shadows(&service->question);
+    return code;
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */

@@ -152,6 +152,12 @@ void question_add_item(struct question *question, const struct stint_quota *quot
 void question_add_throttle(struct question *question, const struct stint_quota *quota,
                            struct span key, uint32_t cost);
 
+/*
+ * For a reserve or a book: where what decides is in the table, rules in shadow mode whose states are in a
+ * store have no say in it, and no part in the ticket. They are not asked.
+ */
+void question_leave_distant_shadows(struct question *question);
+
 /* Whether any target's states are in a store: then it needs an errand. */
 bool question_asks_stores(const struct question *question);
 /* Whether any target's are in the table. */

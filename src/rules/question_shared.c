@@ -16,6 +16,21 @@
 #define STORES_MAX 64                     /* that one request can meet */
 #define RETRY_AFTER_NS (1000 * NS_PER_MS) /* said to whom a store that is away denies */
 
+void question_leave_distant_shadows(struct question *question)
+{
+    bool decides_in_table = false;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        if (target_asks(&question->targets[i]) && question->targets[i].store != 0)
+            return;
+        decides_in_table |= target_asks(&question->targets[i]);
+    }
+    for (size_t i = 0; decides_in_table && i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (target->part == TARGET_SHADOW && target->store != 0)
+            target->part = TARGET_FREE;
+    }
+}
+
 bool question_asks_stores(const struct question *question)
 {
     for (size_t i = 0; i < question->n_targets; i++)

@@ -475,7 +475,7 @@ struct stint_decision question_book_shared(struct question *question, uint64_t m
     }
     if (question_is_given_up(question))
         return decision_unlimited(0);
-    *has_ticket = is_in_store(question);
+    *has_ticket = question->ticket_store != 0 && is_in_store(question);
     return question_sum(question);
 }
 
