@@ -153,8 +153,8 @@ void question_add_throttle(struct question *question, const struct stint_quota *
                            struct span key, uint32_t cost);
 
 /*
- * For a reserve or a book: where what decides is in the table, rules in shadow mode whose states are in a
- * store have no say in it, and no part in the ticket. They are not asked.
+ * For a reserve or a book: where what decides is in the table, rules in shadow mode whose states
+ * are in a store have no say in it, and no part in the ticket. They are not asked.
  */
 void question_leave_distant_shadows(struct question *question);
 
