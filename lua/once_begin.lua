@@ -18,7 +18,7 @@ local good, longer = 0, 0
 if issues or extends then
     local word = table.remove(ARGV) or ''
     local first, second = word:match('^(%d+)%+(%d+)$')
-    good, longer = tonumber(first or word) or 0, tonumber(second or '0')
+    good, longer = tonumber(first or word) or -1, tonumber(second or '0')
 end
 local lifetime, body = tonumber(table.remove(ARGV) or ''), table.remove(ARGV)
 if not (id and body and #body == 16 and lifetime and lifetime <= 9007199254740991

@@ -360,6 +360,7 @@ int question_add_ticket(struct question *question, struct span ticket, struct st
     question->id = id.ptr;
     question->id_lifetime_ns = 0;
     question->is_ticket = true;
+    question->ticket_store = store;
     return STINT_OK;
 }
 
