@@ -267,7 +267,8 @@ static void on_beat(uv_timer_t *beat)
     atomic_store_explicit(&worker->beat_ns, now_ns, memory_order_release);
     if (worker->service != NULL) {
         service_renew_rules(worker->service);
-        service_expire(worker->service, now_ns);
+        if (worker->stage < WORKER_DRAINS) /* its stores are about to be closed */
+            service_expire(worker->service, now_ns);
     }
     if (worker->http != NULL)
         http_door_set_date(worker->http, time(NULL));
