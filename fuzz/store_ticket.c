@@ -62,6 +62,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     MUST(question.n_targets > 0 && question.id != NULL && question.is_ticket);
     for (size_t i = 0; i < question.n_targets; i++)
         check_key(&question.targets[i]);
+    for (size_t i = 0; i < question.n_targets; i++)
+        if (question.targets[i].part != TARGET_LIVE)
+            return 0; /* which limit it was is of the request that made the ticket */
     /* What a text of a quota leaves open is written out: then the ticket is another, and stays so.
      */
     size_t written = question_ticket_write(&question, again);

@@ -4,19 +4,27 @@
 -- how long the answer is kept, in ms. A ticket is an id as well: `reserve` takes and `book` books
 -- under it, and `settle`, `cancel` and `extend` are of what was charged so, once. Of reserve, book
 -- and extend the last word is how long the ticket is good, in us; a reserve or a book whose answer
--- is kept for 0 ms has an id for its ticket's sake alone.
+-- is kept for 0 ms has an id for its ticket's sake alone. Behind a '+' follows how many us longer the
+-- ticket's record is kept: in that time `expire` closes it, and what was used counts at most as COST.
 --
 -- Kept are the body; a letter; of a ticket '>I7', when it ends; and the reply, packed. Units were
 -- taken (+), given back (-), or are a ticket's (t), perhaps booked (b); T and B where the answer is
 -- to be kept for its id too. Such a ticket that was used is a point.
 local id, asked = table.remove(KEYS), ARGV[1]
 local issues = asked == 'reserve' and 't' or asked == 'book' and 'b'
-local closes, extends = asked == 'settle' or asked == 'cancel' or asked == 'undo', asked == 'extend'
-local good = (issues or extends) and tonumber(table.remove(ARGV) or '') or 0
+local expires, extends = asked == 'expire', asked == 'extend'
+local closes = asked == 'settle' or asked == 'cancel' or asked == 'undo' or expires
+local good, longer = 0, 0
+if issues or extends then
+    local word = table.remove(ARGV) or ''
+    local first, second = word:match('^(%d+)%+(%d+)$')
+    good, longer = tonumber(first or word) or -1, tonumber(second or '0')
+end
 local lifetime, body = tonumber(table.remove(ARGV) or ''), table.remove(ARGV)
 if not (id and body and #body == 16 and lifetime and lifetime <= 9007199254740991
         and lifetime % 1 == 0 and (lifetime >= 1 or lifetime == 0 and (issues or extends or closes))
-        and good >= 0 and good <= 9007199254740991 and good % 1 == 0) then
+        and good >= 0 and good <= 9007199254740991 and good % 1 == 0
+        and longer <= 9007199254740991) then
     return redis.error_reply('STINT expected the key of an id, and behind all other words: body '
         .. 'lifetime, 16 digits and 1 ms or more, and of reserve, book and extend how many us the '
         .. 'ticket is good')
@@ -37,7 +45,16 @@ if stored then
     if is_ticket then good_until = unpack('>I7', stored, 18) end
     first = cmsgpack.unpack(stored:sub(is_ticket and 25 or 18))
 end
-if (closes or extends) and asked ~= 'undo' then
+if expires then
+    if not kind:find('[tT]') then
+        return redis.error_reply('STINT GONE the ticket was used, has ended, or never was')
+    end
+    local left = good_until - clock()
+    if left > 0 then -- it is good still
+        first[1], first[2], first[5] = 1, 0, left
+        return first
+    end
+elseif (closes or extends) and asked ~= 'undo' then
     if not (kind:find('[tTbB]') and clock() < good_until) then
         return redis.error_reply('STINT GONE the ticket was used, has ended, or never was')
     end
@@ -52,6 +69,10 @@ end
 -- What is asked of a law about `units` that were charged under the id, or about who holds them:
 -- verb, at, cost. What is closed goes back as it was charged; what was used beyond is charged now.
 local function move(units, used, has_places, holder, holder_sub)
+    if expires then -- places are free when their lease ends
+        if has_places then return 'peek', 0, 0 end
+        return 'refund', first[8], units - math.min(used, units)
+    end
     if has_places and (holder or extends) then -- no places have no holder
         return extends and 'renew' or 'release', holder or 0, holder_sub or 0
     end
@@ -73,6 +94,7 @@ local function move_list()
     ARGV[1], ARGV[3], moves = 'refund', 0, {}
     for i, key in ipairs(KEYS) do
         local had, now_used = first and first[6 * i + 4] or 0, ARGV[7 * i - 2] + 0
+        if expires and now_used > had then now_used = had end
         granted[key] = (granted[key] or 0) + had
         used[key] = math.min((used[key] or 0) + now_used, 4294967295)
         ARGV[7 * i - 2] = had

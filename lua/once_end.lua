@@ -42,7 +42,7 @@ elseif extends then
     end
     for place = 9 + EACH, #reply do first[place] = reply[place] end
     good_until = math.max(good_until, clock() + good)
-    local ms = ms_until(good_until)
+    local ms = ms_until(good_until + longer)
     if kind ~= kind:lower() and not virtual then ms = math.max(ms, call('PTTL', id)) end
     keep(body .. kind .. pack('>I7', good_until) .. cmsgpack.pack(first), ms)
 elseif reply[1] == 0 and issues then
@@ -51,7 +51,7 @@ elseif reply[1] == 0 and issues then
     if lifetime > 0 then issues = issues:upper() end
     if left > 0 or lifetime > 0 then
         keep(body .. issues .. pack('>I7', good_until) .. cmsgpack.pack(reply),
-            math.max(ms_until(good_until), lifetime))
+            math.max(ms_until(good_until + longer), lifetime))
     end
 elseif reply[1] == 0 and ARGV[1] ~= 'peek' then
     keep(body .. (gives_back and '-' or '+') .. cmsgpack.pack(reply), lifetime)

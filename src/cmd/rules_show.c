@@ -154,6 +154,19 @@ static void print_store(const struct rule_store *store)
     printf("  lease   %s\n", lease);
 }
 
+static void print_on_expiry(const struct rule *rule)
+{
+    if (!rule->has_on_expiry)
+        return;
+    if (rule->kept_units == STINT_KEEP_ALL)
+        puts("  unsettled reservations stay charged as estimated");
+    else if (rule->kept_units == 0)
+        puts("  unsettled reservations are released");
+    else
+        printf("  unsettled reservations stay charged with at most %u units\n",
+               (unsigned)rule->kept_units);
+}
+
 static void print_rule(const struct rule *rule)
 {
     say_key(stdout, span_of_text(rule->path));
@@ -173,6 +186,7 @@ static void print_rule(const struct rule *rule)
         print_quota("shadow", &rule->shadow);
     if (rule->ban.after > 0)
         print_ban(&rule->ban);
+    print_on_expiry(rule);
     print_store(&rule->store);
     print_replaces(rule);
     print_metadata(rule);
@@ -253,6 +267,16 @@ static json_t *replaces_json(const struct rule *rule)
     return names;
 }
 
+/* keep, release or a number; null: left out. */
+static json_t *on_expiry_json(const struct rule *rule)
+{
+    if (!rule->has_on_expiry)
+        return json_null();
+    if (rule->kept_units == STINT_KEEP_ALL)
+        return json_string("keep");
+    return rule->kept_units == 0 ? json_string("release") : json_integer(rule->kept_units);
+}
+
 static json_t *rule_json(const struct rule *rule)
 {
     char id[24];
@@ -274,6 +298,7 @@ static json_t *rule_json(const struct rule *rule)
                   rule->value_to_metric, "share_threshold", rule->share_threshold);
     json_object_update_new(object, flags);
     json_object_update_new(object, store_json(&rule->store));
+    json_object_set_new(object, "on_expiry", on_expiry_json(rule));
     json_object_set_new(object, "metadata",
                         rule->metadata.len == 0
                             ? json_null()

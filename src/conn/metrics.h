@@ -39,6 +39,11 @@ enum metrics_event {
     METRICS_BANS,           /* keys blocked for repeated denials */
     METRICS_ALL_SHADOW,     /* requests that were allowed, since every rule is in shadow mode */
     METRICS_BANS_LOST,      /* such as were not, for want of room among the blocks of the table */
+    /* Reservations in stores that were not settled by their deadline. */
+    METRICS_EXPIRED_FLOOR,
+    METRICS_EXPIRED_RELEASE,
+    METRICS_EXPIRY_KEPT_UNITS, /* of these, that could not be given back */
+    METRICS_EXPIRIES_LOST,     /* that no worker closes: too many were open */
     METRICS_EVENTS,
 };
 

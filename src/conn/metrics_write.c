@@ -332,22 +332,32 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
     line(writing, "table_full_total", "outcome", "allow", info->full_allowed);
 }
 
-static void write_expired(const struct writing *writing, const struct stint_table_info *info)
+/* In the table, and in stores what this server has closed. */
+static void write_expired(const struct writing *writing, const struct stint_table_info *info,
+                          const struct total_figures *total)
 {
+    const uint64_t counts[] = {
+        [STINT_EXPIRY_KEEP] = info->reservations_expired[STINT_EXPIRY_KEEP],
+        [STINT_EXPIRY_FLOOR] =
+            info->reservations_expired[STINT_EXPIRY_FLOOR] + total->events[METRICS_EXPIRED_FLOOR],
+        [STINT_EXPIRY_RELEASE] = info->reservations_expired[STINT_EXPIRY_RELEASE] +
+                                 total->events[METRICS_EXPIRED_RELEASE]};
     static const char *const actions[] = {[STINT_EXPIRY_KEEP] = "keep",
                                           [STINT_EXPIRY_FLOOR] = "floor",
                                           [STINT_EXPIRY_RELEASE] = "release"};
     family(writing, "reservations_expired", "counter",
            "Reservations that were not settled by their deadline, by what became of them.");
     for (unsigned i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
-        line(writing, "reservations_expired_total", "action", actions[i],
-             info->reservations_expired[i]);
+        line(writing, "reservations_expired_total", "action", actions[i], counts[i]);
     counter(writing, "expiry_kept_units",
             "Units of these that were to be released, which could not be given back.",
-            info->expiry_kept_units);
+            info->expiry_kept_units + total->events[METRICS_EXPIRY_KEPT_UNITS]);
+    counter(writing, "expiries_lost",
+            "Reservations in stores that stay charged as estimated, too many being open.",
+            total->events[METRICS_EXPIRIES_LOST]);
 }
 
-static void write_table(const struct writing *writing)
+static void write_table(const struct writing *writing, const struct total_figures *total)
 {
     struct stint_table_info info;
     if (writing->facts->table == NULL)
@@ -363,7 +373,7 @@ static void write_table(const struct writing *writing)
             info.requests_dropped);
     counter(writing, "tickets_dropped", "Reservations closed as estimated, the ring being full.",
             info.tickets_dropped);
-    write_expired(writing, &info);
+    write_expired(writing, &info, total);
     counter(writing, "undo_kept_units",
             "Units charged by a list that was refused, which could not be given back.",
             info.undo_kept_units);
@@ -410,7 +420,7 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
         metrics_envoy_write(metrics, facts, format, page);
     pthread_mutex_unlock(&metrics->lock);
     if (is_ours) {
-        write_table(&writing);
+        write_table(&writing, &total);
         metrics_write_stores(metrics, facts->now_ns, format, page);
     }
     if (format == METRICS_OPENMETRICS)

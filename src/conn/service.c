@@ -17,7 +17,9 @@ struct service *service_new(struct hub *hub, unsigned worker)
     service->table = hub->table;
     service->worker = worker;
     service->metrics = metrics_worker(hub->metrics, worker);
-    if (question_init(&service->question, hub->table, NULL) != 0) {
+    if (question_init(&service->question, hub->table, NULL) != 0 ||
+        !service_init_expiring(service)) {
+        question_deinit(&service->question);
         free(service);
         return NULL;
     }
@@ -33,6 +35,8 @@ void service_free(struct service *service)
 {
     if (service == NULL)
         return;
+    service_stop_expiring(service);
+    free(service->expiring);
     ruleset_unref(service->ruleset);
     ruleset_unref(service->lent);
     errands_deinit(&service->errands);

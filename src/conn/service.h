@@ -110,6 +110,14 @@ void service_set_stores(struct service *service, const struct question_stores *s
 void service_on_answers(struct errand *errand, void (*done)(void *arg, uint64_t now_ns), void *arg);
 void service_drop(struct service *service, struct errand *errand); /* NULL is fine */
 
+/*
+ * To be called now and then: closes reservations in stores that were never settled, and of which
+ * something is to come back. Those that are left at the end stay charged as estimated, unless some
+ * server is asked to settle them; stop before the stores are closed.
+ */
+void service_expire(struct service *service, uint64_t now_ns);
+void service_stop_expiring(struct service *service);
+
 /* What a pool is asked with on behalf of this service. NULL: no errand, it is asked first. */
 void service_pools_caller(struct service *service, struct errand *errand,
                           struct pools_caller *caller);

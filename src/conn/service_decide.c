@@ -61,8 +61,11 @@ static int fill(struct service *service, const struct request *request, uint64_t
     if (n > TARGETS_MAX || (request->n_items > 0 && request->n_descriptors > 0))
         return err_set(error, STINT_E_RANGE,
                        "a request has 1 to %d quotas, or descriptors, but not both", TARGETS_MAX);
-    return request->n_items > 0 ? add_items(service, request, error)
-                                : add_descriptors(service, request, error);
+    int code = request->n_items > 0 ? add_items(service, request, error)
+                                    : add_descriptors(service, request, error);
+    if (request->verb == REQUEST_RESERVE || request->verb == REQUEST_BOOK)
+        question_leave_distant_shadows(&service->question);
+    return code;
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
@@ -213,6 +216,8 @@ void service_decide(struct service *service, const struct request *request, uint
     reply->at_ns = service->question.at_ns;
     if (reply->error != REPLY_DECIDED)
         return;
+    if (reply->has_ticket && reply->ticket_text.len > 0)
+        service_expect_expiry(service, request, now_ns);
     service_count_question(service, request, reply);
     tell(service, request, reply);
 }

@@ -3,6 +3,7 @@
 #ifndef STINT_CONN_SERVICE_PARTS_H
 #define STINT_CONN_SERVICE_PARTS_H
 
+#include "conn/expiries.h"
 #include "conn/hub.h"
 #include "conn/spec_cache.h"
 #include "conn/throttle_cache.h"
@@ -28,6 +29,8 @@ struct service {
     uint8_t id[SHARED_ID_LEN];   /* of the request that is asked */
     uint8_t ticket[TICKET_BYTES_MAX];      /* of a store: that a request names */
     char ticket_text[SERVICE_TICKET_TEXT]; /* the same, that a reply gives */
+    struct expiries expiries;
+    struct expiring *expiring; /* SERVICE_EXPIRING_MAX of them; NULL: there are no stores */
     struct throttle_cache throttles;
     struct spec_cache specs;
 };
@@ -82,6 +85,17 @@ void service_ticket(struct service *service, const struct request *request, uint
                     struct reply *reply);
 /* After a reserve or a book in a store that has a ticket: its text. */
 void service_tell_ticket(struct service *service, struct reply *reply);
+
+/* ---- service_expire.c: tickets of stores that are never settled ------------------------------ */
+
+#define SERVICE_EXPIRING_MAX 64 /* asked of the stores at once */
+struct expiring;
+bool service_init_expiring(struct service *service); /* false: no memory */
+/* After a reserve that gave a ticket of a store: closes it once it is over. */
+void service_expect_expiry(struct service *service, const struct request *request, uint64_t now_ns);
+/* It was settled or cancelled, or is gone. */
+void service_expect_no_expiry(struct service *service, struct span ticket);
+void service_count_expired(struct service *service, const struct question_expired *expired);
 
 /* All verbs that are asked of items or of descriptors. */
 void service_decide(struct service *service, const struct request *request, uint64_t now_ns,

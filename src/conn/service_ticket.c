@@ -59,12 +59,13 @@ static int add_ticket(struct service *service, const struct request *request,
     return question_add_ticket(question, span_of(service->ticket, len), error);
 }
 
-static void ask(struct question *question, const struct request *request, struct reply *reply)
+static void ask(struct question *question, const struct request *request, struct reply *reply,
+                struct question_expired *expired)
 {
     if (request->verb == REQUEST_SETTLE)
-        reply->decision = question_settle(question, request->cost);
+        reply->decision = question_settle(question, request->cost, expired);
     else if (request->verb == REQUEST_CANCEL)
-        reply->decision = question_cancel(question);
+        reply->decision = question_cancel(question, expired);
     else if (!question_renew(question))
         service_refuse_as(reply, REPLY_BAD_REQUEST, HOLDS_NO_PLACE);
 }
@@ -73,6 +74,7 @@ static void ask_store(struct service *service, const struct request *request, ui
                       struct reply *reply)
 {
     struct stint_error error;
+    struct question_expired expired = {.is_closed = false};
     question_begin(&service->question, now_ns);
     if (request->id.len > 0) {
         service_refuse_as(reply, REPLY_BAD_REQUEST,
@@ -86,9 +88,14 @@ static void ask_store(struct service *service, const struct request *request, ui
     }
     if (!service_begin_errand(service, request, reply))
         return;
-    ask(&service->question, request, reply);
-    if (service_end_errand(service, reply))
+    ask(&service->question, request, reply, &expired);
+    bool is_decided = service_end_errand(service, reply);
+    if (is_decided)
         reply->at_ns = service->question.at_ns;
+    if (reply->error == REPLY_GONE)
+        service_count_expired(service, &expired);
+    if (reply->error == REPLY_GONE || (is_decided && request->verb != REQUEST_RENEW))
+        service_expect_no_expiry(service, span_of(service->ticket, sizeof(service->ticket)));
 }
 
 void service_ticket(struct service *service, const struct request *request, uint64_t now_ns,

@@ -147,6 +147,7 @@ static void close_handles(struct worker *worker)
     streams_end(worker->streams);
     streams_end(worker->grpc_streams);
     streams_end(worker->http_streams);
+    service_stop_expiring(worker->service);
     stores_close(worker->stores); /* nobody is left who has asked them */
     worker->stores = NULL;
     uv_close((uv_handle_t *)&worker->message, NULL);
@@ -262,10 +263,13 @@ static void on_message(uv_async_t *message)
 static void on_beat(uv_timer_t *beat)
 {
     struct worker *worker = beat->data;
-    atomic_store_explicit(&worker->beat_ns, stint_now(hub_table(worker->options.hub)),
-                          memory_order_release);
-    if (worker->service != NULL)
+    uint64_t now_ns = stint_now(hub_table(worker->options.hub));
+    atomic_store_explicit(&worker->beat_ns, now_ns, memory_order_release);
+    if (worker->service != NULL) {
         service_renew_rules(worker->service);
+        if (worker->stage < WORKER_DRAINS) /* its stores are about to be closed */
+            service_expire(worker->service, now_ns);
+    }
     if (worker->http != NULL)
         http_door_set_date(worker->http, time(NULL));
 }

@@ -41,7 +41,7 @@ static bool is_dropping(const struct shared_ask *asked)
 {
     return !asked->is_virtual && (asked->verb == SHARED_CHARGE || asked->verb == SHARED_REFUND ||
                                   asked->verb == SHARED_RESET || asked->verb == SHARED_SETTLE ||
-                                  asked->verb == SHARED_CANCEL);
+                                  asked->verb == SHARED_CANCEL || asked->verb == SHARED_EXPIRE);
 }
 
 /* The least that an ask has to get of each item not to be denied. */

@@ -204,6 +204,8 @@ static enum script_verb script_verb_of(uint8_t verb)
         return SCRIPT_CANCEL;
     case SHARED_EXTEND:
         return SCRIPT_EXTEND;
+    case SHARED_EXPIRE:
+        return SCRIPT_EXPIRE;
     default: /* the words of leases are replaced */
         return (enum script_verb)verb;
     }
@@ -212,7 +214,8 @@ static enum script_verb script_verb_of(uint8_t verb)
 /* Whether it is as good done twice. A ticket that was used up would be told to be gone. */
 static bool is_repeatable(const struct job *job)
 {
-    bool closes = job->verb == SHARED_SETTLE || job->verb == SHARED_CANCEL;
+    bool closes =
+        job->verb == SHARED_SETTLE || job->verb == SHARED_CANCEL || job->verb == SHARED_EXPIRE;
     return (job->has_id && !closes) || job->verb == SHARED_PEEK;
 }
 
@@ -225,7 +228,8 @@ static bool ask_part(struct job *job, size_t part_index, const struct shared_ask
     struct script_id id = {.body = job->body,
                            .lifetime_ns = job->id_lifetime_ns,
                            .is_ticket = job->is_ticket,
-                           .ticket_ns = job->ticket_ns};
+                           .ticket_ns = job->ticket_ns,
+                           .longer_ns = ask->longer_ns};
     const struct shared_item *last = NULL;
     size_t n_items = 0;
     for (size_t i = 0; i < ask->n_items; i++) {

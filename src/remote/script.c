@@ -19,7 +19,7 @@ static const char *const verb_names[] = {
     [SCRIPT_CHARGE] = "charge", [SCRIPT_REFUND] = "refund",       [SCRIPT_BOOK] = "book",
     [SCRIPT_UNBOOK] = "unbook", [SCRIPT_RESET] = "reset",         [SCRIPT_RELEASE] = "release",
     [SCRIPT_RENEW] = "renew",   [SCRIPT_UNDO] = "undo",           [SCRIPT_SETTLE] = "settle",
-    [SCRIPT_CANCEL] = "cancel", [SCRIPT_EXTEND] = "extend",
+    [SCRIPT_CANCEL] = "cancel", [SCRIPT_EXTEND] = "extend",       [SCRIPT_EXPIRE] = "expire",
 };
 
 static const struct lua_script *const scripts[] = {
@@ -290,6 +290,22 @@ static void add_body(struct script_command *command, uint64_t body)
     add(command, span_of(digits, text.len));
 }
 
+/* GOOD, or GOOD+LONGER: one word. */
+static void add_good(struct script_command *command, const struct script_id *id)
+{
+    char *room = command->digits + command->n_digits;
+    char numbers[SCRIPT_DIGITS_MAX];
+    uint64_t good_us = min_u64(id->ticket_ns / NS_PER_US, TICKET_MAX_US);
+    struct key_text text = {.out = room, .size = (size_t)2 * SCRIPT_DIGITS_MAX};
+    key_add_plain(&text, digits_of(numbers, (int64_t)good_us));
+    if (id->longer_ns > 0) {
+        key_add(&text, '+');
+        key_add_plain(&text, digits_of(numbers, (int64_t)(id->longer_ns / NS_PER_US)));
+    }
+    command->n_digits += (size_t)2 * SCRIPT_DIGITS_MAX;
+    add(command, span_of(room, text.len));
+}
+
 /* Behind all other words. What is longer than a store can count is as good as that. */
 static void add_id(struct script_command *command, const struct script_ask *ask)
 {
@@ -300,7 +316,7 @@ static void add_id(struct script_command *command, const struct script_ask *ask)
     add_number(command, (int64_t)min_u64(lifetime_ms, TICKET_MAX_US / 1000));
     if (id->is_ticket &&
         (ask->verb == SCRIPT_TAKE || ask->verb == SCRIPT_BOOK || ask->verb == SCRIPT_EXTEND))
-        add_number(command, (int64_t)min_u64(id->ticket_ns / NS_PER_US, TICKET_MAX_US));
+        add_good(command, id);
 }
 
 static struct span verb_of(const struct script_ask *ask)

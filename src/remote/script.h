@@ -40,6 +40,12 @@ enum script_verb {
     SCRIPT_SETTLE,
     SCRIPT_CANCEL,
     SCRIPT_EXTEND,
+    /*
+     * Of a ticket that has ended and was not used: uses it up, and gives back what is beyond the
+     * cost, which is what stays charged of each quota at most. Places are left alone. Of one that
+     * is good still: nothing is done, and it is denied with the wait until it ends.
+     */
+    SCRIPT_EXPIRE,
 };
 
 /* Who holds places of a concurrency quota; unlike any other of its key. */
@@ -65,6 +71,7 @@ struct script_id {
      */
     bool is_ticket;
     uint64_t ticket_ns;
+    uint64_t longer_ns; /* of such a TAKE and EXTEND: for EXPIRE it is known so much longer */
 };
 
 /* What is asked. A store counts in microseconds: instants are rounded down to them. */

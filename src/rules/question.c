@@ -66,9 +66,11 @@ void question_begin(struct question *question, uint64_t now_ns)
     question->errand = NULL;
     question->id = NULL;
     question->is_ticket = false;
-    question->ticket_ns = 0;
+    question->ticket_ns = question->longer_ns = 0;
+    question->ticket_store = 0;
     question->has_on_expiry = false;
     question->reservation = NULL;
+    question->has_charged = false;
     question->is_ahead = false;
     question->is_waiting = question->is_too_early = question->is_replayed = false;
     question->fault = 0;

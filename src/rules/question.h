@@ -61,15 +61,17 @@ struct target {
     /* Told. */
     struct stint_decision decision;
     uint64_t shadow_retry_after_ns;
-    bool over;                 /* it would deny */
-    bool banned;               /* a block of its key denies it */
-    bool stepped_back;         /* over, in quota_mode, and the request does without it */
-    bool made_ban;             /* this denial was the one that blocks the key */
-    bool shadow_over;          /* its candidate would deny */
-    bool is_settled;           /* the figures are right whatever becomes of the request */
-    uint32_t fitted;           /* units of a charge that fit */
-    uint8_t stand_in;          /* enum stand_in */
-    uint64_t stand_in_wait_ns; /* until its share is no longer taken for used; 0: it is not */
+    bool over;                  /* it would deny */
+    bool banned;                /* a block of its key denies it */
+    bool stepped_back;          /* over, in quota_mode, and the request does without it */
+    bool made_ban;              /* this denial was the one that blocks the key */
+    bool shadow_over;           /* its candidate would deny */
+    bool is_reserved;           /* a shadow rule in a store, that has a record of the ticket's */
+    bool is_candidate_reserved; /* the same of its candidate */
+    bool is_settled;            /* the figures are right whatever becomes of the request */
+    uint32_t fitted;            /* units of a charge that fit */
+    uint8_t stand_in;           /* enum stand_in */
+    uint64_t stand_in_wait_ns;  /* until its share is no longer taken for used; 0: it is not */
 };
 
 struct errand;
@@ -120,7 +122,8 @@ struct question {
     struct errand *errand; /* NULL: stores cannot be asked */
     const uint8_t *id;     /* SHARED_ID_LEN bytes, of a request or a ticket; NULL: none */
     uint64_t body, id_lifetime_ns;
-    uint64_t ticket_ns;
+    uint64_t ticket_ns, longer_ns;
+    size_t ticket_store;               /* of question.stores, from 1 */
     struct ticket_rules *ticket_rules; /* of the ticket that was added; NULL: none ever was */
     bool has_on_expiry;                /* the request says kept_units; else each rule does */
     uint32_t kept_units; /* of a reservation that is never settled: stint_reserve_expiring() */
@@ -130,8 +133,9 @@ struct question {
     /* Told by stores. */
     bool is_waiting;   /* an answer is not there: what this run has found says nothing */
     bool is_too_early; /* the same, since it would be answered at once, and is_ahead */
-    bool is_replayed;  /* an id was known: nothing was charged now */
-    uint8_t fault;     /* enum shared_outcome: why there can be no decision; 0: there is one */
+    bool has_charged; /* a reserve that was replayed: shadows without an id are not charged again */
+    bool is_replayed; /* an id was known: nothing was charged now */
+    uint8_t fault;    /* enum shared_outcome: why there can be no decision; 0: there is one */
     const char *fault_sentence;
 };
 
@@ -161,6 +165,12 @@ void question_add_item(struct question *question, const struct stint_quota *quot
 /* The same for CL.THROTTLE, whose keys have a place of their own in a store. */
 void question_add_throttle(struct question *question, const struct stint_quota *quota,
                            struct span key, uint32_t cost);
+
+/*
+ * For a reserve or a book: where what decides is in the table, rules in shadow mode whose states
+ * are in a store have no say in it, and no part in the ticket. They are not asked.
+ */
+void question_leave_distant_shadows(struct question *question);
 
 /* Whether any target's states are in a store: then it needs an errand. */
 bool question_asks_stores(const struct question *question);

@@ -73,8 +73,12 @@ struct stint_decision question_read(struct question *question, struct target *ta
 struct span question_name_of(const struct target *target, const struct stint_quota *quota,
                              char room[QUESTION_NAME_SIZE]);
 
-/* Of the ticket that the question was filled from. NULL: given up. */
-const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb);
+/*
+ * Of the ticket that the question was filled from: the record of all live items, or where a mark is
+ * given that of one which is not enforced. NULL: given up.
+ */
+const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb,
+                                                const uint8_t *shadow_mark, size_t item);
 
 /* ---- question_ticket.c: the verbs of question.h, where the states are in a store ------------- */
 

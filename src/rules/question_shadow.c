@@ -65,10 +65,11 @@ void question_ask_shadows(struct question *question, uint8_t verb, uint32_t most
         /* A candidate decides as if it were live; a limit in shadow mode has no say to leave out.
          */
         size_t except = target->part == TARGET_SHADOW ? NO_TARGET : i;
+        bool was_charged = question->has_charged && target->store != question->ticket_store;
         const struct aside aside = {
             .verb = verb,
             .most = most,
-            .is_refused = target->banned || question_is_denied(question, except),
+            .is_refused = target->banned || was_charged || question_is_denied(question, except),
         };
         if (target->part == TARGET_SHADOW)
             ask_shadow(question, target, &aside);

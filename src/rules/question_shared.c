@@ -16,6 +16,21 @@
 #define STORES_MAX 64                     /* that one request can meet */
 #define RETRY_AFTER_NS (1000 * NS_PER_MS) /* said to whom a store that is away denies */
 
+void question_leave_distant_shadows(struct question *question)
+{
+    bool decides_in_table = false;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        if (target_asks(&question->targets[i]) && question->targets[i].store != 0)
+            return;
+        decides_in_table |= target_asks(&question->targets[i]);
+    }
+    for (size_t i = 0; decides_in_table && i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        if (target->part == TARGET_SHADOW && target->store != 0)
+            target->part = TARGET_FREE;
+    }
+}
+
 bool question_asks_stores(const struct question *question)
 {
     for (size_t i = 0; i < question->n_targets; i++)
@@ -78,6 +93,7 @@ static void add_id(const struct question *question, struct shared_ask *asked)
     asked->id_lifetime_ns = question->id_lifetime_ns;
     asked->is_ticket = question->is_ticket;
     asked->ticket_ns = question->ticket_ns;
+    asked->longer_ns = question->longer_ns;
 }
 
 static bool refuses_id(const struct question *question, size_t at)
@@ -217,6 +233,21 @@ static size_t store_to_ask(const struct question *question, size_t store)
     return store;
 }
 
+/* Each limit that is not enforced has a record of its own under the ticket. */
+static void make_shadow_id(const struct question *question, uint8_t mark, uint8_t id[SHARED_ID_LEN])
+{
+    memcpy(id, question->id, SHARED_ID_LEN);
+    id[0] ^= mark / 2;
+    id[1] ^= (uint8_t)(2 + mark % 2);
+}
+
+static bool makes_record(const struct question *question, const struct target *target,
+                         const struct stint_ask *one)
+{
+    return question->is_ticket && one->verb == STINT_TAKE &&
+           target->store == question->ticket_store;
+}
+
 const struct shared_answer *question_send(struct question *question, struct target *target,
                                           const struct stint_quota *quota,
                                           const struct stint_ask *one)
@@ -229,6 +260,11 @@ const struct shared_answer *question_send(struct question *question, struct targ
     size_t store = target->store;
     if (one->verb == STINT_BOOK) {
         add_id(question, &asked);
+    } else if (makes_record(question, target, one)) {
+        size_t at = (size_t)(target - question->targets);
+        make_shadow_id(question, (uint8_t)(at * 2 + (quota != target->quota)), id);
+        add_id(question, &asked);
+        asked.id = id;
     } else if (question->id != NULL && (one->verb == STINT_CHARGE || one->verb == STINT_REFUND)) {
         /* Each is asked by itself, and equal keys, or those of one tag, keep their ids together. */
         memcpy(id, question->id, sizeof(id));
@@ -250,6 +286,9 @@ struct stint_decision question_read(struct question *question, struct target *ta
     if (answer->outcome == SHARED_DECIDED) {
         question->at_ns = max_u64(question->at_ns, answer->at_ns);
         question->is_replayed |= answer->is_replayed;
+        if (makes_record(question, target, one) && answer->sum.outcome == STINT_ALLOW)
+            *(quota != target->quota ? &target->is_candidate_reserved : &target->is_reserved) =
+                true;
         return answer->each[0];
     }
     /* A candidate has no say, and nothing to stand in for it. */
@@ -273,16 +312,23 @@ struct stint_decision question_ask_store(struct question *question, struct targe
     return question_read(question, target, quota, one, question_send(question, target, quota, one));
 }
 
-const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb)
+const struct shared_answer *question_ask_ticket(struct question *question, uint8_t verb,
+                                                const uint8_t *shadow_mark, size_t item)
 {
     struct shared_item items[TARGETS_MAX];
     char rooms[TARGETS_MAX][QUESTION_NAME_SIZE];
-    struct shared_ask asked = {.verb = verb, .items = items, .n_items = question->n_targets};
+    uint8_t id[SHARED_ID_LEN];
+    struct shared_ask asked = {.verb = verb, .items = items};
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
-        items[i] = item_of(target, target->quota, target->cost, rooms[i]);
+        if (shadow_mark != NULL ? i == item : target->part == TARGET_LIVE)
+            items[asked.n_items++] = item_of(target, target->quota, target->cost, rooms[i]);
     }
     add_id(question, &asked);
+    if (shadow_mark != NULL) {
+        make_shadow_id(question, *shadow_mark, id);
+        asked.id = id;
+    }
     const struct shared_answer *answer = ask(question, question->targets[0].store, &asked);
     if (answer == NULL || answer->outcome == SHARED_DECIDED)
         return answer;

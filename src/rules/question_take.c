@@ -14,9 +14,8 @@ static struct stint_decision take_reserved(struct question *question, const stru
     bool holds = quota->algorithm == STINT_CONCURRENCY;
     uint64_t holder = 0;
     struct undo undo;
-    struct stint_decision decision =
-        table_ask(question->table, quota, target->key.ptr, target->key.len, ask, &undo,
-                  holds ? &holder : NULL);
+    struct stint_decision decision = table_ask(question->table, quota, target->key.ptr,
+                                               target->key.len, ask, &undo, holds ? &holder : NULL);
     if (decision.outcome == STINT_ALLOW)
         reservation_add_shadow(question->reservation, quota,
                                table_hash(question->table, quota, target->key.ptr, target->key.len),

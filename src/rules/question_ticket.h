@@ -9,6 +9,7 @@
 #define STINT_RULES_QUESTION_TICKET_H
 
 #include "rules/question.h"
+#include "rules/shared.h"
 
 #define TICKET_BYTES_MAX 3072 /* of a ticket of a store: requests for longer ones are refused */
 
@@ -22,9 +23,27 @@ size_t question_ticket_write(const struct question *question, uint8_t bytes[TICK
  */
 int question_add_ticket(struct question *question, struct span ticket, struct stint_error *error);
 
+/* Its id, SHARED_ID_LEN bytes, of one that question_ticket_write() or _add_ticket() knows. */
+const uint8_t *question_ticket_id(struct span ticket);
+
+/* What became of a ticket that was never settled. */
+struct question_expired {
+    bool is_closed; /* just now, by this question */
+    uint8_t action; /* enum stint_expiry */
+    uint64_t kept_units;
+};
+
 /* What was used of each quota, or nothing. fault: SHARED_GONE where the ticket is not good. */
-struct stint_decision question_settle(struct question *question, uint32_t actual);
-struct stint_decision question_cancel(struct question *question);
+struct stint_decision question_settle(struct question *question, uint32_t actual,
+                                      struct question_expired *expired);
+struct stint_decision question_cancel(struct question *question, struct question_expired *expired);
+/*
+ * Of a ticket that has ended: what its maker said stays charged, the rest comes back. Denied, with
+ * a wait, while it is good still; SHARED_GONE where it was used, expired, or keeps all.
+ */
+struct stint_decision question_expire(struct question *question, struct question_expired *expired);
+/* After a reserve that has a ticket: whether something is to come back if it is never settled. */
+bool question_ticket_expires(const struct question *question);
 /* Whoever holds places keeps them longer. False: the ticket holds none. */
 bool question_renew(struct question *question);
 

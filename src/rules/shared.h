@@ -35,6 +35,11 @@ enum shared_verb {
     SHARED_SETTLE,
     SHARED_CANCEL,
     SHARED_EXTEND,
+    /*
+     * Of a ticket that has ended and was not used: `cost` is what stays charged of each at most.
+     * Denied, with a wait, where it is good still. Places stay as they are.
+     */
+    SHARED_EXPIRE,
 };
 
 /* Units that were leased. What is left of it when it ends is room again, the rest was used. */
@@ -80,6 +85,7 @@ struct shared_ask {
      */
     bool is_ticket;
     uint64_t ticket_ns;
+    uint64_t longer_ns; /* TAKE, EXTEND: so long after its end a ticket is known to EXPIRE */
     /* LEASE, RETURN, RESET: leases that are over. */
     const struct shared_lease *ended;
     size_t n_ended;

@@ -90,6 +90,18 @@ class Table:
                                    c.byref(ticket))
         return listed(answer), ticket
 
+    def reserve_expiring(self, lifetime, kept, *wanted):
+        """kept: units of each that stay charged if it is never settled."""
+        ticket, array = S["stint_ticket"](), self.items(wanted)
+        answer = lib.stint_reserve_expiring(self.handle, array, len(wanted), lifetime,
+                                            (c.c_uint32 * len(kept))(*kept), self.now,
+                                            c.byref(ticket))
+        return listed(answer), ticket
+
+    def expire(self):
+        while lib.stint_expire(self.handle, self.now, 1000) > 0:
+            pass
+
     def book(self, max_wait, *wanted):
         ticket, array = S["stint_ticket"](), self.items(wanted)
         answer = lib.stint_book(self.handle, array, len(wanted), max_wait, self.now,

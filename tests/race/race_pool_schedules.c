@@ -145,7 +145,7 @@ static void make_task(const struct scenario *scenario, unsigned i)
     struct task *task = &world.tasks[i];
     bool is_other = scenario->others && i + 1 == scenario->tasks;
     task->table = *world.table;
-    task->page = (struct process_page){0};
+    task->page = (struct process_page){.owner = 0};
     task->table.process = &task->page; /* each as a process of its own */
     if (intern_open(&task->table.intern, &world.table->region, NULL) != 0)
         exit(1);

@@ -147,7 +147,7 @@ static void make_tasks(const struct scenario *scenario)
     for (unsigned i = 0; i < scenario->tasks; i++) {
         struct task *task = &world.tasks[i];
         task->table = *world.table;
-        task->page = (struct process_page){0};
+        task->page = (struct process_page){.owner = 0};
         task->table.process = &task->page; /* each as a process of its own */
         if (intern_open(&task->table.intern, &world.table->region, NULL) != 0)
             exit(1);

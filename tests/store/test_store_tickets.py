@@ -127,6 +127,78 @@ def test_every_ticket_is_as_in_the_table(redis, acts):
             both.check()
 
 
+# ---- Never settled ----
+
+KEEP = 2**32 - 1
+
+
+class Expiring(Both):
+    """Reservations that say what stays charged of them; `open` are those that may expire."""
+
+    def reserve_expiring(self, lifetime, *items):
+        wanted = [(QUOTAS[index], f"{{a}}{index}", cost) for index, cost, _ in items]
+        kept = [least for *_, least in items]
+        answer, ticket = self.table.reserve_expiring(
+            lifetime * 1000, kept, *((quota, key.encode(), cost) for quota, key, cost in wanted))
+        reply = self.call(wanted, "reserve", f"{lifetime}+{100 * S}")
+        assert reply[:6] == in_us(answer), (self.now, items)
+        if answer.outcome == "allow":
+            self.tickets.append((ticket, wanted, f"{{a}}id:{len(self.tickets)}", 0))
+            self.open.append((self.now + lifetime, len(self.tickets) - 1, kept))
+
+    def expire(self):
+        """All that are over, in the order in which they were made, and each twice."""
+        self.table.expire()
+        for ends, number, kept in self.open:
+            _, wanted, id, _ = self.tickets[number]
+            asked = [(quota, key, least) for (quota, key, _), least in zip(wanted, kept)]
+            reply = self.call(asked, "expire", id=id)
+            if reply is not None and ends > self.now:
+                assert (reply.outcome, reply.retry_after) == ("deny", ends - self.now)
+            elif reply is not None:
+                assert self.call(asked, "expire", id=id) is None
+        self.open = [one for one in self.open if one[0] > self.now]
+
+
+@given(acts=st.lists(st.tuples(
+    st.sampled_from(["reserve", "reserve", "expire", "expire", "settle", "cancel"]),
+    st.integers(0, 3 * S), st.integers(0, 2**16), st.integers(0, 9),
+    st.lists(st.tuples(st.integers(0, len(UNITS)), st.integers(0, 6),
+                       st.sampled_from([0, 1, 3, KEEP])), min_size=1, max_size=4)), max_size=30))
+def test_what_expires_is_as_in_the_table(redis, acts):
+    with Table(keys_wide=64, wide_size=1024) as table:
+        both = Expiring(redis, table)
+        both.open = []
+        for act, pause, pick, cost, items in acts:
+            both.at(both.now + pause)
+            if act == "reserve":
+                both.reserve_expiring(1 + pick % (4 * S), *items)
+            elif act == "expire":
+                both.expire()
+            elif both.tickets:
+                both.close(pick % len(both.tickets), act, cost)
+            both.check()
+
+
+def test_a_record_outlives_its_ticket_for_what_expires_it(both):
+    store, quota = both.store, QUOTAS[0]
+    store.ask(quota, "{a}k", "reserve", 5, id=("{a}id:x", BODY, 0, f"{2 * S}+{30 * S}"))
+    assert 25_000 < both.client.pttl("{a}id:x") <= 32_000
+    reply = store.ask(quota, "{a}k", "expire", 0, id=("{a}id:x", BODY, 0))
+    assert reply.outcome == "deny" and 0 < reply.retry_after <= 2 * S
+    assert store.ask(quota, "{a}k", "peek", 0).remaining == 15
+    store.ask(quota, "{a}k", "settle", 1, id=("{a}id:x", BODY, 0))
+    assert not both.client.exists("{a}id:x")
+    for wrong in ("5+", "5+-1", "5+x", "x", "9007199254740992+1"):
+        with pytest.raises(client_library.ResponseError, match="STINT expected"):
+            store.ask(quota, "{a}k", "reserve", 1, id=("{a}id:y", BODY, 0, wrong))
+    for verb in "take", "book":
+        store.ask(QUOTAS[1], "{a}g", verb, 20, S, 60 * S,
+                  id=("{a}id:z" + verb, BODY, *((60_000,) if verb == "take" else (0, 0))))
+        with pytest.raises(client_library.ResponseError, match=GONE_TEXT):
+            store.ask(QUOTAS[1], "{a}g", "expire", 0, 90 * S, id=("{a}id:z" + verb, BODY, 0))
+
+
 def test_a_ticket_is_good_once_and_until_its_end(both):
     both.reserve(S, (0, 5))
     assert both.close(0, "settle", 2) == OK and both.close(0, "settle", 2) == GONE

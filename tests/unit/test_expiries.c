@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/* Tickets of stores that may expire, as a worker keeps them: found by their ids, and bounded. */
+#include "conn/expiries.h"
+#include "rules/shared.h"
+#include "unit/asking.h"
+
+#define TICKET_LEN 60
+#define MANY (EXPIRIES_MAX + 10)
+
+/* A ticket whose id is a number; some ids have the same home. */
+static struct span ticket_of(uint32_t number, uint8_t bytes[TICKET_LEN])
+{
+    memset(bytes, 7, TICKET_LEN);
+    memset(bytes + 1, 0, SHARED_ID_LEN);
+    uint32_t home = number / 3;
+    memcpy(bytes + 1, &home, sizeof(home));
+    memcpy(bytes + 1 + sizeof(home), &number, sizeof(number));
+    return span_of(bytes, TICKET_LEN);
+}
+
+static uint32_t find(const struct expiries *expiries, uint32_t number)
+{
+    uint8_t bytes[TICKET_LEN];
+    ticket_of(number, bytes);
+    return expiries_find(expiries, bytes + 1);
+}
+
+static void assert_there(const struct expiries *expiries, uint32_t number)
+{
+    uint8_t bytes[TICKET_LEN];
+    uint32_t at = find(expiries, number);
+    assert_true(at < expiries->capacity);
+    assert_int_equal(expiries->entries[at].len, TICKET_LEN);
+    assert_memory_equal(expiries->entries[at].ticket, ticket_of(number, bytes).ptr, TICKET_LEN);
+    assert_int_equal(expiries->entries[at].due_ns, number);
+}
+
+static void test_what_was_added_is_found_until_it_is_removed(void **state)
+{
+    struct expiries expiries = {.entries = NULL};
+    uint8_t bytes[TICKET_LEN];
+    (void)state;
+    assert_int_equal(find(&expiries, 1), EXPIRIES_NONE);
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_true(expiries_add(&expiries, ticket_of(i, bytes), i, 2 * i));
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_there(&expiries, i);
+    for (uint32_t i = 0; i < 1000; i += 2)
+        expiries_remove(&expiries, find(&expiries, i));
+    for (uint32_t i = 1; i < 1000; i += 2) {
+        assert_int_equal(find(&expiries, i - 1), EXPIRIES_NONE);
+        assert_there(&expiries, i);
+    }
+    for (uint32_t i = 5000; i < 5500; i++)
+        assert_true(expiries_add(&expiries, ticket_of(i, bytes), i, 0));
+    for (uint32_t i = 5000; i < 5500; i++)
+        assert_there(&expiries, i);
+    assert_int_equal(expiries.n_open, 1000);
+    assert_int_equal(expiries.capacity, 1024);
+    expiries_deinit(&expiries);
+    assert_int_equal(find(&expiries, 1), EXPIRIES_NONE);
+}
+
+static void test_there_is_an_end_to_them(void **state)
+{
+    struct expiries expiries = {.entries = NULL};
+    uint8_t bytes[TICKET_LEN];
+    uint32_t added = 0;
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++)
+        added += expiries_add(&expiries, ticket_of(i, bytes), i, 0);
+    assert_int_equal(added, EXPIRIES_MAX);
+    expiries_remove(&expiries, find(&expiries, 17));
+    assert_true(expiries_add(&expiries, ticket_of(MANY, bytes), MANY, 0));
+    assert_there(&expiries, MANY);
+    expiries_deinit(&expiries);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_was_added_is_found_until_it_is_removed),
+        cmocka_unit_test(test_there_is_an_end_to_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
