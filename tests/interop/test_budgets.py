@@ -31,11 +31,6 @@ def expected(told):
     return re.sub(r"(?m)^\\\.\\\.\\\.$", "(?:.|\n)+", pattern)
 
 
-def shell_of(script):
-    """Steps whose output does not matter go on; what the page left behind ends with the shell."""
-    return "trap 'kill $(jobs -p) 2> jobs.log' EXIT\n" + script
-
-
 @pytest.fixture
 def page(tmp_path):
     """The whole page in one shell, in a folder of its own, on ports of this test."""
@@ -46,11 +41,13 @@ def page(tmp_path):
         assert port in script
         script = script.replace(port, str(free_port()))
     path = f"{Path(STINT).parent}:{program.parent}:{os.environ['PATH']}"
-    # Days and months of the calendar are used up on this page: it is no page for their edge.
+    # The page uses budgets of a day and a month: neither may end while it runs.
     left_s = DAY_S - time.time() % DAY_S
     if left_s < 30:
         time.sleep(left_s + 1)
-    done = subprocess.run(["bash", "-c", shell_of(script)], cwd=tmp_path, capture_output=True,
+    # Whatever fails, no server outlives the shell.
+    script = "trap 'kill $(jobs -p) 2> jobs.log' EXIT\n" + script
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True,
                           text=True, timeout=120, env={**os.environ, "PATH": path}, check=False)
     return tmp_path, done
 
