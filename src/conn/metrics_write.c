@@ -299,6 +299,21 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
     line(writing, "table_full_total", "outcome", "allow", info->full_allowed);
 }
 
+static void write_expired(const struct writing *writing, const struct stint_table_info *info)
+{
+    static const char *const actions[] = {[STINT_EXPIRY_KEEP] = "keep",
+                                          [STINT_EXPIRY_FLOOR] = "floor",
+                                          [STINT_EXPIRY_RELEASE] = "release"};
+    family(writing, "reservations_expired", "counter",
+           "Reservations that were not settled by their deadline, by what became of them.");
+    for (unsigned i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+        line(writing, "reservations_expired_total", "action", actions[i],
+             info->reservations_expired[i]);
+    counter(writing, "expiry_kept_units",
+            "Units of these that were to be released, which could not be given back.",
+            info->expiry_kept_units);
+}
+
 static void write_table(const struct writing *writing)
 {
     struct stint_table_info info;
@@ -315,6 +330,7 @@ static void write_table(const struct writing *writing)
             info.requests_dropped);
     counter(writing, "tickets_dropped", "Reservations closed as estimated, the ring being full.",
             info.tickets_dropped);
+    write_expired(writing, &info);
     counter(writing, "undo_kept_units",
             "Units charged by a list that was refused, which could not be given back.",
             info.undo_kept_units);

@@ -120,6 +120,8 @@ static struct stint_decision reserve(struct service *service, const struct reque
                                      struct reply *reply)
 {
     struct question *question = &service->question;
+    question->has_on_expiry = request->has_on_expiry;
+    question->kept_units = request->kept_units;
     struct stint_decision decision =
         request->verb == REQUEST_BOOK
             ? question_book(question, request->lifetime_ns, &reply->ticket, &reply->has_ticket)

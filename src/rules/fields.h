@@ -66,6 +66,7 @@ enum {
     LIMIT_LOCAL_FOR,
     LIMIT_LOCAL_THEN,
     LIMIT_HITS,
+    LIMIT_ON_EXPIRY,
 };
 enum { BAN_AFTER, BAN_FOR, BAN_WITHIN, BAN_FACTOR, BAN_MAX };
 enum { REPLACES_NAME };
@@ -111,6 +112,10 @@ bool fields_duration(const struct source *source, const struct fields *fields, i
 /* In any case of letters. `expected` is what the sentence says. */
 bool fields_choice(const struct source *source, const struct fields *fields, int key,
                    const char *const *names, size_t n_names, size_t *choice);
+
+/* keep, release, or a number of units: what stays charged of a reservation. */
+bool fields_kept(const struct source *source, const struct fields *fields, int key,
+                 uint32_t *kept_units);
 
 /* "a list", or the text in quotes. */
 struct fault_text fields_found(const struct yaml_value *value);

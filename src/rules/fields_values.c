@@ -149,3 +149,23 @@ bool fields_choice(const struct source *source, const struct fields *fields, int
     tell_choices(source, fields, key, names, n_names);
     return false;
 }
+
+bool fields_kept(const struct source *source, const struct fields *fields, int key,
+                 uint32_t *kept_units)
+{
+    const struct yaml_value *value = fields_value(fields, key);
+    struct yaml_whole whole;
+    if (value == NULL)
+        return false;
+    if (value->kind == YAML_TEXT && is_name(value->text, "keep"))
+        *kept_units = STINT_KEEP_ALL;
+    else if (value->kind == YAML_TEXT && is_name(value->text, "release"))
+        *kept_units = 0;
+    else if (value->kind == YAML_TEXT && yaml_whole(value, &whole) && !whole.is_too_large &&
+             !(whole.is_negative && whole.magnitude > 0) && whole.magnitude <= UINT32_MAX)
+        return fields_number(source, fields, key, 0, kept_units);
+    else
+        return expected(source, fields, key,
+                        "keep, release or a whole number of units from 0 to 4294967295");
+    return true;
+}

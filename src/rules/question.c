@@ -65,6 +65,8 @@ void question_begin(struct question *question, uint64_t now_ns)
     question->id = NULL;
     question->is_ticket = false;
     question->ticket_ns = 0;
+    question->has_on_expiry = false;
+    question->reservation = NULL;
     question->is_ahead = false;
     question->is_waiting = question->is_too_early = question->is_replayed = false;
     question->fault = 0;

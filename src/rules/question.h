@@ -23,7 +23,7 @@
 #ifndef STINT_RULES_QUESTION_H
 #define STINT_RULES_QUESTION_H
 
-#include "limiter/list.h"
+#include "limiter/ticket.h"
 #include "rules/rules.h"
 
 #define TARGETS_MAX STINT_ITEMS_MAX
@@ -119,6 +119,9 @@ struct question {
     uint64_t body, id_lifetime_ns;
     uint64_t ticket_ns;
     struct ticket_rules *ticket_rules; /* of the ticket that was added; NULL: none ever was */
+    bool has_on_expiry;                /* the request says kept_units; else each rule does */
+    uint32_t kept_units; /* of a reservation that is never settled: stint_reserve_expiring() */
+    struct reservation *reservation; /* what is charged in the table is added to it; NULL: none */
     bool is_ticket; /* the id is a ticket's, that is good for ticket_ns: rules/question_ticket.h */
     bool is_ahead;
     /* Told by stores. */
@@ -192,7 +195,9 @@ struct stint_decision question_charge(struct question *question);
 /* granted_at_ns: STINT_NEVER_NS for just now. */
 struct stint_decision question_refund(struct question *question, uint64_t granted_at_ns);
 /*
- * reserve and book: a ticket over the live targets; *has_ticket if there is one. Where they are in
+ * reserve and book: a ticket over the live targets, of a reserve over shadows and candidates that
+ * were charged, too; *has_ticket if there is one. A question that says kept_units has the last word
+ * on what stays charged if the ticket is never settled, before its rules. Where they are in
  * a store, the id has to be set before, and the ticket is what question_ticket_write() says.
  */
 struct stint_decision question_reserve(struct question *question, uint64_t lifetime_ns,

@@ -6,12 +6,33 @@
 
 #include <assert.h>
 
+/* A shadow or a candidate that is charged by a reservation: its ticket is of these units, too. */
+static struct stint_decision take_reserved(struct question *question, const struct target *target,
+                                           const struct stint_quota *quota,
+                                           const struct stint_ask *ask)
+{
+    bool holds = quota->algorithm == STINT_CONCURRENCY;
+    uint64_t holder = 0;
+    struct undo undo;
+    struct stint_decision decision =
+        table_ask(question->table, quota, target->key.ptr, target->key.len, ask, &undo,
+                  holds ? &holder : NULL);
+    if (decision.outcome == STINT_ALLOW)
+        reservation_add_shadow(question->reservation, quota,
+                               table_hash(question->table, quota, target->key.ptr, target->key.len),
+                               ask->cost, question_kept(question, target),
+                               holder != 0 ? holder : undo.entered_ns);
+    return decision;
+}
+
 struct stint_decision question_ask_table(struct question *question, const struct target *target,
                                          const struct stint_quota *quota,
                                          const struct stint_ask *ask)
 {
     bool is_new = true;
     struct stint_decision decision = {.outcome = STINT_DENY}, *note = &decision;
+    if (question->reservation != NULL && ask->verb == STINT_TAKE)
+        return take_reserved(question, target, quota, ask);
     if (question->errand != NULL)
         note = errand_note(question->errand, 1, &is_new);
     if (note == NULL)

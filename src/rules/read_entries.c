@@ -216,6 +216,10 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
         rule->unit = limit.unit;
         rule->hits = read_hits(source, fields, &limit);
     }
+    rule->has_on_expiry = fields_kept(source, fields, LIMIT_ON_EXPIRY, &rule->kept_units);
+    if (rule->unlimited && rule->has_on_expiry)
+        fields_fault(source, fields, LIMIT_ON_EXPIRY,
+                     "an unlimited rule counts nothing, and so nothing is reserved under it");
     if (!read_store(&store, fields, &reading->rules->texts, rule))
         tell_no_memory(source);
 }

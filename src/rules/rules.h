@@ -88,6 +88,8 @@ struct rule {
     bool unlimited, shadow_mode, quota_mode, detailed_metric;
     bool value_to_metric, share_threshold; /* of its entry, or of one above it */
     bool has_shadow;
+    bool has_on_expiry;
+    uint32_t kept_units; /* has_on_expiry: of a reservation that is never settled */
 };
 
 /* How long an admitted unit counts at most; of gcra, how long a whole burst takes to come back. */
