@@ -19,6 +19,9 @@
     "    rate_limit: {unit: hour, requests_per_unit: 100, algorithm: fixed_window}\n"              \
     "  - key: model\n"                                                                             \
     "    rate_limit: {unlimited: true}\n"                                                          \
+    "  - key: loose\n"                                                                             \
+    "    rate_limit: {unit: hour, requests_per_unit: 1000, algorithm: fixed_window,"               \
+    "                 on_expiry: release}\n"                                                       \
     "  - key: shared\n"                                                                            \
     "    rate_limit: {unit: hour, requests_per_unit: 1000, store: red}\n"
 
@@ -202,6 +205,18 @@ static void what_is_not_committed_stays_charged(void **state)
     pass(calling, 1); /* a minute after it was made */
     assert_status(commit("team=a", by_default.id, 0), GRPC_NOT_FOUND, "has ended");
     assert_left("team=a", BUDGET - 50 - 100 - 700);
+}
+
+static void what_a_rule_releases_comes_back(void **state)
+{
+    (void)state;
+    struct held held = reserve("loose=a; team=a", 700);
+    pass(calling, 30 * NS_PER_S);
+    stint_expire(calling->s.table, calling->s.now_ns, 64);
+    assert_left("loose=a", BUDGET);
+    assert_left("team=a", 300);
+    assert_status(commit("loose=a; team=a", held.id, 1), GRPC_NOT_FOUND, "has ended");
+    assert_left("loose=a", BUDGET);
 }
 
 static void a_commit_of_other_descriptors_changes_nothing(void **state)
@@ -413,6 +428,7 @@ int main(void)
         TEST(every_descriptor_is_charged_or_none),
         TEST(a_commit_is_good_once),
         TEST(what_is_not_committed_stays_charged),
+        TEST(what_a_rule_releases_comes_back),
         TEST(a_commit_of_other_descriptors_changes_nothing),
         TEST(an_amount_of_0_asks_and_its_commit_charges),
         TEST(what_nothing_limits_is_granted_without_an_id),
