@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """docs/budgets.md: every command of the page is run, in its order, and says what the page says."""
+import json
 import os
 import re
 import shutil
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from builds import go_program
-from program import SOURCE, STINT
+from program import SOURCE, STINT, stint
 from server import free_port
 
 PAGE = (SOURCE / "docs/budgets.md").read_text()
+RULES = SOURCE / "examples/budgets/rules.yaml"
 END = "---- end of block ----"
 DAY_S = 86400
 
@@ -66,7 +68,16 @@ def test_the_page_from_top_to_bottom(page):
     assert not list(folder.glob("*.table"))
 
 
+def test_show_and_explain_speak_of_calendars():
+    show = stint("rules", "show", RULES)[0]
+    assert "At most 100000 units in each calendar day. Across the edge between two of them at " \
+        "most 200000 in any 1d." in show
+    assert [rule["hits"] for rule in json.loads(stint("rules", "show", "--json", RULES)[0])] \
+        == ["charge"] * 4
+    told = stint("rules", "explain", "--rules", RULES, "llm", "team=red")[0]
+    assert re.search(r"leaves 1,999,999 of 2,000,000; all of it again in \d+ \w+", told)
+
+
 def test_the_rules_of_the_page_are_the_example():
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)
-    example = (SOURCE / "examples/budgets/rules.yaml").read_text()
-    assert example.endswith(shown)
+    assert RULES.read_text().endswith(shown)
