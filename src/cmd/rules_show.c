@@ -30,6 +30,11 @@ static const char *const tag_names[] = {
     [RULE_TAG_FIRST] = "first",
     [RULE_TAG_DOMAIN] = "domain",
 };
+static const char *const hits_names[] = {
+    [RULE_HITS_UNSAID] = NULL,
+    [RULE_HITS_TAKE] = "take",
+    [RULE_HITS_CHARGE] = "charge",
+};
 static const char *const unit_names[] = {
     [RULE_UNIT_NONE] = NULL, [RULE_SECOND] = "second", [RULE_MINUTE] = "minute",
     [RULE_HOUR] = "hour",    [RULE_DAY] = "day",       [RULE_MONTH] = "month",
@@ -297,6 +302,7 @@ static json_t *rule_json(const struct rule *rule)
                   rule->quota_mode, "detailed_metric", rule->detailed_metric, "value_to_metric",
                   rule->value_to_metric, "share_threshold", rule->share_threshold);
     json_object_update_new(object, flags);
+    json_object_update_new(object, json_pack("{s:s?}", "hits", hits_names[rule->hits]));
     json_object_update_new(object, store_json(&rule->store));
     json_object_set_new(object, "on_expiry", on_expiry_json(rule));
     json_object_set_new(object, "metadata",

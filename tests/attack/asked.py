@@ -164,6 +164,7 @@ def same(data):
 
 
 SHOULD = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit"
+KUADRANT = "/kuadrant.service.ratelimit.v1.RateLimitService/"
 GZIP = ("grpc-encoding", "gzip")
 BOMB = gzip.compress(bytes(8 << 20))
 
@@ -173,6 +174,8 @@ GRPC = [
     Call("a path that is none", calls("*"), n=900),  # above a thousand it is abuse
     Call("no message", calls(SHOULD, b"\xff" * 100)),
     Call("deep groups", calls(SHOULD, b"\x0b" * 1000)),
+    Call("no reservation", calls(KUADRANT + "Reserve", b"\x1a\xff" * 50)),
+    Call("a commit of nothing", calls(KUADRANT + "Commit", b"\x1a\x30" + b"f" * 48)),
     Call("no gzip", calls(SHOULD, b"garbage", GZIP, is_compressed=True)),
     Call("a bomb", calls(SHOULD, BOMB, GZIP, is_compressed=True), n=100, total=500),
     Call("an unknown coding", calls(SHOULD, b"x", ("grpc-encoding", "tea"), is_compressed=True)),

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 """docs/budgets.md: every command of the page is run, in its order, and says what the page says."""
+import json
 import os
 import re
 import shutil
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from builds import go_program
-from program import SOURCE, STINT
+from program import SOURCE, STINT, stint
 from server import free_port
 
 PAGE = (SOURCE / "docs/budgets.md").read_text()
+RULES = SOURCE / "examples/budgets/rules.yaml"
 END = "---- end of block ----"
 DAY_S = 86400
 
@@ -31,11 +33,6 @@ def expected(told):
     return re.sub(r"(?m)^\\\.\\\.\\\.$", "(?:.|\n)+", pattern)
 
 
-def shell_of(script):
-    """Steps whose output does not matter go on; what the page left behind ends with the shell."""
-    return "trap 'kill $(jobs -p) 2> jobs.log' EXIT\n" + script
-
-
 @pytest.fixture
 def page(tmp_path):
     """The whole page in one shell, in a folder of its own, on ports of this test."""
@@ -46,11 +43,13 @@ def page(tmp_path):
         assert port in script
         script = script.replace(port, str(free_port()))
     path = f"{Path(STINT).parent}:{program.parent}:{os.environ['PATH']}"
-    # Days and months of the calendar are used up on this page: it is no page for their edge.
+    # The page uses budgets of a day and a month: neither may end while it runs.
     left_s = DAY_S - time.time() % DAY_S
     if left_s < 30:
         time.sleep(left_s + 1)
-    done = subprocess.run(["bash", "-c", shell_of(script)], cwd=tmp_path, capture_output=True,
+    # Whatever fails, no server outlives the shell.
+    script = "trap 'kill $(jobs -p) 2> jobs.log' EXIT\n" + script
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True,
                           text=True, timeout=120, env={**os.environ, "PATH": path}, check=False)
     return tmp_path, done
 
@@ -69,7 +68,16 @@ def test_the_page_from_top_to_bottom(page):
     assert not list(folder.glob("*.table"))
 
 
+def test_show_and_explain_speak_of_calendars():
+    show = stint("rules", "show", RULES)[0]
+    assert "At most 100000 units in each calendar day. Across the edge between two of them at " \
+        "most 200000 in any 1d." in show
+    assert [rule["hits"] for rule in json.loads(stint("rules", "show", "--json", RULES)[0])] \
+        == ["charge"] * 4
+    told = stint("rules", "explain", "--rules", RULES, "llm", "team=red")[0]
+    assert re.search(r"leaves 1,999,999 of 2,000,000; all of it again in \d+ \w+", told)
+
+
 def test_the_rules_of_the_page_are_the_example():
     (shown,) = re.findall(r"^```yaml\n(.*?)^```$", PAGE, re.M | re.S)
-    example = (SOURCE / "examples/budgets/rules.yaml").read_text()
-    assert example.endswith(shown)
+    assert RULES.read_text().endswith(shown)

@@ -143,3 +143,44 @@ def test_the_rule_says_and_else_the_setting(options, more, charges):
     with serving(None, options, more) as server, contextlib.closing(Json(server)) as asks:
         for algorithm in ALGORITHMS:
             play(asks, algorithm, "u", sequence, charges)
+
+
+# ---- Several servers on one store ----------------------------------------------------------------
+
+FAR = "domain: d\ndescriptors:\n" + "".join(f"""\
+  - {{key: algorithm, value: {name}, descriptors: [{{key: user, rate_limit: {{
+      unit: year, calendar: fixed, requests_per_unit: {LIMIT}, algorithm: fixed_window,
+      hits: charge{options}}}}}]}}
+""" for name, options in {"plain": "", "leased": ", lease: strict"}.items())
+
+
+def one_unit(server, name):
+    """Takes one: with a lease, if the rule has one."""
+    return server.post("/json", {"domain": "d", "descriptors": [
+        {"entries": [{"key": "algorithm", "value": name}, {"key": "user", "value": "u"}]}]})[0]
+
+
+def give_back(server, name, units):
+    return server.post("/json", {"domain": "d", "descriptors": [
+        {"entries": [{"key": "algorithm", "value": name}, {"key": "user", "value": "u"}],
+         "hitsAddend": str(units), "isNegativeHits": True}]})[0]
+
+
+@pytest.mark.parametrize("name", ["plain", "leased"])
+def test_no_cache_and_no_lease_keeps_a_charge_from_the_store(name):
+    with Redis() as redis, contextlib.ExitStack() as stack:
+        both = [stack.enter_context(Server("--store", redis.url, "--store-timeout", "5s",
+                                           rules=FAR)) for _ in range(2)]
+        one, other = (Json(server) for server in both)
+        assert one_unit(both[0], name) == 200
+        assert one.ask(name, "u", 949)[0] == OK
+        assert other.ask(name, "u", 0)[0] == OK
+        assert other.ask(name, "u", 200)[0] == OVER_LIMIT
+        for _ in range(3):  # from the second on, a cache may answer
+            assert other.ask(name, "u", 0)[0] == OVER_LIMIT
+        assert other.ask(name, "u", 300)[0] == OVER_LIMIT
+        # 1,450 and what is leased are used: 1,000 of these back leave 550 at most.
+        assert give_back(both[1], name, 1000) == 200
+        code, remaining, _ = other.ask(name, "u", 0)
+        assert code == OK
+        assert remaining == 550 if name == "plain" else 530 <= remaining <= 550

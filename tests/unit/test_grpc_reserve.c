@@ -4,6 +4,7 @@
  * budget that Envoy's method asks too.
  */
 #include "unit/calling.h"
+#include "unit/fake_store.h"
 
 #include "proto/kuadrant.h"
 
@@ -17,7 +18,12 @@
     "  - key: user\n"                                                                              \
     "    rate_limit: {unit: hour, requests_per_unit: 100, algorithm: fixed_window}\n"              \
     "  - key: model\n"                                                                             \
-    "    rate_limit: {unlimited: true}\n"
+    "    rate_limit: {unlimited: true}\n"                                                          \
+    "  - key: loose\n"                                                                             \
+    "    rate_limit: {unit: hour, requests_per_unit: 1000, algorithm: fixed_window,"               \
+    "                 on_expiry: release}\n"                                                       \
+    "  - key: shared\n"                                                                            \
+    "    rate_limit: {unit: hour, requests_per_unit: 1000, store: red}\n"
 
 static struct calling *calling;
 
@@ -201,6 +207,18 @@ static void what_is_not_committed_stays_charged(void **state)
     assert_left("team=a", BUDGET - 50 - 100 - 700);
 }
 
+static void what_a_rule_releases_comes_back(void **state)
+{
+    (void)state;
+    struct held held = reserve("loose=a; team=a", 700);
+    pass(calling, 30 * NS_PER_S);
+    stint_expire(calling->s.table, calling->s.now_ns, 64);
+    assert_left("loose=a", BUDGET);
+    assert_left("team=a", 300);
+    assert_status(commit("loose=a; team=a", held.id, 1), GRPC_NOT_FOUND, "has ended");
+    assert_left("loose=a", BUDGET);
+}
+
 static void a_commit_of_other_descriptors_changes_nothing(void **state)
 {
     (void)state;
@@ -327,6 +345,50 @@ static void a_thousand_reservations_stay_within_the_budget(void **state)
     assert_left("team=a", BUDGET - taken - used);
 }
 
+/* ---- A store that answers later -------------------------------------------------------------- */
+
+/* What waits is read again from bytes that the connection has kept; its id is of a store. */
+static void a_reservation_waits_for_its_store(void **state)
+{
+    (void)state;
+    static struct shared_store *stores[1];
+    static struct fake_store red;
+    const struct field soon[] = {{"grpc-timeout", "5m"}, {NULL, NULL}};
+    struct wire wire = reserve_wire("shared=a", 700, 30);
+    fake_store_begin(&red);
+    stores[0] = &red.store;
+    service_set_stores(
+        calling->s.service,
+        &(struct question_stores){.stores = stores, .n_stores = 1, .timeout_ns = 50 * NS_PER_MS});
+    struct heard *heard = call_wire("Reserve", &wire);
+    struct heard *late = call_bytes(calling, KUADRANT "Reserve", framed(wired(&wire)), soon);
+    exchange(calling);
+    assert_int_equal(red.n_asks, 2);
+    assert_false(heard->is_closed || late->is_closed);
+    pass(calling, 5 * NS_PER_MS);
+    exchange(calling);
+    assert_status(late, GRPC_DEADLINE_EXCEEDED, "the store has not answered in time");
+    fake_let(&red, 0, calling->s.now_ns);
+    exchange(calling);
+    assert_code(heard, RLS_CODE_OK);
+    assert_true(wire_bytes_of(message_of(heard), 2, 0).len > 48);
+    struct heard *over = call_wire("Reserve", &wire);
+    fake_let(&red, 2, calling->s.now_ns);
+    exchange(calling);
+    assert_code(over, RLS_OVER_LIMIT);
+    /* A drained connection ends when the last of them is answered. */
+    struct heard *last = call_wire("Report", &wire);
+    calling->conn->ops->drain(calling->conn, calling->s.now_ns);
+    exchange(calling);
+    assert_false(is_over(calling));
+    fake_let(&red, 3, calling->s.now_ns);
+    exchange(calling);
+    assert_status(last, GRPC_OK, "");
+    call_no_more(calling);
+    fake_store_end(&red);
+    calling = call_at(YAML, NULL, NULL);
+}
+
 /* ---- Who may --------------------------------------------------------------------------------- */
 
 static void every_method_wants_a_token(void **state)
@@ -366,6 +428,7 @@ int main(void)
         TEST(every_descriptor_is_charged_or_none),
         TEST(a_commit_is_good_once),
         TEST(what_is_not_committed_stays_charged),
+        TEST(what_a_rule_releases_comes_back),
         TEST(a_commit_of_other_descriptors_changes_nothing),
         TEST(an_amount_of_0_asks_and_its_commit_charges),
         TEST(what_nothing_limits_is_granted_without_an_id),
@@ -374,6 +437,7 @@ int main(void)
         TEST(a_check_of_0_asks_for_one_unit),
         TEST(a_negative_report_gives_back),
         TEST(a_thousand_reservations_stay_within_the_budget),
+        TEST(a_reservation_waits_for_its_store),
         TEST(every_method_wants_a_token),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
