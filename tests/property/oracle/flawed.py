@@ -76,8 +76,7 @@ class ComparesTheCountBeforeTheUse(ExactLog):
     """Denies where more than N uses are there already, not where one more would be too many."""
 
     def room(self, now):
-        room = super().room(now) + 1
-        return room if room > 0 else 0
+        return max(0, self._vacant(now) + 1)
 
 
 class InvertsTheWeight(SlidingCounter):
