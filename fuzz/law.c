@@ -72,7 +72,8 @@ static void check_figures(struct run *run, uint64_t now_ns, const struct stint_d
     const struct stint_quota *quota = &run->quota;
     MUST(decision->limit == run->hints.capacity && decision->remaining <= decision->limit);
     run->hints.remaining = decision->remaining;
-    MUST(peek(run, now_ns, decision->remaining).outcome == STINT_ALLOW);
+    /* Nothing left may be debt, in which a cost of 0 is denied. */
+    MUST(decision->remaining == 0 || peek(run, now_ns, decision->remaining).outcome == STINT_ALLOW);
     if (decision->remaining < UINT32_MAX)
         MUST(peek(run, now_ns, decision->remaining + 1).outcome != STINT_ALLOW);
 
@@ -236,6 +237,7 @@ static void follow_charge(struct run *run, uint64_t now_ns)
 static struct stint_decision ask_and_check(struct run *run, const struct stint_ask *ask)
 {
     struct stint_decision foretold = peek(run, ask->now_ns, ask->cost);
+    uint32_t free = peek(run, ask->now_ns, 0).remaining;
     memcpy(run->before, run->state, run->size);
     struct stint_decision decision = stint_state_ask(&run->quota, run->state, ask);
     draw_show("ask", ask, &decision);
@@ -250,7 +252,9 @@ static struct stint_decision ask_and_check(struct run *run, const struct stint_a
                       memcmp(run->before, run->state, run->size) != 0;
     if (is_charged)
         follow_charge(run, ask->now_ns);
-    if (ask->verb <= STINT_TAKE_UPTO || (ask->verb == STINT_CHARGE && stint_is_strict(&run->quota)))
+    /* A charge need not fit: then the units displaced are not among those that the bound is for. */
+    bool counts = ask->verb == STINT_CHARGE && stint_is_strict(&run->quota);
+    if (ask->verb <= STINT_TAKE_UPTO || (counts && decision.granted <= free))
         count_admitted(run, ask->now_ns, decision.granted);
     if (ask->verb != STINT_PEEK && decision.outcome != STINT_NEVER)
         check_figures(run, ask->now_ns, &decision);
