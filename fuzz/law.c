@@ -111,7 +111,7 @@ static bool is_justified(const struct run *run, uint64_t now_ns, uint64_t cost)
 static void check_denial(struct run *run, const struct stint_ask *ask,
                          const struct stint_decision *decision)
 {
-    uint32_t cost = ask->verb == STINT_TAKE_UPTO ? 1 : ask->cost;
+    uint32_t cost = ask->verb == STINT_TAKE_UPTO && ask->cost > 1 ? 1 : ask->cost;
     MUST(decision->granted == 0);
     check_wait(run, ask->now_ns, cost, decision->retry_after_ns);
     if (stint_is_strict(&run->quota) && run->exact)
@@ -149,7 +149,7 @@ static void count_admitted(struct run *run, uint64_t now_ns, uint64_t units)
 static bool is_past_the_end(const struct run *run, const struct stint_ask *ask,
                             const struct stint_decision *decision)
 {
-    uint32_t cost = ask->verb == STINT_TAKE_UPTO ? 1 : ask->cost;
+    uint32_t cost = ask->verb == STINT_TAKE_UPTO && ask->cost > 1 ? 1 : ask->cost;
     unsigned __int128 refill_ns = (unsigned __int128)cost * run->quota.period_ns / run->quota.limit;
     return run->quota.algorithm == STINT_GCRA && decision->outcome == STINT_NEVER &&
            ask->now_ns + decision->reset_after_ns + refill_ns > TABLE_LIFE_NS;
@@ -254,8 +254,10 @@ static struct stint_decision ask_and_check(struct run *run, const struct stint_a
         follow_charge(run, ask->now_ns);
     /* A charge need not fit: then the units displaced are not among those that the bound is for. */
     bool counts = ask->verb == STINT_CHARGE && stint_is_strict(&run->quota);
-    if (ask->verb <= STINT_TAKE_UPTO || (counts && decision.granted <= free))
+    if (ask->verb <= STINT_TAKE_UPTO || (counts && ask->cost <= free))
         count_admitted(run, ask->now_ns, decision.granted);
+    else if (counts)
+        run->exact = false;
     if (ask->verb != STINT_PEEK && decision.outcome != STINT_NEVER)
         check_figures(run, ask->now_ns, &decision);
     return decision;
