@@ -72,7 +72,8 @@ static void check_figures(struct run *run, uint64_t now_ns, const struct stint_d
     const struct stint_quota *quota = &run->quota;
     MUST(decision->limit == run->hints.capacity && decision->remaining <= decision->limit);
     run->hints.remaining = decision->remaining;
-    MUST(peek(run, now_ns, decision->remaining).outcome == STINT_ALLOW);
+    /* Nothing left may be debt, in which a cost of 0 is denied. */
+    MUST(decision->remaining == 0 || peek(run, now_ns, decision->remaining).outcome == STINT_ALLOW);
     if (decision->remaining < UINT32_MAX)
         MUST(peek(run, now_ns, decision->remaining + 1).outcome != STINT_ALLOW);
 
@@ -110,7 +111,7 @@ static bool is_justified(const struct run *run, uint64_t now_ns, uint64_t cost)
 static void check_denial(struct run *run, const struct stint_ask *ask,
                          const struct stint_decision *decision)
 {
-    uint32_t cost = ask->verb == STINT_TAKE_UPTO ? 1 : ask->cost;
+    uint32_t cost = ask->verb == STINT_TAKE_UPTO && ask->cost > 1 ? 1 : ask->cost;
     MUST(decision->granted == 0);
     check_wait(run, ask->now_ns, cost, decision->retry_after_ns);
     if (stint_is_strict(&run->quota) && run->exact)
@@ -148,7 +149,7 @@ static void count_admitted(struct run *run, uint64_t now_ns, uint64_t units)
 static bool is_past_the_end(const struct run *run, const struct stint_ask *ask,
                             const struct stint_decision *decision)
 {
-    uint32_t cost = ask->verb == STINT_TAKE_UPTO ? 1 : ask->cost;
+    uint32_t cost = ask->verb == STINT_TAKE_UPTO && ask->cost > 1 ? 1 : ask->cost;
     unsigned __int128 refill_ns = (unsigned __int128)cost * run->quota.period_ns / run->quota.limit;
     return run->quota.algorithm == STINT_GCRA && decision->outcome == STINT_NEVER &&
            ask->now_ns + decision->reset_after_ns + refill_ns > TABLE_LIFE_NS;
@@ -236,6 +237,7 @@ static void follow_charge(struct run *run, uint64_t now_ns)
 static struct stint_decision ask_and_check(struct run *run, const struct stint_ask *ask)
 {
     struct stint_decision foretold = peek(run, ask->now_ns, ask->cost);
+    uint32_t free = peek(run, ask->now_ns, 0).remaining;
     memcpy(run->before, run->state, run->size);
     struct stint_decision decision = stint_state_ask(&run->quota, run->state, ask);
     draw_show("ask", ask, &decision);
@@ -250,8 +252,12 @@ static struct stint_decision ask_and_check(struct run *run, const struct stint_a
                       memcmp(run->before, run->state, run->size) != 0;
     if (is_charged)
         follow_charge(run, ask->now_ns);
-    if (ask->verb <= STINT_TAKE_UPTO || (ask->verb == STINT_CHARGE && stint_is_strict(&run->quota)))
+    /* A charge need not fit: then the units displaced are not among those that the bound is for. */
+    bool counts = ask->verb == STINT_CHARGE && stint_is_strict(&run->quota);
+    if (ask->verb <= STINT_TAKE_UPTO || (counts && ask->cost <= free))
         count_admitted(run, ask->now_ns, decision.granted);
+    else if (counts)
+        run->exact = false;
     if (ask->verb != STINT_PEEK && decision.outcome != STINT_NEVER)
         check_figures(run, ask->now_ns, &decision);
     return decision;

@@ -238,10 +238,14 @@ static void ask(struct run *run, uint8_t verb)
 static void charge(struct run *run)
 {
     struct request request = draw_request(run, true);
+    struct stint_item nothing = request.items[0];
+    nothing.cost = 0;
+    uint32_t free = stint_peek(run->table, &nothing, 1, request.now_ns).remaining;
     struct stint_decision decision = stint_charge(run->table, request.items, 1, request.now_ns);
     show("charge", &request, &decision);
     MUST(decision.granted <= request.cost);
-    if (stint_is_strict(request.items[0].quota))
+    /* A charge need not fit, and then displaces units that the bound is for. */
+    if (stint_is_strict(request.items[0].quota) && decision.granted <= free)
         count_request(run, &request, decision.granted);
 }
 

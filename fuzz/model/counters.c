@@ -80,6 +80,11 @@ static uint64_t fixed_room(const struct model *model, uint64_t now_ns)
     return used < model->capacity ? model->capacity - used : 0;
 }
 
+static bool fixed_in_debt(const struct model *model, uint64_t now_ns)
+{
+    return fixed_used(model, now_ns) > model->capacity;
+}
+
 static void fixed_spend(struct model *model, uint64_t now_ns, uint64_t units)
 {
     if (now_ns >= model->end_ns) {
@@ -114,6 +119,7 @@ static uint64_t fixed_dies_at(const struct model *model, uint64_t now_ns)
 
 const struct model_law model_fixed_window = {
     .room = fixed_room,
+    .in_debt = fixed_in_debt,
     .wait = fixed_wait,
     .spend = fixed_spend,
     .chargeable = fixed_chargeable,
@@ -141,13 +147,19 @@ static struct view view_at(const struct model *model, uint64_t now_ns)
     return view;
 }
 
-/* Units under a ceiling, when the estimate is taken off it unrounded. */
-static uint64_t units_below(const struct model *model, uint64_t now_ns, uint64_t ceiling)
+/* Times the period, so that nothing is rounded. */
+static unsigned __int128 estimate_of(const struct model *model, uint64_t now_ns)
 {
     struct view view = view_at(model, now_ns);
     unsigned __int128 period_ns = model->quota->period_ns;
-    unsigned __int128 estimate =
-        view.previous * (period_ns - view.elapsed_ns) + view.current * period_ns;
+    return view.previous * (period_ns - view.elapsed_ns) + view.current * period_ns;
+}
+
+/* Units under a ceiling, when the estimate is taken off it unrounded. */
+static uint64_t units_below(const struct model *model, uint64_t now_ns, uint64_t ceiling)
+{
+    unsigned __int128 period_ns = model->quota->period_ns;
+    unsigned __int128 estimate = estimate_of(model, now_ns);
     return ceiling * period_ns > estimate ? (uint64_t)((ceiling * period_ns - estimate) / period_ns)
                                           : 0;
 }
@@ -157,13 +169,19 @@ static uint64_t sliding_room(const struct model *model, uint64_t now_ns)
     return units_below(model, now_ns, model->capacity);
 }
 
+static bool sliding_in_debt(const struct model *model, uint64_t now_ns)
+{
+    unsigned __int128 period_ns = model->quota->period_ns;
+    return estimate_of(model, now_ns) > model->capacity * period_ns;
+}
+
 /* The estimate never rises by itself: the first instant at which the cost fits, by halving. */
 static uint64_t sliding_wait(const struct model *model, uint64_t now_ns, uint64_t cost)
 {
     uint64_t low = now_ns, high = (view_at(model, now_ns).number + 3) * model->quota->period_ns;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if (sliding_room(model, middle) >= cost)
+        if (sliding_room(model, middle) >= cost && !sliding_in_debt(model, middle))
             high = middle;
         else
             low = middle;
@@ -194,6 +212,7 @@ static uint64_t sliding_dies_at(const struct model *model, uint64_t now_ns)
 
 const struct model_law model_sliding_counter = {
     .room = sliding_room,
+    .in_debt = sliding_in_debt,
     .wait = sliding_wait,
     .spend = sliding_spend,
     .chargeable = sliding_chargeable,

@@ -22,6 +22,11 @@ static uint64_t room(const struct model *model, uint64_t now_ns)
     return debt < capacity ? (uint64_t)((capacity - debt) / interval(model)) : 0;
 }
 
+static bool in_debt(const struct model *model, uint64_t now_ns)
+{
+    return ahead(model, now_ns) > model->capacity * interval(model);
+}
+
 static uint64_t wait(const struct model *model, uint64_t now_ns, uint64_t cost)
 {
     ticks missing =
@@ -66,6 +71,7 @@ static uint64_t refund(struct model *model, const struct stint_ask *ask)
 
 const struct model_law model_gcra = {
     .room = room,
+    .in_debt = in_debt,
     .wait = wait,
     .spend = spend,
     .chargeable = chargeable,

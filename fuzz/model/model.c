@@ -47,7 +47,7 @@ uint64_t model_bound(const struct stint_quota *quota)
 static uint64_t chargeable(const struct model *model, uint64_t now_ns)
 {
     const struct model_law *law = model->law;
-    return law->chargeable != NULL ? law->chargeable(model, now_ns) : law->room(model, now_ns);
+    return law->chargeable != NULL ? law->chargeable(model, now_ns) : model->capacity;
 }
 
 static void spend(struct model *model, uint64_t now_ns, uint64_t units,
@@ -87,7 +87,8 @@ static struct stint_decision take(struct model *model, const struct stint_ask *a
         never.retry_after_ns = STINT_NEVER_NS;
         return never;
     }
-    if (ask->cost == 0 || ask->cost <= model->law->room(model, now_ns)) {
+    bool in_debt = model->law->in_debt != NULL && model->law->in_debt(model, now_ns);
+    if (ask->cost <= model->law->room(model, now_ns) && !in_debt) {
         spend(model, now_ns, ask->cost, real);
         return answer(model, STINT_ALLOW, ask->cost, ask);
     }
@@ -121,7 +122,10 @@ struct stint_decision model_ask(struct model *model, const struct stint_ask *ask
     case STINT_CHARGE: {
         uint64_t most = chargeable(model, ask->now_ns);
         uint64_t units = ask->cost < most ? ask->cost : most;
-        spend(model, ask->now_ns, units, real);
+        if (model->law->charge != NULL && ask->cost > 0)
+            model->law->charge(model, ask->now_ns, ask->cost);
+        else
+            spend(model, ask->now_ns, units, real);
         return answer(model, STINT_ALLOW, units, ask);
     }
     case STINT_REFUND: {

@@ -27,7 +27,8 @@ struct model {
     size_t n_groups;
     struct model_group groups[MODEL_GROUPS_MAX]; /* oldest first */
     uint64_t unused;                             /* window: units left of the last bunch */
-    uint64_t begin_ns, end_ns, number;           /* of the counter's window; log: latest use */
+    uint64_t displaced;                /* units, by charges, that come back with the oldest group */
+    uint64_t begin_ns, end_ns, number; /* of the counter's window; log: latest use */
     uint64_t previous, current;
     unsigned __int128 tat;
 };
@@ -39,7 +40,11 @@ struct model_law {
     uint64_t (*wait)(const struct model *model, uint64_t now_ns, uint64_t cost);
     /* Records units as used. */
     void (*spend)(struct model *model, uint64_t now_ns, uint64_t units);
-    /* How many units the state can be charged with; NULL: what is free. */
+    /* Whether more is charged than the capacity; NULL: never. */
+    bool (*in_debt)(const struct model *model, uint64_t now_ns);
+    /* Records units whether they fit or not; NULL: as many as are chargeable. */
+    void (*charge)(struct model *model, uint64_t now_ns, uint64_t units);
+    /* How many units the state can be charged with; NULL: the capacity. */
     uint64_t (*chargeable)(const struct model *model, uint64_t now_ns);
     /* The instant from which the state is the same as never used. */
     uint64_t (*dies_at)(const struct model *model, uint64_t now_ns);

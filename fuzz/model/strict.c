@@ -29,7 +29,46 @@ static uint64_t room(const struct model *model, uint64_t now_ns)
         MUST(model->groups[i].units <= free);
         free -= model->groups[i].units;
     }
-    return alive < model->n_groups ? free + model->unused : free;
+    free += alive < model->n_groups ? model->unused : 0;
+    uint64_t displaced = alive == 0 ? model->displaced : 0;
+    return free > displaced ? free - displaced : 0;
+}
+
+/* Forgets the groups that are dead at this time, and with the first of them what was displaced. */
+static void forget_dead(struct model *model, uint64_t at_ns)
+{
+    size_t dead = n_dead(model, at_ns);
+    model_forget(model, dead);
+    if (dead > 0)
+        model->displaced = 0;
+    if (model->n_groups == 0)
+        model->unused = 0;
+}
+
+/* Units for which no group stands. */
+static uint64_t vacant(const struct model *model)
+{
+    uint64_t units = model->capacity + model->unused;
+    for (size_t i = 0; i < model->n_groups; i++)
+        units -= model->groups[i].units;
+    return units;
+}
+
+/* Of a charge, what the groups can hold; its rest, and what they held before, is displaced. */
+static uint64_t make_room(struct model *model, uint64_t units)
+{
+    uint64_t kept = units < model->capacity ? units : model->capacity, free = vacant(model);
+    uint64_t over = kept > free ? kept - free : 0;
+    model->displaced += units - kept + over;
+    while (over > 0) {
+        struct model_group *oldest = &model->groups[0];
+        uint64_t taken = over < oldest->units ? over : oldest->units;
+        oldest->units -= taken;
+        over -= taken;
+        if (oldest->units == 0)
+            model_forget(model, 1);
+    }
+    return kept;
 }
 
 /* Tries the end of each group in turn. */
@@ -98,9 +137,7 @@ static uint64_t next_bunch(const struct model *model)
 static void window_spend(struct model *model, uint64_t now_ns, uint64_t units)
 {
     uint64_t at_ns = own_time(model, now_ns), slot = slot_of(model, at_ns);
-    model_forget(model, n_dead(model, at_ns));
-    if (model->n_groups == 0)
-        model->unused = 0;
+    forget_dead(model, at_ns);
     for (;;) {
         if (model->unused > 0)
             move_bunch(model, &model->groups[model->n_groups - 1], slot);
@@ -116,8 +153,30 @@ static void window_spend(struct model *model, uint64_t now_ns, uint64_t units)
     }
 }
 
+/* Each of the oldest bunches is opened once more, in this slot, until the charge is in. */
+static void window_charge(struct model *model, uint64_t now_ns, uint64_t units)
+{
+    uint64_t at_ns = own_time(model, now_ns);
+    forget_dead(model, at_ns);
+    uint64_t free = vacant(model), fitting = units < free ? units : free;
+    if (fitting > 0)
+        window_spend(model, now_ns, fitting);
+    units -= fitting;
+    for (size_t turns = model->n_groups; turns > 0 && units > 0; turns--) {
+        struct model_group bunch = model->groups[0];
+        model_forget(model, 1);
+        move_bunch(model, open_group(model, bunch), slot_of(model, at_ns));
+        uint64_t used = units < bunch.units ? units : bunch.units;
+        model->unused = bunch.units - used;
+        model->displaced += bunch.units;
+        units -= used;
+    }
+    model->displaced += units;
+}
+
 const struct model_law model_window = {
     .room = room,
+    .charge = window_charge,
     .wait = wait,
     .spend = window_spend,
     .dies_at = dies_at,
@@ -135,7 +194,7 @@ static void buckets_spend(struct model *model, uint64_t now_ns, uint64_t units)
 {
     const struct stint_quota *quota = model->quota;
     uint64_t at_ns = own_time(model, now_ns);
-    model_forget(model, n_dead(model, at_ns));
+    forget_dead(model, at_ns);
     for (; units > 0; units--) {
         struct model_group *newest =
             model->n_groups > 0 ? &model->groups[model->n_groups - 1] : NULL;
@@ -143,7 +202,12 @@ static void buckets_spend(struct model *model, uint64_t now_ns, uint64_t units)
                          at_ns >= newest->first_ns + quota->time_slack_ns;
         bool is_full =
             newest != NULL && quota->count_slack > 0 && newest->units >= quota->count_slack;
-        if (newest == NULL || timed_out || is_full)
+        bool opens = newest == NULL || timed_out || is_full;
+        if (opens && model->n_groups == quota->derived.max_buckets) {
+            model->displaced += model->groups[0].units;
+            model_forget(model, 1);
+        }
+        if (opens)
             newest = open_group(model, (struct model_group){.first_ns = at_ns});
         newest->last_ns = at_ns;
         /* One at a time is the law; many at once is the same, as long as the bucket is not full. */
@@ -155,8 +219,16 @@ static void buckets_spend(struct model *model, uint64_t now_ns, uint64_t units)
     MUST(model->n_groups <= quota->derived.max_buckets);
 }
 
+static void buckets_charge(struct model *model, uint64_t now_ns, uint64_t units)
+{
+    uint64_t at_ns = own_time(model, now_ns);
+    forget_dead(model, at_ns);
+    buckets_spend(model, at_ns, make_room(model, units));
+}
+
 const struct model_law model_buckets = {
     .room = room,
+    .charge = buckets_charge,
     .wait = wait,
     .spend = buckets_spend,
     .dies_at = dies_at,
@@ -168,7 +240,7 @@ const struct model_law model_buckets = {
 static void log_spend(struct model *model, uint64_t now_ns, uint64_t units)
 {
     uint64_t at_ns = own_time(model, now_ns);
-    model_forget(model, n_dead(model, at_ns));
+    forget_dead(model, at_ns);
     struct model_group use = {.last_ns = at_ns, .units = units};
     if (model->n_groups > 0 && model->groups[model->n_groups - 1].last_ns == at_ns)
         model->groups[model->n_groups - 1].units += units;
@@ -177,13 +249,36 @@ static void log_spend(struct model *model, uint64_t now_ns, uint64_t units)
     model->begin_ns = at_ns;
 }
 
+static void log_charge(struct model *model, uint64_t now_ns, uint64_t units)
+{
+    uint64_t at_ns = own_time(model, now_ns);
+    forget_dead(model, at_ns);
+    log_spend(model, at_ns, make_room(model, units));
+}
+
+/* Units that were displaced are as old as the oldest, or older. */
+static void give_back_displaced(struct model *model, uint64_t granted_ns, uint64_t *left)
+{
+    if (granted_ns > model->groups[0].last_ns)
+        return;
+    uint64_t back = *left < model->displaced ? *left : model->displaced;
+    model->displaced -= back;
+    *left -= back;
+}
+
 /* Exact entries; or, for a grant just now, the newest. */
 static uint64_t log_refund(struct model *model, const struct stint_ask *ask)
 {
     uint64_t at_ns = own_time(model, ask->now_ns), left = ask->cost;
     size_t first = n_dead(model, at_ns);
+    bool is_dated = ask->at_ns != STINT_NEVER_NS;
+    bool is_alive = is_dated && ask->at_ns <= at_ns && ask->at_ns + model->quota->period_ns > at_ns;
+    if (is_alive && first == 0 && model->n_groups > 0)
+        give_back_displaced(model, ask->at_ns, &left);
     for (size_t i = model->n_groups; i > first && left > 0; i--) {
         struct model_group *group = &model->groups[i - 1];
+        if (!is_dated && first == 0)
+            give_back_displaced(model, group->last_ns, &left);
         if (ask->at_ns != STINT_NEVER_NS && ask->at_ns != group->last_ns)
             continue;
         uint64_t taken = group->units < left ? group->units : left;
@@ -202,6 +297,7 @@ const struct model_law model_log = {
     .room = room,
     .wait = wait,
     .spend = log_spend,
+    .charge = log_charge,
     .dies_at = dies_at,
     .refund = log_refund,
     .group_end = period_later,
