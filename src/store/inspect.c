@@ -4,8 +4,8 @@
 
 #include "store/blocks.h"
 #include "store/overrides.h"
-#include "store/requests.h"
 #include "store/pool_records.h"
+#include "store/requests.h"
 
 #include <string.h>
 

@@ -77,12 +77,12 @@ struct region_header {
     /* The latest now seen, written at most once a millisecond, read by every decision: a line of
      * its own, together with what is as good as constant. */
     _Alignas(128) uint64_t mark_ns;
-    uint64_t blocks_until_ns;     /* no block ends later: most tables never look for one */
-    uint64_t benches_until_ns;    /* the same for the benches of pools */
-    uint64_t booked_until_ns;     /* no booked place begins later */
-    int64_t epoch_ns;             /* wall clock at region time 0 */
-    uint64_t overrides;           /* keys with a quota of their own: as good as constant too */
-    uint64_t overrides_moves;     /* counts those that moved to another place */
+    uint64_t blocks_until_ns;  /* no block ends later: most tables never look for one */
+    uint64_t benches_until_ns; /* the same for the benches of pools */
+    uint64_t booked_until_ns;  /* no booked place begins later */
+    int64_t epoch_ns;          /* wall clock at region time 0 */
+    uint64_t overrides;        /* keys with a quota of their own: as good as constant too */
+    uint64_t overrides_moves;  /* counts those that moved to another place */
     /* How region time goes on: written at open, once a second, and at close. */
     _Alignas(128) int64_t clock_offset_ns; /* region time - CLOCK_BOOTTIME */
     uint64_t heartbeat_ns;

@@ -6,8 +6,8 @@
 
 #include "store/clock.h"
 #include "store/overrides.h"
-#include "store/requests.h"
 #include "store/pool_records.h"
+#include "store/requests.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -7,6 +7,7 @@ The document's own lists are held against the routes in src/conn, so neither can
 """
 import http.client
 import json
+import random
 import re
 import urllib.parse
 
@@ -226,6 +227,106 @@ def test_what_fits_no_schema_is_refused(server):
         status, fields, text = send(server, method, path, body)
         assert status == 400, f"{method} {path} {body}: {status} {text}"
         check_answer(method, path, status, fields, text)
+
+
+# ---- Generated bodies ----------------------------------------------------------------------------
+
+QUOTAS = ["5/1m", " gcra 9/1s burst=20 ", "fixed_window 7/1mo align=calendar", "log 3/1h30m",
+          "buckets 8/10m time_slack=1m", "window\t6/1.5h"]
+ODD = [None, True, -1, 0, 1.0, 1e0, 1.5, 4294967295, 4294967296, 10**30, "", "1", "1.0", "x",
+       "5/1m", "5 / 1m", "5/1M", "Window 5/1m", "5/1m burst = 5", "5/1m,6/1m", "quota 5/1m", [],
+       ["x"], {}, {"key": "k"}, "é", "0" * 32]
+PATHS = ["take", "peek", "take_upto", "reserve", "refund", "charge", "book", "reset", "explain",
+         "settle", "cancel", "renew"]
+
+
+def sample(schema, name, rng):
+    """A value that fits a schema of the document."""
+    schema = resolved(schema)
+    if name in ("quota", "quotas"):
+        return rng.choice(QUOTAS)
+    if name in ("wait_ms", "is_refund"):
+        return 0 if name == "wait_ms" else False
+    if name == "ticket":
+        return NO_TICKET
+    if name == "granted_at":
+        return str(rng.randrange(10**6))
+    if "properties" in schema:
+        needed = schema.get("required", [])
+        targets = [["domain", "descriptors"], ["quota", "key"], ["items"]]
+        chosen = rng.choice(targets) if "oneOf" in schema else None
+        return {member: sample(inner, member, rng) for member, inner in schema["properties"].items()
+                if member in needed or (chosen and member in chosen) or
+                (rng.random() < 0.4 and not (chosen and any(member in row for row in targets)))}
+    if schema["type"] == "array":
+        return [sample(schema["items"], name, rng) for _ in range(rng.randrange(1, 4))]
+    if schema["type"] == "integer":
+        return rng.choice([schema["minimum"], schema["minimum"] + 1, 2.0, schema["maximum"]])
+    return rng.choice(["a", "ip", "x y", "é"])
+
+
+def changed(value, rng):
+    """One place of a body made different; the body may still fit."""
+    if isinstance(value, dict) and value and rng.random() < 0.8:
+        name = rng.choice(sorted(value))
+        kind = rng.random()
+        if kind < 0.15:
+            return {key: inner for key, inner in value.items() if key != name}
+        if kind < 0.25:
+            return {**value, rng.choice(["cost", "key", "domain", "Cost", "wait"]): rng.choice(ODD)}
+        return {**value, name: changed(value[name], rng)}
+    if isinstance(value, list) and value and rng.random() < 0.8:
+        at = rng.randrange(len(value))
+        return value[:at] + [changed(value[at], rng)] + value[at + 1:]
+    return rng.choice(ODD)
+
+
+def test_generated_bodies_are_taken_and_refused_as_the_document_says(server):
+    """Both ways: what fits is not refused, and what is not refused fits."""
+    rng = random.Random(20261122)
+    connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)
+    counts = {True: 0, False: 0}
+    for turn in range(1500):
+        path = "/v1/" + rng.choice(PATHS)
+        body = sample(body_schema("POST", path), None, rng)
+        if turn % 2 == 1:
+            body = changed(body, rng)
+        if not isinstance(body, dict) or body.get("wait_ms", 0) not in (0, None, True, ""):
+            continue
+        fits = not errors(body_schema("POST", path), body)
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        text = answer.read()
+        counts[fits] += 1
+        assert fits or answer.status == 400, (path, body, answer.status, text)
+        assert not fits or answer.status != 400, (path, body, text)
+    assert min(counts.values()) > 200, counts
+    connection.close()
+
+
+def test_numbers_of_json_are_those_of_proto3(server):
+    for written in ("2", "2.0", "2e0", "20e-1", '"2"', '"2.0"', '"2e0"', "1.5", '"1.5"', '""',
+                    '" 2"', '"02"', "4294967296", "-1", '"x"'):
+        for name in ("hitsAddend", "requestsPerUnit", "requests_per_unit"):
+            limit = '"unit": 3' if name == "hitsAddend" else f'"unit": "HOUR", "{name}": {written}'
+            hits = f'"{name}": {written},' if name == "hitsAddend" else ""
+            text = (f'{{"domain": "shop", {hits} "descriptors": [{{"limit": {{{limit}}},'
+                    f'"entries": [{{"key": "ip", "value": {json.dumps(written)}}}]}}]}}')
+            connection = http.client.HTTPConnection("127.0.0.1", server.http, timeout=20)
+            connection.request("POST", "/json", text, {"Content-Type": "application/json"})
+            status = connection.getresponse().status
+            connection.close()
+            is_two = written.strip('"') in ("2", "2.0", "2e0", "20e-1")
+            assert (status in (200, 429)) == is_two, (text, status)
+
+
+def test_links_name_operations():
+    operations = {op["operationId"] for item in DOCUMENT["paths"].values()
+                  for method, op in item.items() if method != "parameters"}
+    links = [link for item in DOCUMENT["paths"].values() for method, op in item.items()
+             if method != "parameters" for response in op["responses"].values()
+             for link in response.get("links", {}).values()]
+    assert len(links) >= 6 and {link["operationId"] for link in links} <= operations
 
 
 ANY_HOST = {"/healthz", "/readyz", "/healthcheck"}
