@@ -23,6 +23,12 @@ static inline bool target_asks(const struct target *target)
     return target->part == TARGET_LIVE && !target->is_refund;
 }
 
+/* The same, where nothing else has denied or let it go yet. */
+static inline bool target_takes(const struct target *target)
+{
+    return target_asks(target) && !target->banned && !target->stepped_back;
+}
+
 /* Units of a target that stay charged if its reservation is never settled. */
 static inline uint32_t question_kept(const struct question *question, const struct target *target)
 {
@@ -30,12 +36,6 @@ static inline uint32_t question_kept(const struct question *question, const stru
         return question->kept_units;
     return target->rule != NULL && target->rule->has_on_expiry ? target->rule->kept_units
                                                                : STINT_KEEP_ALL;
-}
-
-/* The same, where nothing else has denied or let it go yet. */
-static inline bool target_takes(const struct target *target)
-{
-    return target_asks(target) && !target->banned && !target->stepped_back;
 }
 
 /* Where this run says nothing: it is to be given up. */
