@@ -86,7 +86,7 @@ def limits(*each):
     """(actions, hits, when the stream is done) of a route."""
     kind = TYPES + "http.ratelimit.v3.RateLimitPerRoute"
     return {"envoy.filters.http.ratelimit": {"@type": kind, "rate_limits": [
-        {"actions": actions, "hits_addend": hits, **({"apply_on_stream_done": True} if done else {})}
+        {"actions": actions, "hits_addend": hits, "apply_on_stream_done": done}
         for actions, hits, done in each]}}
 
 

@@ -14,24 +14,29 @@
 #define NO_HITS UINT32_MAX /* the request's cost instead */
 #define RULE(key, n, options)                                                                      \
     "  - key: " key "\n    rate_limit: {unit: hour, requests_per_unit: " n options "}\n"
-#define CHARGES ", hits: charge"
+#define CHARGED(key, n) RULE(key, n, ", hits: charge")
 
-static const char *const rules = "domain: d\ndescriptors:\n" RULE("tokens", "10", CHARGES) RULE(
-    "more", "10", CHARGES) RULE("takes", "10", ", hits: take") RULE("unsaid", "10",
-                                                                    "") RULE("ip", "3", "")
-    RULE("shut", "0", CHARGES) "  - key: free\n    rate_limit: {unlimited: true}\n" RULE("trial", "10", CHARGES) "    shadow_mode: true\n" RULE("next", "10", CHARGES) "    shadow: {unit: hour, requests_per_unit: 5}\n" RULE(
-        "soft", "10",
-        CHARGES) "    quota_mode: true\n" RULE("soft2", "10",
-                                               CHARGES) "    quota_mode: true\n" RULE("named", "10",
-                                                                                      CHARGES
-                                                                                      ", name: "
-                                                                                      "named")
-        RULE("instead", "10", ", replaces: [{name: named}]")
-            RULE("angry", "1", CHARGES) "    ban: {after: 3, for: 2h}\n" RULE(
-                "angry2", "1",
-                "") "    quota_mode: true\n    ban: {after: 1, for: 2h}\n"
-                    "  - key: places\n"
-                    "    rate_limit: {algorithm: concurrency, lease: 1m, requests_per_unit: 3}\n";
+/* clang-format off: a rule a line */
+static const char *const rules =
+    "domain: d\ndescriptors:\n"
+    CHARGED("tokens", "10")
+    CHARGED("more", "10")
+    RULE("takes", "10", ", hits: take")
+    RULE("unsaid", "10", "")
+    RULE("ip", "3", "")
+    CHARGED("shut", "0")
+    "  - key: free\n    rate_limit: {unlimited: true}\n"
+    CHARGED("trial", "10") "    shadow_mode: true\n"
+    CHARGED("next", "10") "    shadow: {unit: hour, requests_per_unit: 5}\n"
+    CHARGED("soft", "10") "    quota_mode: true\n"
+    CHARGED("soft2", "10") "    quota_mode: true\n"
+    RULE("named", "10", ", hits: charge, name: named")
+    RULE("instead", "10", ", replaces: [{name: named}]")
+    CHARGED("angry", "1") "    ban: {after: 3, for: 2h}\n"
+    RULE("angry2", "1", "") "    quota_mode: true\n    ban: {after: 1, for: 2h}\n"
+    "  - key: places\n"
+    "    rate_limit: {algorithm: concurrency, lease: 1m, requests_per_unit: 3}\n";
+/* clang-format on */
 
 static const struct reply *ask_hits(struct serving *s, const char *text, uint32_t first,
                                     uint32_t second)
