@@ -16,7 +16,8 @@
     "  - key: " key "\n    rate_limit: {unit: hour, requests_per_unit: " n options "}\n"
 #define CHARGED(key, n) RULE(key, n, ", hits: charge")
 
-/* clang-format off: a rule a line */
+/* A rule a line. */
+/* clang-format off */
 static const char *const rules =
     "domain: d\ndescriptors:\n"
     CHARGED("tokens", "10")
