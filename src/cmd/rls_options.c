@@ -37,17 +37,17 @@ enum {
     {                                                                                              \
         "json", OPTION_JSON, NULL, 0, "Print one JSON object", 2                                   \
     }
-#define WHAT                                                                                        \
-    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "Of the server's rules", 1},                             \
-        {"descriptor",                                                                              \
-         OPTION_DESCRIPTOR,                                                                         \
-         "K=V[,K=V...]",                                                                            \
-         0,                                                                                         \
-         "What is asked for; several: all of them have to allow",                                   \
-         1},                                                                                        \
-        {"hits", OPTION_HITS, "N", 0, "Units of each descriptor (default 1); 0 checks for one", 1}, \
-    {                                                                                               \
-        "refund", OPTION_REFUND, NULL, 0, "Give the hits back", 1                                   \
+#define WHAT                                                                                       \
+    {"domain", OPTION_DOMAIN, "DOMAIN", 0, "Of the server's rules", 1},                            \
+        {"descriptor",                                                                             \
+         OPTION_DESCRIPTOR,                                                                        \
+         "K=V[,K=V...]",                                                                           \
+         0,                                                                                        \
+         "What is asked for; several: all of them have to allow",                                  \
+         1},                                                                                       \
+        {"hits", OPTION_HITS, "N", 0, "Units of each descriptor (default 1); 0 only checks", 1},   \
+    {                                                                                              \
+        "refund", OPTION_REFUND, NULL, 0, "Give the hits back", 1                                  \
     }
 #define WHOM                                                                                       \
     {"tls", OPTION_TLS, NULL, 0, "Speak TLS; else HTTP/2 in the clear", 3},                        \
