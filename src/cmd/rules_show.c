@@ -71,13 +71,9 @@ static void print_flags(const struct rule *rule)
         const char *name;
         bool is_set;
     } flags[] = {
-        {"shadow_mode", rule->shadow_mode},
-        {"quota_mode", rule->quota_mode},
-        {"detailed_metric", rule->detailed_metric},
-        {"value_to_metric", rule->value_to_metric},
+        {"shadow_mode", rule->shadow_mode},         {"quota_mode", rule->quota_mode},
+        {"detailed_metric", rule->detailed_metric}, {"value_to_metric", rule->value_to_metric},
         {"share_threshold", rule->share_threshold},
-        {"hits: take", rule->hits == RULE_HITS_TAKE},
-        {"hits: charge", rule->hits == RULE_HITS_CHARGE},
     };
     bool any = false;
     for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
@@ -246,14 +242,6 @@ static json_t *replaces_json(const struct rule *rule)
     return names;
 }
 
-/* NULL as the server's setting decides. */
-static json_t *hits_json(const struct rule *rule)
-{
-    if (rule->hits == RULE_HITS_UNSAID)
-        return json_null();
-    return json_string(rule->hits == RULE_HITS_CHARGE ? "charge" : "take");
-}
-
 static json_t *rule_json(const struct rule *rule)
 {
     char id[24];
@@ -274,7 +262,6 @@ static json_t *rule_json(const struct rule *rule)
                   rule->quota_mode, "detailed_metric", rule->detailed_metric, "value_to_metric",
                   rule->value_to_metric, "share_threshold", rule->share_threshold);
     json_object_update_new(object, flags);
-    json_object_set_new(object, "hits", hits_json(rule));
     json_object_update_new(object, store_json(&rule->store));
     json_object_set_new(object, "metadata",
                         rule->metadata.len == 0
