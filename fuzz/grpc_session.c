@@ -223,6 +223,10 @@ static const char *const paths[] = {
     "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     "/none",
+    "/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit",
+    "/kuadrant.service.ratelimit.v1.RateLimitService/Report",
+    "/kuadrant.service.ratelimit.v1.RateLimitService/Reserve",
+    "/kuadrant.service.ratelimit.v1.RateLimitService/Commit",
 };
 #define N_PATHS (sizeof(paths) / sizeof(paths[0]))
 

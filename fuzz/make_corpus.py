@@ -309,6 +309,12 @@ def rls():
     yield domain + field(2, 33 * one), "too-many-entries"
     yield (domain + field(2, one))[:-3], "cut"
     yield b"\x0a\xff\xff\xff\xff\x07shop", "long"
+    asked = domain + field(2, one) + field(2, two)
+    yield asked + field(3, 700) + field(4, field(1, 30) + field(2, 5)), "reserve"
+    yield asked + field(3, 1 << 32) + field(4, b""), "reserve-too-many"
+    yield asked + field(3, 7) + field(4, b"\x08" + b"\xff" * 9 + b"\x01"), "reserve-no-ttl"
+    yield asked + field(3, b"0" * 48) + field(4, 9), "commit"
+    yield asked + field(3, b"") + field(4, 9), "commit-no-id"
 
 
 def frame(message, is_compressed=False):

@@ -2,7 +2,7 @@
 /*
  * Any bytes as a RateLimitRequest: refused with a sentence, or a request that keeps what a request
  * promises, which written by hand is read as the same, and answered. protobuf-c reads the same in
- * requests and in responses.
+ * requests and in responses. The same bytes are read as Kuadrant's reservations and commits.
  */
 #include "bytes.h"
 
@@ -171,6 +171,32 @@ static void check_answer(const struct request *request, size_t turn)
     MUST(rls_oracle_written(answer, &form, &reply) == NULL);
 }
 
+/* The same bytes as a ReserveRequest and as a CommitRequest. What is reserved can be committed. */
+static void check_kuadrant(struct span bytes)
+{
+    struct stint_error error;
+    const struct request *request;
+    int code = kuadrant_read_commit(call, bytes, &request, &error);
+    MUST(rls_oracle_commit(bytes, code, request) == NULL);
+    code = kuadrant_read_reserve(call, bytes, &request, &error);
+    MUST(rls_oracle_reserve(bytes, code, request) == NULL);
+    if (code != 0)
+        return;
+    const struct reply reply = {
+        .decision.outcome = STINT_ALLOW, .has_ticket = true, .ticket = {3, 4}};
+    struct span answer = kuadrant_write_reserve(call, request, &reply);
+    MUST(answer.ptr != NULL && answer.len == 2 + 2 + 48); /* a code, and 48 digits */
+    struct out out = {0};
+    put_span(&out, 1, request->domain);
+    for (size_t i = request->n_descriptors; i-- > 0;)
+        put_descriptor(&out, &request->descriptors[i]);
+    put_span(&out, 3, span_of(answer.ptr + 4, 48));
+    const struct request *again;
+    MUST(kuadrant_read_commit(other, span_of(out.bytes, out.len), &again, &error) == 0);
+    MUST(again->verb == REQUEST_SETTLE && again->ticket.slot == 3 && again->ticket.nonce == 4);
+    free(out.bytes);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct stint_error error = {0};
@@ -191,6 +217,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (size_t turn = 0; turn < 4; turn++)
             check_answer(request, size + turn);
     }
+    check_kuadrant(span_of(copy, size));
     free(copy);
     return 0;
 }

@@ -131,7 +131,8 @@ struct stint_quota {
     int64_t epoch_ns;       /* wall clock (since 1970) at now = 0, for aligned windows of caller-
                                owned states; a table uses its own. Default 0 */
     int32_t utc_offset_s;   /* calendar windows: -86399 … 86399. Default 0 */
-    uint32_t limit;         /* N: 0 … 2^32-1. 0 denies every cost above 0 with STINT_NEVER */
+    uint32_t limit;         /* N: 0 … 2^32-1. 0 denies every cost above 0 with STINT_NEVER. For
+                               more, count limits and costs in larger units */
     uint32_t burst;         /* gcra: units that may be taken at once. 0 = limit */
     uint32_t resolution;    /* window: 10 … 24 slots. 0 = 24, or 16 where 24 does not fit */
     uint32_t count_slack;   /* buckets: k; 0 = no limit on a bucket's count (form A) */
@@ -410,13 +411,43 @@ struct stint_ticket {
 
 /*
  * reserve charges an estimate; settle corrects it to what was used, before the ticket's deadline;
- * cancel gives everything back. A ticket never settled stays charged as estimated. For concurrency
- * quotas the ticket holds the places until the lease ends; renew moves that end to now + lease.
+ * cancel gives everything back. A ticket never settled stays charged as estimated, unless it was
+ * made by stint_reserve_expiring(). For concurrency quotas the ticket holds the places until the
+ * lease ends; renew moves that end to now + lease.
  */
 STINT_API struct stint_decision stint_reserve(struct stint_table *table,
                                               const struct stint_item *items, size_t n_items,
                                               uint64_t lifetime_ns, uint64_t now_ns,
                                               struct stint_ticket *ticket);
+/* What becomes of a reservation that is never settled. */
+enum stint_expiry {
+    STINT_EXPIRY_KEEP = 0, /* it stays charged as estimated */
+    STINT_EXPIRY_FLOOR,    /* a number of units stays charged, at most the estimate */
+    STINT_EXPIRY_RELEASE,  /* nothing does */
+};
+#define STINT_KEEP_ALL UINT32_MAX
+
+/*
+ * The same, and what stays charged of each item if the ticket is not settled by its deadline:
+ * kept[i] units, at most its cost; 0 releases it, STINT_KEEP_ALL keeps it. NULL keeps all. So an
+ * unsettled reservation is settled with min(cost, kept[i]), by the rule of refund: what cannot be
+ * returned stays charged, and is counted (expiry_kept_units). Places of concurrency quotas are
+ * free when their lease ends, whatever is said here. Somebody has to call stint_expire().
+ */
+STINT_API struct stint_decision stint_reserve_expiring(struct stint_table *table,
+                                                       const struct stint_item *items,
+                                                       size_t n_items, uint64_t lifetime_ns,
+                                                       const uint32_t *kept, uint64_t now_ns,
+                                                       struct stint_ticket *ticket);
+/*
+ * Closes reservations whose deadlines have passed, looking at slots_max places of the ring of
+ * tickets at most: 65,536 take about a millisecond. Returns how many places this pass has left to
+ * look at; 0: all that ended by now are closed. Call it now and then, such as once a second, from
+ * any thread of any process that has the table open; two at once do no harm. Without it they are
+ * closed when their place in the ring is used again.
+ */
+STINT_API uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots_max);
+
 /*
  * 0, or STINT_E_GONE, also where all that the ticket held were places and their leases have ended;
  * *decision (may be NULL) is as by refund or charge.
@@ -492,6 +523,8 @@ struct stint_table_info {
     uint64_t requests, requests_max;   /* answers kept for retries */
     uint64_t requests_dropped;         /* before their time, for want of a place */
     uint64_t forgotten_units;          /* that evicted states still held */
+    uint64_t reservations_expired[3];  /* never settled; by enum stint_expiry */
+    uint64_t expiry_kept_units;        /* of these, that could not be given back */
 };
 
 STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns,

@@ -66,6 +66,7 @@ def in_c(folder, name):
     return (
         f"\nstatic const uint8_t {name}_text[] = {{\n{lines}}};\n"
         f"const struct lua_script lua_script_{name} = {{\n"
+        f'    .name = "{name}",\n'
         f'    .sha1 = "{hashlib.sha1(data).hexdigest()}",\n'
         f"    .text = {{{name}_text, sizeof({name}_text)}},\n}};\n"
     )
@@ -76,7 +77,12 @@ def main(folder, what):
         print(script(folder, what), end="")
         return
     scripts = "".join(in_c(folder, name) for name in NAMES)
-    head = '/* Made of lua/ when the program was built. */\n#include "remote/lua_script.h"\n'
+    rows = "".join(f"    &lua_script_{name},\n" for name in NAMES)
+    scripts += f"\nconst struct lua_script *const lua_scripts[] = {{\n{rows}    NULL,\n}};\n"
+    head = (
+        '/* Made of lua/ when the program was built. */\n#include "remote/lua_script.h"\n'
+        "\n#include <stddef.h>\n"
+    )
     Path(what).write_text(head + scripts, encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ run="gcc libc6-dev meson ninja-build pkg-config zlib1g-dev libjansson-dev libyam
 # with llvm's symbolizer.
 test="$run g++ clang llvm libclang-rt-14-dev libcmocka-dev scdoc man-db
     python3 python3-venv python3-pytest python3-hypothesis procps gnuplot-nox openssl chromium
-    fonts-dejavu-core curl wrk nghttp2-client nginx haproxy apache2-bin
+    fonts-dejavu-core curl jq wrk nghttp2-client nginx haproxy apache2-bin
     lua-socket caddy python3-jsonschema python3-grpcio python3-yaml redis-tools python3-redis
     redis-server redis-sentinel memcached iproute2 libmicrohttpd-dev"
 # Clients of npm, Go and Maven are tested with whichever Node, Go and Java there are.

@@ -5,6 +5,12 @@
 
 #include "base/ns.h"
 
+/* Limits, bursts and costs are of at most so many units (docs/decisions/0056). */
+#define UNITS_MAX UINT32_MAX
+#define UNITS_MAX_TEXT "4294967295"
+/* What an error says after that number. */
+#define UNITS_ADVICE "count in larger units, such as thousands"
+
 #define PERIOD_MIN_NS NS_PER_US
 #define PERIOD_MAX_NS (10 * NS_PER_YEAR)
 #define TABLE_LIFE_NS (8 * NS_PER_YEAR) /* times of a quota must not overflow within it */

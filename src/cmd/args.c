@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/args.h"
 
+#include "base/limits.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
 #include "core/nearest.h"
@@ -156,6 +157,9 @@ uint64_t args_number(struct argp_state *state, const char *option, const char *t
     const char *c = text;
     for (; *c >= '0' && *c <= '9' && number <= max; c++)
         number = number > UINT64_MAX / 10 - 1 ? UINT64_MAX : number * 10 + (uint64_t)(*c - '0');
+    if (number > max && max == UNITS_MAX)
+        argp_error(state, "%s must be a whole number from 1 to %llu, not '%s'; " UNITS_ADVICE,
+                   option, (unsigned long long)max, text);
     if (c == text || *c != '\0' || number < 1 || number > max)
         argp_error(state, "%s must be a whole number from 1 to %llu, not '%s'", option,
                    (unsigned long long)max, text);

@@ -42,6 +42,7 @@ int sim_main(int argc, char **argv);
 int sim_worst_main(int argc, char **argv);
 int sim_utilisation_main(int argc, char **argv);
 int store_check_main(int argc, char **argv);
+int store_script_main(int argc, char **argv);
 int store_main(int argc, char **argv);
 int table_main(int argc, char **argv);
 int take_main(int argc, char **argv);

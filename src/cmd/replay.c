@@ -99,9 +99,15 @@ static int report(struct replay *replay)
 /* The columns that the descriptors are made of are the key. */
 static int open_rules(struct replay *replay, struct stint_error *error)
 {
+    static const char *const store_names[] = {RULES_STORE_DEFAULT};
     struct replay_options *options = &replay->options;
+    struct rules_load_options *load = &options->rules.files.load;
     if (options->rules.files.n_paths == 0)
         return 0;
+    if (options->store.text != NULL) { /* which rules that name none are kept in */
+        load->stores = store_names;
+        load->n_stores = load->default_store = 1;
+    }
     int code = replay_rules_open(&replay->rules, &options->rules, error);
     if (code != 0)
         return code;

@@ -123,6 +123,14 @@ int replay_run_flush(struct replay_run *run, struct stint_error *error);
 /* Takes away what is left of it in the store, if it has one. */
 int replay_run_clean(struct replay_run *run, struct stint_error *error);
 
+struct replay_store_told {
+    const char *prefix; /* of its keys */
+    uint64_t ns;        /* spent in waiting */
+    bool has_detoured;  /* asks may have been decided in another order than they were made */
+};
+/* False: it has no store. */
+bool replay_run_store(const struct replay_run *run, struct replay_store_told *told);
+
 /* ---- The picture ---- */
 
 void replay_plot_deinit(struct replay_plot *plot);

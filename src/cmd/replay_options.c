@@ -108,8 +108,6 @@ static void check_store(struct argp_state *state, const struct replay_options *o
 {
     if (options->store.text == NULL)
         return;
-    if (options->rules.files.n_paths > 0)
-        argp_error(state, "--store decides what --quota says; expected no --rules");
     if (options->state != NULL)
         argp_error(state, "--store keeps nothing of a run; expected no --state");
 }

@@ -102,19 +102,21 @@ static void print_most(const struct replay_run *run, size_t i)
     putchar('\n');
 }
 
-static uint64_t store_ns_per_decision(const struct replay_run *run)
+static uint64_t store_ns_per_decision(const struct replay_run *run,
+                                      const struct replay_store_told *told)
 {
-    return run->events == 0 ? 0 : replay_store_ns(run->store) / run->events;
+    return run->events == 0 ? 0 : told->ns / run->events;
 }
 
 static void print_store(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
     struct human differing, events;
-    if (run->store == NULL)
+    struct replay_store_told told;
+    if (!replay_run_store(run, &told))
         return;
     printf("store  %s: %" PRIu64 " ns a decision; ", store_url_text(&run->options->store.url, url),
-           store_ns_per_decision(run));
+           store_ns_per_decision(run, &told));
     if (run->differing == 0)
         puts("all are those of the embedded engine");
     else
@@ -190,18 +192,18 @@ static json_t *quotas_json(const struct replay_run *run)
     return list;
 }
 
-static json_t *store_json(const struct replay_run *run)
+static json_t *store_json(const struct replay_run *run, const struct replay_store_told *told)
 {
     char url[STORE_URL_TEXT_SIZE];
     return json_pack("{s:s, s:s, s:I, s:I}", "url", store_url_text(&run->options->store.url, url),
-                     "prefix", replay_store_prefix(run->store), "differing",
-                     (json_int_t)run->differing, "ns_per_decision",
-                     (json_int_t)store_ns_per_decision(run));
+                     "prefix", told->prefix, "differing", (json_int_t)run->differing,
+                     "ns_per_decision", (json_int_t)store_ns_per_decision(run, told));
 }
 
 int replay_print_json(const struct replay_run *run, const struct replay_source *source)
 {
     struct stint_table_info info = {0};
+    struct replay_store_told told;
     if (run->table != NULL)
         stint_table_info(run->table, run->latest_ns, &info);
     json_t *object =
@@ -217,8 +219,8 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
         "late", (json_int_t)run->late);
     if (run->rules != NULL && rest != NULL)
         json_object_set_new(rest, "rules", replay_rules_json(run->rules, &run->names));
-    if (run->store != NULL && rest != NULL)
-        json_object_set_new(rest, "store", store_json(run));
+    if (replay_run_store(run, &told) && rest != NULL)
+        json_object_set_new(rest, "store", store_json(run, &told));
     if (run->options->popular > 0)
         json_object_set_new(rest, "asked_most", replay_asked_most_json(run));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
@@ -232,9 +234,10 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
 void replay_warn(const struct replay_run *run, const struct replay_source *source)
 {
     struct stint_table_info info;
+    struct replay_store_told told;
     if (run->events == 0 && source->malformed > 0)
         say("no line of %s could be read; is it another --format?", source->input.name);
-    if (run->store != NULL && replay_store_has_detoured(run->store))
+    if (replay_run_store(run, &told) && told.has_detoured)
         say("servers of the store changed places meanwhile: some events may have been decided in "
             "another order");
     if (run->table == NULL)

@@ -4,6 +4,7 @@
 #include "cmd/replay_rules.h"
 
 #include "base/wide_int.h"
+#include "cmd/replay_rules_store.h"
 #include "cmd/say.h"
 
 #include <stdlib.h>
@@ -169,6 +170,7 @@ void replay_rules_close(struct replay_rules *rules)
         exact_deinit(&rules->rules[i].exact);
     }
     question_deinit(&rules->question);
+    replay_rules_store_close(rules->store);
     rules_loaded_free(&rules->loaded);
     free(rules->rules);
     free(rules->key_expr);
@@ -245,8 +247,15 @@ static void split_key(struct replay_rules *rules, struct span key, struct span *
     }
 }
 
-static int ask(struct replay_rules *rules, const struct replay_rules_event *event,
-               struct stint_decision *decision, struct stint_error *error)
+struct stint_decision replay_rules_verb(struct question *question, uint8_t verb)
+{
+    return verb == STINT_TAKE        ? question_take(question)
+           : verb == STINT_TAKE_UPTO ? question_take_upto(question)
+                                     : question_peek(question);
+}
+
+int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event *event,
+                     struct question *question, struct stint_error *error)
 {
     struct descriptor_entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
     struct descriptor descriptors[DESCRIPTORS_MAX];
@@ -264,18 +273,22 @@ static int ask(struct replay_rules *rules, const struct replay_rules_event *even
                                       .descriptors = descriptors,
                                       .n_descriptors = rules->n_descriptors,
                                       .cost = event->cost};
-    question_begin(&rules->question, event->now_ns);
-    int code = question_add_descriptors(&rules->question, &what, error);
-    if (code != 0)
-        return code;
-    *decision = event->verb == STINT_TAKE        ? question_take(&rules->question)
-                : event->verb == STINT_TAKE_UPTO ? question_take_upto(&rules->question)
-                                                 : question_peek(&rules->question);
-    return 0;
+    question_begin(question, event->now_ns);
+    return question_add_descriptors(question, &what, error);
+}
+
+static int ask(struct replay_rules *rules, const struct replay_rules_event *event,
+               struct stint_decision *decision, struct stint_error *error)
+{
+    int code = replay_rules_ask(rules, event, &rules->question, error);
+    if (code == 0)
+        *decision = replay_rules_verb(&rules->question, event->verb);
+    return code;
 }
 
 /* What was admitted under a rule that is enforced, and to whom the most. */
-static int count_exact(struct replay_rules *rules, const struct target *target, uint64_t units,
+static int count_exact(struct replay_rules *rules, const struct question *question,
+                       const struct target *target, uint64_t units,
                        const struct replay_rules_event *event, struct stint_error *error)
 {
     struct replay_rule *counts = &rules->rules[target->rule->index];
@@ -286,14 +299,14 @@ static int count_exact(struct replay_rules *rules, const struct target *target, 
         code = exact_add(&counts->exact, key, (struct exact_run){event->now_ns, units}, error);
     if (code == 0 && counts->exact.most[0].units > most) {
         counts->most_event = event->number;
-        counts->most_descriptor = (size_t)(target - rules->question.targets);
+        counts->most_descriptor = (size_t)(target - question->targets);
     }
     return code;
 }
 
-static int count(struct replay_rules *rules, const struct target *target,
-                 const struct replay_rules_event *event, uint32_t granted,
-                 struct stint_error *error)
+static int count(struct replay_rules *rules, const struct question *question,
+                 const struct target *target, const struct replay_rules_event *event,
+                 uint32_t granted, struct stint_error *error)
 {
     struct replay_rule *counts = &rules->rules[target->rule->index];
     counts->events++;
@@ -306,25 +319,39 @@ static int count(struct replay_rules *rules, const struct target *target,
     counts->units_denied += event->cost - granted;
     bool is_counted = target->part == TARGET_LIVE && !target->stepped_back && granted > 0 &&
                       event->verb != STINT_PEEK;
-    return is_counted ? count_exact(rules, target, granted, event, error) : 0;
+    return is_counted ? count_exact(rules, question, target, granted, event, error) : 0;
+}
+
+/* What was granted of an event's cost. */
+static uint32_t granted_of(const struct replay_rules_event *event,
+                           const struct stint_decision *decision)
+{
+    if (decision->outcome != STINT_ALLOW)
+        return 0;
+    return event->verb == STINT_TAKE_UPTO ? (uint32_t)min_u64(decision->granted, event->cost)
+                                          : event->cost;
 }
 
 int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_event *event,
-                        struct stint_decision *decision, struct stint_error *error)
+                        struct stint_decision *decision, struct stint_decision *engine,
+                        struct stint_error *error)
 {
-    int code = ask(rules, event, decision, error);
+    const struct question *question = &rules->question;
+    int code = ask(rules, event, engine, error);
+    *decision = *engine;
+    if (code == 0 && rules->store != NULL) {
+        code = replay_rules_store_decide(rules->store, rules, event, decision, error);
+        question = replay_rules_store_question(rules->store);
+    }
     if (code != 0)
         return code;
-    bool allowed = decision->outcome == STINT_ALLOW;
-    uint32_t granted = !allowed ? 0 : event->cost;
-    if (allowed && event->verb == STINT_TAKE_UPTO)
-        granted = (uint32_t)min_u64(decision->granted, event->cost);
-    decision->granted = granted;
-    rules->unmatched += rules->question.n_unmatched;
-    rules->bans_lost += rules->question.bans_lost;
-    for (size_t i = 0; code == 0 && i < rules->question.n_targets; i++)
-        if (rules->question.targets[i].rule != NULL)
-            code = count(rules, &rules->question.targets[i], event, granted, error);
+    engine->granted = granted_of(event, engine);
+    decision->granted = granted_of(event, decision);
+    rules->unmatched += question->n_unmatched;
+    rules->bans_lost += question->bans_lost;
+    for (size_t i = 0; code == 0 && i < question->n_targets; i++)
+        if (question->targets[i].rule != NULL)
+            code = count(rules, question, &question->targets[i], event, decision->granted, error);
     return code;
 }
 

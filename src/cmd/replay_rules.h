@@ -56,8 +56,9 @@ struct replay_rules {
     uint64_t bans_lost;        /* the table had no room for them */
     uint64_t secret[2];
     struct question question;
-    uint8_t parts[STINT_KEY_MAX]; /* of a key, without its backslashes */
-    struct joined_key joined;     /* of the values of a descriptor, for people */
+    struct replay_rules_store *store; /* NULL: what the table decides counts */
+    uint8_t parts[STINT_KEY_MAX];     /* of a key, without its backslashes */
+    struct joined_key joined;         /* of the values of a descriptor, for people */
 };
 
 /*
@@ -82,9 +83,18 @@ struct replay_rules_event {
     uint64_t now_ns;
     uint8_t verb; /* enum stint_verb: take, take_upto or peek */
 };
-/* Decides over an event and counts what came of it. */
+/*
+ * Decides over an event and counts what came of it. With a store `decision` is the store's, and
+ * `engine` what the table has decided; else they are the same.
+ */
 int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_event *event,
-                        struct stint_decision *decision, struct stint_error *error);
+                        struct stint_decision *decision, struct stint_decision *engine,
+                        struct stint_error *error);
+/* Asks a question that was begun. */
+struct stint_decision replay_rules_verb(struct question *question, uint8_t verb);
+/* Begins the question of an event; nothing is asked yet. */
+int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event *event,
+                     struct question *question, struct stint_error *error);
 
 /* To whom the most was admitted under a rule: valid until the next call. */
 struct span replay_rules_most_key(struct replay_rules *rules, const struct replay_rule *counts,

@@ -12,7 +12,9 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/replay.h"
+#include "cmd/replay_rules_store.h"
 #include "cmd/say.h"
+#include "remote/memcached_state.h"
 #include "store/clock.h"
 
 #include <assert.h>
@@ -97,23 +99,48 @@ static int refused(const struct replay_options *options, int code, struct stint_
                    why.sentence);
 }
 
-static int open_store(struct replay_run *run, struct stint_error *error)
+static int open_store(struct replay_run *run, const struct stint_table_options *table,
+                      struct stint_error *error)
 {
     const struct replay_options *options = run->options;
     const struct replay_store_options store = {.given = &options->store,
                                                .quotas = options->quotas,
                                                .n_quotas = options->n_quotas,
                                                .verb = options->verb};
-    return options->store.text != NULL ? replay_store_open(&run->store, &store, error) : 0;
+    if (options->store.text == NULL)
+        return 0;
+    return run->rules != NULL ? replay_rules_store_open(&run->rules->store, run->rules,
+                                                        &options->store, table, error)
+                              : replay_store_open(&run->store, &store, error);
 }
 
-static uint64_t epoch_of(const struct replay_options *options, uint64_t first_ns)
+/* Where the windows of a table begin when the store's do. */
+static uint64_t store_epoch_of(const struct replay_run *run, uint64_t first_ns)
 {
-    if (options->source.format == REPLAY_TRACE)
+    const struct replay_options *options = run->options;
+    if (options->store.url.kind == STORE_MEMCACHED)
+        return memcached_state_epoch_ns(first_ns);
+    if (run->rules == NULL)
+        return replay_store_epoch_ns(options->quotas, options->n_quotas, first_ns);
+    size_t n = rules_count(run->rules->loaded.rules);
+    struct stint_quota *quotas = calloc(2 * n + 1, sizeof(*quotas));
+    for (size_t i = 0; quotas != NULL && i < n; i++) {
+        const struct rule *rule = rules_at(run->rules->loaded.rules, i);
+        quotas[2 * i] = rule->quota; /* one that is not there has no period */
+        quotas[2 * i + 1] = rule->shadow;
+    }
+    uint64_t epoch_ns = replay_store_epoch_ns(quotas, quotas != NULL ? 2 * n : 0, first_ns);
+    free(quotas);
+    return epoch_ns;
+}
+
+static uint64_t epoch_of(const struct replay_run *run, uint64_t first_ns)
+{
+    if (run->options->source.format == REPLAY_TRACE)
         return 0;
-    if (options->store.text == NULL)
+    if (run->options->store.text == NULL)
         return first_ns - first_ns % NS_PER_DAY;
-    return replay_store_epoch_ns(options->quotas, options->n_quotas, first_ns);
+    return store_epoch_of(run, first_ns);
 }
 
 int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_error *error)
@@ -122,7 +149,7 @@ int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
     struct stint_table_options table = {
         .path = options->state,
         .clock = STINT_CLOCK_VIRTUAL,
-        .epoch_ns = (int64_t)epoch_of(options, first_ns),
+        .epoch_ns = (int64_t)epoch_of(run, first_ns),
         .skew_max_ns = 1, /* one caller, whose time never goes back */
     };
     if (run->rules != NULL)
@@ -135,7 +162,7 @@ int replay_run_open(struct replay_run *run, uint64_t first_ns, struct stint_erro
     for (size_t i = 0; code == 0 && i < options->n_quotas; i++)
         code = stint_table_accepts(run->table, &options->quotas[i], error);
     if (code == 0)
-        code = open_store(run, error);
+        code = open_store(run, &table, error);
     if (code != 0)
         return refused(options, code, error);
     run->epoch_ns = (uint64_t)stint_epoch_ns(run->table);
@@ -169,7 +196,7 @@ int replay_run_add(struct replay_run *run, struct event_entry entry, struct stin
         return err_set(error, STINT_E_RANGE,
                        "the events are more than 18 years later than the table in %s",
                        run->options->state != NULL ? run->options->state : "memory");
-    if (run->store != NULL) /* which counts in whole microseconds */
+    if (run->options->store.text != NULL) /* which counts in whole microseconds */
         now_ns -= now_ns % NS_PER_US;
     run->late += entry.at_ns < run->epoch_ns || now_ns < run->latest_ns;
     if (now_ns > run->latest_ns)
@@ -183,6 +210,20 @@ int replay_run_add(struct replay_run *run, struct event_entry entry, struct stin
     return 0;
 }
 
+static void name_difference(const struct replay_run *run, size_t i,
+                            const struct stint_decision *engine, const struct stint_decision *store)
+{
+    static const char *const outcomes[] = {
+        [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
+    if (run->differing < DIFFERENCES_NAMED)
+        say("event %" PRIu64 ": the store says %s, %" PRIu32 " left, and the engine %s, %" PRIu32
+            " left",
+            run->events + i + 1, outcomes[store->outcome], store->remaining,
+            outcomes[engine->outcome], engine->remaining);
+    else if (run->differing == DIFFERENCES_NAMED)
+        say("further decisions that differ are counted, not named");
+}
+
 static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error)
 {
     const struct event_entry *entry = &run->pending[i];
@@ -191,7 +232,13 @@ static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error
                                              .cost = entry->cost,
                                              .now_ns = run->pending_now_ns[i],
                                              .verb = (uint8_t)run->options->verb};
-    return replay_rules_decide(run->rules, &event, &run->decisions[i], error);
+    struct stint_decision engine;
+    int code = replay_rules_decide(run->rules, &event, &run->decisions[i], &engine, error);
+    if (code != 0 || replay_store_agrees(&engine, &run->decisions[i]))
+        return code;
+    name_difference(run, i, &engine, &run->decisions[i]);
+    run->differing++;
+    return 0;
 }
 
 static struct stint_decision ask(struct replay_run *run, struct stint_item *items, size_t i)
@@ -249,21 +296,6 @@ static int count(struct replay_run *run, size_t i, struct stint_error *error)
                      error);
 }
 
-static void name_difference(const struct replay_run *run, size_t i,
-                            const struct stint_decision *store)
-{
-    static const char *const outcomes[] = {
-        [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
-    const struct stint_decision *engine = &run->decisions[i];
-    if (run->differing < DIFFERENCES_NAMED)
-        say("event %" PRIu64 ": the store says %s, %" PRIu32 " left, and the engine %s, %" PRIu32
-            " left",
-            run->events + i + 1, outcomes[store->outcome], store->remaining,
-            outcomes[engine->outcome], engine->remaining);
-    else if (run->differing == DIFFERENCES_NAMED)
-        say("further decisions that differ are counted, not named");
-}
-
 /* What the store decides takes the place of what the table has decided. */
 static int ask_store(struct replay_run *run, struct stint_error *error)
 {
@@ -281,7 +313,7 @@ static int ask_store(struct replay_run *run, struct stint_error *error)
     int code = replay_store_decide(run->store, events, run->n_pending, error);
     for (size_t i = 0; i < run->n_pending && code == 0; i++) {
         if (!replay_store_agrees(&run->decisions[i], &decisions[i])) {
-            name_difference(run, i, &decisions[i]);
+            name_difference(run, i, &run->decisions[i], &decisions[i]);
             run->differing++;
         }
         run->decisions[i] = decisions[i];
@@ -292,12 +324,29 @@ static int ask_store(struct replay_run *run, struct stint_error *error)
 int replay_run_clean(struct replay_run *run, struct stint_error *error)
 {
     struct stint_error why;
-    if (run->store == NULL)
+    struct replay_store_told told;
+    if (!replay_run_store(run, &told))
         return 0;
-    int code = replay_store_clean(run->store, &run->names, &why);
+    int code = run->store != NULL
+                   ? replay_store_clean(run->store, &run->names, &why)
+                   : replay_rules_store_clean(run->rules->store, run->rules, &run->names, &why);
     return code == 0 ? 0
                      : err_set(error, code, "%s; keys that begin with %s may be left there",
-                               why.sentence, replay_store_prefix(run->store));
+                               why.sentence, told.prefix);
+}
+
+bool replay_run_store(const struct replay_run *run, struct replay_store_told *told)
+{
+    const struct replay_rules_store *of_rules = run->rules != NULL ? run->rules->store : NULL;
+    if (run->store != NULL)
+        *told =
+            (struct replay_store_told){replay_store_prefix(run->store), replay_store_ns(run->store),
+                                       replay_store_has_detoured(run->store)};
+    else if (of_rules != NULL)
+        *told = (struct replay_store_told){replay_rules_store_prefix(of_rules),
+                                           replay_rules_store_ns(of_rules),
+                                           replay_rules_store_has_detoured(of_rules)};
+    return run->store != NULL || of_rules != NULL;
 }
 
 int replay_run_flush(struct replay_run *run, struct stint_error *error)

@@ -34,10 +34,10 @@ struct replay_store {
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
-static int name_run(struct replay_store *store, struct stint_error *error)
+int replay_store_name_run(char prefix[REPLAY_STORE_PREFIX_SIZE], struct stint_error *error)
 {
     uint64_t run;
-    struct buf buf = buf_of(store->prefix, sizeof(store->prefix));
+    struct buf buf = buf_of(prefix, REPLAY_STORE_PREFIX_SIZE);
     if (getrandom(&run, sizeof(run), 0) != sizeof(run))
         return err_set(error, STINT_E_SYSTEM, "the system gives no random bytes");
     buf_add(&buf, REPLAY_STORE_PREFIX "%016" PRIx64 ":", run);
@@ -64,7 +64,7 @@ int replay_store_open(struct replay_store **store, const struct replay_store_opt
     if (made == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a store");
     made->options = *options;
-    int code = name_run(made, error);
+    int code = replay_store_name_run(made->prefix, error);
     if (code == 0)
         code = shared_session_open(&made->session, options->given, made->prefix, error);
     if (code == 0)

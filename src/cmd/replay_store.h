@@ -24,6 +24,9 @@ struct replay_store_options {
     enum stint_verb verb;
 };
 
+/* "stint:replay:RANDOM:", of one run. */
+int replay_store_name_run(char prefix[REPLAY_STORE_PREFIX_SIZE], struct stint_error *error);
+
 /* STINT_E_RANGE or STINT_E_MISMATCH where it does not take one of the quotas. */
 int replay_store_open(struct replay_store **store, const struct replay_store_options *options,
                       struct stint_error *error);
@@ -45,7 +48,6 @@ int replay_store_decide(struct replay_store *store, const struct replay_store_ev
 int replay_store_clean(struct replay_store *store, const struct key_set *names,
                        struct stint_error *error);
 
-/* "stint:replay:RANDOM:" */
 const char *replay_store_prefix(const struct replay_store *store);
 /* Spent in waiting for it. */
 uint64_t replay_store_ns(const struct replay_store *store);

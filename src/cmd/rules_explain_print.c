@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/rules_explain.h"
 
+#include "base/ns.h"
 #include "cmd/human.h"
 #include "cmd/json_text.h"
 #include "cmd/say.h"
@@ -51,10 +52,24 @@ static void print_rule(const struct target *target, bool is_asked)
 static void print_wait(uint64_t wait_ns)
 {
     struct human human;
-    if (wait_ns == STINT_NEVER_NS)
+    if (wait_ns == STINT_NEVER_NS) {
         fputs("never fits", stdout);
-    else
-        printf("denies for %s s", human_wait(&human, wait_ns));
+        return;
+    }
+    printf("denies for %s s", human_wait(&human, wait_ns));
+    if (wait_ns >= NS_PER_HOUR)
+        printf(" (%s)", human_duration(&human, wait_ns));
+}
+
+/* A budget of the calendar that was used says when the next one begins. */
+static void print_next(const struct target *target)
+{
+    struct human human;
+    const struct stint_decision *decision = &target->decision;
+    bool is_calendar =
+        target->quota->algorithm == STINT_FIXED_WINDOW && target->quota->align >= STINT_ALIGN_DAY;
+    if (is_calendar && decision->reset_after_ns > 0)
+        printf("; all of it again in %s", human_duration(&human, decision->reset_after_ns));
 }
 
 static void print_state(const struct target *target)
@@ -66,9 +81,11 @@ static void print_state(const struct target *target)
         fputs("over, and allowed: shadow_mode", stdout);
     else if (target->over)
         print_wait(decision->retry_after_ns);
-    else
+    else {
         printf("allows; leaves %s of %s", human_count(&left, decision->remaining),
                human_count(&limit, decision->limit));
+        print_next(target);
+    }
     printf("%s%s\n", target->banned ? " (its key is blocked)" : "",
            target->stepped_back ? " (quota_mode: the request does without it)" : "");
 }

@@ -18,6 +18,7 @@ static const char *const on_store_error_names[] = {
     [RULE_STORE_ERROR_DENY] = "deny",
     [RULE_STORE_ERROR_ALLOW] = "allow",
     [RULE_STORE_ERROR_LOCAL] = "local",
+    [RULE_STORE_ERROR_ERROR] = "error",
 };
 static const char *const lease_names[] = {
     [RULE_LEASE_NONE] = "none",
@@ -84,6 +85,15 @@ static void print_flags(const struct rule *rule)
     }
     if (any)
         putchar('\n');
+}
+
+/* What a rule leaves open, the server's grpc_hits says. */
+static void print_hits(const struct rule *rule)
+{
+    if (rule->hits == RULE_HITS_CHARGE)
+        puts("  hits    charge: what a gateway reports is recorded, whether it fits or not");
+    else if (rule->hits == RULE_HITS_TAKE)
+        puts("  hits    take: what does not fit is refused, and not recorded");
 }
 
 static void print_replaces(const struct rule *rule)
@@ -167,6 +177,7 @@ static void print_rule(const struct rule *rule)
     print_replaces(rule);
     print_metadata(rule);
     print_flags(rule);
+    print_hits(rule);
 }
 
 /* Rules of one domain together, also where files that are merged had another between them. */

@@ -186,7 +186,7 @@ static int add_stores(struct ground *ground, struct stint_error *error)
     const struct serve_stores *stores = ground->stores;
     for (size_t i = 0; i < stores->names.n_names; i++) {
         bool is_needed = stores->question.items == i + 1 &&
-                         stores->question.items_on_error == QUESTION_TELLS_ERROR;
+                         stores->question.items_on_error == RULE_STORE_ERROR_ERROR;
         if (!metrics_add_store(hub_metrics(ground->hub), stores->names.names[i], is_needed))
             return err_set(error, STINT_E_SYSTEM, "no memory for the figures of stores");
     }

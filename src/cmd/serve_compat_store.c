@@ -2,6 +2,7 @@
 /* envoyproxy/ratelimit's REDIS_… and MEMCACHE_… as the URL of one store. */
 #define _GNU_SOURCE
 #include "base/buf.h"
+#include "base/span.h"
 #include "cmd/serve_compat.h"
 
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 struct redis {
     const char *(*text_of)(const char *name);
     const char *url, *socket_type, *type, *auth;
+    struct span userinfo, path; /* of the URLs in REDIS_URL: before '@', after '/'. NULL: none */
     bool is_tls, is_unix;
     struct buf out;
     struct stint_error *error;
@@ -46,12 +48,24 @@ static void add_encoded(struct buf *out, const char *text, size_t len)
     }
 }
 
-/* Theirs is a password, or a user and a password with ':' between them. */
+/*
+ * REDIS_AUTH is a password, or a user and a password with ':' between them. It precedes what
+ * REDIS_URL says, where the text is encoded already; a user there goes with a password here.
+ */
 static void add_user(struct redis *redis)
 {
-    const char *auth = redis->auth, *colon = strchr(auth, ':');
+    const char *auth = redis->auth, *colon = is_set(auth) ? strchr(auth, ':') : NULL;
+    struct span own = redis->userinfo;
+    if (!is_set(auth)) {
+        if (own.ptr != NULL)
+            buf_add(&redis->out, "%.*s@", (int)own.len, (const char *)own.ptr);
+        return;
+    }
     if (colon != NULL)
         add_encoded(&redis->out, auth, (size_t)(colon - auth));
+    else if (own.ptr != NULL)
+        buf_add(&redis->out, "%.*s", (int)strcspn((const char *)own.ptr, ":@"),
+                (const char *)own.ptr);
     buf_add(&redis->out, ":");
     const char *password = colon != NULL ? colon + 1 : auth;
     add_encoded(&redis->out, password, strlen(password));
@@ -60,14 +74,13 @@ static void add_user(struct redis *redis)
 
 static int add_unix(struct redis *redis)
 {
-    if (redis->is_tls || strcmp(redis->type, "SINGLE") != 0)
+    if (redis->is_tls || strcasecmp(redis->type, "SINGLE") != 0)
         return refuse(
             redis, "REDIS_SOCKET_TYPE",
             "a Unix socket leads to one server, without TLS: REDIS_TYPE and REDIS_TLS say "
             "otherwise");
     buf_add(&redis->out, is_set(redis->auth) ? "unix://" : "unix:");
-    if (is_set(redis->auth))
-        add_user(redis);
+    add_user(redis);
     for (const char *c = redis->url; *c != '\0'; c++) {
         if (*c == '/')
             buf_add(&redis->out, "/");
@@ -77,33 +90,116 @@ static int add_unix(struct redis *redis)
     return 0;
 }
 
+/* ---- Hosts, each perhaps as a URL -------------------------------------------------------------
+ */
+
+/* All URLs of the list are one store's: what one says, no other may say otherwise. */
+static int agree(const struct redis *redis, struct span *said, struct span own)
+{
+    if (own.ptr == NULL)
+        return 0;
+    if (said->ptr == NULL)
+        *said = own;
+    return said->len == own.len && memcmp(said->ptr, own.ptr, own.len) == 0
+               ? 0
+               : refuse(redis, "REDIS_URL",
+                        "all servers are asked as one user, and for one database: expected the "
+                        "same in each URL");
+}
+
+/* HOST:PORT, or redis://[USER:PASSWORD@]HOST:PORT[/DATABASE]; rediss:// is with TLS. */
+static int read_host(struct redis *redis, struct span *host)
+{
+    static const char *const schemes[] = {"redis://", "rediss://"};
+    size_t scheme = 0;
+    while (scheme < 2 && (host->len < strlen(schemes[scheme]) ||
+                          memcmp(host->ptr, schemes[scheme], strlen(schemes[scheme])) != 0))
+        scheme++;
+    if (scheme == 2)
+        return 0;
+    struct span userinfo = {NULL, 0}, path = {NULL, 0};
+    size_t skipped = strlen(schemes[scheme]);
+    redis->is_tls |= scheme == 1;
+    *host = span_of(host->ptr + skipped, host->len - skipped);
+    const uint8_t *at = memrchr(host->ptr, '@', host->len);
+    if (at != NULL) {
+        userinfo = span_of(host->ptr, (size_t)(at - host->ptr));
+        *host = span_of(at + 1, host->len - userinfo.len - 1);
+    }
+    const uint8_t *slash = memchr(host->ptr, '/', host->len);
+    if (slash != NULL) {
+        path = span_of(slash + 1, (size_t)(host->ptr + host->len - slash - 1));
+        host->len -= path.len + 1;
+    }
+    int code = agree(redis, &redis->userinfo, userinfo);
+    return code != 0 || path.len == 0 ? code : agree(redis, &redis->path, path);
+}
+
+/* The hosts of a list, without what else their URLs say. To be freed; NULL with a fault. */
+static char *read_hosts(struct redis *redis, const char *list)
+{
+    char *text = malloc(URL_SIZE);
+    if (text == NULL) {
+        err_set(redis->error, STINT_E_SYSTEM, "no memory for the settings");
+        return NULL;
+    }
+    struct buf hosts = buf_of(text, URL_SIZE);
+    int code = 0;
+    bool is_one = strcasecmp(redis->type, "SINGLE") == 0;
+    for (const char *at = list, *end; code == 0 && at != NULL; at = end) {
+        const char *comma = is_one ? NULL : strchr(at, ',');
+        struct span host = span_of(at, comma != NULL ? (size_t)(comma - at) : strlen(at));
+        end = comma != NULL ? comma + 1 : NULL;
+        code = read_host(redis, &host);
+        buf_add(&hosts, "%.*s%s", (int)host.len, (const char *)host.ptr, end != NULL ? "," : "");
+    }
+    if (code == 0 && hosts.len >= URL_SIZE)
+        code =
+            err_set(redis->error, STINT_E_RANGE, "REDIS_URL: expected at most %d bytes", URL_SIZE);
+    if (code == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
 /* Theirs has the master's name before the sentinels: mymaster,host:port,… */
-static int add_sentinels(struct redis *redis)
+static int skip_master(const struct redis *redis, bool is_sentinel, const char **hosts)
 {
     const char *comma = strchr(redis->url, ',');
+    *hosts = redis->url;
+    if (!is_sentinel)
+        return 0;
     if (comma == NULL || comma == redis->url)
         return refuse(redis, "REDIS_URL",
                       "expected the master's name before the sentinels: NAME,HOST:PORT,HOST:PORT");
-    buf_add(&redis->out, "%s/", comma + 1);
-    add_encoded(&redis->out, redis->url, (size_t)(comma - redis->url));
+    *hosts = comma + 1;
     return 0;
 }
 
 static int add_hosts(struct redis *redis)
 {
-    bool is_sentinel = strcmp(redis->type, "SENTINEL") == 0;
-    bool is_cluster = strcmp(redis->type, "CLUSTER") == 0;
-    if (!is_sentinel && !is_cluster && strcmp(redis->type, "SINGLE") != 0)
+    bool is_sentinel = strcasecmp(redis->type, "SENTINEL") == 0;
+    bool is_cluster = strcasecmp(redis->type, "CLUSTER") == 0;
+    const char *list;
+    if (!is_sentinel && !is_cluster && strcasecmp(redis->type, "SINGLE") != 0)
         return refuse(redis, "REDIS_TYPE", "expected SINGLE, CLUSTER or SENTINEL");
+    int code = skip_master(redis, is_sentinel, &list);
+    char *hosts = code == 0 ? read_hosts(redis, list) : NULL;
+    if (hosts == NULL)
+        return redis->error->code;
     buf_add(&redis->out, "redis%s%s://", redis->is_tls ? "s" : "",
             is_sentinel  ? "-sentinel"
             : is_cluster ? "-cluster"
                          : "");
-    if (is_set(redis->auth))
-        add_user(redis);
-    if (is_sentinel)
-        return add_sentinels(redis);
-    buf_add(&redis->out, "%s", redis->url);
+    add_user(redis);
+    buf_add(&redis->out, "%s", hosts);
+    free(hosts);
+    if (is_sentinel) {
+        buf_add(&redis->out, "/");
+        add_encoded(&redis->out, redis->url, strcspn(redis->url, ","));
+    }
+    if (redis->path.ptr != NULL)
+        buf_add(&redis->out, "/%.*s", (int)redis->path.len, (const char *)redis->path.ptr);
     return 0;
 }
 
@@ -131,7 +227,7 @@ static int add_redis(struct redis *redis)
     else if (is_set(redis->socket_type) && !redis->is_unix &&
              strcmp(redis->socket_type, "tcp") != 0)
         return refuse(redis, "REDIS_SOCKET_TYPE", "expected unix, tcp or tls");
-    code = strcmp(redis->type, "SENTINEL") == 0 ? check_sentinel_auth(redis) : 0;
+    code = strcasecmp(redis->type, "SENTINEL") == 0 ? check_sentinel_auth(redis) : 0;
     if (code != 0)
         return code;
     return redis->is_unix ? add_unix(redis) : add_hosts(redis);

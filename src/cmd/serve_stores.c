@@ -47,12 +47,23 @@ int serve_store_names(const struct serve_settings *settings, struct serve_store_
     return code;
 }
 
-/* What items are told, rules do not say: theirs is to deny. */
 static uint8_t on_error(const char *name)
 {
     return strcmp(name, "allow") == 0   ? RULE_STORE_ERROR_ALLOW
            : strcmp(name, "local") == 0 ? RULE_STORE_ERROR_LOCAL
-                                        : RULE_STORE_ERROR_DENY;
+           : strcmp(name, "deny") == 0  ? RULE_STORE_ERROR_DENY
+                                        : RULE_STORE_ERROR_ERROR;
+}
+
+/*
+ * An error is for what has no rule; a rule denies. Where envoyproxy/ratelimit was before, rules
+ * are answered with an error, too: Envoy's failure_mode_deny says what becomes of it.
+ */
+static uint8_t on_error_of_rules(const struct serve_settings *settings)
+{
+    uint8_t choice = on_error(settings->store_on_error);
+    bool denies = choice == RULE_STORE_ERROR_ERROR && !settings->is_compat;
+    return denies ? RULE_STORE_ERROR_DENY : choice;
 }
 
 void serve_store_rules(const struct serve_settings *settings, const struct serve_store_names *names,
@@ -61,7 +72,7 @@ void serve_store_rules(const struct serve_settings *settings, const struct serve
     options->stores = names->names;
     options->n_stores = names->n_names;
     options->default_store = names->default_store;
-    options->default_on_error = on_error(settings->store_on_error);
+    options->default_on_error = on_error_of_rules(settings);
 }
 
 /* ---- URLs ------------------------------------------------------------------------------------ */
@@ -170,9 +181,7 @@ static int name_nodes(struct serve_stores *stores, const struct serve_settings *
     question->labels = stores->names.names;
     question->items = question->throttle = stores->names.default_store;
     question->timeout_ns = settings->store_timeout;
-    question->items_on_error = strcmp(settings->store_on_error, "error") == 0
-                                   ? QUESTION_TELLS_ERROR
-                                   : on_error(settings->store_on_error);
+    question->items_on_error = on_error(settings->store_on_error);
     return 0;
 }
 

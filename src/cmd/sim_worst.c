@@ -21,14 +21,15 @@ enum {
     OPTION_SEED,
     OPTION_TIME,
     OPTION_TRIES,
+    OPTION_VERBS,
     OPTION_TRACE,
     OPTION_JSON,
 };
 
 static const char doc[] =
-    "Searches for the requests of one key that are admitted the most in any window of the quota's "
-    "period, prints them as a trace that `stint replay` reads, and holds what was found against "
-    "the bound that `stint explain` states.\v"
+    "Searches for the requests of one key (takes, charges, refunds, releases) after which a take "
+    "is admitted that makes the most units in any window of the quota's period, prints them as a "
+    "trace, and holds what was found against the bound that `stint explain` states.\v"
     "For example: stint sim worst --quota 'sliding_counter 100/60s' --time 2s\n\n"
     "The same --seed and --tries give the same trace everywhere.\n\n"
     "Exit codes: 0 done, 1 the stated bound is broken, or the trace cannot be written, 2 bad "
@@ -38,11 +39,15 @@ static const struct argp_option options_known[] = {
     {"quota", OPTION_QUOTA, "SPEC", 0, "What is to be broken", 1},
     {"time", OPTION_TIME, "TIME", 0, "Search for this long (default 10s)", 2},
     {"tries", OPTION_TRIES, "N", 0, "Try at most N sequences", 2},
+    {"verbs", OPTION_VERBS, "take|all", 0,
+     "Takes alone, or charges, refunds and releases, too (default all)", 2},
     {"seed", OPTION_SEED, "N", 0, "Which search of many (default 1)", 2},
     {"trace", OPTION_TRACE, "FILE", 0, "Write the trace to FILE, not to standard output", 3},
     {"json", OPTION_JSON, NULL, 0, "Print one JSON object, which holds the trace", 3},
     {0},
 };
+
+static const char *const verbs_known[] = {"take", "all", NULL};
 
 struct parsed {
     struct sim_worst_options options;
@@ -78,6 +83,9 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         return 0;
     case OPTION_TRACE:
         args_file(state, &options->path, value);
+        return 0;
+    case OPTION_VERBS:
+        options->takes_only = args_choice(state, "--verbs", value, verbs_known) == 0;
         return 0;
     case OPTION_JSON:
         options->json = true;
@@ -119,7 +127,8 @@ static int search_on(struct search *search, const struct sim_worst_options *opti
 
 int sim_worst_run(const struct sim_worst_options *options, const struct search_subject *subject)
 {
-    struct search_options how = {.seed = options->seed, .clock_steps = true};
+    struct search_options how = {
+        .seed = options->seed, .clock_steps = true, .takes_only = options->takes_only};
     struct sim_worst_result result = {0};
     struct search *search = NULL;
     struct stint_error error;

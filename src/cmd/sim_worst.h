@@ -14,6 +14,7 @@ struct sim_worst_options {
     uint64_t seed;
     uint64_t time_ns, tries_max; /* the search ends with whichever comes first */
     bool json;
+    bool takes_only;
 };
 
 struct sim_worst_result {

@@ -36,6 +36,14 @@ static bool steps_back(const struct search_best *best)
     return false;
 }
 
+static bool has_verbs(const struct search_best *best)
+{
+    for (size_t i = 0; i < best->n_asks; i++)
+        if (best->asks[i].verb != SEARCH_VERB_TAKE)
+            return true;
+    return false;
+}
+
 static void print_verdict(FILE *out, const char *mark, const struct search_subject *subject,
                           const struct search_best *best)
 {
@@ -79,16 +87,40 @@ static void print_summary(FILE *out, const char *mark, const struct sim_worst_op
                 "%sThe sequence was cut off at %s requests; a longer one may be admitted more%s.\n",
                 mark, human_count(&requests, best->cut_at),
                 best->cut_at < SEARCH_ASKS_MAX ? ", and more time would try it" : "");
+    if (has_verbs(best))
+        fprintf(out,
+                "%sCharges and refunds are among the lines, each refund with the line whose use it "
+                "gives back: replay reads traces of takes alone (--verbs take).\n",
+                mark);
     if (steps_back(best))
         fprintf(out, "%sClocks step back; replay decides such lines at the latest time seen.\n",
                 mark);
 }
 
+/* The line on which the grant stands that another line gives back of; 0 if there is none. */
+static size_t line_of(const struct search_best *best, size_t at)
+{
+    for (size_t i = at; i > 0; i--)
+        if (best->asks[i - 1].number == best->asks[at].of)
+            return i;
+    return 0;
+}
+
+/* A verb stands where replay expects a cost: it does not take such a line for a take. */
 static void print_trace(FILE *out, const struct search_best *best)
 {
+    static const char *const verbs[] = {[SEARCH_VERB_TAKE] = "",
+                                        [SEARCH_VERB_CHARGE] = "charge ",
+                                        [SEARCH_VERB_REFUND] = "refund ",
+                                        [SEARCH_VERB_RELEASE] = "release "};
     for (size_t i = 0; i < best->n_asks; i++) {
-        print_time(out, best->asks[i].now_ns);
-        fprintf(out, " k %" PRIu32 "\n", best->asks[i].cost);
+        const struct search_ask *ask = &best->asks[i];
+        print_time(out, ask->now_ns);
+        fprintf(out, " k %s%" PRIu32, verbs[ask->verb], ask->cost);
+        size_t line = ask->of != SEARCH_NONE ? line_of(best, i) : 0;
+        if (line > 0)
+            fprintf(out, " of line %zu", line);
+        fputc('\n', out);
     }
 }
 
@@ -109,15 +141,15 @@ static bool print_json(const struct sim_worst_options *options,
     stint_quota_format(&options->quota, spec, sizeof(spec));
     /* Without a text json_pack() fails, and json_text_print() says why. */
     json_t *object = json_pack(
-        "{s:s, s:o, s:o, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:b, s:I, s:o, s:o, s:o, s:s}", "quota",
-        spec, "max_in_any_window", json_text_ns(best->units), "bound", json_text_ns(subject->bound),
-        "reached", best->units == subject->bound, "broken", best->units > subject->bound,
-        "period_ns", json_text_ns(subject->period_ns), "until_ns",
+        "{s:s, s:o, s:o, s:b, s:b, s:o, s:o, s:I, s:b, s:b, s:b, s:b, s:I, s:o, s:o, s:o, s:s}",
+        "quota", spec, "max_in_any_window", json_text_ns(best->units), "bound",
+        json_text_ns(subject->bound), "reached", best->units == subject->bound, "broken",
+        best->units > subject->bound, "period_ns", json_text_ns(subject->period_ns), "until_ns",
         best->units > 0 ? json_text_ns(best->at_ns) : json_null(), "requests",
         (json_int_t)best->n_asks, "cut", best->cut_at > 0, "steps_back", steps_back(best),
-        "interrupted", result->interrupted, "seed", (json_int_t)options->seed, "tries",
-        json_text_ns(result->tries), "decisions", json_text_ns(result->decisions), "time_ns",
-        json_text_ns(result->time_ns), "trace", text);
+        "other_verbs", has_verbs(best), "interrupted", result->interrupted, "seed",
+        (json_int_t)options->seed, "tries", json_text_ns(result->tries), "decisions",
+        json_text_ns(result->decisions), "time_ns", json_text_ns(result->time_ns), "trace", text);
     free(text);
     return json_text_print(object, true) == 0;
 }
@@ -150,7 +182,8 @@ bool sim_worst_report(const struct sim_worst_options *options, const struct sear
         told = write_file(options, subject, result) && told;
     struct human units, bound;
     if (result->best.units > subject->bound)
-        say("THE STATED BOUND IS BROKEN: %s admitted in a window that by its law holds at most %s",
+        say("THE STATED BOUND IS BROKEN: a take was admitted that makes %s in a window that by its "
+            "law holds at most %s",
             human_count(&units, result->best.units), human_count(&bound, subject->bound));
     return told;
 }

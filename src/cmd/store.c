@@ -7,6 +7,7 @@
 static const struct cmd commands[] = {
     {"check", "is a Redis, Valkey or memcached fit to be the store of several servers?",
      store_check_main},
+    {"script", "the scripts that a store is given, as text for redis-cli", store_script_main},
     {NULL, NULL, NULL},
 };
 

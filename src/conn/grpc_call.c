@@ -114,7 +114,7 @@ static void refuse_frame(struct grpc_call *call, int code, const struct stint_er
 size_t grpc_call_message_max(const struct grpc_call *call)
 {
     size_t max = call->conn->door->limits.message_bytes;
-    bool is_small = call->method != GRPC_SHOULD_RATE_LIMIT && max > GRPC_SMALL_MESSAGE;
+    bool is_small = !grpc_method_asks(call->method) && max > GRPC_SMALL_MESSAGE;
     return is_small ? GRPC_SMALL_MESSAGE : max;
 }
 

@@ -175,6 +175,8 @@ static struct span take_turn(struct grpc_conn *conn, struct span bytes)
     while (bytes.len > 0 && !conn->is_over && !grpc_conn_turn_is_over(conn) && !is_unread(conn)) {
         size_t len = bytes.len < GRPC_SLICE ? bytes.len : GRPC_SLICE;
         grpc_session_feed(conn, span_of(bytes.ptr, len));
+        if (http2_frames_take(&conn->frames, span_of(bytes.ptr, len)))
+            conn->frame_since_ns = conn->now_ns;
         bytes = span_of(bytes.ptr + len, bytes.len - len);
         if (conn->has_begun && !conn->is_over)
             write_frames(conn);
@@ -233,12 +235,16 @@ static bool is_over(const struct conn *base)
     return grpc_of_const(base)->is_over;
 }
 
-/* What is not yet HTTP/2 is half a request, too. */
+/*
+ * What is not yet HTTP/2 is half a request, too, and so is a frame or a block of header fields
+ * that has not ended, also where it belongs to no call.
+ */
 static bool is_busy(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
     return !conn->is_over &&
-           (conn->n_calls > 0 || conn->rest.len > 0 || (conn->is_heard && !conn->has_begun));
+           (conn->n_calls > 0 || conn->rest.len > 0 || (conn->is_heard && !conn->has_begun) ||
+            http2_frames_are_open(&conn->frames));
 }
 
 /* ---- When nothing comes ---------------------------------------------------------------------- */
@@ -249,6 +255,13 @@ static uint64_t call_ends_ns(const struct grpc_conn *conn)
     return oldest != NULL ? oldest->begun_ns + conn->door->limits.call_ns : STINT_NEVER_NS;
 }
 
+/* While input waits for its turn, or for room for its answers, the peer may have sent the rest. */
+static uint64_t frame_ends_ns(const struct grpc_conn *conn)
+{
+    bool is_late = http2_frames_are_open(&conn->frames) && conn->rest.len == 0;
+    return is_late ? conn->frame_since_ns + conn->door->limits.call_ns : STINT_NEVER_NS;
+}
+
 static uint64_t deadline(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
@@ -256,7 +269,19 @@ static uint64_t deadline(const struct conn *base)
         return STINT_NEVER_NS;
     return least(least(least(conn->age_at_ns, conn->grace_at_ns),
                        least(conn->notice_at_ns, conn->watch_at_ns)),
-                 least(conn->waits_end_ns, call_ends_ns(conn)));
+                 least(least(conn->waits_end_ns, call_ends_ns(conn)), frame_ends_ns(conn)));
+}
+
+/* Nothing behind a frame without an end can be read. */
+static void end_late_frame(struct grpc_conn *conn)
+{
+    if (frame_ends_ns(conn) > conn->now_ns)
+        return;
+    if (conn->has_begun)
+        grpc_abuse_end(conn);
+    else
+        conn->is_over = true;
+    conn->frames = (struct http2_frames){.preface_len = HTTP2_PREFACE};
 }
 
 static void end_late_calls(struct grpc_conn *conn)
@@ -283,6 +308,7 @@ static void wake(struct conn *base, uint64_t now_ns)
     if (conn->is_over)
         return;
     end_late_calls(conn);
+    end_late_frame(conn);
     if (conn->waits_end_ns <= now_ns)
         grpc_wait_end_late(conn);
     if (conn->watch_at_ns <= now_ns)

@@ -106,7 +106,7 @@ void grpc_fields_end(struct grpc_call *call)
     else if ((call->said & GRPC_SAID_NO_TIMEOUT) != 0)
         grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT,
                            "grpc-timeout: expected up to eight digits and one of H M S m u n");
-    else if (call->method == GRPC_SHOULD_RATE_LIMIT)
+    else if (grpc_method_asks(call->method))
         grpc_caller_admit(call);
     else if (is_endless(call->method))
         count_endless(call);

@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What each method does with its one message. */
 #include "conn/grpc_parts.h"
+#include "proto/kuadrant.h"
+
+#define RESERVATION_GONE                                                                           \
+    "the reservation was committed, has ended, or never was; nothing was charged. To record use "  \
+    "that no reservation covers, leave reservation_id empty"
 
 static enum grpc_status status_of(enum reply_error error)
 {
@@ -22,7 +27,57 @@ static enum grpc_status status_of(enum reply_error error)
     }
 }
 
-static void should_rate_limit(struct grpc_call *call, struct span message)
+/* ---- Methods that ask the limiter ------------------------------------------------------------ */
+
+static int read_request(struct grpc_call *call, struct span message, const struct request **request,
+                        struct stint_error *error)
+{
+    struct rls_call *rls = call->conn->door->rls;
+    switch (call->method) {
+    case GRPC_CHECK_RATE_LIMIT:
+        return kuadrant_read_check(rls, message, request, error);
+    case GRPC_REPORT:
+        return kuadrant_read_report(rls, message, request, error);
+    case GRPC_RESERVE:
+        return kuadrant_read_reserve(rls, message, request, error);
+    case GRPC_COMMIT:
+        return kuadrant_read_commit(rls, message, request, error);
+    default:
+        return rls_read(rls, message, request, error);
+    }
+}
+
+static struct span write_response(const struct grpc_call *call, const struct request *request)
+{
+    struct grpc_door *door = call->conn->door;
+    switch (call->method) {
+    case GRPC_RESERVE:
+        return kuadrant_write_reserve(door->rls, request, &door->reply);
+    case GRPC_COMMIT:
+        return kuadrant_write_commit(door->rls, request);
+    default:
+        return rls_write(door->rls, door->options.form, request, &door->reply);
+    }
+}
+
+static void answer(struct grpc_call *call, const struct request *request)
+{
+    const struct reply *reply = &call->conn->door->reply;
+    if (reply->error != REPLY_DECIDED) {
+        const char *sentence = reply->sentence;
+        if (call->method == GRPC_COMMIT && reply->error == REPLY_GONE)
+            sentence = RESERVATION_GONE;
+        grpc_answer_fail(call, status_of((enum reply_error)reply->error), sentence);
+        return;
+    }
+    struct span response = write_response(call, request);
+    if (response.ptr == NULL)
+        grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
+    else
+        grpc_answer_once(call, response);
+}
+
+static void ask_limiter(struct grpc_call *call, struct span message)
 {
     struct grpc_conn *conn = call->conn;
     struct grpc_door *door = conn->door;
@@ -30,7 +85,7 @@ static void should_rate_limit(struct grpc_call *call, struct span message)
     struct stint_error error;
     if (!grpc_caller_admit(call))
         return;
-    int code = rls_read(door->rls, message, &request, &error);
+    int code = read_request(call, message, &request, &error);
     if (code < 0) {
         grpc_answer_refuse(call,
                            code == STINT_E_SYSTEM ? GRPC_RESOURCE_EXHAUSTED : GRPC_INVALID_ARGUMENT,
@@ -51,17 +106,10 @@ static void should_rate_limit(struct grpc_call *call, struct span message)
         return;
     }
     grpc_abuse_forgive(conn);
-    if (door->reply.error != REPLY_DECIDED) {
-        grpc_answer_fail(call, status_of((enum reply_error)door->reply.error),
-                         door->reply.sentence);
-        return;
-    }
-    struct span response = rls_write(door->rls, door->options.form, request, &door->reply);
-    if (response.ptr == NULL)
-        grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
-    else
-        grpc_answer_once(call, response);
+    answer(call, request);
 }
+
+/* ---- Health ---------------------------------------------------------------------------------- */
 
 static void check_health(struct grpc_call *call, struct span message)
 {
@@ -88,12 +136,13 @@ static void list_health(struct grpc_call *call)
 
 void grpc_method_ask(struct grpc_call *call, struct span message)
 {
-    if (call->method == GRPC_SHOULD_RATE_LIMIT)
-        should_rate_limit(call, message);
+    bool asks = grpc_method_asks(call->method);
+    if (asks)
+        ask_limiter(call, message);
     else if (call->method == GRPC_HEALTH_LIST)
         list_health(call);
     else
         check_health(call, message);
-    if (call->method != GRPC_SHOULD_RATE_LIMIT)
+    if (!asks)
         grpc_abuse_forgive(call->conn);
 }

@@ -15,6 +15,7 @@
 #include "conn/metrics.h"
 #include "proto/grpc.h"
 #include "proto/health.h"
+#include "proto/http2_frames.h"
 #include "proto/reflection.h"
 
 #include <nghttp2/nghttp2.h>
@@ -147,16 +148,18 @@ struct grpc_conn {
     uint64_t heard_ns;   /* when bytes came last */
     uint64_t idle_debt_ns, idle_seen_ns;
     uint64_t age_at_ns, grace_at_ns, notice_at_ns, watch_at_ns; /* STINT_NEVER_NS: not */
-    uint64_t waits_end_ns; /* no call that waits for a store has to end before; STINT_NEVER_NS */
-    uint8_t leaving;       /* enum grpc_leaving */
-    bool answers_early;    /* has answered a request that had not ended */
-    bool is_heard;         /* bytes came */
-    bool is_pinged;        /* as nothing came for long */
-    bool is_fed;           /* in this turn, whose output is not asked for yet */
-    bool asks_wait;        /* reflection has messages for the next turn */
-    bool has_begun;        /* it speaks HTTP/2: a frame came behind the preface */
-    bool is_left;          /* the peer has said that it asks no more */
-    bool is_broken;        /* nghttp2 has given up: the session is not to be touched */
+    struct http2_frames frames;                                 /* of what was fed to the session */
+    uint64_t frame_since_ns; /* when the frame that is open began */
+    uint64_t waits_end_ns;   /* no call that waits for a store has to end before; STINT_NEVER_NS */
+    uint8_t leaving;         /* enum grpc_leaving */
+    bool answers_early;      /* has answered a request that had not ended */
+    bool is_heard;           /* bytes came */
+    bool is_pinged;          /* as nothing came for long */
+    bool is_fed;             /* in this turn, whose output is not asked for yet */
+    bool asks_wait;          /* reflection has messages for the next turn */
+    bool has_begun;          /* it speaks HTTP/2: a frame came behind the preface */
+    bool is_left;            /* the peer has said that it asks no more */
+    bool is_broken;          /* nghttp2 has given up: the session is not to be touched */
     bool is_over;
 };
 

@@ -271,6 +271,15 @@ static bool route_has(const struct route *route, struct span path)
     return memcmp(path.ptr, route->path, len) == 0;
 }
 
+/* Below a prefix each path has its own; one that there is not, the answer that says so. */
+static unsigned methods_of(const struct route *route, struct span path, unsigned asked)
+{
+    if (!route->is_prefix)
+        return route->methods;
+    const char *method = http_pool_method(path);
+    return method != NULL ? method_bit(span_of_text(method)) : route->methods & asked;
+}
+
 /* The route, or NULL; *methods gets all that its path has. */
 static const struct route *find_route(struct span path, unsigned method, unsigned *methods)
 {
@@ -278,8 +287,9 @@ static const struct route *find_route(struct span path, unsigned method, unsigne
     for (size_t i = 0; i < N_ROUTES; i++) {
         if (!route_has(&routes[i], path))
             continue;
-        *methods |= routes[i].methods;
-        if (routes[i].methods & (method | ANY))
+        unsigned these = methods_of(&routes[i], path, method);
+        *methods |= these;
+        if (these & (method | ANY))
             return &routes[i];
     }
     return NULL;

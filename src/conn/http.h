@@ -52,10 +52,13 @@ struct http_limits {
     size_t output_bytes; /* unread, above which nothing is answered. Default 256 KiB */
 };
 
+struct rls_form;
+
 struct http_door_options {
     struct service *service;
     struct http_limits limits;
-    const struct http_site *site; /* outlives the door */
+    const struct http_site *site;    /* outlives the door */
+    const struct rls_form *rls_form; /* of /json's answers. NULL: statuses alone */
     /* The tokens in force, looked at with each request. NULL, or without tokens: nobody is asked.
      */
     struct access_now *access;

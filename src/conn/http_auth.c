@@ -112,11 +112,11 @@ void http_auth(struct http_exchange *exchange)
     if (!http_exchange_ask(exchange))
         return;
     if (door->reply.error != REPLY_DECIDED) {
-        http_exchange_reply(exchange, HTTP_TYPE_PROBLEM, http_reply_write);
+        http_exchange_reply(exchange, HTTP_TYPE_PROBLEM, http_write_reply);
         return;
     }
     if (door->reply.decision.outcome != STINT_ALLOW) {
-        http_exchange_reply(exchange, HTTP_TYPE_PROBLEM, http_reply_write);
+        http_exchange_reply(exchange, HTTP_TYPE_PROBLEM, http_write_reply);
         answer->status = deny_status;
         return;
     }

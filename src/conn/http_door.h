@@ -95,8 +95,9 @@ void http_exchange_text(struct http_exchange *exchange, unsigned status, const c
 bool http_exchange_ask(struct http_exchange *exchange);
 /* Answers with the decision in door->reply; `write` writes the body. */
 void http_exchange_reply(struct http_exchange *exchange, const char *type,
-                         void (*write)(struct http_text *out, const struct request *request,
-                                       const struct reply *reply));
+                         void (*write)(struct http_text *out, struct http_door *door));
+/* The body of /v1. */
+void http_write_reply(struct http_text *out, struct http_door *door);
 
 /* ---- Routes, each in the file of its kind ---------------------------------------------------- */
 
@@ -110,6 +111,8 @@ bool http_auth_is_trusted(const struct http_exchange *exchange);
 bool http_auth_is_forwarded(const struct http_exchange *exchange);
 
 void http_pool_verb(struct http_exchange *exchange); /* POST /v1/pools/NAME/VERB */
+/* The method of a path below "/v1/pools/"; NULL: there is no such path. */
+const char *http_pool_method(struct span path);
 void http_pool_list(struct http_exchange *exchange); /* GET /v1/pools */
 
 void http_page_health(struct http_exchange *exchange);

@@ -344,23 +344,27 @@ static const struct pool_route pool_routes[] = {
 
 /* ---- The way there --------------------------------------------------------------------------- */
 
-/* "NAME/VERB": the name is decoded into the arena. */
-static const struct pool_route *find_pool_route(struct pool_ask *ask)
+/* "/v1/pools/NAME/VERB": NULL if there is no such verb, or no name. */
+static const struct pool_route *find_pool_route(struct span path, struct span *name)
 {
-    struct span path = ask->exchange->target.path;
     path = span_of(path.ptr + PREFIX_LEN, path.len - PREFIX_LEN);
     size_t len = path.len;
     while (len > 0 && path.ptr[len - 1] != '/')
         len--;
     if (len < 2 || path.len > HTTP_ARENA_SIZE)
         return NULL;
-    uint8_t *room = (uint8_t *)ask->exchange->door->arena;
-    struct span name = span_of(path.ptr, len - 1);
-    ask->pool = span_of(room, http_target_decode(name, room));
+    *name = span_of(path.ptr, len - 1);
     for (size_t i = 0; i < sizeof(pool_routes) / sizeof(pool_routes[0]); i++)
         if (span_equals(span_of(path.ptr + len, path.len - len), pool_routes[i].name))
             return &pool_routes[i];
     return NULL;
+}
+
+const char *http_pool_method(struct span path)
+{
+    struct span name;
+    const struct pool_route *route = find_pool_route(path, &name);
+    return route != NULL ? route->method : NULL;
 }
 
 static int read_body(struct pool_ask *ask, const struct pool_route *route,
@@ -405,20 +409,17 @@ void http_pool_verb(struct http_exchange *exchange)
         .exchange = exchange,
         .pools = hub_pools(service_hub(exchange->door->options.service)),
     };
-    const struct pool_route *route = find_pool_route(&ask);
+    struct span name;
+    const struct pool_route *route = find_pool_route(exchange->target.path, &name);
     if (route == NULL) {
         http_exchange_refuse(exchange, 404,
                              "expected /v1/pools/NAME/VERB, the VERB next, "
                              "give_back, report, status, add or remove");
         return;
     }
+    uint8_t *room = (uint8_t *)exchange->door->arena;
+    ask.pool = span_of(room, http_target_decode(name, room));
     bool is_get = strcmp(route->method, "GET") == 0;
-    bool is_head = is_get && span_equals(exchange->message->method, "HEAD");
-    if (!is_head && !span_equals(exchange->message->method, route->method)) {
-        http_answer_add(exchange->answer, "Allow", is_get ? "GET, HEAD" : "POST");
-        http_exchange_refuse(exchange, 405, "the path has another method");
-        return;
-    }
     if (!http_exchange_admit(exchange, route->role))
         return;
     int code = is_get ? 0 : read_body(&ask, route, &error);

@@ -27,9 +27,13 @@ bool http_exchange_ask(struct http_exchange *exchange)
     return exchange->answer->again_at_ns == 0;
 }
 
+void http_write_reply(struct http_text *out, struct http_door *door)
+{
+    http_reply_write(out, &door->call.request, &door->reply);
+}
+
 void http_exchange_reply(struct http_exchange *exchange, const char *type,
-                         void (*write)(struct http_text *out, const struct request *request,
-                                       const struct reply *reply))
+                         void (*write)(struct http_text *out, struct http_door *door))
 {
     struct http_door *door = exchange->door;
     struct http_answer *answer = exchange->answer;
@@ -45,7 +49,7 @@ void http_exchange_reply(struct http_exchange *exchange, const char *type,
         if (has_figures)
             http_fields_write(answer, &out, door->options.site->styles, request, &door->reply);
         size_t start = out.len;
-        write(&out, request, &door->reply);
+        write(&out, door);
         answer->body = span_of(out.text + start, out.len - start);
     } while (http_door_grow(door, &out));
     if (out.is_full) {
@@ -59,7 +63,7 @@ static void reply_json(struct http_exchange *exchange)
     const struct http_door *door = exchange->door;
     unsigned status = http_reply_status(&door->call.request, &door->reply);
     http_exchange_reply(exchange, status == 200 ? HTTP_TYPE_JSON : HTTP_TYPE_PROBLEM,
-                        http_reply_write);
+                        http_write_reply);
 }
 
 void http_verb(struct http_exchange *exchange)
@@ -87,6 +91,13 @@ void http_verb_by_query(struct http_exchange *exchange)
         reply_json(exchange);
 }
 
+static void write_rls(struct http_text *out, struct http_door *door)
+{
+    static const struct rls_form plain;
+    const struct rls_form *form = door->options.rls_form;
+    http_rls_write(out, &door->call, form != NULL ? form : &plain, &door->reply);
+}
+
 void http_rls(struct http_exchange *exchange)
 {
     struct stint_error error;
@@ -100,5 +111,5 @@ void http_rls(struct http_exchange *exchange)
     if (door->reply.error != REPLY_DECIDED)
         reply_json(exchange);
     else
-        http_exchange_reply(exchange, HTTP_TYPE_JSON, http_rls_write);
+        http_exchange_reply(exchange, HTTP_TYPE_JSON, write_rls);
 }

@@ -156,9 +156,10 @@ static bool open_parts(struct hub *hub, const struct hub_options *options,
     err_set(error, STINT_E_SYSTEM, "no memory for the figures of %u workers", options->workers);
     hub->metrics = metrics_new(options->workers);
     hub->pools = pools_new(options->table);
+    hub->unmatched = unmatched_new();
     if (!options->without_popular)
         hub->popular = popular_new(options->workers, options->popular_keys);
-    if (hub->metrics == NULL || hub->pools == NULL ||
+    if (hub->metrics == NULL || hub->pools == NULL || hub->unmatched == NULL ||
         (hub->popular == NULL && !options->without_popular))
         return false;
     if (options->metrics_names != 0)
@@ -201,6 +202,7 @@ void hub_close(struct hub *hub)
     hub_free_retired(hub);
     ruleset_unref(hub->ruleset);
     pools_free(hub->pools);
+    unmatched_free(hub->unmatched);
     popular_free(hub->popular);
     metrics_free(hub->metrics);
     pthread_mutex_destroy(&hub->lock);
@@ -231,4 +233,9 @@ struct popular *hub_popular(struct hub *hub)
 struct pools *hub_pools(struct hub *hub)
 {
     return hub->pools;
+}
+
+struct unmatched *hub_unmatched(struct hub *hub)
+{
+    return hub->unmatched;
 }

@@ -7,6 +7,7 @@
 #include "conn/pools.h"
 #include "conn/popular.h"
 #include "conn/service.h"
+#include "conn/unmatched.h"
 
 #include <pthread.h>
 
@@ -25,6 +26,7 @@ struct hub {
     struct metrics *metrics;
     struct popular *popular; /* NULL: nobody counts */
     struct pools *pools;
+    struct unmatched *unmatched;
     uint64_t id_lifetime_ns;
     unsigned workers;
     bool shadow_mode, quota_mode, charges_hits;

@@ -100,6 +100,16 @@ void metrics_malformed(struct metrics_worker *worker, enum metrics_door door)
     count_up(&worker->doors[door].malformed, 1);
 }
 
+void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
+                       size_t domain, uint64_t n)
+{
+    count_up(&worker->total.events[METRICS_UNMATCHED], n);
+    if (bound == NULL || domain >= bound->n_domains)
+        count_up(&worker->total.events[METRICS_DOMAIN_UNKNOWN], n);
+    else
+        count_up(&figures_of(worker, bound->numbers[bound->n + domain])->units, n);
+}
+
 void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times)
 {
     count_up(&worker->total.events[event], times);

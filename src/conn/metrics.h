@@ -33,10 +33,12 @@ enum metrics_outcome {
 
 /* The rest that happens to requests. */
 enum metrics_event {
-    METRICS_UNMATCHED, /* descriptors that met no rule */
-    METRICS_REPLAYED,  /* answers given again to a request with the same id */
-    METRICS_BANS,      /* keys blocked for repeated denials */
-    METRICS_BANS_LOST, /* such as were not, for want of room among the blocks of the table */
+    METRICS_UNMATCHED,      /* descriptors that met no rule: metrics_unmatched() */
+    METRICS_DOMAIN_UNKNOWN, /* of these, such as are in a domain that has no rules */
+    METRICS_REPLAYED,       /* answers given again to a request with the same id */
+    METRICS_BANS,           /* keys blocked for repeated denials */
+    METRICS_ALL_SHADOW,     /* requests that were allowed, since every rule is in shadow mode */
+    METRICS_BANS_LOST,      /* such as were not, for want of room among the blocks of the table */
     METRICS_EVENTS,
 };
 
@@ -50,6 +52,7 @@ enum metrics_refusal {
 };
 
 #define METRICS_DETAILS_MAX 1000 /* values of one rule; the rest are "other" */
+#define METRICS_VALUE_END '\x1f' /* between the values of several entries */
 
 struct metrics;
 struct metrics_worker;
@@ -97,8 +100,8 @@ void metrics_decided(struct metrics_worker *worker, const struct metrics_bound *
 void metrics_candidate_over(struct metrics_worker *worker, const struct metrics_bound *bound,
                             const struct rule *rule);
 /*
- * For rules with detailed_metric or value_to_metric, beside metrics_decided(): the same once more
- * with a label `value`, of which 128 bytes are kept.
+ * For rules whose metrics show values (rule.shown), beside metrics_decided(): the same once more
+ * with a label `value`, of which 128 bytes are kept: METRICS_VALUE_END stands between several.
  */
 void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound *bound,
                       const struct rule *rule, struct span value, enum metrics_outcome outcome,
@@ -124,6 +127,9 @@ struct metrics_hits {
 bool metrics_counts_hits(const struct metrics_worker *worker);
 void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
                   const struct rule *rule, const struct metrics_hits *hits);
+/* Descriptors that met no rule in a domain of the rules, or, with SIZE_MAX, in one of none. */
+void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
+                       size_t domain, uint64_t n);
 void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times);
 void metrics_opened(struct metrics_worker *worker, enum metrics_door door);
 void metrics_closed(struct metrics_worker *worker, enum metrics_door door);

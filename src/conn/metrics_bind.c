@@ -4,6 +4,7 @@
  * that ask for them. Series are made under the lock and never go; values are found without it.
  */
 #include "base/siphash.h"
+#include "base/utf8.h"
 #include "conn/metrics_parts.h"
 
 #include <stdio.h>
@@ -23,6 +24,7 @@ static void free_series(struct series *series)
     free(series->domain);
     free(series->rule);
     free(series->value);
+    free(series->entries);
     free(series);
 }
 
@@ -111,43 +113,79 @@ static bool widen(struct metrics *metrics, size_t more)
  * By what the labels say, and not by rule->id, in which there is a name too: under another name it
  * would be a second series with the same labels, and a page with such a pair is refused.
  */
-static uint64_t id_of(const struct rule *rule)
+static uint64_t id_of(const char *domain, const char *path)
 {
     static const uint64_t no_secret[2] = {0, 0};
-    uint64_t domain = siphash13_128(no_secret, 0, rule->domain, strlen(rule->domain)).lo;
-    return siphash13_128(no_secret, domain, rule->path, strlen(rule->path)).lo;
+    uint64_t id = siphash13_128(no_secret, 0, domain, strlen(domain)).lo;
+    return siphash13_128(no_secret, id, path, strlen(path)).lo;
 }
 
-static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
+/* As the rule is written now; its flags may have changed. Without memory it stays as it was. */
+static void note_entries(struct series *series, const struct rule *rule)
 {
-    uint64_t id = id_of(rule);
+    if (rule->metric == NULL ||
+        (series->entries != NULL && strcmp(series->entries, rule->metric) == 0))
+        return;
+    char *entries = copy_text(span_of_text(rule->metric));
+    if (entries == NULL)
+        return;
+    free(series->entries);
+    series->entries = entries;
+}
+
+/* That of a domain has no path. NULL: there is no room for it. */
+static struct series *series_for(struct metrics *metrics, const char *domain, const char *path,
+                                 uint64_t binding)
+{
+    uint64_t id = id_of(domain, path);
     uint32_t *place = place_of(metrics, id);
     if (*place == 0) {
-        const struct series_name name = {rule->domain, rule->path, {NULL, 0}};
+        const struct series_name name = {domain, path, {NULL, 0}};
         struct series *made = add_series(metrics, id, name);
         if (made == NULL)
-            return SERIES_OTHER;
+            return NULL;
         *place = made->number + 1;
     }
     struct series *series = metrics->series[*place - 1];
     series->in_force = binding;
+    return series;
+}
+
+static uint32_t number_for(struct metrics *metrics, const struct rule *rule, uint64_t binding)
+{
+    struct series *series = series_for(metrics, rule->domain, rule->path, binding);
+    if (series == NULL)
+        return SERIES_OTHER;
+    note_entries(series, rule);
+    return series->number;
+}
+
+static uint32_t number_for_domain(struct metrics *metrics, const char *domain, uint64_t binding)
+{
+    struct series *series = series_for(metrics, domain, "", binding);
+    if (series == NULL)
+        return SERIES_OTHER;
+    series->is_domain = true;
     return series->number;
 }
 
 struct metrics_bound *metrics_bind(struct metrics *metrics, const struct rules *rules)
 {
-    size_t n = rules != NULL ? rules_count(rules) : 0;
+    size_t n_rules = rules != NULL ? rules_count(rules) : 0;
+    size_t n = n_rules + (rules != NULL ? rules_n_domains(rules) : 0);
     struct metrics_bound *bound = calloc(1, sizeof(*bound) + n * sizeof(bound->numbers[0]));
     if (bound == NULL)
         return NULL;
-    bound->n = n;
+    bound->n = n_rules;
+    bound->n_domains = n - n_rules;
     pthread_mutex_lock(&metrics->lock);
     uint64_t binding = metrics->bindings + 1;
     bool has_memory = widen(metrics, n);
     for (size_t i = 0; i < n; i++) {
-        const struct rule *rule = rules_at(rules, i);
-        bound->numbers[rule->index] =
-            has_memory ? number_for(metrics, rule, binding) : SERIES_OTHER;
+        bound->numbers[i] =
+            !has_memory   ? SERIES_OTHER
+            : i < n_rules ? number_for(metrics, rules_at(rules, i), binding)
+                          : number_for_domain(metrics, rules_domain(rules, i - n_rules), binding);
         if (i % PORTION == PORTION - 1) {
             pthread_mutex_unlock(&metrics->lock);
             pthread_mutex_lock(&metrics->lock);
@@ -184,20 +222,26 @@ static struct series **detail_place(struct series **details, uint64_t id)
     }
 }
 
-/* A value as text that no other value has: what is not ASCII, and backslashes, by number. */
+/* A value as text that no other value has: what is not to be seen, and backslashes, by number. */
 static struct span printable(struct span value, char text[4 * VALUE_MAX])
 {
     size_t len = 0;
-    for (size_t i = 0; i < value.len; i++) {
-        uint8_t c = value.ptr[i];
-        if (c >= 0x20 && c < 0x7f && c != '\\') {
-            text[len++] = (char)c;
-            continue;
+    for (size_t at = 0; at < value.len;) {
+        const uint8_t *c = value.ptr + at;
+        size_t n = utf8_length(c, value.len - at);
+        bool is_shown = *c == METRICS_VALUE_END ||
+                        (n > 0 && *c != '\\' && !utf8_is_hidden(utf8_code_point(c, n)));
+        n = n > 0 ? n : 1;
+        if (is_shown)
+            memcpy(text + len, c, n);
+        len += is_shown ? n : 0;
+        for (size_t i = 0; i < n && !is_shown; i++) {
+            text[len++] = '\\';
+            text[len++] = 'x';
+            text[len++] = "0123456789abcdef"[c[i] >> 4];
+            text[len++] = "0123456789abcdef"[c[i] & 15];
         }
-        text[len++] = '\\';
-        text[len++] = 'x';
-        text[len++] = "0123456789abcdef"[c >> 4];
-        text[len++] = "0123456789abcdef"[c & 15];
+        at += n;
     }
     return span_of(text, len);
 }
@@ -211,6 +255,7 @@ static struct series *add_detail(struct metrics *metrics, struct series *rule, u
     const struct series_name name = {rule->domain, rule->rule, printable(value, text)};
     struct series *made = add_series(metrics, id, name);
     if (made != NULL) {
+        made->of = rule->number;
         metrics->n_details++;
         /* release: with the acquire of detail_place(). */
         __atomic_store_n(detail_place(metrics->details, id), made, __ATOMIC_RELEASE);

@@ -96,65 +96,83 @@ static bool next_piece(struct span *rest, char separator, struct span *piece)
     return true;
 }
 
-static size_t count_pieces(const char *text, char separator)
+static size_t count_bytes(const char *text, char byte)
 {
-    size_t n = 1;
+    size_t n = 0;
     for (; *text != '\0'; text++)
-        n += *text == separator;
+        n += *text == byte;
     return n;
 }
 
-/* What statsd would take for a type or a line is '_', as theirs has it. */
-static void add_text(struct page *page, enum form form, struct span text)
+/*
+ * ':' and '|', which statsd would take for something else, are '_', as theirs has it; dots of
+ * values, which would begin another entry, are, too. is_value: not a key.
+ */
+static void add_text(struct page *page, enum form form, struct span text, bool is_value)
 {
-    if (form == FORM_LABELS) {
-        metrics_add_escaped(page, text);
-        return;
-    }
-    for (size_t i = 0; i < text.len; i++) {
-        uint8_t c = text.ptr[i];
-        page_add_span(page, c == ':' || c == '|' || c <= ' ' || c == 0x7f ? span_of_text("_")
-                                                                          : span_of(&c, 1));
+    static const uint8_t other[] = "_";
+    size_t from = 0;
+    for (size_t i = 0; i <= text.len; i++) {
+        uint8_t c = i < text.len ? text.ptr[i] : 0;
+        bool is_odd = i == text.len || c == ':' || c == '|' || (is_value && c == '.') ||
+                      c == METRICS_VALUE_END || (form == FORM_STATS && (c < ' ' || c == 0x7f));
+        if (!is_odd)
+            continue;
+        struct span plain = span_of(text.ptr + from, i - from);
+        if (form == FORM_LABELS)
+            metrics_add_escaped(page, plain);
+        else
+            page_add_span(page, plain);
+        if (i < text.len)
+            page_add_span(page, c == METRICS_VALUE_END ? span_of(" ", 1) : span_of(other, 1));
+        from = i + 1;
     }
 }
 
-/* One entry: its key, and "_VALUE" where the rule or the request gives one. */
+/* One entry: its key, and "_VALUE" where the file or the request gives one. */
 static void add_entry(struct page *page, enum form form, size_t number, struct span entry,
                       const struct span *value)
 {
     struct span key, configured = {0};
-    next_piece(&entry, '=', &key);
-    configured = entry;
+    if (entry.len > 0 && entry.ptr[entry.len - 1] == RULE_METRIC_SHOWN)
+        entry.len--;
+    next_piece(&entry, RULE_METRIC_VALUE, &key);
+    configured = value != NULL ? *value : entry;
     if (form == FORM_LABELS)
         page_print(page, ",key%zu=\"", number);
     else
         page_add(page, ".");
-    add_text(page, form, key);
-    if (value != NULL)
-        configured = *value;
-    if (configured.ptr != NULL) {
+    add_text(page, form, key, false);
+    if (configured.len > 0) {
         page_add(page, "_");
-        add_text(page, form, configured);
+        add_text(page, form, configured, true);
     }
     page_add(page, form == FORM_LABELS ? "\"" : "");
 }
 
 /*
- * DOMAIN.KEY_VALUE.KEY, or labels. A series of one value has the values of the whole descriptor
- * with spaces between; where they have spaces themselves, they stand together behind the last key.
+ * DOMAIN.KEY_VALUE.KEY, or labels. A series of values has each at the entry that shows it; "other",
+ * and what was cut for its length, stands behind the last of these entries.
  */
-static void add_name(struct page *page, enum form form, const struct series *series)
+static void add_name(struct page *page, enum form form, const struct metrics *metrics,
+                     const struct series *series)
 {
-    struct span path = span_of_text(series->rule), entry, value;
+    const char *entries =
+        series->value != NULL ? metrics->series[series->of]->entries : series->entries;
+    struct span path = span_of_text(entries != NULL ? entries : ""), entry, value;
     struct span values = series->value != NULL ? span_of_text(series->value) : (struct span){0};
-    size_t n = count_pieces(series->rule, '.');
-    bool is_paired = series->value != NULL && count_pieces(series->value, ' ') == n;
+    size_t left = count_bytes(entries != NULL ? entries : "", RULE_METRIC_SHOWN);
+    bool is_paired =
+        series->value != NULL && count_bytes(series->value, METRICS_VALUE_END) + 1 == left;
     page_add(page, form == FORM_LABELS ? "{domain=\"" : "");
-    add_text(page, form, span_of_text(series->domain));
+    add_text(page, form, span_of_text(series->domain), false);
     page_add(page, form == FORM_LABELS ? "\"" : "");
-    for (size_t number = 1; next_piece(&path, '.', &entry); number++) {
-        bool has_value = is_paired ? next_piece(&values, ' ', &value)
-                                   : (value = values, values.ptr != NULL && number == n);
+    for (size_t number = 1; next_piece(&path, RULE_METRIC_ENTRY, &entry); number++) {
+        bool is_shown = entry.len > 0 && entry.ptr[entry.len - 1] == RULE_METRIC_SHOWN;
+        bool has_value = is_shown && series->value != NULL && (is_paired || left == 1);
+        if (has_value && (!is_paired || !next_piece(&values, METRICS_VALUE_END, &value)))
+            value = values;
+        left -= is_shown;
         add_entry(page, form, number, entry, has_value ? &value : NULL);
     }
     page_add(page, form == FORM_LABELS ? "}" : "");
@@ -211,14 +229,14 @@ static void merge_equal(struct table_of_hits *table)
     table->n = n;
 }
 
-/* A rule that counts by value is told by its values. */
+/* A rule that counts by value is told by its values; what it counted without them is, too. */
 static bool is_told(const struct metrics *metrics, const struct series *series,
                     const struct hit_figures *figures)
 {
-    if (series->number <= SERIES_OTHER || series->n_details > 0)
+    if (series->number <= SERIES_OTHER || series->is_domain)
         return false;
-    return figures->units[HITS_TOTAL] > 0 ||
-           (series->value == NULL && series->in_force == metrics->bindings);
+    return figures->units[HITS_TOTAL] > 0 || (series->value == NULL && series->n_details == 0 &&
+                                              series->in_force == metrics->bindings);
 }
 
 static bool collect(const struct metrics *metrics, enum form form, struct table_of_hits *table)
@@ -230,7 +248,7 @@ static bool collect(const struct metrics *metrics, enum form form, struct table_
             continue;
         struct named *named = &table->all[table->n++];
         *named = (struct named){table->names.len, 0, &table->names, figures};
-        add_name(&table->names, form, metrics->series[i]);
+        add_name(&table->names, form, metrics, metrics->series[i]);
         named->len = table->names.len - named->at;
     }
     if (table->all == NULL || table->names.failed)
@@ -250,20 +268,24 @@ static void free_hits(struct table_of_hits *table)
 
 struct service_figures {
     uint64_t loads[2]; /* failed, worked */
-    uint64_t requests, errors;
+    uint64_t requests, errors, store_errors, all_shadow, domain_unknown;
 };
 
 static struct service_figures service_figures(const struct metrics *metrics,
                                               const struct metrics_facts *facts)
 {
     struct door_figures grpc = metrics_sum_door(metrics, METRICS_GRPC);
+    struct total_figures total = metrics_sum_total(metrics);
     struct service_figures figures = {
         .loads = {metrics->reloads[false], facts->loads},
         .requests = grpc.verbs[REQUEST_TAKE],
         .errors = grpc.malformed,
+        .store_errors = grpc.errors[REPLY_UNAVAILABLE],
+        .all_shadow = total.events[METRICS_ALL_SHADOW],
+        .domain_unknown = total.events[METRICS_DOMAIN_UNKNOWN],
     };
     for (unsigned error = 1; error < METRICS_ERRORS; error++)
-        figures.errors += grpc.errors[error];
+        figures.errors += error != REPLY_UNAVAILABLE ? grpc.errors[error] : 0;
     return figures;
 }
 
@@ -305,8 +327,12 @@ void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *fa
     free_hits(&table);
     write_one(page, type, "config_load_success", "", service.loads[true]);
     write_one(page, type, "config_load_error", "", service.loads[false]);
+    write_one(page, type, "global_shadow_mode", "", service.all_shadow);
+    write_one(page, type, "rate_limit_domain_not_found", "", service.domain_unknown);
     write_one(page, type, "should_rate_limit_error", "{err_type=\"service_error\"}",
               service.errors);
+    page_print(page, PREFIX "should_rate_limit_error{err_type=\"redis_error\"} %" PRIu64 "\n",
+               service.store_errors);
     write_one(page, type, "total_requests", "{grpc_method=\"ShouldRateLimit\"}", service.requests);
 }
 
@@ -316,10 +342,15 @@ void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *fa
     struct table_of_hits table;
     pthread_mutex_lock(&metrics->lock);
     struct service_figures service = service_figures(metrics, facts);
+    page_print(page, "ratelimit.service.call.should_rate_limit.redis_error: %" PRIu64 "\n",
+               service.store_errors);
     page_print(page, "ratelimit.service.call.should_rate_limit.service_error: %" PRIu64 "\n",
                service.errors);
     page_print(page, "ratelimit.service.config_load_error: %" PRIu64 "\n", service.loads[false]);
     page_print(page, "ratelimit.service.config_load_success: %" PRIu64 "\n", service.loads[true]);
+    page_print(page, "ratelimit.service.global_shadow_mode: %" PRIu64 "\n", service.all_shadow);
+    page_print(page, "ratelimit.service.rate_limit.domain_not_found: %" PRIu64 "\n",
+               service.domain_unknown);
     if (!collect(metrics, FORM_STATS, &table))
         page->failed = true;
     for (size_t i = 0; !page->failed && i < table.n; i++)

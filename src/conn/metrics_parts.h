@@ -67,11 +67,14 @@ struct series {
     uint32_t n_details;          /* of a rule */
     uint64_t in_force;           /* number of the binding that had it last */
     char *domain, *rule, *value; /* value: NULL for a rule */
+    char *entries;               /* of a rule, as rule.metric; NULL for a value, and without one */
+    uint32_t of;                 /* of a value: the number of its rule */
+    bool is_domain;              /* `units` are descriptors in it that met no rule */
 };
 
 struct metrics_bound {
-    size_t n;
-    uint32_t numbers[]; /* of series, by rule->index */
+    size_t n, n_domains;
+    uint32_t numbers[]; /* of series, by rule->index, and behind them by domain */
 };
 
 struct metrics_sample {
@@ -122,6 +125,8 @@ struct series_figures metrics_sum_series(const struct metrics *metrics, uint32_t
 struct door_figures metrics_sum_door(const struct metrics *metrics, unsigned door);
 struct total_figures metrics_sum_total(const struct metrics *metrics);
 
+/* The values of a series as one text, in which no two lists of values are alike. */
+void metrics_add_values(struct page *page, const char *values);
 /* A label's value: any UTF-8; what is none, and what would break a line, is U+FFFD. */
 void metrics_add_escaped(struct page *page, struct span text);
 /* Under envoyproxy/ratelimit's names. The lock is held. */

@@ -48,6 +48,18 @@ void metrics_add_escaped(struct page *page, struct span value)
     }
 }
 
+void metrics_add_values(struct page *page, const char *values)
+{
+    const char end[] = {METRICS_VALUE_END, '\0'};
+    bool is_list = strchr(values, METRICS_VALUE_END) != NULL;
+    for (size_t len; *values != '\0'; values += len) {
+        len = strcspn(values, is_list ? (const char[]){METRICS_VALUE_END, ' ', '\0'} : end);
+        metrics_add_escaped(page, span_of(values, len));
+        if (values[len] != '\0')
+            page_add(page, values[len++] == ' ' ? "\\\\x20" : " ");
+    }
+}
+
 static void label(const struct writing *writing, const char *name, const char *value, bool is_first)
 {
     page_print(writing->page, "%s%s=\"", is_first ? "{" : ",", name);
@@ -95,8 +107,11 @@ static void begin_series(const struct writing *writing, const char *name,
     page_print(writing->page, "stint_%s", name);
     label(writing, "domain", series->domain, true);
     label(writing, "rule", series->rule, false);
-    if (series->value != NULL)
-        label(writing, "value", series->value, false);
+    if (series->value == NULL)
+        return;
+    page_add(writing->page, ",value=\"");
+    metrics_add_values(writing->page, series->value);
+    page_add(writing->page, "\"");
 }
 
 /* Rules in force are told from the start, so that a first denial is seen as a rise from 0. */
@@ -149,7 +164,7 @@ static void each_series(const struct writing *writing, const char *name, bool wi
 {
     const struct metrics *metrics = writing->metrics;
     for (size_t i = 0; i < metrics->n_series; i++)
-        if ((metrics->series[i]->value != NULL) == with_value)
+        if (!metrics->series[i]->is_domain && (metrics->series[i]->value != NULL) == with_value)
             write(writing, name, metrics->series[i]);
 }
 
@@ -261,10 +276,28 @@ static void write_durations(const struct writing *writing, const struct total_fi
     line(writing, "decision_duration_seconds_count", NULL, NULL, count);
 }
 
+/* No label is a text of a client: these are the domains of the rules. */
+static void write_unmatched(const struct writing *writing)
+{
+    const struct metrics *metrics = writing->metrics;
+    family(writing, "unmatched_descriptors", "counter",
+           "Descriptors that met no rule of their domain.");
+    for (size_t i = 0; i < metrics->n_series; i++) {
+        const struct series *series = metrics->series[i];
+        uint64_t n = series->is_domain ? metrics_sum_series(metrics, series->number).units : 0;
+        if (n > 0)
+            line(writing, "unmatched_descriptors_total", "domain", series->domain, n);
+    }
+}
+
 static void write_events(const struct writing *writing, const struct total_figures *total)
 {
-    counter(writing, "unmatched_descriptors", "Descriptors that met no rule.",
-            total->events[METRICS_UNMATCHED]);
+    write_unmatched(writing);
+    counter(writing, "unknown_domain_descriptors", "Descriptors in a domain that has no rules.",
+            total->events[METRICS_DOMAIN_UNKNOWN]);
+    counter(writing, "all_shadow_requests",
+            "Requests that were allowed, since every rule is in shadow mode.",
+            total->events[METRICS_ALL_SHADOW]);
     counter(writing, "replayed_answers", "Answers given again to a request with the same id.",
             total->events[METRICS_REPLAYED]);
     counter(writing, "bans", "Keys blocked for repeated denials.", total->events[METRICS_BANS]);
@@ -299,6 +332,21 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
     line(writing, "table_full_total", "outcome", "allow", info->full_allowed);
 }
 
+static void write_expired(const struct writing *writing, const struct stint_table_info *info)
+{
+    static const char *const actions[] = {[STINT_EXPIRY_KEEP] = "keep",
+                                          [STINT_EXPIRY_FLOOR] = "floor",
+                                          [STINT_EXPIRY_RELEASE] = "release"};
+    family(writing, "reservations_expired", "counter",
+           "Reservations that were not settled by their deadline, by what became of them.");
+    for (unsigned i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+        line(writing, "reservations_expired_total", "action", actions[i],
+             info->reservations_expired[i]);
+    counter(writing, "expiry_kept_units",
+            "Units of these that were to be released, which could not be given back.",
+            info->expiry_kept_units);
+}
+
 static void write_table(const struct writing *writing)
 {
     struct stint_table_info info;
@@ -315,6 +363,7 @@ static void write_table(const struct writing *writing)
             info.requests_dropped);
     counter(writing, "tickets_dropped", "Reservations closed as estimated, the ring being full.",
             info.tickets_dropped);
+    write_expired(writing, &info);
     counter(writing, "undo_kept_units",
             "Units charged by a list that was refused, which could not be given back.",
             info.undo_kept_units);

@@ -55,7 +55,10 @@ void resp_throttle(struct resp_call *call)
     struct resp_door *door = call->conn->door;
     struct stint_error error;
     if (resp_request_throttle(call->args, call->n_args, &door->throttle, &error) != 0) {
-        refuse(call, &error);
+        if (error.code == STINT_E_SYNTAX && !call->is_ahead)
+            resp_write_error(&call->conn->out, "Cell", error.sentence);
+        else
+            refuse(call, &error);
         return;
     }
     if (ask(call, &door->throttle, &door->reply))

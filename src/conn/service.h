@@ -13,10 +13,11 @@
 #include "wire/reply.h"
 #include "wire/request.h"
 
-struct access;  /* conn/access.h: who may ask for what; NULL: everybody for everything */
-struct metrics; /* conn/metrics.h */
-struct popular; /* conn/popular.h: keys asked and denied most */
-struct pools;   /* conn/pools.h: key pools by name */
+struct access;    /* conn/access.h: who may ask for what; NULL: everybody for everything */
+struct metrics;   /* conn/metrics.h */
+struct popular;   /* conn/popular.h: keys asked and denied most */
+struct unmatched; /* conn/unmatched.h: what no rule limits, for the log */
+struct pools;     /* conn/pools.h: key pools by name */
 struct pools_caller;
 
 #define WORKERS_MAX 64
@@ -69,6 +70,7 @@ struct stint_table *hub_table(const struct hub *hub);
 struct metrics *hub_metrics(struct hub *hub);
 struct popular *hub_popular(struct hub *hub);
 struct pools *hub_pools(struct hub *hub);
+struct unmatched *hub_unmatched(struct hub *hub);
 /*
  * Whether what decides is there, for every frontend that tells its health: `is_ready` of the server
  * (NULL: it is), and each store that is needed.

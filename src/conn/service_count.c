@@ -34,6 +34,36 @@ static struct span name_of(struct name *name, const struct request *request, siz
     return span_of(name->bytes, name->len);
 }
 
+/* No value begins another one. */
+static void append_value(struct name *name, struct span value)
+{
+    size_t from = name->len;
+    append(name, value);
+    for (size_t i = from; i < name->len; i++)
+        if (name->bytes[i] == METRICS_VALUE_END)
+            name->bytes[i] = ' ';
+}
+
+/* The values that a rule's metrics show, one behind the other; a NULL ptr: none. */
+static struct span shown_values(struct name *name, const struct request *request, size_t i,
+                                const struct rule *rule)
+{
+    if (rule == NULL || rule->shown == 0)
+        return (struct span){NULL, 0};
+    const struct descriptor *descriptor = &request->descriptors[i];
+    uint32_t left = rule->shown;
+    name->len = 0;
+    for (size_t entry = 0; entry < descriptor->n_entries; entry++) {
+        if ((left >> entry & 1) == 0)
+            continue;
+        append_value(name, descriptor->entries[entry].value);
+        left &= ~(UINT32_C(1) << entry);
+        if (left != 0)
+            append(name, span_of(&(const char){METRICS_VALUE_END}, 1));
+    }
+    return span_of(name->bytes, name->len);
+}
+
 static enum metrics_outcome outcome_of(const struct target *target)
 {
     if (target->is_replaced)
@@ -58,16 +88,15 @@ static bool is_counted(unsigned verb)
 static void count_hits(struct service *service, const struct target *target, struct span value)
 {
     const struct rule *rule = target->rule;
-    bool is_detailed = rule->detailed_metric || rule->value_to_metric;
     if (target->part == TARGET_FREE || target->is_refund)
         return;
     const struct metrics_hits hits = {
-        .value = is_detailed ? value : (struct span){0},
+        .value = value,
         .asked = target->cost,
         .limit = target->decision.limit,
         .remaining = target->decision.remaining,
         .is_over = target->over,
-        .is_shadow = target->part == TARGET_SHADOW,
+        .is_shadow = target->part == TARGET_SHADOW && !target->is_all_shadow,
         .fitted = target->fitted,
     };
     metrics_hits(service->metrics, service->ruleset->bound, rule, &hits);
@@ -79,28 +108,42 @@ static void count_target(struct service *service, const struct request *request,
     struct name room;
     const struct target *target = &service->question.targets[i];
     const struct metrics_bound *bound = service->ruleset->bound;
-    struct span name = name_of(&room, request, i);
+    struct span value = shown_values(&room, request, i, target->rule);
     bool allowed = reply->decision.outcome == STINT_ALLOW;
     enum metrics_outcome outcome = outcome_of(target);
     bool is_moved = (allowed && outcome == METRICS_ALLOW) || target->hits == TARGET_HITS_CHARGE;
     uint32_t units = is_moved ? target->decision.granted : 0;
     metrics_decided(service->metrics, bound, target->rule, outcome, units);
-    if (target->rule != NULL && (target->rule->detailed_metric || target->rule->value_to_metric))
-        metrics_detailed(service->metrics, bound, target->rule, name, outcome, units);
+    if (value.ptr != NULL)
+        metrics_detailed(service->metrics, bound, target->rule, value, outcome, units);
     if (target->shadow_over)
         metrics_candidate_over(service->metrics, bound, target->rule);
     if (target->rule != NULL && metrics_counts_hits(service->metrics))
-        count_hits(service, target, name);
+        count_hits(service, target, value);
     if (service->hub->popular == NULL)
         return;
     const struct popular_ask ask = {
         .rule = target->rule,
-        .key = name,
+        .key = name_of(&room, request, i),
         .units = target->cost,
         .denied = target->over && target->part == TARGET_LIVE,
         .now_ns = service->question.now_ns,
     };
     popular_note(service->hub->popular, service->worker, &ask);
+}
+
+/* What allows everything, since a domain or a key is another one than the rules have. */
+static void note_unmatched(struct service *service, const struct request *request)
+{
+    const struct question *question = &service->question;
+    bool is_known = question->domain != SIZE_MAX;
+    metrics_unmatched(service->metrics, service->ruleset->bound, question->domain,
+                      question->n_unmatched);
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (question->targets[i].is_unmatched)
+            unmatched_note(service->hub->unmatched,
+                           is_known ? UNMATCHED_DESCRIPTOR : UNMATCHED_DOMAIN, request->domain,
+                           &request->descriptors[i]);
 }
 
 void service_count_question(struct service *service, const struct request *request,
@@ -117,7 +160,9 @@ void service_count_question(struct service *service, const struct request *reque
             count_target(service, request, reply, i);
     }
     if (question->n_unmatched > 0)
-        metrics_event(service->metrics, METRICS_UNMATCHED, question->n_unmatched);
+        note_unmatched(service, request);
+    if (question->all_shadow && question_would_be_denied(question))
+        metrics_event(service->metrics, METRICS_ALL_SHADOW, 1);
     if (bans > 0)
         metrics_event(service->metrics, METRICS_BANS, bans);
     if (question->bans_lost > 0)

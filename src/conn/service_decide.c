@@ -120,6 +120,8 @@ static struct stint_decision reserve(struct service *service, const struct reque
                                      struct reply *reply)
 {
     struct question *question = &service->question;
+    question->has_on_expiry = request->has_on_expiry;
+    question->kept_units = request->kept_units;
     struct stint_decision decision =
         request->verb == REQUEST_BOOK
             ? question_book(question, request->lifetime_ns, &reply->ticket, &reply->has_ticket)
@@ -180,6 +182,10 @@ static void tell(struct service *service, const struct request *request, struct 
             .replaced = target->is_replaced,
             .over = target->over,
             .banned = target->banned,
+            .is_unmatched = target->is_unmatched,
+            .is_domain_unknown = target->is_unmatched && question->domain == SIZE_MAX,
+            .is_override = target->is_override,
+            .is_all_shadow = target->is_all_shadow,
             .when_full = when_full(question, target),
             .grows_after_ns = request->wants_growth ? question_grows_after(question, i) : 0,
             .shadow_retry_after_ns = target->shadow_retry_after_ns,

@@ -70,7 +70,7 @@ static void add_body(struct digest *digest, const struct request *request)
         request->cost,
         request->n_descriptors,
         request->n_items,
-        request->throttle.max_burst,
+        (uint64_t)request->throttle.max_burst,
         request->throttle.count_per_period,
         request->throttle.period_s,
         request->lifetime_ns,
@@ -80,6 +80,8 @@ static void add_body(struct digest *digest, const struct request *request)
         request->ticket.nonce,
     };
     add(digest, numbers, sizeof(numbers));
+    if (request->has_on_expiry) /* else the bodies of before stay the same */
+        add_number(digest, (uint64_t)request->kept_units + 1);
     add_span(digest, request->key);
     add_span(digest, request->quota);
     for (size_t i = 0; i < request->n_descriptors; i++)

@@ -3,49 +3,91 @@
 #include "conn/service_parts.h"
 
 #include "base/limits.h"
+#include "base/ns.h"
 #include "base/wide_int.h"
 #include "store/table.h"
 
-static void throttle_shared(struct service *service, const struct stint_quota *quota,
+/* A store keeps time in microseconds, rounded up. */
+static uint64_t excess_in_store(const struct throttle_entry *entry)
+{
+    return (entry->excess_ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
+}
+
+/* What is no more than the excess above a whole number of seconds is that many. */
+static uint64_t whole_seconds(uint64_t wait_ns, uint64_t excess_ns)
+{
+    uint64_t above_ns = wait_ns % NS_PER_S;
+    return above_ns <= excess_ns && above_ns < wait_ns ? wait_ns - above_ns : wait_ns;
+}
+
+/* What is answered to a decision. Of max_burst -1, which looks on only: that nothing fits. */
+static void throttle_end(struct service *service, const struct request *request, uint64_t excess_ns,
+                         struct reply *reply)
+{
+    struct stint_decision *decision = &reply->decision;
+    if (decision->retry_after_ns != STINT_NEVER_NS)
+        decision->retry_after_ns = whole_seconds(decision->retry_after_ns, excess_ns);
+    decision->reset_after_ns = whole_seconds(decision->reset_after_ns, excess_ns);
+    if (request->throttle.max_burst < 0) {
+        decision->limit = decision->remaining = 0;
+        if (request->cost > 0) {
+            decision->outcome = STINT_NEVER;
+            decision->retry_after_ns = STINT_NEVER_NS;
+            decision->granted = 0;
+        }
+    }
+    if (request->cost > 0)
+        service_count_throttle(service, request, reply);
+}
+
+static void throttle_shared(struct service *service, const struct throttle_entry *entry,
                             const struct request *request, uint64_t now_ns, struct reply *reply)
 {
     struct question *question = &service->question;
+    bool is_closed = request->throttle.max_burst < 0;
+    uint64_t excess_ns = excess_in_store(entry);
     question_begin(question, now_ns);
-    question_add_throttle(question, quota, request->key, request->cost);
+    question_add_throttle(question, &entry->quota, request->key, is_closed ? 0 : request->cost);
     if (!service_begin_errand(service, request, reply))
         return;
-    struct stint_decision decision = question_take(question);
+    struct stint_decision decision = is_closed ? question_peek(question) : question_take(question);
     if (!service_end_errand(service, reply))
         return;
     reply->decision = decision;
     reply->at_ns = question->at_ns;
-    if (request->cost > 0)
-        service_count_throttle(service, request, reply);
+    throttle_end(service, request, excess_ns, reply);
 }
 
 void service_throttle(struct service *service, const struct request *request, uint64_t now_ns,
                       struct reply *reply)
 {
     struct stint_error error;
-    const struct stint_quota *quota =
+    const struct throttle_entry *entry =
         throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
-    if (quota == NULL) {
+    if (entry == NULL) {
         service_drop(service, request->errand);
         service_refuse(reply, &error);
         return;
     }
     if (service->stores.throttle > 0) {
-        throttle_shared(service, quota, request, now_ns, reply);
+        throttle_shared(service, entry, request, now_ns, reply);
         return;
     }
     if (request->is_ahead) {
         reply->error = REPLY_AHEAD;
         return;
     }
-    reply->decision = stint_take(service->table, quota, request->key.ptr, request->key.len,
-                                 request->cost, now_ns);
-    if (request->cost > 0)
-        service_count_throttle(service, request, reply);
+    bool is_closed = request->throttle.max_burst < 0;
+    struct stint_item item = {.quota = &entry->quota,
+                              .key = request->key.ptr,
+                              .key_len = request->key.len,
+                              .cost = is_closed ? 0 : request->cost};
+    if (is_closed)
+        reply->decision = stint_peek(service->table, &item, 1, now_ns);
+    else
+        reply->decision =
+            stint_take(service->table, item.quota, item.key, item.key_len, item.cost, now_ns);
+    throttle_end(service, request, entry->excess_ns, reply);
 }
 
 /*

@@ -16,6 +16,7 @@
 struct throttle_entry {
     struct request_throttle throttle; /* period_s of 0: empty */
     struct stint_quota quota;
+    uint64_t excess_ns; /* what its times are too long by at most: a unit's time is rounded up */
 };
 
 struct throttle_cache {
@@ -23,13 +24,14 @@ struct throttle_cache {
 };
 
 /*
- * The quota of a set of numbers, valid until the next call; NULL, with a sentence: STINT_E_RANGE
- * for numbers that cannot be meant or kept, STINT_E_FULL where the table holds too many quotas.
+ * The entry of a set of numbers, valid until the next call; NULL, with a sentence: STINT_E_RANGE
+ * for numbers that cannot be meant or kept, STINT_E_FULL where the table holds too many quotas. Of
+ * max_burst -1 the quota is that of 0: a state tells when it ends under any quota.
  */
-const struct stint_quota *throttle_cache_find(struct throttle_cache *cache,
-                                              struct stint_table *table,
-                                              const struct request_throttle *throttle,
-                                              struct stint_error *error);
+const struct throttle_entry *throttle_cache_find(struct throttle_cache *cache,
+                                                 struct stint_table *table,
+                                                 const struct request_throttle *throttle,
+                                                 struct stint_error *error);
 
 /* A quota under the same rule, for asking after a key whatever it was asked under. */
 const struct stint_quota *throttle_any_quota(void);

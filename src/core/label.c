@@ -138,16 +138,23 @@ void label_law(struct buf *buf, const struct stint_quota *quota)
     }
 }
 
-/* A window of the shortest month never meets three months, but 31 days can. */
+/* Budgets are spoken of by their calendar first; a window that is not of it meets two of them. */
 static void calendar_bound(struct buf *buf, const struct stint_quota *quota)
 {
+    buf_add(buf, "At most ");
+    units(buf, quota->limit);
+    buf_add(buf, " in each ");
+    period(buf, quota);
+    buf_add(buf, ". Across the edge between two of them at most %llu in any ",
+            (unsigned long long)stint_max_in_any_window(quota));
+    spec_format_duration(buf, quota->period_ns);
+    /* A window of the shortest month never meets three months, but 31 days can. */
     if (quota->align == STINT_ALIGN_MONTH)
-        buf_add(buf,
-                " Any window here means 28 days, the shortest month; 31 days can hold up to %llu, "
-                "as around a February.",
+        buf_add(buf, ", the shortest month, and %llu in 31 days around a February",
                 3 * (unsigned long long)quota->limit);
     if (quota->align == STINT_ALIGN_YEAR)
-        buf_add(buf, " Any window here means 365 days, the shortest year.");
+        buf_add(buf, ", the shortest year");
+    buf_add(buf, ".");
 }
 
 void label_bound(struct buf *buf, const struct stint_quota *quota)
@@ -157,12 +164,15 @@ void label_bound(struct buf *buf, const struct stint_quota *quota)
         buf_add(buf, "At most %llu are held at any instant.", (unsigned long long)most);
         return;
     }
+    if (quota->algorithm == STINT_FIXED_WINDOW && quota->align >= STINT_ALIGN_DAY) {
+        calendar_bound(buf, quota);
+        return;
+    }
     buf_add(buf, "At most ");
     units(buf, most);
     buf_add(buf, " in any ");
     spec_format_duration(buf, quota->period_ns);
     buf_add(buf, "%s", most > quota->limit ? ", which is more than the limit." : ".");
-    calendar_bound(buf, quota);
 }
 
 /* "with what the last 10m used, the cost makes more than 451" */

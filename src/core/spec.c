@@ -5,6 +5,7 @@
  */
 #include "core/spec.h"
 
+#include "base/limits.h"
 #include "base/ns.h"
 #include "core/nearest.h"
 #include "core/text.h"
@@ -173,6 +174,16 @@ static int read_number(const struct reader *reader, struct span text, uint32_t m
     return STINT_OK;
 }
 
+static int read_units(const struct reader *reader, struct span text, uint32_t min, uint32_t *number)
+{
+    if (digits_value(text) > UNITS_MAX)
+        return err_set(reader->error, STINT_E_RANGE,
+                       "column %u: expected a number from %u to " UNITS_MAX_TEXT
+                       ", found \"%s\"; " UNITS_ADVICE,
+                       column_of(reader, text), (unsigned)min, show(text).text);
+    return read_number(reader, text, min, number);
+}
+
 static int read_duration(const struct reader *reader, struct span text, uint64_t *ns)
 {
     int code = spec_parse_duration(text, ns);
@@ -190,7 +201,7 @@ static int read_duration(const struct reader *reader, struct span text, uint64_t
 
 static int read_burst(struct reader *reader, struct span value)
 {
-    return read_number(reader, value, 1, &reader->quota.burst);
+    return read_units(reader, value, 1, &reader->quota.burst);
 }
 
 static int read_resolution(struct reader *reader, struct span value)
@@ -205,7 +216,7 @@ static int read_time_slack(struct reader *reader, struct span value)
 
 static int read_count_slack(struct reader *reader, struct span value)
 {
-    return read_number(reader, value, 1, &reader->quota.count_slack);
+    return read_units(reader, value, 1, &reader->quota.count_slack);
 }
 
 static int read_lease(struct reader *reader, struct span value)
@@ -269,7 +280,7 @@ static int read_initial(struct reader *reader, struct span value)
     }
     if (digits_value(value) < 0)
         return expected(reader, value, "initial=full, empty or a number");
-    return read_number(reader, value, 0, &reader->quota.initial);
+    return read_units(reader, value, 0, &reader->quota.initial);
 }
 
 int spec_when_full(struct span name)
@@ -404,7 +415,7 @@ static int read_promise(struct reader *reader)
                        "column %u: expected LIMIT alone, found \"%s\": concurrency has a lease and "
                        "no period",
                        column_of(reader, word), show(word).text);
-    return read_number(reader, limit, 0, &reader->quota.limit);
+    return read_units(reader, limit, 0, &reader->quota.limit);
 }
 
 int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_error *error)

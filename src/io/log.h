@@ -6,7 +6,8 @@
  * what differs from line to line stands in fields. Lines of a kind that come too fast are held
  * back by a stint_cell8 of that kind; the next line that is let through says how many. Nobody waits
  * for who reads the log: lines that find no room are counted, and told of when there is. Any
- * thread. Fields never hold tokens, keys of TLS, or bytes of requests.
+ * thread. Fields never hold tokens, keys of TLS, or bytes of requests,
+ * but the domain and the keys of descriptors that no rule limits (conn/unmatched.h), escaped.
  */
 #ifndef STINT_IO_LOG_H
 #define STINT_IO_LOG_H
@@ -44,6 +45,9 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(NEEDS_RESTART, WARN, "needs_restart", "settings that are as they were until a restart")      \
     X(RELOAD_FAILED, ERROR, "reload_failed", "nothing was changed: a file cannot be used")         \
     X(WATCH_FAILED, WARN, "watch_failed", "changes are noticed only by looking")                   \
+    X(DOMAIN_UNKNOWN, WARN, "domain_unknown",                                                      \
+      "requests in a domain that no file of rules has: they are not limited")                      \
+    X(UNMATCHED, INFO, "unmatched", "descriptors that no rule matches: they are not limited")      \
     X(TABLE_FULL, WARN, "table_full",                                                              \
       "states were evicted and the use of their keys forgotten: raise keys, keys16 or keys_wide, " \
       "or choose --table-full inherit")                                                            \

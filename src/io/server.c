@@ -10,6 +10,7 @@
 #include "io/notify.h"
 #include "io/reach.h"
 #include "io/reload.h"
+#include "io/unmatched_report.h"
 #include "io/user.h"
 #include "io/watch.h"
 #include "io/worker.h"
@@ -23,8 +24,9 @@
 #include <unistd.h>
 
 #define SECOND_MS 1000
-#define STUCK_NS (10 * NS_PER_S) /* since a worker was in its loop last */
-#define END_MS 2000              /* that workers have to close what is open */
+#define EXPIRE_SLOTS_MAX (UINT64_C(1) << 20) /* of the ring of tickets, each second */
+#define STUCK_NS (10 * NS_PER_S)             /* since a worker was in its loop last */
+#define END_MS 2000                          /* that workers have to close what is open */
 
 enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_USR2, SIGNALS };
 static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
@@ -331,7 +333,9 @@ static void on_second(uv_timer_t *timer)
     uint64_t now_ns = stint_now(table_of(server));
     bool are_alive = are_workers_alive(server, now_ns);
     metrics_tick(hub_metrics(server->options.hub), now_ns);
+    stint_expire(table_of(server), now_ns, EXPIRE_SLOTS_MAX);
     eviction_report(&server->evictions, table_of(server), now_ns, server->options.log);
+    unmatched_report(server->options.hub, server->options.log);
     log_flush(server->options.log);
     hub_free_retired(server->options.hub);
     if (server->stage == WORKER_SERVES)

@@ -363,6 +363,7 @@ static bool open_http(struct worker *worker)
         .service = worker->service,
         .limits = options->http_limits,
         .site = options->site,
+        .rls_form = &options->grpc_form,
         .access = options->access,
         .reload = reload,
         .is_ready = is_ready,

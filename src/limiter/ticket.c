@@ -8,14 +8,22 @@
  * zeroes the nonce before it writes and sets it last. A writer who is stopped there for a whole
  * turn of the ring writes into a ticket of somebody else, so a reader also checks a sum of what it
  * has read: a ticket that is not whole is gone, and stays charged as estimated.
+ *
+ * A reservation that is never settled is closed once its deadline has passed: by stint_expire(), or
+ * by the reservation that takes its slot. Both win the nonce first, as a settle does, so units come
+ * back at most once; a process that dies in between leaves them charged.
  */
-#include "limiter/list.h"
+#include "limiter/ticket.h"
 
 #include "base/wide_int.h"
 
+#include <assert.h>
+
 #define TICKET_TWEAK UINT64_C(0x74656b636974)
 #define TICKET_WORDS (TICKET_SIZE / 8)
-#define READS_MAX 1000 /* of a ticket that is being renewed meanwhile */
+#define READS_MAX 1000     /* of a ticket that is being renewed meanwhile */
+#define EXPIRE_READS_MAX 8 /* one that is being renewed is not over, and a damaged one is none */
+#define PARTS_MAX (STINT_ITEMS_MAX + TICKET_SHADOWS_MAX)
 
 enum ticket_kind { KIND_CHARGE, KIND_BOOKING, KIND_HOLD };
 
@@ -28,14 +36,21 @@ struct ticket_part {
     uint16_t quota_id;
     uint8_t kind;    /* enum ticket_kind */
     uint8_t n_parts; /* of the whole ticket */
-    uint32_t times;  /* equal items that were merged into this part */
-    uint32_t number; /* of this part within the ticket */
-    uint64_t check;  /* over all the rest: see is_whole() */
+    /* A file of a version before on_expiry has zeros where it says nothing but `times`, `number`.
+     */
+    uint8_t times;  /* equal items that were merged into this part */
+    uint8_t action; /* enum stint_expiry, of this part */
+    uint16_t kept_low;
+    uint8_t number; /* of this part within the ticket */
+    uint8_t is_shadow;
+    uint16_t kept_high; /* units that stay charged if it is never settled; unless it keeps all */
+    uint64_t check;     /* over all the rest */
 };
 
 enum { WORD_HELD = 3, WORD_DEADLINE = 4, WORD_CHECK = 7 };
 
 _Static_assert(sizeof(struct ticket_part) == TICKET_SIZE, "the region counts on it");
+_Static_assert(PARTS_MAX <= UINT8_MAX, "a part says its number in a byte");
 
 static uint64_t *ticket_slot(const struct stint_table *table, uint64_t at)
 {
@@ -67,11 +82,11 @@ static void write_part(uint64_t *slot, const struct ticket_part *part)
 
 /* Part `number` of a ticket. False if the slot does not hold it, whole. */
 static bool read_part(const struct stint_table *table, struct stint_ticket ticket, uint32_t number,
-                      struct ticket_part *part)
+                      struct ticket_part *part, int tries)
 {
     uint64_t *slot = ticket_slot(table, ticket.slot + number);
     union ticket_words to;
-    for (int tries = 0; tries < READS_MAX; tries++) {
+    while (tries-- > 0) {
         /* acquire: the words read next are those written before this nonce. */
         to.words[0] = __atomic_load_n(&slot[0], __ATOMIC_ACQUIRE);
         if (ticket.nonce == 0 || to.words[0] != ticket.nonce)
@@ -85,18 +100,26 @@ static bool read_part(const struct stint_table *table, struct stint_ticket ticke
     return false;
 }
 
-/* Whether a slot holds the head of a ticket that is not over; its nonce says if it was settled. */
-static bool holds_head(const uint64_t *slot, uint64_t now_ns)
+enum slot_holds { HOLDS_NO_HEAD, HOLDS_OPEN_HEAD, HOLDS_OVER_HEAD };
+
+/* What a slot seems to hold of a ticket that was not settled: a hint, before more is read of it. */
+static enum slot_holds look_at_slot(const uint64_t *slot, uint64_t now_ns, uint64_t *nonce)
 {
     union ticket_words seen;
-    /* relaxed: it only counts, and nothing is done to what was read. */
+    /* relaxed: nothing is done to what was read. */
     for (int i = 0; i < TICKET_WORDS; i++)
         seen.words[i] = __atomic_load_n(&slot[i], __ATOMIC_RELAXED);
-    return seen.part.number == 0 && seen.part.deadline_ns > now_ns;
+    *nonce = seen.part.nonce;
+    if (seen.part.nonce == 0 || seen.part.number != 0)
+        return HOLDS_NO_HEAD;
+    return seen.part.deadline_ns > now_ns ? HOLDS_OPEN_HEAD : HOLDS_OVER_HEAD;
 }
 
+static bool expire(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns);
+
 /*
- * Empties n slots for a new ticket; a ticket that still stood there is closed as estimated, and
+ * Empties n slots for a new ticket. A reservation that still stood there and whose deadline has
+ * passed becomes what was said when it was made. One that is not over is closed as estimated, and
  * counted where its first part stood: the others keep their nonces when it is settled.
  */
 static uint64_t clear_slots(struct stint_table *table, size_t n, uint64_t now_ns)
@@ -106,55 +129,74 @@ static uint64_t clear_slots(struct stint_table *table, size_t n, uint64_t now_ns
     uint64_t first = __atomic_fetch_add(next, n, __ATOMIC_RELAXED);
     for (size_t i = 0; i < n; i++) {
         uint64_t *slot = ticket_slot(table, first + i);
-        bool had_head = holds_head(slot, now_ns);
+        uint64_t nonce;
+        enum slot_holds holds = look_at_slot(slot, now_ns, &nonce);
+        if (holds == HOLDS_OVER_HEAD)
+            expire(table, (struct stint_ticket){first + i, nonce}, now_ns);
         /* acq_rel: the old ticket is over before a word of the new one is written. */
-        if (__atomic_exchange_n(&slot[0], 0, __ATOMIC_ACQ_REL) != 0 && had_head)
+        if (__atomic_exchange_n(&slot[0], 0, __ATOMIC_ACQ_REL) != 0 && holds == HOLDS_OPEN_HEAD)
             table_count(&table_counters(table)->tickets_dropped, 1);
     }
     return first;
 }
 
+static bool holds_places(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_CONCURRENCY;
+}
+
 /* A ticket has one end: where no lifetime is given, that of the longest lease among its holds. */
-static uint64_t life_of(const struct list *list, uint64_t lifetime_ns)
+static uint64_t life_of(const struct ticket_entry *entries, size_t n, uint64_t lifetime_ns)
 {
     uint64_t life_ns = lifetime_ns;
-    for (size_t i = 0; lifetime_ns == 0 && i < list->n_parts; i++)
-        if (list->parts[i].quota->algorithm == STINT_CONCURRENCY)
-            life_ns = max_u64(life_ns, list->parts[i].quota->lease_ns);
+    for (size_t i = 0; lifetime_ns == 0 && i < n; i++)
+        if (holds_places(entries[i].quota))
+            life_ns = max_u64(life_ns, entries[i].quota->lease_ns);
     return life_ns;
 }
 
-/* start_ns: of a booking. Charges were entered when they were; each part knows. */
-static struct stint_ticket issue(struct list *list, enum ticket_kind kind, uint64_t lifetime_ns,
-                                 uint64_t start_ns)
+static struct ticket_part part_of(struct stint_table *table, const struct ticket_entry *entry,
+                                  enum ticket_kind kind)
 {
-    struct stint_table *table = list->table;
-    size_t n = list->n_parts;
-    uint64_t first = clear_slots(table, n, list->now_ns);
+    bool holds = holds_places(entry->quota);
+    uint32_t kept = entry->action == STINT_EXPIRY_KEEP ? 0 : entry->kept;
+    return (struct ticket_part){
+        .hash_lo = entry->hash.lo,
+        .hash_hi = entry->hash.hi,
+        .granted_at_ns = entry->at_ns,
+        .units = entry->units,
+        .quota_id = (uint16_t)intern_id(&table->intern, entry->quota),
+        .kind = (uint8_t)(holds ? KIND_HOLD : kind),
+        .times = (uint8_t)entry->times,
+        .action = (uint8_t)entry->action,
+        .kept_low = (uint16_t)kept,
+        .kept_high = (uint16_t)(kept >> 16),
+        .is_shadow = entry->is_shadow,
+    };
+}
+
+static struct stint_ticket issue(struct stint_table *table, enum ticket_kind kind,
+                                 const struct ticket_entry *entries, size_t n, uint64_t lifetime_ns,
+                                 uint64_t now_ns)
+{
+    uint64_t first = clear_slots(table, n, now_ns);
     uint64_t nonce =
         siphash13_128(table->region.fixed.hash_key, TICKET_TWEAK, &first, sizeof(first)).lo;
     nonce |= nonce == 0;
-    uint64_t deadline_ns = add_sat(list->now_ns, life_of(list, lifetime_ns));
+    uint64_t deadline_ns = add_sat(now_ns, life_of(entries, n, lifetime_ns));
+    bool charges = false;
     for (size_t i = n; i-- > 0;) {
-        const struct list_part *part = &list->parts[i];
-        bool holds = part->quota->algorithm == STINT_CONCURRENCY;
-        uint64_t at_ns = kind == KIND_CHARGE ? part->undo.entered_ns : start_ns;
-        struct ticket_part made = {
-            .nonce = nonce,
-            .hash_lo = part->hash.lo,
-            .hash_hi = part->hash.hi,
-            .granted_at_ns = holds ? part->holder : at_ns,
-            .deadline_ns = deadline_ns,
-            .units = part->cost,
-            .quota_id = (uint16_t)intern_id(&table->intern, part->quota),
-            .kind = (uint8_t)(holds ? KIND_HOLD : kind),
-            .n_parts = (uint8_t)n,
-            .times = part->times,
-            .number = (uint32_t)i,
-        };
+        struct ticket_part made = part_of(table, &entries[i], kind);
+        made.nonce = nonce;
+        made.deadline_ns = deadline_ns;
+        made.n_parts = (uint8_t)n;
+        made.number = (uint8_t)i;
         made.check = sum_of(table, &made);
         write_part(ticket_slot(table, first + i), &made);
+        charges |= made.kind == KIND_CHARGE;
     }
+    if (charges)
+        region_raise(&table->region.header->expiries_until_ns, deadline_ns);
     return (struct stint_ticket){first, nonce};
 }
 
@@ -165,19 +207,112 @@ static bool can_issue(const struct list *list)
     return list->n_parts <= list->table->region.fixed.tickets_max;
 }
 
+/* ---- Reserving ------------------------------------------------------------------------------- */
+
+enum stint_expiry expiry_action(uint32_t kept)
+{
+    if (kept == STINT_KEEP_ALL)
+        return STINT_EXPIRY_KEEP;
+    return kept == 0 ? STINT_EXPIRY_RELEASE : STINT_EXPIRY_FLOOR;
+}
+
+void reservation_init(struct reservation *reservation)
+{
+    reservation->list = NULL;
+    reservation->n_entries = 0;
+}
+
+/* Equal items keep what each of them keeps; the part's action is that of the one that keeps least.
+ */
+static void add_kept(struct ticket_entry *entry, uint32_t kept, uint32_t cost)
+{
+    entry->kept += (uint32_t)min_u64(kept, cost);
+    entry->action = (uint32_t)max_u64(entry->action, expiry_action(kept));
+}
+
+static void enter_list(struct reservation *reservation, const struct stint_item *items,
+                       const uint32_t *kept)
+{
+    const struct list *list = reservation->list;
+    for (size_t i = 0; i < list->n_parts; i++) {
+        const struct list_part *part = &list->parts[i];
+        reservation->entries[i] =
+            (struct ticket_entry){.quota = part->quota,
+                                  .hash = part->hash,
+                                  .at_ns = part->holder != 0 ? part->holder : part->undo.entered_ns,
+                                  .units = part->cost,
+                                  .times = part->times};
+    }
+    reservation->n_entries = list->n_parts;
+    for (size_t i = 0; i < list->n_items; i++)
+        add_kept(&reservation->entries[list->part_of[i]], kept != NULL ? kept[i] : STINT_KEEP_ALL,
+                 items[i].cost);
+}
+
+bool reservation_take(struct reservation *reservation, struct list *list,
+                      const struct stint_item *items, const uint32_t *kept,
+                      struct stint_decision *decision)
+{
+    reservation_init(reservation);
+    if (!can_issue(list))
+        return false;
+    *decision = list_take(list);
+    reservation->list = list;
+    if (decision->outcome == STINT_ALLOW)
+        enter_list(reservation, items, kept);
+    return true;
+}
+
+void reservation_add_shadow(struct reservation *reservation, const struct stint_quota *quota,
+                            struct hash128 hash, uint32_t units, uint32_t kept, uint64_t at_ns)
+{
+    size_t n_live = reservation->list != NULL ? reservation->list->n_parts : 0;
+    if (reservation->n_entries - n_live == TICKET_SHADOWS_MAX)
+        return;
+    struct ticket_entry *entry = &reservation->entries[reservation->n_entries++];
+    *entry = (struct ticket_entry){.quota = quota,
+                                   .hash = hash,
+                                   .at_ns = at_ns,
+                                   .units = units,
+                                   .times = 1,
+                                   .is_shadow = true};
+    add_kept(entry, kept, units);
+}
+
+struct stint_ticket reservation_issue(const struct reservation *reservation,
+                                      struct stint_table *table, uint64_t lifetime_ns,
+                                      uint64_t now_ns)
+{
+    size_t n = min_u64(reservation->n_entries, table->region.fixed.tickets_max);
+    assert(n > 0);
+    return issue(table, KIND_CHARGE, reservation->entries, n, lifetime_ns, now_ns);
+}
+
+struct stint_decision stint_reserve_expiring(struct stint_table *table,
+                                             const struct stint_item *items, size_t n_items,
+                                             uint64_t lifetime_ns, const uint32_t *kept,
+                                             uint64_t now_ns, struct stint_ticket *ticket)
+{
+    struct list list;
+    struct reservation reservation;
+    struct stint_decision decision;
+    *ticket = (struct stint_ticket){0, 0};
+    if (!list_init(&list, table, items, n_items, now_ns) ||
+        !reservation_take(&reservation, &list, items, kept, &decision))
+        return law_never(0);
+    if (decision.outcome == STINT_ALLOW)
+        *ticket = reservation_issue(&reservation, table, lifetime_ns, now_ns);
+    return decision;
+}
+
 struct stint_decision stint_reserve(struct stint_table *table, const struct stint_item *items,
                                     size_t n_items, uint64_t lifetime_ns, uint64_t now_ns,
                                     struct stint_ticket *ticket)
 {
-    struct list list;
-    *ticket = (struct stint_ticket){0, 0};
-    if (!list_init(&list, table, items, n_items, now_ns) || !can_issue(&list))
-        return law_never(0);
-    struct stint_decision decision = list_take(&list);
-    if (decision.outcome == STINT_ALLOW)
-        *ticket = issue(&list, KIND_CHARGE, lifetime_ns, 0);
-    return decision;
+    return stint_reserve_expiring(table, items, n_items, lifetime_ns, NULL, now_ns, ticket);
 }
+
+/* ---- Booking --------------------------------------------------------------------------------- */
 
 /*
  * A booking over several quotas would have to start everywhere at once, and a log cannot be charged
@@ -214,35 +349,57 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
     }
     struct stint_decision sum = list_sum(&list);
     sum.retry_after_ns = wait_ns;
-    table_raise_booked(table, add_sat(now_ns, wait_ns));
-    *ticket = issue(&list, KIND_BOOKING, wait_ns, add_sat(now_ns, wait_ns));
+    uint64_t starts_ns = add_sat(now_ns, wait_ns);
+    table_raise_booked(table, starts_ns);
+    struct ticket_entry entries[STINT_ITEMS_MAX];
+    for (size_t i = 0; i < list.n_parts; i++)
+        entries[i] = (struct ticket_entry){.quota = list.parts[i].quota,
+                                           .hash = list.parts[i].hash,
+                                           .at_ns = starts_ns,
+                                           .units = list.parts[i].cost,
+                                           .times = list.parts[i].times};
+    *ticket = issue(table, KIND_BOOKING, entries, list.n_parts, wait_ns, now_ns);
     return sum;
 }
 
-/* The parts of a ticket that stands in the ring and is not over; their number, or GONE. */
-static int read_ticket(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
-                       struct ticket_part *parts)
+/* ---- Settling -------------------------------------------------------------------------------- */
+
+/* The parts of a ticket that stands in the ring, whole; their number, or GONE. */
+static int read_parts(const struct stint_table *table, struct stint_ticket ticket,
+                      struct ticket_part *parts, int tries)
 {
-    if (!read_part(table, ticket, 0, &parts[0]) || parts[0].n_parts == 0 ||
-        parts[0].n_parts > STINT_ITEMS_MAX || parts[0].deadline_ns <= now_ns)
+    if (!read_part(table, ticket, 0, &parts[0], tries) || parts[0].n_parts == 0 ||
+        parts[0].n_parts > PARTS_MAX)
         return STINT_E_GONE;
     for (uint32_t i = 1; i < parts[0].n_parts; i++)
-        if (!read_part(table, ticket, i, &parts[i]))
+        if (!read_part(table, ticket, i, &parts[i], tries))
             return STINT_E_GONE;
     return parts[0].n_parts;
 }
 
-/* The same, taken out of the ring: of all who try, one gets it. */
+/* The same for one that is not over. */
+static int read_ticket(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
+                       struct ticket_part *parts)
+{
+    int n = read_parts(table, ticket, parts, READS_MAX);
+    return n > 0 && parts[0].deadline_ns <= now_ns ? STINT_E_GONE : n;
+}
+
+/* Of all who try, one gets the ticket. */
+static bool win(struct stint_table *table, struct stint_ticket ticket)
+{
+    uint64_t nonce = ticket.nonce;
+    /* acq_rel: what is done to the ticket comes after it was won. */
+    return __atomic_compare_exchange_n(ticket_slot(table, ticket.slot), &nonce, 0, false,
+                                       __ATOMIC_ACQ_REL, __ATOMIC_RELAXED);
+}
+
+/* The parts of a ticket that is not over, taken out of the ring. */
 static int redeem(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
                   struct ticket_part *parts)
 {
     int n = read_ticket(table, ticket, now_ns, parts);
-    uint64_t nonce = ticket.nonce;
-    /* acq_rel: what is done to the ticket comes after it was won. */
-    if (n > 0 && !__atomic_compare_exchange_n(ticket_slot(table, ticket.slot), &nonce, 0, false,
-                                              __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        return STINT_E_GONE;
-    return n;
+    return n > 0 && !win(table, ticket) ? STINT_E_GONE : n;
 }
 
 static struct stint_decision move_part(struct stint_table *table, const struct ticket_part *part,
@@ -262,28 +419,43 @@ static struct stint_decision move_part(struct stint_table *table, const struct t
     return table_ask_hash(table, quota, hash, &ask, NULL, NULL);
 }
 
-static void keep_least(struct stint_decision *sum, const struct stint_decision *decision,
-                       bool is_first)
+/* What is answered of several parts: the least that any moved, of shadows only where all are. */
+struct closing {
+    struct stint_decision sum;
+    bool has_any, has_live;
+    bool is_gone; /* all that the ticket held were places, and they were free before */
+};
+
+static void add_closed(struct closing *closing, const struct ticket_part *part,
+                       const struct stint_decision *one)
 {
+    if (part->is_shadow && closing->has_live)
+        return;
+    bool is_first = !closing->has_any || (!part->is_shadow && !closing->has_live);
     uint32_t least =
-        is_first || decision->granted < sum->granted ? decision->granted : sum->granted;
-    *sum = *decision;
-    sum->granted = least;
+        is_first || one->granted < closing->sum.granted ? one->granted : closing->sum.granted;
+    bool was_free = part->kind == KIND_HOLD && part->units > 0 && one->granted == 0;
+    closing->sum = *one;
+    closing->sum.granted = least;
+    closing->is_gone = was_free && (is_first || closing->is_gone);
+    closing->has_any = true;
+    closing->has_live |= !part->is_shadow;
 }
 
-/* Places that were free before the ticket was closed: their lease has ended, or the key was reset.
- */
-static bool was_free(const struct ticket_part *part, const struct stint_decision *decision)
+static int end_closing(const struct closing *closing, struct stint_decision *decision)
 {
-    return part->kind == KIND_HOLD && part->units > 0 && decision->granted == 0;
+    if (closing->is_gone)
+        return STINT_E_GONE;
+    if (decision != NULL)
+        *decision = closing->sum;
+    return 0;
 }
 
 int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t actual,
                  uint64_t now_ns, struct stint_decision *decision)
 {
-    struct ticket_part parts[STINT_ITEMS_MAX];
-    struct stint_decision sum = {.outcome = STINT_ALLOW};
-    bool is_gone = true;
+    struct ticket_part parts[PARTS_MAX];
+    struct closing closing = {.sum = {.outcome = STINT_ALLOW}};
     int n = redeem(table, ticket, now_ns, parts);
     if (n < 0)
         return n;
@@ -295,37 +467,107 @@ int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t
             one = move_part(table, part, STINT_REFUND, part->units - (uint32_t)used, now_ns);
         else
             one = move_part(table, part, STINT_CHARGE, (uint32_t)used - part->units, now_ns);
-        keep_least(&sum, &one, i == 0);
-        is_gone &= was_free(part, &one);
+        add_closed(&closing, part, &one);
     }
-    if (is_gone)
-        return STINT_E_GONE;
-    if (decision != NULL)
-        *decision = sum;
-    return 0;
+    return end_closing(&closing, decision);
 }
 
 int stint_cancel(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns,
                  struct stint_decision *decision)
 {
-    struct ticket_part parts[STINT_ITEMS_MAX];
-    struct stint_decision sum = {.outcome = STINT_ALLOW};
-    bool is_gone = true;
+    struct ticket_part parts[PARTS_MAX];
+    struct closing closing = {.sum = {.outcome = STINT_ALLOW}};
     int n = redeem(table, ticket, now_ns, parts);
     if (n < 0)
         return n;
     for (int i = 0; i < n; i++) {
         uint8_t verb = parts[i].kind == KIND_BOOKING ? STINT_UNBOOK : STINT_REFUND;
         struct stint_decision one = move_part(table, &parts[i], verb, parts[i].units, now_ns);
-        keep_least(&sum, &one, i == 0);
-        is_gone &= was_free(&parts[i], &one);
+        add_closed(&closing, &parts[i], &one);
     }
-    if (is_gone)
-        return STINT_E_GONE;
-    if (decision != NULL)
-        *decision = sum;
+    return end_closing(&closing, decision);
+}
+
+/* ---- Never settled --------------------------------------------------------------------------- */
+
+static bool has_charges(const struct ticket_part *parts, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (parts[i].kind == KIND_CHARGE)
+            return true;
+    return false;
+}
+
+/* What a part gives back. Places are not given back: they are free when their lease ends. */
+static void expire_part(struct stint_table *table, const struct ticket_part *part, uint64_t now_ns)
+{
+    uint32_t kept = part->kept_low | (uint32_t)part->kept_high << 16;
+    if (part->kind != KIND_CHARGE || part->action == STINT_EXPIRY_KEEP || kept >= part->units)
+        return;
+    uint32_t units = part->units - kept;
+    struct stint_decision back = move_part(table, part, STINT_REFUND, units, now_ns);
+    if (back.granted < units && !part->is_shadow)
+        table_count(&table_counters(table)->expiry_kept_units, units - back.granted);
+}
+
+/* Closes a reservation whose deadline has passed. False where it is none, or not over. */
+static bool expire(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns)
+{
+    struct ticket_part parts[PARTS_MAX];
+    uint8_t action = STINT_EXPIRY_KEEP;
+    int n = read_parts(table, ticket, parts, EXPIRE_READS_MAX);
+    if (n < 0 || parts[0].deadline_ns > now_ns || !has_charges(parts, n) || !win(table, ticket))
+        return false;
+    for (int i = 0; i < n; i++) {
+        expire_part(table, &parts[i], now_ns);
+        if (parts[i].kind == KIND_CHARGE && parts[i].action > action)
+            action = parts[i].action;
+    }
+    action = (uint8_t)min_u64(action, STINT_EXPIRY_RELEASE); /* what a damaged byte says */
+    table_count(&table_counters(table)->reservations_expired[action], 1);
+    return true;
+}
+
+/* One pass over the ring goes on from call to call. */
+static uint64_t sweep(struct stint_table *table, uint64_t now_ns, uint64_t slots_max)
+{
+    struct sweep *sweep = &table->process->sweep;
+    uint64_t issued = __atomic_load_n(&table->region.header->ticket_next, __ATOMIC_RELAXED);
+    uint64_t end = min_u64(issued, table->region.fixed.tickets_max);
+    if (sweep->next == 0)
+        sweep->began_ns = now_ns;
+    for (; slots_max > 0 && sweep->next < end; slots_max--) {
+        uint64_t nonce;
+        if (look_at_slot(ticket_slot(table, sweep->next), now_ns, &nonce) == HOLDS_OVER_HEAD)
+            expire(table, (struct stint_ticket){sweep->next, nonce}, now_ns);
+        sweep->next++;
+    }
+    if (sweep->next < end)
+        return end - sweep->next;
+    sweep->next = 0;
+    /* Reservations made meanwhile by callers whose clocks are behind are looked for once more. */
+    __atomic_store_n(&sweep->done_ns, sub_floor(sweep->began_ns, table_grace_ns(table)),
+                     __ATOMIC_RELAXED);
     return 0;
 }
+
+uint64_t stint_expire(struct stint_table *table, uint64_t now_ns, uint64_t slots_max)
+{
+    const uint64_t *until = &table->region.header->expiries_until_ns;
+    /* relaxed: a reservation that is not seen now is seen by the next call. */
+    if (table->region.read_only ||
+        __atomic_load_n(&table->process->sweep.done_ns, __ATOMIC_RELAXED) >=
+            __atomic_load_n(until, __ATOMIC_RELAXED))
+        return 0;
+    uint32_t *is_at_work = &table->process->sweep.is_at_work;
+    if (__atomic_exchange_n(is_at_work, 1, __ATOMIC_ACQUIRE) != 0)
+        return 0; /* another thread is at it */
+    uint64_t left = sweep(table, now_ns, slots_max);
+    __atomic_store_n(is_at_work, 0, __ATOMIC_RELEASE);
+    return left;
+}
+
+/* ---- Renewing -------------------------------------------------------------------------------- */
 
 /* One word of a ticket in the ring; a swap, since the slot may have gone to another ticket. */
 static void set_word(uint64_t *slot, int word, uint64_t old, uint64_t new)
@@ -348,8 +590,8 @@ static void rewrite_part(struct stint_table *table, uint64_t *slot, const struct
 
 int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t now_ns)
 {
-    struct ticket_part parts[STINT_ITEMS_MAX];
-    uint64_t deadline_ns = 0, holders[STINT_ITEMS_MAX];
+    struct ticket_part parts[PARTS_MAX];
+    uint64_t deadline_ns = 0, holders[PARTS_MAX];
     int n = read_ticket(table, ticket, now_ns, parts);
     if (n < 0)
         return n;
@@ -360,12 +602,17 @@ int stint_renew(struct stint_table *table, struct stint_ticket ticket, uint64_t 
         holders[i] = part->granted_at_ns;
         if (part->kind != KIND_HOLD || quota == NULL)
             continue;
-        if (!table_renew(table, quota, hash, now_ns, &holders[i]))
-            return STINT_E_GONE;
+        if (!table_renew(table, quota, hash, now_ns, &holders[i])) {
+            if (parts[0].is_shadow || !part->is_shadow)
+                return STINT_E_GONE;
+            continue;
+        }
         deadline_ns = max_u64(deadline_ns, add_sat(now_ns, quota->lease_ns));
     }
     if (deadline_ns == 0)
         return STINT_E_MISMATCH;
+    if (has_charges(parts, n))
+        region_raise(&table->region.header->expiries_until_ns, deadline_ns);
     for (int i = 0; i < n; i++)
         rewrite_part(table, ticket_slot(table, ticket.slot + (uint64_t)i), &parts[i], holders[i],
                      max_u64(deadline_ns, parts[i].deadline_ns));

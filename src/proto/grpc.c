@@ -27,6 +27,8 @@ const char *grpc_status_name(int status)
     return is_known && names[status] != NULL ? names[status] : "";
 }
 
+#define KUADRANT "/kuadrant.service.ratelimit.v1.RateLimitService/"
+
 enum grpc_method grpc_method_of(struct span path)
 {
     static const struct {
@@ -34,6 +36,10 @@ enum grpc_method grpc_method_of(struct span path)
         enum grpc_method method;
     } methods[] = {
         {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", GRPC_SHOULD_RATE_LIMIT},
+        {KUADRANT "CheckRateLimit", GRPC_CHECK_RATE_LIMIT},
+        {KUADRANT "Report", GRPC_REPORT},
+        {KUADRANT "Reserve", GRPC_RESERVE},
+        {KUADRANT "Commit", GRPC_COMMIT},
         {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
         {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
         {"/grpc.health.v1.Health/List", GRPC_HEALTH_LIST},

@@ -35,6 +35,10 @@ const char *grpc_status_name(int status);
 enum grpc_method {
     GRPC_METHOD_NONE = 0, /* UNIMPLEMENTED */
     GRPC_SHOULD_RATE_LIMIT,
+    GRPC_CHECK_RATE_LIMIT, /* Kuadrant's, until GRPC_COMMIT */
+    GRPC_REPORT,
+    GRPC_RESERVE,
+    GRPC_COMMIT,
     GRPC_HEALTH_CHECK,
     GRPC_HEALTH_WATCH, /* the only two that answer more than once: this one … */
     GRPC_HEALTH_LIST,
@@ -44,6 +48,11 @@ enum grpc_method {
 
 /* "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit" and so on. */
 enum grpc_method grpc_method_of(struct span path);
+/* Whether it asks the limiter: then it needs a token where there are any. */
+static inline bool grpc_method_asks(unsigned method)
+{
+    return method >= GRPC_SHOULD_RATE_LIMIT && method <= GRPC_COMMIT;
+}
 
 /* grpc-timeout: at most eight digits and one of H M S m u n. False for anything else. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns);

@@ -10,6 +10,7 @@
 static const char *const services[] = {
     "",
     "envoy.service.ratelimit.v3.RateLimitService",
+    "kuadrant.service.ratelimit.v1.RateLimitService",
     "ratelimit",
 };
 #define N_SERVICES (sizeof(services) / sizeof(services[0]))

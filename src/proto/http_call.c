@@ -23,6 +23,7 @@ enum member_bit {
     FOR = 1 << 10,
     GRANTED_AT = 1 << 11,
     TICKET = 1 << 12,
+    ON_EXPIRY = 1 << 13,
     TARGET = DOMAIN | DESCRIPTORS | ITEMS | QUOTA | KEY,
 };
 
@@ -34,7 +35,7 @@ static const struct verb_members verbs[REQUEST_VERBS] = {
     [REQUEST_TAKE] = {TARGET | COST | ID | WAIT, 0},
     [REQUEST_PEEK] = {TARGET | COST, 0},
     [REQUEST_TAKE_UPTO] = {TARGET | COST | ID | WAIT, 0},
-    [REQUEST_RESERVE] = {TARGET | COST | ID | WAIT | LIFETIME, 0},
+    [REQUEST_RESERVE] = {TARGET | COST | ID | WAIT | LIFETIME | ON_EXPIRY, 0},
     [REQUEST_SETTLE] = {TICKET | COST | ID, TICKET | COST},
     [REQUEST_CANCEL] = {TICKET | ID, TICKET},
     [REQUEST_RENEW] = {TICKET, TICKET},
@@ -64,6 +65,7 @@ void http_call_clear(struct http_call *call)
 void http_call_deinit(struct http_call *call)
 {
     http_json_deinit(&call->json);
+    rls_arena_deinit(&call->told);
 }
 
 /* ---- Entries and descriptors ----------------------------------------------------------------- */
@@ -342,6 +344,26 @@ static int read_ticket(void *state, const struct http_json_node *value,
     return code;
 }
 
+static int read_on_expiry(void *state, const struct http_json_node *value,
+                          const struct http_place *place, struct stint_error *error)
+{
+    struct reading *reading = state;
+    struct request *request = &reading->call->request;
+    request->has_on_expiry = true;
+    bool is_word = value->kind == HTTP_JSON_STRING;
+    if (is_word && span_equals(span_of(value->text, value->count), "keep"))
+        request->kept_units = STINT_KEEP_ALL;
+    else if (is_word && span_equals(span_of(value->text, value->count), "release"))
+        request->kept_units = 0;
+    else if (value->kind != HTTP_JSON_INTEGER || value->integer < 0 || value->integer > UINT32_MAX)
+        return http_json_expected(
+            place, "\"keep\", \"release\" or a whole number of units, 0 to 4294967295", value,
+            error);
+    else
+        request->kept_units = (uint32_t)value->integer;
+    return 0;
+}
+
 /* In the order of enum member_bit. */
 static const struct http_member call_members[] = {
     {"domain", NULL, read_domain},
@@ -357,6 +379,7 @@ static const struct http_member call_members[] = {
     {"for_ms", NULL, read_lifetime},
     {"granted_at", NULL, read_granted_at},
     {"ticket", NULL, read_ticket},
+    {"on_expiry", NULL, read_on_expiry},
 };
 #define N_CALL_MEMBERS (sizeof(call_members) / sizeof(call_members[0]))
 

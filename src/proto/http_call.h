@@ -8,6 +8,7 @@
 
 #include "proto/http_json.h"
 #include "proto/http_text.h"
+#include "proto/rls_arena.h"
 #include "wire/request.h"
 
 #define HTTP_ID_MAX 128           /* bytes of request_id */
@@ -23,6 +24,9 @@ struct http_call {
     struct descriptor_entry entries[DESCRIPTORS_MAX * ENTRIES_MAX];
     struct request_item items[STINT_ITEMS_MAX];
     struct stint_quota overrides[DESCRIPTORS_MAX];
+    /* Of POST /json: hitsAddend as the message has it, and what its answer is made of. */
+    uint32_t hits_addend;
+    struct rls_arena told;
 };
 
 /* Zeroed is cleared; deinit gives back what it has grown to. */

@@ -93,21 +93,52 @@ static struct span short_name(struct span name)
     return span_of(name.ptr, name.len <= HTTP_FIELDS_NAME_MAX ? name.len : HTTP_FIELDS_NAME_MAX);
 }
 
-/* A List of RFC 9651: one item for each quota that is told. NULL if there is none. */
-static const char *
-write_list(struct http_text *text, const struct request *request, const struct reply *reply,
-           void (*write)(struct http_text *text, const struct reply_status *status))
+/* Whether one quota is nearer to its end than another: it denies, or less of it is left. */
+static bool is_nearer(const struct reply_status *a, const struct reply_status *b)
 {
-    size_t start = text->len, n = 0;
-    for (size_t i = 0; i < reply->n_statuses && text->len - start < HTTP_FIELDS_LIST_FULL; i++) {
-        if (!http_fields_is_told(&reply->statuses[i]))
+    bool a_denies = a->decision.outcome != STINT_ALLOW,
+         b_denies = b->decision.outcome != STINT_ALLOW;
+    if (a_denies != b_denies)
+        return a_denies;
+    return (uint64_t)a->decision.remaining * b->decision.limit <
+           (uint64_t)b->decision.remaining * a->decision.limit;
+}
+
+/* The statuses that are told: the binding one, then those nearest to their end. */
+static size_t told_in_order(const struct reply *reply, size_t order[DESCRIPTORS_MAX])
+{
+    size_t n = 0, binding = reply->decision.binding;
+    assert(reply->n_statuses <= DESCRIPTORS_MAX);
+    for (size_t i = 0; i < reply->n_statuses; i++) {
+        const struct reply_status *status = &reply->statuses[i];
+        if (!http_fields_is_told(status))
             continue;
-        if (n++ > 0)
-            http_text_add(text, ", ");
-        http_text_sf_string(text, short_name(http_fields_policy(request, reply, i)));
-        write(text, &reply->statuses[i]);
+        size_t at = n++;
+        for (; at > 0; at--) {
+            size_t before = order[at - 1];
+            if (before == binding || (i != binding && !is_nearer(status, &reply->statuses[before])))
+                break;
+            order[at] = before;
+        }
+        order[at] = i;
     }
-    return n == 0 ? NULL : http_text_end(text, start);
+    return n;
+}
+
+static void add_item(struct http_text *list, struct span name, const struct reply_status *status,
+                     void (*write)(struct http_text *text, const struct reply_status *status))
+{
+    if (list->len > 0)
+        http_text_add(list, ", ");
+    http_text_sf_string(list, name);
+    write(list, status);
+}
+
+static const char *copy_list(struct http_text *text, const struct http_text *list)
+{
+    size_t start = text->len;
+    http_text_bytes(text, list->text, list->len);
+    return http_text_end(text, start);
 }
 
 static const char *write_number(struct http_text *text, uint64_t number)
@@ -117,15 +148,30 @@ static const char *write_number(struct http_text *text, uint64_t number)
     return http_text_end(text, start);
 }
 
+/* Two Lists of RFC 9651, with an item for each quota that is told. Both have the same ones. */
 static void add_draft_11(struct http_answer *answer, struct http_text *text,
                          const struct request *request, const struct reply *reply)
 {
-    const char *policies = write_list(text, request, reply, write_policy);
-    const char *standings = write_list(text, request, reply, write_standing);
-    if (policies == NULL)
+    char rooms[2][HTTP_FIELDS_LIST_MAX + 1];
+    struct http_text policies = http_text_at(rooms[0], sizeof(rooms[0]));
+    struct http_text standings = http_text_at(rooms[1], sizeof(rooms[1]));
+    size_t order[DESCRIPTORS_MAX], n = told_in_order(reply, order);
+    for (size_t i = 0; i < n; i++) {
+        const struct reply_status *status = &reply->statuses[order[i]];
+        struct span name = short_name(http_fields_policy(request, reply, order[i]));
+        size_t policies_len = policies.len, standings_len = standings.len;
+        add_item(&policies, name, status, write_policy);
+        add_item(&standings, name, status, write_standing);
+        if (policies.is_full || standings.is_full) {
+            policies.len = policies_len;
+            standings.len = standings_len;
+            break;
+        }
+    }
+    if (n == 0)
         return;
-    http_answer_add(answer, "RateLimit-Policy", policies);
-    http_answer_add(answer, "RateLimit", standings);
+    http_answer_add(answer, "RateLimit-Policy", copy_list(text, &policies));
+    http_answer_add(answer, "RateLimit", copy_list(text, &standings));
 }
 
 /* The older forms speak of one quota: when it resets, or when to come back. */

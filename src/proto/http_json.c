@@ -3,6 +3,7 @@
 #include "proto/http_json.h"
 
 #include "base/buf.h"
+#include "base/limits.h"
 #include "base/ns.h"
 #include "core/nearest.h"
 
@@ -36,7 +37,7 @@ static const char *kind_of(const struct http_json_node *value)
         [HTTP_JSON_ARRAY] = "an array",
         [HTTP_JSON_STRING] = "a string",
         [HTTP_JSON_INTEGER] = "this number",
-        [HTTP_JSON_REAL] = "a number with a fraction or an exponent",
+        [HTTP_JSON_REAL] = "a number that is not whole, or too large",
         [HTTP_JSON_TRUE] = "true",
         [HTTP_JSON_FALSE] = "false",
         [HTTP_JSON_NULL] = "null",
@@ -66,8 +67,11 @@ int http_json_u32(const struct http_json_node *value, const struct http_place *p
                   uint32_t *number, struct stint_error *error)
 {
     bool is_integer = value->kind == HTTP_JSON_INTEGER;
-    if (!is_integer || value->integer < 0 || value->integer > UINT32_MAX)
-        return http_json_expected(place, "a whole number of 0 to 4294967295", value, error);
+    if (is_integer && value->integer > UNITS_MAX)
+        return http_json_fault(
+            place, "expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, error);
+    if (!is_integer || value->integer < 0)
+        return http_json_expected(place, "a whole number of 0 to " UNITS_MAX_TEXT, value, error);
     *number = (uint32_t)value->integer;
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * JSON of RFC 8259 from strangers, into a row of nodes without memory of their own, and typed
- * reading of them: each fault says at which place what was expected. Nothing is converted: a number
- * with a fraction is no whole number, "5" is no number.
+ * reading of them: each fault says at which place what was expected. A whole number is one in any
+ * spelling, 1.0 and 1e0 too; otherwise nothing is converted: "5" is no number.
  */
 #ifndef STINT_PROTO_HTTP_JSON_H
 #define STINT_PROTO_HTTP_JSON_H
@@ -20,7 +20,7 @@ enum http_json_kind {
     HTTP_JSON_ARRAY,  /* count: elements */
     HTTP_JSON_STRING, /* text, count: its bytes, escapes followed */
     HTTP_JSON_INTEGER,
-    HTTP_JSON_REAL, /* with a fraction or an exponent: nobody here wants one */
+    HTTP_JSON_REAL, /* not whole, or with an exponent beyond 64 bits */
     HTTP_JSON_TRUE,
     HTTP_JSON_FALSE,
     HTTP_JSON_NULL,
@@ -51,6 +51,9 @@ void http_json_deinit(struct http_json *json); /* zeroed is empty */
  * with line and column: no object, text that is not UTF-8, integers beyond 64 bits, too much depth.
  */
 int http_json_parse(struct http_json *json, struct span bytes, struct stint_error *error);
+
+/* The whole number that a text is as JSON spells numbers, as proto3 has them in strings. */
+bool http_json_number(struct span text, int64_t *number);
 
 /* The first node in an object or array that is not empty, and the one after a node's own. */
 static inline const struct http_json_node *http_json_first(const struct http_json_node *node)

@@ -8,9 +8,12 @@
  */
 #include "proto/http_json.h"
 
+#include "base/limits.h"
 #include "base/utf8.h"
 
 #include <stdlib.h>
+
+#define EXPONENT_FAR (INT64_C(1) << 40) /* beyond it a value is 0, or no integer */
 
 struct parse {
     struct http_json *json;
@@ -235,52 +238,110 @@ static bool is_at(const struct parse *parse, uint8_t c)
     return parse->at < parse->end && *parse->at == c;
 }
 
-static bool read_fraction(struct parse *parse)
+/* The exponent, kept within what no document is long enough to outweigh. */
+static bool read_exponent(struct parse *parse, int64_t *exponent)
 {
-    if (is_at(parse, '.')) {
-        parse->at++;
-        if (skip_digits(parse) == 0)
-            return fail(parse, "expected digits behind the point");
-    }
-    if (is_at(parse, 'e') || is_at(parse, 'E')) {
-        parse->at++;
-        if (is_at(parse, '+') || is_at(parse, '-'))
-            parse->at++;
-        if (skip_digits(parse) == 0)
-            return fail(parse, "expected digits in the exponent");
-    }
+    bool is_negative = false;
+    parse->at++;
+    if (is_at(parse, '+') || is_at(parse, '-'))
+        is_negative = *parse->at++ == '-';
+    const uint8_t *from = parse->at;
+    size_t n_digits = skip_digits(parse);
+    if (n_digits == 0)
+        return fail(parse, "expected digits in the exponent");
+    int64_t read = 0;
+    for (size_t i = 0; i < n_digits; i++)
+        if (read < EXPONENT_FAR)
+            read = read * 10 + (from[i] - '0');
+    *exponent = is_negative ? -read : read;
     return true;
 }
 
+static const char too_big[] =
+    "too big an integer; units go up to " UNITS_MAX_TEXT ", " UNITS_ADVICE;
+
 /* Summed as a negative number: there is one more of those. */
-static bool read_integer(struct parse *parse, struct http_json_node *node, const uint8_t *digits,
-                         size_t n_digits, bool is_negative)
+static bool add_digits(int64_t *sum, const uint8_t *digits, size_t n_digits)
 {
-    int64_t sum = 0;
     for (size_t i = 0; i < n_digits; i++)
-        if (__builtin_mul_overflow(sum, 10, &sum) ||
-            __builtin_sub_overflow(sum, digits[i] - '0', &sum))
-            return fail(parse, "too big an integer");
+        if (__builtin_mul_overflow(*sum, 10, sum) ||
+            __builtin_sub_overflow(*sum, digits[i] - '0', sum))
+            return false;
+    return true;
+}
+
+/*
+ * 1.0, 10e-1 and 1e0 are the integer 1: what counts is the value. `fraction` are the digits behind
+ * the point, and the value is both rows of digits times 10 to the power of exponent - n_fraction.
+ */
+static bool whole_value(struct span digits, struct span fraction, int64_t exponent, int64_t *sum)
+{
+    static const uint8_t zero[] = {'0'};
+    while (fraction.len > 0 && fraction.ptr[fraction.len - 1] == '0')
+        fraction.len--;
+    while (fraction.len == 0 && digits.len > 1 && exponent < 0 &&
+           digits.ptr[digits.len - 1] == '0') {
+        digits.len--;
+        exponent++;
+    }
+    exponent -= (int64_t)fraction.len;
+    if (!add_digits(sum, digits.ptr, digits.len) || !add_digits(sum, fraction.ptr, fraction.len))
+        return false;
+    if (*sum == 0)
+        return true;
+    while (exponent > 0 && add_digits(sum, zero, 1))
+        exponent--;
+    return exponent == 0;
+}
+
+static bool set_integer(struct http_json_node *node, int64_t sum, bool is_negative)
+{
     if (!is_negative && __builtin_sub_overflow(INT64_C(0), sum, &sum))
-        return fail(parse, "too big an integer");
+        return false;
     node->integer = sum;
+    return true;
+}
+
+static bool read_number_into(struct parse *parse, struct http_json_node *node)
+{
+    bool is_negative = *parse->at == '-';
+    parse->at += is_negative;
+    struct span digits = span_of(parse->at, 0), fraction = digits;
+    int64_t exponent = 0, sum = 0;
+    digits.len = skip_digits(parse);
+    if (digits.len == 0 || (digits.len > 1 && digits.ptr[0] == '0'))
+        return fail(parse, "expected a value");
+    if (!is_at(parse, '.') && !is_at(parse, 'e') && !is_at(parse, 'E'))
+        return (add_digits(&sum, digits.ptr, digits.len) && set_integer(node, sum, is_negative)) ||
+               fail(parse, too_big);
+    if (is_at(parse, '.')) {
+        fraction = span_of(++parse->at, 0);
+        fraction.len = skip_digits(parse);
+        if (fraction.len == 0)
+            return fail(parse, "expected digits behind the point");
+    }
+    if ((is_at(parse, 'e') || is_at(parse, 'E')) && !read_exponent(parse, &exponent))
+        return false;
+    if (!whole_value(digits, fraction, exponent, &sum) || !set_integer(node, sum, is_negative))
+        node->kind = HTTP_JSON_REAL;
     return true;
 }
 
 static bool read_number(struct parse *parse)
 {
     struct http_json_node *node = add_node(parse, HTTP_JSON_INTEGER);
-    bool is_negative = *parse->at == '-';
-    parse->at += is_negative;
-    const uint8_t *digits = parse->at;
-    size_t n_digits = skip_digits(parse);
-    if (node == NULL || n_digits == 0 || (n_digits > 1 && digits[0] == '0'))
-        return fail(parse, "expected a value");
-    if (is_at(parse, '.') || is_at(parse, 'e') || is_at(parse, 'E')) {
-        node->kind = HTTP_JSON_REAL;
-        return read_fraction(parse);
-    }
-    return read_integer(parse, node, digits, n_digits, is_negative);
+    return node != NULL && read_number_into(parse, node);
+}
+
+bool http_json_number(struct span text, int64_t *number)
+{
+    struct http_json_node node = {.kind = HTTP_JSON_INTEGER};
+    struct parse parse = {.begin = text.ptr, .at = text.ptr, .end = span_end(text)};
+    bool is_good = text.len > 0 && read_number_into(&parse, &node) && parse.at == parse.end &&
+                   node.kind == HTTP_JSON_INTEGER;
+    if (is_good)
+        *number = node.integer;
+    return is_good;
 }
 
 static bool read_word(struct parse *parse)

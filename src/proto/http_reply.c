@@ -178,6 +178,14 @@ static void write_explanation(struct http_text *out, const struct reply_status *
     http_text_json_ms(out, status->shadow_over ? status->shadow_retry_after_ns : 0);
 }
 
+/* Why nothing limits it: a name may be mistyped. */
+static void write_unmatched(struct http_text *out, const struct reply_status *status)
+{
+    http_text_add(out, ",\"unmatched\":\"");
+    http_text_add_text(out, status->is_domain_unknown ? "domain" : "descriptor");
+    http_text_add(out, "\"");
+}
+
 static void write_status(struct http_text *out, const struct request *request,
                          const struct reply_status *status)
 {
@@ -189,6 +197,8 @@ static void write_status(struct http_text *out, const struct request *request,
             http_text_json(out, span_of_text(status->rule->path));
         else
             http_text_add(out, "null");
+        if (status->is_unmatched)
+            write_unmatched(out, status);
     }
     if (request->verb == REQUEST_EXPLAIN)
         write_explanation(out, status);

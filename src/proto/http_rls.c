@@ -2,8 +2,12 @@
 /* RateLimitRequest and RateLimitResponse in proto3's JSON. */
 #include "proto/http_rls.h"
 
+#include "base/limits.h"
 #include "base/ns.h"
-#include "proto/rls_limit.h"
+#include "proto/rls_parts.h"
+#include "struct.pb-c.h"
+
+#include <stdio.h>
 
 struct rls_reading {
     struct http_call *call;
@@ -19,21 +23,17 @@ struct rls_reading {
 static int read_u32(const struct http_json_node *value, const struct http_place *place,
                     uint32_t *number, struct stint_error *error)
 {
-    uint64_t sum = 0;
+    int64_t read = 0;
     if (value->kind == HTTP_JSON_NULL)
         return 0;
     if (value->kind != HTTP_JSON_STRING)
         return http_json_u32(value, place, number, error);
-    struct span text = span_of(value->text, value->count);
-    for (size_t i = 0; i < text.len; i++) {
-        bool is_digit = text.ptr[i] >= '0' && text.ptr[i] <= '9';
-        sum = is_digit ? sum * 10 + (uint64_t)(text.ptr[i] - '0') : UINT64_MAX;
-        if (sum > UINT32_MAX)
-            break;
-    }
-    if (text.len == 0 || sum > UINT32_MAX)
-        return http_json_fault(place, "expected a whole number of 0 to 4294967295", error);
-    *number = (uint32_t)sum;
+    if (!http_json_number(span_of(value->text, value->count), &read) || read < 0)
+        return http_json_fault(place, "expected a whole number of 0 to " UNITS_MAX_TEXT, error);
+    if (read > UNITS_MAX)
+        return http_json_fault(
+            place, "expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, error);
+    *number = (uint32_t)read;
     return 0;
 }
 
@@ -213,6 +213,7 @@ static int read_hits(void *state, const struct http_json_node *value,
     struct rls_reading *reading = state;
     uint32_t hits = 0;
     int code = read_u32(value, place, &hits, error);
+    reading->call->hits_addend = hits;
     reading->call->request.cost = hits == 0 ? 1 : hits;
     return code;
 }
@@ -228,6 +229,7 @@ int http_rls_read(struct http_call *call, struct span body, struct stint_error *
     struct rls_reading reading = {.call = call};
     uint32_t seen;
     http_call_clear(call);
+    call->hits_addend = 0;
     call->request.verb = REQUEST_TAKE;
     call->request.has_envoy_hits = true;
     call->request.wants_growth = true; /* durationUntilReset */
@@ -306,16 +308,124 @@ static void write_status(struct http_text *out, const struct reply_status *statu
     http_text_add(out, "}");
 }
 
-void http_rls_write(struct http_text *out, const struct request *request, const struct reply *reply)
+/* ---- Header fields, body and metadata -------------------------------------------------------- */
+
+static void write_fields(struct http_text *out, const struct rls_form *form,
+                         const struct request *request, const struct reply *reply)
 {
-    (void)request;
+    char values[RLS_HEADERS_SIZE];
+    struct http_text text = http_text_at(values, sizeof(values));
+    struct http_answer answer; /* large: only the fields that there are get written */
+    rls_fields(form, request, reply, &text, &answer);
+    for (size_t i = 0; i < answer.n_fields; i++) {
+        http_text_add_text(out, i == 0 ? ",\"responseHeadersToAdd\":[" : ",");
+        http_text_add(out, "{\"key\":");
+        http_text_json(out, span_of_text(answer.fields[i].name));
+        http_text_add(out, ",\"value\":");
+        http_text_json(out, span_of_text(answer.fields[i].value));
+        http_text_add(out, "}");
+    }
+    if (answer.n_fields > 0)
+        http_text_add(out, "]");
+}
+
+static void write_base64(struct http_text *out, struct span bytes)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    for (size_t i = 0; i < bytes.len; i += 3) {
+        size_t n = bytes.len - i < 3 ? bytes.len - i : 3;
+        uint32_t word = (uint32_t)bytes.ptr[i] << 16;
+        word |= n > 1 ? (uint32_t)bytes.ptr[i + 1] << 8 : 0;
+        word |= n > 2 ? bytes.ptr[i + 2] : 0;
+        char four[] = {digits[word >> 18], digits[word >> 12 & 63],
+                       n > 1 ? digits[word >> 6 & 63] : '=', n > 2 ? digits[word & 63] : '='};
+        http_text_bytes(out, four, sizeof(four));
+    }
+}
+
+static void write_struct(struct http_text *out, const Pb__Struct *object);
+
+static void write_double(struct http_text *out, double number)
+{
+    char text[32];
+    int len = snprintf(text, sizeof(text), "%.17g", number);
+    http_text_bytes(out, text, (size_t)len);
+}
+
+/* As deep as the rules' files may have it. */
+static void write_value(struct http_text *out, const Pb__Value *value)
+{
+    switch (value->kind_case) {
+    case PB__VALUE__KIND_STRUCT_VALUE:
+        write_struct(out, value->struct_value);
+        break;
+    case PB__VALUE__KIND_LIST_VALUE:
+        http_text_add(out, "[");
+        for (size_t i = 0; i < value->list_value->n_values; i++) {
+            http_text_add_text(out, i == 0 ? "" : ",");
+            write_value(out, value->list_value->values[i]);
+        }
+        http_text_add(out, "]");
+        break;
+    case PB__VALUE__KIND_STRING_VALUE:
+        http_text_json(out, span_of(value->string_value.data, value->string_value.len));
+        break;
+    case PB__VALUE__KIND_NUMBER_VALUE:
+        write_double(out, value->number_value);
+        break;
+    case PB__VALUE__KIND_BOOL_VALUE:
+        http_text_add_text(out, value->bool_value ? "true" : "false");
+        break;
+    default:
+        http_text_add(out, "null");
+    }
+}
+
+static void write_struct(struct http_text *out, const Pb__Struct *object)
+{
+    http_text_add(out, "{");
+    for (size_t i = 0; i < object->n_fields; i++) {
+        const Pb__Struct__FieldsEntry *field = object->fields[i];
+        http_text_add_text(out, i == 0 ? "" : ",");
+        http_text_json(out, span_of(field->key.data, field->key.len));
+        http_text_add(out, ":");
+        write_value(out, field->value);
+    }
+    http_text_add(out, "}");
+}
+
+static void write_metadata(struct http_text *out, struct http_call *call, const struct reply *reply)
+{
+    const Pb__Struct *metadata =
+        rls_metadata(&call->told, call->hits_addend, &call->request, reply);
+    http_text_add(out, ",\"dynamicMetadata\":");
+    if (metadata != NULL)
+        write_struct(out, metadata);
+    else
+        out->is_full = true; /* no memory: an answer that cannot be made */
+}
+
+void http_rls_write(struct http_text *out, struct http_call *call, const struct rls_form *form,
+                    const struct reply *reply)
+{
+    enum rls_code code = rls_overall_code(reply);
     http_text_add(out, "{\"overallCode\":\"");
-    http_text_add_text(out, rls_code_name(rls_overall_code(reply)));
+    http_text_add_text(out, rls_code_name(code));
     http_text_add(out, "\",\"statuses\":[");
     for (size_t i = 0; i < reply->n_statuses; i++) {
         if (i > 0)
             http_text_add(out, ",");
         write_status(out, &reply->statuses[i]);
     }
-    http_text_add(out, "]}");
+    http_text_add(out, "]");
+    if (form->styles != 0)
+        write_fields(out, form, &call->request, reply);
+    if (code == RLS_OVER_LIMIT && form->denied_body.len > 0) {
+        http_text_add(out, ",\"rawBody\":\"");
+        write_base64(out, form->denied_body);
+        http_text_add(out, "\"");
+    }
+    if (form->has_metadata)
+        write_metadata(out, call, reply);
+    http_text_add(out, "}");
 }

@@ -8,13 +8,14 @@
 #define STINT_PROTO_HTTP_RLS_H
 
 #include "proto/http_call.h"
+#include "proto/rls.h"
 #include "wire/reply.h"
 
 /* A RateLimitRequest, into a REQUEST_TAKE. */
 int http_rls_read(struct http_call *call, struct span body, struct stint_error *error);
 
-/* A RateLimitResponse. */
-void http_rls_write(struct http_text *out, const struct request *request,
+/* A RateLimitResponse to the call that was read, with what gRPC is answered beside its statuses. */
+void http_rls_write(struct http_text *out, struct http_call *call, const struct rls_form *form,
                     const struct reply *reply);
 
 #endif

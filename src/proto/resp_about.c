@@ -36,6 +36,10 @@ void resp_about_arity(struct resp_writer *writer, const struct resp_command *com
 {
     char sentence[STINT_ERROR_MAX * 2];
     struct buf buf = buf_of(sentence, sizeof(sentence));
+    if (resp_command_id(command) == RESP_THROTTLE) {
+        resp_write_error(writer, "Cell", RESP_CELL_USAGE);
+        return;
+    }
     buf_add(&buf, "wrong number of arguments for '%s' command: %s %s", command->name, command->name,
             command->syntax);
     resp_write_error(writer, "ERR", sentence);

@@ -84,7 +84,7 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
     [RESP_EXPLAIN] = COMMAND("stint.explain", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
         "Which rules match and how each stands; charges nothing"),
     [RESP_RESERVE] = COMMAND("stint.reserve", -6, WRITE | MOVABLE | BLOCKING, NO_KEYS,
-        TARGET " LIFETIME ms [WAIT ms] [ID id]", "Charges an estimate and gives a ticket"),
+        TARGET " LIFETIME ms [ON_EXPIRY keep|release|n] [WAIT ms] [ID id]", "Charges an estimate and gives a ticket"),
     [RESP_SETQUOTA] = COMMAND("stint.setquota", -5, WRITE | ADMIN | MOVABLE, NO_KEYS,
         TARGET " <TO spec | DEFAULT>", "Gives the keys another quota from now on"),
     [RESP_TAKEUPTO] = COMMAND("stint.takeupto", -4, WRITE | MOVABLE | BLOCKING, NO_KEYS,

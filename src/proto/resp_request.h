@@ -7,6 +7,12 @@
 #include "proto/resp_command.h"
 #include "wire/request.h"
 
+/* How an error of CL.THROTTLE begins that redis-cell has, too, behind the word "Cell". */
+#define RESP_CELL_ERROR "error: Store error: "
+#define RESP_CELL_USAGE                                                                            \
+    RESP_CELL_ERROR                                                                                \
+    "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
+
 #define RESP_WAIT_MAX_MS UINT64_C(86400000)     /* WAIT */
 #define RESP_TIME_MAX_MS UINT64_C(315360000000) /* LIFETIME, MAXWAIT, FOR: ten years */
 #define RESP_ID_MAX 128

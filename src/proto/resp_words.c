@@ -19,6 +19,7 @@ enum word {
     WORD_FOR,
     WORD_TO,
     WORD_DEFAULT,
+    WORD_ON_EXPIRY,
     WORDS,
 };
 
@@ -44,6 +45,7 @@ static const struct name names[WORDS] = {
     [WORD_FOR] = NAME("FOR"),
     [WORD_TO] = NAME("TO"),
     [WORD_DEFAULT] = NAME("DEFAULT"),
+    [WORD_ON_EXPIRY] = NAME("ON_EXPIRY"),
 };
 
 #define BIT(word) (1u << (word))
@@ -60,7 +62,8 @@ static const struct grammar grammars[REQUEST_VERBS] = {
     [REQUEST_TAKE_UPTO] = {TARGET | BIT(WORD_WAIT) | BIT(WORD_ID), 0},
     [REQUEST_PEEK] = {TARGET, 0},
     [REQUEST_EXPLAIN] = {TARGET, 0},
-    [REQUEST_RESERVE] = {TARGET | BIT(WORD_LIFETIME) | BIT(WORD_WAIT) | BIT(WORD_ID),
+    [REQUEST_RESERVE] = {TARGET | BIT(WORD_LIFETIME) | BIT(WORD_WAIT) | BIT(WORD_ID) |
+                             BIT(WORD_ON_EXPIRY),
                          BIT(WORD_LIFETIME)},
     [REQUEST_BOOK] = {TARGET | BIT(WORD_MAXWAIT) | BIT(WORD_ID), BIT(WORD_MAXWAIT)},
     [REQUEST_CHARGE] = {TARGET | BIT(WORD_ID), 0},
@@ -209,6 +212,25 @@ static int read_to(struct reading *reading)
     return code;
 }
 
+static int read_on_expiry(struct reading *reading)
+{
+    struct request *request = reading->request;
+    struct span text = {0};
+    uint64_t units = 0;
+    int code = next(reading, WORD_ON_EXPIRY, "keep, release or a number of units", &text);
+    if (code != STINT_OK)
+        return code;
+    if (resp_word_is(text, "KEEP"))
+        units = STINT_KEEP_ALL;
+    else if (!resp_word_is(text, "RELEASE") && !resp_number_read(text, UINT32_MAX, &units))
+        return resp_refuse_word("keep, release or a number of units (0 to 4294967295) behind "
+                                "ON_EXPIRY",
+                                text, reading->error);
+    request->has_on_expiry = true;
+    request->kept_units = (uint32_t)units;
+    return STINT_OK;
+}
+
 static int read_argument(struct reading *reading, enum word word)
 {
     struct request *request = reading->request;
@@ -235,6 +257,8 @@ static int read_argument(struct reading *reading, enum word word)
         return next_ms(reading, word, 1, RESP_TIME_MAX_MS, &request->lifetime_ns);
     case WORD_TO:
         return read_to(reading);
+    case WORD_ON_EXPIRY:
+        return read_on_expiry(reading);
     default:
         return STINT_OK; /* DEFAULT: the quota stays empty */
     }

@@ -12,12 +12,6 @@ const char *const rls_unit_names[RULE_WEEK + 1] = {
     [RULE_YEAR] = "YEAR",         [RULE_WEEK] = "WEEK",
 };
 
-static const uint64_t unit_ns[RULE_WEEK + 1] = {
-    [RULE_SECOND] = NS_PER_S,  [RULE_MINUTE] = NS_PER_MIN,     [RULE_HOUR] = NS_PER_HOUR,
-    [RULE_DAY] = NS_PER_DAY,   [RULE_MONTH] = 30 * NS_PER_DAY, [RULE_YEAR] = NS_PER_YEAR,
-    [RULE_WEEK] = NS_PER_WEEK,
-};
-
 /* ---- Limits ---------------------------------------------------------------------------------- */
 
 /* The windows of a calendar have no fixed length, but a name. */
@@ -42,7 +36,7 @@ static void tell_period(struct rls_limit *limit, uint64_t period_ns)
     static const int longest_first[] = {RULE_YEAR, RULE_MONTH,  RULE_WEEK,  RULE_DAY,
                                         RULE_HOUR, RULE_MINUTE, RULE_SECOND};
     for (size_t i = 0; i < sizeof(longest_first) / sizeof(longest_first[0]); i++) {
-        uint64_t length_ns = unit_ns[longest_first[i]];
+        uint64_t length_ns = rule_unit_ns(longest_first[i]);
         if (period_ns == 0 || period_ns % length_ns != 0 || period_ns / length_ns > UINT32_MAX)
             continue;
         limit->unit = longest_first[i];
@@ -73,7 +67,7 @@ static struct rls_limit limit_of_status(const struct reply_status *status)
         limit = (struct rls_limit){rule->requests_per_unit, 1, rule->unit, ""};
     else
         limit = rls_limit_of(status->quota);
-    if (rule != NULL)
+    if (rule != NULL && !status->is_override)
         limit.name = rule->name;
     return limit;
 }
@@ -87,7 +81,7 @@ int rls_override(struct stint_quota *quota, uint32_t requests_per_unit, int64_t 
     if (unit_multiplier == 0)
         return err_set(error, STINT_E_SYNTAX, "expected a unit multiplier of 1 or more");
     /* UINT32_MAX years are past 64 bits: too long is as good as longer. */
-    uint64_t length_ns = unit_ns[unit];
+    uint64_t length_ns = rule_unit_ns((int)unit);
     uint64_t period_ns =
         unit_multiplier > UINT64_MAX / length_ns ? UINT64_MAX : unit_multiplier * length_ns;
     *quota = (struct stint_quota){.limit = requests_per_unit, .period_ns = period_ns};
@@ -103,9 +97,9 @@ const char *rls_code_name(enum rls_code code)
 
 struct rls_status rls_status_of(const struct reply_status *status)
 {
-    struct rls_status told = {
-        .code = status->decision.outcome == STINT_ALLOW ? RLS_CODE_OK : RLS_OVER_LIMIT,
-    };
+    bool is_over =
+        status->decision.outcome != STINT_ALLOW || (status->is_all_shadow && status->over);
+    struct rls_status told = {.code = is_over ? RLS_OVER_LIMIT : RLS_CODE_OK};
     if (status->quota != NULL) {
         told.has_limit = true;
         told.limit = limit_of_status(status);

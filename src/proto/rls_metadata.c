@@ -143,8 +143,8 @@ static json_t *merged_metadata(const struct reply *reply)
     json_t *all = json_object();
     for (size_t i = 0; i < reply->n_statuses && all != NULL; i++) {
         const struct reply_status *status = &reply->statuses[i];
-        if (status->decision.outcome != STINT_ALLOW || status->quota == NULL ||
-            status->rule == NULL || status->rule->metadata.len == 0)
+        if (rls_status_of(status).code != RLS_CODE_OK || status->is_override ||
+            status->quota == NULL || status->rule == NULL || status->rule->metadata.len == 0)
             continue;
         struct span text = status->rule->metadata;
         json_t *more = json_loadb((const char *)text.ptr, text.len, JSON_ALLOW_NUL, NULL);
@@ -276,10 +276,9 @@ static Pb__Value *descriptor_value(struct rls_arena *arena, const struct descrip
     return is_done ? struct_value(arena, object) : NULL;
 }
 
-struct Pb__Struct *rls_metadata(struct rls_call *call, const struct request *request,
-                                const struct reply *reply)
+struct Pb__Struct *rls_metadata(struct rls_arena *arena, uint32_t hits_addend,
+                                const struct request *request, const struct reply *reply)
 {
-    struct rls_arena *arena = &call->told;
     if (!rls_arena_begin(arena, TOLD_MAX))
         return NULL;
     Pb__Struct *object = struct_of(arena, 4);
@@ -292,9 +291,9 @@ struct Pb__Struct *rls_metadata(struct rls_call *call, const struct request *req
     bool is_done =
         add_field(arena, object, span_of_text("domain"), text_value(arena, request->domain));
     is_done &= add_field(arena, object, span_of_text("descriptors"), descriptors);
-    if (call->hits_addend != 0)
-        is_done &= add_field(arena, object, span_of_text("hitsAddend"),
-                             number_value(arena, call->hits_addend));
+    if (hits_addend != 0)
+        is_done &=
+            add_field(arena, object, span_of_text("hitsAddend"), number_value(arena, hits_addend));
     is_done &= add_metadata(arena, object, reply);
     return is_done ? object : NULL;
 }

@@ -7,6 +7,8 @@
 #include "proto/rls_parts.h"
 
 #include "base/err.h"
+#include "base/limits.h"
+#include "base/wide_int.h"
 #include "proto/wire_reader.h"
 
 #include <stdlib.h>
@@ -31,6 +33,16 @@ static int refuse_message(struct stint_error *error)
 }
 
 /* ---- Parts of a descriptor ------------------------------------------------------------------- */
+
+/*
+ * A field of 32 bits may come as a number of 64. protobuf would let the upper bits go, and a charge
+ * of 2^32 + 1 be one of 1.
+ */
+static int too_many_units(const char *name, struct stint_error *error)
+{
+    return err_set(error, STINT_E_RANGE,
+                   "%s: expected a whole number of 0 to " UNITS_MAX_TEXT "; " UNITS_ADVICE, name);
+}
 
 /* google.protobuf.UInt32Value and UInt64Value. A wrapper without a value leaves it as it was. */
 static int read_wrapper(uint64_t *number, struct span message, struct stint_error *error)
@@ -73,9 +85,11 @@ static int read_limit(struct limit_told *limit, struct span message, struct stin
     limit->is_told = true;
     while (code == 0 && (field = wire_read(&limit_message, &message, &value)) != 0) {
         if (field == REQUESTS) {
+            if (value.varint > UNITS_MAX)
+                return too_many_units("limit.requests_per_unit", error);
             limit->requests_per_unit = (uint32_t)value.varint;
         } else if (field == UNIT) {
-            limit->unit = (uint32_t)value.varint;
+            limit->unit = (uint32_t)min_u64(value.varint, UINT32_MAX);
         } else if (field == MULTIPLIER) {
             limit->has_multiplier = true;
             code = read_wrapper(&limit->multiplier, value.bytes, error);
@@ -121,7 +135,8 @@ static int take_override(struct reading *reading)
     const struct limit_told *limit = &reading->limit;
     struct stint_quota *quota = &reading->call->overrides[reading->index];
     struct stint_error fault;
-    uint32_t multiplier = limit->has_multiplier ? (uint32_t)limit->multiplier : 1;
+    uint32_t multiplier =
+        limit->has_multiplier ? (uint32_t)min_u64(limit->multiplier, UINT32_MAX) : 1;
     int code = rls_override(quota, limit->requests_per_unit, limit->unit, multiplier, &fault);
     reading->descriptor->override = quota;
     return code == 0 ? 0
@@ -136,10 +151,12 @@ static int finish_descriptor(struct reading *reading)
     if (descriptor->n_entries == 0)
         return err_set(reading->error, STINT_E_SYNTAX, "descriptors[%zu]: expected entries",
                        reading->index);
-    if (reading->hits > UINT32_MAX)
-        return err_set(reading->error, STINT_E_RANGE,
-                       "descriptors[%zu].hits_addend: expected a whole number of 0 to 4294967295",
-                       reading->index);
+    if (reading->hits > UNITS_MAX)
+        return err_set(
+            reading->error, STINT_E_RANGE,
+            "descriptors[%zu].hits_addend: expected a whole number of 0 to " UNITS_MAX_TEXT
+            "; " UNITS_ADVICE,
+            reading->index);
     descriptor->hits = (uint32_t)reading->hits;
     return reading->limit.is_told ? take_override(reading) : 0;
 }
@@ -180,8 +197,25 @@ static int read_descriptor(struct rls_call *call, size_t index, struct span mess
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static int read_fields(struct rls_call *call, struct request *request, struct span message,
-                       struct stint_error *error)
+int rls_add_descriptor(struct rls_call *call, struct span message, struct stint_error *error)
+{
+    struct request *request = &call->request;
+    if (request->n_descriptors == DESCRIPTORS_MAX)
+        return err_set(error, STINT_E_RANGE, "descriptors: expected at most %d descriptors",
+                       DESCRIPTORS_MAX);
+    return read_descriptor(call, request->n_descriptors++, message, error);
+}
+
+int rls_check_whole(const struct rls_call *call, struct stint_error *error)
+{
+    if (call->request.domain.len == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
+    if (call->request.n_descriptors == 0)
+        return err_set(error, STINT_E_SYNTAX, "expected descriptors");
+    return 0;
+}
+
+static int read_fields(struct rls_call *call, struct span message, struct stint_error *error)
 {
     enum { DOMAIN = 1, DESCRIPTORS, HITS };
     static const struct wire_message request_message = {
@@ -190,16 +224,15 @@ static int read_fields(struct rls_call *call, struct request *request, struct sp
     int field, code = 0;
     while (code == 0 && (field = wire_read(&request_message, &message, &value)) != 0) {
         if (field == DOMAIN)
-            request->domain = value.bytes;
+            call->request.domain = value.bytes;
+        else if (field == HITS && value.varint > UNITS_MAX)
+            code = too_many_units("hits_addend", error);
         else if (field == HITS)
             call->hits_addend = (uint32_t)value.varint;
         else if (field < 0)
             code = refuse_message(error);
-        else if (request->n_descriptors == DESCRIPTORS_MAX)
-            code = err_set(error, STINT_E_RANGE, "descriptors: expected at most %d descriptors",
-                           DESCRIPTORS_MAX);
         else
-            code = read_descriptor(call, request->n_descriptors++, value.bytes, error);
+            code = rls_add_descriptor(call, value.bytes, error);
     }
     return code;
 }
@@ -215,13 +248,11 @@ int rls_read(struct rls_call *call, struct span message, const struct request **
     };
     call->hits_addend = 0;
     *request = &call->request;
-    int code = read_fields(call, &call->request, message, error);
+    int code = read_fields(call, message, error);
+    if (code == 0)
+        code = rls_check_whole(call, error);
     if (code < 0)
         return code;
-    if (call->request.domain.len == 0)
-        return err_set(error, STINT_E_SYNTAX, "expected a domain that is not empty");
-    if (call->request.n_descriptors == 0)
-        return err_set(error, STINT_E_SYNTAX, "expected descriptors");
     call->request.cost = call->hits_addend == 0 ? 1 : call->hits_addend;
     return 0;
 }

@@ -88,15 +88,13 @@ static const char *name_of(const struct rls_form *form, const char *name)
 }
 
 /* The answer is one that refuses, so that Retry-After is among its fields. */
-static void tell_fields(struct rls_call *call, const struct rls_form *form,
-                        const struct request *request, const struct reply *reply,
-                        struct http_answer *answer)
+void rls_fields(const struct rls_form *form, const struct request *request,
+                const struct reply *reply, struct http_text *text, struct http_answer *answer)
 {
-    struct http_text text = http_text_at(call->headers, sizeof(call->headers));
     answer->status = rls_overall_code(reply) == RLS_OVER_LIMIT ? 429 : 200;
     answer->n_fields = 0;
-    http_fields_write(answer, &text, form->styles, request, reply);
-    assert(!text.is_full);
+    http_fields_write(answer, text, form->styles, request, reply);
+    assert(!text->is_full);
     for (size_t i = 0; i < answer->n_fields; i++)
         answer->fields[i].name = name_of(form, answer->fields[i].name);
 }
@@ -124,7 +122,7 @@ static size_t most_of(const struct rls_call *call, const struct response *respon
     return size;
 }
 
-static bool make_room(struct rls_call *call, size_t len)
+bool rls_make_room(struct rls_call *call, size_t len)
 {
     bool is_large = call->packed_size > PACKED_KEPT;
     if (call->packed != NULL && len <= call->packed_size && !is_large)
@@ -169,19 +167,20 @@ struct span rls_write(struct rls_call *call, const struct rls_form *form,
         call->statuses[i] = rls_status_of(&reply->statuses[i]);
     struct http_answer answer; /* large: only the fields that there are get written */
     if (form->styles != 0) {
-        tell_fields(call, form, request, reply, &answer);
+        struct http_text text = http_text_at(call->headers, sizeof(call->headers));
+        rls_fields(form, request, reply, &text, &answer);
         response.fields = answer.fields;
         response.n_fields = answer.n_fields;
     }
     if (response.code == RLS_OVER_LIMIT)
         response.raw_body = form->denied_body;
     if (form->has_metadata) {
-        response.metadata = rls_metadata(call, request, reply);
+        response.metadata = rls_metadata(&call->told, call->hits_addend, request, reply);
         if (response.metadata == NULL)
             return (struct span){NULL, 0};
         response.metadata_len = pb__struct__get_packed_size(response.metadata);
     }
-    if (!make_room(call, most_of(call, &response)))
+    if (!rls_make_room(call, most_of(call, &response)))
         return (struct span){NULL, 0};
     uint8_t *end = call->packed + call->packed_size;
     struct wire_writer writer = {end};

@@ -2,16 +2,16 @@
 /* Tickets to text and back. */
 #include "proto/ticket_text.h"
 
-static void write_hex(uint64_t number, char *text)
+void ticket_hex_write(uint64_t number, char *text)
 {
     for (int shift = 60; shift >= 0; shift -= 4)
         *text++ = "0123456789abcdef"[number >> shift & 15];
 }
 
-static bool read_hex(const uint8_t *text, uint64_t *number)
+bool ticket_hex_read(const uint8_t *text, uint64_t *number)
 {
     *number = 0;
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < TICKET_HEX_LEN; i++) {
         uint8_t c = text[i], lower = c | 0x20;
         if (c >= '0' && c <= '9')
             *number = *number << 4 | (uint64_t)(c - '0');
@@ -27,8 +27,8 @@ struct span ticket_text_of(const struct reply *reply, char room[TICKET_TEXT_LEN]
 {
     if (reply->ticket_text.len > 0)
         return reply->ticket_text;
-    write_hex(reply->ticket.slot, room);
-    write_hex(reply->ticket.nonce, room + 16);
+    ticket_hex_write(reply->ticket.slot, room);
+    ticket_hex_write(reply->ticket.nonce, room + TICKET_HEX_LEN);
     return span_of(room, TICKET_TEXT_LEN);
 }
 
@@ -39,6 +39,6 @@ bool ticket_text_read(struct span text, struct request *request)
         request->ticket_text = text;
         return true;
     }
-    return text.len == TICKET_TEXT_LEN && read_hex(text.ptr, &ticket->slot) &&
-           read_hex(text.ptr + 16, &ticket->nonce);
+    return text.len == TICKET_TEXT_LEN && ticket_hex_read(text.ptr, &ticket->slot) &&
+           ticket_hex_read(text.ptr + TICKET_HEX_LEN, &ticket->nonce);
 }

@@ -10,6 +10,10 @@
 #include "wire/request.h"
 
 #define TICKET_TEXT_LEN 32
+#define TICKET_HEX_LEN 16 /* digits of one number */
+
+void ticket_hex_write(uint64_t number, char *text);
+bool ticket_hex_read(const uint8_t *text, uint64_t *number); /* false: these are no digits */
 
 /* Of a reply that has one; in `room`, or where the reply has it. */
 struct span ticket_text_of(const struct reply *reply, char room[TICKET_TEXT_LEN]);

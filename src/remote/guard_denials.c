@@ -12,6 +12,7 @@
 #include "remote/guard_parts.h"
 
 #include "base/wide_int.h"
+#include "core/gcra.h"
 
 /* What a refused take would change is not to be refused here. */
 static bool is_cacheable_item(const struct shared_item *item)
@@ -49,6 +50,22 @@ static uint32_t least_of(uint8_t verb, uint32_t cost)
     return verb == SHARED_TAKE_UPTO && cost > 1 ? 1 : cost;
 }
 
+/*
+ * The wait of a cost that is denied: at least that of the least cost that is known to be. What was
+ * taken since makes it longer, and so does a larger cost; under gcra the reset tells by how much.
+ */
+static uint64_t wait_ns(const struct denial *denial, const struct stint_quota *quota, uint32_t cost,
+                        uint64_t now_ns)
+{
+    uint64_t known_ns = denial->retry_ns - now_ns;
+    if (quota->algorithm != STINT_GCRA)
+        return known_ns;
+    uint64_t full_ns = gcra_ns_up(quota->derived.capacity_ticks);
+    uint64_t cost_ns = gcra_ns_up(cost * quota->derived.interval_ticks);
+    uint64_t reset_ns = sub_floor(denial->reset_ns, now_ns);
+    return max_u64(known_ns, sub_floor(add_sat(reset_ns, cost_ns), full_ns));
+}
+
 /* How an item stands alone, as far as is known. False: it has to be asked. */
 static bool read(const struct denial *denial, const struct shared_item *item, uint8_t verb,
                  uint64_t now_ns, struct stint_decision *decision)
@@ -63,7 +80,7 @@ static bool read(const struct denial *denial, const struct shared_item *item, ui
         .stored = 1,
         .limit = guard_capacity(item->quota),
         .remaining = denial->remaining,
-        .retry_after_ns = is_denied ? denial->retry_ns - now_ns : 0,
+        .retry_after_ns = is_denied ? wait_ns(denial, item->quota, least, now_ns) : 0,
         .reset_after_ns = sub_floor(denial->reset_ns, now_ns),
     };
     return true;

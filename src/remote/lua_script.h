@@ -6,9 +6,13 @@
 #include "base/span.h"
 
 struct lua_script {
+    const char *name;
     char sha1[41]; /* in hexadecimal: what EVALSHA names it by */
     struct span text;
 };
+
+/* All of them; ends with NULL. */
+extern const struct lua_script *const lua_scripts[];
 
 /* One quota of an algorithm. */
 extern const struct lua_script lua_script_window;

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 
 #define BINS 1024
+#define DECIDED_BYTES_MAX (1u << 20) /* of states, on one read */
 
 enum cell_state {
     CELL_WAITING, /* for the connection */
@@ -44,6 +45,7 @@ struct cells {
     uint64_t rest_ends_ns; /* no rest ends earlier */
     struct turns turns;
     struct stint_error fault;
+    struct memcached_state state; /* that was read last: it is large, and wanted by one at a time */
 };
 
 static void begin(struct cell *cell, uint64_t now_ns);
@@ -415,7 +417,8 @@ static void write_state(struct cell *cell, const struct memcached_state *state,
 static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t wall_ns,
                    struct stint_error *error)
 {
-    const struct memcached_state before = *state;
+    bool had_changed = state->has_changed;
+    state->has_changed = false;
     if (!ask->step.is_virtual)
         ask->step.now_ns = wall_ns;
     int code = memcached_state_ask(state, &ask->step, &ask->decision, error);
@@ -427,19 +430,28 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
     ask->at_ns = ask->step.now_ns;
     ask->outcome = code == 0 ? CELL_DECIDED : CELL_UNUSABLE;
     ask->is_decided = true;
-    return state->len != before.len || memcmp(state->bytes, before.bytes, state->len) != 0;
+    bool has_changed = state->has_changed;
+    state->has_changed |= had_changed;
+    return has_changed;
 }
 
-/* For all who wait, up to one who wants the key forgotten. */
+/*
+ * For all who wait, up to one who wants the key forgotten, and no more than so many bytes take: of
+ * a large state the others are decided on the next read, once the loop has turned.
+ */
 static void decide_all(struct cell *cell, struct memcached_state *state, uint64_t number,
                        uint64_t now_ns)
 {
     const struct cells_options *options = &cell->cells->options;
     uint64_t wall_ns = options->io->ops->wall(options->io);
     const struct cell_ask *last = NULL;
-    for (struct cell_ask *ask = cell->first; ask != NULL && !ask->is_reset; ask = ask->next)
+    size_t work = 0;
+    for (struct cell_ask *ask = cell->first;
+         ask != NULL && !ask->is_reset && work < DECIDED_BYTES_MAX; ask = ask->next) {
         if (decide(ask, state, wall_ns, &cell->cells->fault))
             last = ask;
+        work += state->len;
+    }
     if (last == NULL) {
         cell->due_ns = 0;
         answer_decided(cell, now_ns);
@@ -457,7 +469,7 @@ static void take_read(void *arg, enum memcached_outcome outcome,
                       const struct memcached_reply *reply, uint64_t now_ns)
 {
     struct cell *cell = arg;
-    struct memcached_state state = {.len = 0};
+    struct memcached_state *state = &cell->cells->state;
     struct turn *turn = turns_find(&cell->cells->turns, cell->name);
     cell->replied_ns = now_ns;
     if (turn != NULL && outcome == MEMCACHED_DONE)
@@ -467,14 +479,15 @@ static void take_read(void *arg, enum memcached_outcome outcome,
         answer_all(cell, CELL_REFUSED, false, now_ns);
     } else if (outcome != MEMCACHED_DONE)
         begin(cell, now_ns); /* nothing was done: it waits for the connection */
-    else if (reply->code == MEMCACHED_MISS)
-        decide_all(cell, &state, 0, now_ns);
-    else if (reply->number == 0)
+    else if (reply->code == MEMCACHED_MISS) {
+        memcached_state_forget(state);
+        decide_all(cell, state, 0, now_ns);
+    } else if (reply->number == 0)
         refuse(cell, "memcached runs without the numbers of values: expected it without -C",
                now_ns);
     else {
-        memcached_state_read(&state, reply->value);
-        decide_all(cell, &state, reply->number, now_ns);
+        memcached_state_read(state, reply->value);
+        decide_all(cell, state, reply->number, now_ns);
     }
 }
 

@@ -4,9 +4,14 @@
  *
  *     1  0x10 * algorithm + 9: that of a state of Redis is 0x10 * algorithm + 1
  *     2  epoch: its time begins so many times EPOCH_NS after 1970
- *     4  limit of window and fixed_window, without which their words mean nothing
- *     8  the word; of a window in two words the higher one first
+ *     4  limit, without which their words mean nothing, of all but gcra
+ *    20  of log and buckets: period, time_slack (8 each) and count_slack (4), for the same reason
+ *     8  the word; of two words the higher one first; of log and buckets as many as are not zero
  *     4  checksum of all before it
+ *
+ * The words of log and buckets are the state as core has it, 8 bytes a word, but the first 16 bytes
+ * of a log are numbers of 4 bytes, and its ring begins at the oldest entry. Zeros at the end are
+ * left out.
  *
  * Servers of before version 9 wrote the same with an 8 and without a checksum. Such a state is
  * read, and written anew with one; its length tells it from a newer one whose version is damaged.
@@ -14,18 +19,22 @@
  * Now is one to two epochs after the beginning, so that no window that reaches across a change of
  * epoch is cut. A state of an older epoch is charged anew, as one of another quota is.
  */
+#define _DEFAULT_SOURCE
 #include "remote/memcached_state.h"
 
 #include "base/siphash.h"
 #include "remote/script.h"
 
 #include <assert.h>
+#include <endian.h>
 #include <string.h>
 
 #define EPOCH_NS (4 * NS_PER_YEAR)
 #define VERSION 9
 #define VERSION_WITHOUT_SUM 8
 #define SUM_LEN 4
+#define PARAMETERS_LEN 20
+#define LOG_HEAD_WORDS 3 /* of core's state of a log, before the ring */
 #define AHEAD_MAX_NS NS_PER_HOUR
 #define TICKS_PER_NS 32                               /* of gcra */
 #define TTL_RELATIVE_MAX_S (UINT64_C(30) * 24 * 3600) /* more is an instant since 1970 */
@@ -37,16 +46,19 @@ struct loaded {
     struct stint_quota quota;
     uint64_t epoch_ns;   /* since 1970 */
     struct word16 words; /* of 8 bytes: lo */
+    uint64_t *wide;      /* of log and buckets, in their place */
 };
+
+/* Room for the state that is decided on and for the one that was read. */
+static _Thread_local uint64_t scratch[2][WIDE_STATE_MAX / sizeof(uint64_t)];
 
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error)
 {
-    bool is_kept = quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_GCRA ||
-                   quota->algorithm == STINT_FIXED_WINDOW;
-    if (!is_kept)
-        return err_set(error, STINT_E_MISMATCH,
-                       "memcached keeps states of window, gcra and fixed_window alone, not of %s",
-                       stint_algorithm_name(quota->algorithm));
+    if (quota->algorithm == STINT_CONCURRENCY)
+        return err_set(
+            error, STINT_E_MISMATCH,
+            "memcached keeps no concurrency: a place needs a ticket, a second value that "
+            "changes together with the state; use Redis or Valkey, or store: none");
     if (quota->period_ns > EPOCH_NS)
         return err_set(error, STINT_E_RANGE,
                        "on memcached a period can be at most four years, of 365 days");
@@ -56,6 +68,11 @@ int memcached_state_accepts(const struct stint_quota *quota, struct stint_error 
 /* ---- Words ----------------------------------------------------------------------------------- */
 
 static bool is_wide(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS;
+}
+
+static bool has_two_words(const struct stint_quota *quota)
 {
     return quota->derived.state_size == 16;
 }
@@ -80,6 +97,35 @@ static void write_number(uint8_t **at, uint64_t number, size_t size)
     *at += size;
 }
 
+/* A word of a wide state; where it is two numbers of core's, the same bytes on every machine. */
+static uint64_t read_wide(const struct stint_quota *quota, size_t i, const uint8_t **at)
+{
+    uint64_t word;
+    if (quota->algorithm != STINT_LOG || i >= 2) {
+        memcpy(&word, *at, sizeof(word)); /* there are thousands of them */
+        *at += sizeof(word);
+        return be64toh(word);
+    }
+    uint32_t halves[2] = {(uint32_t)read_number(at, 4), 0};
+    halves[1] = (uint32_t)read_number(at, 4);
+    memcpy(&word, halves, sizeof(word));
+    return word;
+}
+
+static void write_wide(const struct stint_quota *quota, size_t i, uint64_t word, uint8_t **at)
+{
+    uint32_t halves[2];
+    if (quota->algorithm != STINT_LOG || i >= 2) {
+        word = htobe64(word);
+        memcpy(*at, &word, sizeof(word));
+        *at += sizeof(word);
+        return;
+    }
+    memcpy(halves, &word, sizeof(word));
+    write_number(at, halves[0], 4);
+    write_number(at, halves[1], 4);
+}
+
 static uint8_t version_of(const struct stint_quota *quota, unsigned version)
 {
     return (uint8_t)(0x10 * quota->algorithm + version);
@@ -92,43 +138,96 @@ static uint32_t sum_of(const uint8_t *bytes, size_t len)
     return (uint32_t)siphash13_128(secret, 0, bytes, len).lo;
 }
 
+/*
+ * Turns the ring of a log until it begins with its oldest entry, and clears the places that are not
+ * in use: so a value is as long as what it records. As core reads it nothing has changed. Needs
+ * scratch[1].
+ */
+static void straighten(struct loaded *loaded)
+{
+    uint32_t head[2]; /* where the oldest is, and how many there are */
+    uint64_t *entries = loaded->wide + LOG_HEAD_WORDS, *ring = scratch[1];
+    size_t n = loaded->quota.derived.state_size / sizeof(uint64_t) - LOG_HEAD_WORDS;
+    memcpy(head, loaded->wide, sizeof(head));
+    assert(head[1] <= n && (n == 0 || head[0] < n) && loaded->wide != ring);
+    memcpy(ring, entries, n * sizeof(uint64_t));
+    memset(entries, 0, n * sizeof(uint64_t));
+    for (size_t i = 0; i < head[1]; i++)
+        entries[i] = ring[(head[0] + i) % n];
+    head[0] = 0;
+    memcpy(loaded->wide, head, sizeof(head));
+}
+
+/* Words of a wide state up to the last that is not zero. */
+static size_t used_words(const struct loaded *loaded)
+{
+    size_t n = loaded->quota.derived.state_size / sizeof(uint64_t);
+    while (n > 0 && loaded->wide[n - 1] == 0)
+        n--;
+    return n;
+}
+
 static bool is_never_used(const struct loaded *loaded)
 {
-    return loaded->words.lo == 0 && loaded->words.hi == 0;
+    return is_wide(&loaded->quota) ? used_words(loaded) == 0
+                                   : loaded->words.lo == 0 && loaded->words.hi == 0;
 }
 
 static struct stint_decision ask_words(struct loaded *loaded, const struct stint_ask *ask)
 {
     struct stint_ask own = *ask;
     own.verb = law_own_verb(&loaded->quota, ask->verb);
-    return is_wide(&loaded->quota) ? law16_ask(&loaded->quota, &loaded->words, &own)
-                                   : law8_ask(&loaded->quota, &loaded->words.lo, &own);
+    if (is_wide(&loaded->quota))
+        return law_wide_ask(&loaded->quota, loaded->wide, &own);
+    return has_two_words(&loaded->quota) ? law16_ask(&loaded->quota, &loaded->words, &own)
+                                         : law8_ask(&loaded->quota, &loaded->words.lo, &own);
 }
 
 static bool is_valid(const struct loaded *loaded, uint64_t now_ns)
 {
-    return is_wide(&loaded->quota) ? law16_is_valid(&loaded->quota, loaded->words, now_ns)
-                                   : law8_is_valid(&loaded->quota, loaded->words.lo, now_ns);
+    if (is_wide(&loaded->quota))
+        return law_wide_is_valid(&loaded->quota, loaded->wide, now_ns);
+    return has_two_words(&loaded->quota) ? law16_is_valid(&loaded->quota, loaded->words, now_ns)
+                                         : law8_is_valid(&loaded->quota, loaded->words.lo, now_ns);
 }
 
 static uint64_t own_ns(const struct loaded *loaded)
 {
-    return is_wide(&loaded->quota) ? law16_own_ns(&loaded->quota, loaded->words)
-                                   : law8_own_ns(&loaded->quota, loaded->words.lo);
+    if (is_wide(&loaded->quota))
+        return law_wide_own_ns(&loaded->quota, loaded->wide);
+    return has_two_words(&loaded->quota) ? law16_own_ns(&loaded->quota, loaded->words)
+                                         : law8_own_ns(&loaded->quota, loaded->words.lo);
 }
 
 static uint64_t dies_at(const struct loaded *loaded)
 {
-    return is_wide(&loaded->quota) ? law16_dies_at(&loaded->quota, loaded->words)
-                                   : law8_dies_at(&loaded->quota, loaded->words.lo);
+    if (is_wide(&loaded->quota))
+        return law_wide_dies_at(&loaded->quota, loaded->wide);
+    return has_two_words(&loaded->quota) ? law16_dies_at(&loaded->quota, loaded->words)
+                                         : law8_dies_at(&loaded->quota, loaded->words.lo);
+}
+
+static size_t held(const struct loaded *loaded, uint64_t at_ns, struct held_run *runs)
+{
+    if (is_wide(&loaded->quota))
+        return law_wide_held(&loaded->quota, loaded->wide, at_ns, runs);
+    return has_two_words(&loaded->quota) ? law16_held(&loaded->quota, loaded->words, at_ns, runs)
+                                         : law8_held(&loaded->quota, loaded->words.lo, at_ns, runs);
 }
 
 /* ---- Epochs ---------------------------------------------------------------------------------- */
 
+uint64_t memcached_state_epoch_ns(uint64_t now_ns)
+{
+    uint64_t epochs = now_ns / EPOCH_NS;
+    return epochs > 0 ? (epochs - 1) * EPOCH_NS : 0;
+}
+
+/* Virtual time that core can count from 0 is counted so, as a caller's state is. */
 static uint64_t epoch_of(const struct memcached_step *step)
 {
-    uint64_t epochs = step->is_virtual ? 0 : step->now_ns / EPOCH_NS;
-    return epochs > 0 ? (epochs - 1) * EPOCH_NS : 0;
+    bool is_core_time = step->is_virtual && step->now_ns <= STINT_NOW_MAX;
+    return is_core_time ? 0 : memcached_state_epoch_ns(step->now_ns);
 }
 
 /* An instant as core has it: in whole microseconds from the state's epoch. */
@@ -145,6 +244,12 @@ static void set_epoch(struct loaded *loaded, uint64_t epoch_ns)
         loaded->quota.epoch_ns = (int64_t)epoch_ns;
 }
 
+static void set_quota(struct loaded *loaded, const struct memcached_step *step, uint64_t epoch_ns)
+{
+    loaded->quota = *step->quota;
+    set_epoch(loaded, epoch_ns);
+}
+
 /* The same units under another quota, or counted from a later instant: stint_state_convert(). */
 static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
 {
@@ -153,13 +258,16 @@ static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
     uint64_t later_ns = to->epoch_ns - from->epoch_ns;
     assert(to->epoch_ns >= from->epoch_ns);
     at_ns = min_u64(at_ns, STINT_NOW_MAX);
-    size_t n_runs = is_wide(&from->quota) ? law16_held(&from->quota, from->words, at_ns, runs)
-                                          : law8_held(&from->quota, from->words.lo, at_ns, runs);
+    size_t n_runs = held(from, at_ns, runs);
     for (size_t i = 0; i < n_runs; i++)
         runs[i].at_ns = sub_floor(runs[i].at_ns, later_ns);
     at_ns = sub_floor(at_ns, later_ns);
     bool keeps_time = to->quota.limit > 0 && !is_never_used(from);
     if (is_wide(&to->quota)) {
+        law_wide_carry(&to->quota, to->wide, runs, n_runs);
+        if (keeps_time)
+            law_wide_pass(&to->quota, to->wide, at_ns);
+    } else if (has_two_words(&to->quota)) {
         to->words = law16_carry(&to->quota, runs, n_runs);
         if (keeps_time)
             law16_pass(&to->quota, &to->words, at_ns);
@@ -176,37 +284,77 @@ static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
 void memcached_state_read(struct memcached_state *state, struct span bytes)
 {
     bool fits = bytes.len > 0 && bytes.len <= sizeof(state->bytes);
-    *state = (struct memcached_state){.len = fits ? bytes.len : 1};
+    state->len = fits ? bytes.len : 1;
+    state->was_damaged = state->has_changed = false;
+    state->bytes[0] = 0;
     if (fits)
         memcpy(state->bytes, bytes.ptr, bytes.len);
 }
 
+static size_t head_len(const struct stint_quota *quota)
+{
+    return 3u + (keeps_limit(quota) ? 4u : 0u) + (is_wide(quota) ? PARAMETERS_LEN : 0u);
+}
+
+/* The one length that the bytes of this quota have, without their checksum; 0: any. */
 static size_t length_of(const struct stint_quota *quota)
 {
-    return (keeps_limit(quota) ? 7u : 3u) + quota->derived.state_size;
+    return is_wide(quota) ? 0 : head_len(quota) + quota->derived.state_size;
 }
 
 /* Whether these are the bytes that were written, as far as can be told. */
 static bool is_whole(const struct memcached_state *state, const struct stint_quota *quota)
 {
     size_t len = length_of(quota);
-    if (state->bytes[0] == version_of(quota, VERSION_WITHOUT_SUM))
+    if (len == 0)
+        len = sub_floor(state->len, SUM_LEN);
+    bool had_no_sum = !is_wide(quota) && quota->algorithm != STINT_SLIDING_COUNTER;
+    if (had_no_sum && state->bytes[0] == version_of(quota, VERSION_WITHOUT_SUM))
         return state->len == len;
-    if (state->bytes[0] != version_of(quota, VERSION) || state->len != len + SUM_LEN)
+    if (state->bytes[0] != version_of(quota, VERSION) || state->len != len + SUM_LEN ||
+        len < head_len(quota))
         return false;
     const uint8_t *at = state->bytes + len;
     return read_number(&at, SUM_LEN) == sum_of(state->bytes, len);
 }
 
 /* The quota as it was when the state was written. */
-static bool read_limit(struct loaded *loaded, const uint8_t **at)
+static bool read_quota(struct loaded *loaded, const uint8_t **at)
 {
-    uint32_t limit =
-        keeps_limit(&loaded->quota) ? (uint32_t)read_number(at, 4) : loaded->quota.limit;
-    if (limit == loaded->quota.limit)
+    struct stint_quota *quota = &loaded->quota;
+    struct stint_quota was = *quota;
+    if (keeps_limit(quota))
+        was.limit = (uint32_t)read_number(at, 4);
+    if (is_wide(quota)) {
+        was.period_ns = read_number(at, 8);
+        was.time_slack_ns = read_number(at, 8);
+        was.count_slack = (uint32_t)read_number(at, 4);
+    }
+    bool is_same = was.limit == quota->limit && was.period_ns == quota->period_ns &&
+                   was.time_slack_ns == quota->time_slack_ns &&
+                   was.count_slack == quota->count_slack;
+    *quota = was;
+    return is_same || stint_quota_check(quota, NULL) == 0;
+}
+
+/* The words behind the quota. False: more than a state of it has. */
+static bool read_words(struct loaded *loaded, const struct memcached_state *state,
+                       const uint8_t *at)
+{
+    const struct stint_quota *quota = &loaded->quota;
+    if (!is_wide(quota)) {
+        if (has_two_words(quota))
+            loaded->words.hi = read_number(&at, 8);
+        loaded->words.lo = read_number(&at, 8);
         return true;
-    loaded->quota.limit = limit;
-    return stint_quota_check(&loaded->quota, NULL) == 0;
+    }
+    size_t size = state->len - head_len(quota) - SUM_LEN;
+    if (size % sizeof(uint64_t) != 0 || size > quota->derived.state_size)
+        return false;
+    for (size_t i = 0; i < size / sizeof(uint64_t); i++)
+        loaded->wide[i] = read_wide(quota, i, &at);
+    memset((uint8_t *)loaded->wide + size, 0, quota->derived.state_size - size);
+    return true;
 }
 
 enum reading {
@@ -221,17 +369,26 @@ static bool is_forgotten(const struct loaded *loaded, uint64_t now_ns)
     return since(loaded, now_ns) > STINT_NOW_MAX && dies_at(loaded) <= since(loaded, now_ns);
 }
 
+/* A state that was never used. */
+static void begin_anew(struct loaded *loaded, const struct memcached_step *step)
+{
+    set_quota(loaded, step, epoch_of(step));
+    loaded->words = (struct word16){0, 0};
+    if (is_wide(&loaded->quota))
+        memset(loaded->wide, 0, loaded->quota.derived.state_size);
+}
+
 static enum reading judge(struct loaded *loaded, const struct memcached_step *step)
 {
     struct memcached_step ahead = *step;
     ahead.now_ns = add_sat(step->now_ns, AHEAD_MAX_NS);
-    if (!is_valid(loaded, STINT_NOW_MAX) || (step->is_virtual && loaded->epoch_ns != 0))
+    bool is_core_time = step->is_virtual && step->now_ns <= STINT_NOW_MAX;
+    if (!is_valid(loaded, STINT_NOW_MAX) || (is_core_time && loaded->epoch_ns != 0))
         return READ_DAMAGED;
     if (step->is_virtual)
         return READ_STATE;
     if (is_forgotten(loaded, ahead.now_ns)) {
-        *loaded = (struct loaded){.quota = *step->quota};
-        set_epoch(loaded, epoch_of(step));
+        begin_anew(loaded, step);
         return READ_STATE;
     }
     uint64_t last_ns = since(loaded, ahead.now_ns);
@@ -248,26 +405,25 @@ static enum reading load(struct loaded *loaded, const struct memcached_state *st
                          const struct memcached_step *step)
 {
     const uint8_t *at = state->bytes + 1;
-    *loaded = (struct loaded){.quota = *step->quota};
-    set_epoch(loaded, epoch_of(step));
-    if (state->len == 0)
+    *loaded = (struct loaded){.wide = scratch[1]};
+    if (state->len == 0) {
+        begin_anew(loaded, step);
         return READ_STATE;
+    }
+    set_quota(loaded, step, 0);
     if (!is_whole(state, step->quota))
         return READ_DAMAGED;
     set_epoch(loaded, read_number(&at, 2) * EPOCH_NS);
-    if (!read_limit(loaded, &at) || length_of(&loaded->quota) != length_of(step->quota))
+    if (!read_quota(loaded, &at) || length_of(&loaded->quota) != length_of(step->quota) ||
+        !read_words(loaded, state, at))
         return READ_DAMAGED;
-    if (is_wide(&loaded->quota))
-        loaded->words.hi = read_number(&at, 8);
-    loaded->words.lo = read_number(&at, 8);
     return judge(loaded, step);
 }
 
 /* All units are used, just now. Of a limit of 0 none can be. */
 static void use_up(struct loaded *loaded, const struct memcached_step *step)
 {
-    *loaded = (struct loaded){.quota = *step->quota};
-    set_epoch(loaded, epoch_of(step));
+    begin_anew(loaded, step);
     const struct stint_ask charge = {
         .now_ns = since(loaded, step->now_ns),
         .at_ns = STINT_NEVER_NS,
@@ -278,18 +434,31 @@ static void use_up(struct loaded *loaded, const struct memcached_step *step)
         (void)ask_words(loaded, &charge);
 }
 
-static void save(struct memcached_state *state, const struct loaded *loaded)
+static void save(struct memcached_state *state, struct loaded *loaded)
 {
+    const struct stint_quota *quota = &loaded->quota;
     uint8_t *at = state->bytes;
-    write_number(&at, version_of(&loaded->quota, VERSION), 1);
+    if (quota->algorithm == STINT_LOG)
+        straighten(loaded);
+    write_number(&at, version_of(quota, VERSION), 1);
     write_number(&at, loaded->epoch_ns / EPOCH_NS, 2);
-    if (keeps_limit(&loaded->quota))
-        write_number(&at, loaded->quota.limit, 4);
-    if (is_wide(&loaded->quota))
-        write_number(&at, loaded->words.hi, 8);
-    write_number(&at, loaded->words.lo, 8);
+    if (keeps_limit(quota))
+        write_number(&at, quota->limit, 4);
+    if (is_wide(quota)) {
+        write_number(&at, quota->period_ns, 8);
+        write_number(&at, quota->time_slack_ns, 8);
+        write_number(&at, quota->count_slack, 4);
+        size_t n_words = used_words(loaded);
+        for (size_t i = 0; i < n_words; i++)
+            write_wide(quota, i, loaded->wide[i], &at);
+    } else {
+        if (has_two_words(quota))
+            write_number(&at, loaded->words.hi, 8);
+        write_number(&at, loaded->words.lo, 8);
+    }
     write_number(&at, sum_of(state->bytes, (size_t)(at - state->bytes)), SUM_LEN);
     state->len = (size_t)(at - state->bytes);
+    state->has_changed = true;
 }
 
 /* ---- Decisions ------------------------------------------------------------------------------- */
@@ -308,6 +477,17 @@ static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
     loaded->words.lo = min_u64(loaded->words.lo, most);
 }
 
+static bool is_under(const struct loaded *loaded, const struct stint_quota *quota)
+{
+    const struct stint_quota *was = &loaded->quota;
+    if (!keeps_limit(quota))
+        return true;
+    return was->limit == quota->limit &&
+           (!is_wide(quota) ||
+            (was->period_ns == quota->period_ns && was->time_slack_ns == quota->time_slack_ns &&
+             was->count_slack == quota->count_slack));
+}
+
 /* As it is to be asked: under the quota of now, and in the epoch of now if that is later. */
 static enum reading load_for(struct loaded *loaded, const struct memcached_state *state,
                              const struct memcached_step *step)
@@ -321,12 +501,31 @@ static enum reading load_for(struct loaded *loaded, const struct memcached_state
     uint64_t epoch_ns = max_u64(epoch_of(step), written.epoch_ns);
     limit_debt(&written, step);
     *loaded = written;
-    if (epoch_ns == written.epoch_ns && written.quota.limit == step->quota->limit)
+    loaded->wide = scratch[0];
+    if (epoch_ns == written.epoch_ns && is_under(&written, step->quota)) {
+        if (is_wide(&written.quota))
+            memcpy(loaded->wide, written.wide, written.quota.derived.state_size);
         return reading;
-    loaded->quota = *step->quota;
-    set_epoch(loaded, epoch_ns);
+    }
+    set_quota(loaded, step, epoch_ns);
     carry(&written, loaded, step->now_ns);
     return reading;
+}
+
+/* Wide states are compared with scratch[1], where nothing else is needed any more. */
+static void keep_before(const struct loaded *loaded, struct loaded *before)
+{
+    *before = *loaded;
+    before->wide = scratch[1];
+    if (is_wide(&loaded->quota))
+        memcpy(before->wide, loaded->wide, loaded->quota.derived.state_size);
+}
+
+static bool is_changed(const struct loaded *loaded, const struct loaded *before)
+{
+    if (is_wide(&loaded->quota))
+        return memcmp(loaded->wide, before->wide, loaded->quota.derived.state_size) != 0;
+    return loaded->words.lo != before->words.lo || loaded->words.hi != before->words.hi;
 }
 
 static uint64_t us_up(uint64_t ns)
@@ -337,14 +536,14 @@ static uint64_t us_up(uint64_t ns)
 int memcached_state_ask(struct memcached_state *state, const struct memcached_step *step,
                         struct stint_decision *decision, struct stint_error *error)
 {
-    struct loaded loaded;
+    struct loaded loaded, before;
     enum reading reading = load_for(&loaded, state, step);
     if (reading == READ_AHEAD)
         return err_set(error, STINT_E_MISMATCH,
                        "a state of %s in memcached is of a time more than an hour ahead: compare "
                        "the clocks of the servers",
                        stint_algorithm_name(step->quota->algorithm));
-    struct word16 before = loaded.words;
+    keep_before(&loaded, &before);
     const struct stint_ask ask = {
         .now_ns = since(&loaded, step->now_ns),
         .at_ns = step->at_ns == STINT_NEVER_NS ? step->at_ns : since(&loaded, step->at_ns),
@@ -357,7 +556,7 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
     decision->reset_after_ns = us_up(decision->reset_after_ns);
     if (reading == READ_DAMAGED)
         state->was_damaged = true;
-    if (reading == READ_DAMAGED || loaded.words.lo != before.lo || loaded.words.hi != before.hi)
+    if (reading == READ_DAMAGED || is_changed(&loaded, &before))
         save(state, &loaded);
     return 0;
 }

@@ -10,13 +10,14 @@
 #include "base/span.h"
 #include "core/law.h"
 
-/* Version and algorithm, epoch, limit, two words, checksum. */
-#define MEMCACHED_STATE_MAX (1 + 2 + 4 + 16 + 4)
+/* Version and algorithm, epoch, limit, other parameters, words, checksum. */
+#define MEMCACHED_STATE_MAX (1 + 2 + 4 + 20 + WIDE_STATE_MAX + 4)
 
 struct memcached_state {
-    uint8_t bytes[MEMCACHED_STATE_MAX];
     size_t len;       /* 0: never used */
     bool was_damaged; /* and is used up now */
+    bool has_changed; /* since it was read */
+    uint8_t bytes[MEMCACHED_STATE_MAX];
 };
 
 struct memcached_step {
@@ -30,6 +31,16 @@ struct memcached_step {
 
 /* 0 where such a quota can be kept here; else why not. It has passed stint_quota_check(). */
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error);
+
+/* The instant, since 1970, from which states of this time count: real time, or as late. */
+uint64_t memcached_state_epoch_ns(uint64_t now_ns);
+
+/* Makes it one that was never used. */
+static inline void memcached_state_forget(struct memcached_state *state)
+{
+    state->len = 0;
+    state->was_damaged = state->has_changed = false;
+}
 
 /* Any bytes. */
 void memcached_state_read(struct memcached_state *state, struct span bytes);

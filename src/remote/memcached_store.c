@@ -100,8 +100,8 @@ static const char *why_never(const struct shared_ask *ask)
     for (size_t i = 0; i < ask->n_items; i++) {
         const struct shared_item *item = &ask->items[i];
         if (memcached_state_accepts(item->quota, NULL) != 0)
-            return "memcached keeps states of window, gcra and fixed_window alone, with lengths "
-                   "of whole microseconds up to four years";
+            return "memcached keeps no concurrency, and periods of whole microseconds up to four "
+                   "years alone: expected such a quota, or Redis or Valkey";
         if (item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE)
             return "memcached keeps no leases: expected a rule without, or Redis or Valkey";
     }

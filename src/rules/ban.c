@@ -2,10 +2,11 @@
 /*
  * The word of a banned key:
  *
- *   an instant, in units of 2^16 ns, rounded up; 16 bits: how many bans in turn
+ *   an instant, in units of 64 ns, rounded down; 6 bits: how many bans in turn
  *
  * The key is banned until the instant, less the length of that ban: so long is it remembered after
- * its end that there was one. What comes within that time is a ban in turn.
+ * its end that there was one. What comes within that time is a ban in turn. Rounded down, a ban of
+ * 1 s is never told as 1,001 ms. Six bits suffice: the longest ban is 2^35 times the shortest.
  */
 #include "rules/ban.h"
 
@@ -13,12 +14,7 @@
 #include "store/bench.h"
 
 #define BAN_TWEAK UINT64_C(0x6e6162) /* keys of bans are hashed apart from those of rules */
-#define LOW_MASK ((UINT64_C(1) << BENCH_LOW_BITS) - 1)
-
-static uint64_t round_up(uint64_t ns)
-{
-    return (ns + LOW_MASK) & ~LOW_MASK;
-}
+#define LOW_MASK UINT64_C(63)
 
 /* The length of the n-th ban in turn. */
 static uint64_t length_ns(const struct rule_ban *ban, uint64_t n)
@@ -26,7 +22,7 @@ static uint64_t length_ns(const struct rule_ban *ban, uint64_t n)
     uint64_t length = ban->for_ns;
     for (uint64_t i = 1; i < n && ban->factor > 1 && length < ban->max_ns; i++)
         length = length > ban->max_ns / ban->factor ? ban->max_ns : length * ban->factor;
-    return round_up(length);
+    return length;
 }
 
 /* Where denials are counted: one less than `after` is what may come without a ban. */
@@ -97,8 +93,9 @@ static struct ban_made put(struct stint_table *table, const struct rule *rule, s
             return (struct ban_made){.until_ns = until_ns}; /* somebody else's denial was first */
         uint64_t n = min_u64((word & LOW_MASK) + 1, LOW_MASK);
         uint64_t length = length_ns(&rule->ban, n);
-        until_ns = round_up(now_ns) + length;
-        enum bench_swap done = bench_swap(table, hash, word, (until_ns + length) | n, now_ns);
+        until_ns = now_ns + length;
+        enum bench_swap done =
+            bench_swap(table, hash, word, ((until_ns + length) & ~LOW_MASK) | n, now_ns);
         if (done != BENCH_CHANGED)
             return (struct ban_made){.until_ns = done == BENCH_SWAPPED ? until_ns : 0,
                                      .is_lost = done == BENCH_FULL};

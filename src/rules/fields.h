@@ -66,6 +66,7 @@ enum {
     LIMIT_LOCAL_FOR,
     LIMIT_LOCAL_THEN,
     LIMIT_HITS,
+    LIMIT_ON_EXPIRY,
 };
 enum { BAN_AFTER, BAN_FOR, BAN_WITHIN, BAN_FACTOR, BAN_MAX };
 enum { REPLACES_NAME };
@@ -106,11 +107,18 @@ bool fields_text(const struct source *source, const struct fields *fields, int k
 bool fields_flag(const struct source *source, const struct fields *fields, int key, bool *flag);
 bool fields_number(const struct source *source, const struct fields *fields, int key, uint32_t min,
                    uint32_t *number);
+/* The same, of units; the error for what is above UNITS_MAX says what to do. */
+bool fields_units(const struct source *source, const struct fields *fields, int key, uint32_t min,
+                  uint32_t *number);
 bool fields_duration(const struct source *source, const struct fields *fields, int key,
                      uint64_t *ns);
 /* In any case of letters. `expected` is what the sentence says. */
 bool fields_choice(const struct source *source, const struct fields *fields, int key,
                    const char *const *names, size_t n_names, size_t *choice);
+
+/* keep, release, or a number of units: what stays charged of a reservation. */
+bool fields_kept(const struct source *source, const struct fields *fields, int key,
+                 uint32_t *kept_units);
 
 /* "a list", or the text in quotes. */
 struct fault_text fields_found(const struct yaml_value *value);

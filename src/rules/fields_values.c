@@ -3,6 +3,7 @@
 #include "rules/fields.h"
 
 #include "base/buf.h"
+#include "base/limits.h"
 #include "core/nearest.h"
 #include "core/spec.h"
 #include "core/text.h"
@@ -65,6 +66,20 @@ static void warn_of_octal(const struct source *source, const struct fields *fiel
         warnings_add(source->faults, source->path, fields_place(fields, key),
                      "%s: a leading 0 makes %s an octal number, %" PRIu32, fields->shape->keys[key],
                      fault_text(text).text, number);
+}
+
+bool fields_units(const struct source *source, const struct fields *fields, int key, uint32_t min,
+                  uint32_t *number)
+{
+    const struct yaml_value *value = fields_value(fields, key);
+    struct yaml_whole whole;
+    char what[128];
+    if (value == NULL || !yaml_whole(value, &whole) || value->is_string || whole.is_negative ||
+        (!whole.is_too_large && whole.magnitude <= UNITS_MAX))
+        return fields_number(source, fields, key, min, number);
+    snprintf(what, sizeof(what), "a whole number from %u to " UNITS_MAX_TEXT " (" UNITS_ADVICE ")",
+             (unsigned)min);
+    return expected(source, fields, key, what);
 }
 
 bool fields_number(const struct source *source, const struct fields *fields, int key, uint32_t min,
@@ -148,4 +163,24 @@ bool fields_choice(const struct source *source, const struct fields *fields, int
         }
     tell_choices(source, fields, key, names, n_names);
     return false;
+}
+
+bool fields_kept(const struct source *source, const struct fields *fields, int key,
+                 uint32_t *kept_units)
+{
+    const struct yaml_value *value = fields_value(fields, key);
+    struct yaml_whole whole;
+    if (value == NULL)
+        return false;
+    if (value->kind == YAML_TEXT && is_name(value->text, "keep"))
+        *kept_units = STINT_KEEP_ALL;
+    else if (value->kind == YAML_TEXT && is_name(value->text, "release"))
+        *kept_units = 0;
+    else if (value->kind == YAML_TEXT && yaml_whole(value, &whole) && !whole.is_too_large &&
+             !(whole.is_negative && whole.magnitude > 0) && whole.magnitude <= UINT32_MAX)
+        return fields_number(source, fields, key, 0, kept_units);
+    else
+        return expected(source, fields, key,
+                        "keep, release or a whole number of units from 0 to 4294967295");
+    return true;
 }

@@ -25,7 +25,7 @@ enum place_kind {
 
 struct place {
     uint64_t id;   /* of the rule */
-    uint32_t rule; /* its index; RULE_NONE where no limit stands here */
+    uint32_t rule; /* its index; RULE_NONE where no limit stands here. Of a domain: its own */
     uint32_t above;
     /*
      * The wildcards of a key, in a ring: the key has the last, each has the next, the last has the

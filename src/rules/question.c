@@ -11,6 +11,8 @@
 
 /* Names the states of overrides in a domain that has no rule for them. */
 #define OVERRIDE_RULE UINT64_C(0x65646972726576)
+/* Public: every server has the same names for them. */
+static const uint64_t override_secret[2] = {OVERRIDE_RULE, UINT64_C(0x756e6974)};
 
 static int accepts_rule(struct stint_table *table, const struct rule *rule,
                         struct stint_error *error)
@@ -65,6 +67,8 @@ void question_begin(struct question *question, uint64_t now_ns)
     question->id = NULL;
     question->is_ticket = false;
     question->ticket_ns = 0;
+    question->has_on_expiry = false;
+    question->reservation = NULL;
     question->is_ahead = false;
     question->is_waiting = question->is_too_early = question->is_replayed = false;
     question->fault = 0;
@@ -103,6 +107,7 @@ static void find_own_quota(struct question *question, struct target *target)
         return;
     target->quota = own;
     target->has_own_quota = true;
+    target->is_override = false;
 }
 
 /* NULL: that of its rule. */
@@ -238,14 +243,59 @@ static int key_of_override(struct question *question, struct span domain,
     return 0;
 }
 
+/*
+ * Whether an override counts what its rule counts: then the rule is asked with another limit, as
+ * envoyproxy/ratelimit does, whose counters have a name of the unit alone.
+ */
+static bool has_unit_of(const struct rule *rule, const struct stint_quota *override)
+{
+    if (rule->unlimited || rule->quota.algorithm == STINT_CONCURRENCY)
+        return false;
+    uint64_t unit_ns =
+        rule->unit != RULE_UNIT_NONE ? rule_unit_ns(rule->unit) : rule->quota.period_ns;
+    return unit_ns == override->period_ns;
+}
+
+/* The rule's quota with the limit of the override. */
+static int limit_rule(struct stint_quota *own, const struct rule *rule, uint32_t limit,
+                      struct stint_error *error)
+{
+    *own = rule->quota;
+    own->limit = limit;
+    own->burst = 0; /* that of the limit */
+    own->count_slack = own->count_slack < limit ? own->count_slack : limit;
+    return stint_quota_check(own, error);
+}
+
+/* By the algorithm of limits that name none, where it can keep such a limit. */
+static void use_default_algorithm(struct stint_quota *own, const struct rules *rules)
+{
+    struct stint_quota other = *own;
+    struct stint_error ignored;
+    other.algorithm = rules_default_algorithm(rules);
+    other.resolution = 0; /* of window alone */
+    if (other.algorithm != own->algorithm && stint_quota_check(&other, &ignored) == 0)
+        *own = other;
+}
+
 /* A quota that the request brings along, for a descriptor with or without a rule. */
-static int bring_quota(struct question *question, struct target *target,
-                       const struct stint_quota *quota, struct stint_error *error)
+static int bring_quota(struct question *question, const struct question_ask *ask,
+                       struct target *target, const struct stint_quota *quota,
+                       struct stint_error *error)
 {
     struct stint_quota *own = &question->quotas[target - question->targets];
-    *own = *quota;
-    own->rule = target->rule != NULL ? target->rule->id : OVERRIDE_RULE;
+    const struct rule *rule = target->rule;
+    struct stint_error ignored;
     target->quota = own;
+    target->is_override = true;
+    if (rule != NULL && has_unit_of(rule, quota) &&
+        limit_rule(own, rule, quota->limit, &ignored) == 0)
+        return stint_table_accepts(question->table, own, error);
+    *own = *quota;
+    use_default_algorithm(own, ask->rules);
+    own->rule = siphash13_128(override_secret, rule != NULL ? rule->id : OVERRIDE_RULE,
+                              &quota->period_ns, sizeof(quota->period_ns))
+                    .lo;
     return stint_table_accepts(question->table, own, error);
 }
 
@@ -263,7 +313,7 @@ static int match(struct question *question, const struct question_ask *ask,
     if (found.rule != NULL) {
         target->rule = found.rule;
         target->key = span_of(key, found.key_len);
-        target->is_quota_mode = found.rule->quota_mode || question->all_quota_mode;
+        target->is_quota_mode |= found.rule->quota_mode && descriptor->override == NULL;
         question->keys_len += found.key_len;
         if (!found.rule->unlimited)
             target->quota = &found.rule->quota;
@@ -271,7 +321,7 @@ static int match(struct question *question, const struct question_ask *ask,
         code = key_of_override(question, ask->domain, descriptor, &target->key, error);
     }
     if (code == 0 && descriptor->override != NULL && target->key.ptr != NULL)
-        code = bring_quota(question, target, descriptor->override, error);
+        code = bring_quota(question, ask, target, descriptor->override, error);
     return code;
 }
 
@@ -292,11 +342,12 @@ static uint8_t hits_of(const struct question *question, const struct target *tar
 
 static void assign_part(const struct question *question, struct target *target)
 {
-    bool is_shadow = question->all_shadow || (target->rule != NULL && target->rule->shadow_mode);
+    bool is_shadow = target->rule != NULL && target->rule->shadow_mode && !target->is_override;
+    target->is_all_shadow = question->all_shadow && !is_shadow;
     if (target->quota == NULL)
         target->part = TARGET_FREE;
     else
-        target->part = is_shadow ? TARGET_SHADOW : TARGET_LIVE;
+        target->part = is_shadow || target->is_all_shadow ? TARGET_SHADOW : TARGET_LIVE;
 }
 
 static bool replaces(const struct rule *rule, const struct rule *other)
@@ -307,14 +358,18 @@ static bool replaces(const struct rule *rule, const struct rule *other)
     return false;
 }
 
-/* Everybody's list counts, also that of a rule which is itself replaced. */
+/*
+ * Everybody's list counts, also that of a rule which is itself replaced. An override has neither
+ * the name of its rule nor its list.
+ */
 static void drop_replaced(struct question *question)
 {
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct rule *rule = question->targets[i].rule;
-        for (size_t j = 0; rule != NULL && rule->n_replaces > 0 && j < question->n_targets; j++) {
+        bool has_list = rule != NULL && rule->n_replaces > 0 && !question->targets[i].is_override;
+        for (size_t j = 0; has_list && j < question->n_targets; j++) {
             struct target *other = &question->targets[j];
-            if (other->rule == NULL || !replaces(rule, other->rule))
+            if (other->rule == NULL || other->is_override || !replaces(rule, other->rule))
                 continue;
             other->is_replaced = true;
             other->part = TARGET_FREE;
@@ -329,6 +384,7 @@ int question_add_descriptors(struct question *question, const struct question_as
         const struct descriptor *descriptor = &ask->descriptors[i];
         struct target *target =
             add_target(question, descriptor->has_hits ? descriptor->hits : ask->cost);
+        target->is_quota_mode = question->all_quota_mode;
         int code = match(question, ask, descriptor, target, error);
         if (code != 0)
             return code;
@@ -337,10 +393,14 @@ int question_add_descriptors(struct question *question, const struct question_as
         if (ask->has_envoy_hits)
             target->hits = hits_of(question, target, descriptor);
         target->is_values = true;
-        question->n_unmatched += target->rule == NULL;
+        target->is_unmatched = target->rule == NULL && target->quota == NULL;
+        question->n_unmatched += target->is_unmatched;
         assign_part(question, target);
         assign_store(question, target);
     }
+    if (question->n_unmatched > 0)
+        question->domain =
+            ask->rules != NULL ? rules_find_domain(ask->rules, ask->domain) : SIZE_MAX;
     drop_replaced(question);
     return 0;
 }

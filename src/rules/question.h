@@ -23,7 +23,7 @@
 #ifndef STINT_RULES_QUESTION_H
 #define STINT_RULES_QUESTION_H
 
-#include "limiter/list.h"
+#include "limiter/ticket.h"
 #include "rules/rules.h"
 
 #define TARGETS_MAX STINT_ITEMS_MAX
@@ -50,11 +50,14 @@ struct target {
     uint8_t part;     /* enum target_part */
     uint8_t hits;     /* enum target_hits */
     uint8_t store;    /* of question.stores, from 1; 0: the table */
-    uint8_t on_error; /* enum rule_on_store_error, or QUESTION_TELLS_ERROR */
+    uint8_t on_error; /* enum rule_on_store_error */
     bool is_refund, is_replaced, is_quota_mode;
     bool has_own_quota; /* one that was set at run time for this key */
     bool is_values;     /* the key is as rules_match() makes it */
     bool is_throttle;   /* of CL.THROTTLE */
+    bool is_unmatched;  /* a descriptor that no rule and no override limits */
+    bool is_override;   /* the request brought its quota along, and no other was set for the key */
+    bool is_all_shadow; /* TARGET_SHADOW by question.all_shadow alone */
     /* Told. */
     struct stint_decision decision;
     uint64_t shadow_retry_after_ns;
@@ -85,13 +88,12 @@ struct question_stores {
     size_t n_stores;
     size_t items, throttle;
     uint64_t timeout_ns;    /* of a request, whatever it has to ask */
-    uint8_t items_on_error; /* enum rule_on_store_error, or QUESTION_TELLS_ERROR */
+    uint8_t items_on_error; /* enum rule_on_store_error */
     /* Those that share the quotas, for on_store_error: local. */
     unsigned nodes;                /* 0 = 1 */
     const char *node;              /* the name of this one. NULL: unknown */
     const char *const *node_names; /* of all, in any order. NULL: the remainder of N is nobody's */
 };
-#define QUESTION_TELLS_ERROR 255 /* the request is answered that the store cannot be asked */
 
 struct question {
     struct stint_table *table;
@@ -102,6 +104,7 @@ struct question {
     bool charges_hits;   /* Envoy's hits are charged where their rule does not say */
     size_t n_targets;
     size_t n_unmatched; /* descriptors */
+    size_t domain;      /* where there are such: rules_find_domain() */
     uint64_t bans_lost; /* a ban found no room in the table */
     struct target targets[TARGETS_MAX];
     struct stint_quota quotas[TARGETS_MAX]; /* of targets that do not go by a rule's */
@@ -119,6 +122,9 @@ struct question {
     uint64_t body, id_lifetime_ns;
     uint64_t ticket_ns;
     struct ticket_rules *ticket_rules; /* of the ticket that was added; NULL: none ever was */
+    bool has_on_expiry;                /* the request says kept_units; else each rule does */
+    uint32_t kept_units; /* of a reservation that is never settled: stint_reserve_expiring() */
+    struct reservation *reservation; /* what is charged in the table is added to it; NULL: none */
     bool is_ticket; /* the id is a ticket's, that is good for ticket_ns: rules/question_ticket.h */
     bool is_ahead;
     /* Told by stores. */
@@ -186,13 +192,17 @@ int question_add_descriptors(struct question *question, const struct question_as
  */
 struct stint_decision question_take(struct question *question);
 struct stint_decision question_peek(struct question *question);
+/* Whether the request would have been denied, were not all rules in shadow mode. */
+bool question_would_be_denied(const struct question *question);
 /* The same number of units from every live target, at most the least cost. */
 struct stint_decision question_take_upto(struct question *question);
 struct stint_decision question_charge(struct question *question);
 /* granted_at_ns: STINT_NEVER_NS for just now. */
 struct stint_decision question_refund(struct question *question, uint64_t granted_at_ns);
 /*
- * reserve and book: a ticket over the live targets; *has_ticket if there is one. Where they are in
+ * reserve and book: a ticket over the live targets, of a reserve over shadows and candidates that
+ * were charged, too; *has_ticket if there is one. A question that says kept_units has the last word
+ * on what stays charged if the ticket is never settled, before its rules. Where they are in
  * a store, the id has to be set before, and the ticket is what question_ticket_write() says.
  */
 struct stint_decision question_reserve(struct question *question, uint64_t lifetime_ns,

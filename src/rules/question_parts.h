@@ -23,7 +23,16 @@ static inline bool target_asks(const struct target *target)
     return target->part == TARGET_LIVE && !target->is_refund;
 }
 
-/* The same, all or nothing with others, where nothing else has denied or let it go yet. */
+/* Units of a target that stay charged if its reservation is never settled. */
+static inline uint32_t question_kept(const struct question *question, const struct target *target)
+{
+    if (question->has_on_expiry)
+        return question->kept_units;
+    return target->rule != NULL && target->rule->has_on_expiry ? target->rule->kept_units
+                                                               : STINT_KEEP_ALL;
+}
+
+/* Asked all or nothing with others, where nothing else has denied or let it go yet. */
 static inline bool target_takes(const struct target *target)
 {
     return target_asks(target) && target->hits == TARGET_HITS_TAKE && !target->banned &&

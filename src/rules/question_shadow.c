@@ -62,10 +62,13 @@ void question_ask_shadows(struct question *question, uint8_t verb, uint32_t most
         if (target->part == TARGET_FREE || target->is_refund ||
             (target->part != TARGET_SHADOW && !has_candidate))
             continue;
+        /* A candidate decides as if it were live; a limit in shadow mode has no say to leave out.
+         */
+        size_t except = target->part == TARGET_SHADOW ? NO_TARGET : i;
         const struct aside aside = {
             .verb = verb,
             .most = most,
-            .is_refused = target->banned || question_is_denied(question, i),
+            .is_refused = target->banned || question_is_denied(question, except),
         };
         if (target->part == TARGET_SHADOW)
             ask_shadow(question, target, &aside);

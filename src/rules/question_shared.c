@@ -48,12 +48,15 @@ struct span question_name_of(const struct target *target, const struct stint_quo
                              char room[QUESTION_NAME_SIZE])
 {
     const struct rule *rule = target->rule;
-    if (rule != NULL)
+    bool is_apart =
+        target->is_override && quota == target->quota && (rule == NULL || quota->rule != rule->id);
+    if (rule != NULL && !is_apart)
         return span_of_text(quota == &rule->shadow ? rule->store.shadow_name : rule->store.name);
     if (target->is_throttle)
         return span_of_text("throttle");
     struct buf buf = buf_of(room, QUESTION_NAME_SIZE);
-    buf_add(&buf, "%c%016" PRIx64, target->is_values ? '+' : '~', quota->derived.params_hash[0]);
+    uint64_t number = is_apart ? quota->rule : quota->derived.params_hash[0];
+    buf_add(&buf, "%c%016" PRIx64, target->is_values ? '+' : '~', number);
     return span_of(room, buf.len);
 }
 
@@ -170,7 +173,7 @@ static void stand_in(struct question *question, struct target *target, uint8_t v
                                         [RULE_STORE_ERROR_LOCAL] = STAND_IN_LOCAL};
     if (target->stand_in != STAND_IN_NONE)
         return;
-    if (target->on_error == QUESTION_TELLS_ERROR) {
+    if (target->on_error == RULE_STORE_ERROR_ERROR) {
         question->fault = SHARED_FAILED;
         question->fault_sentence = why;
         return;

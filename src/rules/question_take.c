@@ -6,12 +6,33 @@
 
 #include <assert.h>
 
+/* A shadow or a candidate that is charged by a reservation: its ticket is of these units, too. */
+static struct stint_decision take_reserved(struct question *question, const struct target *target,
+                                           const struct stint_quota *quota,
+                                           const struct stint_ask *ask)
+{
+    bool holds = quota->algorithm == STINT_CONCURRENCY;
+    uint64_t holder = 0;
+    struct undo undo;
+    struct stint_decision decision =
+        table_ask(question->table, quota, target->key.ptr, target->key.len, ask, &undo,
+                  holds ? &holder : NULL);
+    if (decision.outcome == STINT_ALLOW)
+        reservation_add_shadow(question->reservation, quota,
+                               table_hash(question->table, quota, target->key.ptr, target->key.len),
+                               ask->cost, question_kept(question, target),
+                               holder != 0 ? holder : undo.entered_ns);
+    return decision;
+}
+
 struct stint_decision question_ask_table(struct question *question, const struct target *target,
                                          const struct stint_quota *quota,
                                          const struct stint_ask *ask)
 {
     bool is_new = true;
     struct stint_decision decision = {.outcome = STINT_DENY}, *note = &decision;
+    if (question->reservation != NULL && ask->verb == STINT_TAKE)
+        return take_reserved(question, target, quota, ask);
     if (question->errand != NULL)
         note = errand_note(question->errand, 1, &is_new);
     if (note == NULL)
@@ -76,19 +97,46 @@ void question_hand_out(struct question *question)
 
 /* ---- Who denies ------------------------------------------------------------------------------ */
 
+/*
+ * As long as anything in quota mode passes, what is over in it denies nothing: also a limit in
+ * shadow mode, and a descriptor that nothing limits, where all are in quota mode. An unlimited one
+ * has no say.
+ */
+static bool passes_in_quota_mode(const struct target *target)
+{
+    bool is_unlimited = target->quota == NULL && target->rule != NULL && target->rule->unlimited;
+    return target->is_quota_mode && !target->is_refund && !is_unlimited &&
+           (!target_asks(target) || !target->over);
+}
+
 bool question_is_denied(const struct question *question, size_t except)
 {
-    size_t quota_modes = 0, quota_modes_over = 0;
+    size_t quota_modes_over = 0;
+    bool any_passes = false;
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
-        if (i == except || !target_asks(target))
+        if (i == except)
             continue;
-        if (target->over && !target->is_quota_mode)
+        if (target_asks(target) && target->over && !target->is_quota_mode)
             return true;
-        quota_modes += target->is_quota_mode;
-        quota_modes_over += target->is_quota_mode && target->over;
+        quota_modes_over += target_asks(target) && target->is_quota_mode && target->over;
+        any_passes |= passes_in_quota_mode(target);
     }
-    return quota_modes > 0 && quota_modes_over == quota_modes;
+    return quota_modes_over > 0 && !any_passes;
+}
+
+bool question_would_be_denied(const struct question *question)
+{
+    bool any_over = false, any_passes = false;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        bool is_over = target->part == TARGET_SHADOW && target->is_all_shadow && target->over;
+        if (is_over && !target->is_quota_mode)
+            return true;
+        any_over |= is_over;
+        any_passes |= !is_over && passes_in_quota_mode(target);
+    }
+    return any_over && !any_passes;
 }
 
 bool question_step_back(struct question *question)
@@ -115,10 +163,10 @@ static const struct target *first_to_return(const struct question *question)
     const struct target *first = NULL;
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
+        if (passes_in_quota_mode(target))
+            return NULL;
         if (!target_asks(target) || !target->is_quota_mode)
             continue;
-        if (!target->over)
-            return NULL;
         if (first == NULL || target->decision.retry_after_ns < first->decision.retry_after_ns)
             first = target;
     }
@@ -155,11 +203,12 @@ static struct stint_decision sum_denied(const struct question *question)
 /* Where no live quota has a say, the figures are those of a shadow one: it has some at least. */
 static struct stint_decision sum_allowed(const struct question *question)
 {
+    static const uint8_t parts[] = {TARGET_LIVE, TARGET_SHADOW, TARGET_FREE};
     const struct target *binding = NULL;
-    for (uint8_t part = TARGET_LIVE; binding == NULL && part <= TARGET_SHADOW; part++)
+    for (size_t part = 0; binding == NULL && part < sizeof(parts); part++)
         for (size_t i = 0; i < question->n_targets; i++) {
             const struct target *target = &question->targets[i];
-            if (target->part == part && !target->is_refund && !target->stepped_back &&
+            if (target->part == parts[part] && !target->is_refund && !target->stepped_back &&
                 binds_more(target, binding))
                 binding = target;
         }

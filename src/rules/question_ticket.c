@@ -199,7 +199,7 @@ static bool cut_item(struct question *question, struct span *rest, size_t store)
                               .quota = &question->quotas[at],
                               .part = TARGET_LIVE,
                               .store = (uint8_t)store,
-                              .on_error = QUESTION_TELLS_ERROR};
+                              .on_error = RULE_STORE_ERROR_ERROR};
     *rule = (struct rule){.domain = memory->domains[at], .store.name = memory->names[at]};
     if (!cut_number(rest, 1, &flags) || flags / FLAG_TAG > RULE_TAG_DOMAIN ||
         !cut_quota(rest, &question->quotas[at]) ||

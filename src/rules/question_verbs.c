@@ -92,11 +92,16 @@ struct stint_decision question_take_upto(struct question *question)
 
 /* ---- charge and refund ----------------------------------------------------------------------- */
 
+/* A descriptor that gives its hits back does so whatever the others are asked. */
 static struct stint_decision move_one(struct question *question, struct target *target,
                                       const struct stint_quota *quota, uint8_t verb, uint64_t at_ns)
 {
     const struct stint_ask ask = {
-        .now_ns = question->now_ns, .at_ns = at_ns, .cost = target->cost, .verb = verb};
+        .now_ns = question->now_ns,
+        .at_ns = target->is_refund ? STINT_NEVER_NS : at_ns,
+        .cost = target->cost,
+        .verb = target->is_refund ? STINT_REFUND : verb,
+    };
     return question_ask_one(question, target, quota, &ask);
 }
 
@@ -188,26 +193,44 @@ static bool may_charge(struct question *question)
     return !question_is_denied(question, NO_TARGET);
 }
 
+/* What was gathered, to be issued with what shadows and candidates are charged behind it. */
+static struct stint_decision reserve_gathered(struct question *question,
+                                              struct reservation *reservation)
+{
+    uint32_t kept[TARGETS_MAX];
+    struct stint_decision decision = law_never(0);
+    for (size_t i = 0; i < question->n_items; i++)
+        kept[i] = question_kept(question, &question->targets[question->target_of[i]]);
+    if (list_init(&question->list, question->table, question->items, question->n_items,
+                  question->now_ns))
+        reservation_take(reservation, &question->list, question->items, kept, &decision);
+    return decision;
+}
+
 struct stint_decision question_reserve(struct question *question, uint64_t lifetime_ns,
                                        struct stint_ticket *ticket, bool *has_ticket)
 {
+    struct reservation reservation;
     *has_ticket = false;
     if (question->errand != NULL)
         return question_reserve_shared(question, lifetime_ns, has_ticket);
     if (!may_charge(question))
         return refuse(question);
+    reservation_init(&reservation);
     if (question_gather(question)) {
-        struct stint_decision decision =
-            stint_reserve(question->table, question->items, question->n_items, lifetime_ns,
-                          question->now_ns, ticket);
+        struct stint_decision decision = reserve_gathered(question, &reservation);
         hand_out_one(question, &decision);
         if (decision.outcome != STINT_ALLOW) {
             struct stint_decision seen = refuse(question);
             return seen.outcome != STINT_ALLOW ? seen : of_request(question, decision);
         }
-        *has_ticket = true;
     }
+    question->reservation = &reservation;
     question_ask_shadows(question, STINT_TAKE, UINT32_MAX);
+    question->reservation = NULL;
+    *has_ticket = reservation.n_entries > 0;
+    if (*has_ticket)
+        *ticket = reservation_issue(&reservation, question->table, lifetime_ns, question->now_ns);
     return question_sum(question);
 }
 

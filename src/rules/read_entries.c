@@ -19,7 +19,8 @@ struct level {
     struct span key, value;
     bool has_value;
     struct span metadata;
-    bool is_shared, shows_value; /* share_threshold and value_to_metric, here or above */
+    bool shares, shows_value;   /* share_threshold and value_to_metric, of this entry alone */
+    bool any_shares, any_shows; /* the same, here or above */
 };
 
 void tell_no_memory(const struct source *source)
@@ -143,6 +144,52 @@ static const char *path_text(struct reading *reading, const struct level *level)
     return text;
 }
 
+/* ---- Names in metrics ------------------------------------------------------------------------ */
+
+/* Whether the request's value is what metrics show; a value of the file is the same in all. */
+static bool shows_value(const struct level *level, bool is_detailed)
+{
+    bool is_fixed = level->has_value && !wildcard_is(level->value);
+    return !level->shares && (is_detailed || (level->shows_value && !is_fixed));
+}
+
+static void add_metric_entry(struct buf *buf, const struct level *level, bool is_detailed)
+{
+    if (level->above->above != NULL) {
+        add_metric_entry(buf, level->above, is_detailed);
+        buf_add(buf, "%c", RULE_METRIC_ENTRY);
+    }
+    buf_add(buf, "%.*s", (int)level->key.len, (const char *)level->key.ptr);
+    if (level->has_value)
+        buf_add(buf, "%c%.*s", RULE_METRIC_VALUE, (int)level->value.len,
+                (const char *)level->value.ptr);
+    if (shows_value(level, is_detailed))
+        buf_add(buf, "%c", RULE_METRIC_SHOWN);
+}
+
+static uint32_t shown_entries(const struct level *level, bool is_detailed)
+{
+    uint32_t bits = 0;
+    for (; level->above != NULL; level = level->above)
+        bits |= (uint32_t)shows_value(level, is_detailed) << (level->depth - 1);
+    return bits;
+}
+
+static void name_in_metrics(struct reading *reading, const struct level *level, struct rule *rule)
+{
+    struct buf buf = buf_of(NULL, 0);
+    add_metric_entry(&buf, level, rule->detailed_metric);
+    char *text = arena_take(&reading->rules->texts, buf.len + 1);
+    if (text == NULL) {
+        tell_no_memory(&reading->source);
+        return;
+    }
+    buf = buf_of(text, buf.len + 1);
+    add_metric_entry(&buf, level, rule->detailed_metric);
+    rule->metric = text;
+    rule->shown = shown_entries(level, rule->detailed_metric);
+}
+
 static const char *keep(struct reading *reading, struct span text)
 {
     return text.len == 0 ? "" : arena_text(&reading->rules->texts, text);
@@ -216,6 +263,10 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
         rule->unit = limit.unit;
         rule->hits = read_hits(source, fields, &limit);
     }
+    rule->has_on_expiry = fields_kept(source, fields, LIMIT_ON_EXPIRY, &rule->kept_units);
+    if (rule->unlimited && rule->has_on_expiry)
+        fields_fault(source, fields, LIMIT_ON_EXPIRY,
+                     "an unlimited rule counts nothing, and so nothing is reserved under it");
     if (!read_store(&store, fields, &reading->rules->texts, rule))
         tell_no_memory(source);
 }
@@ -328,11 +379,12 @@ static void read_rule(struct reading *reading, const struct fields *entry,
     read_flags(&reading->source, entry, rule);
     read_shadow(reading, entry, rule);
     read_ban_of(reading, entry, rule);
-    rule->share_threshold = level->is_shared;
-    rule->value_to_metric = level->shows_value;
+    rule->share_threshold = level->any_shares;
+    rule->value_to_metric = level->any_shows;
     rule->metadata = level->metadata;
     name_rule(reading, level, &entry->map->place, name, rule);
     name_states(reading, level, name, rule);
+    name_in_metrics(reading, level, rule);
     struct place *place = place_of(reading, level->place);
     place->rule = rule->index;
     place->id = rule->id;
@@ -366,16 +418,16 @@ static void read_key(const struct source *source, const struct fields *entry, st
 static void read_sharing(const struct source *source, const struct fields *entry,
                          struct reading *reading, struct level *level)
 {
-    bool shares = false;
-    fields_flag(source, entry, ENTRY_SHARE_THRESHOLD, &shares);
+    fields_flag(source, entry, ENTRY_SHARE_THRESHOLD, &level->shares);
     fields_flag(source, entry, ENTRY_VALUE_TO_METRIC, &level->shows_value);
-    if (!shares)
+    level->any_shows = level->above->any_shows || level->shows_value;
+    level->any_shares = level->above->any_shares || level->shares;
+    if (!level->shares)
         return;
     if (!level->has_value || !wildcard_is(level->value))
         fields_fault(source, entry, ENTRY_SHARE_THRESHOLD,
                      "only values of a pattern can share; expected a value with * in it");
     place_of(reading, level->place)->is_shared = true;
-    level->is_shared = true;
 }
 
 static void read_entry(struct reading *reading, const struct level *above,
@@ -383,11 +435,7 @@ static void read_entry(struct reading *reading, const struct level *above,
 {
     const struct source *source = &reading->source;
     struct fields entry;
-    struct level level = {.above = above,
-                          .key = span_of("", 0),
-                          .depth = above->depth + 1,
-                          .is_shared = above->is_shared,
-                          .shows_value = above->shows_value};
+    struct level level = {.above = above, .key = span_of("", 0), .depth = above->depth + 1};
     if (!fields_read(source, &shape_entry, value, &entry))
         return;
     read_key(source, &entry, &level);

@@ -239,10 +239,10 @@ static void read_options(struct limit_reader *reader)
 {
     struct stint_quota *quota = &reader->limit->quota;
     refuse_foreign_options(reader);
-    fields_number(reader->source, reader->fields, LIMIT_BURST, 1, &quota->burst);
+    fields_units(reader->source, reader->fields, LIMIT_BURST, 1, &quota->burst);
     fields_number(reader->source, reader->fields, LIMIT_RESOLUTION, 1, &quota->resolution);
     fields_duration(reader->source, reader->fields, LIMIT_TIME_SLACK, &quota->time_slack_ns);
-    fields_number(reader->source, reader->fields, LIMIT_COUNT_SLACK, 1, &quota->count_slack);
+    fields_units(reader->source, reader->fields, LIMIT_COUNT_SLACK, 1, &quota->count_slack);
     fields_flag(reader->source, reader->fields, LIMIT_COUNT_DENIED, &quota->count_denied);
     read_when_full(reader);
 }
@@ -279,7 +279,7 @@ bool read_limit(const struct source *source, const struct fields *fields, uint8_
     read_algorithm(&reader, default_algorithm);
     if (!has(&reader, LIMIT_REQUESTS_PER_UNIT))
         tell_no_number(&reader);
-    fields_number(source, fields, LIMIT_REQUESTS_PER_UNIT, 0, &limit->requests_per_unit);
+    fields_units(source, fields, LIMIT_REQUESTS_PER_UNIT, 0, &limit->requests_per_unit);
     limit->quota.limit = limit->requests_per_unit;
     if (limit->quota.algorithm == STINT_CONCURRENCY && reader.names_algorithm) {
         read_lease(&reader);

@@ -23,6 +23,7 @@ static const char *const on_error_names[] = {
     [RULE_STORE_ERROR_DENY] = "deny",
     [RULE_STORE_ERROR_ALLOW] = "allow",
     [RULE_STORE_ERROR_LOCAL] = "local",
+    [RULE_STORE_ERROR_ERROR] = "error",
 };
 
 /* ---- Which store ----------------------------------------------------------------------------- */
@@ -145,7 +146,7 @@ static void read_lease_units(const struct source *source, const struct fields *f
 {
     uint32_t limit = rule->quota.limit;
     rule->store.lease_units = limit / LEASE_SHARE > 0 ? limit / LEASE_SHARE : 1;
-    if (fields_number(source, fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
+    if (fields_units(source, fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
         rule->store.lease_units > limit)
         fields_fault(source, fields, LIMIT_LEASE_UNITS,
                      "expected at most what the limit has, %" PRIu32 ", found %" PRIu32, limit,
@@ -208,7 +209,7 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
 {
     struct rule_store *store = &rule->store;
     size_t choice = reading->options->default_on_error;
-    fields_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 3, &choice);
+    fields_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 4, &choice);
     store->on_error = (uint8_t)choice;
     if (fields_value(fields, LIMIT_ON_STORE_ERROR) != NULL && says_none(fields))
         warn_of_no_store(reading->source, fields, LIMIT_ON_STORE_ERROR);

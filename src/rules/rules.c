@@ -40,6 +40,26 @@ const char *rules_domain(const struct rules *rules, size_t index)
     return index < rules->n_domains ? rules->domains[index] : NULL;
 }
 
+size_t rules_n_domains(const struct rules *rules)
+{
+    return rules->n_domains;
+}
+
+uint8_t rules_default_algorithm(const struct rules *rules)
+{
+    return rules->default_algorithm;
+}
+
+uint64_t rule_unit_ns(int unit)
+{
+    static const uint64_t lengths_ns[RULE_WEEK + 1] = {
+        [RULE_SECOND] = NS_PER_S,  [RULE_MINUTE] = NS_PER_MIN,     [RULE_HOUR] = NS_PER_HOUR,
+        [RULE_DAY] = NS_PER_DAY,   [RULE_MONTH] = 30 * NS_PER_DAY, [RULE_YEAR] = NS_PER_YEAR,
+        [RULE_WEEK] = NS_PER_WEEK,
+    };
+    return unit >= RULE_UNIT_NONE && unit <= RULE_WEEK ? lengths_ns[unit] : 0;
+}
+
 uint64_t rule_counts_for_ns(const struct stint_quota *quota)
 {
     switch (quota->algorithm) {

@@ -24,7 +24,8 @@ enum rule_unit {
 enum rule_on_store_error {
     RULE_STORE_ERROR_DENY = 0,
     RULE_STORE_ERROR_ALLOW,
-    RULE_STORE_ERROR_LOCAL
+    RULE_STORE_ERROR_LOCAL,
+    RULE_STORE_ERROR_ERROR /* the request is answered that the store cannot be asked */
 };
 
 /* What of a key's name stands in braces: keys with the same text there lie on one server. */
@@ -88,7 +89,22 @@ struct rule {
     bool unlimited, shadow_mode, quota_mode, detailed_metric;
     bool value_to_metric, share_threshold; /* of its entry, or of one above it */
     bool has_shadow;
+    bool has_on_expiry;
+    uint32_t kept_units; /* has_on_expiry: of a reservation that is never settled */
+    uint32_t shown;     /* bit i: metrics show the value that entry i of a request has */
+    const char *metric; /* its entries for metrics: RULE_METRIC_ENTRY and the others */
 };
+
+/*
+ * rule.metric: KEY, then VALUE of the file behind RULE_METRIC_VALUE where there is one, then
+ * RULE_METRIC_SHOWN where a request's value stands in its place; RULE_METRIC_ENTRY between entries.
+ */
+#define RULE_METRIC_ENTRY '\x1f'
+#define RULE_METRIC_VALUE '\x1e'
+#define RULE_METRIC_SHOWN '\x1d'
+
+/* How long a unit of files and of overrides is; months have 30 days, years 365. 0: none. */
+uint64_t rule_unit_ns(int unit);
 
 /* How long an admitted unit counts at most; of gcra, how long a whole burst takes to come back. */
 uint64_t rule_counts_for_ns(const struct stint_quota *quota);
@@ -102,7 +118,15 @@ size_t rules_count(const struct rules *rules);
 const struct rule *rules_at(const struct rules *rules, size_t index);
 /* Domains in the order of their files; NULL past the last. */
 const char *rules_domain(const struct rules *rules, size_t index);
-bool rules_has_domain(const struct rules *rules, struct span domain);
+size_t rules_n_domains(const struct rules *rules);
+/* Its number among them; SIZE_MAX: there is no such domain. */
+size_t rules_find_domain(const struct rules *rules, struct span domain);
+static inline bool rules_has_domain(const struct rules *rules, struct span domain)
+{
+    return rules_find_domain(rules, domain) != SIZE_MAX;
+}
+/* Of limits that name none: as rules_load_options has it. */
+uint8_t rules_default_algorithm(const struct rules *rules);
 
 #define RULES_KEY_MAX STINT_KEY_MAX
 

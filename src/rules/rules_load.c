@@ -36,8 +36,11 @@ static uint32_t add_domain(struct reading *reading, struct span name, uint32_t l
     uint32_t number = places_add(&reading->rules->places, &place_name);
     reading->domain = arena_text(&reading->rules->texts, name);
     if (number != PLACE_NONE && reading->domain != NULL && note_origin(reading, number, line) &&
-        rules_add_domain(reading->rules, reading->domain) && add_tag(reading))
+        rules_add_domain(reading->rules, reading->domain) && add_tag(reading)) {
+        struct place *place = places_at(&reading->rules->places, number);
+        place->rule = (uint32_t)reading->rules->n_domains - 1;
         return number;
+    }
     tell_no_memory(&reading->source);
     return PLACE_NONE;
 }
@@ -191,6 +194,9 @@ struct rules *rules_load(const struct rules_file *files, size_t n_files,
                               .rules = rules_new(secret),
                               .files = files,
                               .options = options};
+    if (reading.rules != NULL)
+        reading.rules->default_algorithm =
+            options->default_algorithm != 0 ? options->default_algorithm : STINT_WINDOW;
     if (reading.rules == NULL || !keep_stores(&reading)) {
         tell_no_memory(&reading.source);
         rules_unref(reading.rules);

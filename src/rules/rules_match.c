@@ -15,9 +15,10 @@ static uint32_t find_domain(const struct places *places, struct span domain)
     return places_find(places, &name);
 }
 
-bool rules_has_domain(const struct rules *rules, struct span domain)
+size_t rules_find_domain(const struct rules *rules, struct span domain)
 {
-    return find_domain(&rules->places, domain) != PLACE_NONE;
+    uint32_t number = find_domain(&rules->places, domain);
+    return number != PLACE_NONE ? places_at(&rules->places, number)->rule : SIZE_MAX;
 }
 
 static uint32_t find_wildcard(const struct places *places, uint32_t key, struct span value)

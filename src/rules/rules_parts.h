@@ -16,6 +16,7 @@ struct rules {
     const char **domains;
     size_t n_domains, domains_max;
     struct places places;
+    uint8_t default_algorithm;
     struct arena texts; /* every string that a rule or a domain has */
 };
 

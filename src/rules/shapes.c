@@ -50,6 +50,7 @@ static const char *const limit_keys[] = {
     [LIMIT_LOCAL_FOR] = "local_for",
     [LIMIT_LOCAL_THEN] = "local_then",
     [LIMIT_HITS] = "hits",
+    [LIMIT_ON_EXPIRY] = "on_expiry",
 };
 
 static const char *const ban_keys[] = {

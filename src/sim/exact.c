@@ -149,8 +149,8 @@ static inline void age(const struct exact_key *key, struct exact_window *window,
         window->units -= run_at(key, window->first++)->units;
 }
 
-int exact_add(struct exact *exact, uint32_t key_number, struct exact_run run,
-              struct stint_error *error)
+static int add(struct exact *exact, uint32_t key_number, struct exact_run run, bool is_judged,
+               struct stint_error *error)
 {
     int code = key_number < exact->keys_size ? 0 : grow_keys(exact, key_number, error);
     if (code != 0)
@@ -162,11 +162,52 @@ int exact_add(struct exact *exact, uint32_t key_number, struct exact_run run,
     for (size_t i = 0; i < exact->n_periods; i++) {
         age(key, &windows[i], exact->periods_ns[i]);
         windows[i].units += run.units;
-        if (windows[i].units > exact->most[i].units)
+        if (is_judged && windows[i].units > exact->most[i].units)
             exact->most[i] = (struct exact_most){windows[i].units, run.at_ns, key_number};
     }
     key->n_runs = (uint32_t)(key->end - windows[exact->longest].first);
     return append(exact, key, run, error);
+}
+
+int exact_add(struct exact *exact, uint32_t key, struct exact_run run, struct stint_error *error)
+{
+    return add(exact, key, run, true, error);
+}
+
+int exact_add_unjudged(struct exact *exact, uint32_t key, struct exact_run run,
+                       struct stint_error *error)
+{
+    return add(exact, key, run, false, error);
+}
+
+/* The run of this time, or the first later one; key->end if there is none. */
+static uint64_t find_run(const struct exact_key *key, uint64_t at_ns)
+{
+    uint64_t low = first_run(key), high = key->end;
+    while (low < high) {
+        uint64_t mid = low + (high - low) / 2;
+        if (run_at(key, mid)->at_ns < at_ns)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low;
+}
+
+void exact_take_back(struct exact *exact, uint32_t key_number, struct exact_run run)
+{
+    if (key_number >= exact->keys_size)
+        return;
+    struct exact_key *key = &exact->keys[key_number];
+    struct exact_window *windows = windows_of(exact, key_number);
+    uint64_t number = find_run(key, run.at_ns);
+    if (number == key->end || run_at(key, number)->at_ns != run.at_ns)
+        return; /* it has left the longest window */
+    assert(run_at(key, number)->units >= run.units);
+    run_at(key, number)->units -= run.units;
+    for (size_t i = 0; i < exact->n_periods; i++)
+        if (number >= windows[i].first)
+            windows[i].units -= run.units;
 }
 
 uint64_t exact_units(struct exact *exact, uint32_t key_number, size_t period, uint64_t now_ns)

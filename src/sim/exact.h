@@ -56,6 +56,13 @@ void exact_deinit(struct exact *exact);
  */
 int exact_add(struct exact *exact, uint32_t key, struct exact_run run, struct stint_error *error);
 
+/* The same for units that count in windows, but whose own window is not one to judge. */
+int exact_add_unjudged(struct exact *exact, uint32_t key, struct exact_run run,
+                       struct stint_error *error);
+
+/* Units that were added at run.at_ns were not used after all. Windows judged so far stay. */
+void exact_take_back(struct exact *exact, uint32_t key, struct exact_run run);
+
 /*
  * The units in the window of one of the periods that ends now: those that were admitted so far. Not
  * before the key's latest run; apart from that, times may go back here.

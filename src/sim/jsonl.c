@@ -2,6 +2,7 @@
 /* Parses with jansson; duplicate members are refused, so that no two readers see two keys. */
 #include "sim/jsonl.h"
 
+#include "base/limits.h"
 #include "sim/moment.h"
 #include "sim/trace.h"
 
@@ -122,7 +123,9 @@ static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_
     if (jsonl->cost != NULL) {
         const json_t *value = json_object_get(jsonl->object, jsonl->cost);
         cost = json_is_integer(value) ? json_integer_value(value) : -1;
-        if (cost < 0 || cost > UINT32_MAX)
+        if (cost > UNITS_MAX)
+            return no_member(jsonl->cost, "at most " UNITS_MAX_TEXT " (" UNITS_ADVICE ")", error);
+        if (cost < 0)
             return no_member(jsonl->cost, "a whole number from 0 to 4294967295", error);
     }
     *event = (struct event){moment.ns, key, (uint32_t)cost, moment.decimals};

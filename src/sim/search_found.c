@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* Every shorter sequence is played before it is believed, against the law and the exact count. */
+/*
+ * Every shorter sequence is played before it is believed, against the law and the exact count. A
+ * request whose grant was left out gives nothing back.
+ */
 #include "sim/search_found.h"
 
 #include "base/wide_int.h"
@@ -114,9 +117,13 @@ static int leave_out(struct search_found *found, struct search_play *play,
     return code;
 }
 
+/* More than any cost for two that cannot be one: returns are each of its own grant. */
 static uint64_t joint_cost(const struct search_found *found, size_t at)
 {
-    return (uint64_t)found->asks[at].cost + found->asks[at + 1].cost;
+    const struct search_ask *ask = &found->asks[at];
+    bool joins = ask->verb == ask[1].verb &&
+                 (ask->verb == SEARCH_VERB_TAKE || ask->verb == SEARCH_VERB_CHARGE);
+    return joins ? (uint64_t)ask->cost + ask[1].cost : UINT64_MAX;
 }
 
 /* Copies with one request in place of every two that may be one; returns how many there are. */
@@ -151,6 +158,22 @@ static int join(struct search_found *found, struct search_play *play, struct sti
         size_t n_asks = copy_without(found, at, 1);
         found->spare[at].cost = cost;
         code = adopt(found, play, n_asks, &adopted, error);
+    }
+    return code;
+}
+
+/* A charge becomes a take where that does as well, so that the rest says what it needs. */
+static int ask_first(struct search_found *found, struct search_play *play,
+                     struct stint_error *error)
+{
+    int code = 0;
+    for (size_t at = 0; at < found->n_asks && code == 0 && has_time(found); at++) {
+        bool adopted;
+        if (found->asks[at].verb != SEARCH_VERB_CHARGE)
+            continue;
+        memcpy(found->spare, found->asks, found->n_asks * sizeof(*found->asks));
+        found->spare[at].verb = SEARCH_VERB_TAKE;
+        code = adopt(found, play, found->n_asks, &adopted, error);
     }
     return code;
 }
@@ -190,6 +213,8 @@ int search_found_tidy(struct search_found *found, struct search_play *play,
         code = join(found, play, error);
     if (code == 0)
         code = leave_out(found, play, error);
+    if (code == 0)
+        code = ask_first(found, play, error);
     if (code == 0)
         code = join(found, play, error);
     return code != 0 ? code : begin_early(found, play, error);

@@ -100,6 +100,19 @@ static void draw_repeat(struct search_chance *chance, struct search_move *move)
                                                 : (uint32_t)any_size(chance, SEARCH_ASKS_MAX);
 }
 
+/* Charges may be of more than can ever be granted. */
+static void draw_verb(struct search_chance *chance, struct search_move *move)
+{
+    static const struct weight weights[] = {
+        {SEARCH_VERB_TAKE, 50}, {SEARCH_VERB_REFUND, 25}, {SEARCH_VERB_CHARGE, 25}};
+    size_t n_weights = sizeof(weights) / sizeof(*weights);
+    move->verb = choose(chance, weights, n_weights - chance->holds);
+    move->pick = (uint8_t)random_below(&chance->random, SEARCH_PICKS);
+    if (move->verb == SEARCH_VERB_CHARGE && search_percent(chance, 20))
+        move->cost =
+            (uint32_t)any_size(chance, min_u64(2 * (uint64_t)chance->cost_max, UINT32_MAX));
+}
+
 static struct search_move draw_move(struct search_chance *chance)
 {
     struct search_move move = {0};
@@ -107,6 +120,8 @@ static struct search_move draw_move(struct search_chance *chance)
     draw_delta(chance, &move);
     draw_take(chance, &move);
     draw_repeat(chance, &move);
+    if (chance->has_verbs)
+        draw_verb(chance, &move);
     return move;
 }
 
@@ -142,7 +157,7 @@ static void change_once(struct search_chance *chance, struct search_plan *plan)
 {
     size_t at = (size_t)random_below(&chance->random, plan->n_moves);
     struct search_move *move = &plan->moves[at];
-    switch (random_below(&chance->random, 8)) {
+    switch (random_below(&chance->random, 8 + chance->has_verbs)) {
     case 0:
         *move = draw_move(chance);
         break;
@@ -160,6 +175,9 @@ static void change_once(struct search_chance *chance, struct search_plan *plan)
         break;
     case 5:
         leave_out(plan, at);
+        break;
+    case 8:
+        draw_verb(chance, move);
         break;
     default:
         insert(chance, plan);

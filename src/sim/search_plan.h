@@ -19,6 +19,8 @@ struct search_chance {
     uint64_t period_ns;
     uint32_t cost_max;
     bool clock_steps;
+    bool has_verbs; /* moves other than takes */
+    bool holds;     /* and then there is no charge */
 };
 
 /* True in `chance` of a hundred cases. */

@@ -32,6 +32,15 @@ enum search_take {
     SEARCH_TAKES,
 };
 
+/* Which grant a return or a release is of. */
+enum search_pick {
+    SEARCH_PICK_OLDEST, /* of the last period */
+    SEARCH_PICK_LARGEST,
+    SEARCH_PICK_LATEST,
+    SEARCH_PICK_PART, /* part/parts of the way from the first request to the latest */
+    SEARCH_PICKS,
+};
+
 struct search_move {
     uint64_t wait_ns;
     uint32_t cost;
@@ -39,6 +48,7 @@ struct search_move {
     uint16_t part, parts;
     int8_t delta_ns;
     uint8_t wait, take; /* enum search_wait, search_take */
+    uint8_t verb, pick; /* enum search_verb, search_pick */
     bool to_edge;       /* repeated only while what was admitted before it is within the period */
     bool knock;         /* a refused request stays in the sequence */
 };
@@ -53,10 +63,12 @@ struct search_play {
     size_t oldest;   /* the first request that may lie within the last period */
     size_t largest;  /* the largest grant; n_asks if there is none */
     uint64_t now_ns, latest_ns;
-    uint64_t units, at_ns; /* the most in any window, and its last instant */
+    uint64_t units, at_ns; /* the most in any window that is judged, and its last instant */
     uint64_t spread;       /* how much later than its first grant that window's units came */
+    size_t n_others;       /* requests that are no takes */
     uint64_t decisions;    /* of all plays */
     bool cut;
+    bool steps_back; /* the moves may */
 };
 
 int search_play_init(struct search_play *play, const struct search_subject *subject,

@@ -3,8 +3,9 @@
  * Keeps the better sequences, and makes new ones of them.
  *
  * A sequence is better if it was admitted more units in a window; then, if they came later in it,
- * because it is they that the next window meets; then, if it asks less often. Sequences that differ
- * in none of these are the same to the search, so that the few it keeps stay different.
+ * because it is they that the next window meets; then, if it asks less often, where a request that
+ * is no take counts twice. Sequences that differ in none of these are the same to the search, so
+ * that the few it keeps stay different.
  */
 #include "sim/search_worst.h"
 
@@ -13,6 +14,7 @@
 #include "sim/search_found.h"
 #include "sim/search_plan.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +44,7 @@ struct search {
     size_t best_cut_at;
     struct search_found found;
     uint64_t tries, stale, cut_tries;
+    bool has_verbs;
 };
 
 static void decide_by_quota(void *arg, void *state, uint64_t now_ns, uint32_t cost,
@@ -52,6 +55,37 @@ static void decide_by_quota(void *arg, void *state, uint64_t now_ns, uint32_t co
     *decision = stint_state_ask(quota, state, &ask);
 }
 
+static void act_by_quota(void *arg, void *state, const struct search_act *act,
+                         struct stint_decision *decision)
+{
+    const struct stint_quota *quota = arg;
+    struct stint_ask ask = {
+        .now_ns = act->now_ns, .at_ns = act->granted_at_ns, .cost = act->cost, .verb = STINT_TAKE};
+    switch (act->verb) {
+    case SEARCH_VERB_CHARGE:
+        ask.verb = STINT_CHARGE;
+        break;
+    case SEARCH_VERB_REFUND:
+        ask.verb = STINT_REFUND;
+        break;
+    case SEARCH_VERB_RELEASE:
+        *decision = (struct stint_decision){0};
+        (void)stint_state_release(quota, state, act->now_ns, *act->holder);
+        return;
+    default:
+        assert(act->verb == SEARCH_VERB_TAKE);
+        if (act->holder != NULL && quota->algorithm == STINT_CONCURRENCY) {
+            *decision = stint_state_hold(quota, state, act->now_ns, act->cost, act->holder);
+            return;
+        }
+    }
+    *decision = stint_state_ask(quota, state, &ask);
+}
+
+/*
+ * The counters of windows forget what was charged when their window is over, and then grant all
+ * anew: their bound speaks of takes alone, which charges can only make fewer.
+ */
 void search_subject_of(struct search_subject *subject, struct stint_quota *quota)
 {
     bool holds = quota->algorithm == STINT_CONCURRENCY;
@@ -61,7 +95,15 @@ void search_subject_of(struct search_subject *subject, struct stint_quota *quota
         .bound = stint_max_in_any_window(quota),
         .cost_max = law_capacity(quota),
         .decide = decide_by_quota,
+        .act = quota->limit > 0 ? act_by_quota : NULL,
         .arg = quota,
+        .holds = holds,
+        .counts_charge =
+            quota->algorithm != STINT_FIXED_WINDOW && quota->algorithm != STINT_SLIDING_COUNTER,
+        .has_debt = quota->algorithm == STINT_GCRA,
+        .needs_clock = quota->algorithm == STINT_GCRA,
+        .refund_ages = quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_FIXED_WINDOW ||
+                       quota->algorithm == STINT_SLIDING_COUNTER,
     };
 }
 
@@ -80,6 +122,8 @@ int search_new(struct search **out, const struct search_subject *subject,
     search->chance.period_ns = subject->period_ns;
     search->chance.cost_max = subject->cost_max;
     search->chance.clock_steps = options->clock_steps;
+    search->chance.holds = subject->holds;
+    search->has_verbs = subject->act != NULL && !options->takes_only;
     random_init(&search->chance.random, options->seed, 0);
     *out = search;
     return 0;
@@ -139,8 +183,10 @@ static const struct search_plan *choose(struct search *search)
     return &search->kept[min_u64(a, b)].plan;
 }
 
+/* Every other sequence is of takes alone: what they can do needs no other verbs to be found. */
 static void make(struct search *search, struct search_plan *plan)
 {
+    search->chance.has_verbs = search->has_verbs && search->tries % 2 == 1;
     if (search->n_kept == 0 || search_percent(&search->chance, AFRESH_PERCENT)) {
         search_plan_draw(&search->chance, plan);
         return;
@@ -160,7 +206,7 @@ static void fit_asks_max(struct search *search)
     uint64_t asks_max = search->play.asks_max;
     search->cut_tries = search->best.cut ? search->cut_tries + 1 : 0;
     if (!search->best.cut)
-        asks_max = max_u64(4 * search->best.n_asks, ASKS_MAX_FIRST);
+        asks_max = max_u64(4 * (uint64_t)search->found.n_asks, ASKS_MAX_FIRST);
     else if (search->cut_tries == CUT_TRIES) {
         asks_max *= 4;
         search->cut_tries = 0;
@@ -176,7 +222,7 @@ int search_try(struct search *search, struct stint_error *error)
     int code = search_play_moves(play, one.plan.moves, one.plan.n_moves, error);
     if (code != 0)
         return code;
-    one.rank = (struct rank){play->units, play->spread, play->n_asks, play->cut};
+    one.rank = (struct rank){play->units, play->spread, play->n_asks + play->n_others, play->cut};
     bool better = search->n_kept == 0 || compare(&one.rank, &search->kept[0].rank) > 0;
     search->stale = better ? 0 : search->stale + 1;
     search->tries++;

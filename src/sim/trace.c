@@ -2,6 +2,7 @@
 /* Splits at blanks: a key is any run of bytes without space or tab, NUL and UTF-8 included. */
 #include "sim/trace.h"
 
+#include "base/limits.h"
 #include "sim/moment.h"
 
 static bool is_blank(uint8_t c)
@@ -30,7 +31,11 @@ int trace_parse_cost(uint32_t *cost, struct span text, struct stint_error *error
     size_t at = 0;
     for (; at < text.len && (uint8_t)(text.ptr[at] - '0') <= 9 && number <= UINT32_MAX; at++)
         number = number * 10 + (uint64_t)(text.ptr[at] - '0');
-    if (text.len == 0 || at < text.len || number > UINT32_MAX)
+    if (number > UNITS_MAX)
+        return err_set(error, STINT_E_RANGE,
+                       "the cost '%.*s' is above " UNITS_MAX_TEXT "; " UNITS_ADVICE,
+                       (int)(text.len < 40 ? text.len : 40), (const char *)text.ptr);
+    if (text.len == 0 || at < text.len)
         return err_set(error, STINT_E_SYNTAX,
                        "'%.*s' is no cost: expected a whole number from 0 to 4294967295",
                        (int)(text.len < 40 ? text.len : 40), (const char *)text.ptr);

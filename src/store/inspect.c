@@ -71,6 +71,7 @@ void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t se
         .full_allowed = __atomic_load_n(&counters->full_allowed, __ATOMIC_RELAXED),
         .undo_kept_units = __atomic_load_n(&counters->undo_kept_units, __ATOMIC_RELAXED),
         .tickets_dropped = __atomic_load_n(&counters->tickets_dropped, __ATOMIC_RELAXED),
+        .expiry_kept_units = __atomic_load_n(&counters->expiry_kept_units, __ATOMIC_RELAXED),
         .owners_displaced = __atomic_load_n(&counters->owners_displaced, __ATOMIC_RELAXED),
         .states_damaged = __atomic_load_n(&counters->states_damaged, __ATOMIC_RELAXED),
         .requests_dropped = __atomic_load_n(&counters->requests_dropped, __ATOMIC_RELAXED),
@@ -84,6 +85,9 @@ void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t se
         .restored = region->memory == STINT_MEMORY_FILE && !region->made,
         .filled = table->filled,
     };
+    for (int i = 0; i < 3; i++)
+        info->reservations_expired[i] =
+            __atomic_load_n(&counters->reservations_expired[i], __ATOMIC_RELAXED);
     for (int class = 0; class < 3; class ++) {
         info->slots[class] = table->slots[class].sets * WAYS;
         info->live[class] = count_live(table, (enum slot_class) class, now_ns, sets_max);

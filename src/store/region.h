@@ -65,6 +65,8 @@ struct region_counters {
     uint64_t undo_kept_units, tickets_dropped, owners_displaced, states_damaged;
     uint64_t requests_dropped;
     uint64_t forgotten_units;
+    uint64_t reservations_expired[3]; /* by enum stint_expiry */
+    uint64_t expiry_kept_units;
 };
 
 /* Lines of 128 bytes: who writes often must not take the line of who reads. */
@@ -94,8 +96,9 @@ struct region_header {
     uint64_t time_space; /* time namespace of those who use it; 0: not known */
     _Alignas(128) uint64_t nonce_next;
     uint64_t ticket_next;
-    uint64_t quotas;          /* entries in use, ready or being written */
-    uint64_t overrides_owner; /* owner word of whoever sets or drops one */
+    uint64_t quotas;            /* entries in use, ready or being written */
+    uint64_t overrides_owner;   /* owner word of whoever sets or drops one */
+    uint64_t expiries_until_ns; /* no reservation that charges units ends later */
     _Alignas(128) struct region_counters counters;
 };
 

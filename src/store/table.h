@@ -10,10 +10,19 @@
 #include "store/intern.h"
 #include "store/slots.h"
 
+/* A pass over the ring of tickets, for reservations that were never settled: limiter/ticket.c. */
+struct sweep {
+    uint32_t is_at_work; /* 1: a thread is */
+    uint64_t next;       /* slot to look at */
+    uint64_t began_ns;
+    uint64_t done_ns; /* those that ended by then have been closed */
+};
+
 /* What this process alone holds, emptied in a child by fork (so that no two share a nonce). */
 struct process_page {
     uint64_t owner; /* names this process in owner words; 0: not worked out yet */
     uint64_t nonce; /* next to use; 0 modulo the size of a block: take a new block */
+    struct sweep sweep;
 };
 
 struct stint_table {

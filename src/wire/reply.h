@@ -28,8 +28,13 @@ struct reply_status {
     struct stint_decision decision;  /* of this one alone; ALLOW where nothing matched */
     bool matched;                    /* a rule applied that is not replaced */
     bool replaced;                   /* another rule of the request stands in its place */
-    bool over;         /* it would deny: also in shadow_mode, where outcome is ALLOW */
-    bool banned;       /* denied by a block of its key */
+    bool is_unmatched;               /* a descriptor that nothing limits, as no rule matches it, */
+    bool is_domain_unknown;          /* and its domain has none */
+    bool over;        /* it would deny: also in shadow_mode, where outcome is ALLOW */
+    bool banned;      /* denied by a block of its key */
+    bool is_override; /* the quota is one that the request brought along */
+    /* In shadow_mode by the server's setting alone, and not by its rule. */
+    bool is_all_shadow;
     uint8_t when_full; /* enum stint_when_full, of the table; DEFAULT: the state is in a store */
     /*
      * Where the request wants_growth: how long until decision.remaining next grows if nobody else

@@ -42,13 +42,15 @@ struct request_item {
 
 /* As redis-cell has it: one more than max_burst at once, count per period seconds. */
 struct request_throttle {
-    uint64_t max_burst, count_per_period, period_s;
+    int64_t max_burst; /* -1: nothing fits */
+    uint64_t count_per_period, period_s;
 };
 
 struct request {
     uint8_t verb; /* enum request_verb */
     bool has_granted_at;
     bool has_envoy_hits; /* hits of descriptors are Envoy's: rules/question.h */
+    bool has_on_expiry;  /* RESERVE: kept_units is said */
     bool wants_growth;   /* each status is to say when what is left grows: it costs a look */
     uint32_t cost;       /* 1 where the caller said nothing */
     /* Whom it is asked of: a domain with descriptors, or items. Verbs on tickets: neither. */
@@ -63,6 +65,7 @@ struct request {
     struct span id;    /* idempotency: a retry with the same id is charged once; empty: none */
     uint64_t wait_ns;  /* how long the caller will wait for an ALLOW */
     uint64_t lifetime_ns;
+    uint32_t kept_units;    /* of a reservation never settled; STINT_KEEP_ALL: all of them */
     uint64_t granted_at_ns; /* as a reply's at_ns had it */
     struct stint_ticket ticket;
     struct span ticket_text; /* of one in a store, as a reply had it; empty: it is `ticket` */

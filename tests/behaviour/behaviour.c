@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs cases.jsonl through one door, in virtual time, under every law; README.md has the form.
+ * Runs cases.jsonl through one door, in virtual time, under every law, with the states in one
+ * store; README.md has the form.
  * Whatever a door tells has to be what a service of the same rules, asked beside it, decides.
  */
 #include "behaviour/door.h"
+#include "behaviour/store.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -27,12 +29,15 @@ static const struct law {
 
 static const struct door *const doors[] = {&door_service, &door_resp, &door_http, &door_grpc};
 static const struct door *door;
+static const char *const stores[] = {"table", "redis", "memcached"};
+static const char *store;
 
 /* ---- What a case says ------------------------------------------------------------------------ */
 
 struct behaviour {
     const char *name, *rules, *why;
     json_t *steps, *differs, *laws;
+    json_t *not_in; /* by store and law: why the case cannot hold there */
 };
 
 struct step {
@@ -41,6 +46,14 @@ struct step {
     int times, cost;
     json_t *granted, *limit, *remaining, *retry_after_ms; /* NULL: not said */
 };
+
+static bool is_store(const char *name)
+{
+    for (size_t i = 0; i < N(stores); i++)
+        if (strcmp(stores[i], name) == 0)
+            return true;
+    return false;
+}
 
 static bool is_law(const char *name)
 {
@@ -53,8 +66,8 @@ static bool is_law(const char *name)
 /* A name that is mistaken would take a law, or a step, out of what is tested. */
 static void check_names(const struct behaviour *test)
 {
-    const char *law, *step;
-    json_t *steps, *value;
+    const char *law, *step, *name;
+    json_t *steps, *value, *reasons;
     size_t i;
     json_array_foreach(test->laws, i, value) assert_true(is_law(json_string_value(value)));
     json_object_foreach(test->differs, law, steps)
@@ -64,15 +77,22 @@ static void check_names(const struct behaviour *test)
         json_object_foreach(steps, step, value)
             assert_in_range(atoi(step), 0, json_array_size(test->steps) - 1);
     }
+    json_object_foreach(test->not_in, name, reasons)
+    {
+        assert_true(is_store(name));
+        json_object_foreach(reasons, law, value)
+            assert_true(is_law(law) && json_string_length(value) > 0);
+    }
 }
 
 static struct behaviour read_case(json_t *line)
 {
     struct behaviour test = {0};
     json_error_t why;
-    if (json_unpack_ex(line, &why, JSON_STRICT, "{s:s, s:s, s:o, s?o, s?s, s?o}", "name",
+    if (json_unpack_ex(line, &why, JSON_STRICT, "{s:s, s:s, s:o, s?o, s?s, s?o, s?o}", "name",
                        &test.name, "rules", &test.rules, "steps", &test.steps, "differs",
-                       &test.differs, "why", &test.why, "laws", &test.laws) != 0)
+                       &test.differs, "why", &test.why, "laws", &test.laws, "not_in",
+                       &test.not_in) != 0)
         fail_msg("%s", why.text);
     check_names(&test);
     return test;
@@ -102,15 +122,17 @@ static bool is_for(const struct behaviour *test, const struct law *law)
     return found;
 }
 
-/* Puts the law's keys where the case says LAW. */
+/* Puts the keys of law and store where the case says LAW. */
 static void write_rules(char *to, const char *from, const struct law *law)
 {
     size_t at = 0;
+    char keys[128];
+    snprintf(keys, sizeof(keys), "%s%s", law->keys, store_keys());
     while (*from != '\0') {
         bool is_placeholder = strncmp(from, "LAW", 3) == 0;
-        size_t len = is_placeholder ? strlen(law->keys) : 1;
+        size_t len = is_placeholder ? strlen(keys) : 1;
         assert_true(at + len < RULES_MAX);
-        memcpy(to + at, is_placeholder ? law->keys : from, len);
+        memcpy(to + at, is_placeholder ? keys : from, len);
         at += len;
         from += is_placeholder ? 3 : 1;
     }
@@ -128,16 +150,21 @@ struct play {
     uint64_t now_ns;
     uint64_t back_ns; /* when the last who was denied was told to come back */
     struct told told, exact;
+    jmp_buf failed; /* with the reason in `fault` */
+    char fault[8192];
 };
 
-static void fail_play(const struct play *play, const char *expected)
+/* Ends the play: whether that fails the test is decided in play_under(). */
+__attribute__((noreturn)) static void fail_play(struct play *play, const char *expected)
 {
-    fail_msg("%s: step %zu at %.3f s: expected %s; told\n%s\n%s %jd granted, %jd of %jd remain, "
-             "%jd ms",
-             play->law->name, play->step, (double)play->now_ns / 1e9, expected, play->told.answer,
-             play->told.all.outcome, (intmax_t)play->told.all.granted,
+    snprintf(play->fault, sizeof(play->fault),
+             "%s in %s: step %zu at %.3f s: expected %s; told\n%s\n%s %jd granted, %jd of %jd "
+             "remain, %jd ms",
+             play->law->name, store, play->step, (double)play->now_ns / 1e9, expected,
+             play->told.answer, play->told.all.outcome, (intmax_t)play->told.all.granted,
              (intmax_t)play->told.all.remaining, (intmax_t)play->told.all.limit,
              (intmax_t)play->told.all.retry_after_ms);
+    longjmp(play->failed, 1);
 }
 
 static bool are_same(const struct figures *a, const struct figures *b)
@@ -148,7 +175,7 @@ static bool are_same(const struct figures *a, const struct figures *b)
 }
 
 /* A door may leave out the statuses of a request that has one. */
-static void compare_with_service(const struct play *play)
+static void compare_with_service(struct play *play)
 {
     const struct told *told = &play->told, *exact = &play->exact;
     if (!are_same(&told->all, &exact->all) || told->binding != exact->binding)
@@ -173,7 +200,7 @@ static void ask_once(struct play *play, const struct request *request)
     compare_with_service(play);
 }
 
-static void compare_figure(const struct play *play, const char *name, const json_t *expected,
+static void compare_figure(struct play *play, const char *name, const json_t *expected,
                            int64_t told)
 {
     char text[64];
@@ -185,7 +212,7 @@ static void compare_figure(const struct play *play, const char *name, const json
 }
 
 /* The figures of a step are of its last time, under the laws that do as all others. */
-static void compare_figures(const struct play *play, const struct step *step)
+static void compare_figures(struct play *play, const struct step *step)
 {
     const struct figures *told = &play->told.all;
     compare_figure(play, "granted", step->granted, told->granted);
@@ -230,19 +257,41 @@ static void play_step(struct play *play)
         play->back_ns = play->now_ns + (uint64_t)play->told.all.retry_after_ms * MS;
 }
 
+/* Why this case cannot hold in this store, by the case; NULL: it has to. */
+static const char *why_not(const struct behaviour *test, const struct law *law)
+{
+    const json_t *reasons = json_object_get(test->not_in, store);
+    return json_string_value(json_object_get(reasons, law->name));
+}
+
+static bool play_all(struct play *play)
+{
+    if (setjmp(play->failed) != 0)
+        return false;
+    for (; play->step < json_array_size(play->test->steps); play->step++)
+        play_step(play);
+    return true;
+}
+
 static void play_under(const struct behaviour *test, const struct law *law)
 {
+    static struct play play;
     char rules[RULES_MAX];
-    struct play play = {.test = test, .law = law};
+    play = (struct play){.test = test, .law = law};
     write_rules(rules, test->rules, law);
     play.server = door->open(rules, EPOCH_NS);
     if (door != &door_service)
         play.service = door_service.open(rules, EPOCH_NS);
-    for (; play.step < json_array_size(test->steps); play.step++)
-        play_step(&play);
+    bool holds = play_all(&play);
     door->close(play.server);
     if (play.service != NULL)
         door_service.close(play.service);
+    store_take_back();
+    const char *why = why_not(test, law);
+    if (!holds && why == NULL)
+        fail_msg("%s", play.fault);
+    if (holds && why != NULL)
+        fail_msg("%s in %s holds, though not_in says: %s", law->name, store, why);
 }
 
 static void test_case_under_every_law(void **state)
@@ -286,17 +335,19 @@ static size_t load(struct CMUnitTest *tests, const char *path)
 int main(int argc, char **argv)
 {
     static struct CMUnitTest tests[CASES_MAX];
-    for (size_t i = 0; i < N(doors) && argc == 3; i++)
+    for (size_t i = 0; i < N(doors) && argc == 4; i++)
         if (strcmp(doors[i]->name, argv[1]) == 0)
             door = doors[i];
-    if (door == NULL) {
-        fprintf(stderr, "usage: behaviour service|resp|http|grpc CASES\n");
+    store = argc == 4 ? argv[2] : "";
+    if (door == NULL || !store_begin(store, EPOCH_NS)) {
+        fprintf(stderr, "usage: behaviour service|resp|http|grpc table|redis|memcached CASES\n");
         return 2;
     }
-    size_t n = load(tests, argv[2]);
+    size_t n = load(tests, argv[3]);
     if (n == 0)
-        fprintf(stderr, "%s: no cases\n", argv[2]);
+        fprintf(stderr, "%s: no cases\n", argv[3]);
     int failed = n == 0 ? 2 : _cmocka_run_group_tests(argv[1], tests, n, NULL, NULL);
+    store_end();
     for (size_t i = 0; i < n; i++)
         json_decref(tests[i].initial_state);
     return failed;

@@ -5,6 +5,7 @@
  * what it has to say of the decision, and the decision is then told in its place.
  */
 #include "behaviour/door.h"
+#include "behaviour/store.h"
 #include "proto/rls_limit.h"
 #include "unit/calling.h"
 
@@ -18,6 +19,7 @@ static void *open_grpc(const char *yaml, int64_t epoch_ns)
     struct talk_of_grpc *talk = malloc(sizeof(*talk));
     assert_non_null(talk);
     talk->calling = call_since(yaml, epoch_ns, NULL, NULL);
+    store_give(talk->calling->s.service);
     talk->service = door_service.open(yaml, epoch_ns);
     return talk;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* POST /v1/take, and what its status and Retry-After add to the body. */
 #include "behaviour/door.h"
+#include "behaviour/store.h"
 #include "unit/talking.h"
 
 static void *open_http(const char *yaml, int64_t epoch_ns)
@@ -9,6 +10,7 @@ static void *open_http(const char *yaml, int64_t epoch_ns)
     struct talking *talking = calloc(1, sizeof(*talking));
     assert_non_null(talking);
     serve_since(&talking->s, yaml, epoch_ns);
+    store_give(talking->s.service);
     if (http_site_new(&talking->site, &(struct http_site_options){0}, &error) != 0)
         fail_msg("%s", error.sentence);
     talking->door = http_door_new(

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* STINT.TAKE on a connection of RESP3. */
 #include "behaviour/door.h"
+#include "behaviour/store.h"
 #include "conn/resp_conn.h"
 #include "trace/reply_text.h"
 
@@ -77,6 +78,7 @@ static void *open_resp(const char *yaml, int64_t epoch_ns)
     struct talk_of_resp *talk = malloc(sizeof(*talk));
     assert_non_null(talk);
     serve_since(&talk->serving, yaml, epoch_ns);
+    store_give(talk->serving.service);
     talk->door = resp_door_new(talk->serving.service, NULL, NULL);
     assert_non_null(talk->door);
     talk->conn = resp_conn_new(talk->door, span_of(NULL, 0));

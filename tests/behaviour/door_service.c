@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The library's own way: a service is asked, and its decision is rounded as doors have to. */
 #include "behaviour/door.h"
+#include "behaviour/store.h"
 
 #include <stdio.h>
 
@@ -12,6 +13,7 @@ static void *open_service(const char *yaml, int64_t epoch_ns)
     struct serving *serving = malloc(sizeof(*serving));
     assert_non_null(serving);
     serve_since(serving, yaml, epoch_ns);
+    store_give(serving->service);
     return serving;
 }
 

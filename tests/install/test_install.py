@@ -69,11 +69,18 @@ def test_installed_files(stage):
     names = {path.name for path in root.rglob("*") if not path.is_dir()}
     version = pkg_config(stage, "--modversion")[0]
     expected = {"stint.h", "libstint.so", "libstint.so.0", f"libstint.so.{version}", "libstint.a",
-                "stint.pc", "stint"}
+                "stint.pc", "stint", "rolling_window.lua"}
     assert expected <= names
     pages = {path.with_suffix("").name for path in (SOURCE / "docs/man").glob("*.scd")}
     assert names - expected == pages
     assert len(list(root.rglob("*.h"))) == 1
+
+
+def test_the_rolling_window_is_installed_as_the_program_prints_it(stage):
+    root, _ = stage
+    (program,) = root.rglob("bin/stint")
+    (script,) = root.rglob("share/stint/rolling_window.lua")
+    assert script.read_text() == output(str(program), "store", "script", "rolling_window")
 
 
 def test_the_shared_library_has_its_soname(stage):

@@ -291,6 +291,18 @@ def test_what_is_ignored_is_told_once_with_the_reason(folder):
      '["rediss-cluster://a:1,b:2,c:3"]'),
     ({"REDIS_URL": "my master,a:26379,b:26379", "REDIS_TYPE": "SENTINEL", "REDIS_AUTH": "x",
       "REDIS_SENTINEL_AUTH": "x"}, '["redis-sentinel://:***@a:26379,b:26379/my%20master"]'),
+    ({"REDIS_URL": "a:1,b:2", "REDIS_TYPE": "cluster"}, '["redis-cluster://a:1,b:2"]'),
+    ({"REDIS_URL": "m,a:1", "REDIS_TYPE": "Sentinel"}, '["redis-sentinel://a:1/m"]'),
+    ({"REDIS_URL": "r:1", "REDIS_TYPE": "single"}, '["redis://r:1"]'),
+    ({"REDIS_URL": "redis://r:1"}, '["redis://r:1"]'),
+    ({"REDIS_URL": "redis://me:wo%40rd@r:1/7"}, '["redis://me:***@r:1/7"]'),
+    ({"REDIS_URL": "rediss://:word@r:1/"}, '["rediss://:***@r:1"]'),
+    ({"REDIS_URL": "redis://me:old@r:1", "REDIS_AUTH": "new"}, '["redis://me:***@r:1"]'),
+    ({"REDIS_URL": "redis://me:old@r:1", "REDIS_AUTH": "you:new"}, '["redis://you:***@r:1"]'),
+    ({"REDIS_URL": "redis://me:x@a:1,redis://me:x@b:2", "REDIS_TYPE": "cluster"},
+     '["redis-cluster://me:***@a:1,b:2"]'),
+    ({"REDIS_URL": "m,redis://:x@a:1,rediss://:x@b:2/3", "REDIS_TYPE": "sentinel"},
+     '["rediss-sentinel://:***@a:1,b:2/m/3"]'),
     ({"BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:11211,b:11211", "REDIS_URL": "c:1"},
      '["memcached://a:11211,b:11211"]'),
     ({"BACKEND_TYPE": "memcache", "MEMCACHE_HOST_PORT": "a:1", "MEMCACHE_TLS": "true"},
@@ -316,7 +328,11 @@ def test_what_belongs_to_their_store():
 @pytest.mark.parametrize("env, said", [
     ({"REDIS_URL": "a b:1"}, "REDIS_URL: a store's URL has no spaces"),
     ({"REDIS_URL": "r:1", "REDIS_SOCKET_TYPE": "udp"}, "REDIS_SOCKET_TYPE: expected unix, tcp"),
-    ({"REDIS_URL": "r:1", "REDIS_TYPE": "single"}, "REDIS_TYPE: expected SINGLE, CLUSTER or"),
+    ({"REDIS_URL": "r:1", "REDIS_TYPE": "ring"}, "REDIS_TYPE: expected SINGLE, CLUSTER or"),
+    ({"REDIS_URL": "redis://:hush@a:1,redis://:other@b:1", "REDIS_TYPE": "cluster"},
+     "REDIS_URL: all servers are asked as one user"),
+    ({"REDIS_URL": "redis://:hush@"}, "REDIS_URL: '' is no host of a store"),
+    ({"REDIS_URL": "redis://:hush@r:1/x"}, "REDIS_URL: '/x' is no database"),
     ({"REDIS_URL": "/r", "REDIS_TLS": "true"}, "REDIS_SOCKET_TYPE: a Unix socket leads to one"),
     ({"REDIS_URL": "a:1", "REDIS_TYPE": "SENTINEL"}, "REDIS_URL: expected the master's name"),
     ({"REDIS_URL": "m,a:1", "REDIS_TYPE": "SENTINEL", "REDIS_SENTINEL_AUTH": "hush"},
@@ -365,7 +381,7 @@ def test_their_figures(folder):
                 "shadow_mode": 0}
         assert server.figure(begin + "trial.shadow_mode") == 4
         assert server.figure(begin + "tenant_gold.path_/a.total_hits") == 1
-        assert server.figure(begin + "word_w.x.total_hits") == 1
+        assert server.figure(begin + "word_w_x.total_hits") == 1
         assert server.figure("ratelimit.service.config_load_success") == 1
         assert server.figure("ratelimit.service.call.should_rate_limit.service_error") == 0
         page = server.get("/metrics")
@@ -378,6 +394,99 @@ def test_their_figures(folder):
         for line in ('rule="tenant=gold.path",value="gold /a",outcome="allow"} 1',
                      'rule="word",value="w.x",outcome="allow"} 1'):
             assert f'\nstint_detailed_decisions_total{{domain="edge",{line}\n' in page
+
+
+# What envoyproxy/ratelimit has for each, of the commit f2fb157: observed, but for the dots of w.x.
+NAMED = """\
+domain: d
+descriptors:
+  - key: route
+    value: api
+    descriptors:
+      - key: subject_id
+        rate_limit: {unit: hour, requests_per_unit: 9}
+      - key: told
+        value_to_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: above
+    value_to_metric: true
+    descriptors:
+      - key: subject_id
+        value_to_metric: false
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: below
+    descriptors:
+      - key: subject_id
+        value_to_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: files
+    value: files/*
+    share_threshold: true
+    value_to_metric: true
+    rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: plain
+    value: w*
+    descriptors:
+      - key: flag
+        value_to_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: told
+    value: w*
+    value_to_metric: true
+    rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: shared
+    value: s/*
+    share_threshold: true
+    descriptors:
+      - key: sub
+        detailed_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: apart
+    value: s/*
+    descriptors:
+      - key: sub
+        detailed_metric: true
+        rate_limit: {unit: hour, requests_per_unit: 9}
+  - key: word
+    value_to_metric: true
+    rate_limit: {unit: hour, requests_per_unit: 9}
+"""
+NAMES = [
+    ([("route", "api"), ("subject_id", "user123")], "route_api.subject_id"),
+    ([("route", "api"), ("told", "user123")], "route_api.told_user123"),
+    ([("above", "r"), ("subject_id", "user123")], "above_r.subject_id"),
+    ([("below", "r"), ("subject_id", "user123")], "below.subject_id_user123"),
+    ([("files", "files/secret")], "files_files/*"),
+    ([("plain", "wx"), ("flag", "f")], "plain_w*.flag_f"),
+    ([("told", "wx")], "told_wx"),
+    ([("shared", "s/a"), ("sub", "u")], "shared_s/*.sub_u"),
+    ([("apart", "s/a"), ("sub", "u")], "apart_s/a.sub_u"),
+    ([("word", "w.x")], "word_w_x"),
+    ([("word", "192.0.2.1")], "word_192_0_2_1"),
+    ([("word", "a:b|c")], "word_a_b_c"),
+    ([("word", "two words")], "word_two words"),
+    ([("word", "zürich")], "word_zürich"),
+    ([("word", "")], "word"),
+]
+
+
+def test_their_names_of_values(folder):
+    (folder / "current/ratelimit/config/edge.yaml").write_text(NAMED)
+    with Compat(folder) as server, server.channel() as channel:
+        for entries, _ in NAMES:
+            assert ask_with(channel)(request("d", descriptor(*entries)), timeout=20).code == OK
+        told = set(re.findall(r"^ratelimit\.service\.rate_limit\.d\.(.*)\.total_hits: 1$",
+                              server.get("/stats", 1), re.M))
+        page = server.get("/metrics")
+    assert told == {name for _, name in NAMES}
+    assert 'total_hits{domain="d",key1="below",key2="subject_id_user123"} 1' in page
+    # Ours have the same values, and no other: one that no flag names is nowhere.
+    assert set(re.findall(r'^stint_detailed_decisions_total.*rule="(\w+)=?[^"]*",value="(.*)",'
+                          r'outcome="allow"\} 1$', page, re.M)) == {
+        ("route", "user123"), ("above", "r"), ("below", "user123"), ("plain", "f"), ("told", "wx"),
+        ("shared", "u"), ("apart", "s/a u"), ("word", "w.x"), ("word", "192.0.2.1"),
+        ("word", "a:b|c"), ("word", "two words"), ("word", "zürich"), ("word", "")}
+    assert "files/secret" not in page
 
 
 def test_a_request_without_a_domain_is_an_error_of_the_service(folder):
@@ -437,11 +546,175 @@ def test_their_algorithm(folder):
         assert "quota: fixed_window 5/1h" in server.get("/rlconfig")
 
 
+# ---- Beside envoyproxy/ratelimit f2fb157, which was asked the same under fixed windows ----
+
+BESIDE = """\
+domain: edge
+descriptors:
+  - {key: two, rate_limit: {unit: hour, requests_per_unit: 2, name: two}}
+  - {key: ten, rate_limit: {unit: hour, requests_per_unit: 10}}
+  - {key: trial, shadow_mode: true, rate_limit: {unit: hour, requests_per_unit: 1}}
+  - {key: free, rate_limit: {unlimited: true}}
+  - key: other
+    rate_limit: {unit: hour, requests_per_unit: 5, replaces: [{name: two}]}
+"""
+MINUTE, HOUR, MONTH = 2, 3, 5
+
+
+class Beside:
+    """Asks in the domain edge, and tells the overall code and those of the descriptors."""
+
+    def __init__(self, folder, *options, **env):
+        (folder / "current/ratelimit/config/edge.yaml").write_text(BESIDE)
+        self.server = Compat(folder, *options, STINT_DEFAULT_ALGORITHM="fixed_window", **env)
+
+    def whole(self, *descriptors, domain="edge"):
+        return ask_with(self.channel)(request(domain, *descriptors), timeout=20)
+
+    def codes(self, *descriptors):
+        answer = self.whole(*descriptors)
+        return answer.code, *answer.codes
+
+    def __enter__(self):
+        self.server.__enter__()
+        self.channel = self.server.channel()
+        return self
+
+    def __exit__(self, *error):
+        self.channel.close()
+        self.server.__exit__(*error)
+
+
+def test_an_override_is_never_in_shadow_mode(folder):
+    with Beside(folder) as beside:
+        limited = descriptor(("trial", "x"), override=(1, HOUR))
+        assert [beside.codes(limited) for _ in range(3)] == [(OK, OK)] + 2 * [
+            (OVER_LIMIT, OVER_LIMIT)]
+
+
+@pytest.mark.parametrize("algorithm", ["fixed_window", "window"])
+def test_an_override_of_another_unit_is_counted_apart(folder, algorithm):
+    with Beside(folder, "--default-algorithm", algorithm) as beside:
+        def left(key, *override):
+            answer = beside.whole(descriptor((key, "x"), override=override or None))
+            return answer.statuses[0].remaining if answer.code == OK else OVER_LIMIT - 3
+
+        over = OVER_LIMIT - 3
+        assert [left("two"), left("two"), left("two")] == [1, 0, over]
+        assert [left("two", 2, MINUTE) for _ in range(3)] == [1, 0, over]
+        assert left("two") == over
+        # In the rule's unit it is the rule with another limit.
+        assert [left("two", 4, HOUR) for _ in range(3)] == [1, 0, over]
+        # Without a rule as well: by unit, whatever the limits are.
+        assert [left("none", 2, HOUR) for _ in range(3)] == [1, 0, over]
+        assert [left("none", 2, MINUTE) for _ in range(3)] == [1, 0, over]
+        assert [left("none", 3, HOUR), left("none", 3, HOUR)] == [0, over]
+        assert left("free", 2, MONTH) == 1
+
+
+def test_an_override_has_no_name_and_replaces_nothing(folder):
+    with Beside(folder) as beside:
+        answer = beside.whole(descriptor(("two", "x"), override=(9, HOUR)),
+                              descriptor(("other", "x")))
+        assert [(each.limit, each.name) for each in answer.statuses] == [(9, ""), (5, "")]
+        answer = beside.whole(descriptor(("two", "x")),
+                              descriptor(("other", "x"), override=(9, HOUR)))
+        assert [(each.limit, each.name) for each in answer.statuses] == [(2, "two"), (9, "")]
+
+
 def test_quota_mode_of_all(folder):
-    with Compat(folder, QUOTA_MODE="true") as server, server.channel() as channel:
-        both = request("edge", descriptor(("user", "u"), hits=6), descriptor(("word", "w")))
-        answer = ask_with(channel)(both, timeout=20)
-        assert answer.code == OK and answer.codes == [OVER_LIMIT, OK]
+    with Beside(folder, QUOTA_MODE="true") as beside:
+        both = [descriptor(("two", "u")), descriptor(("nothing", "x"))]
+        assert [beside.codes(*both) for _ in range(4)] == 2 * [(OK, OK, OK)] + 2 * [
+            (OK, OVER_LIMIT, OK)]
+        alone = descriptor(("two", "alone"))
+        assert [beside.codes(alone) for _ in range(3)] == 2 * [(OK, OK)] + [
+            (OVER_LIMIT, OVER_LIMIT)]
+        trial = [descriptor(("two", "t")), descriptor(("trial", "t"))]
+        assert [beside.codes(*trial) for _ in range(4)] == 2 * [(OK, OK, OK)] + 2 * [
+            (OK, OVER_LIMIT, OK)]
+        # An unlimited one has no say.
+        free = [descriptor(("two", "f"), hits=3), descriptor(("free", "f"))]
+        assert beside.codes(*free) == (OVER_LIMIT, OVER_LIMIT, OK)
+        over = [descriptor(("two", "o"), hits=3), descriptor(("ten", "o"), hits=11)]
+        assert beside.codes(*over) == (OVER_LIMIT, OVER_LIMIT, OVER_LIMIT)
+        assert beside.codes(*over, descriptor(("nothing", "o"))) == (
+            OK, OVER_LIMIT, OVER_LIMIT, OK)
+
+
+def test_shadow_mode_of_all(folder):
+    """The overall code alone is OK; what a rule's own shadow_mode hides stays hidden."""
+    with Beside(folder, SHADOW_MODE="true") as beside:
+        both = [descriptor(("two", "u")), descriptor(("trial", "u"))]
+        assert [beside.codes(*both) for _ in range(3)] == [
+            (OK, OK, OK), (OK, OK, OK), (OK, OVER_LIMIT, OK)]
+        assert beside.codes(descriptor(("nothing", "u"))) == (OK, OK)
+        assert beside.whole(descriptor(("two", "u")), domain="egde").code == OK
+        body = b'{"domain":"edge","descriptors":[{"entries":[{"key":"two","value":"u"}]}]}'
+        answer = subprocess.run(
+            ["curl", "-sw", "%{http_code}", "-d", body,
+             "http://" + beside.server.doors["http"][0] + "/json"],
+            capture_output=True, timeout=20, check=True).stdout
+        assert answer.endswith(b"200") and b'{"code":"OVER_LIMIT"' in answer
+        begin = "ratelimit.service."
+        assert {name: beside.server.figure(begin + name) for name in (
+            "global_shadow_mode", "rate_limit.domain_not_found", "rate_limit.edge.two.over_limit",
+            "rate_limit.edge.two.shadow_mode", "rate_limit.edge.trial.shadow_mode")} == {
+                "global_shadow_mode": 2, "rate_limit.domain_not_found": 1,
+                "rate_limit.edge.two.over_limit": 2, "rate_limit.edge.two.shadow_mode": 0,
+                "rate_limit.edge.trial.shadow_mode": 2}
+        page = beside.server.get("/metrics")
+        assert "\nratelimit_service_global_shadow_mode 2\n" in page
+        assert "\nratelimit_service_rate_limit_domain_not_found 1\n" in page
+        assert "egde" not in page
+
+
+def test_a_store_that_is_away_is_an_error(folder):
+    """Envoy's failure_mode_deny decides; a limit that says on_store_error decides by itself."""
+    with Beside(folder, REDIS_URL=f"127.0.0.1:{free_port()}") as beside:
+        with pytest.raises(grpc.RpcError) as failure:
+            beside.whole(descriptor(("two", "u")))
+        assert failure.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert beside.codes(descriptor(("nothing", "u"))) == (OK, OK)
+        body = b'{"domain":"edge","descriptors":[{"entries":[{"key":"two","value":"u"}]}]}'
+        answer = subprocess.run(
+            ["curl", "-sw", "%{http_code}", "-d", body,
+             "http://" + beside.server.doors["http"][0] + "/json"],
+            capture_output=True, timeout=20, check=True).stdout
+        assert answer.endswith(b"503")
+        assert beside.server.figure("ratelimit.service.call.should_rate_limit.redis_error") == 1
+        assert beside.server.figure("ratelimit.service.call.should_rate_limit.service_error") == 0
+        rules = folder / "current/ratelimit/config/edge.yaml"
+        rules.write_text(BESIDE.replace("2, name: two", "2, on_store_error: deny"))
+        beside.server.tell(signal.SIGHUP)
+        beside.server.wait_for("info reloaded")
+        assert beside.codes(descriptor(("two", "u"))) == (OVER_LIMIT, OVER_LIMIT)
+    with Beside(folder, "--store-on-error", "allow",
+                REDIS_URL=f"127.0.0.1:{free_port()}") as beside:
+        assert beside.codes(descriptor(("two", "u"))) == (OK, OK)
+
+
+def test_what_no_rule_limits_is_told_once(folder):
+    """Not for each request, and not for as many names as a client makes up."""
+    with Beside(folder) as beside:
+        for n in range(40):
+            beside.whole(descriptor(("two", "u")), domain="egde")
+            beside.whole(descriptor(("usr", f"secret{n}"), ("path", "/")))
+        beside.server.wait_for("unmatched: ")
+        for n in range(100):
+            beside.whole(descriptor((f"key{n}\n\x1b[2J", "u")))
+            beside.whole(descriptor(("two", "u")), domain=f"made-up-{n}" + 1000 * "x")
+        beside.server.wait_for("note=", times=2)
+        lines = [line for line in beside.server.log.splitlines()
+                 if "domain_unknown: " in line or "unmatched: " in line]
+        page = beside.server.get("/metrics")
+    assert sum("domain=egde" in line for line in lines) == 1
+    assert sum("domain=edge keys=usr.path" in line for line in lines) == 1
+    assert len(lines) <= 32 and max(map(len, lines)) < 500
+    assert "secret" not in "".join(lines) and "\x1b" not in "".join(lines)
+    assert '\nstint_unmatched_descriptors_total{domain="edge"} 140\n' in page
+    assert "\nstint_unknown_domain_descriptors_total 140\n" in page
+    assert "egde" not in page and "made-up" not in page
 
 
 def test_tls_by_their_variables(folder, tmp_path):

@@ -15,6 +15,7 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 2, name: per-user}
 """
 SERVICE = "envoy.service.ratelimit.v3.RateLimitService"
+RESERVES = "kuadrant.service.ratelimit.v1.RateLimitService"
 QUESTION = {"domain": "shop", "descriptors": [{"entries": [{"key": "user", "value": "ann"}]}]}
 
 
@@ -39,7 +40,7 @@ def grpcurl(program):
 def test_all_services_are_listed(grpcurl):
     assert grpcurl("list").split() == [
         SERVICE, "grpc.health.v1.Health", "grpc.reflection.v1.ServerReflection",
-        "grpc.reflection.v1alpha.ServerReflection"]
+        "grpc.reflection.v1alpha.ServerReflection", RESERVES]
 
 
 def test_messages_are_described(grpcurl):
@@ -59,6 +60,24 @@ def test_a_limit_is_asked_past(grpcurl):
     status = answer["statuses"][0]
     assert status["currentLimit"] == {"name": "per-user", "requestsPerUnit": 2, "unit": "HOUR"}
     assert float(status["durationUntilReset"].rstrip("s")) > 3590
+
+
+def test_a_reservation_is_made_and_committed(grpcurl):
+    assert "rpc Commit" in grpcurl("describe", RESERVES)
+    held = json.loads(grpcurl(f"{RESERVES}/Reserve",
+                              question={**QUESTION, "amount": "2", "ttl": "30s"}))
+    assert held["code"] == "OK"
+    assert json.loads(grpcurl(f"{RESERVES}/Reserve", question={**QUESTION, "amount": "1"})) \
+        == {"code": "OVER_LIMIT"}
+    done = {**QUESTION, "reservationId": held["reservationId"], "actualAmount": "1"}
+    assert json.loads(grpcurl(f"{RESERVES}/Commit", question=done)) \
+        == {"reservationReleased": True}
+    assert "NotFound" in grpcurl(f"{RESERVES}/Commit", question=done, code=69)
+    assert json.loads(grpcurl(f"{RESERVES}/CheckRateLimit", question=QUESTION))[
+        "overallCode"] == "OK"
+    grpcurl(f"{RESERVES}/Report", question=QUESTION)
+    assert json.loads(grpcurl(f"{RESERVES}/CheckRateLimit", question=QUESTION))[
+        "overallCode"] == "OVER_LIMIT"
 
 
 def test_health_and_errors(grpcurl):

@@ -112,7 +112,6 @@ def test_what_a_store_cannot_count_is_refused(redis):
 
 
 @pytest.mark.parametrize("words, sentence", [
-    (["--rules", "x", "--domain", "d", "--descriptors", "key"], "expected no --rules"),
     (["--quota", "1/1s", "--state", "x"], "expected no --state"),
 ])
 def test_what_goes_not_with_a_store(redis, words, sentence):
@@ -199,8 +198,104 @@ def test_through_sentinels():
         assert sentinels.master.cli("DBSIZE") == "0"
 
 
-@pytest.mark.parametrize("law", ["window 20/10s", "gcra 20/10s", "fixed_window 20/10s"])
-def test_through_memcached(law):
+@pytest.fixture(scope="module")
+def memcached():
     with Memcached() as server:
-        found = replay_json("--quota", law, "--store", server.url, given=trace(1000))
-        assert found["store"]["differing"] == 0 and found["denied"] > 50
+        yield server
+
+
+@pytest.fixture(params=["redis", "memcached"])
+def store(request):
+    return request.getfixturevalue(request.param)
+
+
+@pytest.mark.parametrize("law", LAWS)
+def test_through_memcached(memcached, law):
+    if law.startswith("concurrency"):
+        _, err = stint("replay", "--quota", law, "--store", memcached.url, given="0 a\n", code=1)
+        assert "memcached keeps no concurrency: a place needs a ticket" in err
+        return
+    found = replay_json("--quota", law, "--store", memcached.url, given=trace(1000))
+    assert found["store"]["differing"] == 0 and found["denied"] > 50
+
+
+def access_log(events, seed=1):
+    """Of one hour in 2025: at such times a state of memcached counts from an epoch of its own."""
+    chance, at, lines = random.Random(seed), 0.0, []
+    for _ in range(events):
+        at += chance.expovariate(2)
+        second, key = int(at), int(chance.paretovariate(0.7)) % 30
+        lines.append(f"10.0.0.{key} - - [10/Oct/2025:13:{second // 60:02d}:{second % 60:02d} "
+                     f'+0000] "GET /{key % 3} HTTP/1.1" 200 5\n')
+    return "".join(lines)
+
+
+@pytest.mark.parametrize("law", ["window 3/7s", "log 7/1m", "fixed_window 9/1h", "gcra 5/1m",
+                                 "buckets 7/1m time_slack=7s", "sliding_counter 11/7m"])
+def test_an_access_log_is_decided_as_the_engine_does(store, law):
+    found = replay_json("--format", "combined", "--quota", law, "--store", store.url,
+                        given=access_log(700))
+    assert found["store"]["differing"] == 0 and found["never"] == 0
+    assert found["allowed"] > 50 and found["denied"] > 50
+
+
+# ---- Rules ----
+
+RULES = """\
+domain: api
+descriptors:
+  - key: ip
+    rate_limit: {unit: minute, requests_per_unit: 9}
+    shadow: {unit: minute, requests_per_unit: 5, algorithm: log}
+    descriptors:
+      - key: path
+        rate_limit: {unit: minute, requests_per_unit: 4, algorithm: gcra}
+      - key: path
+        value: /1
+        rate_limit: {unit: minute, requests_per_unit: 3, algorithm: sliding_counter, lease: fast}
+        ban: {after: 5, for: 2m}
+  - key: path
+    quota_mode: true
+    rate_limit: {unit: minute, requests_per_unit: 60, algorithm: buckets, count_slack: 3}
+  - key: quiet
+    shadow_mode: true
+    rate_limit: {unit: hour, requests_per_unit: 20, algorithm: fixed_window, store: none}
+"""
+
+
+@pytest.fixture
+def rules(tmp_path):
+    path = tmp_path / "rules.yaml"
+    path.write_text(RULES)
+    return ["--rules", path, "--domain", "api", "--format", "combined",
+            "--descriptors", "ip;ip,path;path;quiet=ip", "--keys", "1000"]
+
+
+@pytest.mark.parametrize("verb", ["take", "take_upto", "peek"])
+def test_rules_are_decided_as_the_engine_does(store, rules, verb):
+    """Every count of every rule, too: candidates, shadows, quota_mode and bans among them."""
+    given = access_log(1000)
+    found = replay_json(*rules, "--verb", verb, "--store", store.url, given=given)
+    alone = replay_json(*rules, "--verb", verb, given=given)
+    assert found["store"]["differing"] == 0 and found["events"] == 1000
+    assert found["store"]["prefix"].startswith("stint:replay:")
+    assert found["rules"] == alone["rules"]
+    assert [found[name] for name in ("allowed", "denied", "denied_most")] == [
+        alone[name] for name in ("allowed", "denied", "denied_most")]
+    if verb == "take":
+        assert found["denied"] > 100 and any(rule["banned"] for rule in found["rules"])
+
+
+def test_rules_that_a_store_cannot_keep_are_named(memcached, tmp_path):
+    path = tmp_path / "rules.yaml"
+    path.write_text("domain: d\ndescriptors:\n  - key: job\n    rate_limit: "
+                    "{algorithm: concurrency, requests_per_unit: 3, lease: 5s}\n")
+    words = ["--rules", path, "--domain", "d", "--descriptors", "job=key"]
+    _, err = stint("replay", *words, "--store", memcached.url, given="0 a\n", code=1)
+    assert "job: memcached keeps no concurrency" in err
+    port = free_port()
+    path.write_text("domain: d\ndescriptors:\n  - key: job\n    rate_limit: "
+                    "{unit: minute, requests_per_unit: 3}\n")
+    _, err = stint("replay", *words, "--store", f"redis://127.0.0.1:{port}", "--store-timeout",
+                   "300ms", given="0 a\n", code=1)
+    assert "--store: " in err and str(port) in err

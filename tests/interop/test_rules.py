@@ -227,7 +227,7 @@ def test_explain_says_that_a_store_was_not_asked(tmp_path):
 def test_the_text_says_the_worst_case():
     out, _ = stint("rules", "show", EXAMPLES)
     assert "  limit   window 100/1m resolution=24\n          At most 100 units in any 1m." in out
-    assert "31 days can hold up to 3000000" in out
+    assert "3000000 in 31 days around a February" in out
     assert "after 10 denials within 10m, for 15m, each time 2 times as long, at most 1d" in out
 
 

@@ -10,8 +10,8 @@ import pytest
 from program import NS, STINT, replay_json, stint
 
 KEYS = ["quota", "max_in_any_window", "bound", "reached", "broken", "period_ns", "until_ns",
-        "requests", "cut", "steps_back", "interrupted", "seed", "tries", "decisions", "time_ns",
-        "trace"]
+        "requests", "cut", "steps_back", "other_verbs", "interrupted", "seed", "tries",
+        "decisions", "time_ns", "trace"]
 
 
 def worst(spec, *args, tries=1500):
@@ -51,7 +51,8 @@ def replayed(spec, trace):
     ("window 1000000/1s", 1_000_000),
 ])
 def test_the_worst_of_each_law_is_found_and_replay_agrees(spec, most):
-    found = worst(spec)
+    found = worst(spec, "--verbs", "take")
+    assert not found["other_verbs"]
     assert found["max_in_any_window"] == most
     assert replayed(spec, found["trace"]) == most
     lines = found["trace"].splitlines()
@@ -60,6 +61,36 @@ def test_the_worst_of_each_law_is_found_and_replay_agrees(spec, most):
     assert found["bound"] == explained["max_in_any_window"] >= most
     assert found["reached"] == (found["bound"] == most)
     assert not found["broken"] and not found["cut"] and not found["steps_back"]
+
+
+@pytest.mark.parametrize("spec, most", [
+    ("window 100/60s", 100),
+    ("window 100/60s resolution=12", 100),
+    ("window 1000003/1h", 1_000_003),
+    ("buckets 500/10m time_slack=1m", 500),
+    ("buckets 500/10m count_slack=50", 500),
+    ("buckets 500/10m time_slack=1m count_slack=50", 500),
+    ("log 5/1s", 5),
+    ("log 8000/1s", 8000),
+    ("gcra 100/60s burst=20", 119),
+    ("fixed_window 100/60s", 200),
+    ("concurrency 10 lease=30s", 10),
+])
+def test_charges_refunds_and_releases_break_no_bound(spec, most):
+    found = worst(spec, "--seed", 5, tries=3000)
+    assert found["max_in_any_window"] == most and not found["broken"]
+
+
+def test_a_sequence_with_a_refund_says_whose_and_is_no_trace_for_replay():
+    """The use that opened the window is given back: 199 by takes alone."""
+    spec = "fixed_window 100/60s align=first_use"
+    found = worst(spec, tries=3000)
+    assert found["max_in_any_window"] == 200 and found["other_verbs"]
+    lines = found["trace"].splitlines()
+    assert any(line.split()[2] == "refund" and line.split()[4:6] == ["of", "line"]
+               for line in lines)
+    err = stint("replay", "--quota", spec, given=found["trace"], code=None)[1]
+    assert "'refund' is no cost" in err
 
 
 def test_json_has_stable_keys():
@@ -135,6 +166,7 @@ def test_interrupted_it_prints_the_best_so_far():
     (["--quota", "100/60s", "--sed", "1"], "did you mean '--seed'"),
     (["--quota", "100/60s", "--seed", "x"], "--seed must be a whole number"),
     (["--quota", "100/60s", "--tries", "0"], "--tries must be a whole number from 1"),
+    (["--quota", "100/60s", "--verbs", "tak"], "did you mean 'take'"),
     (["--quota", "100/60s", "--time", "soon"], "--time must be a length of time"),
     (["100/60s"], "is no option; a quota is given as --quota '100/60s'"),
 ])

@@ -133,8 +133,29 @@ def test_a_rolling_window_in_the_servers_time_has_a_ttl(store, redis):
     assert 9_000 < redis.pttl("ns") <= 10_001
 
 
+@pytest.mark.parametrize("best_effort", (0, 1))
+def test_a_credit_of_0_is_a_denial_without_a_wait(store, redis, best_effort):
+    assert store.roll("ns", 0, 1, 10 * S, S, best_effort, 0) == [0, 0, -1, 0]
+    assert store.roll("ns", 0, 0, 10 * S, S, best_effort, 0) == [0, 0, 0, 0]
+    assert redis.get("ns") is None
+    assert store.roll("ns", 5, 5, 10 * S, S, best_effort, 0) == [5, 0, 0, 10 * S]
+    assert store.roll("ns", 0, 1, 10 * S, S, best_effort, S) == [0, 0, -1, 9 * S]
+    assert store.roll("ns", 5, 1, 10 * S, S, best_effort, 2 * S) == [0, 0, 8 * S, 8 * S]
+
+
+def test_a_sub_window_that_is_too_small_is_refused_with_the_least_that_is_not(store):
+    least = -(-10 * S // 509)
+    sentence = (f"STINT bucket_window {least - 1} is too small for a window of {10 * S}: expected "
+                f"at least {least} us, 1/509 of the window; a credit up to 510 may have any")
+    with pytest.raises(client_library.ResponseError) as refused:
+        store.roll("ns", 1000, 1, 10 * S, least - 1, 0, 0)
+    assert str(refused.value) == sentence
+    assert store.roll("ns", 1000, 1, 10 * S, least, 0, 0)[0] == 1
+    assert store.roll("few", 510, 1, 10 * S, 1, 0, 0)[0] == 1
+
+
 def test_a_rolling_window_refuses_what_it_cannot_read(store):
-    for words in ((0, 1, S, S, 0), (5, -1, S, S, 0), (5, 1, 0, S, 0), (5, 1, S, 2 * S, 0),
+    for words in ((-1, 1, S, S, 0), (5, -1, S, S, 0), (5, 1, 0, S, 0), (5, 1, S, 2 * S, 0),
                   (5, 1, S, S, 2), (5, 1.5, S, S, 0), (5, "x", S, S, 0), (1000, 1, S, 1000, 0)):
         with pytest.raises(client_library.ResponseError, match="STINT"):
             store.roll("ns", *words)

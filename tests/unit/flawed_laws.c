@@ -92,6 +92,7 @@ static void tokens_decide(const struct flawed_law *law, struct tokens_model *sta
 
 struct list_model {
     uint64_t n_entries;
+    uint64_t displaced, displaced_until_ns; /* units in use that are no longer recorded */
     struct {
         uint64_t first_ns, last_ns, count;
     } entries[ENTRIES_MAX];
@@ -151,6 +152,88 @@ static void list_decide(const struct flawed_law *law, struct list_model *list, u
     }
 }
 
+static void list_append(struct list_model *list, uint64_t now_ns, uint64_t units)
+{
+    uint64_t at = list->n_entries;
+    if (units == 0)
+        return;
+    if (at > 0 && list->entries[at - 1].first_ns == now_ns) {
+        list->entries[at - 1].count += units;
+        return;
+    }
+    assert(at < ENTRIES_MAX);
+    list->entries[at].first_ns = list->entries[at].last_ns = now_ns;
+    list->entries[at].count = units;
+    list->n_entries = at + 1;
+}
+
+/* Removes the oldest units; returns when the youngest of them would have died. */
+static uint64_t list_remove_oldest(const struct flawed_law *law, struct list_model *list,
+                                   uint64_t units)
+{
+    uint64_t n_gone = 0, until_ns = 0;
+    for (uint64_t i = 0; i < list->n_entries && units > 0; i++) {
+        uint64_t removed = units < list->entries[i].count ? units : list->entries[i].count;
+        list->entries[i].count -= removed;
+        units -= removed;
+        until_ns = dies_at(law, list, i);
+        n_gone += list->entries[i].count == 0;
+    }
+    list->n_entries -= n_gone;
+    memmove(list->entries, list->entries + n_gone, list->n_entries * sizeof(*list->entries));
+    return until_ns;
+}
+
+/* Keeps the newest units, and how many more are in use, until the youngest of those is dead. */
+static void list_charge(const struct flawed_law *law, struct list_model *list, uint64_t now_ns,
+                        uint64_t cost)
+{
+    uint64_t used = forget_dead(law, list, now_ns), room = law->limit - used;
+    if (law->flaw == FLAW_SATURATE) {
+        list_append(list, now_ns, cost < room ? cost : room);
+        return;
+    }
+    uint64_t kept = cost < law->limit ? cost : law->limit;
+    uint64_t over = cost > room ? cost - room : 0;
+    uint64_t until_ns = list_remove_oldest(law, list, kept > room ? kept - room : 0);
+    if (cost > kept)
+        until_ns = now_ns + law->period_ns;
+    list_append(list, now_ns, kept);
+    if (now_ns >= list->displaced_until_ns)
+        list->displaced = 0;
+    list->displaced += over;
+    list->displaced_until_ns = max_of(list->displaced_until_ns, until_ns);
+}
+
+static void list_refund(const struct flawed_law *law, struct list_model *list, uint64_t now_ns,
+                        const struct search_act *act)
+{
+    uint64_t units = act->cost;
+    if (act->granted_at_ns + law->period_ns <= now_ns)
+        return;
+    if (now_ns < list->displaced_until_ns && law->flaw != FLAW_DISPLACE) {
+        uint64_t covered = units < list->displaced ? units : list->displaced;
+        list->displaced -= covered;
+        units -= covered;
+    }
+    forget_dead(law, list, now_ns);
+    list_remove_oldest(law, list, units);
+}
+
+/* The times of a list that was emptied are lost: its callers' clocks must not step back. */
+static void list_act(const struct flawed_law *law, struct list_model *list,
+                     const struct search_act *act, struct stint_decision *decision)
+{
+    uint64_t now_ns = act->now_ns;
+    if (list->n_entries > 0)
+        now_ns = max_of(now_ns, list->entries[list->n_entries - 1].last_ns);
+    *decision = (struct stint_decision){0};
+    if (act->verb == SEARCH_VERB_CHARGE)
+        list_charge(law, list, now_ns, act->cost);
+    else if (act->verb == SEARCH_VERB_REFUND)
+        list_refund(law, list, now_ns, act);
+}
+
 /* ---- Two counters ---- */
 
 struct counter_model {
@@ -205,6 +288,13 @@ static void decide(void *arg, void *state, uint64_t now_ns, uint32_t cost,
         list_decide(law, state, now_ns, cost, decision);
 }
 
+static void act(void *arg, void *state, const struct search_act *act,
+                struct stint_decision *decision)
+{
+    const struct flawed_law *law = arg;
+    list_act(law, state, act, decision);
+}
+
 struct search_subject flawed_law_subject(struct flawed_law *law)
 {
     static const size_t sizes[] = {
@@ -213,6 +303,7 @@ struct search_subject flawed_law_subject(struct flawed_law *law)
         [FLAWED_COUNTER] = sizeof(struct counter_model),
         [FLAWED_LOG] = sizeof(struct list_model),
         [FLAWED_TOKENS] = sizeof(struct tokens_model),
+        [FLAWED_CHARGED] = sizeof(struct list_model),
     };
     bool refills = law->model == FLAWED_GCRA || law->model == FLAWED_TOKENS;
     return (struct search_subject){
@@ -224,6 +315,8 @@ struct search_subject flawed_law_subject(struct flawed_law *law)
                                                 : law->limit,
         .cost_max = (uint32_t)(refills ? law->burst : law->limit),
         .decide = decide,
+        .act = law->model == FLAWED_CHARGED ? act : NULL,
+        .counts_charge = true,
         .arg = law,
     };
 }

@@ -9,7 +9,14 @@
 
 #include "sim/search_worst.h"
 
-enum flawed_model { FLAWED_GCRA, FLAWED_BUCKETS, FLAWED_COUNTER, FLAWED_LOG, FLAWED_TOKENS };
+enum flawed_model {
+    FLAWED_GCRA,
+    FLAWED_BUCKETS,
+    FLAWED_COUNTER,
+    FLAWED_LOG,
+    FLAWED_TOKENS,
+    FLAWED_CHARGED, /* a log with charges and refunds, whose callers' clocks do not step back */
+};
 
 enum flaw {
     FLAW_NONE,
@@ -20,6 +27,8 @@ enum flaw {
     FLAW_INVERTED,    /* two counters: the last window weighs as much as of this one has passed */
     FLAW_SET,         /* log: calls of one instant are one entry */
     FLAW_REWIND,      /* tokens: a clock that is behind sets the time of the last refill back */
+    FLAW_SATURATE,    /* charged: a charge that does not fit is recorded as far as it fits */
+    FLAW_DISPLACE,    /* charged: what a charge has displaced is not held against refunds */
 };
 
 struct flawed_law {

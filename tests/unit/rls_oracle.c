@@ -4,6 +4,7 @@
 
 #include "base/ns.h"
 #include "health.pb-c.h"
+#include "reservation.pb-c.h"
 #include "rls.pb-c.h"
 
 #include <stdlib.h>
@@ -180,6 +181,124 @@ const char *rls_oracle_read(struct span message, int code, const struct request 
     else if (code == 0)
         what = compare(request, from);
     pb__rate_limit_request__free_unpacked(from, NULL);
+    return what;
+}
+
+/* ---- Kuadrant's ------------------------------------------------------------------------------ */
+
+/* Field by field, of two messages that both begin with a domain and descriptors. */
+static const char *compare_target(const struct request *request, ProtobufCBinaryData domain,
+                                  Pb__RateLimitDescriptor *const *descriptors, size_t n)
+{
+    if (!is_same(request->domain, domain))
+        return "the domain is another";
+    if (request->n_descriptors != n)
+        return "the number of descriptors is another";
+    for (size_t i = 0; i < n; i++) {
+        const struct descriptor *descriptor = &request->descriptors[i];
+        Pb__RateLimitDescriptor plain = *descriptors[i]; /* hits of its own have no say */
+        plain.hits_addend = NULL;
+        plain.is_negative_hits = 0;
+        const char *what = compare_descriptor(descriptor, &plain);
+        if (what != NULL)
+            return what;
+    }
+    return NULL;
+}
+
+static bool is_target(ProtobufCBinaryData domain, Pb__RateLimitDescriptor **descriptors, size_t n)
+{
+    const Pb__RateLimitRequest whole = {
+        .domain = domain, .n_descriptors = n, .descriptors = descriptors};
+    return is_request(&whole);
+}
+
+static bool is_ttl(const Pb__Duration *ttl)
+{
+    if (ttl == NULL)
+        return true;
+    return ttl->seconds >= 0 && ttl->nanos >= 0 && ttl->nanos < (int32_t)NS_PER_S &&
+           (ttl->seconds < KUADRANT_TTL_MAX_S ||
+            (ttl->seconds == KUADRANT_TTL_MAX_S && ttl->nanos == 0));
+}
+
+static uint64_t ttl_of(const Pb__Duration *ttl)
+{
+    uint64_t ns = ttl == NULL ? 0 : (uint64_t)ttl->seconds * NS_PER_S + (uint64_t)ttl->nanos;
+    return ns == 0 ? KUADRANT_TTL_DEFAULT_S * NS_PER_S : ns;
+}
+
+static bool is_odd_reserve(struct span message)
+{
+    enum { DESCRIPTORS = 2, TTL = 4 };
+    Fields *fields = fields_of(message);
+    bool is_odd = fields != NULL && comes_twice(fields, TTL);
+    pb__health_list_request__free_unpacked(fields, NULL);
+    return is_odd || any(message, DESCRIPTORS, is_odd_descriptor) || any(message, TTL, is_odd_leaf);
+}
+
+static bool is_reserve(const Pb__ReserveRequest *from)
+{
+    return from != NULL && is_target(from->domain, from->descriptors, from->n_descriptors) &&
+           from->amount <= UINT32_MAX && is_ttl(from->ttl);
+}
+
+static const char *compare_reserve(const struct request *request, const Pb__ReserveRequest *from)
+{
+    bool holds = from->amount > 0;
+    if (request->verb != (holds ? REQUEST_RESERVE : REQUEST_PEEK))
+        return "the verb is another";
+    if (request->cost != (holds ? from->amount : 1))
+        return "the amount is another";
+    if (holds && request->lifetime_ns != ttl_of(from->ttl))
+        return "the ttl is another";
+    return compare_target(request, from->domain, from->descriptors, from->n_descriptors);
+}
+
+const char *rls_oracle_reserve(struct span message, int code, const struct request *request)
+{
+    const char *what = NULL;
+    if (is_odd_reserve(message))
+        return NULL;
+    Pb__ReserveRequest *from = pb__reserve_request__unpack(NULL, message.len, message.ptr);
+    if (is_reserve(from) != (code == 0))
+        what = code == 0 ? "it is to be refused" : "it is a request";
+    else if (code == 0)
+        what = compare_reserve(request, from);
+    pb__reserve_request__free_unpacked(from, NULL);
+    return what;
+}
+
+static const char *compare_commit(const struct request *request, const Pb__CommitRequest *from)
+{
+    if (request->cost != from->actual_amount)
+        return "the actual_amount is another";
+    if (from->reservation_id.len > 0)
+        return request->verb == REQUEST_SETTLE && request->n_descriptors == 0
+                   ? NULL
+                   : "it is to settle a ticket";
+    if (request->verb != REQUEST_CHARGE)
+        return "the verb is another";
+    return compare_target(request, from->domain, from->descriptors, from->n_descriptors);
+}
+
+/* A reservation_id is of our own making: whether it is right is not protobuf-c's to say. */
+const char *rls_oracle_commit(struct span message, int code, const struct request *request)
+{
+    const char *what = NULL;
+    if (any(message, 2, is_odd_descriptor))
+        return NULL;
+    Pb__CommitRequest *from = pb__commit_request__unpack(NULL, message.len, message.ptr);
+    bool has_id = from != NULL && from->reservation_id.len > 0;
+    bool is_one = from != NULL && from->actual_amount <= UINT32_MAX &&
+                  (has_id || is_target(from->domain, from->descriptors, from->n_descriptors));
+    if (code == 0 && !is_one)
+        what = "it is to be refused";
+    else if (code != 0 && is_one && !has_id)
+        what = "it is a request";
+    else if (code == 0)
+        what = compare_commit(request, from);
+    pb__commit_request__free_unpacked(from, NULL);
     return what;
 }
 

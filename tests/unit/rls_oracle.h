@@ -3,7 +3,7 @@
 #ifndef STINT_TESTS_UNIT_RLS_ORACLE_H
 #define STINT_TESTS_UNIT_RLS_ORACLE_H
 
-#include "proto/rls.h"
+#include "proto/kuadrant.h"
 
 /*
  * Whether rls_read was right to refuse a message, or to read it as this request: NULL, or what is
@@ -12,6 +12,10 @@
  * with one of these are not compared.
  */
 const char *rls_oracle_read(struct span message, int code, const struct request *request);
+
+/* The same of kuadrant_read_reserve and kuadrant_read_commit. */
+const char *rls_oracle_reserve(struct span message, int code, const struct request *request);
+const char *rls_oracle_commit(struct span message, int code, const struct request *request);
 
 /* Whether rls_write wrote these statuses, as protobuf-c would to the byte: NULL, or as above. */
 const char *rls_oracle_written(struct span response, const struct rls_form *form,

@@ -20,7 +20,7 @@
     "  - key: other\n"                                                                             \
     "    rate_limit: {unit: minute, requests_per_unit: 100}\n"
 
-#define ROUNDING (2 << 16) /* a ban's end is kept in units of 2^16 ns, rounded up */
+#define ROUNDING 64 /* ns: a ban's end is kept in units of it, rounded down */
 
 /* Uses up what there is, then is denied n times; whether the last one made a ban. */
 static bool denied(struct serving *s, const char *text, int n)
@@ -46,7 +46,7 @@ static uint64_t sit_out(struct serving *s, const char *text)
 
 static void assert_about(uint64_t ns, uint64_t expected_ns)
 {
-    assert_in_range(ns, expected_ns, expected_ns + 2 * ROUNDING);
+    assert_in_range(ns, expected_ns - ROUNDING, expected_ns);
 }
 
 static void test_so_many_denials_block_the_key(void **state)
@@ -63,6 +63,30 @@ static void test_so_many_denials_block_the_key(void **state)
     assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
     sit_out(&s, "login=a");
     assert_int_equal(outcome(&s, "login=a"), STINT_ALLOW);
+    serve_no_more(&s);
+}
+
+/* At any instant, by the denial that makes it and by those after it. */
+static void test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds(void **state)
+{
+    struct serving s;
+    (void)state;
+    serve(&s, "domain: d\n"
+              "descriptors:\n"
+              "  - key: login\n"
+              "    rate_limit: {unit: second, requests_per_unit: 1000, "
+              "algorithm: gcra, burst: 1}\n"
+              "    ban: {after: 1, for: 1s, within: 10s}\n");
+    for (uint64_t i = 0; i < 200; i++) {
+        s.now_ns += 7 * S + i * 7919;
+        outcome(&s, "login=a");
+        for (int asked = 0; asked < 3; asked++) {
+            assert_int_equal(outcome(&s, "login=a"), STINT_DENY);
+            assert_true(s.reply.statuses[0].banned);
+            uint64_t wait_ns = s.reply.decision.retry_after_ns;
+            assert_int_equal((wait_ns + MS - 1) / MS, 1000);
+        }
+    }
     serve_no_more(&s);
 }
 
@@ -255,6 +279,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_so_many_denials_block_the_key),
+        cmocka_unit_test(test_a_ban_of_a_second_is_told_as_a_thousand_milliseconds),
         cmocka_unit_test(test_asking_does_not_extend_a_ban),
         cmocka_unit_test(test_each_ban_in_turn_is_longer_up_to_the_most),
         cmocka_unit_test(test_denials_that_are_far_apart_make_no_ban),

@@ -177,6 +177,11 @@ static void test_methods_are_paths(void **state)
         enum grpc_method method;
     } rows[] = {
         {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", GRPC_SHOULD_RATE_LIMIT},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/CheckRateLimit", GRPC_CHECK_RATE_LIMIT},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/Report", GRPC_REPORT},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/Reserve", GRPC_RESERVE},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/Commit", GRPC_COMMIT},
+        {"/kuadrant.service.ratelimit.v1.RateLimitService/ShouldRateLimit", GRPC_METHOD_NONE},
         {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
         {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
         {"/grpc.health.v1.Health/List", GRPC_HEALTH_LIST},

@@ -307,6 +307,25 @@ static void a_smaller_cost_is_the_stores_to_decide(void **state)
     guarding_end(&g);
 }
 
+/* Of gcra the wait is exact, also of a larger cost, and after less was taken. */
+static void a_larger_cost_waits_longer(void **state)
+{
+    (void)state;
+    struct guarding g;
+    guarding_begin(&g, "gcra 10/10s", caching);
+    ask_and_let(&g, SHARED_TAKE, "key", 6, 10 * S);
+    struct asked *denied = ask_and_let(&g, SHARED_TAKE, "key", 5, 10 * S); /* 4 are left */
+    assert_true(denied->op.answer.sum.retry_after_ns == 1 * S);
+    struct asked *larger = ask_one(&g, SHARED_TAKE, "key", 8, 10 * S);
+    assert_decided(larger, STINT_DENY, true);
+    assert_true(larger->op.answer.sum.retry_after_ns == 4 * S);
+    assert_decided(ask_and_let(&g, SHARED_TAKE, "key", 3, 10 * S), STINT_ALLOW, false);
+    struct asked *after = ask_one(&g, SHARED_TAKE, "key", 5, 10 * S + 500 * MS);
+    assert_decided(after, STINT_DENY, true);
+    assert_true(after->op.answer.sum.retry_after_ns == 3500 * MS);
+    guarding_end(&g);
+}
+
 static void what_gives_back_is_seen_at_once(void **state)
 {
     static const uint8_t verbs[] = {SHARED_REFUND, SHARED_RESET, SHARED_CHARGE};
@@ -501,6 +520,7 @@ int main(void)
         cmocka_unit_test(figures_count_what_happened),
         cmocka_unit_test(a_denied_key_is_denied_here_until_its_wait_is_over),
         cmocka_unit_test(no_key_is_denied_here_for_longer_than_the_option_says),
+        cmocka_unit_test(a_larger_cost_waits_longer),
         cmocka_unit_test(a_smaller_cost_is_the_stores_to_decide),
         cmocka_unit_test(what_gives_back_is_seen_at_once),
         cmocka_unit_test(an_answer_from_before_a_refund_is_not_kept),

@@ -38,7 +38,8 @@ static void test_what_is_no_request_is_refused(void **state)
 static void test_services_that_have_a_health(void **state)
 {
     static const char *const known[] = {"", "ratelimit",
-                                        "envoy.service.ratelimit.v3.RateLimitService"};
+                                        "envoy.service.ratelimit.v3.RateLimitService",
+                                        "kuadrant.service.ratelimit.v1.RateLimitService"};
     static const char *const unknown[] = {"x", "RateLimit", "grpc.health.v1.Health", "ratelimit "};
     (void)state;
     for (size_t i = 0; i < N(known); i++)
@@ -82,8 +83,8 @@ static void test_a_list_has_every_service(void **state)
     uint8_t bytes[HEALTH_MESSAGE_MAX];
     (void)state;
     struct span list = span_of(bytes, health_write_list(bytes, HEALTH_NOT_SERVING));
-    assert_int_equal(wire_count(list, 1), 3);
-    for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(wire_count(list, 1), 4);
+    for (size_t i = 0; i < 4; i++) {
         struct span entry = wire_bytes_of(list, 1, i);
         assert_true(health_knows(wire_bytes_of(entry, 1, 0)));
         assert_int_equal(wire_number_of(wire_bytes_of(entry, 2, 0), 1), HEALTH_NOT_SERVING);

@@ -5,6 +5,7 @@
 #include "proto/http_fields.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 static struct rule rule = {.name = "per \"ip\"\\\x01\xc3\xa9", .path = "ip", .domain = "d"};
 
@@ -147,6 +148,57 @@ static void test_quotas_that_are_not_enforced_are_not_told(void **state)
     assert_int_equal(told.answer.n_fields, 0);
 }
 
+/* Items of a List whose names are written as "NNx…": those numbers, in their order. */
+static size_t items_of(const char *list, unsigned numbers[DESCRIPTORS_MAX])
+{
+    size_t n = 0;
+    for (const char *at = list; at != NULL; at = strstr(at, ", ")) {
+        at += n > 0 ? 2 : 0;
+        assert_true(n < DESCRIPTORS_MAX && *at == '"');
+        numbers[n++] = (unsigned)strtoul(at + 1, NULL, 10);
+    }
+    return n;
+}
+
+/* Thirty-two of them do not fit: both lists have the same ones, those that matter first. */
+static void test_both_lists_name_the_same_policies(void **state)
+{
+    static struct rule rules[DESCRIPTORS_MAX];
+    static struct stint_quota quotas[DESCRIPTORS_MAX];
+    struct reply_status statuses[DESCRIPTORS_MAX] = {0};
+    unsigned policies[DESCRIPTORS_MAX], standings[DESCRIPTORS_MAX];
+    (void)state;
+    for (int name_len = 2; name_len <= 120; name_len += 59) {
+        char names[DESCRIPTORS_MAX][128], room[8192];
+        for (unsigned i = 0; i < DESCRIPTORS_MAX; i++) {
+            snprintf(names[i], sizeof(names[i]), "%02ux%0*d", i, name_len, 0);
+            rules[i] = (struct rule){.name = names[i], .path = "p", .domain = "d"};
+            quotas[i] = quota_of(i == 7 ? "gcra 4000000000/365d" : "gcra 100/1m");
+            statuses[i] = (struct reply_status){
+                .rule = &rules[i], .quota = &quotas[i], .matched = true, .decision = allowed};
+            statuses[i].decision.remaining = 99 - i % 3;
+            statuses[i].grows_after_ns = i == 9 ? UINT64_C(400000000) * S : 600 * MS;
+        }
+        statuses[30].decision = statuses[21].decision = denied;
+        struct reply reply = {.decision = denied, .statuses = statuses, .n_statuses = 32};
+        reply.decision.binding = 30;
+        struct http_text text = http_text_at(room, sizeof(room));
+        struct http_answer answer = {.status = 429};
+        http_fields_write(&answer, &text, HTTP_STYLE_DRAFT_11, &(struct request){0}, &reply);
+        assert_false(text.is_full);
+        assert_string_equal(answer.fields[0].name, "RateLimit-Policy");
+        assert_string_equal(answer.fields[1].name, "RateLimit");
+        size_t n = items_of(answer.fields[0].value, policies);
+        assert_int_equal(items_of(answer.fields[1].value, standings), n);
+        assert_memory_equal(policies, standings, n * sizeof(policies[0]));
+        assert_true(n >= 7 && (name_len > 2 || n >= 30));
+        for (size_t i = 0; i < 2; i++)
+            assert_true(strlen(answer.fields[i].value) <= HTTP_FIELDS_LIST_MAX);
+        const unsigned first[] = {30, 21, 2, 5, 8, 11};
+        assert_memory_equal(policies, first, sizeof(first));
+    }
+}
+
 static void test_a_text_that_is_full_takes_nothing_more(void **state)
 {
     char room[8];
@@ -196,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_what_is_unused_does_not_grow),
         cmocka_unit_test(test_a_period_below_a_second_and_holders_are_told_as_they_can_be),
         cmocka_unit_test(test_quotas_that_are_not_enforced_are_not_told),
+        cmocka_unit_test(test_both_lists_name_the_same_policies),
         cmocka_unit_test(test_a_text_that_is_full_takes_nothing_more),
         cmocka_unit_test(test_json_strings_are_escaped),
         cmocka_unit_test(test_styles_have_names),

@@ -105,11 +105,60 @@ static void test_integers_are_exact_or_refused(void **state)
     assert_true(value_of("{\"a\":9223372036854775807}")->integer == INT64_MAX);
     assert_true(value_of("{\"a\":-9223372036854775808}")->integer == INT64_MIN);
     assert_true(value_of("{\"a\":-0}")->integer == 0);
-    assert_int_equal(value_of("{\"a\":1.0}")->kind, HTTP_JSON_REAL);
-    assert_int_equal(value_of("{\"a\":1e2}")->kind, HTTP_JSON_REAL);
-    assert_int_equal(value_of("{\"a\":-1.5E+22}")->kind, HTTP_JSON_REAL);
     assert_int_equal(parse("{\"a\":9223372036854775808}", 25, &error), STINT_E_SYNTAX);
     assert_int_equal(parse("{\"a\":-9223372036854775809}", 26, &error), STINT_E_SYNTAX);
+}
+
+/* What counts is the value, not how it is written. */
+static void test_a_whole_number_is_one_in_any_spelling(void **state)
+{
+    static const struct {
+        const char *text;
+        int64_t value; /* -1: none */
+    } numbers[] = {
+        {"1.0", 1},
+        {"1e0", 1},
+        {"1E+0", 1},
+        {"10e-1", 1},
+        {"0.1e1", 1},
+        {"100.00e-2", 1},
+        {"1.50e1", 15},
+        {"0.0", 0},
+        {"-0.0", 0},
+        {"0e99999999999999999999", 0},
+        {"0e-7", 0},
+        {"4294967295.000", UINT32_MAX},
+        {"4.2e9", 4200000000},
+        {"9223372036854775807.0", INT64_MAX},
+        {"1000000000000000000000e-3", 1000000000000000000},
+        {"1.5", -1},
+        {"1e-1", -1},
+        {"15e-1", -1},
+        {"0.0001", -1},
+        {"9223372036854775808.0", -1},
+        {"1e19", -1},
+        {"1e99999999999999999999", -1},
+        {"1e-99999999999999999999", -1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        char text[64];
+        int64_t read = -1;
+        snprintf(text, sizeof(text), "{\"a\":%s}", numbers[i].text);
+        const struct http_json_node *value = value_of(text);
+        bool is_whole = numbers[i].value >= 0;
+        assert_int_equal(value->kind, is_whole ? HTTP_JSON_INTEGER : HTTP_JSON_REAL);
+        if (is_whole)
+            assert_true(value->integer == numbers[i].value);
+        assert_true(http_json_number(span_of_text(numbers[i].text), &read) == is_whole);
+        assert_true(read == numbers[i].value);
+    }
+    static const char *const none[] = {"",   "+1",  " 1", "1 ", "01", "1.",
+                                       ".5", "0x1", "-",  "1e", "NaN"};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++) {
+        int64_t read;
+        assert_false(http_json_number(span_of_text(none[i]), &read));
+    }
 }
 
 static void test_each_fault_is_told_where(void **state)
@@ -198,6 +247,7 @@ int main(void)
         FREED(test_values_are_nodes_in_a_row),
         FREED(test_escapes_are_followed),
         FREED(test_integers_are_exact_or_refused),
+        FREED(test_a_whole_number_is_one_in_any_spelling),
         FREED(test_each_fault_is_told_where),
         FREED(test_no_document_can_be_cut_short),
         FREED(test_a_request_of_the_largest_size_has_nodes_enough),

@@ -466,8 +466,8 @@ static void what_it_cannot_do_is_refused(void **state)
     struct rule rule = {.store.lease = RULE_LEASE_STRICT};
     struct asked asked;
     struct stint_error error;
-    static const char *const specs[] = {"log 5/1s", "sliding_counter 5/1s", "gcra 5/1000001ns",
-                                        "concurrency 3 lease=5s", "buckets 5/1s count_slack=1"};
+    static const char *const specs[] = {"gcra 5/1000001ns", "concurrency 3 lease=5s",
+                                        "log 5/1825d"};
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
         start_one(&asked, SHARED_TAKE, specs[i], "k", 1);
         assert_int_equal(asked.op.answer.outcome, SHARED_REFUSED);

@@ -24,9 +24,12 @@
     "    value: b\n"                                                                               \
     "    rate_limit: {unit: minute, requests_per_unit: 10}\n"                                      \
     "  - key: a_b\n"                                                                               \
+    "    rate_limit: {unit: minute, requests_per_unit: 10}\n"                                      \
+    "  - key: host\n"                                                                              \
+    "    value: www.example.org\n"                                                                 \
     "    rate_limit: {unit: minute, requests_per_unit: 10}\n"
 
-enum { USER, IP, A_WITH_B, A_B };
+enum { USER, IP, A_WITH_B, A_B, HOST };
 
 struct fixture {
     struct metrics *metrics;
@@ -153,16 +156,60 @@ static void test_values_have_figures_of_their_own(void **state)
 {
     struct fixture *fixture = *state;
     ask(fixture, IP,
-        (struct metrics_hits){.value = span_of_text("/a 1.2.3.4"), .asked = 1, .remaining = 9});
+        (struct metrics_hits){.value = span_of_text("/a\x1f"
+                                                    "1.2.3.4"),
+                              .asked = 1,
+                              .remaining = 9});
     ask(fixture, IP,
-        (struct metrics_hits){.value = span_of_text("/a odd one"), .asked = 1, .remaining = 9});
+        (struct metrics_hits){.value = span_of_text("/a\x1fodd one"), .asked = 1, .remaining = 9});
     const char *page = text_of(fixture, false);
     assert_line(page, "ratelimit_service_rate_limit_total_hits"
-                      "{domain=\"shop\",key1=\"path_/a\",key2=\"ip_1.2.3.4\"} 1");
+                      "{domain=\"shop\",key1=\"path_/a\",key2=\"ip_1_2_3_4\"} 1");
     assert_line(page, "ratelimit_service_rate_limit_total_hits"
-                      "{domain=\"shop\",key1=\"path_/a\",key2=\"ip_/a odd one\"} 1");
+                      "{domain=\"shop\",key1=\"path_/a\",key2=\"ip_odd one\"} 1");
     assert_null(strstr(page, "key2=\"ip\""));
-    assert_stat(fixture, "path_/a.ip_/a_odd_one.total_hits", 1);
+    assert_stat(fixture, "path_/a.ip_odd one.total_hits", 1);
+}
+
+static void ask_ip(struct fixture *fixture, const char *values)
+{
+    ask(fixture, IP,
+        (struct metrics_hits){.value = span_of_text(values), .asked = 1, .remaining = 9});
+}
+
+/* A label has UTF-8; bytes that are none, and what is not to be seen, are told by number. */
+static void test_values_are_utf8(void **state)
+{
+    struct fixture *fixture = *state;
+    ask_ip(fixture, "/a\x1fz\xc3\xbcrich");
+    ask_ip(fixture, "/a\x1f\xc3(");
+    ask_ip(fixture, "/a\x1f\xe2\x80\xae"
+                    "x");
+    assert_stat(fixture, "path_/a.ip_z\xc3\xbcrich.total_hits", 1);
+    assert_stat(fixture, "path_/a.ip_\\xc3(.total_hits", 1);
+    assert_stat(fixture, "path_/a.ip_\\xe2\\x80\\xaex.total_hits", 1);
+    assert_line(text_of(fixture, false), "ratelimit_service_rate_limit_total_hits"
+                                         "{domain=\"shop\",key1=\"path_/a\","
+                                         "key2=\"ip_z\xc3\xbcrich\"} 1");
+}
+
+/* A dot begins the next entry: a host would have as many as it has dots. */
+static void test_dots_and_marks_of_statsd_in_values(void **state)
+{
+    struct fixture *fixture = *state;
+    ask(fixture, HOST, (struct metrics_hits){.asked = 1, .remaining = 9});
+    ask_ip(fixture, "/a\x1f::1|2.3");
+    assert_stat(fixture, "host_www_example_org.total_hits", 1);
+    assert_stat(fixture, "path_/a.ip___1_2_3.total_hits", 1);
+    assert_line(text_of(fixture, false), "ratelimit_service_rate_limit_total_hits"
+                                         "{domain=\"shop\",key1=\"host_www_example_org\"} 1");
+}
+
+static void test_an_empty_value_has_the_name_of_the_key(void **state)
+{
+    struct fixture *fixture = *state;
+    ask_ip(fixture, "/a\x1f");
+    assert_stat(fixture, "path_/a.ip.total_hits", 1);
 }
 
 static void test_values_are_bounded(void **state)
@@ -170,7 +217,7 @@ static void test_values_are_bounded(void **state)
     struct fixture *fixture = *state;
     char value[32];
     for (int i = 0; i < METRICS_DETAILS_MAX + 50; i++) {
-        snprintf(value, sizeof(value), "/a v%d", i);
+        snprintf(value, sizeof(value), "/a\x1fv%d", i);
         ask(fixture, IP,
             (struct metrics_hits){.value = span_of_text(value), .asked = 1, .remaining = 9});
     }
@@ -193,6 +240,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_one_that_nobody_asked_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_equal_names_are_summed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_values_have_figures_of_their_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_values_are_utf8, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_dots_and_marks_of_statsd_in_values, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_empty_value_has_the_name_of_the_key, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_values_are_bounded, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

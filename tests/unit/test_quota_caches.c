@@ -63,14 +63,42 @@ static void test_a_throttle_is_found_by_its_three_numbers(void **state)
     (void)state;
     for (int round = 0; round < 2; round++)
         for (uint64_t i = 0; i < 900; i++) {
-            const struct request_throttle throttle = {i % 30, 1 + i / 30, 60 + i % 7};
-            const struct stint_quota *quota = throttle_cache_find(&cache, table, &throttle, &error);
-            assert_non_null(quota);
+            const struct request_throttle throttle = {(int64_t)i % 30, 1 + i / 30, 60 + i % 7};
+            const struct throttle_entry *entry =
+                throttle_cache_find(&cache, table, &throttle, &error);
+            assert_non_null(entry);
+            const struct stint_quota *quota = &entry->quota;
             assert_int_equal(quota->burst, i % 30 + 1);
             assert_int_equal(quota->limit, 1 + i / 30);
             assert_int_equal(quota->period_ns, (60 + i % 7) * S);
             assert_int_equal(quota->rule, THROTTLE_RULE);
         }
+    stint_table_close(table);
+}
+
+/* A rate is a ratio: numbers that a quota has no place for become smaller together. */
+static void test_long_periods_and_large_counts(void **state)
+{
+    static struct throttle_cache cache;
+    struct stint_table *table = table_for_tests(0);
+    const uint64_t year_s = UINT64_C(365) * 86400, century_s = 100 * year_s;
+    const struct {
+        struct request_throttle throttle;
+        uint64_t limit, period_ns;
+    } cases[] = {
+        {{0, 10, century_s}, 1, 10 * year_s * S},
+        {{2, 100, century_s}, 9, 9 * year_s * S},
+        {{9, 3, year_s}, 3, year_s * S},
+        {{9, UINT64_C(1) << 32, year_s}, UINT64_C(1) << 31, year_s * S / 2},
+    };
+    (void)state;
+    for (size_t i = 0; i < N(cases); i++) {
+        const struct throttle_entry *entry =
+            throttle_cache_find(&cache, table, &cases[i].throttle, &error);
+        assert_non_null(entry);
+        assert_int_equal(entry->quota.limit, cases[i].limit);
+        assert_int_equal(entry->quota.period_ns, cases[i].period_ns);
+    }
     stint_table_close(table);
 }
 
@@ -80,9 +108,11 @@ static void test_numbers_that_cannot_be_meant(void **state)
     struct stint_table *table = table_for_tests(0);
     const struct request_throttle wrong[] = {
         {1, 0, 60},          {1, 1, 0},
-        {UINT32_MAX, 1, 60}, {1, UINT64_C(1) << 32, 60},
-        {1, 1, UINT64_MAX},  {UINT64_MAX, UINT64_MAX, UINT64_MAX},
+        {UINT32_MAX, 1, 60}, {1, UINT64_C(1) << 32, 1},
+        {1, 1, UINT64_MAX},  {INT64_MAX, UINT64_MAX, UINT64_MAX},
         {0, 0, 0},           {10, 3999999999, 1}, /* off by more than 0.1 % */
+        {-2, 1, 1},          {INT64_MIN, 1, 1},
+        {0, 1, 315360001},   {0, 29, UINT64_C(9223372036)}, /* less than one in ten years */
     };
     (void)state;
     for (size_t i = 0; i < N(wrong); i++) {
@@ -100,6 +130,7 @@ int main(void)
         cmocka_unit_test(test_a_spec_is_found_by_all_of_its_text),
         cmocka_unit_test(test_a_spec_that_is_none_is_never_kept),
         cmocka_unit_test(test_a_throttle_is_found_by_its_three_numbers),
+        cmocka_unit_test(test_long_periods_and_large_counts),
         cmocka_unit_test(test_numbers_that_cannot_be_meant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,6 +68,7 @@ static void test_services_are_listed(void **state)
         "grpc.health.v1.Health",
         "grpc.reflection.v1.ServerReflection",
         "grpc.reflection.v1alpha.ServerReflection",
+        "kuadrant.service.ratelimit.v1.RateLimitService",
     };
     (void)state;
     struct span list = wire_bytes_of(ask_for(LIST, ""), SERVICES, 0);
@@ -83,6 +84,7 @@ static void test_services_are_listed(void **state)
 }
 
 #define RLS "envoy/service/ratelimit/v3/rls.proto"
+#define KUADRANT "kuadrant/service/ratelimit/v1/reservation.proto"
 #define STRUCT "google/protobuf/struct.proto"
 
 static void test_a_symbol_has_a_file(void **state)
@@ -111,6 +113,8 @@ static void test_a_symbol_has_a_file(void **state)
         {"grpc.health.v1.Health.Watch", "grpc/health/v1/health.proto"},
         {"grpc.reflection.v1.ServerReflection", "grpc/reflection/v1/reflection.proto"},
         {"grpc.reflection.v1alpha.ServerReflection", "grpc/reflection/v1alpha/reflection.proto"},
+        {"kuadrant.service.ratelimit.v1.RateLimitService.Reserve", KUADRANT},
+        {"kuadrant.service.ratelimit.v1.CommitRequest.actual_amount", KUADRANT},
     };
     (void)state;
     for (size_t i = 0; i < N(rows); i++) {

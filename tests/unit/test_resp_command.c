@@ -127,17 +127,45 @@ static void throttle_reads_its_numbers(void **state)
 static void throttle_refuses_what_is_no_number_in_its_range(void **state)
 {
     (void)state;
-    assert_refused("CL.THROTTLE k -1 1 1", "max_burst must be a whole number from 0 to 4294967294");
+    assert_refused("CL.THROTTLE k -2 1 1",
+                   "max_burst must be a whole number from -1 to 4294967294, not -2");
     assert_refused("CL.THROTTLE k 4294967295 1 1", "max_burst");
-    assert_refused("CL.THROTTLE k 1.5 1 1", "not '1.5'");
-    assert_refused("CL.THROTTLE k 1 0 1", "count_per_period must be a whole number from 1");
-    assert_refused("CL.THROTTLE k 1 9223372036854775808 1", "count_per_period");
-    assert_refused("CL.THROTTLE k 1 1 0", "period must be");
-    assert_refused("CL.THROTTLE k 1 1 ''", "period must be");
+    assert_refused("CL.THROTTLE k 1 -1 1", "count_per_period must be a whole number from 1");
+    assert_refused("CL.THROTTLE k 1 1 -5", "period must be");
     assert_refused("CL.THROTTLE k 1 1 1 4294967296", "quantity must be");
-    assert_refused("CL.THROTTLE k 1 1 1 18446744073709551616", "quantity must be");
-    assert_refused("CL.THROTTLE k 1 1 1 99999999999999999999", "quantity must be");
-    assert_refused("CL.THROTTLE k 1 1 1 1 1", "usage: CL.THROTTLE key");
+    assert_refused("CL.THROTTLE k 1 1 1 -1", "quantity must be");
+}
+
+static void throttle_refuses_in_the_words_of_redis_cell(void **state)
+{
+    (void)state;
+    const char *const no_numbers[] = {
+        "1.5", "''", "x", "+", "-", "+-1", "9223372036854775808", "99999999999999999999",
+    };
+    for (size_t i = 0; i < sizeof(no_numbers) / sizeof(*no_numbers); i++)
+        for (int at = 0; at < 4; at++) {
+            char line[128];
+            snprintf(line, sizeof(line), "CL.THROTTLE k %s %s %s %s", at == 0 ? no_numbers[i] : "1",
+                     at == 1 ? no_numbers[i] : "0", at == 2 ? no_numbers[i] : "1",
+                     at == 3 ? no_numbers[i] : "1");
+            assert_refused(line, "error: Store error: Couldn't parse as integer: ");
+        }
+    assert_refused("CL.THROTTLE k 1.5 1 1", "integer: 1.5: max_burst is an integer");
+    assert_refused("CL.THROTTLE k 1 0 1", "error: Store error: Zero rates are not supported");
+    assert_refused("CL.THROTTLE k 1 1 0", "error: Store error: Zero rates are not supported");
+    assert_refused("CL.THROTTLE k 1 1 1 1 1", "error: Store error: Usage: cl.throttle <key>");
+}
+
+static void throttle_reads_signs_as_redis_cell(void **state)
+{
+    (void)state;
+    assert_read("CL.THROTTLE k +5 +07 +60 -0");
+    assert_int_equal(request.throttle.max_burst, 5);
+    assert_int_equal(request.throttle.count_per_period, 7);
+    assert_int_equal(request.throttle.period_s, 60);
+    assert_int_equal(request.cost, 0);
+    assert_read("CL.THROTTLE k -1 7 60");
+    assert_int_equal(request.throttle.max_burst, -1);
 }
 
 /* ---- Targets --------------------------------------------------------------------------------- */
@@ -331,6 +359,8 @@ int main(void)
         cmocka_unit_test(arity_counts_the_name),
         cmocka_unit_test(throttle_reads_its_numbers),
         cmocka_unit_test(throttle_refuses_what_is_no_number_in_its_range),
+        cmocka_unit_test(throttle_refuses_in_the_words_of_redis_cell),
+        cmocka_unit_test(throttle_reads_signs_as_redis_cell),
         cmocka_unit_test(quotas_bring_their_keys),
         cmocka_unit_test(descriptors_are_pairs_in_a_domain),
         cmocka_unit_test(a_cost_is_of_what_it_follows),

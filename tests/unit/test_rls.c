@@ -128,7 +128,8 @@ static struct wire with_hits(uint64_t hits, bool is_negative)
 static void test_a_descriptor_has_hits_of_its_own(void **state)
 {
     static const char too_many[] =
-        "descriptors[0].hits_addend: expected a whole number of 0 to 4294967295";
+        "descriptors[0].hits_addend: expected a whole number of 0 to 4294967295; "
+        "count in larger units, such as thousands";
     (void)state;
     struct wire wire = with_hits(5, false);
     assert_read(&wire);

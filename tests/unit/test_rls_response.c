@@ -9,6 +9,8 @@
 #include "proto/http_rls.h"
 #include "proto/rls.h"
 
+#include "struct.pb-c.h"
+
 #include <jansson.h>
 #include <stdio.h>
 
@@ -279,7 +281,8 @@ static json_t *json_answer(const struct row *row)
     json.json.request.wants_growth = true;
     const struct reply *reply = ask(&json.s, &json.json.request);
     struct http_text text = http_text_at(json.text, sizeof(json.text));
-    http_rls_write(&text, &json.json.request, reply);
+    http_rls_write(&text, &json.json, &form, reply);
+    assert_false(text.is_full);
     json_t *answer = json_loadb(json.text, text.len, 0, NULL);
     assert_non_null(answer);
     free(body);
@@ -342,6 +345,69 @@ static void assert_same_status(struct span wire, const json_t *status)
     assert_same_duration(found.bytes, is_there, json_object_get(status, "durationUntilReset"));
 }
 
+static json_t *json_of_struct(const Pb__Struct *object);
+
+static json_t *json_of_value(const Pb__Value *value)
+{
+    json_t *list;
+    switch (value->kind_case) {
+    case PB__VALUE__KIND_STRUCT_VALUE:
+        return json_of_struct(value->struct_value);
+    case PB__VALUE__KIND_LIST_VALUE:
+        list = json_array();
+        for (size_t i = 0; i < value->list_value->n_values; i++)
+            json_array_append_new(list, json_of_value(value->list_value->values[i]));
+        return list;
+    case PB__VALUE__KIND_STRING_VALUE:
+        return json_stringn((const char *)value->string_value.data, value->string_value.len);
+    case PB__VALUE__KIND_NUMBER_VALUE:
+        return json_integer((json_int_t)value->number_value); /* none has a fraction */
+    case PB__VALUE__KIND_BOOL_VALUE:
+        return json_boolean(value->bool_value);
+    default:
+        return json_null();
+    }
+}
+
+static json_t *json_of_struct(const Pb__Struct *object)
+{
+    json_t *json_object_made = json_object();
+    for (size_t i = 0; i < object->n_fields; i++)
+        json_object_setn_new(json_object_made, (const char *)object->fields[i]->key.data,
+                             object->fields[i]->key.len, json_of_value(object->fields[i]->value));
+    return json_object_made;
+}
+
+/* Header fields, body and metadata of both answers. */
+static void assert_same_rest(struct span wire, const json_t *answer)
+{
+    const json_t *fields = json_object_get(answer, "responseHeadersToAdd");
+    assert_int_equal(wire_count(wire, 3), json_array_size(fields));
+    for (size_t i = 0; i < json_array_size(fields); i++) {
+        const json_t *field = json_array_get(fields, i);
+        struct span header = wire_bytes_of(wire, 3, i);
+        assert_same_text(wire_bytes_of(header, 1, 0), json_object_get(field, "key"));
+        assert_same_text(wire_bytes_of(header, 2, 0), json_object_get(field, "value"));
+    }
+    const json_t *body = json_object_get(answer, "rawBody");
+    assert_int_equal(wire_count(wire, 5), body != NULL);
+    if (body != NULL)
+        assert_string_equal(json_string_value(body), "c2xvdyBkb3du"); /* "slow down" */
+    json_t *metadata = json_object_get(answer, "dynamicMetadata");
+    assert_int_equal(wire_count(wire, 6), metadata != NULL);
+    if (metadata == NULL)
+        return;
+    struct span packed = wire_bytes_of(wire, 6, 0);
+    Pb__Struct *object = pb__struct__unpack(NULL, packed.len, packed.ptr);
+    json_t *expected = json_of_struct(object);
+    char *texts[] = {json_dumps(expected, JSON_SORT_KEYS), json_dumps(metadata, JSON_SORT_KEYS)};
+    assert_string_equal(texts[0], texts[1]);
+    free(texts[0]);
+    free(texts[1]);
+    json_decref(expected);
+    pb__struct__free_unpacked(object, NULL);
+}
+
 static const struct row rows[] = {
     {.descriptors = "ip=1"},
     {.descriptors = "ip=1", .after_ms = 1},
@@ -378,11 +444,11 @@ static const struct row rows[] = {
     {.descriptors = "unknown=1", .limit = 5, .unit = RULE_MINUTE},
 };
 
-static void test_both_tongues_say_the_same(void **state)
+/* How many of the rows are over limit. */
+static size_t compare_rows(void)
 {
     static const char *const codes[] = {"UNKNOWN", "OK", "OVER_LIMIT"};
     size_t n_over = 0;
-    (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         grpc.s.now_ns += rows[i].after_ms * MS;
         json.s.now_ns = grpc.s.now_ns;
@@ -394,10 +460,27 @@ static void test_both_tongues_say_the_same(void **state)
         assert_int_equal(wire_count(response, 2), json_array_size(statuses));
         for (size_t k = 0; k < json_array_size(statuses); k++)
             assert_same_status(wire_bytes_of(response, 2, k), json_array_get(statuses, k));
+        assert_same_rest(response, other);
         n_over += wire_number_of(response, 1) == 2;
         json_decref(other);
     }
-    assert_int_equal(n_over, 15); /* the rows reach both */
+    return n_over;
+}
+
+static void test_both_tongues_say_the_same(void **state)
+{
+    (void)state;
+    assert_int_equal(compare_rows(), 15); /* the rows reach both */
+}
+
+static void test_both_tongues_say_the_same_beside_the_statuses(void **state)
+{
+    (void)state;
+    form = (struct rls_form){.styles = HTTP_STYLE_DRAFT_11 | HTTP_STYLE_DRAFT_03,
+                             .limit_field = "x-limit",
+                             .has_metadata = true,
+                             .denied_body = span_of_text("slow down")};
+    assert_int_equal(compare_rows(), 15);
 }
 
 /* ---- Header fields, body, metadata ----------------------------------------------------------- */
@@ -542,6 +625,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_a_period_is_so_many_units, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_quota_of_a_key_is_told_as_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_both_tongues_say_the_same, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_both_tongues_say_the_same_beside_the_statuses, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_header_fields_are_told_where_they_are_asked_for,
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_a_denial_has_a_body_if_there_is_one, set_up,

@@ -194,8 +194,8 @@ static void test_every_bad_value_is_told(void **unused)
          "a.yaml:6:26: requests_per_unit: expected a whole number from 0 to 4294967295, found "
          "\"1.5\"\n"},
         {LIMIT(UNIT "      requests_per_unit: 4294967296\n"),
-         "a.yaml:6:26: requests_per_unit: expected a whole number from 0 to 4294967295, found "
-         "\"4294967296\"\n"},
+         "a.yaml:6:26: requests_per_unit: expected a whole number from 0 to 4294967295 (count in "
+         "larger units, such as thousands), found \"4294967296\"\n"},
         {LIMIT(UNIT "      requests_per_unit: '5'\n"),
          "a.yaml:6:26: requests_per_unit: expected a number without quotes, found \"5\"\n"},
         {LIMIT(UNIT "      requests_per_unit: 08\n"),
@@ -226,6 +226,21 @@ static void test_every_bad_value_is_told(void **unused)
          "a.yaml:6:26: requests_per_unit: window: resolution is 9, expected 10 to 24\n"},
         {LIMIT(UNIT TEN "      on_store_error: permit\n"),
          "a.yaml:7:23: on_store_error: expected deny, allow or local, found \"permit\"\n"},
+        {LIMIT(UNIT TEN "      on_expiry: drop\n"),
+         "a.yaml:7:18: on_expiry: expected keep, release or a whole number of units from 0 to "
+         "4294967295, found \"drop\"\n"},
+        {LIMIT(UNIT TEN "      on_expiry: -1\n"),
+         "a.yaml:7:18: on_expiry: expected keep, release or a whole number of units from 0 to "
+         "4294967295, found \"-1\"\n"},
+        {LIMIT(UNIT TEN "      on_expiry: 4294967296\n"),
+         "a.yaml:7:18: on_expiry: expected keep, release or a whole number of units from 0 to "
+         "4294967295, found \"4294967296\"\n"},
+        {LIMIT(UNIT TEN "      on_expiry: [keep]\n"),
+         "a.yaml:7:18: on_expiry: expected keep, release or a whole number of units from 0 to "
+         "4294967295, found a list\n"},
+        {LIMIT("      unlimited: true\n      on_expiry: release\n"),
+         "a.yaml:6:18: on_expiry: an unlimited rule counts nothing, and so nothing is reserved "
+         "under it\n"},
         {"domain: d\ndescriptors:\n  - key: k\n    shadow_mode: maybe\n    rate_limit:\n" UNIT TEN,
          "a.yaml:4:18: shadow_mode: expected true or false, found \"maybe\"\n"},
         {"domain: d\ndescriptors:\n  - key: k\n    value: v\n    share_threshold: true\n",

@@ -4,6 +4,7 @@
  * It is told of no law more than its figures; budgets are decisions, so that a slow machine finds
  * as much as a fast one.
  */
+#include "sim/search_play.h"
 #include "sim/search_worst.h"
 
 #include "flawed_laws.h"
@@ -17,15 +18,22 @@
 
 enum { SEEDS = 3 };
 
-static struct search *new_search(const struct search_subject *subject, uint64_t seed,
-                                 bool clock_steps)
+static struct search *begin_search(const struct search_subject *subject, uint64_t seed,
+                                   bool clock_steps, bool takes_only)
 {
     struct search *search;
     struct stint_error error;
-    struct search_options options = {.seed = seed, .clock_steps = clock_steps};
+    struct search_options options = {
+        .seed = seed, .clock_steps = clock_steps, .takes_only = takes_only};
     if (search_new(&search, subject, &options, &error) != 0)
         fail_msg("%s", error.sentence);
     return search;
+}
+
+static struct search *new_search(const struct search_subject *subject, uint64_t seed,
+                                 bool clock_steps)
+{
+    return begin_search(subject, seed, clock_steps, true);
 }
 
 /* Until the bound is broken, or so many decisions were made; true if it is broken. */
@@ -281,6 +289,142 @@ static void test_long_sequences_are_found_where_they_are_needed(void **state)
     search_free(search);
 }
 
+/* ---- Charges, refunds and releases ---- */
+
+static struct flawed_law flawed_by_verbs[] = {
+    {"saturating charge", FLAWED_CHARGED, FLAW_SATURATE, 5, 1000000000, 0, 0},
+    {"saturating charge, a hundred", FLAWED_CHARGED, FLAW_SATURATE, 100, 60000000000, 0, 0},
+    {"refund of what was displaced", FLAWED_CHARGED, FLAW_DISPLACE, 5, 1000000000, 0, 0},
+    {"refund of what was displaced, a hundred", FLAWED_CHARGED, FLAW_DISPLACE, 100, 60000000000, 0,
+     0},
+};
+
+enum { FLAWED_BY_VERBS = sizeof(flawed_by_verbs) / sizeof(*flawed_by_verbs) };
+
+static void test_flaws_of_charges_and_refunds_are_found(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FLAWED_BY_VERBS; i++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            struct search_subject subject = flawed_law_subject(&flawed_by_verbs[i]);
+            struct search *search = begin_search(&subject, seed, false, false);
+            if (!runs_past_the_bound(search, &subject, 5000000))
+                fail_msg("%s: not found with seed %d", flawed_by_verbs[i].name, (int)seed);
+            assert_int_equal(search_tidy(search, NULL), 0);
+            assert_true(search_best(search).units > subject.bound);
+            search_free(search);
+            /* Takes alone do not show it. */
+            search = new_search(&subject, seed, false);
+            assert_false(runs_past_the_bound(search, &subject, 20000));
+            search_free(search);
+        }
+}
+
+static void test_models_without_the_flaw_keep_their_bounds_by_all_verbs(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < FLAWED_BY_VERBS; i++)
+        for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+            struct flawed_law law = flawed_by_verbs[i];
+            law.flaw = FLAW_NONE;
+            struct search_subject subject = flawed_law_subject(&law);
+            struct search *search = begin_search(&subject, seed, false, false);
+            if (runs_past_the_bound(search, &subject, 1000000))
+                fail_msg("%s: past its bound without the flaw", law.name);
+            assert_int_equal(search_best(search).units, subject.bound);
+            search_free(search);
+        }
+}
+
+/* A saturating charge is found within some 20,000 decisions. */
+enum { BY_VERBS_MAX = 400000 };
+
+static void test_the_bound_of_each_law_holds_for_all_verbs(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+        struct stint_quota quota;
+        struct search_subject subject;
+        assert_int_equal(stint_quota_parse(&quota, known[i].spec, NULL), 0);
+        search_subject_of(&subject, &quota);
+        struct search *search = begin_search(&subject, 1, true, false);
+        if (runs_past_the_bound(search, &subject, BY_VERBS_MAX))
+            fail_msg("%s: %llu", known[i].spec, (unsigned long long)search_best(search).units);
+        search_free(search);
+    }
+}
+
+enum { FOUND_ASKS_MAX = 6 };
+
+/* What the search has found once. The last request is a take that must not pass the bound. */
+struct found_case {
+    const char *name;
+    const char *specs[3];
+    struct {
+        uint64_t at_s;
+        uint32_t cost;
+        uint8_t verb;
+        uint8_t of; /* of a refund: the number of the use, from 0 */
+    } asks[FOUND_ASKS_MAX];
+    uint32_t remaining; /* before the last request, by the exact count; a log says the same */
+};
+
+static const struct found_case found_cases[] = {
+    /* Of 1,150 units in use the newest 1,000 count: 800 at 0 s, and 200 at 1 s. */
+    {"a charge on a full state is remembered",
+     {"log 1000/1h", "window 1000/1h", "buckets 1000/1h time_slack=1m count_slack=50"},
+     {{0, 950, SEARCH_VERB_TAKE, 0},
+      {1, 200, SEARCH_VERB_CHARGE, 0},
+      {3600, 1000, SEARCH_VERB_TAKE, 0},
+      {3600, 950, SEARCH_VERB_TAKE, 0},
+      {3600, 801, SEARCH_VERB_TAKE, 0}},
+     800},
+    {"a refund after a charge on a full state frees nothing that is in use",
+     {"log 10/60s", "window 10/60s", "buckets 10/60s time_slack=6s count_slack=3"},
+     {{0, 10, SEARCH_VERB_TAKE, 0},
+      {58, 5, SEARCH_VERB_CHARGE, 0},
+      {59, 5, SEARCH_VERB_REFUND, 0},
+      {59, 5, SEARCH_VERB_TAKE, 0},
+      {59, 1, SEARCH_VERB_TAKE, 0}},
+     0},
+};
+
+static void play_found_case(const struct found_case *found, const char *spec)
+{
+    struct stint_quota quota;
+    struct stint_error error;
+    struct search_subject subject;
+    struct search_play play;
+    struct search_ask asks[FOUND_ASKS_MAX];
+    size_t n_asks = 0;
+    if (stint_quota_parse(&quota, spec, &error) != 0)
+        fail_msg("%s: %s", spec, error.sentence);
+    search_subject_of(&subject, &quota);
+    assert_int_equal(search_play_init(&play, &subject, NULL), 0);
+    for (; n_asks < FOUND_ASKS_MAX && found->asks[n_asks].cost > 0; n_asks++)
+        asks[n_asks] = (struct search_ask){.now_ns = found->asks[n_asks].at_s * 1000000000,
+                                           .cost = found->asks[n_asks].cost,
+                                           .number = (uint32_t)n_asks,
+                                           .of = found->asks[n_asks].of,
+                                           .verb = found->asks[n_asks].verb};
+    assert_int_equal(search_play_asks(&play, asks, n_asks, NULL), 0);
+    if (play.units > subject.bound)
+        fail_msg("%s: %s: %llu in use", found->name, spec, (unsigned long long)play.units);
+    struct stint_ask peek = {.now_ns = asks[n_asks - 1].now_ns, .verb = STINT_PEEK};
+    assert_true(stint_state_ask(&quota, play.state, &peek).remaining <= found->remaining);
+    if (quota.algorithm == STINT_LOG)
+        assert_int_equal(stint_state_ask(&quota, play.state, &peek).remaining, found->remaining);
+    search_play_deinit(&play);
+}
+
+static void test_what_was_found_once_stays_mended(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(found_cases) / sizeof(*found_cases); i++)
+        for (size_t j = 0; j < 3; j++)
+            play_found_case(&found_cases[i], found_cases[i].specs[j]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +436,10 @@ int main(void)
         cmocka_unit_test(test_the_same_seed_gives_the_same_search),
         cmocka_unit_test(test_nothing_is_found_where_nothing_is_allowed),
         cmocka_unit_test(test_long_sequences_are_found_where_they_are_needed),
+        cmocka_unit_test(test_flaws_of_charges_and_refunds_are_found),
+        cmocka_unit_test(test_models_without_the_flaw_keep_their_bounds_by_all_verbs),
+        cmocka_unit_test(test_the_bound_of_each_law_holds_for_all_verbs),
+        cmocka_unit_test(test_what_was_found_once_stays_mended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

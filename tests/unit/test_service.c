@@ -109,7 +109,7 @@ static void test_more_quotas_than_the_table_has_room_for(void **state)
 
 /* ---- CL.THROTTLE ----------------------------------------------------------------------------- */
 
-static struct request throttle(uint64_t max_burst, uint64_t count, uint64_t period_s)
+static struct request throttle(int64_t max_burst, uint64_t count, uint64_t period_s)
 {
     return (struct request){.verb = REQUEST_THROTTLE,
                             .cost = 1,

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Reserving in steps, for callers that charge more than the list that decides: limits that are not
+ * enforced are charged once the others have allowed, and one ticket is of all of them.
+ */
+#ifndef STINT_LIMITER_TICKET_H
+#define STINT_LIMITER_TICKET_H
+
+#include "limiter/list.h"
+
+#define TICKET_SHADOWS_MAX STINT_ITEMS_MAX
+
+/* Units of one state that a ticket is of. */
+struct ticket_entry {
+    const struct stint_quota *quota;
+    struct hash128 hash;
+    uint64_t
+        at_ns; /* when they were charged; of a booking, when it starts; of places, the holder */
+    uint32_t units;
+    uint32_t kept;   /* that stay charged if the ticket is never settled: at most `units` */
+    uint32_t times;  /* equal items that were merged into this entry */
+    uint32_t action; /* enum stint_expiry */
+    bool is_shadow;  /* no say in what a settle answers, where others have */
+};
+
+struct reservation {
+    struct list *list;
+    size_t n_entries; /* those of the list first */
+    struct ticket_entry entries[STINT_ITEMS_MAX + TICKET_SHADOWS_MAX];
+};
+
+/* Which of the words keep, release and floor a number of units to keep stands for. */
+enum stint_expiry expiry_action(uint32_t kept);
+
+/* No list, nothing charged yet. */
+void reservation_init(struct reservation *reservation);
+/*
+ * Takes what is to be reserved, as stint_reserve_expiring(). False: the request can never be
+ * allowed, and nothing was asked. `list` stays until the ticket is issued.
+ */
+bool reservation_take(struct reservation *reservation, struct list *list,
+                      const struct stint_item *items, const uint32_t *kept,
+                      struct stint_decision *decision);
+/*
+ * Units of a limit that is not enforced, which are charged already; at_ns: when, or the holder of
+ * places. What is beyond TICKET_SHADOWS_MAX is left out.
+ */
+void reservation_add_shadow(struct reservation *reservation, const struct stint_quota *quota,
+                            struct hash128 hash, uint32_t units, uint32_t kept, uint64_t at_ns);
+/* Where the ring of the table has too few slots for all, the shadows are left out. */
+struct stint_ticket reservation_issue(const struct reservation *reservation,
+                                      struct stint_table *table, uint64_t lifetime_ns,
+                                      uint64_t now_ns);
+
+#endif

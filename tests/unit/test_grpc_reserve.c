@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kuadrant's service over a gRPC connection in virtual time: what its four methods take from a
+ * budget that Envoy's method asks too.
+ */
+#include "unit/calling.h"
+
+#include "proto/kuadrant.h"
+
+#define KUADRANT "/kuadrant.service.ratelimit.v1.RateLimitService/"
+#define BUDGET 1000
+#define YAML                                                                                       \
+    "domain: d\n"                                                                                  \
+    "descriptors:\n"                                                                               \
+    "  - key: team\n"                                                                              \
+    "    rate_limit: {unit: hour, requests_per_unit: 1000, algorithm: fixed_window}\n"             \
+    "  - key: user\n"                                                                              \
+    "    rate_limit: {unit: hour, requests_per_unit: 100, algorithm: fixed_window}\n"              \
+    "  - key: model\n"                                                                             \
+    "    rate_limit: {unlimited: true}\n"
+
+static struct calling *calling;
+
+static int set_up(void **state)
+{
+    (void)state;
+    calling = call_at(YAML, NULL, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    call_no_more(calling);
+    return 0;
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+enum { AMOUNT = 3, TTL, ID = 3, ACTUAL };
+
+/* What a client keeps of a Reserve. */
+struct held {
+    unsigned code;
+    char id[64];
+};
+
+static struct heard *call_wire(const char *method, const struct wire *wire)
+{
+    char path[128];
+    snprintf(path, sizeof(path), KUADRANT "%s", method);
+    struct heard *heard = call_path(calling, path, wired(wire));
+    exchange(calling);
+    return heard;
+}
+
+static struct held held_of(const struct heard *heard)
+{
+    struct held held = {0};
+    assert_status(heard, GRPC_OK, "");
+    struct span answer = message_of(heard), id = wire_bytes_of(answer, 2, 0);
+    assert_true(id.len < sizeof(held.id));
+    memcpy(held.id, id.ptr, id.len);
+    held.code = (unsigned)wire_number_of(answer, 1);
+    return held;
+}
+
+static struct wire reserve_wire(const char *text, uint64_t amount, uint64_t ttl_s)
+{
+    struct wire wire = wire_request("d", text), ttl = {.len = 0};
+    wire_number(&wire, AMOUNT, amount);
+    wire_number(&ttl, 1, ttl_s);
+    if (ttl_s > 0)
+        wire_message(&wire, TTL, &ttl);
+    return wire;
+}
+
+static struct held reserve(const char *text, uint64_t amount)
+{
+    struct wire wire = reserve_wire(text, amount, 30);
+    return held_of(call_wire("Reserve", &wire));
+}
+
+static const struct heard *commit(const char *text, const char *id, uint64_t actual)
+{
+    struct wire wire = {.len = 0};
+    if (text != NULL)
+        wire = wire_request("d", text);
+    wire_text(&wire, ID, id);
+    wire_number(&wire, ACTUAL, actual);
+    return call_wire("Commit", &wire);
+}
+
+static void assert_committed(const struct heard *heard, bool is_released)
+{
+    assert_status(heard, GRPC_OK, "");
+    assert_int_equal(wire_number_of(message_of(heard), 1), is_released);
+}
+
+/* CheckRateLimit, Report: the overall code. */
+static unsigned envoy(const char *method, const char *text, uint32_t hits)
+{
+    struct wire wire = wire_request("d", text);
+    wire_number(&wire, 3, hits);
+    const struct heard *heard = call_wire(method, &wire);
+    assert_status(heard, GRPC_OK, "");
+    return (unsigned)wire_number_of(message_of(heard), 1);
+}
+
+static unsigned take_hits(const char *text, uint32_t hits)
+{
+    struct wire wire = wire_request("d", text);
+    wire_number(&wire, 3, hits);
+    struct heard *heard = call_path(calling, SHOULD_RATE_LIMIT, wired(&wire));
+    exchange(calling);
+    assert_status(heard, GRPC_OK, "");
+    return (unsigned)wire_number_of(message_of(heard), 1);
+}
+
+#define assert_left(text, n) assert_int_equal(left(&calling->s, text), n)
+
+/* ---- Reservations ---------------------------------------------------------------------------- */
+
+static void an_estimate_is_charged_at_once(void **state)
+{
+    (void)state;
+    struct held first = reserve("team=a", 700);
+    assert_int_equal(first.code, RLS_CODE_OK);
+    assert_int_equal(strlen(first.id), 48);
+    assert_left("team=a", 300);
+    assert_int_equal(take_hits("team=a", 301), RLS_OVER_LIMIT);
+    struct held second = reserve("team=a", 301);
+    assert_int_equal(second.code, RLS_OVER_LIMIT);
+    assert_string_equal(second.id, "");
+    assert_int_equal(take_hits("team=a", 300), RLS_CODE_OK);
+    assert_left("team=a", 0);
+    assert_int_equal(reserve("team=b", BUDGET).code, RLS_CODE_OK);
+}
+
+static void a_commit_corrects_the_estimate(void **state)
+{
+    (void)state;
+    struct held down = reserve("team=a", 700), up = reserve("team=b", 200);
+    struct held same = reserve("team=c", 500), none = reserve("team=e", 500);
+    assert_committed(commit("team=a", down.id, 150), true);
+    assert_left("team=a", 850);
+    assert_committed(commit(NULL, up.id, 650), true);
+    assert_left("team=b", 350);
+    assert_committed(commit("team=c", same.id, 500), true);
+    assert_left("team=c", 500);
+    assert_committed(commit("team=e", none.id, 0), true);
+    assert_left("team=e", BUDGET);
+    /* Use that went past the budget is a debt, and nothing fits until it is gone. */
+    struct held over = reserve("team=f", 900);
+    assert_committed(commit("team=f", over.id, 1200), true);
+    assert_int_equal(take_hits("team=f", 1), RLS_OVER_LIMIT);
+}
+
+static void every_descriptor_is_charged_or_none(void **state)
+{
+    (void)state;
+    assert_int_equal(reserve("team=a; user=u", 101).code, RLS_OVER_LIMIT);
+    assert_left("team=a", BUDGET);
+    assert_left("user=u", 100);
+    struct held held = reserve("team=a; user=u; model=m; other=x", 90);
+    assert_int_equal(held.code, RLS_CODE_OK);
+    assert_left("team=a", 910);
+    assert_left("user=u", 10);
+    assert_committed(commit("team=a; user=u; model=m; other=x", held.id, 40), true);
+    assert_left("team=a", 960);
+    assert_left("user=u", 60);
+}
+
+static void a_commit_is_good_once(void **state)
+{
+    (void)state;
+    struct held held = reserve("team=a", 700);
+    assert_committed(commit("team=a", held.id, 100), true);
+    for (unsigned i = 0; i < 3; i++)
+        assert_status(commit("team=a", held.id, 900), GRPC_NOT_FOUND,
+                      "was committed, has ended, or never was; nothing was charged");
+    assert_left("team=a", 900);
+    held.id[40] ^= 1; /* another nonce, or no digit */
+    assert_true(commit("team=a", held.id, 1)->status != GRPC_OK);
+    assert_left("team=a", 900);
+}
+
+static void what_is_not_committed_stays_charged(void **state)
+{
+    (void)state;
+    struct wire wire = reserve_wire("team=a", 700, 0);
+    struct held long_one = reserve("team=a", 100),
+                by_default = held_of(call_wire("Reserve", &wire));
+    pass(calling, 30 * NS_PER_S - 1);
+    assert_committed(commit("team=a", long_one.id, 50), true);
+    long_one = reserve("team=a", 100);
+    pass(calling, 30 * NS_PER_S);
+    assert_status(commit("team=a", long_one.id, 0), GRPC_NOT_FOUND, "has ended");
+    pass(calling, 1); /* a minute after it was made */
+    assert_status(commit("team=a", by_default.id, 0), GRPC_NOT_FOUND, "has ended");
+    assert_left("team=a", BUDGET - 50 - 100 - 700);
+}
+
+static void a_commit_of_other_descriptors_changes_nothing(void **state)
+{
+    (void)state;
+    struct held held = reserve("team=a", 700);
+    assert_status(commit("team=b", held.id, 0), GRPC_INVALID_ARGUMENT, "other descriptors");
+    assert_left("team=a", 300);
+    assert_left("team=b", BUDGET);
+    assert_committed(commit("team=a", held.id, 200), true);
+    assert_left("team=a", 800);
+}
+
+static void an_amount_of_0_asks_and_its_commit_charges(void **state)
+{
+    (void)state;
+    struct held held = reserve("team=a", 0);
+    assert_int_equal(held.code, RLS_CODE_OK);
+    assert_string_equal(held.id, "");
+    assert_committed(commit("team=a", held.id, 1000), false);
+    assert_left("team=a", 0);
+    assert_int_equal(reserve("team=a", 0).code, RLS_OVER_LIMIT);
+    assert_committed(commit("team=a", "", 0), false);
+}
+
+static void what_nothing_limits_is_granted_without_an_id(void **state)
+{
+    (void)state;
+    struct held held = reserve("model=m; other=x", UINT32_MAX);
+    assert_int_equal(held.code, RLS_CODE_OK);
+    assert_string_equal(held.id, "");
+    assert_committed(commit("model=m; other=x", held.id, 5), false);
+}
+
+static void what_can_never_fit_is_over_the_limit(void **state)
+{
+    (void)state;
+    assert_int_equal(reserve("team=a", BUDGET + 1).code, RLS_OVER_LIMIT);
+    struct wire wire = reserve_wire("team=a", UINT32_MAX + UINT64_C(1), 1);
+    assert_status(call_wire("Reserve", &wire), GRPC_INVALID_ARGUMENT, "0 to 4294967295");
+    wire = reserve_wire("team=a", 1, 31536001);
+    assert_status(call_wire("Reserve", &wire), GRPC_INVALID_ARGUMENT, "365 days");
+    assert_left("team=a", BUDGET);
+}
+
+/* ---- Check and report ------------------------------------------------------------------------ */
+
+static void check_takes_nothing_and_report_is_not_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(envoy("CheckRateLimit", "team=a", 1000), RLS_CODE_OK);
+    assert_int_equal(envoy("CheckRateLimit", "team=a", 1001), RLS_OVER_LIMIT);
+    assert_left("team=a", BUDGET);
+    assert_int_equal(envoy("Report", "team=a", 400), RLS_CODE_OK);
+    assert_left("team=a", 600);
+    envoy("Report", "team=a; user=u", 900);
+    assert_int_equal(envoy("CheckRateLimit", "team=a", 0), RLS_OVER_LIMIT);
+    assert_int_equal(envoy("CheckRateLimit", "user=u", 1), RLS_OVER_LIMIT);
+    assert_int_equal(take_hits("team=a", 1), RLS_OVER_LIMIT);
+}
+
+/* A wrapped 0, as gateways ask before a request whose tokens nobody knows yet. */
+static void a_check_of_0_asks_for_one_unit(void **state)
+{
+    (void)state;
+    struct wire wire = {.len = 0}, descriptor = wire_descriptor("team=a");
+    wire_hits(&descriptor, 0);
+    wire_text(&wire, 1, "d");
+    wire_message(&wire, 2, &descriptor);
+    assert_code(call_wire("CheckRateLimit", &wire), RLS_CODE_OK);
+    envoy("Report", "team=a", BUDGET);
+    assert_code(call_wire("CheckRateLimit", &wire), RLS_OVER_LIMIT);
+}
+
+static void a_negative_report_gives_back(void **state)
+{
+    (void)state;
+    struct wire wire = {.len = 0}, descriptor = wire_descriptor("team=a");
+    assert_int_equal(take_hits("team=a", 400), RLS_CODE_OK);
+    wire_hits(&descriptor, 100);
+    wire_number(&descriptor, 4, 1);
+    wire_text(&wire, 1, "d");
+    wire_message(&wire, 2, &descriptor);
+    assert_code(call_wire("Report", &wire), RLS_CODE_OK);
+    assert_left("team=a", 700);
+}
+
+/* ---- A thousand at once ---------------------------------------------------------------------- */
+
+#define EACH 17 /* few enough tickets for the table of these tests */
+
+/*
+ * On one connection, with Envoy's calls between them: what is granted is never more than the
+ * budget, and what is committed less comes back.
+ */
+static void a_thousand_reservations_stay_within_the_budget(void **state)
+{
+    (void)state;
+    static struct heard *asked[1000], *takes[500];
+    uint64_t granted = 0, taken = 0, used = 0;
+    struct wire wire = reserve_wire("team=a", EACH, 30);
+    exchange(calling);
+    for (size_t i = 0; i < N(asked); i++) {
+        asked[i] = call_path(calling, KUADRANT "Reserve", wired(&wire));
+        if (i % 2 == 0)
+            takes[i / 2] = call_limit(calling, "team=a", NULL);
+    }
+    exchange(calling);
+    static struct held held[1000];
+    for (size_t i = 0; i < N(asked); i++) {
+        held[i] = held_of(asked[i]);
+        granted += held[i].code == RLS_CODE_OK ? EACH : 0;
+        assert_int_equal(held[i].id[0] != '\0', held[i].code == RLS_CODE_OK);
+    }
+    for (size_t i = 0; i < N(takes); i++)
+        taken += wire_number_of(message_of(takes[i]), 1) == RLS_CODE_OK;
+    assert_int_equal(granted + taken, BUDGET);
+    forget_calls(calling);
+    for (size_t i = 0; i < N(held); i++) {
+        if (held[i].id[0] == '\0')
+            continue;
+        assert_committed(commit("team=a", held[i].id, i % (EACH + 1)), true);
+        used += i % (EACH + 1);
+    }
+    assert_true(used < granted);
+    assert_left("team=a", BUDGET - taken - used);
+}
+
+/* ---- Who may --------------------------------------------------------------------------------- */
+
+static void every_method_wants_a_token(void **state)
+{
+    static const char *const methods[] = {"CheckRateLimit", "Report", "Reserve", "Commit"};
+    static const char secret[] = "0123456789abcdef0123456789abcdef";
+    struct stint_error error;
+    struct access *access;
+    char hash[ACCESS_HASH_TEXT_SIZE], text[200];
+    (void)state;
+    access_hash_text(span_of_text(secret), hash);
+    snprintf(text, sizeof(text), "m metrics %s\n", hash);
+    assert_int_equal(access_load(&access, "tokens", span_of_text(text), &error), 0);
+    call_no_more(calling);
+    calling = call_at(YAML, NULL, access);
+    struct wire wire = wire_request("d", "team=a");
+    const struct field more[] = {{"authorization", "Bearer 0123456789abcdef0123456789abcdef"},
+                                 {NULL, NULL}};
+    for (size_t i = 0; i < N(methods); i++) {
+        char path[128];
+        assert_status(call_wire(methods[i], &wire), GRPC_UNAUTHENTICATED, "a token is wanted");
+        snprintf(path, sizeof(path), KUADRANT "%s", methods[i]);
+        struct heard *heard = call_bytes(calling, path, framed(wired(&wire)), more);
+        exchange(calling);
+        assert_status(heard, GRPC_PERMISSION_DENIED, "roles");
+    }
+    assert_left("team=a", BUDGET);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    static const struct CMUnitTest tests[] = {
+        TEST(an_estimate_is_charged_at_once),
+        TEST(a_commit_corrects_the_estimate),
+        TEST(every_descriptor_is_charged_or_none),
+        TEST(a_commit_is_good_once),
+        TEST(what_is_not_committed_stays_charged),
+        TEST(a_commit_of_other_descriptors_changes_nothing),
+        TEST(an_amount_of_0_asks_and_its_commit_charges),
+        TEST(what_nothing_limits_is_granted_without_an_id),
+        TEST(what_can_never_fit_is_over_the_limit),
+        TEST(check_takes_nothing_and_report_is_not_refused),
+        TEST(a_check_of_0_asks_for_one_unit),
+        TEST(a_negative_report_gives_back),
+        TEST(a_thousand_reservations_stay_within_the_budget),
+        TEST(every_method_wants_a_token),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
