@@ -62,7 +62,7 @@ int replay_rules_store_open(struct replay_rules_store **store, struct replay_rul
         made->given = (struct question_stores){.stores = made->stores,
                                                .n_stores = 1,
                                                .timeout_ns = given->timeout_ns,
-                                               .items_on_error = QUESTION_TELLS_ERROR};
+                                               .items_on_error = RULE_STORE_ERROR_ERROR};
         code = check_rules(made, rules->loaded.rules, error);
     }
     if (code == 0)
@@ -100,7 +100,7 @@ static int begin(struct replay_rules_store *store, struct replay_rules *rules,
     for (size_t i = 0; code == 0 && i < question->n_targets; i++) {
         struct target *target = &question->targets[i];
         target->store = target->rule != NULL && target->rule->store.label != NULL;
-        target->on_error = QUESTION_TELLS_ERROR;
+        target->on_error = RULE_STORE_ERROR_ERROR;
     }
     if (code == 0)
         question->errand = errand_new(&store->errands, event->now_ns, store->given.timeout_ns);

@@ -166,7 +166,7 @@ void store_give(struct service *service)
     const struct question_stores stores = {.stores = given->stores,
                                            .n_stores = 1,
                                            .timeout_ns = STARTS_S * NS_PER_S,
-                                           .items_on_error = QUESTION_TELLS_ERROR};
+                                           .items_on_error = RULE_STORE_ERROR_ERROR};
     service_set_stores(service, &stores);
 }
 

@@ -46,7 +46,7 @@ static inline void talk_with_stores(struct shared_store *const *stores,
                                                  .items = 1,
                                                  .throttle = 1,
                                                  .timeout_ns = 50 * NS_PER_MS,
-                                                 .items_on_error = QUESTION_TELLS_ERROR});
+                                                 .items_on_error = RULE_STORE_ERROR_ERROR});
 }
 
 static inline void dial(void)

@@ -470,7 +470,7 @@ static void with_a_store(void)
                                                  .n_stores = 1,
                                                  .items = 1,
                                                  .timeout_ns = 50 * MS,
-                                                 .items_on_error = QUESTION_TELLS_ERROR});
+                                                 .items_on_error = RULE_STORE_ERROR_ERROR});
     conn->stirred = on_stir;
     n_stirs = 0;
 }

@@ -34,7 +34,7 @@ static void talk_with(const struct http_site_options *options, struct access_now
                                                  .n_stores = 1,
                                                  .items = 1,
                                                  .timeout_ns = 50 * MS,
-                                                 .items_on_error = QUESTION_TELLS_ERROR});
+                                                 .items_on_error = RULE_STORE_ERROR_ERROR});
 }
 
 static int set_up(void **state)

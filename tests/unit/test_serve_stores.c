@@ -144,7 +144,7 @@ static void test_what_is_left_out_is_the_default(void **unused)
     assert_int_equal(config->connect_ns, 250 * NS_PER_MS);
     assert_int_equal(config->denials, 0); /* 0 would be the default of the cache itself */
     assert_int_equal(config->caution, GUARD_TRUSTS);
-    assert_int_equal(stores->question.items_on_error, QUESTION_TELLS_ERROR);
+    assert_int_equal(stores->question.items_on_error, RULE_STORE_ERROR_ERROR);
     serve_stores_close(stores);
     settings_deinit(&settings);
 }

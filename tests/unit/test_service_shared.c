@@ -46,7 +46,7 @@ static void serve_shared(struct shared_serving *shared)
                                                        .items = 1,
                                                        .throttle = 1,
                                                        .timeout_ns = 50 * MS,
-                                                       .items_on_error = QUESTION_TELLS_ERROR};
+                                                       .items_on_error = RULE_STORE_ERROR_ERROR};
     service_set_stores(shared->s.service, &shared->question_stores);
 }
 
