@@ -192,7 +192,8 @@ struct stint_decision {
     uint8_t binding; /* over a list: index of the quota with the least left */
     uint8_t stored;  /* 0: the table had no place, when_full decided */
     uint8_t pad;
-    uint32_t granted;        /* units taken; by refund, charge and cancel: units moved */
+    uint32_t granted;        /* units taken; by refund, charge and cancel: units moved. A charge
+                                moves no more than a state can hold: the limit, or the debt */
     uint32_t limit;          /* the most `remaining` can be: burst for gcra, else limit */
     uint32_t remaining;      /* units one caller could still take now, rounded down */
     uint64_t retry_after_ns; /* 0 if allowed; STINT_NEVER_NS for STINT_NEVER */
@@ -234,7 +235,7 @@ enum stint_verb {
     STINT_TAKE = 0,
     STINT_TAKE_UPTO, /* grants min(cost, remaining) */
     STINT_PEEK,      /* what take would say; changes nothing */
-    STINT_CHARGE,    /* takes without asking */
+    STINT_CHARGE,    /* records what was used anyway; never refused */
     STINT_REFUND,    /* `at_ns`: when the units were granted */
     STINT_BOOK,      /* `at_ns`: the longest wait that is acceptable. gcra and log */
     STINT_UNBOOK,    /* gives back a booked place; `at_ns`: when it was to start */
@@ -384,7 +385,15 @@ STINT_API struct stint_decision stint_take_upto(struct stint_table *table,
 STINT_API struct stint_decision stint_peek(struct stint_table *table,
                                            const struct stint_item *items, size_t n_items,
                                            uint64_t now_ns);
-/* Takes without asking; `granted` is the least that any state could hold. */
+/*
+ * Records units that were used anyway; never refused; `granted` is the least that any state could
+ * hold. gcra, fixed_window and sliding_counter go into debt, at most one capacity below zero; then
+ * a cost of 0, which is allowed otherwise, is denied until the debt is gone. Strict quotas keep the
+ * newest `limit` units: what does not fit displaces the oldest, which count until the oldest that
+ * are left come back. So of what was used in the last part of a period, all is recorded, or the
+ * whole limit is. While units are displaced a refund returns these first, and to window in whole
+ * bunches.
+ */
 STINT_API struct stint_decision stint_charge(struct stint_table *table,
                                              const struct stint_item *items, size_t n_items,
                                              uint64_t now_ns);

@@ -3,7 +3,9 @@
 --
 -- State, '>BI7B': 0x21, the newest bucket's first use (the state's own time where there is none, or
 -- it is closed), 1 if the newest bucket takes nothing more. Then '>I7I4' for each bucket, oldest
--- first: its last use, its units. At most 510 buckets, 5,619 bytes.
+-- first: its last use, its units. At most 510 buckets, 5,619 bytes. 0x22 is the same with '>I4'
+-- behind it: units that charges have displaced, where there are any. They come back with the oldest
+-- bucket.
 local ceil = math.ceil
 
 local function buckets(state, verb, cost, now, at, limit, period, time_slack, count_slack)
@@ -16,12 +18,17 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
             and (alive_max <= 510 or limit <= 510)) then
         return nil, 'time_slack, count_slack: expected one or both, and at most 510 buckets'
     end
-    local first, closed, n, last, count = 0, 0, 0, {}, {}
+    if alive_max > limit then alive_max = limit end
+    local first, closed, n, last, count, displaced = 0, 0, 0, {}, {}, 0
     if state then
         local version
         version, first, closed = unpack('>BI7B', state)
-        if version ~= 33 then return nil, 'the key holds no state of buckets' end
+        if version ~= 33 and version ~= 34 then return nil, 'the key holds no state of buckets' end
         n = (#state - 9) / 11
+        if version == 34 then
+            n = (#state - 13) / 11
+            displaced = unpack('>I4', state, #state - 3)
+        end
         for i = 1, n do
             last[i], count[i] = unpack('>I7I4', state, 11 * i - 1)
         end
@@ -41,34 +48,70 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
     end
     local function drop(oldest)
         if oldest == 0 then return end
+        displaced = 0
         if oldest == n then first, closed = latest(), 0 end
         remove(1, oldest)
     end
     local time = latest()
     if now > time then time = now end
+    -- The third: what the living buckets leave, the displaced apart. It is below zero where the limit
+    -- was lowered.
     local function dead_and_free()
-        local dead, free = 0, limit
+        local dead, vacant = 0, limit
         while dead < n and last[dead + 1] + period <= time do dead = dead + 1 end
-        for i = dead + 1, n do free = free - count[i] end
-        return dead, free > 0 and free or 0
+        for i = dead + 1, n do vacant = vacant - count[i] end
+        local free = dead == 0 and vacant - displaced or vacant
+        return dead, free > 0 and free or 0, vacant
     end
     local function packed()
-        local parts = {pack('>BI7B', 33, first, closed)}
+        local parts = {pack('>BI7B', displaced > 0 and 34 or 33, first, closed)}
         for i = 1, n do parts[i + 1] = pack('>I7I4', last[i], count[i]) end
+        if displaced > 0 then parts[n + 2] = pack('>I4', displaced) end
         return table.concat(parts)
+    end
+    local function displace(units)
+        displaced = displaced + units
+        if displaced > 4294967295 then displaced = 4294967295 end
+    end
+    -- Records units, at most N with those that are there.
+    local function record(units)
+        local room = 0
+        if n > 0 and closed == 0 and (time_slack == 0 or time - first < time_slack) then
+            room = size - count[n]
+        end
+        if room > 0 then
+            local added = room < units and room or units
+            last[n], count[n], units = time, count[n] + added, units - added
+        end
+        while units > 0 do
+            local added = size < units and size or units
+            if n >= alive_max then -- all of the oldest bucket is displaced
+                local before, oldest = displaced, count[1]
+                drop(1)
+                displaced = before
+                displace(oldest)
+            end
+            n, first, closed = n + 1, time, 0
+            last[n], count[n], units = time, added, units - added
+        end
     end
     local function reset_after()
         local dies = dies_at()
         return dies > now and dies - now or 0
     end
-    local dead, free = dead_and_free()
+    local dead, free, vacant = dead_and_free()
 
     if verb == 'refund' then
         -- Empties whole buckets, oldest first; then the newest in part, if it is open and the grant
         -- is one of its uses. Dead buckets stay until the next use.
         if at < 0 then at = time elseif at > now then at = now end
         local left, final = cost, dead
-        if at + period > time then
+        local is_full = dead == 0 and displaced == 4294967295 -- that many or more
+        if at + period > time and not is_full then
+            if dead == 0 then
+                local back = left < displaced and left or displaced
+                displaced, left = displaced - back, left - back
+            end
             while final < n and count[final + 1] <= left do
                 final = final + 1
                 left = left - count[final]
@@ -102,17 +145,34 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
         return 2, 0, limit, 0, -1, 0
     end
 
+    if verb == 'charge' and cost > 0 then
+        drop(dead)
+        local units = cost < limit and cost or limit
+        local over = units > vacant and units - vacant or 0
+        local before, oldest = displaced + cost - units + over, 0
+        while oldest < n and count[oldest + 1] <= over do
+            oldest = oldest + 1
+            over = over - count[oldest]
+        end
+        if oldest < n then count[oldest + 1] = count[oldest + 1] - over end
+        drop(oldest)
+        displaced = 0
+        displace(before)
+        record(units)
+        dead, free = dead_and_free()
+        return 0, units, limit, free, 0, time + period - now, packed(), dies_at()
+    end
     local whole = verb == 'take' or verb == 'peek'
     local granted = cost
     if cost > free then granted = whole and 0 or free end
     if granted == 0 then
         local outcome, retry = 0, 0
-        if cost > 0 and verb ~= 'charge' then
+        if cost > 0 then
             outcome, retry = 1, 0
             if whole and cost > limit then
                 outcome, retry = 2, -1
             else
-                local missing, i = whole and cost - free or 1, dead + 1
+                local missing, i = (whole and cost or 1) - vacant, dead + 1
                 while i < n and count[i] < missing do
                     missing, i = missing - count[i], i + 1
                 end
@@ -124,18 +184,6 @@ local function buckets(state, verb, cost, now, at, limit, period, time_slack, co
     local reset = time + period - now
     if verb == 'peek' then return 0, granted, limit, free - granted, 0, reset end
     drop(dead)
-    local units, room = granted, 0
-    if n > 0 and closed == 0 and (time_slack == 0 or time - first < time_slack) then
-        room = size - count[n]
-    end
-    if room > 0 then
-        local added = room < units and room or units
-        last[n], count[n], units = time, count[n] + added, units - added
-    end
-    while units > 0 do
-        local added = size < units and size or units
-        n, first, closed = n + 1, time, 0
-        last[n], count[n], units = time, added, units - added
-    end
+    record(granted)
     return 0, granted, limit, free - granted, 0, reset, packed(), dies_at()
 end

@@ -91,10 +91,11 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
     local free = limit > count and limit - count or 0
     local debt = 2 * limit > count and 2 * limit - count or 0
     if debt > cost then debt = cost end
+    local in_debt = count > limit -- then a cost of 0 is denied, too
 
     if verb == 'take' or verb == 'peek' then
         if cost > limit then return answer(2, 0, -1) end
-        if cost <= free then
+        if cost <= free and not in_debt then
             add(cost)
             if verb == 'peek' then after = nil end
             return answer(0, cost, 0)
@@ -102,7 +103,7 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
         if count_denied == 1 and verb == 'take' then add(debt) end
         return answer(1, 0, ends - now)
     elseif verb == 'take_upto' then
-        if cost > 0 and free == 0 then return answer(1, 0, ends - now) end
+        if in_debt or (cost > 0 and free == 0) then return answer(1, 0, ends - now) end
         if cost > free then cost = free end
         add(cost)
         return answer(0, cost, 0)

@@ -114,7 +114,10 @@ local function gcra(state, verb, cost, now, at, limit, period, burst, count_deni
         end
         if remaining < cost then asked = remaining end
     end
-    if asked == 0 then return answer(0, 0, 0) end
+    if asked == 0 then -- denied in debt alone
+        local us = wait(0)
+        return answer(us > 0 and 1 or 0, 0, us)
+    end
     if asked > burst then return answer(2, 0, -1) end
     local us, ticks = ahead(asked)
     if us < room_us or (us == room_us and ticks <= room_ticks) then

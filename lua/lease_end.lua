@@ -132,20 +132,22 @@ local others = n
 if verb == 'lease' then
     lend()
 elseif verb == 'return' then
-    ask('peek', 0)
+    if ask('peek', 0) then outcome, retry = 0, 0 end -- in debt, too
 elseif verb == 'reset' then
     state, is_charged = false, false
     call('DEL', KEYS[1])
     ask('peek', 0)
-elseif verb == 'charge' and out > 0 then
-    -- As much as leaves room for what is out.
+elseif verb == 'charge' and out > 0
+        and ('LAW' == 'gcra' or 'LAW' == 'fixed_window' or 'LAW' == 'sliding_counter') then
+    -- As much as leaves room for what is out. The others keep the newest units, whatever is out.
     local most = ask('charge', cost + out) and granted - out or 0
     if most > 0 and outcome then
         ask('charge', most < cost and most or cost)
-    elseif outcome then
-        ask('peek', 0)
+    elseif outcome and ask('peek', 0) then
+        outcome, retry = 0, 0
     end
-elseif ask(verb, cost) and out > 0 and outcome ~= 2 and verb ~= 'refund' and cost > 0 then
+elseif ask(verb, cost) and out > 0 and outcome ~= 2 and cost > 0 and verb ~= 'refund'
+        and verb ~= 'charge' then
     local free = remaining + granted
     if verb == 'take_upto' and outcome == 0 and free > out then
         if remaining < out then ask('take', free - out) end

@@ -4,13 +4,19 @@
 --
 -- State, '>BI7I4': 0x31, the latest time at which units were taken, units recorded. Then '>I7B' for
 -- each time, oldest first: the time, the units less one; more than 256 of one time take several.
+-- 0x32 is the same with '>I4' behind it: units that charges have displaced, where there are any.
+-- They count until the oldest time does.
 local function log(state, verb, cost, now, at, limit, period)
     if limit > 8189 then return nil, 'limit: expected at most 8189 for log' end
-    local own, units, n = 0, 0, 0
+    local own, units, n, displaced = 0, 0, 0, 0
     if state then
         local version
         version, own, units = unpack('>BI7I4', state)
-        if version ~= 49 then return nil, 'the key holds no state of log' end
+        if version ~= 49 and version ~= 50 then return nil, 'the key holds no state of log' end
+        if version == 50 then
+            displaced = unpack('>I4', state, #state - 3)
+            state = state:sub(1, -5)
+        end
         n = (#state - 12) / 8
     end
     local time = now > own and now or own
@@ -34,8 +40,13 @@ local function log(state, verb, cost, now, at, limit, period)
             dead, dead_units = dead + 1, dead_units + some
         end
     end
-    local free = limit - (units - dead_units)
-    if free < 0 then free = 0 end
+    if dead > 0 then displaced = 0 end
+    local vacant = limit - (units - dead_units)
+    local free = vacant > displaced and vacant - displaced or 0
+    local function packed(times)
+        return pack('>BI7I4', displaced > 0 and 50 or 49, own, units) .. times
+            .. (displaced > 0 and pack('>I4', displaced) or '')
+    end
     local function reset_after(dies)
         return dies > now and dies - now or 0
     end
@@ -44,10 +55,18 @@ local function log(state, verb, cost, now, at, limit, period)
         -- Exact entries by their time; without a time, the newest.
         local left, i = cost, n
         if at >= 0 and (at > time or at + period <= time) then i = 0 end
+        local oldest = n > 0 and entry(1) or 0
+        local function give_displaced(instant) -- those of the oldest time and before
+            if displaced == 0 or instant > oldest then return end
+            local back = left < displaced and left or displaced
+            displaced, left = displaced - back, left - back
+        end
+        if at >= 0 and i > 0 then give_displaced(at) end
         while i > dead and left > 0 do
             local instant, some = entry(i)
             if at >= 0 and instant < at then break end
-            if at < 0 or instant == at then
+            if at < 0 then give_displaced(instant) end
+            if left > 0 and (at < 0 or instant == at) then
                 local taken = some < left and some or left
                 local kept = taken < some and pack('>I7B', instant, some - taken - 1) or ''
                 state = state:sub(1, 8 * i + 4) .. kept .. state:sub(8 * i + 13)
@@ -58,20 +77,37 @@ local function log(state, verb, cost, now, at, limit, period)
         end
         local granted, after = cost - left, nil
         if granted > 0 then
-            after = pack('>BI7I4', 49, own, units) .. state:sub(13)
-            state = after
+            after = packed(state:sub(13))
+            vacant = limit - (units - dead_units)
+            free = vacant > displaced and vacant - displaced or 0
         end
-        return 0, granted, limit, free + granted, 0, reset_after(dies_at()), after, dies_at()
+        return 0, granted, limit, free, 0, reset_after(dies_at()), after, dies_at()
     elseif verb == 'book' or verb == 'unbook' then
         return 2, 0, limit, 0, -1, 0
     end
 
     local whole = verb == 'take' or verb == 'peek'
     local granted = cost
-    if cost > free then granted = whole and 0 or free end
+    if verb == 'charge' then
+        -- What does not fit takes the places of the oldest: they are dropped with the dead.
+        if cost > limit then granted = limit end
+        local over = granted > vacant and granted - vacant or 0
+        displaced = displaced + cost - granted + over
+        if displaced > 4294967295 then displaced = 4294967295 end
+        while over > 0 do
+            local instant, some = entry(dead + 1)
+            if some > over then
+                state = state:sub(1, 8 * dead + 12) .. pack('>I7B', instant, some - over - 1)
+                    .. state:sub(8 * dead + 21)
+                units, over = units - over, 0
+            else
+                dead, dead_units, over = dead + 1, dead_units + some, over - some
+            end
+        end
+    elseif cost > free then granted = whole and 0 or free end
     if granted == 0 then
         local outcome, retry = 0, 0
-        if cost > 0 and verb ~= 'charge' then
+        if cost > 0 then
             outcome, retry = 1, 0
             if whole and cost > limit then
                 outcome, retry = 2, -1
@@ -89,12 +125,12 @@ local function log(state, verb, cost, now, at, limit, period)
     end
     local dies = time + period
     if verb == 'peek' then return 0, granted, limit, free - granted, 0, dies - now end
-    local parts, left = {'', n > dead and state:sub(8 * dead + 13) or ''}, granted
+    local parts, left = {n > dead and state:sub(8 * dead + 13) or ''}, granted
     if n > dead then
         local instant, some = entry(n)
         if instant == time and some < 256 then
             local added = 256 - some < left and 256 - some or left
-            parts[2] = parts[2]:sub(1, -2) .. string.char(some + added - 1)
+            parts[1] = parts[1]:sub(1, -2) .. string.char(some + added - 1)
             left = left - added
         end
     end
@@ -103,6 +139,8 @@ local function log(state, verb, cost, now, at, limit, period)
         parts[#parts + 1] = pack('>I7B', time, added - 1)
         left = left - added
     end
-    parts[1] = pack('>BI7I4', 49, time, units - dead_units + granted)
-    return 0, granted, limit, free - granted, 0, dies - now, table.concat(parts), dies
+    own, units = time, units - dead_units + granted
+    vacant = limit - units
+    free = vacant > displaced and vacant - displaced or 0
+    return 0, granted, limit, free, 0, dies - now, packed(table.concat(parts)), dies
 end

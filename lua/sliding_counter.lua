@@ -84,10 +84,11 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
     local free = limit > used and limit - used or 0
     local debt = 2 * limit > used and 2 * limit - used or 0
     if debt > cost then debt = cost end
+    local in_debt = used > limit -- then a cost of 0 is denied, too
 
     if verb == 'take' or verb == 'peek' then
         if cost > limit then return answer(2, 0, -1) end
-        if cost <= free then
+        if cost <= free and not in_debt then
             add(cost)
             if verb == 'peek' then after = nil end
             return answer(0, cost, 0)
@@ -95,7 +96,7 @@ local function sliding_counter(state, verb, cost, now, at, limit, period, count_
         if count_denied == 1 and verb == 'take' then add(debt) end
         return deny(cost)
     elseif verb == 'take_upto' then
-        if cost > 0 and free == 0 then return deny(1) end
+        if in_debt or (cost > 0 and free == 0) then return deny(cost > 0 and 1 or 0) end
         return answer(0, add(cost < free and cost or free), 0)
     elseif verb == 'charge' then
         return answer(0, add(debt), 0)

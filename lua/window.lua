@@ -3,7 +3,8 @@
 --
 -- State, '>BI4I7BI4B': 0x11, the limit N, the newest slot as (its period's number, its part of the
 -- period), units left of the bunch in use, the place of the short bunch among the bunches (0: none
--- is alive). Then a byte for each bunch that is charged, oldest first: the low 8 bits of its slot's
+-- is alive). 0x12 is the same with a byte more: how many bunches charges have displaced, where that
+-- is not 0. Then a byte for each bunch that is charged, oldest first: the low 8 bits of its slot's
 -- number. A slot has the number floor(now * M / W), which would pass 2^53 for short periods, so it
 -- is kept in two: number = floor(now / W), below 2^53 because now is, and
 -- part = floor((now mod W) * M / W), where (now mod W) * M < 10 years in us * 24 = 7.6e15, and
@@ -27,6 +28,43 @@ local function window_charge(bunches, n, rest, place, low, units, bunch, short, 
     return bunches, n, rest, place
 end
 
+-- The number of displaced bunches that stands for more, too: the largest in as many bits as the
+-- state of core has that no slot number needs, 1 to 5. src/core/window.c.
+local function window_displaced_max(bunch, short, most, period, resolution)
+    local function bits(number)
+        local _, exponent = math.frexp(number)
+        return exponent
+    end
+    local spare = (resolution > 12 and 112 or 64) - 2 * resolution - 1 - bits(bunch - 1)
+        - (short < bunch and bits(most) or 0) - (51 + bits(resolution) - bits(period))
+    return 2 ^ (spare < 1 and 1 or spare > 5 and 5 or spare) - 1
+end
+
+-- Charges units whether they fit or not: what does not displaces the oldest bunches, which are
+-- opened again in this slot.
+local function window_displace(bunches, n, rest, place, displaced, low, units, limit, bunch, short,
+                               most, displaced_max)
+    local fitting = limit - n * bunch + rest
+    if place > 0 then fitting = fitting + bunch - short end
+    if fitting > units then fitting = units end
+    if fitting > 0 then
+        bunches, n, rest, place = window_charge(bunches, n, rest, place, low, fitting, bunch, short,
+                                                most)
+    end
+    units = units - fitting
+    if units == 0 then return bunches, n, rest, place, displaced end
+    local moved = 0
+    while units > 0 and moved < most do
+        bunches, moved = bunches:sub(2) .. string.char(low), moved + 1
+        if place > 0 then place = place == 1 and n or place - 1 end
+        rest = place == n and short or bunch
+        local used = units < rest and units or rest
+        rest, units = rest - used, units - used
+    end
+    displaced = displaced + moved + (units + -units % bunch) / bunch
+    return bunches, n, rest, place, displaced < displaced_max and displaced or displaced_max
+end
+
 local function window(state, verb, cost, now, at, limit, period, resolution)
     if resolution == 0 then resolution = 24 end
     if resolution < 10 or resolution > 24 or resolution % 1 ~= 0 then
@@ -40,10 +78,12 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
     part = (part - part % period) / period
     local low = (number % 256 * resolution + part) % 256
     local bunches, n, rest, place, last = '', 0, 0, 0, nil -- last: the low bits of the newest bunch
+    local displaced = 0 -- bunches, until the oldest that is left comes back
+    local displaced_max = window_displaced_max(bunch, short, most, period, resolution)
     if state then
         local version, was_limit, was_number, was_part, was_rest, was_place =
             unpack('>BI4I7BI4B', state)
-        if version ~= 17 then return nil, 'the key holds no state of window' end
+        if version ~= 17 and version ~= 18 then return nil, 'the key holds no state of window' end
         -- Past 2^53 the product is rounded, but never across a number as small as these.
         local gone = (number - was_number) * resolution + part - was_part
         if gone < 0 then -- a state that is later than now stays where it is
@@ -52,41 +92,44 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         end
         if gone <= resolution then
             local dead = 0
-            n, rest, place = #state - 18, was_rest, was_place
-            while dead < n and (low - state:byte(dead + 19)) % 256 > resolution do
+            local head = version + 1
+            n, rest, place = #state - head, was_rest, was_place
+            while dead < n and (low - state:byte(dead + head + 1)) % 256 > resolution do
                 dead = dead + 1
             end
+            if dead == 0 and version == 18 then displaced = state:byte(19) end
             n = n - dead
             place = place > dead and place - dead or 0
             if n > 0 then
-                bunches, last = state:sub(dead + 19), state:byte(-1)
+                bunches, last = state:sub(dead + head + 1), state:byte(-1)
             else
                 rest = 0
             end
         end
         if was_limit ~= limit and n > 0 then
-            -- Under another limit the same units are charged once more, as many as fit.
+            -- Under another limit the same units are charged once more, those of a slot together.
             local old, old_n, old_rest, old_place = bunches, n, rest, place
             local old_bunch = (was_limit + -was_limit % resolution) / resolution
             local old_most = (was_limit + -was_limit % old_bunch) / old_bunch
-            local left = limit
-            bunches, n, rest, place = '', 0, 0, 0
+            local units = displaced * old_bunch
+            bunches, n, rest, place, displaced = '', 0, 0, 0, 0
             for i = 1, old_n do
-                local units = old_bunch
-                if i == old_place then units = was_limit - old_bunch * (old_most - 1) end
+                units = units + old_bunch
+                if i == old_place then units = units - old_bunch * old_most + was_limit end
                 if i == old_n then units = units - old_rest end
-                if units > left then units = left end
-                if units > 0 then
-                    bunches, n, rest, place = window_charge(bunches, n, rest, place, old:byte(i),
-                                                            units, bunch, short, most)
+                if old:byte(i) ~= old:byte(i + 1) then
+                    bunches, n, rest, place, displaced = window_displace(
+                        bunches, n, rest, place, displaced, old:byte(i), units, limit, bunch, short,
+                        most, displaced_max)
+                    units = 0
                 end
-                left = left - units
             end
             last = bunches:byte(-1)
         end
     end
-    local free = limit - n * bunch + rest
-    if place > 0 then free = free + bunch - short end
+    local empty = limit - n * bunch + rest
+    if place > 0 then empty = empty + bunch - short end
+    local free = displaced > 0 and 0 or empty
 
     local granted, refused = cost, nil
     if verb == 'take' or verb == 'peek' then
@@ -95,7 +138,7 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         if cost > 0 and free == 0 then refused = 1 end
         if cost > free then granted = free end
     elseif verb == 'charge' then
-        if cost > free then granted = free end
+        if cost > limit then granted = limit end
     elseif verb == 'book' or verb == 'unbook' then
         return 2, 0, limit, 0, -1, 0
     end
@@ -106,8 +149,9 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         if refused > limit then
             outcome, retry = 2, -1
         else
-            -- The oldest bunches that together bring back what is missing.
-            local missing, i = refused - free, 0
+            -- The oldest bunches that together bring back what is missing; the displaced come back
+            -- with the first.
+            local missing, i = refused - empty, 0
             repeat
                 i = i + 1
                 local back = i == place and short or bunch
@@ -133,7 +177,13 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
                 - (at_part - at_part % period) / period
         end
         local left = cost
-        if age <= resolution then
+        if displaced > 0 and displaced < displaced_max and age <= resolution then
+            -- The displaced are the oldest.
+            local back = (left - left % bunch) / bunch
+            if back > displaced then back = displaced end
+            displaced, left = displaced - back, left - back * bunch
+        end
+        if age <= resolution and displaced == 0 then
             while n > 0 do
                 local used = place == 1 and short or bunch
                 if n == 1 then used = used - rest end
@@ -154,7 +204,13 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
             end
         end
         granted = cost - left
-        free = free + granted
+        free = limit - n * bunch + rest + (place > 0 and bunch - short or 0)
+        if displaced > 0 then free = 0 end
+    elseif verb == 'charge' and granted > 0 then
+        stays, last = last == low, low
+        bunches, n, rest, place, displaced = window_displace(
+            bunches, n, rest, place, displaced, low, cost, limit, bunch, short, most, displaced_max)
+        free = displaced > 0 and 0 or free - granted
     elseif granted > 0 then
         stays, last = last == low, low
         bunches, n, rest, place = window_charge(bunches, n, rest, place, low, granted, bunch, short,
@@ -176,7 +232,8 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         dies = number * period + (dies + -dies % resolution) / resolution
     end
     if granted > 0 and verb ~= 'peek' then
-        after = pack('>BI4I7BI4B', 17, limit, number, part, rest, place) .. bunches
+        after = pack('>BI4I7BI4B', displaced > 0 and 18 or 17, limit, number, part, rest, place)
+            .. (displaced > 0 and string.char(displaced) or '') .. bunches
     end
     return outcome, granted, limit, free, retry, dies > now and dies - now or 0, after, dies, stays
 end

@@ -220,19 +220,20 @@ struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t
     assert(ask->now_ns <= STINT_NOW_MAX && quota->limit > 0);
     struct fixed fixed = unpack(quota, *state, ask->now_ns);
     uint64_t scratch = *state, free_units = sub_floor(quota->limit, fixed.count);
+    bool in_debt = fixed.count > quota->limit; /* then a cost of 0 is denied, too */
     switch (ask->verb) {
     case STINT_TAKE:
     case STINT_PEEK:
         if (ask->cost > quota->limit)
             return never(quota, &fixed, ask->now_ns);
-        if (ask->cost <= free_units)
+        if (ask->cost <= free_units && !in_debt)
             return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &fixed, ask->now_ns,
                          ask->cost);
         if (quota->count_denied && ask->verb == STINT_TAKE)
             count(quota, state, &fixed, ask->now_ns, chargeable(quota, &fixed, ask->cost));
         return deny(quota, &fixed, ask->now_ns);
     case STINT_TAKE_UPTO:
-        if (ask->cost > 0 && free_units == 0)
+        if (in_debt || (ask->cost > 0 && free_units == 0))
             return deny(quota, &fixed, ask->now_ns);
         return count(quota, state, &fixed, ask->now_ns, min_u64(ask->cost, free_units));
     case STINT_CHARGE:

@@ -85,7 +85,8 @@ static struct stint_decision refuse_take(const struct stint_quota *quota, uint64
                                          const struct stint_ask *ask)
 {
     uint64_t now_ticks = ticks_of_ns(ask->now_ns);
-    if (ask->cost == 0) /* asks without taking: allowed in debt, too */
+    bool in_debt = sub_floor(*state, now_ticks) > quota->derived.capacity_ticks;
+    if (ask->cost == 0 && !in_debt) /* asks without taking: denied in debt alone */
         return answer(quota, *state, now_ticks, 0);
     if (quota->count_denied && ask->verb == STINT_TAKE && ask->cost <= quota->burst)
         charge(quota, state, now_ticks, ask->cost);

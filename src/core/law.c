@@ -301,8 +301,8 @@ void law_wide_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 }
 
 /*
- * Charging saturates at full in the strict algorithms. The others would go into debt, and a change
- * of quota is no reason for debt: there, as much is taken as fits.
+ * Charging keeps the newest units in the strict algorithms. The others would go into debt, and a
+ * change of quota is no reason for debt: there, as much is taken as fits.
  */
 struct stint_ask law_carry_ask(const struct stint_quota *quota, const struct held_run *run)
 {

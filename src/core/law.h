@@ -22,7 +22,8 @@
  *                  table at most BOOK_WAIT_MAX_NS after that. Limit 0: all zero alone is valid.
  *   <alg>_held     the units the state still holds at now, as runs at their latest possible time,
  *                  oldest first; returns the number of runs (at most HELD_RUNS_MAX: older runs are
- *                  merged into the time of a younger one, never the other way round).
+ *                  merged into the time of a younger one, never the other way round). Units that
+ *                  charges displaced are in the first run: all may be more than the limit.
  *   <alg>_own_ns   the state's own time: what it was asked at earlier is decided at it. 0 where it
  *                  has none.
  *   <alg>_pass     the state once at_ns has come: from then on that is its own time, at the least.
@@ -207,8 +208,8 @@ void law_wide_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
 
 /*
  * The state of a new key under `quota` that carries runs of units from another state: each is
- * charged at its time, in order, and what does not fit saturates at full. set_quota is made of
- * this.
+ * charged at its time, in order; of what does not fit strict algorithms keep the newest. set_quota
+ * is made of this.
  */
 struct stint_ask law_carry_ask(const struct stint_quota *quota, const struct held_run *run);
 uint64_t law8_carry(const struct stint_quota *quota, const struct held_run *runs, size_t n_runs);

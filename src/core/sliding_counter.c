@@ -194,20 +194,22 @@ struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struc
     struct sliding sliding = at(quota, *state, ask->now_ns);
     struct word16 scratch = *state;
     uint64_t free_units = sub_floor(quota->limit, estimate_up(quota, &sliding));
+    /* Then a cost of 0 is denied, too. */
+    bool in_debt = free_units == 0 && estimate_up(quota, &sliding) > quota->limit;
     switch (ask->verb) {
     case STINT_TAKE:
     case STINT_PEEK:
         if (ask->cost > quota->limit)
             return never(quota, &sliding, ask->now_ns);
-        if (ask->cost <= free_units)
+        if (ask->cost <= free_units && !in_debt)
             return count(quota, ask->verb == STINT_TAKE ? state : &scratch, &sliding, ask->now_ns,
                          ask->cost);
         if (quota->count_denied && ask->verb == STINT_TAKE)
             count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));
         return deny(quota, &sliding, ask->now_ns, ask->cost);
     case STINT_TAKE_UPTO:
-        if (ask->cost > 0 && free_units == 0)
-            return deny(quota, &sliding, ask->now_ns, 1);
+        if (in_debt || (ask->cost > 0 && free_units == 0))
+            return deny(quota, &sliding, ask->now_ns, ask->cost > 0 ? 1 : 0);
         return count(quota, state, &sliding, ask->now_ns, min_u64(ask->cost, free_units));
     case STINT_CHARGE:
         return count(quota, state, &sliding, ask->now_ns, chargeable(quota, &sliding, ask->cost));

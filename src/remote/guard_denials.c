@@ -72,8 +72,10 @@ static bool read(const struct denial *denial, const struct shared_item *item, ui
 {
     uint32_t least = least_of(verb, item->cost);
     bool is_denied = denial->cost > 0 && least >= denial->cost;
-    /* What an allowed peek tells is how it would stand had it been a take. */
-    if (!is_denied && (least > denial->remaining || verb == SHARED_PEEK))
+    /* What an allowed peek tells is how it would stand had it been a take. Nothing left may be
+     * debt, in which a cost of 0 is denied, too. */
+    bool is_allowed = least <= denial->remaining && denial->remaining > 0 && verb != SHARED_PEEK;
+    if (!is_denied && !is_allowed)
         return false;
     *decision = (struct stint_decision){
         .outcome = is_denied ? STINT_DENY : STINT_ALLOW,

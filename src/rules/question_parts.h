@@ -139,6 +139,11 @@ bool question_step_back(struct question *question);
  */
 bool question_ask_live(struct question *question, bool charges);
 
+/*
+ * The figures of a target that is not asked for anything: debt, or a booking, does not deny it.
+ */
+struct stint_decision question_stands(struct question *question, struct target *target);
+
 /* Of a refused request, those that had room: how they stand, now that nothing was taken. */
 void question_look_again(struct question *question);
 

@@ -231,13 +231,21 @@ struct stint_decision question_sum(const struct question *question)
 
 /* ---- take and peek --------------------------------------------------------------------------- */
 
-void question_look_again(struct question *question)
+struct stint_decision question_stands(struct question *question, struct target *target)
 {
     const struct stint_ask ask = {.now_ns = question->now_ns, .verb = STINT_PEEK};
+    struct stint_decision decision = question_ask_one(question, target, target->quota, &ask);
+    decision.outcome = STINT_ALLOW;
+    decision.retry_after_ns = 0;
+    return decision;
+}
+
+void question_look_again(struct question *question)
+{
     for (size_t i = 0; i < question->n_targets; i++) {
         struct target *target = &question->targets[i];
         if (target_asks(target) && !target->over && !target->is_settled)
-            target->decision = question_ask_one(question, target, target->quota, &ask);
+            target->decision = question_stands(question, target);
     }
 }
 
@@ -375,9 +383,10 @@ static void ask_refunds(struct question *question, bool charges)
             continue;
         struct stint_ask ask = {.now_ns = question->now_ns,
                                 .at_ns = STINT_NEVER_NS,
-                                .cost = charges ? target->cost : 0,
-                                .verb = charges ? STINT_REFUND : STINT_PEEK};
-        target->decision = question_ask_one(question, target, target->quota, &ask);
+                                .cost = target->cost,
+                                .verb = STINT_REFUND};
+        target->decision = charges ? question_ask_one(question, target, target->quota, &ask)
+                                   : question_stands(question, target);
         if (charges && target->rule != NULL && target->rule->has_shadow)
             question_ask_one(question, target, &target->rule->shadow, &ask);
     }

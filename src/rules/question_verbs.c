@@ -142,7 +142,6 @@ struct stint_decision question_refund(struct question *question, uint64_t grante
 /* Targets over which one decision was made. Of several that are charged each has its figures. */
 static void hand_out_one(struct question *question, const struct stint_decision *decision)
 {
-    const struct stint_ask look = {.now_ns = question->now_ns, .verb = STINT_PEEK};
     for (size_t i = 0; i < question->n_items; i++) {
         struct target *target = &question->targets[question->target_of[i]];
         bool is_allowed = decision->outcome == STINT_ALLOW;
@@ -150,7 +149,7 @@ static void hand_out_one(struct question *question, const struct stint_decision 
         if (is_allowed || target->over)
             target->decision = *decision;
         if (is_allowed && question->n_items > 1) {
-            target->decision = question_ask_one(question, target, target->quota, &look);
+            target->decision = question_stands(question, target);
             target->decision.retry_after_ns = decision->retry_after_ns; /* until a booking starts */
         }
         target->decision.granted = is_allowed ? target->cost : 0;

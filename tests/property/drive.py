@@ -86,6 +86,7 @@ class Walk:
         self.state = abi.State(quota)
         self.cell = abi.Cell(quota) if self.state.size in (8, 16) else None
         self.times = Times(terms, start)
+        self.is_over = False  # charges have brought a window above the bound
 
     def step(self, gap, amount, verb, cost_kind, cost_amount):
         now = self.times.step(gap, amount)
@@ -137,8 +138,13 @@ class Walk:
         if answer.outcome == "deny" and verb in ("take", "take_upto"):
             assert self.justified(now, cost if verb == "take" else 1), "denied without a cause"
         if answer.granted and verb != "peek":
-            uses.add(now, answer.granted)
-            assert uses.used_in(now, terms.period_ns) <= self.bound(), "more than the bound"
+            uses.add(now, cost if verb == "charge" else answer.granted)
+        used = uses.used_in(now, terms.period_ns)
+        if answer.granted and verb in ("take", "take_upto"):
+            assert used <= self.bound(), "more than the bound"
+        self.is_over |= used > self.bound()
+        free = self.state.peek(now, 0).remaining
+        assert free <= max(0, self.bound() - used), "what was charged is forgotten"
 
     def bound(self):
         return self.terms.limit

@@ -15,12 +15,15 @@ VERBS = ("take", "take", "take", "take_upto", "peek", "charge")
 @pytest.mark.parametrize("algorithm", STRICT)
 @given(data=st.data(), start=START, walk=steps(VERBS))
 def test_strict_is_never_over_and_every_denial_is_justified(algorithm, data, start, walk):
-    """With weights, backward clocks, idle years and instants one tick around every edge."""
+    """With weights, backward clocks, idle years and instants one tick around every edge.
+
+    Charges need not fit; then nothing is free until enough of what was used is over.
+    """
     terms, quota = data.draw(kept(TERMS[algorithm]()))
     run = Walk(terms, quota, model_of(terms), UseLog(), start)
     for step in walk:
         run.step(*step)
-    assert run.uses.most_in_any(terms.period_ns) <= terms.limit
+    assert run.is_over or run.uses.most_in_any(terms.period_ns) <= terms.limit
 
 
 @pytest.mark.parametrize("algorithm", STRICT)

@@ -10,11 +10,18 @@ from math import ceil
 
 VERSIONS = {0x11: "window", 0x21: "buckets", 0x31: "log", 0x41: "gcra", 0x51: "fixed_window",
             0x61: "sliding_counter", 0x71: "concurrency"}
+WITH_DISPLACED = (0x12, 0x22, 0x32)  # one more than the version without
 
 
 class Reader:
     def __init__(self, value):
-        self.value, self.at = value, 0
+        self.value, self.at, self.displaced = value, 0, 0
+        version = self.number(1)
+        self.name = VERSIONS[version - (version in WITH_DISPLACED)]
+        self.has_displaced = version in WITH_DISPLACED
+        if self.has_displaced and self.name != "window":
+            self.displaced = int.from_bytes(value[-4:], "big")
+            self.value = value[:-4]
 
     def number(self, size):
         assert self.at + size <= len(self.value), "the value is too short"
@@ -41,6 +48,7 @@ def window(read, now, limit, period, resolution, *_):
     short = limit - bunch * (ceil(Fraction(limit, bunch)) - 1)
     slot = read.number(7) * resolution + read.number(1)
     rest, place = read.number(4), read.number(1)
+    displaced = read.number(1) if read.has_displaced else 0
     at_slot, n, used, dies = max(slot, now * resolution // period), 0, 0, 0
     bunches = []
     while not read.is_at_end:
@@ -55,6 +63,8 @@ def window(read, now, limit, period, resolution, *_):
             used += size
         dies = ceil(Fraction((of_slot + resolution + 1) * period, resolution))
     own = ceil(Fraction(slot * period, resolution))
+    if displaced and at_slot - bunches[0] <= resolution:
+        used = limit  # the bunches displaced count as long as the oldest
     return used, own, dies or own
 
 
@@ -65,7 +75,8 @@ def buckets(read, now, limit, period, *_):
     own = first if closed or not list_ else list_[-1][0]
     alive = [count for last, count in list_ if last + period > max(now, own)]
     assert [last for last, _ in list_] == sorted(last for last, _ in list_)
-    return sum(alive), own, list_[-1][0] + period if list_ else first
+    used = sum(alive) + (read.displaced if len(alive) == len(list_) else 0)
+    return min(limit, used), own, list_[-1][0] + period if list_ else first
 
 
 def log(read, now, limit, period, *_):
@@ -75,7 +86,8 @@ def log(read, now, limit, period, *_):
     assert entries == sorted(entries, key=lambda entry: entry[0])
     assert sum(count for _, count in entries) == units
     alive = [count for instant, count in entries if instant + period > max(now, own)]
-    return sum(alive), own, entries[-1][0] + period if entries else own
+    used = sum(alive) + (read.displaced if len(alive) == len(entries) else 0)
+    return min(limit, used), own, entries[-1][0] + period if entries else own
 
 
 def gcra(read, now, limit, period, *_):
@@ -114,7 +126,6 @@ def concurrency(read, now, limit, lease, *_):
 def decode(value, now, *words):
     """words: limit period x y z, as the scripts are given them."""
     read = Reader(value)
-    name = VERSIONS[read.number(1)]
-    used, own, dies = globals()[name](read, now, *words)
+    used, own, dies = globals()[read.name](read, now, *words)
     assert read.is_at_end
-    return State(name, used, own, dies)
+    return State(read.name, used, own, dies)

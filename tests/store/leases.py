@@ -8,6 +8,7 @@ import stint_abi as abi
 from store import NAMES, Store, instant, reply_of, words_of
 
 LEASED = 64  # leases of one key
+INEXACT = [abi.ALGORITHMS[name] for name in ("gcra", "fixed_window", "sliding_counter")]
 Lease = namedtuple("Lease", "end units")
 
 
@@ -50,7 +51,7 @@ class Model:
         while self.leases and self.leases[0].end <= now:
             ended = self.leases.pop(0)
             charged = self.state.ask(ended.end * 1000, "charge", ended.units).granted
-            assert charged == ended.units, "a lease always fits when it is charged"
+            assert charged == ended.units, "a lease is always charged whole"
         for lease, left in settled:
             if lease in self.leases:
                 self.leases.remove(lease)
@@ -67,6 +68,8 @@ class Model:
         """(outcome, granted, remaining) of a verb that leases nothing."""
         self.settle(now, settled)
         room, capacity = self.room(now)
+        if cost == 0 and verb in ("take", "peek", "take_upto"):
+            return self.state.peek(now * 1000, 0).outcome, 0, room
         if verb in ("take", "peek"):
             if cost > capacity:
                 return "never", 0, room
@@ -82,9 +85,11 @@ class Model:
             self.state.ask(now * 1000, "take", granted)
             return "allow", granted, room - granted
         if verb == "charge":
-            most = self.state.copy().ask(now * 1000, "charge", cost + self.out).granted
-            granted = min(cost, max(0, most - self.out))
-            self.state.ask(now * 1000, "charge", granted)
+            granted = cost
+            if self.state.quota.algorithm in INEXACT:  # whose debt leaves room for what is out
+                most = self.state.copy().ask(now * 1000, "charge", cost + self.out).granted
+                granted = min(cost, max(0, most - self.out))
+            granted = self.state.ask(now * 1000, "charge", granted).granted
             return "allow", granted, self.room(now)[0]
         if verb == "refund":
             granted = self.state.ask(now * 1000, "refund", cost, at * 1000).granted

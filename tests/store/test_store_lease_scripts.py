@@ -75,7 +75,8 @@ def play(store, spec, seed, steps=400, term=None, dies=0.05):
             store.ask_leased(quota, key, "return", 0, now, settled=[(node.lease, node.left)])
             node.lease, node.left = None, 0
         elif act < 0.75 and spec.split()[0] in STRICT:  # the others may owe more than they have
-            reply = store.ask_leased(quota, key, "charge", rng.randint(1, 9), now)
+            free = store.ask_leased(quota, key, "peek", 0, now).remaining
+            reply = store.ask_leased(quota, key, "charge", min(free, rng.randint(1, 9)), now)
             uses.append((now, reply.granted))
         else:
             reply = store.ask_leased(quota, key, rng.choice(["take", "take_upto"]),

@@ -139,7 +139,8 @@ static void test_settling_corrects_the_estimate(void **state)
     }
 }
 
-/* What was used beyond a strict quota's limit takes the place of what is older, the estimate too. */
+/* What was used beyond a strict quota's limit takes the place of what is older, the estimate too.
+ */
 static void test_a_charge_above_the_limit_is_all_that_is_used(void **state)
 {
     struct fixture *fixture = *state;

@@ -146,6 +146,32 @@ def random_sequences(name, quotas, verbs, count):
         yield walk(random.Random(f"{name} {number}"), terms, unit, chosen)
 
 
+def charge_stories(budget, small):
+    """Charges that do not fit keep the newest units: of 1,000 an hour, and of `small`."""
+    yield story(budget, "950, and 200 a second later: an hour on, 200 are remembered",
+                (0, "take", 950), (1, "charge", 200), (1, "take_upto", 1), (3599, "peek", 1),
+                *[(now, "peek", 0) for now in (3600, 3601, 3750, 3751, 3900, 3901)], unit="s")
+    yield story(budget, "more than the limit: all of it is used now",
+                (0, "take", 400), (1800, "charge", 1200), (1800, "peek", 0), (3700, "peek", 1),
+                (5400, "peek", 1), (5700, "peek", 1000), unit="s")
+    yield story(budget, "many small charges displace no more than one large",
+                (0, "take", 1000), *[(1800, "charge", 1)] * 8, (3600, "peek", 0),
+                (3900, "take_upto", 1000), unit="s")
+    yield story(budget, "units that come back were displaced, or are used by others",
+                (0, "take", 1000), (900, "charge", 250), (900, "refund", 100, 900),
+                (900, "peek", 1), (900, "refund", 150, 900), (900, "peek", 1),
+                (3600, "peek", 1000), (3900, "peek", 1000), unit="s")
+    yield story(budget, "settled above the estimate, then another one below",
+                (0, "take", 600), (60, "take", 400), (120, "charge", 300),
+                (180, "refund", 350, 60), (180, "peek", 0), (180, "take_upto", 100),
+                (3780, "peek", 0), unit="s")
+    yield story(small, "a group with some left counts as used up",
+                *[(now, "take", small.limit // 10) for now in range(0, 600, 60)],
+                (600, "charge", 3), (600, "take", 1), (600, "charge", 2), (600, "take", 1),
+                (3600, "peek", 0), (3660, "peek", 0), (3900, "take_upto", 1),
+                (4200, "peek", 0), unit="s")
+
+
 def window_file():
     quotas = [(Terms("window", n, w, resolution=m), unit) for n, w, m, unit in [
         (100, MINUTE, 0, "ns"), (15, MINUTE, 0, "ns"), (100, MINUTE, 12, "ns"),
@@ -154,7 +180,15 @@ def window_file():
         (10, 1_000_003, 0, "ns"), (500, 24 * MS, 24, "us"), (5, 2 * US, 0, "ns"),
         (61, 60 * S, 24, "us")]]
     yield from random_sequences("window", quotas, ("take", "take", "take", "take_upto", "peek",
-                                                   "charge"), 70)
+                                                   "charge", "refund"), 70)
+    yield from charge_stories(Terms("window", 1000, HOUR, resolution=24),
+                              Terms("window", 120, HOUR, resolution=24))
+    yield from charge_stories(Terms("window", 1000, HOUR, resolution=12),
+                              Terms("window", 58, HOUR, resolution=12))
+    yield story(Terms("window", 23, HOUR, resolution=24), "each unit its own bunch",
+                *[(now, "take", 1) for now in range(0, 2300, 100)], (2400, "charge", 3),
+                (2400, "peek", 1), (2400, "refund", 2, 2400), (2400, "peek", 1),
+                (2400, "refund", 2, 2400), (2400, "take_upto", 2), (4050, "peek", 0), unit="s")
 
 
 def buckets_file():
@@ -165,7 +199,11 @@ def buckets_file():
         (30, 1_000_003, 99_991, 4, "ns"),
         (1_000_000, 10 * MINUTE, MINUTE, 50_000, "ns")]]
     yield from random_sequences("buckets", quotas, ("take", "take", "take", "take_upto", "peek",
-                                                    "charge"), 50)
+                                                    "charge", "refund"), 50)
+    for slack in ((0, 100), (5 * MINUTE, 100), (5 * MINUTE, 0)):
+        yield from charge_stories(
+            Terms("buckets", 1000, HOUR, time_slack_ns=slack[0], count_slack=slack[1]),
+            Terms("buckets", 50, HOUR, time_slack_ns=slack[0], count_slack=slack[1] // 20))
 
 
 def log_file():
@@ -173,6 +211,22 @@ def log_file():
         (5, S, "us"), (1, US, "ns"), (100, MINUTE, "ns"), (15, 1_000_003, "ns"), (1000, DAY, "us")]]
     yield from random_sequences("log", quotas, ("take", "take", "take", "take_upto", "peek",
                                                 "charge", "refund"), 50)
+    yield from charge_stories(Terms("log", 1000, HOUR), Terms("log", 50, HOUR))
+
+
+def debt_stories(terms):
+    """A cost of 0 is denied in debt, until to the nanosecond of the wait; and not without debt."""
+    yield story(terms, "a cost of 0 in debt", (0, "take", terms.limit), (0, "take", 0),
+                (0, "peek", 0), (0, "take_upto", 0), (1, "charge", terms.limit // 2 + 1),
+                (1, "take", 0), (1, "peek", 0), (1, "take_upto", 0), (1, "take_upto", 1))
+    writer = Writer(terms, "ns", "the wait of a cost of 0 is exact")
+    writer.step(0, "take", terms.limit)
+    writer.step(1, "charge", terms.limit // 2 + 1)
+    ends = 1 + writer.step(1, "peek", 0).retry_after
+    for now in (ends - 1, ends):
+        for verb in ("take", "take_upto", "peek"):
+            writer.step(now, verb, 0)
+    yield writer
 
 
 def gcra_file():
@@ -183,6 +237,8 @@ def gcra_file():
     quotas.append((Terms("gcra", 10, S, burst=4, count_denied=True), "us"))
     yield from random_sequences("gcra", quotas, ("take", "take", "take", "take_upto", "peek",
                                                  "charge", "refund", "book"), 60)
+    yield from debt_stories(Terms("gcra", 10, S, burst=10))
+    yield from debt_stories(Terms("gcra", 7, 1_000_003))
 
 
 def fixed_window_file():
@@ -196,6 +252,8 @@ def fixed_window_file():
     quotas.append((Terms("fixed_window", 6, MINUTE, count_denied=True), "us"))
     yield from random_sequences(
         "fixed_window", quotas, ("take", "take", "take", "take_upto", "peek", "charge"), 70)
+    yield from debt_stories(Terms("fixed_window", 10, S))
+    yield from debt_stories(Terms("fixed_window", 10, S, align=ALIGN["first_use"]))
 
 
 def sliding_counter_file():
@@ -205,6 +263,8 @@ def sliding_counter_file():
     quotas.append((Terms("sliding_counter", 6, MINUTE, count_denied=True), "us"))
     yield from random_sequences("sliding_counter", quotas, ("take", "take", "take", "take_upto",
                                                             "peek", "charge"), 50)
+    yield from debt_stories(Terms("sliding_counter", 10, S))
+    yield from debt_stories(Terms("sliding_counter", 7, 1_000_003))
 
 
 def concurrency_file():
@@ -214,10 +274,12 @@ def concurrency_file():
 
 
 def story(terms, name, *steps, unit="ns"):
-    writer = Writer(terms, unit, name)
+    """The steps' times are in `unit`; whole seconds are told in microseconds."""
+    scale = {"ns": 1, "us": US, "s": S}[unit]
+    writer = Writer(terms, "us" if unit == "s" else unit, name)
     for now, verb, cost, *granted_at in steps:
-        extra = {"granted_at": granted_at[0] * writer.unit} if granted_at else {}
-        writer.step(now * writer.unit, verb, cost, **extra)
+        extra = {"granted_at": granted_at[0] * scale} if granted_at else {}
+        writer.step(now * scale, verb, cost, **extra)
     return writer
 
 

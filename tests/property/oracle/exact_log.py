@@ -60,6 +60,7 @@ class ExactLog(Model):
     def __init__(self, terms):
         super().__init__(terms)
         self.units = deque()  # [time, count], oldest first
+        self.displaced = 0  # units that count as long as the oldest in the log
 
     def _now(self, now):
         return max(now, self.units[-1][0]) if self.units else now
@@ -69,10 +70,31 @@ class ExactLog(Model):
         return [run for run in self.units if run[0] + self.terms.period_ns > now]
 
     def room(self, now):
+        return max(0, self._vacant(now) - self._displaced(now))
+
+    def _vacant(self, now):
         return self.capacity - sum(count for _, count in self._alive(now))
 
+    def _displaced(self, now):
+        return self.displaced if len(self._alive(now)) == len(self.units) else 0
+
+    def displace(self, now, count):
+        """The log keeps the newest N units."""
+        kept = min(count, self.capacity)
+        over = max(0, kept - self._vacant(now))
+        own = self._now(now)
+        self.displaced = self._displaced(now) + count - kept + over
+        self.units = deque(self._alive(now))
+        while over:
+            taken = min(over, self.units[0][1])
+            self.units[0][1] -= taken
+            over -= taken
+            if not self.units[0][1]:
+                self.units.popleft()
+        self.units.append([own, kept])
+
     def wait(self, now, cost):
-        missing = cost - self.remaining(now)
+        missing = cost - self._vacant(now)
         for time, count in self._alive(now):
             missing -= count
             if missing <= 0:
@@ -80,12 +102,21 @@ class ExactLog(Model):
         raise AssertionError("a cost within capacity fits once all units are back")
 
     def spend(self, now, count):
+        self.displaced = self._displaced(now)
         self.units = deque(self._alive(now))
         self.units.append([self._now(now), count])
 
     def refund(self, now, count, granted_at):
-        """Exact entries only: the units recorded at granted_at, as many as are there."""
+        """Exact entries only: the units recorded at granted_at, as many as are there.
+
+        Displaced units are no younger than the oldest that are recorded; which of these two come
+        back makes no difference, so these do.
+        """
         back = 0
+        if self._displaced(now) and granted_at <= self.units[0][0]:
+            back = min(count, self.displaced)
+            back = back if granted_at + self.terms.period_ns > self._now(now) else 0
+            self.displaced -= back
         for run in self._alive(now):
             if run[0] == granted_at and back < count:
                 taken = min(run[1], count - back)
@@ -101,4 +132,5 @@ class ExactLog(Model):
     def copy(self):
         twin = ExactLog(self.terms)
         twin.units = deque(list(run) for run in self.units)
+        twin.displaced = self.displaced
         return twin

@@ -50,8 +50,8 @@ class Model:
         return max(0, self.room(now))
 
     def fits(self, now, cost):
-        """0 asks without taking, and is allowed in debt too."""
-        return cost == 0 or cost <= self.room(now)
+        """0 asks without taking; in debt, where there is less room than 0, it is denied too."""
+        return cost <= self.room(now)
 
     def wait(self, now, cost):
         """The least wait after which `cost` fits, when it does not fit now."""
@@ -66,8 +66,12 @@ class Model:
         raise NotImplementedError
 
     def chargeable(self, now, count):
-        """How many of `count` units the state can hold: the strict ones saturate at full."""
-        return min(count, self.remaining(now))
+        """How many of `count` units the state can hold; the strict ones hold the newest N."""
+        return min(count, self.capacity)
+
+    def displace(self, now, count):
+        """Record `count` > 0 units, whether they fit or not."""
+        self.spend(now, self.chargeable(now, count))
 
     # The verbs.
 
@@ -98,7 +102,7 @@ class Model:
     def charge(self, now, cost):
         granted = self.chargeable(now, cost)
         if granted:
-            self.spend(now, granted)
+            self.displace(now, cost)
         return self._answer(None, granted, now, None)
 
     def ask(self, now, verb, cost, at=0):
