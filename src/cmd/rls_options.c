@@ -45,7 +45,7 @@ enum {
          0,                                                                                        \
          "What is asked for; several: all of them have to allow",                                  \
          1},                                                                                       \
-        {"hits", OPTION_HITS, "N", 0, "Units of each descriptor (default 1); 0 takes nothing", 1}, \
+        {"hits", OPTION_HITS, "N", 0, "Units of each descriptor (default 1); 0 only checks", 1},   \
     {                                                                                              \
         "refund", OPTION_REFUND, NULL, 0, "Give the hits back", 1                                  \
     }

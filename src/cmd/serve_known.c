@@ -19,7 +19,7 @@ static const char *const metrics_names[] = {"stint", "envoyproxy", "both", NULL}
 static const char *const field_styles[] = {"draft-11", "draft-03", "x-ratelimit", "none", NULL};
 static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-ratelimit", NULL};
 
-static const char *const grpc_hits[] = {"take", "charge", NULL};
+static const char *const grpc_hits[] = {"take", "charge", "add", NULL};
 static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
 static const char *const table_policies[] = {"evict", "inherit", "deny", "allow", NULL};
 static const char *const cautions[] = {"trust", "half", "full", NULL};
@@ -160,8 +160,8 @@ const struct setting settings_known[] = {
            "What /auth denies with where it does not say ?deny_status=N"),
 
     CHOICE(grpc_hits, "take", grpc_hits,
-           "gRPC and /json: what descriptors' own hits do under rules that set no hits: take or "
-           "charge"),
+           "gRPC and /json: what descriptors' own hits do under rules that set no hits: take, "
+           "charge or add"),
     LIST(grpc_fields, "STYLE", "off", grpc_styles,
          "gRPC: which RateLimit fields Envoy is to add to responses"),
     TEXT(grpc_limit_field, "NAME", NULL, "gRPC: draft-03's RateLimit-Limit by another name"),

@@ -183,6 +183,7 @@ int hub_open(struct hub **hub, const struct hub_options *options, struct stint_e
     made->shadow_mode = options->shadow_mode;
     made->quota_mode = options->quota_mode;
     made->charges_hits = options->charges_hits;
+    made->checks_debt = options->checks_debt;
     made->began_with_rules = options->rules != NULL;
     made->id_lifetime_ns =
         options->id_lifetime_ns > 0 ? options->id_lifetime_ns : ID_LIFETIME_DEFAULT_NS;

@@ -29,7 +29,7 @@ struct hub {
     struct unmatched *unmatched;
     uint64_t id_lifetime_ns;
     unsigned workers;
-    bool shadow_mode, quota_mode, charges_hits;
+    bool shadow_mode, quota_mode, charges_hits, checks_debt;
     bool began_with_rules;
     pthread_mutex_t lock; /* of the rulesets, while they change hands */
     struct ruleset *ruleset;

@@ -26,6 +26,7 @@ struct service *service_new(struct hub *hub, unsigned worker)
     service->question.all_shadow = hub->shadow_mode;
     service->question.all_quota_mode = hub->quota_mode;
     service->question.charges_hits = hub->charges_hits;
+    service->question.checks_debt = hub->checks_debt;
     memcpy(service->specs.secret, hub->table->region.fixed.hash_key, sizeof(service->specs.secret));
     service->ruleset = hub_ruleset(hub, &service->generation);
     return service;

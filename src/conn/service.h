@@ -40,6 +40,7 @@ struct hub_options {
     bool shadow_mode;             /* every rule is in shadow mode */
     bool quota_mode;              /* every rule is in quota mode */
     bool charges_hits;            /* Envoy's hits are charged where their rule does not say */
+    bool checks_debt;             /* a check passes until more than the limit is used */
     unsigned metrics_names;       /* bits of enum metrics_names. Default METRICS_NAMES_STINT */
     unsigned near_thousandths;    /* metrics_count_hits() */
     store_accepts *store_accepts; /* asked with all rules that name stores. NULL: there are none */

@@ -104,6 +104,7 @@ struct question {
     bool all_shadow;     /* every rule is taken for one in shadow_mode */
     bool all_quota_mode; /* the same of quota_mode */
     bool charges_hits;   /* Envoy's hits are charged where their rule does not say */
+    bool checks_debt;    /* a check of them passes until more than the limit is used */
     size_t n_targets;
     size_t n_unmatched; /* descriptors */
     size_t domain;      /* where there are such: rules_find_domain() */

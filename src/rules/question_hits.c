@@ -22,10 +22,20 @@ static struct stint_ask ask_of(const struct question *question, uint8_t verb, ui
     return (struct stint_ask){.now_ns = question->now_ns, .cost = cost, .verb = verb};
 }
 
-/* What is looked for first: whether one unit is left, or the units to be charged fit. */
-static struct stint_ask look_of(const struct question *question, const struct target *target)
+/* Where more than the limit can be told from the limit: a cost of 0 is denied in debt alone. */
+static bool has_debt(const struct stint_quota *quota)
 {
-    return ask_of(question, STINT_PEEK, target->hits == TARGET_HITS_CHECK ? 1 : target->cost);
+    return quota->algorithm == STINT_GCRA || quota->algorithm == STINT_FIXED_WINDOW ||
+           quota->algorithm == STINT_SLIDING_COUNTER;
+}
+
+/* What is looked for first: whether one unit is left, or the units to be charged fit. */
+static struct stint_ask look_of(const struct question *question, const struct counted *counted)
+{
+    uint32_t cost = question->checks_debt && has_debt(counted->quota) ? 0 : 1;
+    if (counted->target->hits == TARGET_HITS_CHARGE)
+        cost = counted->target->cost;
+    return ask_of(question, STINT_PEEK, cost);
 }
 
 static bool charges_now(const struct target *target, bool charges)
@@ -36,7 +46,7 @@ static bool charges_now(const struct target *target, bool charges)
 static void send_asks(struct question *question, struct counted *counted, bool charges)
 {
     struct target *target = counted->target;
-    const struct stint_ask look = look_of(question, target);
+    const struct stint_ask look = look_of(question, counted);
     const struct stint_ask charge = ask_of(question, STINT_CHARGE, target->cost);
     if (target->store == 0)
         return;
@@ -70,16 +80,17 @@ static struct stint_decision put_back(struct stint_decision decision)
 /* A store is asked once; the table, which costs less to ask, for the figures as they are. */
 static struct stint_decision check(struct question *question, const struct counted *counted)
 {
-    struct stint_ask ask = ask_of(question, STINT_PEEK, 0);
+    const struct stint_ask one = ask_of(question, STINT_PEEK, 1);
+    const struct stint_ask figures = ask_of(question, STINT_PEEK, 0);
+    bool wants_one = look_of(question, counted).cost > 0;
     struct stint_decision decision;
     if (counted->target->store == 0) {
-        decision = read_answer(question, counted, &ask, NULL);
-        if (decision.outcome == STINT_ALLOW && decision.remaining > 0)
+        decision = read_answer(question, counted, &figures, NULL);
+        if (decision.outcome == STINT_ALLOW && (decision.remaining > 0 || !wants_one))
             return decision;
     }
-    ask.cost = 1;
-    decision = read_answer(question, counted, &ask, counted->looked);
-    return decision.outcome == STINT_ALLOW ? put_back(decision) : decision;
+    decision = read_answer(question, counted, &one, counted->looked);
+    return decision.outcome == STINT_ALLOW && wants_one ? put_back(decision) : decision;
 }
 
 /* After a charge that did not fit: the wait until there is a unit again. */
@@ -103,7 +114,7 @@ static bool charge(struct question *question, const struct counted *counted,
                    struct stint_decision *decision)
 {
     struct target *target = counted->target;
-    const struct stint_ask look = look_of(question, target);
+    const struct stint_ask look = look_of(question, counted);
     const struct stint_ask ask = ask_of(question, STINT_CHARGE, target->cost);
     struct stint_decision before = read_answer(question, counted, &look, counted->looked);
     *decision = read_answer(question, counted, &ask, counted->charged);
@@ -119,7 +130,7 @@ static bool charge(struct question *question, const struct counted *counted,
 static bool decide(struct question *question, const struct counted *counted, bool charges,
                    struct stint_decision *decision)
 {
-    const struct stint_ask look = look_of(question, counted->target);
+    const struct stint_ask look = look_of(question, counted);
     if (charges_now(counted->target, charges))
         return charge(question, counted, decision);
     *decision = counted->target->hits == TARGET_HITS_CHARGE

@@ -7,8 +7,10 @@ each request goes to one that has something left.
 """
 import http.server
 import json
+import re
 import threading
 import time
+import urllib.request
 
 import pytest
 
@@ -86,7 +88,7 @@ def limits(*each):
     """(actions, hits, when the stream is done) of a route."""
     kind = TYPES + "http.ratelimit.v3.RateLimitPerRoute"
     return {"envoy.filters.http.ratelimit": {"@type": kind, "rate_limits": [
-        {"actions": actions, "hits_addend": hits, **({"apply_on_stream_done": True} if done else {})}
+        {"actions": actions, "hits_addend": hits, "apply_on_stream_done": done}
         for actions, hits, done in each]}}
 
 
@@ -173,9 +175,9 @@ def configuration(port, stint, models):
 class Behind:
     """A server that goes by envoyproxy/ratelimit's habits, and Envoy before it and two models."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, *options, rules=RULES):
         self.models = [model("service_1"), model("service_2")]
-        self.server = Server("--compat", "envoyproxy", "--grpc-metadata", rules=RULES)
+        self.server = Server("--compat", "envoyproxy", "--grpc-metadata", *options, rules=rules)
         port = free_port()
         config = folder / "envoy.json"
         config.write_text(json.dumps(configuration(port, self.server.port("grpc"), self.models)))
@@ -244,27 +246,45 @@ def test_a_route_that_only_checks(behind, algorithm):
 
 # Which services answer before a route is refused: a limit of 2, and limits of 1 and 2. Theirs lets
 # one request more pass for each limit, as docs/migrate-from-envoyproxy-ratelimit.md says.
-EXAMPLES = {
-    "/alone": (["service_1"] * 2, lambda behind: 2 - behind.left(alone="alone_2")),
-    "/services": (["service_1", "service_2", "service_2"], lambda behind: 3 - sum(
-        behind.left(service=f"service_{n}") for n in (1, 2))),
-}
+EXAMPLES = {"/alone": ["service_1"] * 2, "/services": ["service_1"] + ["service_2"] * 2}
+THEIRS = {"/alone": ["service_1"] * 3, "/services": ["service_1"] * 2 + ["service_2"] * 3}
+# What stint has counted of a route.
+HITS = re.compile(r'^ratelimit_service_rate_limit_total_hits\{.*key1="(\w+)_\w+_\d"\} (\d+)$', re.M)
+
+
+def charged(behind, path):
+    """Units of all services of a route, from the first on."""
+    kind = path[1:].removesuffix("s")
+    with urllib.request.urlopen(behind.server.url("/metrics"), timeout=20) as page:
+        return sum(int(n) for name, n in HITS.findall(page.read().decode()) if name == kind)
 
 
 def passes(behind, path):
     """Who answers in turn, each charged before the next is asked, until a request is refused."""
-    answered = []
-    while True:
+    answered, before = [], charged(behind, path)
+    for _ in range(10):
         status, text = behind.ask(path)
         if status != 200:
             assert status == 429
             return answered
         answered.append(text)
-        until(lambda: EXAMPLES[path][1](behind) == len(answered), f"{len(answered)} are charged")
+        until(lambda: charged(behind, path) - before == len(answered), f"{answered} are charged")
 
 
 def test_the_example_for_token_quotas(behind):
     for turn in range(2):
         time.sleep(turn * PERIOD_S * 25 / 24)  # all of it is back, with the slack of a 24th
-        for path, (services, _) in EXAMPLES.items():
+        for path, services in EXAMPLES.items():
             assert passes(behind, path) == services, f"{path}, turn {turn}"
+
+
+def test_the_example_as_theirs(tmp_path):
+    """The same numbers, where a check passes until more than the limit is used."""
+    lasting = RULES.replace(f"period: {PERIOD_S}s", "unit: year, calendar: fixed")
+    behind = Behind(tmp_path, "--grpc-hits", "add", "--default-algorithm", "fixed_window",
+                    rules=lasting)
+    try:
+        for path, services in THEIRS.items():
+            assert passes(behind, path) == services, path
+    finally:
+        behind.stop()

@@ -49,7 +49,8 @@ descriptors:
 # The same for the model: (unit, limit, and what else there is).
 LIMITS = {
     "user": ("minute", 10, {"name": "user"}), "tokens": ("hour", 1000, {}),
-    "path": ("second", 3, {}), "banned": ("minute", 0, {}), "trial": ("minute", 5, {"shadow": True}),
+    "path": ("second", 3, {}), "banned": ("minute", 0, {}),
+    "trial": ("minute", 5, {"shadow": True}),
     "partner": ("minute", 20, {"replaces": "user"}), "service": ("minute", 6, {"quota": True}),
 }
 UNLIMITED = 4294967295
@@ -61,8 +62,8 @@ DIFFERENCES = {
     "siblings": "A request that is over one limit takes nothing of the others.",
     "shadows": "A limit in shadow mode counts the requests that the other limits let pass.",
     "equal descriptors": "A descriptor that stands twice in a request has to fit twice.",
-    "checks": "A check (`hits_addend: 0`) is over limit where nothing is left; theirs passes as long "
-              "as no more than the limit is used.",
+    "checks": "A check (`hits_addend: 0`) is over limit where nothing is left; theirs passes as "
+              "long as no more than the limit is used.",
     "unused": "`duration_until_reset` is left out where nothing is used.",
     "never": "`duration_until_reset` is left out of what can never fit.",
     "fractions": "`duration_until_reset` is not rounded up to a second.",
@@ -153,7 +154,8 @@ class Counted:
     def reset(self):
         left_ns = self.period_ns - self.now_ns % self.period_ns
         is_never = self.limit == 0 or (self.takes and not self.fits_once and not self.is_shadow)
-        if (is_never and self.differs("never")) or (self.used_at_last() == 0 and self.differs("unused")):
+        is_unused = self.used_at_last() == 0
+        if (is_never and self.differs("never")) or (is_unused and self.differs("unused")):
             return None
         return left_ns if self.differs("fractions") else -(-left_ns // S) * S
 

@@ -14,24 +14,32 @@
 #define NO_HITS UINT32_MAX /* the request's cost instead */
 #define RULE(key, n, options)                                                                      \
     "  - key: " key "\n    rate_limit: {unit: hour, requests_per_unit: " n options "}\n"
-#define CHARGES ", hits: charge"
+#define CHARGED(key, n) RULE(key, n, ", hits: charge")
 
-static const char *const rules = "domain: d\ndescriptors:\n" RULE("tokens", "10", CHARGES) RULE(
-    "more", "10", CHARGES) RULE("takes", "10", ", hits: take") RULE("unsaid", "10",
-                                                                    "") RULE("ip", "3", "")
-    RULE("shut", "0", CHARGES) "  - key: free\n    rate_limit: {unlimited: true}\n" RULE("trial", "10", CHARGES) "    shadow_mode: true\n" RULE("next", "10", CHARGES) "    shadow: {unit: hour, requests_per_unit: 5}\n" RULE(
-        "soft", "10",
-        CHARGES) "    quota_mode: true\n" RULE("soft2", "10",
-                                               CHARGES) "    quota_mode: true\n" RULE("named", "10",
-                                                                                      CHARGES
-                                                                                      ", name: "
-                                                                                      "named")
-        RULE("instead", "10", ", replaces: [{name: named}]")
-            RULE("angry", "1", CHARGES) "    ban: {after: 3, for: 2h}\n" RULE(
-                "angry2", "1",
-                "") "    quota_mode: true\n    ban: {after: 1, for: 2h}\n"
-                    "  - key: places\n"
-                    "    rate_limit: {algorithm: concurrency, lease: 1m, requests_per_unit: 3}\n";
+/* A rule a line. */
+/* clang-format off */
+static const char *const rules =
+    "domain: d\ndescriptors:\n"
+    CHARGED("tokens", "10")
+    CHARGED("more", "10")
+    RULE("takes", "10", ", hits: take")
+    RULE("unsaid", "10", "")
+    RULE("ip", "3", "")
+    CHARGED("shut", "0")
+    RULE("counted", "10", ", hits: charge, algorithm: fixed_window")
+    RULE("paced", "10", ", hits: charge, algorithm: gcra")
+    "  - key: free\n    rate_limit: {unlimited: true}\n"
+    CHARGED("trial", "10") "    shadow_mode: true\n"
+    CHARGED("next", "10") "    shadow: {unit: hour, requests_per_unit: 5}\n"
+    CHARGED("soft", "10") "    quota_mode: true\n"
+    CHARGED("soft2", "10") "    quota_mode: true\n"
+    RULE("named", "10", ", hits: charge, name: named")
+    RULE("instead", "10", ", replaces: [{name: named}]")
+    CHARGED("angry", "1") "    ban: {after: 3, for: 2h}\n"
+    RULE("angry2", "1", "") "    quota_mode: true\n    ban: {after: 1, for: 2h}\n"
+    "  - key: places\n"
+    "    rate_limit: {algorithm: concurrency, lease: 1m, requests_per_unit: 3}\n";
+/* clang-format on */
 
 static const struct reply *ask_hits(struct serving *s, const char *text, uint32_t first,
                                     uint32_t second)
@@ -152,6 +160,27 @@ static void test_the_setting_is_for_rules_that_do_not_say(void **state)
     assert_int_equal(outcome_of(s, "places=1", 0), STINT_ALLOW);
     assert_int_equal(outcome_of(s, "places=1", 1), STINT_ALLOW);
     assert_int_equal(outcome_of(s, "places=1", 0), STINT_DENY);
+}
+
+/* As envoyproxy/ratelimit compares: where the law tells more than the limit from the limit. */
+static void test_a_check_of_debt_passes_where_just_the_limit_is_used(void **state)
+{
+    static const struct {
+        const char *key;
+        int at_limit;
+    } rows[] = {{"counted=1", STINT_ALLOW}, {"paced=1", STINT_ALLOW}, {"tokens=1", STINT_DENY}};
+    struct serving *s = *state;
+    s->service->question.checks_debt = true;
+    for (size_t i = 0; i < N(rows); i++) {
+        assert_int_equal(outcome_of(s, rows[i].key, 9), STINT_ALLOW);
+        assert_int_equal(outcome_of(s, rows[i].key, 0), STINT_ALLOW);
+        assert_int_equal(outcome_of(s, rows[i].key, 1), STINT_ALLOW);
+        assert_int_equal(outcome_of(s, rows[i].key, 0), rows[i].at_limit);
+        assert_int_equal(s->reply.statuses[0].decision.remaining, 0);
+        assert_int_equal(outcome_of(s, rows[i].key, 1), STINT_DENY);
+        assert_int_equal(outcome_of(s, rows[i].key, 0), STINT_DENY);
+        assert_in_range(s->reply.decision.retry_after_ns, 1, 120 * MINUTE);
+    }
 }
 
 static void test_what_has_no_room_or_no_limit(void **state)
@@ -393,6 +422,20 @@ static void test_a_store_is_told_of_every_charge(void **state)
     serve_far_no_more(&far);
 }
 
+static void test_a_check_of_debt_in_a_store(void **state)
+{
+    struct far far;
+    (void)state;
+    serve_far(&far, ", algorithm: fixed_window, on_store_error: deny");
+    far.s.service->question.checks_debt = true;
+    assert_int_equal(ask_far(&far, "tokens=1", 10, 0, false), STINT_ALLOW);
+    assert_int_equal(ask_far(&far, "tokens=1", 0, 0, false), STINT_ALLOW);
+    assert_int_equal(ask_far(&far, "tokens=1", 0, 0, true), STINT_DENY); /* it is away */
+    assert_int_equal(ask_far(&far, "tokens=1", 1, 0, false), STINT_DENY);
+    assert_int_equal(ask_far(&far, "tokens=1", 0, 0, false), STINT_DENY);
+    serve_far_no_more(&far);
+}
+
 /* Envoy throws the answer away, and may be gone before it comes. */
 static void test_a_charge_is_on_its_way_before_anything_is_answered(void **state)
 {
@@ -531,6 +574,7 @@ int main(void)
         SERVED(test_a_rule_that_takes_takes_all_or_nothing),
         SERVED(test_hits_of_the_request_are_always_taken),
         SERVED(test_the_setting_is_for_rules_that_do_not_say),
+        SERVED(test_a_check_of_debt_passes_where_just_the_limit_is_used),
         SERVED(test_what_has_no_room_or_no_limit),
         SERVED(test_hits_that_come_back),
         SERVED(test_a_charge_stands_whatever_the_others_say),
@@ -544,6 +588,7 @@ int main(void)
         SERVED(test_a_blocked_key_is_denied_and_charged),
         SERVED(test_checks_count_for_a_ban_and_charges_do_not),
         cmocka_unit_test(test_a_store_is_told_of_every_charge),
+        cmocka_unit_test(test_a_check_of_debt_in_a_store),
         cmocka_unit_test(test_a_charge_is_on_its_way_before_anything_is_answered),
         cmocka_unit_test(test_while_the_store_is_away_its_stand_in_answers),
         cmocka_unit_test(test_budgets_per_hour),

@@ -114,6 +114,20 @@ static void test_units_are_counted_by_what_became_of_them(void **state)
     assert_stat(fixture, "user.shadow_mode", 2);
 }
 
+/* 9 of 10 were used: the next one fits, and the other four are over. */
+static void test_a_charge_is_over_by_what_did_not_fit(void **state)
+{
+    struct fixture *fixture = *state;
+    ask(fixture, USER, (struct metrics_hits){.asked = 5, .is_over = true, .fitted = 1});
+    assert_stat(fixture, "user.total_hits", 5);
+    assert_stat(fixture, "user.within_limit", 0);
+    assert_stat(fixture, "user.over_limit", 4);
+    assert_stat(fixture, "user.near_limit", 1);
+    ask(fixture, USER,
+        (struct metrics_hits){.asked = 3, .is_over = true, .is_shadow = true, .fitted = 1});
+    assert_stat(fixture, "user.shadow_mode", 2);
+}
+
 static void test_one_that_nobody_asked_is_told(void **state)
 {
     struct fixture *fixture = *state;
@@ -220,6 +234,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_units_are_counted_by_what_became_of_them, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_charge_is_over_by_what_did_not_fit, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_one_that_nobody_asked_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_equal_names_are_summed, set_up, tear_down),

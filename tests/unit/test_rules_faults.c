@@ -210,6 +210,14 @@ static void test_every_bad_value_is_told(void **unused)
         {LIMIT(UNIT TEN "      burst: 5\n"),
          "a.yaml:7:14: burst: it is an option of gcra, not of window, which is meant where none is "
          "named\n"},
+        {LIMIT(UNIT TEN "      hits: charged\n"),
+         "a.yaml:7:13: hits: expected take or charge, found \"charged\"; did you mean "
+         "\"charge\"?\n"},
+        {LIMIT("      algorithm: concurrency\n      lease: 1m\n" TEN "      hits: charge\n"),
+         "a.yaml:8:13: hits: places of concurrency are taken and given back, and cannot be "
+         "charged; leave hits out, or say take\n"},
+        {LIMIT("      unlimited: true\n      hits: take\n"),
+         "a.yaml:6:13: hits: unlimited: true stands alone, without hits\n"},
         {LIMIT(UNIT TEN "      algorithm: log\n      count_denied: true\n"),
          "a.yaml:8:21: count_denied: it is an option of gcra, fixed_window and sliding_counter, "
          "not "
