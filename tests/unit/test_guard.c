@@ -326,6 +326,20 @@ static void a_larger_cost_waits_longer(void **state)
     guarding_end(&g);
 }
 
+/* Nothing left may be debt: what the store says of a cost of 0 cannot be told from here. */
+static void a_cost_of_0_is_the_stores_to_decide(void **state)
+{
+    (void)state;
+    struct guarding g;
+    guarding_begin(&g, "gcra 10/10s", caching);
+    ask_and_let(&g, SHARED_CHARGE, "key", 14, 10 * S);
+    assert_decided(ask_and_let(&g, SHARED_TAKE, "key", 1, 10 * S), STINT_DENY, false);
+    assert_decided(ask_one(&g, SHARED_TAKE, "key", 1, 10 * S), STINT_DENY, true);
+    assert_decided(ask_and_let(&g, SHARED_TAKE, "key", 0, 10 * S), STINT_DENY, false);
+    assert_decided(ask_and_let(&g, SHARED_TAKE, "key", 0, 14 * S), STINT_ALLOW, false);
+    guarding_end(&g);
+}
+
 static void what_gives_back_is_seen_at_once(void **state)
 {
     static const uint8_t verbs[] = {SHARED_REFUND, SHARED_RESET, SHARED_CHARGE};
@@ -522,6 +536,7 @@ int main(void)
         cmocka_unit_test(no_key_is_denied_here_for_longer_than_the_option_says),
         cmocka_unit_test(a_larger_cost_waits_longer),
         cmocka_unit_test(a_smaller_cost_is_the_stores_to_decide),
+        cmocka_unit_test(a_cost_of_0_is_the_stores_to_decide),
         cmocka_unit_test(what_gives_back_is_seen_at_once),
         cmocka_unit_test(an_answer_from_before_a_refund_is_not_kept),
         cmocka_unit_test(some_asks_go_past_what_is_known),

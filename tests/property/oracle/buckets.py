@@ -70,7 +70,8 @@ class Buckets(Model):
 
     def _takes_more(self, bucket, now):
         slack, size = self.terms.time_slack_ns, self.terms.count_slack
-        return not self.closed and not (slack and now >= bucket[0] + slack) and not (size and bucket[2] >= size)
+        timed_out = slack and now >= bucket[0] + slack
+        return not self.closed and not timed_out and not (size and bucket[2] >= size)
 
     def spend(self, now, count):
         self.displaced = self._displaced(now)
