@@ -111,9 +111,12 @@ static inline void fake_decide(struct fake_store *fake, const struct fake_ask *a
             item.cost = 0; /* as it stands, not as it would */
             answer->each[i] = stint_peek(fake->table, &item, 1, now_ns);
         }
-        if (is_taken)
+        if (is_taken) {
+            answer->each[i].outcome = STINT_ALLOW; /* also where a charge has made a debt */
+            answer->each[i].retry_after_ns = 0;
             answer->each[i].granted =
                 ask->verb == SHARED_TAKE ? items[i].cost : answer->sum.granted;
+        }
     }
 }
 
