@@ -263,7 +263,7 @@ def main():
             "latency": lambda: latency_rows(servers, 1 if quick else 9, 0.5 if quick else 3),
             "grpc-latency": lambda: grpc_rows.latency(servers, 1 if quick else 9,
                                                       0.5 if quick else 3),
-            "hostile": lambda: hostile.rows(servers, 1 if quick else 5, 0.5 if quick else 3,
+            "hostile": lambda: hostile.rows(servers, 1 if quick else 5, 0.5 if quick else 2,
                                             10 if quick else 100),
             "memory": lambda: memory_rows(servers, 100 if quick else 2000),
         }

@@ -212,8 +212,8 @@ class Client:
 class Swarm:
     """So many clients of a kind, connected within the `with`; they never close by themselves."""
 
-    def __init__(self, kind, port, n=20, context=None):
-        self.kind, self.clients = kind, []
+    def __init__(self, kind, port, n=20, context=None, tick_s=TICK_S):
+        self.kind, self.clients, self.tick_s = kind, [], tick_s
         self.is_over = threading.Event()
         self.fault = None
         with contextlib.ExitStack() as opened:
@@ -244,9 +244,9 @@ class Swarm:
             if known is None and events:
                 selector.register(client.sock, events, client)
         if not selector.get_map():
-            time.sleep(TICK_S)
+            time.sleep(self.tick_s)
             return
-        for key, events in selector.select(TICK_S):
+        for key, events in selector.select(self.tick_s):
             if events & selectors.EVENT_WRITE:
                 key.data.send()
             if events & selectors.EVENT_READ:
@@ -283,11 +283,14 @@ def main():
     parser.add_argument("n", type=int)
     parser.add_argument("kinds", nargs="+", choices=sorted(KIND))
     parser.add_argument("--tls", choices=DOORS, help="speak TLS, as clients of this port do")
+    parser.add_argument("--tick", type=float, default=TICK_S, metavar="S",
+                        help="look every S seconds at what is due: the fewer, the less of the CPU")
     arguments = parser.parse_args()
     context = context_for(arguments.tls) if arguments.tls else None
     with contextlib.ExitStack() as stack:
         for name in arguments.kinds:
-            stack.enter_context(Swarm(KIND[name], arguments.port, arguments.n, context))
+            stack.enter_context(Swarm(KIND[name], arguments.port, arguments.n, context,
+                                      arguments.tick))
         print("connected", flush=True)
         sys.stdin.read()
 
