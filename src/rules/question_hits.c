@@ -10,13 +10,6 @@
 
 #include "base/wide_int.h"
 
-/* One target under its quota or its candidate, and what its store has answered. */
-struct counted {
-    struct target *target;
-    const struct stint_quota *quota;
-    const struct shared_answer *looked, *charged; /* NULL: not asked, or no answer yet */
-};
-
 static struct stint_ask ask_of(const struct question *question, uint8_t verb, uint32_t cost)
 {
     return (struct stint_ask){.now_ns = question->now_ns, .cost = cost, .verb = verb};
@@ -30,7 +23,8 @@ static bool has_debt(const struct stint_quota *quota)
 }
 
 /* What is looked for first: whether one unit is left, or the units to be charged fit. */
-static struct stint_ask look_of(const struct question *question, const struct counted *counted)
+static struct stint_ask look_of(const struct question *question,
+                                const struct question_counted *counted)
 {
     uint32_t cost = question->checks_debt && has_debt(counted->quota) ? 0 : 1;
     if (counted->target->hits == TARGET_HITS_CHARGE)
@@ -43,7 +37,7 @@ static bool charges_now(const struct target *target, bool charges)
     return charges && target->hits == TARGET_HITS_CHARGE;
 }
 
-static void send_asks(struct question *question, struct counted *counted, bool charges)
+void question_send_hits(struct question *question, struct question_counted *counted, bool charges)
 {
     struct target *target = counted->target;
     const struct stint_ask look = look_of(question, counted);
@@ -57,7 +51,8 @@ static void send_asks(struct question *question, struct counted *counted, bool c
 
 /* ---- Reading --------------------------------------------------------------------------------- */
 
-static struct stint_decision read_answer(struct question *question, const struct counted *counted,
+static struct stint_decision read_answer(struct question *question,
+                                         const struct question_counted *counted,
                                          const struct stint_ask *ask,
                                          const struct shared_answer *answer)
 {
@@ -78,7 +73,8 @@ static struct stint_decision put_back(struct stint_decision decision)
 }
 
 /* A store is asked once; the table, which costs less to ask, for the figures as they are. */
-static struct stint_decision check(struct question *question, const struct counted *counted)
+static struct stint_decision check(struct question *question,
+                                   const struct question_counted *counted)
 {
     const struct stint_ask one = ask_of(question, STINT_PEEK, 1);
     const struct stint_ask figures = ask_of(question, STINT_PEEK, 0);
@@ -94,7 +90,7 @@ static struct stint_decision check(struct question *question, const struct count
 }
 
 /* After a charge that did not fit: the wait until there is a unit again. */
-static struct stint_decision deny(struct question *question, const struct counted *counted,
+static struct stint_decision deny(struct question *question, const struct question_counted *counted,
                                   struct stint_decision charged)
 {
     struct stint_decision decision = charged;
@@ -110,7 +106,7 @@ static struct stint_decision deny(struct question *question, const struct counte
     return decision;
 }
 
-static bool charge(struct question *question, const struct counted *counted,
+static bool charge(struct question *question, const struct question_counted *counted,
                    struct stint_decision *decision)
 {
     struct target *target = counted->target;
@@ -127,8 +123,8 @@ static bool charge(struct question *question, const struct counted *counted,
 }
 
 /* Whether the units did not fit. */
-static bool decide(struct question *question, const struct counted *counted, bool charges,
-                   struct stint_decision *decision)
+bool question_read_hits(struct question *question, const struct question_counted *counted,
+                        bool charges, struct stint_decision *decision)
 {
     const struct stint_ask look = look_of(question, counted);
     if (charges_now(counted->target, charges))
@@ -141,16 +137,6 @@ static bool decide(struct question *question, const struct counted *counted, boo
 
 /* ---- Targets --------------------------------------------------------------------------------- */
 
-bool question_ask_hits_of(struct question *question, struct target *target,
-                          const struct stint_quota *quota, bool charges,
-                          struct stint_decision *decision)
-{
-    struct counted counted = {.target = target, .quota = quota};
-    *decision = (struct stint_decision){.outcome = STINT_DENY};
-    send_asks(question, &counted, charges);
-    return question_is_given_up(question) || decide(question, &counted, charges, decision);
-}
-
 static bool is_asked(const struct target *target)
 {
     return target_asks(target) && target->hits != TARGET_HITS_TAKE &&
@@ -158,11 +144,12 @@ static bool is_asked(const struct target *target)
 }
 
 /* What blocks a key denies, and does not keep what was used from being recorded. */
-static void decide_live(struct question *question, const struct counted *counted, bool charges)
+static void decide_live(struct question *question, const struct question_counted *counted,
+                        bool charges)
 {
     struct target *target = counted->target;
     struct stint_decision decision;
-    bool is_over = decide(question, counted, charges, &decision);
+    bool is_over = question_read_hits(question, counted, charges, &decision);
     target->is_settled = true;
     if (target->banned) {
         target->decision.granted = decision.granted;
@@ -175,11 +162,11 @@ static void decide_live(struct question *question, const struct counted *counted
 /* Those of the table first: they are charged also where no store ever answers. */
 void question_ask_hits(struct question *question, bool charges)
 {
-    struct counted all[TARGETS_MAX];
+    struct question_counted all[TARGETS_MAX];
     size_t n = 0;
     for (size_t i = 0; i < question->n_targets; i++) {
         struct target *target = &question->targets[i];
-        struct counted counted = {.target = target, .quota = target->quota};
+        struct question_counted counted = {.target = target, .quota = target->quota};
         if (!is_asked(target))
             continue;
         if (target->store == 0)
@@ -188,7 +175,7 @@ void question_ask_hits(struct question *question, bool charges)
             all[n++] = counted;
     }
     for (size_t i = 0; i < n; i++)
-        send_asks(question, &all[i], charges);
+        question_send_hits(question, &all[i], charges);
     for (size_t i = 0; i < n && !question_is_given_up(question); i++)
         decide_live(question, &all[i], charges);
 }

@@ -113,13 +113,21 @@ void question_hand_out(struct question *question);
 
 /* ---- question_hits.c: targets that check or charge, each by itself --------------------------- */
 
+/* A target under its own quota or its candidate, and what its store has answered. */
+struct question_counted {
+    struct target *target;
+    const struct stint_quota *quota;
+    const struct shared_answer *looked, *charged; /* NULL: not asked, or no answer yet */
+};
+
+/* Asks the store of such a target, if it has one; `charges`: hits that are to be charged are. */
+void question_send_hits(struct question *question, struct question_counted *counted, bool charges);
 /*
- * Asks such a target under its own quota or its candidate, and charges it where `charges`. Whether
- * the units did not fit: then the decision is a denial, with the wait until one unit fits.
+ * Reads the answers, or asks the table. Whether the units did not fit: then the decision is a
+ * denial, with the wait until one unit fits.
  */
-bool question_ask_hits_of(struct question *question, struct target *target,
-                          const struct stint_quota *quota, bool charges,
-                          struct stint_decision *decision);
+bool question_read_hits(struct question *question, const struct question_counted *counted,
+                        bool charges, struct stint_decision *decision);
 /* All that are live: before any other unit is taken. */
 void question_ask_hits(struct question *question, bool charges);
 

@@ -92,34 +92,75 @@ struct stint_decision question_take_upto(struct question *question)
 
 /* ---- charge and refund ----------------------------------------------------------------------- */
 
-/* A descriptor that gives its hits back does so whatever the others are asked. */
-static struct stint_decision move_one(struct question *question, struct target *target,
-                                      const struct stint_quota *quota, uint8_t verb, uint64_t at_ns)
+/* What moves under one target, and the answers of its store. */
+struct moving {
+    struct stint_ask ask;
+    const struct shared_answer *live, *candidate; /* NULL: no answer */
+};
+
+static const struct stint_quota *candidate_of(const struct target *target)
 {
-    const struct stint_ask ask = {
-        .now_ns = question->now_ns,
-        .at_ns = target->is_refund ? STINT_NEVER_NS : at_ns,
-        .cost = target->cost,
-        .verb = target->is_refund ? STINT_REFUND : verb,
-    };
-    return question_ask_one(question, target, quota, &ask);
+    return target->rule != NULL && target->rule->has_shadow ? &target->rule->shadow : NULL;
 }
 
-/* Moves units of every quota there is, the shadows' too; tells the least that any live one moved.
+static void send_moving(struct question *question, struct target *target, struct moving *moving)
+{
+    const struct stint_quota *candidate = candidate_of(target);
+    moving->live = question_send(question, target, target->quota, &moving->ask);
+    if (candidate != NULL)
+        moving->candidate = question_send(question, target, candidate, &moving->ask);
+}
+
+static void read_moving(struct question *question, struct target *target,
+                        const struct moving *moving)
+{
+    const struct stint_quota *candidate = candidate_of(target);
+    target->decision = question_read(question, target, target->quota, &moving->ask, moving->live);
+    if (candidate != NULL)
+        question_read(question, target, candidate, &moving->ask, moving->candidate);
+}
+
+static void move_in_table(struct question *question, struct target *target,
+                          const struct moving *moving)
+{
+    const struct stint_quota *candidate = candidate_of(target);
+    target->decision = question_ask_table(question, target, target->quota, &moving->ask);
+    if (candidate != NULL)
+        question_ask_table(question, target, candidate, &moving->ask);
+}
+
+/*
+ * Moves units of every quota there is, the shadows' too; tells the least that any live one moved.
+ * A descriptor that gives its hits back does so whatever the others are asked. Those of the table
+ * move first: also where no store ever answers.
  */
 static struct stint_decision move_all(struct question *question, uint8_t verb, uint64_t at_ns)
 {
     uint32_t least = UINT32_MAX;
+    struct moving all[TARGETS_MAX];
+    for (size_t i = 0; i < question->n_targets; i++) {
+        struct target *target = &question->targets[i];
+        all[i] = (struct moving){.ask = {
+                                     .now_ns = question->now_ns,
+                                     .at_ns = target->is_refund ? STINT_NEVER_NS : at_ns,
+                                     .cost = target->cost,
+                                     .verb = target->is_refund ? STINT_REFUND : verb,
+                                 }};
+        if (target->part != TARGET_FREE && target->store == 0)
+            move_in_table(question, target, &all[i]);
+    }
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (question->targets[i].part != TARGET_FREE && question->targets[i].store != 0)
+            send_moving(question, &question->targets[i], &all[i]);
     for (size_t i = 0; i < question->n_targets; i++) {
         struct target *target = &question->targets[i];
         if (target->part == TARGET_FREE)
             continue;
-        target->decision = move_one(question, target, target->quota, verb, at_ns);
+        if (target->store != 0 && !question_is_given_up(question))
+            read_moving(question, target, &all[i]);
         target->over = target->decision.outcome != STINT_ALLOW && target->part == TARGET_LIVE;
         if (target->part == TARGET_LIVE)
             least = (uint32_t)min_u64(least, target->decision.granted);
-        if (target->rule != NULL && target->rule->has_shadow)
-            move_one(question, target, &target->rule->shadow, verb, at_ns);
     }
     struct stint_decision sum = question_sum(question);
     sum.granted = (uint32_t)min_u64(least, sum.granted);

@@ -369,7 +369,22 @@ static void serve_far_no_more(struct far *far)
     fake_store_end(&far->fake);
 }
 
-/* Asked again for as long as it waits; `fails`: the store is away. */
+/* Evaluated again for as long as it waits; `fails`: the store is unavailable. */
+static int evaluate_far(struct far *far, struct request *request, bool fails)
+{
+    for (int n = 0; ask(&far->s, request)->error == REPLY_WAITS; n++) {
+        assert_true(n < 10);
+        request->errand = far->s.reply.errand;
+        for (size_t i = 0; fails && i < far->fake.n_asks; i++)
+            if (far->fake.asks[i].op != NULL)
+                fake_fail(&far->fake, i, far->s.now_ns);
+        fake_let_all(&far->fake, far->s.now_ns);
+    }
+    if (far->s.reply.error != REPLY_DECIDED)
+        fail_msg("%u: %s", request->verb, far->s.reply.sentence);
+    return far->s.reply.decision.outcome;
+}
+
 static int ask_far(struct far *far, const char *text, uint32_t first, uint32_t second, bool fails)
 {
     struct asked asked;
@@ -380,17 +395,7 @@ static int ask_far(struct far *far, const char *text, uint32_t first, uint32_t s
         asked.descriptors[i].has_hits = hits[i] != NO_HITS;
         asked.descriptors[i].hits = hits[i] != NO_HITS ? hits[i] : 0;
     }
-    for (int n = 0; ask(&far->s, request)->error == REPLY_WAITS; n++) {
-        assert_true(n < 10);
-        request->errand = far->s.reply.errand;
-        for (size_t i = 0; fails && i < far->fake.n_asks; i++)
-            if (far->fake.asks[i].op != NULL)
-                fake_fail(&far->fake, i, far->s.now_ns);
-        fake_let_all(&far->fake, far->s.now_ns);
-    }
-    if (far->s.reply.error != REPLY_DECIDED)
-        fail_msg("%s", far->s.reply.sentence);
-    return far->s.reply.decision.outcome;
+    return evaluate_far(far, request, fails);
 }
 
 static uint32_t left_far(struct far *far, const char *text)
@@ -478,6 +483,39 @@ static void test_while_the_store_is_away_its_stand_in_answers(void **state)
         ask_far(&far, "tokens=1", 12, 0, true);
         assert_int_equal(far.s.reply.decision.outcome != STINT_ALLOW, rows[i].large != STINT_ALLOW);
         assert_int_equal(ask_far(&far, "tokens=1", 0, 0, true), rows[i].check_after);
+        serve_far_no_more(&far);
+    }
+}
+
+/* Of several limits in a store that is unavailable each has a fallback; so have shadow rules. */
+static void test_every_limit_of_a_request_has_its_fallback(void **state)
+{
+    static const struct {
+        const char *text;
+        uint8_t verb;
+    } rows[] = {
+        {"tokens=1; tokens=2; ip=3", REQUEST_CHARGE},
+        {"tokens=1; tokens=2; ip=3", REQUEST_REFUND},
+        {"tokens=1; ip=3; tokens=2", REQUEST_TAKE},
+        {"tokens=1; ip=3; tokens=2", REQUEST_CHARGE},
+        {"tokens=1; ip=3; tokens=2", REQUEST_PEEK},
+        {"tokens=1; ip=3; tokens=2", REQUEST_TAKE_UPTO},
+    };
+    (void)state;
+    for (int is_shadow = 0; is_shadow < 2; is_shadow++) {
+        struct far far;
+        serve_far(&far, is_shadow ? ", on_store_error: local, local_start: empty}\n"
+                                    "    shadow_mode: true\n    metadata: {a: b"
+                                  : ", on_store_error: local, local_start: empty");
+        for (size_t i = 0; i < N(rows); i++)
+            for (int fails = 0; fails < 2; fails++) {
+                struct asked asked;
+                struct request *request = descriptors_of(&asked, rows[i].text);
+                request->verb = rows[i].verb;
+                request->cost = 1;
+                evaluate_far(&far, request, fails);
+                assert_int_equal(far.s.reply.n_statuses, 3);
+            }
         serve_far_no_more(&far);
     }
 }
@@ -591,6 +629,7 @@ int main(void)
         cmocka_unit_test(test_a_check_of_debt_in_a_store),
         cmocka_unit_test(test_a_charge_is_on_its_way_before_anything_is_answered),
         cmocka_unit_test(test_while_the_store_is_away_its_stand_in_answers),
+        cmocka_unit_test(test_every_limit_of_a_request_has_its_fallback),
         cmocka_unit_test(test_budgets_per_hour),
         cmocka_unit_test(test_a_check_before_each_request_keeps_a_budget_of_a_day),
     };
