@@ -119,9 +119,11 @@ static int refuse_throttle(const struct span *args, size_t n_args,
     while (numbers[i] >= throttle_numbers[i].min && numbers[i] <= throttle_numbers[i].max)
         i++;
     assert(i < THROTTLE_NUMBERS);
-    return err_set(error, STINT_E_RANGE, "%s must be a whole number from %lld to %lld, not %lld",
+    bool is_above = numbers[i] > throttle_numbers[i].max;
+    return err_set(error, STINT_E_RANGE, "%s must be a whole number from %lld to %lld, not %lld%s",
                    throttle_numbers[i].name, (long long)throttle_numbers[i].min,
-                   (long long)throttle_numbers[i].max, (long long)numbers[i]);
+                   (long long)throttle_numbers[i].max, (long long)numbers[i],
+                   is_above ? "; " UNITS_ADVICE : "");
 }
 
 int resp_request_throttle(const struct span *args, size_t n_args, struct request *request,

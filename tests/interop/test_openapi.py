@@ -258,6 +258,10 @@ def sample(schema, name, rng):
         return {member: sample(inner, member, rng) for member, inner in schema["properties"].items()
                 if member in needed or (chosen and member in chosen) or
                 (rng.random() < 0.4 and not (chosen and any(member in row for row in targets)))}
+    if "oneOf" in schema:
+        return sample(rng.choice(schema["oneOf"]), name, rng)
+    if "enum" in schema:
+        return rng.choice(schema["enum"])
     if schema["type"] == "array":
         return [sample(schema["items"], name, rng) for _ in range(rng.randrange(1, 4))]
     if schema["type"] == "integer":

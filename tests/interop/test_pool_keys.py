@@ -142,7 +142,7 @@ def test_a_key_that_the_pool_cannot_hold_is_not_added(tmp_path, keys_file):
     pool = Pool(tmp_path, f"@{keys_file}", "3/10m")
     pool.next()
     before = keys_file.read_bytes()
-    err = pool.run("add", "e", "--quota-for", "e=log 300/10m", code=1)[1]
+    err = pool.run("add", "e", "--quota-for", "e=log 600/10m", code=1)[1]
     assert "the key 'e': " in err
     assert keys_file.read_bytes() == before
 

@@ -121,13 +121,19 @@ def test_what_is_evicted_is_free_again():
             client.ask("STINT.TAKE", "DOMAIN", "fleet", "DESCRIPTOR", 1, "slow", "rests",
                        "COST", 40)
         assert comes_to(9)
+        # memcached keeps for a while what was asked twice, and looks at its age now and then: where
+        # it has kept the state that rests, looking at it was one more ask.
         with fleet.crowd(rate=600) as crowd:
             wait_until_served(crowd, 2)
-            for turn in range(40):
-                fill(memcached, range(500 * turn, 500 * turn + 500))
-                time.sleep(0.1)
-        evictions = int(memcached.stats()["evictions"])
-        assert evictions > 5000 and comes_to(49)
+            is_evicted = False
+            for turns in (40, 80, 160):
+                for turn in range(turns):
+                    fill(memcached, range(500 * turn, 500 * turn + 500))
+                    time.sleep(0.1)
+                is_evicted = is_evicted or comes_to(49)
+                if is_evicted:
+                    break
+        assert int(memcached.stats()["evictions"]) > 5000 and is_evicted
     check_bound(crowd.seen, tells=False)
     check_waits(crowd.seen)
 

@@ -69,14 +69,13 @@ def test_rules(tmp_path, limit, above):
     ("STINT.SETTLE", "0" * 32, "{}"),
     ("STINT.SETQUOTA", "DOMAIN", "d", "DESCRIPTOR", 1, "k", "v", "TO", "{}/1h"),
     ("CL.THROTTLE", "k", "{}", 10, 60),
-    ("CL.THROTTLE", "k", 10, "{}", 60),
     ("CL.THROTTLE", "k", 10, 10, 60, "{}"),
 ])
 def test_resp(server, words, above):
     with server.connect() as client:
         answer = client.ask(*(str(word).format(above) for word in words))
-        if words[:4] == ("CL.THROTTLE", "k", 10, "{}") and above >= 2**63:
-            assert "count_per_period must be a whole number" in str(answer)  # as redis-cell has it
+        if words[0] == "CL.THROTTLE" and above >= 2**63:
+            assert "Couldn't parse as integer" in str(answer)  # as redis-cell has it
         else:  # max_burst is the burst less one
             assert_says_so(str(answer), MAX - (words[:3] == ("CL.THROTTLE", "k", "{}")))
 
