@@ -83,6 +83,10 @@ class Here:
         self.prefix = list(prefix)
 
 
+def skew(fleet, at):
+    return metric(fleet.servers[at].http, "stint_store_clock_skew_seconds")
+
+
 def test_clocks_of_servers_differ_on_memcached(tmp_path):
     """One is ahead by a part of the window: that much less of it is there to be kept to."""
     ahead_s = 1
@@ -92,9 +96,10 @@ def test_clocks_of_servers_differ_on_memcached(tmp_path):
         with fleet.crowd(rate=600) as crowd:
             wait_until_served(crowd, 2)
             time.sleep(2 * WINDOW_S)
-        skews = [metric(server.http, "stint_store_clock_skew_seconds") for server in fleet.servers]
-    # The one that is behind finds the other ahead, by a note that it may have left a while ago.
-    assert ahead_s / 2 < skews[0] < ahead_s + 0.5 and skews[1] < ahead_s / 2, skews
+            # The one that is behind finds the other ahead, by a note that it may have left a while
+            # ago: on a busy machine by less, for a time.
+            until(lambda: ahead_s / 2 < skew(fleet, 0) < ahead_s + 0.5, "the clock ahead is seen")
+            assert skew(fleet, 1) < ahead_s / 2
     seen = without_instants(crowd.seen)
     assert {one.door for one in seen if one.outcome == "allow"} == {0, 1}
     check_bound(seen, window_ns=WINDOW - ahead_s * S)
