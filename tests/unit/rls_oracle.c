@@ -64,18 +64,43 @@ static bool never(struct span message)
     return false;
 }
 
+/* Whether a field of 32 bits comes as a number of more: protobuf-c lets its upper bits go. */
+static bool is_wide(struct span message, uint32_t number)
+{
+    bool found = false;
+    Fields *fields = fields_of(message);
+    for (unsigned i = 0; fields != NULL && i < fields->base.n_unknown_fields; i++) {
+        const ProtobufCMessageUnknownField *field = &fields->base.unknown_fields[i];
+        uint64_t sum = 0;
+        if (field->tag != number || field->wire_type != PROTOBUF_C_WIRE_TYPE_VARINT)
+            continue;
+        for (size_t at = 0; at < field->len && at < 10; at++)
+            sum |= (uint64_t)(field->data[at] & 127) << (7 * at);
+        found = found || sum > UINT32_MAX;
+    }
+    pb__health_list_request__free_unpacked(fields, NULL);
+    return found;
+}
+
 static bool is_odd_leaf(struct span message)
+{
+    return any(message, 1, never) || is_wide(message, 1);
+}
+
+/* Of 64 bits. */
+static bool is_odd_hits(struct span message)
 {
     return any(message, 1, never);
 }
 
 static bool is_odd_limit(struct span message)
 {
-    enum { MULTIPLIER = 3 };
+    enum { REQUESTS = 1, UNIT, MULTIPLIER };
     Fields *fields = fields_of(message);
     bool is_odd = fields != NULL && comes_twice(fields, MULTIPLIER);
     pb__health_list_request__free_unpacked(fields, NULL);
-    return is_odd || any(message, MULTIPLIER, is_odd_leaf);
+    return is_odd || is_wide(message, REQUESTS) || is_wide(message, UNIT) ||
+           any(message, MULTIPLIER, is_odd_leaf);
 }
 
 static bool is_odd_descriptor(struct span message)
@@ -90,7 +115,7 @@ static bool is_odd_descriptor(struct span message)
     }
     pb__health_list_request__free_unpacked(fields, NULL);
     return is_odd || any(message, ENTRIES, is_odd_leaf) || any(message, LIMIT, is_odd_limit) ||
-           any(message, HITS, is_odd_leaf);
+           any(message, HITS, is_odd_hits);
 }
 
 /* ---- Requests -------------------------------------------------------------------------------- */
@@ -175,6 +200,8 @@ const char *rls_oracle_read(struct span message, int code, const struct request 
     const char *what = NULL;
     if (any(message, 2, is_odd_descriptor))
         return NULL;
+    if (is_wide(message, 3))
+        return code != 0 ? NULL : "hits_addend is cut to 32 bits";
     Pb__RateLimitRequest *from = pb__rate_limit_request__unpack(NULL, message.len, message.ptr);
     if (is_request(from) != (code == 0))
         what = code == 0 ? "it is to be refused" : "it is a request";
