@@ -30,11 +30,11 @@ typedef int store_accepts(void *arg, size_t store, const struct rule *rule,
                           const struct stint_quota *quota, struct stint_error *error);
 
 struct hub_options {
-    struct stint_table *table; /* outlives the hub */
-    struct rules *rules;       /* the hub takes a reference; NULL: none */
-    unsigned workers;          /* 1 … WORKERS_MAX */
-    uint64_t id_lifetime_ns;   /* how long an id is remembered. Default 10 min */
-    size_t popular_keys;       /* names kept by `top`. Default 1,024; 0 = default */
+    struct stint_table *table;     /* outlives the hub */
+    struct rules *rules;           /* the hub takes a reference; NULL: none */
+    unsigned workers;              /* 1 … WORKERS_MAX */
+    uint64_t id_lifetime_ns;       /* how long an id is remembered. Default 10 min */
+    size_t popular_keys;           /* names kept by `top`. Default 1,024; 0 = default */
     uint64_t popular_half_life_ns; /* of their scores. Default 1 min */
     bool without_popular;
     bool shadow_mode;             /* every rule is in shadow mode */

@@ -10,11 +10,12 @@
  * before now = 0.
  *
  *   on the wall clock  mark = floor(end / grain). Windows are longer than a grain, so the mark
- * tells them apart, and the exact end is the one edge within that grain. If there is none (a filled
- * state, or a table that was reopened with another wall clock), the window ends where the grain
- * begins; under a coarse grain, at the edge after it. first use          mark = start in grains +
- * ceil(period / grain), the start being the use rounded up to a grain. The exact end is start +
- * period.
+ *                      tells them apart, and the exact end is the one edge within that grain. If
+ *                      there is none (a filled state, or a table that was reopened with another
+ *                      wall clock), the window ends where the grain begins; under a coarse grain,
+ *                      at the edge after it.
+ *   first use          mark = start in grains + ceil(period / grain), the start being the use
+ *                      rounded up to a grain. The exact end is start + period.
  *
  * A window that is later than now is the window of now: the state's time never goes back.
  */

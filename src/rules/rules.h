@@ -91,8 +91,8 @@ struct rule {
     bool has_shadow;
     bool has_on_expiry;
     uint32_t kept_units; /* has_on_expiry: of a reservation that is never settled */
-    uint32_t shown;     /* bit i: metrics show the value that entry i of a request has */
-    const char *metric; /* its entries for metrics: RULE_METRIC_ENTRY and the others */
+    uint32_t shown;      /* bit i: metrics show the value that entry i of a request has */
+    const char *metric;  /* its entries for metrics: RULE_METRIC_ENTRY and the others */
 };
 
 /*
