@@ -122,6 +122,24 @@ static void test_peek_tells_a_denial_with_200(void **state)
     assert_null(strstr(t.answer, "Retry-After"));
 }
 
+/* 14 of 10 are charged: a cost of 0 is denied for the 4 s that the debt takes, and not longer. */
+static void test_a_cost_of_0_is_denied_in_debt(void **state)
+{
+#define OF_K "{\"quota\":\"gcra 10/10s\",\"key\":\"k\",\"cost\":"
+    static const char *const asks[] = {TAKE OF_K "0}", "POST /v1/take_upto" JSON OF_K "0}"};
+    (void)state;
+    for (size_t i = 0; i < N(asks); i++)
+        assert_int_equal(status_of(&t, asks[i]), 200);
+    assert_int_equal(status_of(&t, "POST /v1/charge" JSON OF_K "14}"), 200);
+    for (size_t i = 0; i < N(asks); i++) {
+        t.s.now_ns = START + 4 * S - 1;
+        assert_int_equal(status_of(&t, asks[i]), 429);
+        t.s.now_ns = START + 4 * S;
+        assert_int_equal(status_of(&t, asks[i]), 200);
+    }
+#undef OF_K
+}
+
 static void test_unlimited_and_unmatched_have_no_figures(void **state)
 {
     (void)state;
@@ -408,6 +426,7 @@ int main(void)
         TALK(test_a_quota_of_the_caller_s_needs_no_rules),
         TALK(test_items_are_taken_all_or_none),
         TALK(test_peek_tells_a_denial_with_200),
+        TALK(test_a_cost_of_0_is_denied_in_debt),
         TALK(test_unlimited_and_unmatched_have_no_figures),
         TALK(test_the_id_of_a_request_charges_it_once),
         TALK(test_a_ticket_is_settled_once),
