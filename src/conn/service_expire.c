@@ -2,7 +2,7 @@
 /*
  * Reservations in stores that were never settled. The worker that gave the ticket asks the store to
  * close it soon after its deadline; so does any server that is asked to settle it late. The store
- * closes a ticket once, whoever asks. docs/decisions/0057.
+ * closes a ticket once, for any caller. docs/decisions/0057.
  */
 #include "conn/service_parts.h"
 

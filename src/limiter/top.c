@@ -71,7 +71,7 @@ static bool copy_secret(uint64_t secret[2])
     uint32_t is_new = 0;
     while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != 2) {
         is_new = 0;
-        /* acquire, release: whoever sees 2 sees the bytes. */
+        /* acquire, release: a thread that sees 2 sees the bytes. */
         if (!__atomic_compare_exchange_n(&state, &is_new, 1, false, __ATOMIC_ACQUIRE,
                                          __ATOMIC_ACQUIRE))
             continue;

@@ -30,7 +30,7 @@ enum flag { FLAG_VALUES = 1, FLAG_LEASED = 2, FLAG_TAG = 4, FLAG_SHADOW = 16, FL
 #define FLAG_TAGS 3u
 #define FLAGS_END 64u
 
-/* A ticket is known to the store so much longer, for whoever expires it. */
+/* A ticket is known to the store so much longer, so that it can be expired. */
 #define EXPIRE_WITHIN_NS (10 * NS_PER_MIN)
 
 /* What a rule says to a store about a key; of a ticket, since the rule may be another by now. */

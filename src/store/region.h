@@ -96,7 +96,7 @@ struct region_header {
     _Alignas(128) uint64_t nonce_next;
     uint64_t ticket_next;
     uint64_t quotas;            /* entries in use, ready or being written */
-    uint64_t overrides_owner;   /* owner word of whoever sets or drops one */
+    uint64_t overrides_owner;   /* owner word of the process that sets or drops one */
     uint64_t expiries_until_ns; /* no reservation that charges units ends later */
     _Alignas(128) struct region_counters counters;
 };

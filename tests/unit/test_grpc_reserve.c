@@ -278,7 +278,7 @@ static void check_takes_nothing_and_report_is_not_refused(void **state)
     assert_int_equal(take_hits("team=a", 1), RLS_OVER_LIMIT);
 }
 
-/* A wrapped 0, as gateways ask before a request whose tokens nobody knows yet. */
+/* A wrapped 0, as gateways ask before a request whose tokens are not known yet. */
 static void a_check_of_0_asks_for_one_unit(void **state)
 {
     (void)state;
