@@ -4,6 +4,7 @@
 Each rule is tried on the build itself: the flags are those that the compiler got.
 """
 
+import itertools
 import json
 import os
 import re
@@ -100,7 +101,9 @@ def flags():
         words = shlex.split(entry["command"])
         # Each target also has a folder of its own, for generated headers: ours have none.
         paths = [w for w in words if w.startswith(("-I", "-isystem/")) and not w.endswith(".p")]
-        command = [words[0], "-std=c17", *paths]
+        # Two words where Meson has found ccache.
+        compiler = list(itertools.takewhile(lambda word: not word.startswith("-"), words))
+        command = [*compiler, "-std=c17", *paths]
         # A folder whose files differ in their include path has a hole in one of them.
         assert found.setdefault(folder, command) == command, entry["file"]
     return found
