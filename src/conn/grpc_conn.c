@@ -2,6 +2,7 @@
 /* The door, and a connection as its socket sees it. */
 #include "conn/grpc_parts.h"
 
+#include "base/wide_int.h"
 #include "conn/hub.h"
 
 #include <assert.h>
@@ -44,11 +45,6 @@ bool grpc_conn_is_full(const struct grpc_conn *conn)
 bool grpc_conn_turn_is_over(const struct grpc_conn *conn)
 {
     return conn->work >= GRPC_TURN || conn_turn_is_over(&conn->conn);
-}
-
-static uint64_t least(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }
 
 bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held, size_t more)
@@ -267,9 +263,9 @@ static uint64_t deadline(const struct conn *base)
     const struct grpc_conn *conn = grpc_of_const(base);
     if (conn->is_over)
         return STINT_NEVER_NS;
-    return least(least(least(conn->age_at_ns, conn->grace_at_ns),
-                       least(conn->notice_at_ns, conn->watch_at_ns)),
-                 least(least(conn->waits_end_ns, call_ends_ns(conn)), frame_ends_ns(conn)));
+    return min_u64(min_u64(min_u64(conn->age_at_ns, conn->grace_at_ns),
+                           min_u64(conn->notice_at_ns, conn->watch_at_ns)),
+                   min_u64(min_u64(conn->waits_end_ns, call_ends_ns(conn)), frame_ends_ns(conn)));
 }
 
 /* Nothing behind a frame without an end can be read. */

@@ -306,12 +306,10 @@ void law_wide_pass(const struct stint_quota *quota, void *state, uint64_t at_ns)
  */
 struct stint_ask law_carry_ask(const struct stint_quota *quota, const struct held_run *run)
 {
-    bool has_debt = quota->algorithm == STINT_GCRA || quota->algorithm == STINT_FIXED_WINDOW ||
-                    quota->algorithm == STINT_SLIDING_COUNTER;
     return (struct stint_ask){
         .now_ns = run->at_ns,
         .cost = (uint32_t)min_u64(run->units, UINT32_MAX),
-        .verb = has_debt ? STINT_TAKE_UPTO : STINT_CHARGE,
+        .verb = law_has_debt(quota) ? STINT_TAKE_UPTO : STINT_CHARGE,
     };
 }
 

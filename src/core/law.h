@@ -218,6 +218,13 @@ struct word16 law16_carry(const struct stint_quota *quota, const struct held_run
 void law_wide_carry(const struct stint_quota *quota, void *state, const struct held_run *runs,
                     size_t n_runs);
 
+/* Whether more than the limit can be charged. The other algorithms keep the newest units. */
+static inline bool law_has_debt(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_GCRA || quota->algorithm == STINT_FIXED_WINDOW ||
+           quota->algorithm == STINT_SLIDING_COUNTER;
+}
+
 /* The most that can be left: what decisions call their limit. */
 static inline uint32_t law_capacity(const struct stint_quota *quota)
 {

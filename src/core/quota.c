@@ -60,8 +60,7 @@ static int options_check(const struct stint_quota *quota, struct stint_error *er
     if (quota->initial_set && algorithm == STINT_CONCURRENCY)
         return err_set(error, STINT_E_MISMATCH,
                        "initial is not for concurrency: places are held by somebody or free");
-    if (quota->count_denied && algorithm != STINT_GCRA && algorithm != STINT_FIXED_WINDOW &&
-        algorithm != STINT_SLIDING_COUNTER)
+    if (quota->count_denied && !law_has_debt(quota))
         return option_is_foreign(quota, "count_denied", "gcra, fixed_window and sliding_counter",
                                  error);
     if (quota->utc_offset_s != 0 && !is_calendar(quota))

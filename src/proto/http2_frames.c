@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "proto/http2_frames.h"
 
+#include "base/wide_int.h"
+
 #include <string.h>
 
 enum { TYPE_HEADERS = 1, TYPE_CONTINUATION = 9, FLAG_END_HEADERS = 4 };
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
 
 bool http2_frames_are_open(const struct http2_frames *frames)
 {
@@ -29,18 +26,18 @@ static size_t take_part(struct http2_frames *frames, struct span bytes)
 {
     size_t len;
     if (frames->preface_len < HTTP2_PREFACE) {
-        len = least(bytes.len, HTTP2_PREFACE - (size_t)frames->preface_len);
+        len = min_u64(bytes.len, HTTP2_PREFACE - (size_t)frames->preface_len);
         frames->preface_len += (uint8_t)len;
         return len;
     }
     if (frames->head_len < HTTP2_FRAME_HEAD) {
-        len = least(bytes.len, HTTP2_FRAME_HEAD - (size_t)frames->head_len);
+        len = min_u64(bytes.len, HTTP2_FRAME_HEAD - (size_t)frames->head_len);
         memcpy(frames->head + frames->head_len, bytes.ptr, len);
         frames->head_len += (uint8_t)len;
         if (frames->head_len == HTTP2_FRAME_HEAD)
             begin_payload(frames);
     } else {
-        len = least(bytes.len, frames->left);
+        len = min_u64(bytes.len, frames->left);
         frames->left -= (uint32_t)len;
     }
     if (frames->head_len == HTTP2_FRAME_HEAD && frames->left == 0)

@@ -9,24 +9,21 @@
 #include "rules/question_parts.h"
 
 #include "base/wide_int.h"
+#include "core/law.h"
 
 static struct stint_ask ask_of(const struct question *question, uint8_t verb, uint32_t cost)
 {
     return (struct stint_ask){.now_ns = question->now_ns, .cost = cost, .verb = verb};
 }
 
-/* Where more than the limit can be told from the limit: a cost of 0 is denied in debt alone. */
-static bool has_debt(const struct stint_quota *quota)
-{
-    return quota->algorithm == STINT_GCRA || quota->algorithm == STINT_FIXED_WINDOW ||
-           quota->algorithm == STINT_SLIDING_COUNTER;
-}
-
-/* What is looked for first: whether one unit is left, or the units to be charged fit. */
+/*
+ * What is looked for first: whether one unit is left, or the units to be charged fit. A cost of 0
+ * is denied in debt alone.
+ */
 static struct stint_ask look_of(const struct question *question,
                                 const struct question_counted *counted)
 {
-    uint32_t cost = question->checks_debt && has_debt(counted->quota) ? 0 : 1;
+    uint32_t cost = question->checks_debt && law_has_debt(counted->quota) ? 0 : 1;
     if (counted->target->hits == TARGET_HITS_CHARGE)
         cost = counted->target->cost;
     return ask_of(question, STINT_PEEK, cost);

@@ -574,7 +574,7 @@ struct stint_decision question_expire(struct question *question, struct question
     return answer->sum;
 }
 
-/* A ticket that is over may not have been expired yet: whoever comes with it sees to that. */
+/* A ticket that is over may not have been expired yet: the caller that brings it does so. */
 static void expire_late(struct question *question, struct question_expired *expired)
 {
     question->fault = 0;

@@ -226,7 +226,7 @@ def test_a_budget_of_tokens_is_kept_to_the_unit(behind, algorithm, case):
     for tokens in COSTS[case]:
         assert behind.ask(f"/model/{tokens}", **user)[0] == 200, f"{tokens} after {used}"
         used += tokens
-        # Envoy charges when all is sent; nobody hears of the answer.
+        # Envoy charges when all is sent; the answer is not read.
         until(lambda: behind.left(**user) == max(0, LIMIT - used), f"{used} are charged")
     assert [behind.ask("/model/10", **user)[0] for _ in range(5)] == [429] * 5
     assert behind.left(**user) == 0
