@@ -75,6 +75,7 @@ def test_a_restart_forgets_all(memcached):
     """N in each of its lives, so 2 N in a window that has two."""
     with Fleet(3, memcached.url, rules=RULES) as fleet, fleet.crowd(rate=900) as crowd:
         settle(crowd, fleet)
+        kill_ns = time.time_ns()
         memcached.kill()
         killed_ns = time.time_ns()
         memcached.start()
@@ -83,7 +84,8 @@ def test_a_restart_forgets_all(memcached):
         wait_until_calm(crowd)
         failovers = [metric(server.http, "stint_store_failovers_total") for server in fleet.servers]
     assert failovers == [1, 1, 1]
-    check_bound([one for one in crowd.seen if one.sent_ns < killed_ns], tells=False)
+    # A request that is open at the kill may be granted in either life.
+    check_bound([one for one in crowd.seen if one.answered_ns < kill_ns], tells=False)
     check_bound(between(crowd.seen, killed_ns), tells=False)
     check_bound(crowd.seen, limit=2 * LIMIT, tells=False)
     check_waits(crowd.seen)
