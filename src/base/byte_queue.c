@@ -14,11 +14,9 @@ void byte_queue_deinit(struct byte_queue *queue)
     *queue = (struct byte_queue){0};
 }
 
-uint8_t *byte_queue_reserve(struct byte_queue *queue, size_t n)
+uint8_t *byte_queue_grow(struct byte_queue *queue, size_t n)
 {
     size_t len = byte_queue_len(queue), size = queue->size > 0 ? queue->size : SIZE_MIN;
-    if (queue->size - queue->end >= n)
-        return queue->bytes + queue->end;
     if (n > SIZE_MAX / 4 - len)
         return NULL;
     while (size - len < n || size < 2 * len)
@@ -35,18 +33,6 @@ uint8_t *byte_queue_reserve(struct byte_queue *queue, size_t n)
     queue->start = 0;
     queue->end = len;
     return queue->bytes + len;
-}
-
-bool byte_queue_append(struct byte_queue *queue, struct span bytes)
-{
-    if (bytes.len == 0)
-        return true;
-    uint8_t *at = byte_queue_reserve(queue, bytes.len);
-    if (at == NULL)
-        return false;
-    memcpy(at, bytes.ptr, bytes.len);
-    queue->end += bytes.len;
-    return true;
 }
 
 void byte_queue_take(struct byte_queue *queue, size_t n, size_t size_kept)

@@ -18,9 +18,27 @@ struct byte_queue {
 
 void byte_queue_deinit(struct byte_queue *queue);
 
+/* byte_queue_reserve() where the memory at hand is too small. */
+uint8_t *byte_queue_grow(struct byte_queue *queue, size_t n);
+
 /* n writable bytes behind the last queued one; NULL: no memory. Count them with end += n. */
-uint8_t *byte_queue_reserve(struct byte_queue *queue, size_t n);
-bool byte_queue_append(struct byte_queue *queue, struct span bytes); /* false: no memory */
+static inline uint8_t *byte_queue_reserve(struct byte_queue *queue, size_t n)
+{
+    return queue->size - queue->end >= n ? queue->bytes + queue->end : byte_queue_grow(queue, n);
+}
+
+/* False: no memory. */
+static inline bool byte_queue_append(struct byte_queue *queue, struct span bytes)
+{
+    if (bytes.len == 0)
+        return true;
+    uint8_t *at = byte_queue_reserve(queue, bytes.len);
+    if (at == NULL)
+        return false;
+    memcpy(at, bytes.ptr, bytes.len);
+    queue->end += bytes.len;
+    return true;
+}
 
 /* Takes n bytes off the start; an empty queue keeps no more than size_kept bytes of memory. */
 void byte_queue_take(struct byte_queue *queue, size_t n, size_t size_kept);

@@ -125,12 +125,13 @@ static size_t told_in_order(const struct reply *reply, size_t order[DESCRIPTORS_
     return n;
 }
 
-static void add_item(struct http_text *list, struct span name, const struct reply_status *status,
+static void add_item(struct http_text *list, const struct http_text *name,
+                     const struct reply_status *status,
                      void (*write)(struct http_text *text, const struct reply_status *status))
 {
     if (list->len > 0)
         http_text_add(list, ", ");
-    http_text_sf_string(list, name);
+    http_text_bytes(list, name->text, name->len);
     write(list, status);
 }
 
@@ -152,16 +153,17 @@ static const char *write_number(struct http_text *text, uint64_t number)
 static void add_draft_11(struct http_answer *answer, struct http_text *text,
                          const struct request *request, const struct reply *reply)
 {
-    char rooms[2][HTTP_FIELDS_LIST_MAX + 1];
+    char rooms[2][HTTP_FIELDS_LIST_MAX + 1], quoted[2 * HTTP_FIELDS_NAME_MAX + 3];
     struct http_text policies = http_text_at(rooms[0], sizeof(rooms[0]));
     struct http_text standings = http_text_at(rooms[1], sizeof(rooms[1]));
     size_t order[DESCRIPTORS_MAX], n = told_in_order(reply, order);
     for (size_t i = 0; i < n; i++) {
         const struct reply_status *status = &reply->statuses[order[i]];
-        struct span name = short_name(http_fields_policy(request, reply, order[i]));
+        struct http_text name = http_text_at(quoted, sizeof(quoted));
         size_t policies_len = policies.len, standings_len = standings.len;
-        add_item(&policies, name, status, write_policy);
-        add_item(&standings, name, status, write_standing);
+        http_text_sf_string(&name, short_name(http_fields_policy(request, reply, order[i])));
+        add_item(&policies, &name, status, write_policy);
+        add_item(&standings, &name, status, write_standing);
         if (policies.is_full || standings.is_full) {
             policies.len = policies_len;
             standings.len = standings_len;

@@ -76,18 +76,22 @@ static struct http_json_node *add_node(struct parse *parse, enum http_json_kind 
 /* Goes on to a quote or a backslash; false for what no string holds. */
 static bool skip_plain(struct parse *parse)
 {
-    while (parse->at < parse->end) {
-        uint8_t c = *parse->at;
-        if (c == '"' || c == '\\')
+    for (;;) {
+        const uint8_t *at = parse->at;
+        while (at < parse->end && *at >= 0x20 && *at < 0x80 && *at != '"' && *at != '\\')
+            at++;
+        parse->at = at;
+        if (at == parse->end)
+            return fail(parse, "a string without an end");
+        if (*at == '"' || *at == '\\')
             return true;
-        if (c < 0x20)
+        if (*at < 0x20)
             return fail(parse, "a control character in a string");
         size_t n = utf8_length(parse->at, (size_t)(parse->end - parse->at));
         if (n == 0)
             return fail(parse, "text that is not UTF-8");
         parse->at += n;
     }
-    return fail(parse, "a string without an end");
 }
 
 static int hex_digit(uint8_t c)

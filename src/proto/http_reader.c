@@ -43,9 +43,16 @@ static struct field_head field_head_at(const struct http_request *request, size_
     return head;
 }
 
-struct span http_request_field(const struct http_request *request, const char *name, size_t nth)
+/* One of 64, by length and first letter: what most names that are asked for share with no field. */
+static uint64_t name_bit(const char *name, size_t len)
 {
-    size_t name_len = strlen(name);
+    return UINT64_C(1) << ((len * 8 + (len > 0 ? (uint8_t)name[0] | 0x20u : 0)) % 64);
+}
+
+/* Apart from its caller, which is inline where the name is known: few names are there. */
+__attribute__((noinline)) static struct span find_nth(const struct http_request *request,
+                                                      const char *name, size_t name_len, size_t nth)
+{
     for (size_t at = request->target_len; at < request->body_at;) {
         struct field_head head = field_head_at(request, at);
         const uint8_t *text = request->text.bytes + at + sizeof(head);
@@ -55,6 +62,13 @@ struct span http_request_field(const struct http_request *request, const char *n
             return span_of(text + head.name_len, head.value_len);
     }
     return span_of(NULL, 0);
+}
+
+struct span http_request_field(const struct http_request *request, const char *name, size_t nth)
+{
+    size_t name_len = strlen(name);
+    bool may_be_there = (request->name_bits & name_bit(name, name_len)) != 0;
+    return may_be_there ? find_nth(request, name, name_len, nth) : span_of(NULL, 0);
 }
 
 static struct span find_field(const void *arg, const char *name, size_t nth)
@@ -157,6 +171,8 @@ static int on_field_end(llhttp_t *parser)
         text->end--;
     }
     memcpy(text->bytes + reader->field_at, &head, sizeof(head));
+    const uint8_t *name = text->bytes + reader->field_at + sizeof(head);
+    reader->request->name_bits |= name_bit((const char *)name, head.name_len);
     reader->is_field_open = false;
     return 0;
 }
@@ -172,10 +188,11 @@ static bool equals(struct span text, const char *word)
 /* RFC 3986's characters of a host and a port; brackets and colons are not told apart. */
 static bool is_host(struct span host)
 {
-    static const char marks[] = "-._~!$&'()*+,;=%:[]";
+    static const char marks[] = "_~!$&'()*+,;=%[]";
     for (size_t i = 0; i < host.len; i++) {
         uint8_t c = host.ptr[i], letter = c | 0x20;
-        bool is_plain = (c >= '0' && c <= '9') || (letter >= 'a' && letter <= 'z');
+        bool is_plain = (c >= '0' && c <= '9') || (letter >= 'a' && letter <= 'z') || c == '.' ||
+                        c == ':' || c == '-';
         if (!is_plain && memchr(marks, c, sizeof(marks) - 1) == NULL)
             return false;
     }
@@ -303,6 +320,13 @@ static size_t scan_line(struct http_reader *reader, const char *line, size_t len
     return len;
 }
 
+/* Most lines: whole, not empty, and their one CR stands before their LF. Changes nothing. */
+static bool is_plain_line(const struct http_reader *reader, const char *line, size_t len)
+{
+    return reader->line == LINE_EMPTY && len > 2 && line[len - 2] == '\r' && *line != ' ' &&
+           *line != '\t' && memchr(line, '\r', len - 2) == NULL;
+}
+
 /*
  * How many of these bytes belong to the head; *is_end where its last byte is among them. Empty
  * lines before the request line are part of it, and count.
@@ -317,6 +341,11 @@ static size_t scan_head(struct http_reader *reader, struct span bytes, bool *is_
     while (at < bytes.len && !*is_end) {
         const char *lf = memchr(text + at, '\n', bytes.len - at);
         size_t len = lf != NULL ? (size_t)(lf - (text + at)) + 1 : bytes.len - at;
+        if (lf != NULL && is_plain_line(reader, text + at, len)) {
+            at += len;
+            reader->has_begun = true;
+            continue;
+        }
         at += scan_line(reader, text + at, len, lf != NULL, fault);
         if (*fault != NULL || lf == NULL)
             break;

@@ -30,10 +30,11 @@ static struct span find_authority(struct span target, size_t *scheme_len)
 {
     static const char end[] = "://";
     size_t end_len = sizeof(end) - 1;
+    if (target.len == 0 || target.ptr[0] == '/')
+        return (struct span){0};
     struct span scheme = before(target, ':');
     struct span rest = span_after(target, scheme.len);
-    if (target.len == 0 || target.ptr[0] == '/' || rest.len < end_len ||
-        memcmp(rest.ptr, end, end_len) != 0)
+    if (rest.len < end_len || memcmp(rest.ptr, end, end_len) != 0)
         return (struct span){0};
     rest = span_after(rest, end_len);
     size_t len = 0;

@@ -4,6 +4,7 @@
 
 #include "base/ns.h"
 #include "base/utf8.h"
+#include "proto/resp_number.h"
 #include "stint.h"
 
 #include <assert.h>
@@ -17,12 +18,12 @@ struct http_text http_text_at(char *text, size_t size)
 
 void http_text_u64(struct http_text *out, uint64_t number)
 {
-    char digits[20];
-    size_t at = sizeof(digits);
-    do
-        digits[--at] = (char)('0' + number % 10);
-    while ((number /= 10) != 0);
-    http_text_bytes(out, digits + at, sizeof(digits) - at);
+    if (out->is_full || resp_number_len(number) >= out->size - out->len) {
+        out->is_full = true;
+        return;
+    }
+    uint8_t *at = (uint8_t *)out->text + out->len;
+    out->len += (size_t)(resp_number_write(at, number) - at);
 }
 
 const char *http_text_end(struct http_text *out, size_t start)

@@ -3,11 +3,14 @@
 #include "proto/http_writer.h"
 
 #include "proto/http_reply.h"
+#include "proto/resp_number.h"
 
 #include <assert.h>
 #include <string.h>
 
-#define DIGITS_MAX 20
+struct field_len {
+    size_t name, value;
+};
 
 static uint8_t *put(uint8_t *at, const char *text, size_t len)
 {
@@ -22,30 +25,25 @@ static uint8_t *put_text(uint8_t *at, const char *text)
     return put(at, text, strlen(text));
 }
 
-static uint8_t *put_number(uint8_t *at, uint64_t number)
+static uint8_t *put_field(uint8_t *at, const struct http_answer_field *field,
+                          const struct field_len *len)
 {
-    char digits[DIGITS_MAX];
-    size_t len = 0;
-    do
-        digits[DIGITS_MAX - ++len] = (char)('0' + number % 10);
-    while ((number /= 10) > 0);
-    return put(at, digits + DIGITS_MAX - len, len);
-}
-
-static uint8_t *put_field(uint8_t *at, const char *name, const char *value)
-{
-    at = put_text(at, name);
+    at = put(at, field->name, len->name);
     at = put_literal(at, ": ");
-    at = put_text(at, value);
+    at = put(at, field->value, len->value);
     return put_literal(at, "\r\n");
 }
 
-/* At least as many bytes as the head takes. */
-static size_t head_size(const struct http_answer *answer, const struct http_framing *framing)
+/* At least as many bytes as the head takes. Measures the fields. */
+static size_t head_size(const struct http_answer *answer, const struct http_framing *framing,
+                        struct field_len lens[HTTP_ANSWER_FIELDS_MAX])
 {
     size_t size = 256; /* status line, Date, Content-Length, Connection */
-    for (size_t i = 0; i < answer->n_fields; i++)
-        size += strlen(answer->fields[i].name) + strlen(answer->fields[i].value) + 4;
+    for (size_t i = 0; i < answer->n_fields; i++) {
+        const struct http_answer_field *field = &answer->fields[i];
+        lens[i] = (struct field_len){strlen(field->name), strlen(field->value)};
+        size += lens[i].name + lens[i].value + 4;
+    }
     return size + (framing->date != NULL ? strlen(framing->date) : 0);
 }
 
@@ -53,23 +51,27 @@ bool http_writer_answer(struct byte_queue *out, const struct http_answer *answer
                         const struct http_framing *framing)
 {
     assert(answer->status >= 200 && answer->status <= 599);
-    size_t size = head_size(answer, framing);
+    struct field_len lens[HTTP_ANSWER_FIELDS_MAX];
+    size_t size = head_size(answer, framing, lens);
     size_t body_len = framing->is_head ? 0 : answer->body.len;
     uint8_t *start = byte_queue_reserve(out, size + body_len), *at = start;
     if (start == NULL)
         return false;
     at = put_literal(at, "HTTP/1.1 ");
-    at = put_number(at, answer->status);
+    at = resp_number_write(at, answer->status);
     at = put_literal(at, " ");
     at = put_text(at, http_status_name(answer->status));
     at = put_literal(at, "\r\n");
-    if (framing->date != NULL)
-        at = put_field(at, "Date", framing->date);
+    if (framing->date != NULL) {
+        at = put_literal(at, "Date: ");
+        at = put_text(at, framing->date);
+        at = put_literal(at, "\r\n");
+    }
     for (size_t i = 0; i < answer->n_fields; i++)
-        at = put_field(at, answer->fields[i].name, answer->fields[i].value);
+        at = put_field(at, &answer->fields[i], &lens[i]);
     if (answer->status != 204) {
         at = put_literal(at, "Content-Length: ");
-        at = put_number(at, answer->body.len);
+        at = resp_number_write(at, answer->body.len);
         at = put_literal(at, "\r\n");
     }
     if (framing->ends_connection)

@@ -73,6 +73,8 @@ static inline size_t resp_number_len(uint64_t number)
         UINT64_C(1000000000000000000),
         UINT64_C(10000000000000000000),
     };
+    if (number < 10)
+        return 1;
     size_t bits = 64 - (size_t)__builtin_clzll(number | 1);
     size_t tens = bits * 1233 >> 12; /* log10(2) = 0.30103 */
     return tens + (number >= powers[tens]);
