@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <time.h>
 
 #define HEADER_BYTES_DEFAULT ((size_t)8 << 10)
@@ -185,6 +186,20 @@ static bool is_proxy_s_host(const struct http_exchange *exchange, unsigned role,
            http_auth_is_trusted(exchange);
 }
 
+/* Most requests name the host of the one before. */
+static bool is_known_host(struct http_door *door, struct span host)
+{
+    if (host.len == door->host_len && memcmp(host.ptr, door->host, host.len) == 0)
+        return true;
+    if (!http_hosts_have(door->options.site->hosts, host))
+        return false;
+    if (host.len <= sizeof(door->host)) {
+        memcpy(door->host, host.ptr, host.len);
+        door->host_len = host.len;
+    }
+    return true;
+}
+
 /*
  * A server without tokens trusts those who reach its port, and a page whose name is pointed at that
  * port would be one of them. Browsers do not reach Unix sockets.
@@ -197,8 +212,7 @@ static bool admit_host(struct http_exchange *exchange, unsigned role)
     const struct http_message *message = exchange->message;
     struct span host = http_browser_host(message);
     char detail[sizeof(sentence) + HOST_SHOWN_MAX + 128];
-    if (message->peer.len == 0 || host.len == 0 ||
-        http_hosts_have(exchange->door->options.site->hosts, host) ||
+    if (message->peer.len == 0 || host.len == 0 || is_known_host(exchange->door, host) ||
         is_proxy_s_host(exchange, role, host))
         return true;
     snprintf(detail, sizeof(detail), sentence,
@@ -313,12 +327,8 @@ static bool says_json(const struct http_message *message)
     static const char json[] = "application/json";
     struct span type = message->field(message->field_arg, "Content-Type", 0);
     size_t n = sizeof(json) - 1;
-    if (type.len < n || (type.len > n && type.ptr[n] != ';' && type.ptr[n] != ' '))
-        return false;
-    for (size_t i = 0; i < n; i++)
-        if ((type.ptr[i] | 0x20) != (uint8_t)(json[i] | 0x20))
-            return false;
-    return true;
+    return type.len >= n && (type.len == n || type.ptr[n] == ';' || type.ptr[n] == ' ') &&
+           strncasecmp((const char *)type.ptr, json, n) == 0;
 }
 
 /*

@@ -51,6 +51,9 @@ struct http_door {
     struct http_request *requests; /* unused ones, kept for the next */
     unsigned n_requests;
     char date[32]; /* "": none */
+    /* The host that was last found known, so that the same one is not looked up again. */
+    char host[64];
+    size_t host_len;
 };
 
 /* http_conn.c */

@@ -20,6 +20,7 @@ struct spec_entry {
 
 struct spec_cache {
     uint64_t secret[2]; /* who chooses texts shall not choose where they fall */
+    size_t last;        /* the entry that was found last */
     struct spec_entry entries[SPEC_CACHE_SIZE];
 };
 
