@@ -357,6 +357,14 @@ static void test_a_name_pointed_at_this_server_reads_and_changes_nothing(void **
                    421);
     assert_at_host("Host: evil.test\nSec-Fetch-Site: same-origin\n", 421);
     assert_at_host("Host: stint:8080\n", 200);
+    /* Names that are like the one that was just answered. */
+    assert_at_host("Host: stinu:8080\n", 421);
+    assert_at_host("Host: stint.\n", 200);
+    assert_at_host("Host: stint.:x\n", 421);
+    assert_at_host("Host: a-name-that-is-longer-than-most-names-of-hosts-are-by-far.localhost\n",
+                   200);
+    assert_at_host("Host: a-name-that-is-longer-than-most-names-of-hosts-are-by-far.localhos.t\n",
+                   421);
     assert_at_host("Host: 192.0.2.7:8080\n", 200);
     assert_at_host("Host: \n", 200);
     assert_at_host("", 200);

@@ -214,6 +214,14 @@ static void test_a_text_that_is_full_takes_nothing_more(void **state)
     http_text_u64(&text, UINT64_MAX);
     assert_true(text.is_full);
     assert_int_equal(text.len, 0);
+    text = http_text_at(room, sizeof(room));
+    http_text_u64(&text, 10000000); /* a digit more than there is room for */
+    assert_true(text.is_full);
+    assert_int_equal(text.len, 0);
+    text = http_text_at(room, sizeof(room));
+    http_text_u64(&text, 9999990);
+    assert_false(text.is_full);
+    assert_string_equal(http_text_end(&text, 0), "9999990");
 }
 
 static void test_json_strings_are_escaped(void **state)
