@@ -84,12 +84,12 @@ static int fits(const struct stint_table *table, const struct stint_quota *quota
     return 0;
 }
 
-static int no_entry(const struct stint_table *table, uint32_t max, struct stint_error *error)
+static int no_entry(uint32_t max, struct stint_error *error)
 {
     return err_set(error, STINT_E_FULL,
-                   "the table holds %u different quotas, and all are in use; expected one of "
-                   "them, or gcra; make the table with more `quotas`",
-                   table->intern.max < max ? table->intern.max : max);
+                   "all %u places of different quotas are in use; ask with one of those quotas, or "
+                   "with gcra, or make the table with more (`quotas`)",
+                   max);
 }
 
 int table_stores(struct stint_table *table, const struct stint_quota *quota,
@@ -97,7 +97,7 @@ int table_stores(struct stint_table *table, const struct stint_quota *quota,
 {
     int code = fits(table, quota, error);
     if (code == 0 && intern_id(&table->intern, quota) == 0)
-        code = no_entry(table, table->intern.max - table->intern.reserved, error);
+        code = no_entry(table->intern.max - table->intern.reserved, error);
     return code;
 }
 
@@ -106,7 +106,7 @@ int table_keeps(struct stint_table *table, const struct stint_quota *quota,
 {
     int code = fits(table, quota, error);
     if (code == 0 && intern_keep(&table->intern, quota) == 0)
-        code = no_entry(table, table->intern.max, error);
+        code = no_entry(table->intern.max, error);
     return code;
 }
 
@@ -115,7 +115,7 @@ int stint_table_accepts(struct stint_table *table, const struct stint_quota *quo
 {
     int code = fits(table, quota, error);
     if (code == 0 && intern_entry_id(&table->intern, quota) == 0)
-        code = no_entry(table, table->intern.max - table->intern.reserved, error);
+        code = no_entry(table->intern.max - table->intern.reserved, error);
     return code;
 }
 

@@ -179,7 +179,7 @@ static void test_a_full_table_is_an_error_not_a_wrong_answer(void **state)
     assert_int_equal(decision.retry_after_ns, STINT_NEVER_NS);
     assert_int_equal(stint_set_quota(table, &known, &unknown, "k", 1, S), STINT_E_FULL);
     assert_int_equal(table_accepts(table, &unknown, 1, &error), STINT_E_FULL);
-    assert_non_null(strstr(error.sentence, "1 different quotas"));
+    assert_non_null(strstr(error.sentence, "all 1 places"));
     assert_int_equal(stint_take(table, &known, "k", 1, 4, S).outcome, STINT_ALLOW);
     assert_int_equal(stint_take(table, &known, "k", 1, 1, S).outcome, STINT_DENY);
     stint_table_close(table);
