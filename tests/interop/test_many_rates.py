@@ -106,4 +106,5 @@ def test_a_client_of_50000_rates_locks_nobody_out():
         assert told(honest, *take, "user", "x")["remaining"] == 4
         used, room = (metric(server.http, f"stint_table_quotas{end}") for end in ("", "_max"))
     assert used < room and room * 3 // 4 <= used
-    assert grown < 24 * MIB, f"{grown} bytes more"
+    # Entries in the table and in the process; a build with sanitizers keeps freed memory, too.
+    assert grown < 40 * MIB, f"{grown} bytes more"
