@@ -49,7 +49,7 @@ static uint32_t stand_in_id(const struct intern *intern, const struct stint_quot
         return 0;
     while (capacity_ticks > UINT64_C(1) << log2)
         log2++;
-    return intern_is_stand_in(intern, QUOTAS_MAX + log2) ? QUOTAS_MAX + log2 : 0;
+    return intern_is_stand_in(intern, TABLE_QUOTAS_MAX + log2) ? TABLE_QUOTAS_MAX + log2 : 0;
 }
 
 int intern_open(struct intern *intern, const struct region *region, struct stint_error *error)
@@ -112,7 +112,7 @@ static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quo
 const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id)
 {
     if (id - 1 >= intern->max) {
-        uint32_t i = id - QUOTAS_MAX - STAND_IN_LOG2_MIN;
+        uint32_t i = id - TABLE_QUOTAS_MAX - STAND_IN_LOG2_MIN;
         return i < STAND_INS ? &intern->stand_ins[i] : NULL;
     }
     struct quota_slot *copy = &intern->copies[id - 1];

@@ -7,15 +7,15 @@
 #ifndef STINT_STORE_INTERN_H
 #define STINT_STORE_INTERN_H
 
+#include "base/limits.h"
 #include "store/region.h"
 
 #define QUOTA_ID_BITS 15
 #define QUOTA_ID_MASK ((UINT64_C(1) << QUOTA_ID_BITS) - 1)
 /*
- * Ids above the table's own: a gcra quota without an entry has the id QUOTAS_MAX + k, where 2^k is
- * the least power of two that its capacity in ticks does not exceed.
+ * Ids above the table's own: a gcra quota without an entry has the id TABLE_QUOTAS_MAX + k, where
+ * 2^k is the least power of two that its capacity in ticks does not exceed.
  */
-#define QUOTAS_MAX 32704
 #define STAND_IN_LOG2_MIN 15
 #define STAND_IN_LOG2_MAX 63
 #define STAND_INS (STAND_IN_LOG2_MAX - STAND_IN_LOG2_MIN + 1)
@@ -111,7 +111,7 @@ static inline const struct stint_quota *intern_quota(struct intern *intern, uint
  */
 static inline bool intern_is_stand_in(const struct intern *intern, uint32_t id)
 {
-    return id > QUOTAS_MAX && id > intern->max;
+    return id > TABLE_QUOTAS_MAX && id > intern->max;
 }
 
 /* The id of a checked quota's entry, made if new; 0 if none is free. */

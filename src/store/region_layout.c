@@ -99,9 +99,9 @@ static int check_options(const struct stint_table_options *options, struct stint
     if (options->wide_size > WIDE_STATE_MAX)
         return err_set(error, STINT_E_RANGE, "wide_size is %u; a state has at most %u bytes",
                        options->wide_size, WIDE_STATE_MAX);
-    if (options->quotas > QUOTAS_MAX)
+    if (options->quotas > TABLE_QUOTAS_MAX)
         return err_set(error, STINT_E_RANGE, "a table holds at most %u different quotas",
-                       (unsigned)QUOTAS_MAX);
+                       (unsigned)TABLE_QUOTAS_MAX);
     if (options->tickets > TICKETS_MAX || options->blocks > BLOCKS_MAX)
         return err_set(error, STINT_E_RANGE, "at most %u tickets and %u blocks", TICKETS_MAX,
                        BLOCKS_MAX);
@@ -119,7 +119,7 @@ static int check_options(const struct stint_table_options *options, struct stint
 
 static uint32_t quotas_for(uint64_t keys)
 {
-    return (uint32_t)min_u64(max_u64(keys / KEYS_PER_QUOTA, QUOTAS_DEFAULT), QUOTAS_MAX);
+    return (uint32_t)min_u64(max_u64(keys / KEYS_PER_QUOTA, QUOTAS_DEFAULT), TABLE_QUOTAS_MAX);
 }
 
 int region_layout(struct region_fixed *fixed, const struct stint_table_options *options,

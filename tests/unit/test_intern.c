@@ -227,7 +227,7 @@ static void test_a_reader_adds_nothing(void **state)
 /* A number that nobody gave names no quota. */
 static void test_other_numbers_name_nothing(void **state)
 {
-    const uint32_t others[] = {0, 2, 10, 11, QUOTAS_MAX, 32718, 32768, UINT32_MAX};
+    const uint32_t others[] = {0, 2, 10, 11, TABLE_QUOTAS_MAX, 32718, 32768, UINT32_MAX};
     struct fixture fixture;
     (void)state;
     open_intern(&fixture, 10, false, false);
