@@ -312,7 +312,7 @@ struct stint_table_options {
     uint32_t wide_size;     /* bytes of the widest state. Default 4,096 */
     uint32_t tickets;       /* open reservations. Default 65,536 */
     uint32_t blocks;        /* blocked keys. Default 4,096 */
-    uint32_t quotas;        /* different quotas. Default 1,024, at most 32,767 */
+    uint32_t quotas;        /* different quotas. Default: one for 16 keys, 1,024 … 32,704 */
     uint32_t pools;         /* key pools, by name. Default 16, at most 65,536 */
     uint64_t skew_max_ns;   /* how far the clocks of callers may differ. Default 1 s */
     uint64_t hash_key[2];   /* secret that spreads keys. Default 0, 0 = random */
@@ -346,7 +346,8 @@ STINT_API int64_t stint_epoch_ns(const struct stint_table *table);
  * 0 if the table can hold states of this quota, which then has its place among the table's quotas;
  * else why not: STINT_E_MISMATCH for a quota that was not checked, has `initial`, or whose states
  * are wider than the table's, or a table opened read-only; STINT_E_FULL for one quota too many.
- * Verbs answer what is not accepted with STINT_NEVER, without a reason.
+ * Verbs answer what is not accepted with STINT_NEVER, without a reason. Except for STINT_E_FULL
+ * under gcra with a burst of at most 2^30: then all but reserve, book and set_quota work.
  */
 STINT_API int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
                                   struct stint_error *error);

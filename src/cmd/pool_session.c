@@ -2,6 +2,7 @@
 /* Opens the table of a pool, with room by its keys, and adds these with the quotas they are given.
  */
 #define _GNU_SOURCE
+#include "base/limits.h"
 #include "base/wide_int.h"
 #include "cmd/args.h"
 #include "cmd/pool.h"
@@ -13,7 +14,6 @@
 #define ROOM_LEAST 256   /* keys */
 #define ROOM_TIMES 4     /* keys that come, or have gone and are held to what they used */
 #define QUOTAS_LEAST 256 /* each number of keys has one for all together */
-#define QUOTAS_MAX 32767
 
 /* ---- The table ---- */
 
@@ -42,7 +42,7 @@ static void size_table(struct stint_table_options *table, const struct pool_sess
     table->keys_wide = table->wide_size > 0 ? room * times : 0;
     table->tickets = 1;
     table->blocks = (uint32_t)room;
-    table->quotas = (uint32_t)min_u64(QUOTAS_LEAST + 2 * session->n_own, QUOTAS_MAX);
+    table->quotas = (uint32_t)min_u64(QUOTAS_LEAST + 2 * session->n_own, TABLE_QUOTAS_MAX);
 }
 
 static int open_table(struct pool_session *session, struct stint_error *error)

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/replay_rules.h"
 
+#include "base/limits.h"
 #include "base/wide_int.h"
 #include "cmd/replay_rules_store.h"
 #include "cmd/say.h"
@@ -214,7 +215,7 @@ void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
     table->wide_size = (uint32_t)max_u64(table->wide_size, 16);
     table->tickets = 1;
     table->blocks = bans[1] > 0 ? BLOCKS : 1;
-    table->quotas = (uint32_t)min_u64(max_u64(3 * n_rules, 1024), 32767);
+    table->quotas = (uint32_t)min_u64(max_u64(3 * n_rules, 1024), TABLE_QUOTAS_MAX);
 }
 
 int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,

@@ -274,8 +274,10 @@ static int open_ground(struct ground *ground, struct stint_error *error)
                                   : serve_site(settings, &ground->site, error);
     if (code == 0)
         code = stint_table_open(&ground->table, &table, error);
-    if (code == 0)
+    if (code == 0) {
         table_set_when_full(ground->table, serve_table_full(settings));
+        table_reserve_quotas(ground->table);
+    }
     if (code == 0)
         code = open_hub(ground, loaded.rules, error);
     if (code == 0)

@@ -105,7 +105,9 @@ const struct setting settings_known[] = {
            "deny or allow"),
     NUMBER(tickets, "65536", 1, UINT32_MAX, "Open reservations"),
     NUMBER(blocks, "4096", 1, UINT32_MAX, "Blocked keys"),
-    NUMBER(quotas, "1024", 1, 32767, "Different quotas, in rules and in requests"),
+    NUMBER(
+        quotas, "0", 0, 32704,
+        "Different quotas, a quarter of them for rules alone; 0: one for 16 keys, at least 1024"),
     NUMBER(pools_max, "16", 1, 65536, "Pools of keys that the table has room for"),
     NUMBER(overrides, "4096", 1, UINT64_C(1) << 24, "Keys with a quota of their own"),
     NUMBER(requests, "65536", 0, UINT64_C(1) << 26, "Answers kept for retries with the same id"),

@@ -7,13 +7,26 @@
 #include "base/ns.h"
 #include "cmd/top.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* One server asked, in a thread of its own. */
+struct visit {
+    struct client *client;
+    const struct top_options *options;
+    struct top_look look;
+    struct stint_error why;
+    int code;
+    pthread_t thread;
+    bool has_thread;
+};
 
 struct top_group {
     size_t n_servers;
     const char *urls[TOP_SERVERS_MAX]; /* NULL: the default one */
     struct client *clients[TOP_SERVERS_MAX];
+    struct visit visits[TOP_SERVERS_MAX];
 };
 
 int top_group_open(struct top_group **group, const struct top_options *options,
@@ -223,6 +236,30 @@ static void add_look(struct top_look *sum, json_t *keys, struct top_look *look)
     top_forget(look);
 }
 
+static void *visit_server(void *arg)
+{
+    struct visit *visit = arg;
+    visit->code = top_look(visit->client, visit->options, &visit->look, &visit->why);
+    return NULL;
+}
+
+/* All servers at the same time: one that does not answer costs its own timeout, once. */
+static void visit_all(struct top_group *group, const struct top_options *options)
+{
+    for (size_t i = 0; i < group->n_servers; i++) {
+        struct visit *visit = &group->visits[i];
+        *visit = (struct visit){.client = group->clients[i], .options = options};
+        visit->has_thread = pthread_create(&visit->thread, NULL, visit_server, visit) == 0;
+    }
+    for (size_t i = 0; i < group->n_servers; i++) {
+        struct visit *visit = &group->visits[i];
+        if (visit->has_thread)
+            pthread_join(visit->thread, NULL);
+        else
+            visit_server(visit);
+    }
+}
+
 int top_group_look(struct top_group *group, const struct top_options *options,
                    struct top_look *look, struct stint_error *error)
 {
@@ -230,16 +267,16 @@ int top_group_look(struct top_group *group, const struct top_options *options,
         return top_look(group->clients[0], options, look, error);
     *look = (struct top_look){.servers = json_array()};
     json_t *keys = json_array();
+    visit_all(group, options);
     for (size_t i = 0; i < group->n_servers; i++) {
-        struct top_look one;
-        struct stint_error why = {.code = 0};
-        int code = top_look(group->clients[i], options, &one, &why);
-        json_array_append_new(look->servers, json_pack("{s:s, s:s?}", "url", group->urls[i],
-                                                       "error", code != 0 ? why.sentence : NULL));
-        if (code == 0)
-            add_look(look, keys, &one);
+        struct visit *visit = &group->visits[i];
+        const char *why = visit->code != 0 ? visit->why.sentence : NULL;
+        json_array_append_new(look->servers,
+                              json_pack("{s:s, s:s?}", "url", group->urls[i], "error", why));
+        if (visit->code == 0)
+            add_look(look, keys, &visit->look);
         else
-            *error = why;
+            *error = visit->why;
     }
     look->keys = json_pack("{s:o}", "keys", sum_of_keys(keys, options));
     json_decref(keys);

@@ -366,6 +366,8 @@ static void write_table(const struct writing *writing, const struct total_figure
     write_table_fill(writing, &info);
     gauge(writing, "table_bytes", "Memory of the table.", info.bytes);
     gauge(writing, "table_quotas", "Different quotas known to the table.", info.quotas);
+    gauge(writing, "table_quotas_max", "Different quotas the table has entries for.",
+          info.quotas_max);
     gauge(writing, "blocked_keys", "Keys blocked now.", info.blocked);
     gauge(writing, "overrides", "Keys with a quota of their own.", info.overrides);
     gauge(writing, "kept_answers", "Answers kept for retries.", info.requests);

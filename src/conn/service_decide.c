@@ -119,10 +119,28 @@ static struct stint_decision set_quota(struct service *service, const struct req
     return allowed();
 }
 
+/* A ticket names the quotas of this table by their entries: a gcra quota needs one, too. */
+static bool has_entries(struct service *service, struct reply *reply)
+{
+    const struct question *question = &service->question;
+    struct stint_error error;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        if (target->quota == NULL || target->store != 0 ||
+            stint_table_accepts(service->table, target->quota, &error) == 0)
+            continue;
+        service_refuse(reply, &error);
+        return false;
+    }
+    return true;
+}
+
 static struct stint_decision reserve(struct service *service, const struct request *request,
                                      struct reply *reply)
 {
     struct question *question = &service->question;
+    if (!has_entries(service, reply))
+        return law_never(0);
     question->has_on_expiry = request->has_on_expiry;
     question->kept_units = request->kept_units;
     struct stint_decision decision =

@@ -4,6 +4,7 @@
 
 #include "base/err.h"
 #include "base/siphash.h"
+#include "store/table.h"
 
 static struct spec_entry *place_of(struct spec_cache *cache, struct span text)
 {
@@ -37,7 +38,7 @@ static const struct stint_quota *fill(struct spec_entry *entry, struct stint_tab
     memcpy(entry->text, text.ptr, text.len);
     entry->text[text.len] = '\0';
     if (stint_quota_parse(&entry->quota, entry->text, error) != 0 ||
-        stint_table_accepts(table, &entry->quota, error) != 0)
+        table_stores(table, &entry->quota, error) != 0)
         return NULL;
     entry->text_len = text.len;
     return &entry->quota;

@@ -6,6 +6,7 @@
 #include "base/limits.h"
 #include "base/ns.h"
 #include "core/gcra.h"
+#include "store/table.h"
 
 #define PERIOD_MAX_S ((uint64_t)INT64_MAX / NS_PER_S)
 #define EXCESS_MAX_NS (NS_PER_MS - 1) /* below this redis-cell rounds nothing up, either */
@@ -86,7 +87,7 @@ static const struct throttle_entry *fill(struct throttle_entry *entry, struct st
     struct throttle_entry made = {.throttle = *throttle};
     int code = make_quota(&made, error);
     if (code == 0)
-        code = stint_table_accepts(table, &made.quota, error);
+        code = table_stores(table, &made.quota, error);
     if (code != 0)
         return NULL;
     made.excess_ns = excess_of(&made);

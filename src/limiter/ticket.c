@@ -165,7 +165,7 @@ static struct ticket_part part_of(struct stint_table *table, const struct ticket
         .hash_hi = entry->hash.hi,
         .granted_at_ns = entry->at_ns,
         .units = entry->units,
-        .quota_id = (uint16_t)intern_id(&table->intern, entry->quota),
+        .quota_id = (uint16_t)intern_entry_id(&table->intern, entry->quota),
         .kind = (uint8_t)(holds ? KIND_HOLD : kind),
         .times = (uint8_t)entry->times,
         .action = (uint8_t)entry->action,
@@ -200,10 +200,15 @@ static struct stint_ticket issue(struct stint_table *table, enum ticket_kind kin
     return (struct stint_ticket){first, nonce};
 }
 
-/* A ticket over a list takes as many slots as the list has quotas: all the ring may have too few.
+/*
+ * A ticket over a list takes as many slots as the list has quotas: all the ring may have too few.
+ * It names each quota by its entry.
  */
 static bool can_issue(const struct list *list)
 {
+    for (size_t i = 0; i < list->n_parts; i++)
+        if (intern_entry_id(&list->table->intern, list->parts[i].quota) == 0)
+            return false;
     return list->n_parts <= list->table->region.fixed.tickets_max;
 }
 

@@ -58,7 +58,7 @@ int ban_accepted(struct stint_table *table, const struct rule *rule, struct stin
 {
     struct stint_quota quota;
     int code = denials_quota(&rule->ban, rule->id, &quota, error);
-    return code != 0 ? code : stint_table_accepts(table, &quota, error);
+    return code != 0 ? code : table_keeps(table, &quota, error);
 }
 
 static struct hash128 hash_of(const struct stint_table *table, const struct rule *rule,

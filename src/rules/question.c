@@ -17,9 +17,9 @@ static const uint64_t override_secret[2] = {OVERRIDE_RULE, UINT64_C(0x756e6974)}
 static int accepts_rule(struct stint_table *table, const struct rule *rule,
                         struct stint_error *error)
 {
-    int code = rule->unlimited ? 0 : stint_table_accepts(table, &rule->quota, error);
+    int code = rule->unlimited ? 0 : table_keeps(table, &rule->quota, error);
     if (code == 0 && rule->has_shadow)
-        code = stint_table_accepts(table, &rule->shadow, error);
+        code = table_keeps(table, &rule->shadow, error);
     if (code == 0 && rule->ban.after > 0)
         code = ban_accepted(table, rule, error);
     return code;
@@ -292,13 +292,13 @@ static int bring_quota(struct question *question, const struct question_ask *ask
     target->is_override = true;
     if (rule != NULL && has_unit_of(rule, quota) &&
         limit_rule(own, rule, quota->limit, &ignored) == 0)
-        return stint_table_accepts(question->table, own, error);
+        return table_stores(question->table, own, error);
     *own = *quota;
     use_default_algorithm(own, ask->rules);
     own->rule = siphash13_128(override_secret, rule != NULL ? rule->id : OVERRIDE_RULE,
                               &quota->period_ns, sizeof(quota->period_ns))
                     .lo;
-    return stint_table_accepts(question->table, own, error);
+    return table_stores(question->table, own, error);
 }
 
 static int match(struct question *question, const struct question_ask *ask,

@@ -185,7 +185,7 @@ int question_local_accepts(struct stint_table *table, const struct question_stor
     for (size_t i = 0; i < 2; i++) {
         struct stint_quota local = rule->quota;
         divide(&local, shares[i]);
-        int code = stint_table_accepts(table, &local, &why);
+        int code = table_keeps(table, &local, &why);
         if (code != 0)
             return err_set(error, code, "on_store_error: local: %s", why.sentence);
     }

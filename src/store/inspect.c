@@ -140,6 +140,9 @@ int stint_find(const struct stint_table *table, const struct stint_quota *quota,
     struct seen seen = slots_find(asking.slots, &asking.home);
     if (seen.at == NULL || !read_live(&asking, &seen, &state))
         return STINT_E_GONE;
+    if (quota->derived.checked == 1 && quota->algorithm == STINT_GCRA &&
+        intern_is_stand_in(&table->intern, (uint32_t)(seen.pair.first & TAG_ID_MASK)))
+        state.quota = quota; /* the one that is known */
     describe(&seen, &state, now_ns, entry);
     return 0;
 }
@@ -160,7 +163,8 @@ struct stint_decision table_foresee(struct stint_table *table, const struct stin
 {
     _Alignas(16) unsigned char bytes[WIDE_STATE_MAX];
     struct asking asking = entry_looking(table, table_class(quota), now_ns);
-    const struct stint_quota *own = intern_quota(&table->intern, intern_id(&table->intern, quota));
+    uint32_t id = intern_id(&table->intern, quota);
+    const struct stint_quota *own = intern_law(&table->intern, id, quota);
     if (own == NULL || asking.slots->sets == 0 || now_ns > STINT_NOW_MAX)
         return law_never(0);
     asking.hash = hash;

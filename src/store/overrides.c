@@ -271,7 +271,7 @@ int overrides_set(struct stint_table *table, struct hash128 hash, const struct s
         return code;
     if (quota->rule == 0)
         return err_set(error, STINT_E_MISMATCH, "a key's own quota needs the rule it stands for");
-    uint32_t id = intern_id(&table->intern, quota);
+    uint32_t id = intern_entry_id(&table->intern, quota);
     if (id == 0)
         return err_set(error, STINT_E_FULL, "the table has no room for another quota");
     struct override made = {.pair = {hash.lo, (hash.hi & ~QUOTA_ID_MASK) | id},

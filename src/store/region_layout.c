@@ -3,6 +3,7 @@
 #include "store/region_layout.h"
 
 #include "base/limits.h"
+#include "base/wide_int.h"
 #include "store/intern.h"
 #include "store/overrides.h"
 #include "store/requests.h"
@@ -18,7 +19,8 @@
 #define WIDE_SIZE_DEFAULT 4096
 #define TICKETS_DEFAULT 65536
 #define BLOCKS_DEFAULT 4096
-#define QUOTAS_DEFAULT 1024
+#define QUOTAS_DEFAULT 1024 /* at the least */
+#define KEYS_PER_QUOTA 16
 #define POOLS_DEFAULT 16
 #define OVERRIDES_DEFAULT 4096
 #define SETS_MAX (UINT64_C(1) << 31)
@@ -97,9 +99,9 @@ static int check_options(const struct stint_table_options *options, struct stint
     if (options->wide_size > WIDE_STATE_MAX)
         return err_set(error, STINT_E_RANGE, "wide_size is %u; a state has at most %u bytes",
                        options->wide_size, WIDE_STATE_MAX);
-    if (options->quotas > QUOTA_ID_MASK)
+    if (options->quotas > TABLE_QUOTAS_MAX)
         return err_set(error, STINT_E_RANGE, "a table holds at most %u different quotas",
-                       (unsigned)QUOTA_ID_MASK);
+                       (unsigned)TABLE_QUOTAS_MAX);
     if (options->tickets > TICKETS_MAX || options->blocks > BLOCKS_MAX)
         return err_set(error, STINT_E_RANGE, "at most %u tickets and %u blocks", TICKETS_MAX,
                        BLOCKS_MAX);
@@ -115,17 +117,23 @@ static int check_options(const struct stint_table_options *options, struct stint
     return 0;
 }
 
+static uint32_t quotas_for(uint64_t keys)
+{
+    return (uint32_t)min_u64(max_u64(keys / KEYS_PER_QUOTA, QUOTAS_DEFAULT), TABLE_QUOTAS_MAX);
+}
+
 int region_layout(struct region_fixed *fixed, const struct stint_table_options *options,
                   struct stint_error *error)
 {
     int code = check_options(options, error);
     if (code != 0)
         return code;
+    uint64_t keys8 = options->keys > 0 ? options->keys : KEYS_DEFAULT;
     *fixed = (struct region_fixed){
         .magic = REGION_MAGIC,
         .version = REGION_VERSION,
         .quota_size = sizeof(struct stint_quota),
-        .quotas_max = options->quotas > 0 ? options->quotas : QUOTAS_DEFAULT,
+        .quotas_max = options->quotas > 0 ? options->quotas : quotas_for(keys8),
         .tickets_max = options->tickets > 0 ? options->tickets : TICKETS_DEFAULT,
         .pools_max = options->pools > 0 ? options->pools : POOLS_DEFAULT,
         .overrides_max = options->overrides > 0 ? options->overrides : OVERRIDES_DEFAULT,
@@ -133,7 +141,6 @@ int region_layout(struct region_fixed *fixed, const struct stint_table_options *
         .skew_max_ns = options->skew_max_ns > 0 ? options->skew_max_ns : NS_PER_S,
         .clock = options->clock,
     };
-    uint64_t keys8 = options->keys > 0 ? options->keys : KEYS_DEFAULT;
     uint64_t keys16 = options->keys16 > 0 ? options->keys16 : KEYS_DEFAULT;
     uint64_t keys_wide = options->keys_wide > 0 ? options->keys_wide : WIDE_KEYS_DEFAULT;
     uint32_t wide_size = options->wide_size > 0 ? options->wide_size : WIDE_SIZE_DEFAULT;
@@ -161,6 +168,7 @@ static bool counts_fit(const struct region_fixed *fixed)
         if (!fits || layout->sets > SETS_MAX)
             return false;
     }
+    /* QUOTA_ID_MASK: tables of earlier versions. */
     return fixed->quotas_max > 0 && fixed->quotas_max <= QUOTA_ID_MASK && fixed->tickets_max > 0 &&
            fixed->tickets_max <= TICKETS_MAX && fixed->pools_max > 0 &&
            fixed->pools_max <= POOLS_MAX && fixed->overrides_max > 0 &&

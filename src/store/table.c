@@ -63,13 +63,13 @@ uint64_t table_self(struct stint_table *table)
     return owner;
 }
 
-int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
-                        struct stint_error *error)
+/* Whether the table has slots for states of this quota. */
+static int fits(const struct stint_table *table, const struct stint_quota *quota,
+                struct stint_error *error)
 {
     if (quota->derived.checked != 1)
         return err_set(error, STINT_E_MISMATCH, "the quota was not checked: stint_quota_check()");
-    enum slot_class class = table_class(quota);
-    const struct slots *slots = &table->slots[class];
+    const struct slots *slots = &table->slots[table_class(quota)];
     if (table->region.read_only)
         return err_set(error, STINT_E_MISMATCH, "the table was opened read-only: no decisions");
     if (quota->initial_set)
@@ -81,10 +81,47 @@ int stint_table_accepts(struct stint_table *table, const struct stint_quota *quo
                        "a state of this quota has %u bytes; the table was made for at most %u "
                        "(keys_wide, wide_size)",
                        quota->derived.state_size, slots->sets == 0 ? 16 : slots->state_size);
-    if (intern_id(&table->intern, quota) == 0)
-        return err_set(error, STINT_E_FULL, "the table holds %u different quotas already",
-                       table->intern.max);
     return 0;
+}
+
+static int no_entry(uint32_t max, struct stint_error *error)
+{
+    return err_set(error, STINT_E_FULL,
+                   "all %u places of different quotas are in use; ask with one of those quotas, or "
+                   "with gcra, or make the table with more (`quotas`)",
+                   max);
+}
+
+int table_stores(struct stint_table *table, const struct stint_quota *quota,
+                 struct stint_error *error)
+{
+    int code = fits(table, quota, error);
+    if (code == 0 && intern_id(&table->intern, quota) == 0)
+        code = no_entry(table->intern.max - table->intern.reserved, error);
+    return code;
+}
+
+int table_keeps(struct stint_table *table, const struct stint_quota *quota,
+                struct stint_error *error)
+{
+    int code = fits(table, quota, error);
+    if (code == 0 && intern_keep(&table->intern, quota) == 0)
+        code = no_entry(table->intern.max, error);
+    return code;
+}
+
+int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
+                        struct stint_error *error)
+{
+    int code = fits(table, quota, error);
+    if (code == 0 && intern_entry_id(&table->intern, quota) == 0)
+        code = no_entry(table->intern.max - table->intern.reserved, error);
+    return code;
+}
+
+void table_reserve_quotas(struct stint_table *table)
+{
+    table->intern.reserved = table->intern.max / 4;
 }
 
 int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
@@ -106,7 +143,7 @@ static bool start(struct asking *asking, struct stint_table *table, const struct
     if (quota->derived.state_size > asking->slots->state_size || asking->slots->sets == 0)
         return false;
     asking->id = intern_id(&table->intern, quota);
-    asking->quota = intern_quota(&table->intern, asking->id);
+    asking->quota = intern_law(&table->intern, asking->id, quota);
     asking->rule = quota->rule;
     asking->home = slots_home(asking->slots, hash);
     return asking->quota != NULL;

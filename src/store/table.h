@@ -56,7 +56,7 @@ struct waits {
 /* One decision under way. */
 struct asking {
     struct stint_table *table;
-    const struct stint_quota *quota; /* this table's own copy */
+    const struct stint_quota *quota; /* this table's own copy, or the caller's: intern_law() */
     const struct slots *slots;
     struct hash128 hash;
     struct home home;
@@ -108,6 +108,19 @@ static inline struct hash128 table_hash(const struct stint_table *table,
     uint64_t rule = quota->rule != 0 ? quota->rule : quota->derived.params_hash[0];
     return siphash13_128(table->region.fixed.hash_key, rule, key, key_len);
 }
+
+/* From now on table_keeps() alone fills the last quarter of the entries, in this process. */
+void table_reserve_quotas(struct stint_table *table);
+
+/*
+ * As stint_table_accepts(), for other callers. table_keeps() is for quotas of the operator: a new
+ * one may use a reserved entry. table_stores() is for requests that bring their own quota and get
+ * no ticket: a gcra quota is stored without an entry where none is free.
+ */
+int table_keeps(struct stint_table *table, const struct stint_quota *quota,
+                struct stint_error *error);
+int table_stores(struct stint_table *table, const struct stint_quota *quota,
+                 struct stint_error *error);
 
 /* stint_table_accepts(), and STINT_E_RANGE for a key that is too long. */
 int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,

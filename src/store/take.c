@@ -14,7 +14,7 @@
 /* A key on its way: who it is, and where it is sought. */
 struct taking {
     const struct stint_quota *quota; /* the caller's */
-    const struct stint_quota *copy;  /* this table's own */
+    const struct stint_quota *copy;  /* this table's own, or the caller's: intern_law() */
     const struct slots *slots;
     struct hash128 hash;
     struct home home;
@@ -39,7 +39,7 @@ INLINE static inline bool set_out_hashed(struct taking *taking, struct stint_tab
     slots_prefetch(taking->slots, &taking->home);
     uint32_t id = intern_id(&table->intern, quota);
     taking->tag_word = taking->home.tag | id;
-    taking->copy = intern_quota(&table->intern, id);
+    taking->copy = intern_law(&table->intern, id, quota);
     return taking->copy != NULL;
 }
 

@@ -57,7 +57,7 @@ def test_options_are_stronger_than_variables_and_these_than_the_file(tmp_path):
     config.write_text("keys: 1000\nkeys16: 2000\nblocks: 3000\n")
     text = printed("--config", config, "--keys", 10, env={"STINT_KEYS": "20", "STINT_KEYS16": "30"})
     assert [setting(text, name) for name in ("keys", "keys16", "blocks", "quotas")] == \
-        ["10", "30", "3000", "1024"]
+        ["10", "30", "3000", "0"]
 
 
 def test_printed_config_gives_the_same_settings(tmp_path):

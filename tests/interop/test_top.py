@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """`stint top` over several servers, and the half-life of what it shows."""
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import time
 import urllib.request
@@ -79,6 +81,24 @@ def test_a_server_that_does_not_answer_is_named():
     assert [key["key"] for key in look["keys"]] == ["ann"]
     said = top(gone, f"http://127.0.0.1:{free_port()}", code=1)
     assert "none of 2 servers answers" in said and len(said.splitlines()) == 1
+
+
+def test_servers_that_hang_cost_one_timeout_together():
+    with Server(rules=RULES) as server, contextlib.ExitStack() as stack:
+        take(server, "user", "ann", 2)
+        hanging = []
+        for _ in range(8):  # connections are accepted by the kernel, and never answered
+            listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            hanging.append(f"http://127.0.0.1:{listener.getsockname()[1]}")
+        begun = time.monotonic()
+        look = json.loads(top("--json", "--timeout", "1s", "--order", "asked", *hanging[:4],
+                              server.url(""), *hanging[4:]))
+        took_s = time.monotonic() - begun
+    assert [one["url"] for one in look["servers"] if one["error"] is None] == [server.url("")]
+    assert all("timed out" in one["error"].lower() for one in look["servers"]
+               if one["url"] in hanging)
+    assert [key["key"] for key in look["keys"]] == ["ann"]
+    assert 1 <= took_s < 4, "8 timeouts of 1 s, one after the other, take 8 s"
 
 
 def test_one_url_is_that_server_alone():

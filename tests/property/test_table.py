@@ -336,7 +336,7 @@ def test_a_table_says_why_it_cannot_hold_a_quota():
             assert refused == code and why in sentence
         assert table.accepts(first) == table.accepts(abi.parse("gcra 5/10s")) == (K.STINT_OK, None)
         refused, sentence = table.accepts(abi.parse("gcra 6/10s"))
-        assert refused == K.STINT_E_FULL and "2 different quotas" in sentence
+        assert refused == K.STINT_E_FULL and "all 2 places" in sentence
         assert table.accepts(first) == (K.STINT_OK, None), "one it has is accepted for ever"
         assert table.take(first, b"key").stored
 

@@ -50,7 +50,8 @@ static void close_intern(struct fixture *fixture)
 /* The number-th of many quotas that all differ. */
 static struct stint_quota nth_quota(uint32_t number)
 {
-    struct stint_quota quota = {.algorithm = STINT_GCRA, .limit = number + 1, .period_ns = MINUTE};
+    struct stint_quota quota = {
+        .algorithm = STINT_FIXED_WINDOW, .limit = number + 1, .period_ns = MINUTE};
     assert_int_equal(stint_quota_check(&quota, NULL), 0);
     return quota;
 }
@@ -167,7 +168,7 @@ static void test_a_full_table_says_so(void **state)
 static void test_a_full_table_is_an_error_not_a_wrong_answer(void **state)
 {
     const struct stint_table_options options = {.quotas = 1, .clock = STINT_CLOCK_VIRTUAL};
-    struct stint_quota known = quota_of("gcra 5/1m"), unknown = quota_of("gcra 6/1m");
+    struct stint_quota known = quota_of("window 5/1m"), unknown = quota_of("window 6/1m");
     struct stint_table *table;
     struct stint_error error;
     (void)state;
@@ -178,7 +179,7 @@ static void test_a_full_table_is_an_error_not_a_wrong_answer(void **state)
     assert_int_equal(decision.retry_after_ns, STINT_NEVER_NS);
     assert_int_equal(stint_set_quota(table, &known, &unknown, "k", 1, S), STINT_E_FULL);
     assert_int_equal(table_accepts(table, &unknown, 1, &error), STINT_E_FULL);
-    assert_non_null(strstr(error.sentence, "1 different quotas"));
+    assert_non_null(strstr(error.sentence, "all 1 places"));
     assert_int_equal(stint_take(table, &known, "k", 1, 4, S).outcome, STINT_ALLOW);
     assert_int_equal(stint_take(table, &known, "k", 1, 1, S).outcome, STINT_DENY);
     stint_table_close(table);
@@ -226,7 +227,7 @@ static void test_a_reader_adds_nothing(void **state)
 /* A number that nobody gave names no quota. */
 static void test_other_numbers_name_nothing(void **state)
 {
-    const uint32_t others[] = {0, 2, 10, 11, 32767, UINT32_MAX};
+    const uint32_t others[] = {0, 2, 10, 11, TABLE_QUOTAS_MAX, 32718, 32768, UINT32_MAX};
     struct fixture fixture;
     (void)state;
     open_intern(&fixture, 10, false, false);

@@ -18,7 +18,7 @@ static const struct stint_table_options layouts[] = {
     {.keys = 1, .keys16 = 1, .tickets = 1, .blocks = 1, .quotas = 1},
     {.keys = 6, .keys16 = 7, .keys_wide = 1, .wide_size = 1},
     {.keys = 1000, .keys16 = 12, .keys_wide = 100, .wide_size = 300, .tickets = 3, .quotas = 100},
-    {.keys = 99, .keys_wide = 2, .wide_size = 65536, .blocks = 100, .quotas = 32767, .pools = 9},
+    {.keys = 99, .keys_wide = 2, .wide_size = 65536, .blocks = 100, .quotas = 32704, .pools = 9},
     {.overrides = 1, .requests = 1},
     {.overrides = 1000, .requests = 65536},
     {.keys = 4000000000, .keys16 = 3000000000, .tickets = 1u << 26, .blocks = 1u << 26},
@@ -60,7 +60,9 @@ static void test_there_is_room_for_what_was_asked(void **state)
         }
         assert_int_equal(fixed.classes[CLASS_WIDE].state_size,
                          or_default(options->wide_size, 4096));
-        assert_int_equal(fixed.quotas_max, or_default(options->quotas, 1024));
+        uint64_t quotas = or_default(options->keys, 65536) / 16;
+        quotas = quotas < 1024 ? 1024 : quotas > 32704 ? 32704 : quotas;
+        assert_int_equal(fixed.quotas_max, or_default(options->quotas, quotas));
         assert_int_equal(fixed.tickets_max, or_default(options->tickets, 65536));
         assert_int_equal(fixed.pools_max, or_default(options->pools, 16));
         assert_int_equal(fixed.overrides_max, or_default(options->overrides, 4096));
@@ -159,7 +161,7 @@ static void test_sizes_that_cannot_be_are_refused(void **state)
     assert_refused((struct stint_table_options){.keys_wide = most + 1, .wide_size = 8},
                    STINT_E_RANGE);
     assert_refused((struct stint_table_options){.keys_wide = 1, .wide_size = 65537}, STINT_E_RANGE);
-    assert_refused((struct stint_table_options){.quotas = 32768}, STINT_E_RANGE);
+    assert_refused((struct stint_table_options){.quotas = 32705}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.pools = 65537}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.overrides = (1u << 24) + 1}, STINT_E_RANGE);
     assert_refused((struct stint_table_options){.requests = (1u << 26) + 1}, STINT_E_RANGE);

@@ -88,21 +88,35 @@ static void test_what_cannot_be_meant_is_told(void **state)
     serve_no_more(&s);
 }
 
+/* How many of 1,100 different quotas of an algorithm are refused as too many. */
+static int refused_of(struct serving *s, const char *algorithm, uint8_t verb)
+{
+    struct request_item item;
+    char spec[40];
+    int refused = 0;
+    for (int i = 1; i <= 1100; i++) {
+        snprintf(spec, sizeof(spec), "%s %d/1m", algorithm, i);
+        struct request request = item_request(&item, spec, "k");
+        request.verb = verb;
+        refused += ask(s, &request)->error == REPLY_FULL;
+    }
+    return refused;
+}
+
+/* Of gcra any number is stored; a ticket needs to name its quota. */
 static void test_more_quotas_than_the_table_has_room_for(void **state)
 {
     struct serving s;
     struct request_item item;
-    char spec[32];
-    int refused = 0;
     (void)state;
     serve(&s, NULL);
-    for (int i = 1; i <= 1100; i++) {
-        snprintf(spec, sizeof(spec), "gcra %d/1m", i);
-        struct request request = item_request(&item, spec, "k");
-        refused += ask(&s, &request)->error == REPLY_FULL;
-    }
-    assert_in_range(refused, 1100 - 1024, 1100);
-    struct request request = item_request(&item, "gcra 1/1m", "other"); /* the old ones go on */
+    assert_in_range(refused_of(&s, "window", REQUEST_TAKE), 1100 - 1024, 1099);
+    assert_int_equal(refused_of(&s, "fixed_window", REQUEST_TAKE), 1100);
+    assert_int_equal(refused_of(&s, "gcra", REQUEST_TAKE), 0);
+    assert_int_equal(refused_of(&s, "gcra", REQUEST_CHARGE), 0);
+    assert_int_equal(refused_of(&s, "gcra", REQUEST_RESERVE), 1100);
+    assert_non_null(strstr(s.reply.sentence, "`quotas`"));
+    struct request request = item_request(&item, "window 1/1m", "other"); /* the old ones go on */
     assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
     serve_no_more(&s);
 }
