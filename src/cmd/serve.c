@@ -227,6 +227,7 @@ static int open_hub(struct ground *ground, struct rules *rules, struct stint_err
                         .charges_hits = strcmp(settings->grpc_hits, "take") != 0,
                         .checks_debt = strcmp(settings->grpc_hits, "add") == 0,
                         .metrics_names = serve_metrics_names(settings),
+                        .has_virtual_clock = serve_has_virtual_clock(settings),
                         .near_thousandths = (unsigned)settings->near_limit,
                         .store_accepts = store_takes,
                         .store_arg = ground,
@@ -246,6 +247,12 @@ static void tell_state(const struct ground *ground)
              LOG_NUMBER("damaged", info.states_damaged));
     if (info.filled)
         log_line(ground->log, LOG_STATE_FILLED, LOG_TEXT("file", ground->settings->state));
+}
+
+static void tell_clock(const struct ground *ground)
+{
+    if (serve_has_virtual_clock(ground->settings))
+        log_line(ground->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(ground->table)));
 }
 
 static int load(const struct ground *ground, struct serve_loaded *loaded, struct stint_error *error)
@@ -286,8 +293,10 @@ static int open_ground(struct ground *ground, struct stint_error *error)
         code = configured_pools_define(&settings->pools, hub_pools(ground->hub),
                                        stint_now(ground->table), error);
     rules_unref(loaded.rules);
-    if (code == 0)
+    if (code == 0) {
         tell_state(ground);
+        tell_clock(ground);
+    }
     return code;
 }
 
@@ -365,6 +374,8 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
     struct serve_places places;
     struct server_options options = {.log = ground->log};
     int code = serve_server_options(settings, &places, &options, error);
+    if (code == 0)
+        code = serve_clock_check(settings, error);
     if (code == 0)
         code = begin_process(settings, &options, successor, error);
     if (code == 0)
