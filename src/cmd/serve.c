@@ -267,11 +267,22 @@ static int load(const struct ground *ground, struct serve_loaded *loaded, struct
     return code;
 }
 
+static int open_table(struct ground *ground, struct stint_error *error)
+{
+    const struct stint_table_options options = serve_table_options(ground->settings);
+    struct stint_error why;
+    int code = stint_table_open(&ground->table, &options, &why);
+    if (code == STINT_E_MISMATCH && options.path != NULL)
+        return err_set(error, code, "%s; %s, or name another file with --state", why.sentence,
+                       options.clock == STINT_CLOCK_VIRTUAL ? "leave --clock virtual out"
+                                                            : "say --clock virtual");
+    return code == 0 ? 0 : err_set(error, code, "%s", why.sentence);
+}
+
 /* Rules come first: a fault in them is told before a state is made. */
 static int open_ground(struct ground *ground, struct stint_error *error)
 {
     const struct serve_settings *settings = ground->settings;
-    struct stint_table_options table = serve_table_options(settings);
     struct serve_loaded loaded;
     int code = load(ground, &loaded, error);
     if (code != 0)
@@ -280,7 +291,7 @@ static int open_ground(struct ground *ground, struct stint_error *error)
     code = ground->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
                                   : serve_site(settings, &ground->site, error);
     if (code == 0)
-        code = stint_table_open(&ground->table, &table, error);
+        code = open_table(ground, error);
     if (code == 0)
         table_set_when_full(ground->table, serve_table_full(settings));
     if (code == 0)
