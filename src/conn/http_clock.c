@@ -14,7 +14,12 @@ static int read_set(void *state, const struct http_json_node *value, const struc
                     struct stint_error *error)
 {
     struct clock_body *body = state;
-    return http_json_stamp(value, place, STINT_NOW_MAX, &body->set_ns, error);
+    if (http_json_stamp(value, place, STINT_NOW_MAX, &body->set_ns, error) == 0)
+        return 0;
+    return http_json_fault(place,
+                           "expected nanoseconds up to 576460752303423487 as a string of digits, "
+                           "\"600000000000\"",
+                           error);
 }
 
 static int read_advance(void *state, const struct http_json_node *value,
