@@ -6,10 +6,13 @@ Only sockets go by real time here, and nothing is measured with it.
 import http.client
 import json
 import subprocess
+import time
 
+import grpc
 import pytest
 
 from program import STINT
+from rls_messages import OK, OVER_LIMIT, ask_with, descriptor, request
 from server import Server, free_port
 
 RULES = """\
@@ -18,6 +21,8 @@ descriptors:
   - key: user
     rate_limit: {unit: minute, requests_per_unit: 1}
     ban: {after: 2, within: 1m, for: 10m}
+  - key: tenant
+    rate_limit: {unit: minute, requests_per_unit: 1, algorithm: log}
   - key: team
     rate_limit: {unit: month, requests_per_unit: 1}
 """
@@ -206,6 +211,36 @@ def test_who_waits_is_answered_when_the_clock_comes_there(connect):
         mover.advance("1h")
     assert all(waiter.end_wait() for waiter in waiters)
     assert not mover.take("gcra 1/1h burst=8", "w")
+
+
+def test_timeouts_of_connections_go_by_real_time(options):
+    """A request that waits for the clock is not ended by them, and an idle connection is."""
+    times = ["--idle-time", "200ms", "--request-time", "200ms", "--http-request-time", "1s"]
+    with Server(*options, *times) as server:
+        waiters = [OverResp(server), OverHttp(server)]
+        assert waiters[0].take("gcra 1/1s burst=2", "k", cost=2)
+        for waiter in waiters:
+            waiter.begin_wait("gcra 1/1s burst=2", "k", 60_000)
+        with server.connect() as idle:
+            assert idle.is_closed()
+        time.sleep(1.3)
+        mover = OverHttp(server)
+        mover.advance("2s")
+        assert [waiter.end_wait() for waiter in waiters] == [True, True]
+        for client in [mover, *waiters]:
+            client.close()
+
+
+def test_decisions_over_grpc_go_by_the_clock(server):
+    mover = OverResp(server)
+    with grpc.insecure_channel(f"127.0.0.1:{server.port('grpc')}") as channel:
+        ask = ask_with(channel)
+        answers = []
+        for time_ns in (0, 0, 60 * S - 1, 60 * S):
+            mover.set(time_ns)
+            answers.append(ask(request("api", descriptor(("tenant", "a")))).code)
+    assert answers == [OK, OVER_LIMIT, OVER_LIMIT, OK]
+    mover.close()
 
 
 def test_it_never_goes_back(connect):
