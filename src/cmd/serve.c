@@ -227,6 +227,7 @@ static int open_hub(struct ground *ground, struct rules *rules, struct stint_err
                         .charges_hits = strcmp(settings->grpc_hits, "take") != 0,
                         .checks_debt = strcmp(settings->grpc_hits, "add") == 0,
                         .metrics_names = serve_metrics_names(settings),
+                        .has_virtual_clock = serve_has_virtual_clock(settings),
                         .near_thousandths = (unsigned)settings->near_limit,
                         .store_accepts = store_takes,
                         .store_arg = ground,
@@ -248,6 +249,12 @@ static void tell_state(const struct ground *ground)
         log_line(ground->log, LOG_STATE_FILLED, LOG_TEXT("file", ground->settings->state));
 }
 
+static void tell_clock(const struct ground *ground)
+{
+    if (serve_has_virtual_clock(ground->settings))
+        log_line(ground->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(ground->table)));
+}
+
 static int load(const struct ground *ground, struct serve_loaded *loaded, struct stint_error *error)
 {
     int code = serve_load(ground->settings, ground->settings, ground->log, loaded, error);
@@ -260,11 +267,22 @@ static int load(const struct ground *ground, struct serve_loaded *loaded, struct
     return code;
 }
 
+static int open_table(struct ground *ground, struct stint_error *error)
+{
+    const struct stint_table_options options = serve_table_options(ground->settings);
+    struct stint_error why;
+    int code = stint_table_open(&ground->table, &options, &why);
+    if (code == STINT_E_MISMATCH && options.path != NULL)
+        return err_set(error, code, "%s; %s, or name another file with --state", why.sentence,
+                       options.clock == STINT_CLOCK_VIRTUAL ? "leave --clock virtual out"
+                                                            : "say --clock virtual");
+    return code == 0 ? 0 : err_set(error, code, "%s", why.sentence);
+}
+
 /* Rules come first: a fault in them is told before a state is made. */
 static int open_ground(struct ground *ground, struct stint_error *error)
 {
     const struct serve_settings *settings = ground->settings;
-    struct stint_table_options table = serve_table_options(settings);
     struct serve_loaded loaded;
     int code = load(ground, &loaded, error);
     if (code != 0)
@@ -273,7 +291,7 @@ static int open_ground(struct ground *ground, struct stint_error *error)
     code = ground->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
                                   : serve_site(settings, &ground->site, error);
     if (code == 0)
-        code = stint_table_open(&ground->table, &table, error);
+        code = open_table(ground, error);
     if (code == 0) {
         table_set_when_full(ground->table, serve_table_full(settings));
         table_reserve_quotas(ground->table);
@@ -288,8 +306,10 @@ static int open_ground(struct ground *ground, struct stint_error *error)
         code = configured_pools_define(&settings->pools, hub_pools(ground->hub),
                                        stint_now(ground->table), error);
     rules_unref(loaded.rules);
-    if (code == 0)
+    if (code == 0) {
         tell_state(ground);
+        tell_clock(ground);
+    }
     return code;
 }
 
@@ -367,6 +387,8 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
     struct serve_places places;
     struct server_options options = {.log = ground->log};
     int code = serve_server_options(settings, &places, &options, error);
+    if (code == 0)
+        code = serve_clock_check(settings, error);
     if (code == 0)
         code = begin_process(settings, &options, successor, error);
     if (code == 0)

@@ -22,6 +22,7 @@ static const char *const grpc_styles[] = {"off", "draft-11", "draft-03", "x-rate
 static const char *const grpc_hits[] = {"take", "charge", "add", NULL};
 static const char *const store_errors[] = {"error", "deny", "allow", "local", NULL};
 static const char *const table_policies[] = {"evict", "inherit", "deny", "allow", NULL};
+static const char *const clocks[] = {"real", "virtual", NULL};
 static const char *const cautions[] = {"trust", "half", "full", NULL};
 
 #define GIB (UINT64_C(1) << 30)
@@ -112,6 +113,8 @@ const struct setting settings_known[] = {
     NUMBER(overrides, "4096", 1, UINT64_C(1) << 24, "Keys with a quota of their own"),
     NUMBER(requests, "65536", 0, UINT64_C(1) << 26, "Answers kept for retries with the same id"),
     SWITCH(huge_pages, "false", "Ask for huge pages"),
+    CHOICE(clock, "real", clocks,
+           "What decisions go by: real, or virtual, which callers move to test with it"),
     SWITCH(trust_after_crash, "false", "After a power cut keep states as they are, not full"),
     DURATION(id_lifetime, "10m", NS_PER_S, NS_PER_DAY, "How long the id of a request is known"),
     NUMBER(popular_keys, "1024", 0, POPULAR_KEYS_MAX, "Names of keys kept for stint top; 0: none"),

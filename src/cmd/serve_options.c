@@ -18,6 +18,7 @@
 
 struct stint_table_options serve_table_options(const struct serve_settings *settings)
 {
+    bool is_virtual = serve_has_virtual_clock(settings);
     return (struct stint_table_options){
         .path = settings->state,
         .keys = settings->keys,
@@ -32,7 +33,23 @@ struct stint_table_options serve_table_options(const struct serve_settings *sett
         .requests = (uint32_t)settings->requests,
         .huge_pages = settings->huge_pages,
         .trust_after_crash = settings->trust_after_crash,
+        .clock = is_virtual ? STINT_CLOCK_VIRTUAL : STINT_CLOCK_REAL,
+        .skew_max_ns = is_virtual ? 1 : 0, /* in virtual time all callers agree */
     };
+}
+
+bool serve_has_virtual_clock(const struct serve_settings *settings)
+{
+    return strcmp(settings->clock, "virtual") == 0;
+}
+
+int serve_clock_check(const struct serve_settings *settings, struct stint_error *error)
+{
+    if (!serve_has_virtual_clock(settings) || settings->store.n_texts == 0)
+        return 0;
+    return err_set(error, STINT_E_MISMATCH,
+                   "clock is virtual, and shared stores go by clocks of their own: leave --store "
+                   "out, or --clock virtual");
 }
 
 uint8_t serve_table_full(const struct serve_settings *settings)

@@ -17,6 +17,11 @@ struct serve_places {
     size_t n_watched;
 };
 
+/* Whether decisions go by a clock that callers move. */
+bool serve_has_virtual_clock(const struct serve_settings *settings);
+/* STINT_E_MISMATCH where such a clock was asked for beside shared stores. */
+int serve_clock_check(const struct serve_settings *settings, struct stint_error *error);
+
 /* What the table does under quotas that leave it open: enum stint_when_full. */
 uint8_t serve_table_full(const struct serve_settings *settings);
 

@@ -29,7 +29,7 @@ struct serve_settings {
         *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
         *metrics_names, *metrics_path, *log_format, *log_level, *sandbox, *user, *store_prefix,
         *store_ca_file, *store_cert_file, *store_key_file, *store_node, *store_on_error,
-        *after_failover, *table_full, *grpc_hits;
+        *after_failover, *table_full, *grpc_hits, *clock;
     uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
         overrides, requests, popular_keys, auth_guesses, connections, connections_per_address,
         request_size, argument_size, arguments, output_size, connection_memory, http_header_size,

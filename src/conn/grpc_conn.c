@@ -420,6 +420,7 @@ struct grpc_door *grpc_door_new(const struct grpc_door_options *options)
     if (door == NULL)
         return NULL;
     door->options = *options;
+    door->clock = hub_clock(service_hub(options->service));
     door->limits = limits_of(options->limits);
     if (options->form == NULL)
         door->options.form = &plain;

@@ -100,7 +100,8 @@ static void ask_limiter(struct grpc_call *call, struct span message)
         call->errand = NULL;
         request = &again;
     }
-    service_ask(door->options.service, request, &caller, conn->now_ns, &door->reply);
+    service_ask(door->options.service, request, &caller,
+                server_clock_now(door->clock, conn->now_ns), &door->reply);
     if (door->reply.error == REPLY_WAITS) {
         call->errand = door->reply.errand;
         return;

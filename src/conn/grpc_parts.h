@@ -13,6 +13,7 @@
 #include "base/ns.h"
 #include "conn/grpc_conn.h"
 #include "conn/metrics.h"
+#include "conn/server_clock.h"
 #include "proto/grpc.h"
 #include "proto/health.h"
 #include "proto/http2_frames.h"
@@ -40,6 +41,7 @@
 
 struct grpc_door {
     struct grpc_door_options options;
+    struct server_clock *clock;
     struct grpc_limits limits;
     struct metrics_worker *metrics; /* NULL: nobody counts */
     struct access *tokens;          /* the set in force when it was last looked at; NULL: none */

@@ -55,6 +55,8 @@ static const struct route routes[] = {
      REQUEST_SET_QUOTA},
     {"/v1/pools", GET, false, false, ACCESS_ASK, http_pool_list, 0},
     {"/v1/pools/", GET | POST, true, true, ROLE_PAGE, http_pool_verb, 0},
+    {"/v1/clock", GET, false, false, ACCESS_ASK, http_clock, 0},
+    {"/v1/clock", POST, false, true, ACCESS_ADMINISTER, http_clock_move, 0},
     {"/v1/top", GET, false, false, ACCESS_METRICS, http_page_top, 0},
     {"/v1/stats", GET, false, false, ACCESS_METRICS, http_page_stats, 0},
     {"/v1/reload", POST, false, true, ACCESS_ADMINISTER, http_page_reload, 0},
@@ -245,7 +247,7 @@ bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
         .peer = exchange->message->peer,
         .door = METRICS_HTTP,
         .metrics = door->metrics,
-        .now_ns = exchange->now_ns,
+        .now_ns = exchange->io_now_ns,
     };
     bool is_slowed;
     const struct access_token *token =
@@ -400,7 +402,8 @@ void http_door_ask(struct http_door *door, const struct http_message *message, u
         .door = door,
         .message = message,
         .asked_ns = asked_ns,
-        .now_ns = now_ns,
+        .now_ns = server_clock_now(door->clock, now_ns),
+        .io_now_ns = now_ns,
         .answer = answer,
         .errand = message->errand,
     };
@@ -408,7 +411,7 @@ void http_door_ask(struct http_door *door, const struct http_message *message, u
     answer->ends_connection = door->is_draining;
     answer->body = (struct span){0};
     answer->n_fields = 0;
-    answer->again_at_ns = 0;
+    answer->again_at_ns = answer->look_at_ns = 0;
     answer->errand = NULL;
     answer_message(&exchange);
     /* What was answered in another way than before, since tokens have changed, or bodies. */
@@ -455,6 +458,7 @@ struct http_door *http_door_new(const struct http_door_options *options)
     if (door == NULL)
         return NULL;
     door->options = *options;
+    door->clock = hub_clock(service_hub(options->service));
     set_limits(door);
     door->text_size = HTTP_TEXT_SIZE;
     door->text = malloc(door->text_size);

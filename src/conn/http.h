@@ -72,11 +72,12 @@ struct http_door *http_door_new(const struct http_door_options *options); /* NUL
 void http_door_free(struct http_door *door);
 
 /*
- * Answers a message. It was first asked at asked_ns: a later call with the same asked_ns is for a
- * request that waits. The answer stands in memory of the door's, until its next call. Where
- * answer->again_at_ns is not 0 there is none yet, and the message is to be asked again then. The
- * same where answer->errand is not NULL: once service_on_answers() says so, with message->errand;
- * or the errand is to be dropped, service_drop().
+ * Answers a message at the time of I/O now_ns. It was first asked at asked_ns, a time of decisions
+ * (conn/server_clock.h): a later call with the same asked_ns is for a request that waits. The
+ * answer stands in memory of the door's, until its next call. Where answer->again_at_ns or
+ * ->look_at_ns is not 0 there is none yet, and the message is to be asked again then. The same
+ * where answer->errand is not NULL: once service_on_answers() says so, with message->errand; or the
+ * errand is to be dropped, service_drop().
  */
 void http_door_ask(struct http_door *door, const struct http_message *message, uint64_t asked_ns,
                    uint64_t now_ns, struct http_answer *answer);

@@ -7,6 +7,7 @@
 #include "conn/http_conn.h"
 
 #include "base/byte_queue.h"
+#include "base/wide_int.h"
 #include "conn/http_door.h"
 #include "proto/http_reader.h"
 #include "proto/http_writer.h"
@@ -28,8 +29,11 @@ struct http_conn {
     struct byte_queue input;      /* what came and is not read */
     struct byte_queue out;
     struct errand *errand; /* of a request that waits for a store; NULL: none */
-    uint64_t asked_ns;     /* when the request that waits was asked first; 0: none was */
-    uint64_t again_ns;     /* when it is asked again; STINT_NEVER_NS: at no set time */
+    /* By the time of decisions. */
+    uint64_t asked_ns; /* when the request that waits was asked first */
+    uint64_t again_ns; /* when it is asked again; STINT_NEVER_NS: at no set time */
+    uint64_t look_ns;  /* the same by the time of I/O */
+    bool was_asked;    /* asked_ns is set */
     bool is_draining, is_over;
     uint8_t peer_len;
     char peer[PEER_SIZE];
@@ -66,7 +70,7 @@ static void drop_request(struct http_conn *conn)
     struct http_door *door = conn->door;
     struct http_request *request = conn->request;
     conn->request = conn->reader.request = NULL;
-    conn->asked_ns = 0;
+    conn->was_asked = false;
     if (request == NULL)
         return;
     if (door->n_requests >= REQUESTS_KEPT) {
@@ -94,7 +98,8 @@ void http_door_free_requests(struct http_door *door)
 
 static bool waits(const struct http_conn *conn)
 {
-    return conn->errand != NULL || conn->again_ns != STINT_NEVER_NS;
+    return conn->errand != NULL || conn->again_ns != STINT_NEVER_NS ||
+           conn->look_ns != STINT_NEVER_NS;
 }
 
 static bool is_full(const struct http_conn *conn)
@@ -139,12 +144,13 @@ static bool ask(struct http_conn *conn, struct http_message *message, uint64_t n
             service_on_answers(answer->errand, on_answers, conn);
             return false;
         }
-        if (answer->again_at_ns != 0 && !conn->is_draining) {
-            conn->again_ns = answer->again_at_ns;
+        if (answer->again_at_ns == 0 && answer->look_at_ns == 0)
+            return true;
+        if (!conn->is_draining) {
+            conn->again_ns = answer->again_at_ns > 0 ? answer->again_at_ns : STINT_NEVER_NS;
+            conn->look_ns = answer->look_at_ns > 0 ? answer->look_at_ns : STINT_NEVER_NS;
             return false;
         }
-        if (answer->again_at_ns == 0)
-            return true;
         message->is_urgent = true;
     }
 }
@@ -158,10 +164,11 @@ static void answer(struct http_conn *conn, uint64_t now_ns)
         .is_urgent = conn->is_draining,
         .errand = conn->errand,
     };
-    if (conn->asked_ns == 0)
-        conn->asked_ns = now_ns;
+    if (!conn->was_asked)
+        conn->asked_ns = server_clock_now(conn->door->clock, now_ns);
+    conn->was_asked = true;
     conn->errand = NULL;
-    conn->again_ns = STINT_NEVER_NS;
+    conn->again_ns = conn->look_ns = STINT_NEVER_NS;
     http_request_message(conn->request, &message);
     if (ask(conn, &message, now_ns, &answer))
         send_answer(conn, &answer);
@@ -282,13 +289,14 @@ static bool is_choked(const struct conn *base)
 
 static uint64_t deadline(const struct conn *base)
 {
-    return http_of_const(base)->again_ns;
+    const struct http_conn *conn = http_of_const(base);
+    return min_u64(server_clock_io_deadline(conn->door->clock, conn->again_ns), conn->look_ns);
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
     struct http_conn *conn = http_of(base);
-    if (conn->again_ns <= now_ns)
+    if (deadline(base) <= now_ns)
         answer(conn, now_ns);
     serve_input(conn, now_ns);
 }
@@ -311,7 +319,7 @@ static void drain(struct conn *base, uint64_t now_ns)
 {
     struct http_conn *conn = http_of(base);
     conn->is_draining = true;
-    if (conn->again_ns != STINT_NEVER_NS)
+    if (conn->again_ns != STINT_NEVER_NS || conn->look_ns != STINT_NEVER_NS)
         answer(conn, now_ns);
     serve_input(conn, now_ns);
 }
@@ -362,7 +370,7 @@ struct conn *http_conn_new(struct http_door *door, struct span peer)
         return NULL;
     conn->conn.ops = &ops;
     conn->door = door;
-    conn->again_ns = STINT_NEVER_NS;
+    conn->again_ns = conn->look_ns = STINT_NEVER_NS;
     conn->peer_len = (uint8_t)(peer.len < PEER_SIZE ? peer.len : PEER_SIZE);
     if (conn->peer_len > 0)
         memcpy(conn->peer, peer.ptr, conn->peer_len);

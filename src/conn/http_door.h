@@ -6,6 +6,7 @@
 #include "conn/http.h"
 #include "conn/metrics.h"
 #include "conn/page.h"
+#include "conn/server_clock.h"
 #include "proto/http_browser.h"
 #include "proto/http_call.h"
 #include "proto/http_fields.h"
@@ -36,6 +37,7 @@ struct http_site {
 
 struct http_door {
     struct http_door_options options;
+    struct server_clock *clock;
     struct metrics_worker *metrics; /* NULL: nobody counts */
     struct access *access;          /* the set in force when last looked; NULL: none */
     uint64_t access_generation;
@@ -65,7 +67,8 @@ struct http_exchange {
     const struct http_message *message;
     struct http_target target;
     struct caller caller;
-    uint64_t asked_ns, now_ns;
+    uint64_t asked_ns, now_ns; /* of decisions */
+    uint64_t io_now_ns;
     struct http_answer *answer;
     struct errand *errand; /* of the message, until the service has it. NULL: none */
     int verb;              /* of the route */
@@ -117,6 +120,9 @@ void http_pool_verb(struct http_exchange *exchange); /* POST /v1/pools/NAME/VERB
 /* The method of a path below "/v1/pools/"; NULL: there is no such path. */
 const char *http_pool_method(struct span path);
 void http_pool_list(struct http_exchange *exchange); /* GET /v1/pools */
+
+void http_clock(struct http_exchange *exchange);      /* GET /v1/clock */
+void http_clock_move(struct http_exchange *exchange); /* POST /v1/clock */
 
 void http_page_health(struct http_exchange *exchange);
 void http_page_ready(struct http_exchange *exchange);

@@ -47,7 +47,7 @@ void http_page_ready(struct http_exchange *exchange)
     bool ready = is_ready(exchange);
     page_add(page, exchange->door->is_draining ? "draining\n" : ready ? "ready\n" : "not ready\n");
     if (metrics != NULL)
-        metrics_tell_stores(metrics, exchange->now_ns, page);
+        metrics_tell_stores(metrics, exchange->io_now_ns, page);
     http_exchange_page(exchange, TEXT_PLAIN);
     if (!ready)
         exchange->answer->status = 503;
@@ -68,7 +68,9 @@ static struct metrics_facts facts_of(const struct http_exchange *exchange)
     struct rules *rules = hub_rules(hub);
     struct metrics_facts facts = {
         .table = hub_table(hub),
-        .now_ns = exchange->now_ns,
+        .table_now_ns = exchange->now_ns,
+        .now_ns = exchange->io_now_ns,
+        .has_virtual_clock = hub_clock(hub)->is_virtual,
         .generation = hub_generation(hub),
         .loads = hub_loads(hub),
         .rules = rules != NULL ? rules_count(rules) : 0,
@@ -248,7 +250,7 @@ void http_page_reload(struct http_exchange *exchange)
     }
     int code = options->reload(options->arg, &error);
     if (code == STINT_E_BUSY) {
-        exchange->answer->again_at_ns = exchange->now_ns + RELOAD_LOOK_NS;
+        exchange->answer->look_at_ns = exchange->io_now_ns + RELOAD_LOOK_NS;
         return;
     }
     if (code < 0) {

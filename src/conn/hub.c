@@ -188,6 +188,7 @@ int hub_open(struct hub **hub, const struct hub_options *options, struct stint_e
     made->id_lifetime_ns =
         options->id_lifetime_ns > 0 ? options->id_lifetime_ns : ID_LIFETIME_DEFAULT_NS;
     pthread_mutex_init(&made->lock, NULL);
+    server_clock_init(&made->clock, options->table, options->has_virtual_clock);
     struct stint_error why;
     if (!open_parts(made, options, &why)) {
         hub_close(made);
@@ -208,12 +209,18 @@ void hub_close(struct hub *hub)
     popular_free(hub->popular);
     metrics_free(hub->metrics);
     pthread_mutex_destroy(&hub->lock);
+    server_clock_deinit(&hub->clock);
     free(hub);
 }
 
 struct stint_table *hub_table(const struct hub *hub)
 {
     return hub->table;
+}
+
+struct server_clock *hub_clock(struct hub *hub)
+{
+    return &hub->clock;
 }
 
 struct metrics *hub_metrics(struct hub *hub)

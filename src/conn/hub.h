@@ -6,6 +6,7 @@
 #include "conn/metrics.h"
 #include "conn/pools.h"
 #include "conn/popular.h"
+#include "conn/server_clock.h"
 #include "conn/service.h"
 #include "conn/unmatched.h"
 
@@ -27,6 +28,7 @@ struct hub {
     struct popular *popular; /* NULL: nobody counts */
     struct pools *pools;
     struct unmatched *unmatched;
+    struct server_clock clock;
     uint64_t id_lifetime_ns;
     unsigned workers;
     bool shadow_mode, quota_mode, charges_hits, checks_debt;

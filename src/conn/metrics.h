@@ -165,10 +165,12 @@ void metrics_tick(struct metrics *metrics, uint64_t now_ns);
 /* What the metrics cannot know by themselves, given at each reading. */
 struct metrics_facts {
     const struct stint_table *table; /* NULL: none */
-    uint64_t now_ns;                 /* of the table */
+    uint64_t table_now_ns;           /* the time of decisions */
+    uint64_t now_ns;                 /* the time of I/O */
     uint64_t generation;             /* hub_generation() */
     uint64_t loads;                  /* hub_loads() */
     size_t rules;                    /* in force */
+    bool has_virtual_clock;
 };
 
 enum metrics_format { METRICS_PROMETHEUS, METRICS_OPENMETRICS };

@@ -240,7 +240,7 @@ static json_t *table_json(const struct metrics_facts *facts)
     struct stint_table_info info;
     if (facts->table == NULL)
         return json_null();
-    table_figures(facts->table, facts->now_ns, METRICS_SETS_LOOKED_AT, &info);
+    table_figures(facts->table, facts->table_now_ns, METRICS_SETS_LOOKED_AT, &info);
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
         NUMBER(info.bytes), "keys", NUMBER(info.live[0] + info.live[1] + info.live[2]), "keys_step",
@@ -263,6 +263,8 @@ void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, st
 {
     json_t *object = json_object();
     json_object_set_new(object, "version", json_string(stint_version()));
+    json_object_set_new(object, "clock",
+                        json_string(facts->has_virtual_clock ? "virtual" : "real"));
     json_object_set_new(object, "table", table_json(facts));
     json_object_set_new(object, "stores", metrics_stores_json(metrics, facts->now_ns));
     pthread_mutex_lock(&metrics->lock);

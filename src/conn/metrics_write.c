@@ -362,7 +362,8 @@ static void write_table(const struct writing *writing, const struct total_figure
     struct stint_table_info info;
     if (writing->facts->table == NULL)
         return;
-    table_figures(writing->facts->table, writing->facts->now_ns, METRICS_SETS_LOOKED_AT, &info);
+    table_figures(writing->facts->table, writing->facts->table_now_ns, METRICS_SETS_LOOKED_AT,
+                  &info);
     write_table_fill(writing, &info);
     gauge(writing, "table_bytes", "Memory of the table.", info.bytes);
     gauge(writing, "table_quotas", "Different quotas known to the table.", info.quotas);
@@ -391,6 +392,9 @@ static void write_config(const struct writing *writing)
     gauge(writing, "config_generation", "How often rules were put in force.",
           writing->facts->generation);
     gauge(writing, "rules", "Rules in force.", writing->facts->rules);
+    gauge(writing, "clock_virtual",
+          "1: decisions go by a virtual clock, for tests; 0: by a real one.",
+          writing->facts->has_virtual_clock);
     family(writing, "config_reloads", "counter", "Reloads of the rules, by result.");
     line(writing, "config_reloads_total", "result", "success", metrics->reloads[true]);
     line(writing, "config_reloads_total", "result", "failure", metrics->reloads[false]);

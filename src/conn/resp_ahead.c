@@ -116,7 +116,8 @@ static bool begin(struct resp_conn *conn, uint64_t now_ns)
                              .command = command,
                              .args = argv->args,
                              .n_args = argv->n,
-                             .now_ns = now_ns,
+                             .now_ns = server_clock_now(conn->door->clock, now_ns),
+                             .io_now_ns = now_ns,
                              .is_ahead = true};
     if (!may_begin(conn, command, argv->n))
         return false;

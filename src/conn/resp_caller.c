@@ -61,7 +61,7 @@ static const struct access_token *find_token(struct resp_call *call, struct span
         .door = METRICS_RESP,
         .metrics =
             metrics != NULL ? metrics_worker(metrics, service_worker(conn->door->service)) : NULL,
-        .now_ns = call->now_ns,
+        .now_ns = call->io_now_ns,
     };
     bool is_slowed;
     const struct access_token *token =

@@ -110,7 +110,8 @@ static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
         struct resp_call call = {.conn = conn,
                                  .args = argv->args,
                                  .n_args = argv->n,
-                                 .now_ns = now_ns,
+                                 .now_ns = server_clock_now(conn->door->clock, now_ns),
+                                 .io_now_ns = now_ns,
                                  .errand = resp_ahead_take(conn, (size_t)len)};
         if (argv->n > 0)
             resp_conn_answer(&call);
@@ -224,13 +225,14 @@ static bool has_work(const struct conn *base)
 
 static uint64_t deadline(const struct conn *base)
 {
-    return resp_of_const(base)->retry_at_ns;
+    const struct resp_conn *conn = resp_of_const(base);
+    return server_clock_io_deadline(conn->door->clock, conn->retry_at_ns);
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
-    if (now_ns >= conn->retry_at_ns)
+    if (server_clock_now(conn->door->clock, now_ns) >= conn->retry_at_ns)
         conn->retry_at_ns = STINT_NEVER_NS;
     else if (!has_work(base))
         return;
@@ -351,6 +353,7 @@ struct resp_door *resp_door_new(struct service *service, struct access_now *acce
     if (door == NULL)
         return NULL;
     door->service = service;
+    door->clock = hub_clock(service_hub(service));
     door->throttle.verb = REQUEST_THROTTLE;
     door->access = access;
     door->generation = UINT64_MAX; /* of none: the first look gets the tokens */
@@ -405,6 +408,7 @@ static void (*const answers[RESP_COMMANDS])(struct resp_call *call) = {
     [RESP_TAKE] = resp_verb,
     [RESP_THROTTLE] = resp_throttle,
     [RESP_BLOCK] = resp_verb,
+    [RESP_CLOCK] = resp_clock,
     [RESP_RENEW] = resp_verb,
     [RESP_RESET] = resp_verb,
     [RESP_CANCEL] = resp_verb,

@@ -12,13 +12,14 @@ enum section { SECTION_SERVER = 1, SECTION_RULES = 2, SECTION_TABLE = 4, SECTION
 
 static void add_server(const struct resp_call *call, struct page *page)
 {
-    (void)call;
+    bool is_virtual = call->conn->door->clock->is_virtual;
     page_add(page, "# Server\r\n"
                    "redis_version:" REDIS_VERSION "\r\n"
                    "stint_version:" STINT_VERSION "\r\n"
                    "redis_mode:standalone\r\n"
                    "role:master\r\n"
                    "loading:0\r\n");
+    page_print(page, "clock:%s\r\n", is_virtual ? "virtual" : "real");
 }
 
 static void add_rules(const struct resp_call *call, struct page *page)
@@ -54,7 +55,7 @@ static void add_stores(const struct resp_call *call, struct page *page)
 {
     const struct metrics *metrics = hub_metrics(service_hub(call->conn->door->service));
     if (metrics != NULL)
-        metrics_info_stores(metrics, call->now_ns, page);
+        metrics_info_stores(metrics, call->io_now_ns, page);
 }
 
 static unsigned section_of(struct span name)

@@ -9,6 +9,7 @@
 #include "conn/access.h"
 #include "conn/metrics.h"
 #include "conn/resp_conn.h"
+#include "conn/server_clock.h"
 #include "proto/resp_command.h"
 #include "proto/resp_reader.h"
 #include "proto/resp_request.h"
@@ -18,6 +19,7 @@
 
 struct resp_door {
     struct service *service;
+    struct server_clock *clock;
     struct access_now *access; /* NULL: nobody is asked who he is */
     struct access *tokens;     /* the set in force when it was last looked at; NULL: none */
     uint64_t generation;       /* of tokens */
@@ -59,6 +61,7 @@ struct resp_conn {
     struct resp_errands errands;
     size_t keys_done; /* of the command at the head, if it asks its keys one after the other */
     int64_t keys_found;
+    /* By the time of decisions. */
     uint64_t asked_ns;    /* when the command at the head of the input was asked first */
     uint64_t retry_at_ns; /* when it is asked again; STINT_NEVER_NS: it is not waiting */
     bool was_asked;       /* asked_ns is set */
@@ -76,7 +79,8 @@ struct resp_call {
     const struct resp_command *command;
     const struct span *args; /* args[0] is the command's name */
     size_t n_args;
-    uint64_t now_ns;
+    uint64_t now_ns; /* of decisions */
+    uint64_t io_now_ns;
     struct errand *errand; /* of the command, which is asked again; whoever uses it sets NULL */
     bool is_ahead;         /* others before it wait: only a store may be asked, nothing answered */
     bool has_waited;       /* it waits for a store now */
@@ -157,7 +161,8 @@ void resp_forget_keys(struct resp_call *call);
 void resp_count_keys(struct resp_call *call);
 void resp_key_time(struct resp_call *call);
 
-/* resp_pool.c, resp_top.c */
+/* resp_clock.c, resp_pool.c, resp_top.c */
+void resp_clock(struct resp_call *call);
 void resp_pool(struct resp_call *call);
 void resp_top(struct resp_call *call);
 

@@ -19,6 +19,7 @@ struct popular;   /* conn/popular.h: keys asked and denied most */
 struct unmatched; /* conn/unmatched.h: what no rule limits, for the log */
 struct pools;     /* conn/pools.h: key pools by name */
 struct pools_caller;
+struct server_clock; /* conn/server_clock.h: the time of I/O and that of decisions */
 
 #define WORKERS_MAX 64
 
@@ -37,6 +38,7 @@ struct hub_options {
     size_t popular_keys;           /* names kept by `top`. Default 1,024; 0 = default */
     uint64_t popular_half_life_ns; /* of their scores. Default 1 min */
     bool without_popular;
+    bool has_virtual_clock;       /* decisions go by the table's time, which callers move */
     bool shadow_mode;             /* every rule is in shadow mode */
     bool quota_mode;              /* every rule is in quota mode */
     bool charges_hits;            /* Envoy's hits are charged where their rule does not say */
@@ -69,6 +71,7 @@ uint64_t hub_generation(const struct hub *hub); /* counts hub_set_rules() */
 uint64_t hub_loads(const struct hub *hub);      /* the same, and the rules that it began with */
 
 struct stint_table *hub_table(const struct hub *hub);
+struct server_clock *hub_clock(struct hub *hub);
 struct metrics *hub_metrics(struct hub *hub);
 struct popular *hub_popular(struct hub *hub);
 struct pools *hub_pools(struct hub *hub);

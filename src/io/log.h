@@ -23,6 +23,8 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(STATE_OPENED, INFO, "state_opened", "state opened")                                          \
     X(STATE_FILLED, WARN, "state_filled",                                                          \
       "the machine went down uncleanly: every live key is full for one period")                    \
+    X(CLOCK_VIRTUAL, WARN, "clock_virtual",                                                        \
+      "limits go by a virtual clock, which callers move: for tests only")                          \
     X(DESCRIPTORS_FEW, WARN, "descriptors_few",                                                    \
       "fewer connections are possible than asked for: raise the limit of open files")              \
     X(INSECURE, WARN, "insecure", "anybody who reaches this address may ask and administer")       \

@@ -263,7 +263,7 @@ static void on_reload_ended(void *arg, int code, const struct stint_error *error
     } else
         log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", error->sentence));
     metrics_reloaded(hub_metrics(hub), code == 0, code == 0 ? "" : error->sentence,
-                     stint_now(table_of(server)));
+                     server_clock_io_now(hub_clock(hub)));
     notify_ready();
 }
 
@@ -330,10 +330,11 @@ static bool are_workers_alive(struct server *server, uint64_t now_ns)
 static void on_second(uv_timer_t *timer)
 {
     struct server *server = timer->data;
-    uint64_t now_ns = stint_now(table_of(server));
+    struct server_clock *clock = hub_clock(server->options.hub);
+    uint64_t now_ns = server_clock_io_now(clock);
     bool are_alive = are_workers_alive(server, now_ns);
     metrics_tick(hub_metrics(server->options.hub), now_ns);
-    stint_expire(table_of(server), now_ns, EXPIRE_SLOTS_MAX);
+    server_clock_expire(clock, EXPIRE_SLOTS_MAX);
     eviction_report(&server->evictions, table_of(server), now_ns, server->options.log);
     unmatched_report(server->options.hub, server->options.log);
     log_flush(server->options.log);
@@ -470,6 +471,14 @@ static int open_workers(struct server *server, struct stint_error *error)
     return 0;
 }
 
+/* From the thread of the worker whose client moved the clock. */
+static void tell_clock_moved(void *arg)
+{
+    struct server *server = arg;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_clock_moved(server->workers[i]);
+}
+
 static void open_handles(struct server *server)
 {
     uv_async_init(&server->loop, &server->worker_changed, on_worker_changed);
@@ -584,6 +593,7 @@ static int open_all(struct server *server, struct stint_error *error)
         code = give_up_rights(server, error);
     if (code == 0)
         code = open_workers(server, error);
+    server_clock_on_move(hub_clock(server->options.hub), tell_clock_moved, server);
     return code != 0 ? code : begin(server, error);
 }
 

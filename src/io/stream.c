@@ -67,7 +67,7 @@ static void look_at_due(uv_timer_t *timer);
 
 static uint64_t now_of(const struct streams *streams)
 {
-    return stint_now(streams->options.table);
+    return server_clock_io_now(streams->options.clock);
 }
 
 static struct stream *stream_of_due(struct due *due)
@@ -528,6 +528,18 @@ void streams_set_limits(struct streams *streams, const struct stream_limits *lim
     for (struct stream *stream = streams->first, *next; stream != NULL; stream = next) {
         next = stream->next;
         settle(stream, now_ns);
+    }
+}
+
+void streams_clock_moved(struct streams *streams)
+{
+    if (streams == NULL)
+        return;
+    uint64_t now_ns = now_of(streams);
+    for (struct stream *stream = streams->first; stream != NULL; stream = stream->next) {
+        uint64_t deadline_ns = stream->conn->ops->deadline(stream->conn);
+        if (stream->farewell_ends_ns == 0 && deadline_ns <= now_ns)
+            look_again_at(stream, deadline_ns, now_ns);
     }
 }
 

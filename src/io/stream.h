@@ -15,6 +15,7 @@
 
 #include "conn/conn.h"
 #include "conn/metrics.h"
+#include "conn/server_clock.h"
 #include "io/due.h"
 #include "io/gate.h"
 
@@ -37,8 +38,8 @@ struct stream_memory {
 
 struct streams_options {
     uv_loop_t *loop;
-    const struct stint_table *table; /* whose time it is */
-    struct gate *gate;               /* left when a stream ends */
+    const struct server_clock *clock;
+    struct gate *gate; /* left when a stream ends */
     struct metrics_worker *metrics;
     enum metrics_door door;
     struct stream_limits limits;
@@ -61,6 +62,9 @@ size_t streams_count(const struct streams *streams);
 
 /* For all of them, when each is looked at next. */
 void streams_set_limits(struct streams *streams, const struct stream_limits *limits);
+
+/* The time of decisions has moved on: what waited for it is looked at. */
+void streams_clock_moved(struct streams *streams);
 
 /* Each answers what it was asked, and ends. */
 void streams_drain(struct streams *streams);

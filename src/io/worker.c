@@ -41,6 +41,7 @@ struct worker {
     struct acceptor **acceptors;
     size_t n_acceptors;
     enum worker_stage stage; /* what the loop has come to */
+    uint64_t clock_seen_ns;  /* the time of decisions when the loop looked last */
     /* Release and acquire: whoever sees a stage or a time sees what led to it. */
     _Atomic(enum worker_stage) wanted_stage;
     _Atomic(struct tls *) new_tls; /* exchanged, so that one thread has each reference */
@@ -57,6 +58,11 @@ struct worker {
 static struct metrics_worker *metrics_of(const struct worker *worker)
 {
     return metrics_worker(hub_metrics(worker->options.hub), worker->options.index);
+}
+
+static uint64_t io_now(const struct worker *worker)
+{
+    return server_clock_io_now(hub_clock(worker->options.hub));
 }
 
 /* The address without a port, IPv4 as itself where it comes over IPv6; empty: a Unix socket. */
@@ -82,7 +88,7 @@ static struct conn *new_plain_conn(struct worker *worker, enum metrics_door door
     if (door == METRICS_RESP)
         return resp_conn_new(worker->resp, address);
     if (door == METRICS_GRPC)
-        return grpc_conn_new(worker->grpc, address, stint_now(hub_table(worker->options.hub)));
+        return grpc_conn_new(worker->grpc, address, io_now(worker));
     return http_conn_new(worker->http, address);
 }
 
@@ -207,8 +213,7 @@ static bool has_given_back(struct worker *worker)
         return true;
     if (!worker->is_giving_back) {
         worker->is_giving_back = true;
-        stores_drain(worker->stores, stint_now(hub_table(worker->options.hub)) + STORES_DRAIN_NS,
-                     on_given_back, worker);
+        stores_drain(worker->stores, io_now(worker) + STORES_DRAIN_NS, on_given_back, worker);
     }
     return worker->has_given_back;
 }
@@ -249,6 +254,17 @@ static void renew_stream_limits(struct worker *worker)
     free(limits);
 }
 
+/* Also between two messages: another process that has the table open may move its clock. */
+static void look_at_clock(struct worker *worker)
+{
+    uint64_t now_ns = server_clock_now(hub_clock(worker->options.hub), 0);
+    if (now_ns == worker->clock_seen_ns)
+        return;
+    worker->clock_seen_ns = now_ns;
+    streams_clock_moved(worker->streams);
+    streams_clock_moved(worker->http_streams);
+}
+
 static void on_message(uv_async_t *message)
 {
     struct worker *worker = message->data;
@@ -257,13 +273,14 @@ static void on_message(uv_async_t *message)
     renew_tls(worker);
     renew_stream_limits(worker);
     service_renew_rules(worker->service); /* what is no longer in force can be freed */
+    look_at_clock(worker);
     move_on(worker);
 }
 
 static void on_beat(uv_timer_t *beat)
 {
     struct worker *worker = beat->data;
-    uint64_t now_ns = stint_now(hub_table(worker->options.hub));
+    uint64_t now_ns = io_now(worker);
     atomic_store_explicit(&worker->beat_ns, now_ns, memory_order_release);
     if (worker->service != NULL) {
         service_renew_rules(worker->service);
@@ -272,6 +289,7 @@ static void on_beat(uv_timer_t *beat)
     }
     if (worker->http != NULL)
         http_door_set_date(worker->http, time(NULL));
+    look_at_clock(worker);
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */
@@ -330,7 +348,7 @@ static struct streams *new_streams(struct worker *worker, enum metrics_door door
     const struct worker_options *options = &worker->options;
     return streams_new(&(struct streams_options){
         .loop = &worker->loop,
-        .table = hub_table(worker->options.hub),
+        .clock = hub_clock(worker->options.hub),
         .gate = worker->options.gate,
         .metrics = metrics_of(worker),
         .door = door,
@@ -396,8 +414,7 @@ static int no_memory(struct stint_error *error)
 
 static uint64_t now_for_stores(void *arg)
 {
-    const struct worker *worker = arg;
-    return stint_now(hub_table(worker->options.hub));
+    return io_now(arg);
 }
 
 static void log_skew(void *arg, uint64_t skew_ns)
@@ -441,7 +458,7 @@ static int open_stores(struct worker *worker, struct stint_error *error)
         .skewed_arg = worker,
         .away = options->index == 0 ? log_away : NULL,
         .away_arg = worker,
-        .seed = stint_now(hub_table(options->hub)) + options->index,
+        .seed = io_now(worker) + options->index,
         .secret = {secret[0], secret[1]},
     };
     for (size_t i = 0; i < options->n_store_configs; i++)
@@ -556,6 +573,12 @@ void worker_close(struct worker *worker)
 void worker_move_to(struct worker *worker, enum worker_stage stage)
 {
     atomic_store_explicit(&worker->wanted_stage, stage, memory_order_release);
+    if (!worker_has_ended(worker))
+        uv_async_send(&worker->message);
+}
+
+void worker_clock_moved(struct worker *worker)
+{
     if (!worker_has_ended(worker))
         uv_async_send(&worker->message);
 }

@@ -63,6 +63,8 @@ void worker_begin(struct worker *worker);
 void worker_close(struct worker *worker);
 
 void worker_move_to(struct worker *worker, enum worker_stage stage);
+/* The time of decisions was moved: requests that wait for it are asked again. Any thread. */
+void worker_clock_moved(struct worker *worker);
 /* Those who come from now on are met with these certificates. Takes over the reference. */
 void worker_set_tls(struct worker *worker, struct tls *tls);
 /* For all connections of RESP, from now on. Copied. */

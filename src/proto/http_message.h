@@ -39,7 +39,8 @@ struct http_answer {
     struct span body;
     size_t n_fields; /* Content-Type is among them; lengths, Date and Connection are not */
     struct http_answer_field fields[HTTP_ANSWER_FIELDS_MAX];
-    uint64_t again_at_ns; /* not 0: no answer yet */
+    uint64_t again_at_ns; /* not 0: no answer yet, to be asked again at this time of decisions */
+    uint64_t look_at_ns;  /* the same at this time of I/O */
     /* Not NULL: no answer yet; a store was asked. */
     struct errand *errand;
 };

@@ -69,6 +69,8 @@ const struct resp_command resp_commands[RESP_COMMANDS] = {
         "Takes from a token bucket; limited, limit, remaining, retry_after, reset_after"),
     [RESP_BLOCK] = COMMAND("stint.block", -6, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET " FOR ms",
         "Denies the keys for some time, whatever their state"),
+    [RESP_CLOCK] = COMMAND("stint.clock", -1, ADMIN | FAST, NO_KEYS, "[SET ns | ADVANCE time]",
+        "The time that decisions go by; moves a virtual clock forward"),
     [RESP_RENEW] = COMMAND("stint.renew", 2, WRITE | FAST, NO_KEYS, "ticket",
         "Moves the end of a lease"),
     [RESP_RESET] = COMMAND("stint.reset", -4, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET,

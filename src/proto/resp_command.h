@@ -35,6 +35,7 @@ enum resp_command_id {
     RESP_TAKE,
     RESP_THROTTLE,
     RESP_BLOCK,
+    RESP_CLOCK,
     RESP_RENEW,
     RESP_RESET,
     RESP_CANCEL,

@@ -86,6 +86,9 @@ GOOD = [
     ("GET", "/v1/top", None, 200),
     ("GET", "/v1/stats", None, 200),
     ("POST", "/v1/reload", None, 200),
+    ("GET", "/v1/clock", None, 200),
+    ("POST", "/v1/clock", {"set": "1"}, 409),
+    ("POST", "/v1/clock", {"advance": "1h30m"}, 409),
     ("POST", "/json", {"domain": "shop", "hitsAddend": 1, "descriptors": [
         {"entries": [{"key": "ip", "value": "9"}], "hits_addend": "3", "limit": {
             "requestsPerUnit": 8, "unit": "HOUR"}, "isNegativeHits": False},
@@ -135,6 +138,13 @@ BAD = [
     ("POST", "/v1/pools/{name}/next", {"key": "k"}),
     ("POST", "/v1/pools/{name}/report", {"key": "k", "outcome": "bad"}),
     ("POST", "/v1/pools/{name}/add", {"key": "k", "quotas": []}),
+    ("POST", "/v1/clock", {}),
+    ("POST", "/v1/clock", {"set": 1}),
+    ("POST", "/v1/clock", {"set": "-1"}),
+    ("POST", "/v1/clock", {"set": "1", "advance": "1s"}),
+    ("POST", "/v1/clock", {"advance": "1s1m"}),
+    ("POST", "/v1/clock", {"advance": ""}),
+    ("POST", "/v1/clock", {"advance": 1}),
     ("POST", "/json", {"domain": "d"}),
     ("POST", "/json", {"domain": "d", "descriptors": [{"entries": [{"key": "k"}], "limit": {}}]}),
 ]

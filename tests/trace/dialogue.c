@@ -4,6 +4,7 @@
  *
  *     | yaml                        rules, before the first line that is spoken
  *     token NAME ROLES SECRET       who may ask
+ *     clock virtual                 the server's clock stands, but for STINT.CLOCK; first line
  *     pool NAME KEY SPEC            a key of a pool
  *     [ 120ms] A > COMMAND          A says it, at that time
  *     [ 120ms] A < REPLY            and is answered then: as reply_text.h has it
@@ -48,6 +49,7 @@ struct play {
     const char *path;
     unsigned line;
     bool by_lines, by_bytes; /* how commands are sent */
+    bool has_virtual_clock;
     struct stint_table *table;
     struct hub *hub;
     struct service *service;
@@ -108,7 +110,10 @@ static void open_server(struct play *play)
     struct rules *rules = load_rules(play);
     if (stint_table_open(&play->table, &table, &error) != 0)
         fail(play, "%s", error.sentence);
-    const struct hub_options hub = {.table = play->table, .rules = rules, .workers = 1};
+    const struct hub_options hub = {.table = play->table,
+                                    .rules = rules,
+                                    .workers = 1,
+                                    .has_virtual_clock = play->has_virtual_clock};
     if (hub_open(&play->hub, &hub, &error) != 0)
         fail(play, "%s", error.sentence);
     rules_unref(rules);
@@ -190,7 +195,8 @@ static struct speaker *first_to_wake(struct play *play)
 static void set_now(struct play *play, uint64_t now_ns)
 {
     play->now_ns = now_ns;
-    stint_table_set_now(play->table, now_ns);
+    if (!play->has_virtual_clock)
+        stint_table_set_now(play->table, now_ns);
 }
 
 static void advance(struct play *play, uint64_t now_ns)
@@ -199,7 +205,8 @@ static void advance(struct play *play, uint64_t now_ns)
         fail(play, "time goes back");
     for (struct speaker *speaker; (speaker = first_to_wake(play)) != NULL &&
                                   speaker->conn->ops->deadline(speaker->conn) <= now_ns;) {
-        set_now(play, speaker->conn->ops->deadline(speaker->conn));
+        uint64_t deadline_ns = speaker->conn->ops->deadline(speaker->conn);
+        set_now(play, deadline_ns > play->now_ns ? deadline_ns : play->now_ns);
         speaker->conn->ops->wake(speaker->conn, play->now_ns);
         hear(play, speaker);
     }
@@ -271,6 +278,7 @@ static void send_bytes(struct play *play, struct speaker *speaker, const char *b
         free(piece);
     }
     hear(play, speaker);
+    advance(play, play->now_ns); /* what waited for a clock that was moved */
 }
 
 static void put_tickets(struct play *play, const char *text, char *out)
@@ -404,6 +412,10 @@ static void play_line(struct play *play, char *text)
     }
     if (strncmp(text, "token ", 6) == 0) {
         add_token(play, text + 6);
+        return;
+    }
+    if (strcmp(text, "clock virtual") == 0) {
+        play->has_virtual_clock = true;
         return;
     }
     if (play->door == NULL)

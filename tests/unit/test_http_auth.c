@@ -199,6 +199,11 @@ static void test_each_role_goes_where_it_may(void **state)
         {"GET /rlconfig" AS(WATCHER), 200},
         {"POST /v1/reload" AS(ASKER), 403},
         {"POST /v1/reload" AS(CHIEF), 501},
+        {"GET /v1/clock\n", 401},
+        {"GET /v1/clock" AS(ASKER), 200},
+        {"GET /v1/clock" AS(WATCHER), 403},
+        {"POST /v1/clock" AS(ASKER), 403},
+        {"POST /v1/clock" JSON_AS(CHIEF) "{\"set\":\"1\"}", 409},
         {"GET /v1/pools/p/status\n", 401},
         {"POST /v1/pools/p/add" AS(ASKER), 403},
     };
