@@ -88,7 +88,7 @@ static void check_figures(struct run *run, uint64_t now_ns, const struct stint_d
         MUST(peek(run, dies_ns - 1, 0).remaining < decision->limit);
 }
 
-/* The condition under which SEMANTICS lets a strict algorithm deny. */
+/* When a strict algorithm may deny: docs/semantics.md, 4.1. */
 static bool is_justified(const struct run *run, uint64_t now_ns, uint64_t cost)
 {
     const struct stint_quota *quota = &run->quota;

@@ -388,13 +388,13 @@ STINT_API struct stint_decision stint_peek(struct stint_table *table,
                                            const struct stint_item *items, size_t n_items,
                                            uint64_t now_ns);
 /*
- * Records units that were used anyway; never refused; `granted` is the least that any state could
- * hold. gcra, fixed_window and sliding_counter go into debt, at most one capacity below zero; then
- * a cost of 0, which is allowed otherwise, is denied until the debt is gone. Strict quotas keep the
- * newest `limit` units: what does not fit displaces the oldest, which count until the oldest that
- * are left come back. So of what was used in the last part of a period, all is recorded, or the
- * whole limit is. While units are displaced a refund returns these first, and to window in whole
- * bunches.
+ * Records units that were used anyway; never refused, but under a limit of 0 and where a new key
+ * finds no slot in a full table; `granted` is the least that any state could hold. gcra,
+ * fixed_window and sliding_counter go into debt, at most one capacity below zero; then a cost of 0,
+ * which is allowed otherwise, is denied until the debt is gone. Strict quotas keep the newest
+ * `limit` units: what does not fit displaces the oldest, which count until the oldest that are left
+ * come back. So of what was used in the last part of a period, all is recorded, or the whole limit
+ * is. While units are displaced a refund returns these first, and to window in whole bunches.
  */
 STINT_API struct stint_decision stint_charge(struct stint_table *table,
                                              const struct stint_item *items, size_t n_items,
@@ -677,8 +677,7 @@ struct stint_pool_answer {
 /*
  * Chooses a key and charges all its quotas, in one step: whoever is killed in it leaves a key
  * charged or not. With nobody else asking, none is free at now + wait - 1 ns, and one is at now +
- * wait; only while a pool is shut for a period, as two processes came with different lists of equal
- * keys, a key may still be benched then. Asking changes no bench.
+ * wait. Asking changes no bench.
  */
 STINT_API struct stint_pool_answer stint_pool_next(struct stint_pool *pool,
                                                    const struct stint_pool_ask *ask);

@@ -66,7 +66,7 @@ void model_init(struct model *model, const struct stint_quota *quota);
 struct stint_decision model_ask(struct model *model, const struct stint_ask *ask,
                                 const struct stint_decision *real);
 
-/* The bound of SEMANTICS 4, worked out anew. */
+/* The bound of docs/semantics.md, 4.1, worked out anew. */
 uint64_t model_bound(const struct stint_quota *quota);
 
 /* Forgets the oldest groups. */

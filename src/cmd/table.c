@@ -148,9 +148,8 @@ static void print_text(const struct table_options *options, const struct view *v
            " keys are blocked\n",
            info->wide_size, info->tickets, info->blocked);
     printf("  clocks of callers may differ by %s\n", human_duration(&text, info->skew_max_ns));
-    printf("  without a free slot: %" PRIu64 " new keys waited, %" PRIu64
-           " evicted another (%" PRIu64 " units forgotten), %" PRIu64 " denied, %" PRIu64
-           " allowed\n",
+    printf("  decisions on new keys without a free slot: %" PRIu64 " wait, %" PRIu64
+           " evict another (%" PRIu64 " units forgotten), %" PRIu64 " deny, %" PRIu64 " allow\n",
            info->evictions_inherit, info->evictions_evict, info->forgotten_units, info->full_denied,
            info->full_allowed);
     if (info->states_damaged > 0)

@@ -53,7 +53,7 @@ void list_take_back(struct list *list, size_t n);
 /* Whether a has a smaller share of its limit left than b; a limit of 0 has none. */
 bool list_has_less(const struct stint_decision *a, const struct stint_decision *b);
 
-/* One decision out of those of all parts: SEMANTICS, "All or nothing over a list". */
+/* One decision out of those of all parts: docs/semantics.md, 3.2. */
 struct stint_decision list_sum(const struct list *list);
 
 /* Takes every part's cost, or none. */

@@ -59,7 +59,7 @@ static inline uint32_t guard_capacity(const struct stint_quota *quota)
     return quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
 }
 
-/* One decision out of those of all items: SEMANTICS, "All or nothing over a list". */
+/* One decision out of those of all items: docs/semantics.md, 3.2. */
 struct stint_decision guard_sum(const struct stint_decision *each, size_t n);
 
 /*

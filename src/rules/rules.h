@@ -140,7 +140,7 @@ struct rule_match {
 };
 
 /*
- * Finds the rule of a descriptor in a domain, as CONTRACTS.md says: at each level the exact value,
+ * Finds the rule of a descriptor in a domain, as docs/rules.md says: at each level the exact value,
  * then wildcards in the order of the file, then the bare key; the limit must stand at the
  * descriptor's last entry. Writes the key at `key`. STINT_E_RANGE for a key that would be longer
  * than key_size. The cost does not grow with the number of rules at a level.

@@ -8,9 +8,8 @@
  * key that comes back after its state has died finds its slot as it left it, and a newcomer costs
  * twice as much.
  *
- * A live state under `inherit` or `deny` never leaves its slot. The newcomer is denied until the
- * first of the live states in its places dies, and is new then: what SEMANTICS calls inheriting a
- * death, without giving up the state of the one who would have died (docs/decisions).
+ * A live state under `inherit` or `deny` never leaves its slot. Under `inherit` a new key is denied
+ * until the first of the live states in its slots expires, and is new then: docs/semantics.md, 5.4.
  */
 #include "store/rule.h"
 

@@ -244,7 +244,7 @@ void table_get_past(struct asking *asking, const struct seen *seen);
 struct stint_decision table_foresee(struct stint_table *table, const struct stint_quota *quota,
                                     struct hash128 hash, uint32_t left, uint64_t now_ns);
 
-/* Blocks: SEMANTICS of stint_block(). Each key, or one key under one rule, by its hash. */
+/* Blocks: docs/semantics.md, 3.7. Each key, or one key under one rule, by its hash. */
 int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns);
 void table_unblock(struct stint_table *table, struct hash128 hash);
 uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash);

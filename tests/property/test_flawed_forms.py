@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every flawed form of SEMANTICS: the form itself breaks the property, and the library keeps it."""
+"""Every flawed form of docs/algorithms.md breaks the property, and the library keeps it."""
 
 import random
 

@@ -88,7 +88,7 @@ def test_calls_in_the_same_nanosecond_are_all_counted(steps_ns, start):
 
 
 def test_bucket_trace_reaches_twenty_and_grants_again_at_the_period():
-    """The trace of SEMANTICS for 500/10 min/1 min/50, and 500 at once back after W, not W + O."""
+    """The trace of docs/semantics.md, 4.4, and 500 at once back after W, not W + O."""
     terms = Terms("buckets", 500, 10 * MINUTE, time_slack_ns=MINUTE, count_slack=50)
     quota, model = abi.quota_from_terms(terms), model_of(terms)
     state = abi.State(quota)

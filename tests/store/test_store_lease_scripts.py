@@ -28,7 +28,7 @@ def parse(spec):
 
 
 def bound_of(spec, quota):
-    """SEMANTICS 4: the most in any window of the period."""
+    """docs/semantics.md, 4.1: the most in any window of the period."""
     law, n = spec.split()[0], quota.limit
     burst = quota.burst or n
     return {"gcra": burst + n - 1, "fixed_window": 2 * n, "sliding_counter": 2 * n - 1}.get(law, n)

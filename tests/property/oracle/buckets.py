@@ -112,7 +112,7 @@ class Buckets(Model):
         return (by_time or not terms.time_slack_ns) and (by_count or not terms.count_slack)
 
     def most_alive(self):
-        """The bound on the number of buckets alive at once, from SEMANTICS."""
+        """The bound on the number of buckets alive at once: docs/semantics.md, 4.4."""
         terms = self.terms
         if not terms.time_slack_ns:
             return -(-terms.limit // terms.count_slack)
