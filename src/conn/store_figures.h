@@ -32,6 +32,8 @@ struct store_figures {
     uint64_t conflicts;     /* memcached: states that another changed in between */
     uint64_t busy;          /* memcached: asks that others were faster than to the end */
     uint64_t damaged;       /* memcached: damaged states that were replaced */
+    /* memcached: tickets that had ended, closed by asks for something else; and for want of room */
+    uint64_t expired_floor, expired_release, expiry_kept_units, tickets_dropped;
     uint64_t clock_skew_ns; /* memcached: another node's clock was ahead by so much at the most */
 };
 
