@@ -11,7 +11,7 @@
 #include "base/span.h"
 #include "rules/shared.h"
 
-#define MEMCACHED_TICKETS_MAX 512 /* of one key */
+#define MEMCACHED_TICKETS_MAX 1024 /* of one key: 40 KiB, read and written with each decision */
 #define MEMCACHED_TICKET_LEN (SHARED_ID_LEN + 8 + 8 + 4 + 4)
 #define MEMCACHED_TICKETS_LEN_MAX (MEMCACHED_TICKETS_MAX * MEMCACHED_TICKET_LEN + 2)
 

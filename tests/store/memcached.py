@@ -22,6 +22,15 @@ Decision = namedtuple("Decision", "outcome granted limit remaining retry_after r
 Answer = namedtuple("Answer", "outcome at sum items error")
 
 
+def in_whole_us(decision):
+    """As store.in_us() has a decision of C's; of memcached's all times are whole already."""
+    never = decision.retry_after == abi.NEVER_NS
+    assert never or decision.retry_after % 1000 == 0
+    assert decision.reset_after % 1000 == 0
+    return (*decision[:4], None if never else decision.retry_after // 1000,
+            decision.reset_after // 1000)
+
+
 def decision(text):
     outcome, *numbers = map(int, text.split())
     return Decision(OUTCOMES[outcome], *numbers)
