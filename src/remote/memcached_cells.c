@@ -35,7 +35,7 @@ struct cell {
     uint64_t rest_ends_ns; /* of RESTING */
     bool is_mending;       /* what is written takes the place of a damaged state */
     struct memcached_closed closing; /* by what is written */
-    bool may_be_read;      /* by another store, which is about to swap it */
+    bool may_be_read;                /* by another store, which is about to swap it */
     struct cell_ask *first, *last;
 };
 
@@ -439,9 +439,7 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
         code = memcached_state_ask(state, &at_rest, &ask->at_rest, error);
     }
     ask->at_ns = ask->step.now_ns;
-    ask->outcome = code == 0               ? CELL_DECIDED
-                   : code == STINT_E_GONE ? CELL_GONE
-                                          : CELL_UNUSABLE;
+    ask->outcome = code == 0 ? CELL_DECIDED : code == STINT_E_GONE ? CELL_GONE : CELL_UNUSABLE;
     ask->is_decided = true;
     bool has_changed = state->has_changed;
     state->has_changed |= had_changed;

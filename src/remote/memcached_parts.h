@@ -40,8 +40,8 @@ struct work {
     enum phase phase;
     uint8_t verb; /* enum shared_verb */
     bool is_virtual, has_failed, is_ticket;
-    uint8_t id[SHARED_ID_LEN]; /* of the ticket */
-    uint64_t ticket_ns;        /* for which it is good */
+    uint8_t id[SHARED_ID_LEN];   /* of the ticket */
+    uint64_t ticket_ns;          /* for which it is good */
     uint32_t most, each, failed; /* take_upto */
     size_t n_items, n_parts, n_waiting;
     uint8_t part_of[STINT_ITEMS_MAX];

@@ -583,8 +583,7 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
                                    .at_ns = since(loaded, ticket->charged_ns),
                                    .cost = units,
                                    .verb = STINT_REFUND};
-    struct stint_decision decision =
-        units > 0 ? ask_words(loaded, &back) : look(loaded, now_ns, 0);
+    struct stint_decision decision = units > 0 ? ask_words(loaded, &back) : look(loaded, now_ns, 0);
     closed->expired[expiry_action(ticket->kept)]++;
     closed->kept_units += units - min_u64(decision.granted, units);
     memcached_tickets_remove(&tickets, ticket);
@@ -607,8 +606,8 @@ static bool close_ended(struct loaded *loaded, const struct memcached_step *step
             i++;
             continue;
         }
-        bool is_own = step->verb == SHARED_EXPIRE &&
-                      memcmp(ticket->id, step->ticket.id, SHARED_ID_LEN) == 0;
+        bool is_own =
+            step->verb == SHARED_EXPIRE && memcmp(ticket->id, step->ticket.id, SHARED_ID_LEN) == 0;
         struct stint_decision one = expire(loaded, ticket, now_ns, is_own ? &own : closed);
         if (is_own)
             *decision = one;

@@ -41,11 +41,8 @@ static bool add_item(struct work *work, const struct shared_item *item, size_t i
     struct store *store = work->store;
     struct part *part = &work->parts[work->n_parts];
     struct memcached_io *io = store->options.io;
-    *part = (struct part){.work = work,
-                          .quota = *item->quota,
-                          .cost = item->cost,
-                          .kept = item->kept,
-                          .times = 1};
+    *part = (struct part){
+        .work = work, .quota = *item->quota, .cost = item->cost, .kept = item->kept, .times = 1};
     struct span prefix = span_of(store->prefix, store->prefix_len);
     if (!memcached_key_write(&part->key, prefix, item, io->ops->digest, io))
         return false;

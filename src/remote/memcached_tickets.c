@@ -81,8 +81,7 @@ struct memcached_ticket *memcached_tickets_find(struct memcached_tickets *ticket
     return NULL;
 }
 
-bool memcached_tickets_add(struct memcached_tickets *tickets,
-                           const struct memcached_ticket *ticket)
+bool memcached_tickets_add(struct memcached_tickets *tickets, const struct memcached_ticket *ticket)
 {
     bool has_room = tickets->n < MEMCACHED_TICKETS_MAX;
     if (!has_room)

@@ -2,8 +2,8 @@
 /*
  * Open tickets of one key, in the value of that key behind its state: a reservation, and what
  * becomes of it, is one swap of one value. As bytes each is, numbers big-endian: id 16, when it was
- * charged 8, when it ends 8, units 4, units that stay charged 4. Behind the last is their number, 2.
- * docs/decisions/0065.
+ * charged 8, when it ends 8, units 4, units that stay charged 4. Behind the last is their
+ * number, 2. docs/decisions/0065.
  */
 #ifndef STINT_REMOTE_MEMCACHED_TICKETS_H
 #define STINT_REMOTE_MEMCACHED_TICKETS_H

@@ -81,8 +81,8 @@ static struct stint_decision sum_of(const struct work *work)
             least = part->decision.granted;
     }
     struct stint_decision sum = list_sum(&list);
-    bool moves = work->verb == SHARED_CHARGE || work->verb == SHARED_REFUND ||
-                 closes_ticket(work->verb);
+    bool moves =
+        work->verb == SHARED_CHARGE || work->verb == SHARED_REFUND || closes_ticket(work->verb);
     if (moves && sum.outcome == STINT_ALLOW)
         sum.granted = least;
     return sum;

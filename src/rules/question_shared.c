@@ -324,7 +324,8 @@ const struct shared_answer *question_ask_ticket(struct question *question, uint8
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
         if (shadow_mark != NULL ? i == item : target->part == TARGET_LIVE)
-            items[asked.n_items++] = item_of(question, target, target->quota, target->cost, rooms[i]);
+            items[asked.n_items++] =
+                item_of(question, target, target->quota, target->cost, rooms[i]);
     }
     add_id(question, &asked);
     if (shadow_mark != NULL) {

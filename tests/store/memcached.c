@@ -8,11 +8,11 @@
  *     ask VERB NOW_NS AT_NS [ID GOOD_NS] {TAB COST[/KEPT] TAB KEY TAB SPEC}…
  *     once VERB {TAB COST TAB KEY TAB SPEC}…     with the id of a request
  *     load COUNT PARALLEL COST KEY TAB SPEC
- * VERB as a number, NOW_NS of - for real time, ID of a ticket: a number. Of an ask a line is answered: the outcome as enum
- * shared_outcome, the time, then the decision over all and those of each item between bars; or the
- * sentence of what went wrong. A load is so many takes, so many of them at once: each that was
- * granted is a line "granted TIME UNITS", then comes "done", and how many were decided and failed.
- * "figures" prints what was counted.
+ * VERB as a number, NOW_NS of - for real time, ID of a ticket: a number. Of an ask a line is
+ * answered: the outcome as enum shared_outcome, the time, then the decision over all and those of
+ * each item between bars; or the sentence of what went wrong. A load is so many takes, so many of
+ * them at once: each that was granted is a line "granted TIME UNITS", then comes "done", and how
+ * many were decided and failed. "figures" prints what was counted.
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
@@ -135,8 +135,8 @@ static void ask(char *rest)
     uint8_t id[SHARED_ID_LEN] = {0};
     uint64_t number;
     unsigned verb;
-    int n_words = sscanf(head, "%u %31s %" SCNu64 " %" SCNu64 " %" SCNu64, &verb, now,
-                         &asked.at_ns, &number, &asked.ticket_ns);
+    int n_words = sscanf(head, "%u %31s %" SCNu64 " %" SCNu64 " %" SCNu64, &verb, now, &asked.at_ns,
+                         &number, &asked.ticket_ns);
     if (n_words != 3 && n_words != 5)
         exit(2);
     asked.verb = (uint8_t)verb;
