@@ -574,13 +574,20 @@ static struct stint_decision look(struct loaded *loaded, uint64_t now_ns, uint32
                                  .now_ns = now_ns, .at_ns = 0, .cost = cost, .verb = STINT_PEEK});
 }
 
+/* A clock that went back may have charged it later than now. */
+static uint64_t charged_at(const struct loaded *loaded, const struct memcached_ticket *ticket,
+                           uint64_t now_ns)
+{
+    return min_u64(since(loaded, ticket->charged_ns), now_ns);
+}
+
 /* Closes one that has ended, as it says. What was to come back and could not is counted. */
 static struct stint_decision expire(struct loaded *loaded, struct memcached_ticket *ticket,
                                     uint64_t now_ns, struct memcached_closed *closed)
 {
     uint32_t units = (uint32_t)sub_floor(ticket->units, ticket->kept);
     const struct stint_ask back = {.now_ns = now_ns,
-                                   .at_ns = since(loaded, ticket->charged_ns),
+                                   .at_ns = charged_at(loaded, ticket, now_ns),
                                    .cost = units,
                                    .verb = STINT_REFUND};
     struct stint_decision decision = units > 0 ? ask_words(loaded, &back) : look(loaded, now_ns, 0);
@@ -634,7 +641,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
     }
     const struct stint_ask ask =
         ticket_settling(ticket->units, step->verb == SHARED_SETTLE ? step->cost : 0,
-                        since(loaded, ticket->charged_ns), now_ns);
+                        charged_at(loaded, ticket, now_ns), now_ns);
     *decision = ask_words(loaded, &ask);
     memcached_tickets_remove(&tickets, ticket);
     return 0;

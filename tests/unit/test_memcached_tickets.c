@@ -5,6 +5,9 @@
  */
 #include "unit/memcaching.h"
 
+#include "base/siphash.h"
+#include "base/splitmix.h"
+
 #define LIFE_NS (60 * NS_PER_S)
 #define RECORDS_LEN(n) (2 + 40 * (size_t)(n))
 
@@ -211,6 +214,38 @@ static void any_one_bit_may_flip(void **unused)
     }
 }
 
+/* Any program may write to memcached: whatever the numbers of a record are, they harm nothing. */
+static void a_record_may_say_anything(void **unused)
+{
+    (void)unused;
+    static const uint64_t key[2] = {UINT64_C(0x7374696e742d7375), UINT64_C(0x6d6f667374617465)};
+    static const uint64_t numbers[] = {0, 1, UINT32_MAX, UINT64_C(1) << 60, INT64_MAX, UINT64_MAX};
+    uint64_t random = 1;
+    for (size_t i = 0; i < 200 * SPECS; i++) {
+        struct stint_quota quota = quota_of(specs[i % SPECS]);
+        struct memcached_state state = {.len = 0};
+        reserve(&state, &quota, 1, 40, 0);
+        uint8_t *at = state.bytes + state.len - 4 - RECORDS_LEN(1) + SHARED_ID_LEN;
+        for (size_t word = 0; word < 3; word++) {
+            uint64_t number = numbers[splitmix_next(&random) % (sizeof(numbers) / 8)];
+            for (size_t byte = 0; byte < 8; byte++)
+                *at++ = (uint8_t)(number >> (56 - 8 * byte));
+        }
+        uint32_t sum = (uint32_t)siphash13_128(key, 0, state.bytes, state.len - 4).lo;
+        for (size_t byte = 0; byte < 4; byte++)
+            state.bytes[state.len - 4 + byte] = (uint8_t)(sum >> (24 - 8 * byte));
+        struct stint_decision decision;
+        for (unsigned n = 0; n < 3; n++) {
+            uint64_t which = splitmix_next(&random) % 4;
+            static const uint8_t verbs[] = {SHARED_SETTLE, SHARED_CANCEL, SHARED_EXPIRE,
+                                            STINT_TAKE};
+            ask(&state, &quota, (struct one){verbs[which], which < 3, 10, 0}, &decision);
+            assert_false(state.was_damaged);
+            assert_in_range(left(&state, &quota), 0, 200);
+        }
+    }
+}
+
 /* A value is to be there as long as a ticket may be settled for more. */
 static void the_expiry_covers_the_tickets(void **unused)
 {
@@ -403,6 +438,7 @@ int main(void)
         cmocka_unit_test(what_can_no_longer_come_back_is_counted),
         cmocka_unit_test(of_too_many_the_oldest_stays_as_estimated),
         cmocka_unit_test(any_one_bit_may_flip),
+        cmocka_unit_test(a_record_may_say_anything),
         cmocka_unit_test(the_expiry_covers_the_tickets),
         cmocka_unit_test(a_ticket_of_before_a_new_limit_changes_its_units_alone),
         cmocka_unit_test(a_ticket_goes_on_over_a_change_of_epochs),
