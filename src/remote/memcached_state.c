@@ -64,8 +64,8 @@ int memcached_state_accepts(const struct stint_quota *quota, struct stint_error 
     if (quota->algorithm == STINT_CONCURRENCY)
         return err_set(
             error, STINT_E_MISMATCH,
-            "memcached keeps no concurrency: a place needs a ticket, a second value that "
-            "changes together with the state; use Redis or Valkey, or store: none");
+            "memcached keeps no concurrency: a place needs a holder that renews it, and tickets "
+            "there are of units alone; use Redis or Valkey, or store: none");
     if (quota->period_ns > EPOCH_NS)
         return err_set(error, STINT_E_RANGE,
                        "on memcached a period can be at most four years, of 365 days");
