@@ -6,6 +6,7 @@
 #ifndef STINT_LIMITER_TICKET_H
 #define STINT_LIMITER_TICKET_H
 
+#include "base/wide_int.h"
 #include "limiter/list.h"
 
 #define TICKET_SHADOWS_MAX STINT_ITEMS_MAX
