@@ -180,14 +180,19 @@ static bool is_never_used(const struct loaded *loaded)
                                    : loaded->words.lo == 0 && loaded->words.hi == 0;
 }
 
+static struct stint_decision ask_law(struct loaded *loaded, const struct stint_ask *ask)
+{
+    if (is_wide(&loaded->quota))
+        return law_wide_ask(&loaded->quota, loaded->wide, ask);
+    return has_two_words(&loaded->quota) ? law16_ask(&loaded->quota, &loaded->words, ask)
+                                         : law8_ask(&loaded->quota, &loaded->words.lo, ask);
+}
+
 static struct stint_decision ask_words(struct loaded *loaded, const struct stint_ask *ask)
 {
     struct stint_ask own = *ask;
     own.verb = law_own_verb(&loaded->quota, ask->verb);
-    if (is_wide(&loaded->quota))
-        return law_wide_ask(&loaded->quota, loaded->wide, &own);
-    return has_two_words(&loaded->quota) ? law16_ask(&loaded->quota, &loaded->words, &own)
-                                         : law8_ask(&loaded->quota, &loaded->words.lo, &own);
+    return ask_law(loaded, &own);
 }
 
 static bool is_valid(const struct loaded *loaded, uint64_t now_ns)
@@ -581,7 +586,10 @@ static uint64_t charged_at(const struct loaded *loaded, const struct memcached_t
     return min_u64(since(loaded, ticket->charged_ns), now_ns);
 }
 
-/* Closes one that has ended, as it says. What was to come back and could not is counted. */
+/*
+ * Closes one that has ended, as it says. What was to come back and could not is counted. Tickets
+ * ask the law as those of a table do: no place is booked here, so what is in debt gives back, too.
+ */
 static struct stint_decision expire(struct loaded *loaded, struct memcached_ticket *ticket,
                                     uint64_t now_ns, struct memcached_closed *closed)
 {
@@ -590,7 +598,7 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
                                    .at_ns = charged_at(loaded, ticket, now_ns),
                                    .cost = units,
                                    .verb = STINT_REFUND};
-    struct stint_decision decision = units > 0 ? ask_words(loaded, &back) : look(loaded, now_ns, 0);
+    struct stint_decision decision = units > 0 ? ask_law(loaded, &back) : look(loaded, now_ns, 0);
     closed->expired[expiry_action(ticket->kept)]++;
     closed->kept_units += units - min_u64(decision.granted, units);
     memcached_tickets_remove(&tickets, ticket);
@@ -642,7 +650,7 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
     const struct stint_ask ask =
         ticket_settling(ticket->units, step->verb == SHARED_SETTLE ? step->cost : 0,
                         charged_at(loaded, ticket, now_ns), now_ns);
-    *decision = ask_words(loaded, &ask);
+    *decision = ask_law(loaded, &ask);
     memcached_tickets_remove(&tickets, ticket);
     return 0;
 }
