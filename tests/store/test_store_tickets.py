@@ -247,7 +247,7 @@ class Expiring(Both):
     st.lists(st.tuples(st.integers(0, len(UNITS)), st.integers(0, 6),
                        st.sampled_from([0, 1, 3, KEEP])), min_size=1, max_size=4)), max_size=30))
 def test_what_expires_is_as_in_the_table(store, is_lazy, acts):
-    """Lazy: memcached's are closed by whatever comes next at their key. gcra gives back less then."""
+    """Lazy: memcached's are closed by what comes next at their key. gcra gives back less then."""
     with Table(keys_wide=64, wide_size=1024) as table:
         both = Expiring(store, table)
         both.open, both.is_lazy = [], is_lazy
