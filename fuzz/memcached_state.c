@@ -48,9 +48,10 @@ static struct memcached_step step_of(const struct stint_quota *quota, struct spa
 static void check_decision(const struct stint_quota *quota, const struct memcached_step *step,
                            const struct stint_decision *decision)
 {
-    MUST(decision->limit == law_capacity(quota) || decision->limit == 0);
+    bool is_closing = step->verb >= SHARED_SETTLE; /* under the limit that the state has */
+    MUST(decision->limit == law_capacity(quota) || decision->limit == 0 || is_closing);
     MUST(decision->remaining <= decision->limit);
-    MUST(decision->granted <= step->cost || step->verb >= SHARED_SETTLE);
+    MUST(decision->granted <= step->cost || is_closing);
     if (step->verb == STINT_TAKE || step->verb == STINT_TAKE_UPTO)
         MUST(decision->granted <= decision->limit);
     MUST(decision->retry_after_ns == STINT_NEVER_NS || decision->retry_after_ns % NS_PER_US == 0);

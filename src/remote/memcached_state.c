@@ -530,11 +530,11 @@ static enum reading load_for(struct loaded *loaded, const struct memcached_state
 {
     struct loaded written;
     enum reading reading = load(&written, state, step);
-    const struct stint_quota quota = is_closing(step) ? written.quota : *step->quota;
     if (reading == READ_DAMAGED)
         use_up(&written, step);
     if (reading == READ_AHEAD)
         return reading;
+    const struct stint_quota quota = is_closing(step) ? written.quota : *step->quota;
     uint64_t epoch_ns = max_u64(epoch_of(step), written.epoch_ns);
     limit_debt(&written, step);
     *loaded = written;

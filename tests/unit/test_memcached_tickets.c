@@ -246,6 +246,18 @@ static void a_record_may_say_anything(void **unused)
     }
 }
 
+/* A state of before the checksum, of an epoch that no quota can have. */
+static void a_settle_of_a_state_that_is_none_finds_nothing(void **unused)
+{
+    (void)unused;
+    static const uint8_t bytes[15] = {0x58, 0x3d, 0x5a, 0x0b, 0xff, 0xff, 0xff, 0x13};
+    struct stint_quota quota = quota_of("fixed_window 5/10s");
+    struct memcached_state state;
+    memcached_state_read(&state, span_of(bytes, sizeof(bytes)));
+    assert_gone(&state, &quota, 1);
+    assert_true(state.was_damaged);
+}
+
 /* A value is to be there as long as a ticket may be settled for more. */
 static void the_expiry_covers_the_tickets(void **unused)
 {
@@ -439,6 +451,7 @@ int main(void)
         cmocka_unit_test(of_too_many_the_oldest_stays_as_estimated),
         cmocka_unit_test(any_one_bit_may_flip),
         cmocka_unit_test(a_record_may_say_anything),
+        cmocka_unit_test(a_settle_of_a_state_that_is_none_finds_nothing),
         cmocka_unit_test(the_expiry_covers_the_tickets),
         cmocka_unit_test(a_ticket_of_before_a_new_limit_changes_its_units_alone),
         cmocka_unit_test(a_ticket_goes_on_over_a_change_of_epochs),
