@@ -207,11 +207,11 @@ KEEP = 2**32 - 1
 class Expiring(Both):
     """Reservations that say what stays charged of them; `open` are those that may expire."""
 
-    open, is_lazy = (), True
+    open = ()
 
     def at(self, now):
         super().at(now)
-        if self.asked.closes_by_itself and not self.is_lazy:
+        if self.asked.closes_by_itself:  # later, other units come back: it would be a late refund
             self.expire()
         return self
 
@@ -241,20 +241,17 @@ class Expiring(Both):
         self.open = [one for one in self.open if one[0] > self.now]
 
 
-@given(is_lazy=st.booleans(), acts=st.lists(st.tuples(
+@given(acts=st.lists(st.tuples(
     st.sampled_from(["reserve", "reserve", "expire", "expire", "settle", "cancel"]),
     st.integers(0, 3 * S), st.integers(0, 2**16), st.integers(0, 9),
     st.lists(st.tuples(st.integers(0, len(UNITS)), st.integers(0, 6),
                        st.sampled_from([0, 1, 3, KEEP])), min_size=1, max_size=4)), max_size=30))
-def test_what_expires_is_as_in_the_table(store, is_lazy, acts):
-    """Lazy: memcached's are closed by what comes next at their key. gcra gives back less then."""
+def test_what_expires_is_as_in_the_table(store, acts):
     with Table(keys_wide=64, wide_size=1024) as table:
         both = Expiring(store, table)
-        both.open, both.is_lazy = [], is_lazy
+        both.open = []
         for act, pause, pick, cost, items in acts:
             both.at(both.now + pause)
-            if store.closes_by_itself and is_lazy:
-                items = [(0 if index == 1 else index, *more) for index, *more in items]
             if act == "reserve":
                 both.reserve_expiring(1 + pick % (4 * S), *items)
             elif act == "expire":
