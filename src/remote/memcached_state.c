@@ -586,6 +586,20 @@ static uint64_t charged_at(const struct loaded *loaded, const struct memcached_t
     return min_u64(since(loaded, ticket->charged_ns), now_ns);
 }
 
+/* Time of a unit, where that is what a state counts. */
+static uint64_t unit_ticks_of(const struct loaded *loaded)
+{
+    return loaded->quota.algorithm == STINT_GCRA ? loaded->quota.derived.interval_ticks : 0;
+}
+
+/* A state of gcra counts time: where a unit is longer now, it would give back more than it took. */
+static void limit_back(const struct loaded *loaded, const struct memcached_ticket *ticket,
+                       struct stint_ask *ask)
+{
+    if (ask->verb == STINT_REFUND && unit_ticks_of(loaded) > ticket->unit_ticks)
+        ask->cost = 0;
+}
+
 /*
  * Closes one that has ended, as it says. What was to come back and could not is counted. Tickets
  * ask the law as those of a table do: no place is booked here, so what is in debt gives back, too.
@@ -594,11 +608,13 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
                                     uint64_t now_ns, struct memcached_closed *closed)
 {
     uint32_t units = (uint32_t)sub_floor(ticket->units, ticket->kept);
-    const struct stint_ask back = {.now_ns = now_ns,
-                                   .at_ns = charged_at(loaded, ticket, now_ns),
-                                   .cost = units,
-                                   .verb = STINT_REFUND};
-    struct stint_decision decision = units > 0 ? ask_law(loaded, &back) : look(loaded, now_ns, 0);
+    struct stint_ask back = {.now_ns = now_ns,
+                             .at_ns = charged_at(loaded, ticket, now_ns),
+                             .cost = units,
+                             .verb = STINT_REFUND};
+    limit_back(loaded, ticket, &back);
+    struct stint_decision decision =
+        back.cost > 0 ? ask_law(loaded, &back) : look(loaded, now_ns, 0);
     closed->expired[expiry_action(ticket->kept)]++;
     closed->kept_units += units - min_u64(decision.granted, units);
     memcached_tickets_remove(&tickets, ticket);
@@ -647,22 +663,24 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
         decision->retry_after_ns = ticket->ends_ns - step->now_ns;
         return 0;
     }
-    const struct stint_ask ask =
+    struct stint_ask ask =
         ticket_settling(ticket->units, step->verb == SHARED_SETTLE ? step->cost : 0,
                         charged_at(loaded, ticket, now_ns), now_ns);
+    limit_back(loaded, ticket, &ask);
     *decision = ask_law(loaded, &ask);
     memcached_tickets_remove(&tickets, ticket);
     return 0;
 }
 
 /* What was granted is a ticket's. */
-static void reserve(const struct memcached_step *step, uint32_t units,
+static void reserve(const struct loaded *loaded, const struct memcached_step *step, uint32_t units,
                     struct memcached_closed *closed)
 {
     uint64_t charged_ns = step->now_ns - step->now_ns % NS_PER_US;
     struct memcached_ticket ticket = {
         .charged_ns = charged_ns,
         .ends_ns = add_sat(charged_ns, step->ticket.good_ns),
+        .unit_ticks = unit_ticks_of(loaded),
         .units = units,
         .kept = step->ticket.kept,
     };
@@ -684,7 +702,7 @@ static int decide(struct loaded *loaded, const struct memcached_step *step,
     };
     *decision = ask_words(loaded, &ask);
     if (step->ticket.id != NULL && decision->outcome == STINT_ALLOW)
-        reserve(step, decision->granted, closed);
+        reserve(loaded, step, decision->granted, closed);
     return 0;
 }
 

@@ -50,8 +50,9 @@ bool memcached_tickets_read(struct memcached_tickets *tickets, struct span *byte
         memcpy(ticket->id, at, SHARED_ID_LEN);
         ticket->charged_ns = read_8(at + SHARED_ID_LEN);
         ticket->ends_ns = read_8(at + SHARED_ID_LEN + 8);
-        ticket->units = read_4(at + SHARED_ID_LEN + 16);
-        ticket->kept = read_4(at + SHARED_ID_LEN + 20);
+        ticket->unit_ticks = read_8(at + SHARED_ID_LEN + 16);
+        ticket->units = read_4(at + SHARED_ID_LEN + 24);
+        ticket->kept = read_4(at + SHARED_ID_LEN + 28);
     }
     tickets->n = n;
     return true;
@@ -65,8 +66,9 @@ void memcached_tickets_write(const struct memcached_tickets *tickets, uint8_t **
         memcpy(*at, ticket->id, SHARED_ID_LEN);
         write_8(*at + SHARED_ID_LEN, ticket->charged_ns);
         write_8(*at + SHARED_ID_LEN + 8, ticket->ends_ns);
-        write_4(*at + SHARED_ID_LEN + 16, ticket->units);
-        write_4(*at + SHARED_ID_LEN + 20, ticket->kept);
+        write_8(*at + SHARED_ID_LEN + 16, ticket->unit_ticks);
+        write_4(*at + SHARED_ID_LEN + 24, ticket->units);
+        write_4(*at + SHARED_ID_LEN + 28, ticket->kept);
     }
     *(*at)++ = (uint8_t)(tickets->n >> 8);
     *(*at)++ = (uint8_t)tickets->n;

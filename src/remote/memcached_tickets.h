@@ -11,14 +11,15 @@
 #include "base/span.h"
 #include "rules/shared.h"
 
-#define MEMCACHED_TICKETS_MAX 1024 /* of one key: 40 KiB, read and written with each decision */
-#define MEMCACHED_TICKET_LEN (SHARED_ID_LEN + 8 + 8 + 4 + 4)
+#define MEMCACHED_TICKETS_MAX 1024 /* of one key: 48 KiB, read and written with each decision */
+#define MEMCACHED_TICKET_LEN (SHARED_ID_LEN + 8 + 8 + 8 + 4 + 4)
 #define MEMCACHED_TICKETS_LEN_MAX (MEMCACHED_TICKETS_MAX * MEMCACHED_TICKET_LEN + 2)
 
 struct memcached_ticket {
     uint8_t id[SHARED_ID_LEN];
     uint64_t charged_ns, ends_ns; /* since 1970, or virtual; whole microseconds */
-    uint32_t units, kept;         /* kept: if it is never settled; STINT_KEEP_ALL */
+    uint64_t unit_ticks;  /* gcra: what each unit was charged, as its state counts; else 0 */
+    uint32_t units, kept; /* kept: if it is never settled; STINT_KEEP_ALL */
 };
 
 /* The oldest first. */

@@ -438,7 +438,7 @@ def test_a_damaged_record_is_none_and_its_key_is_used_up():
             ticket = ask(server, "RESERVE", *of("user", user), "COST", 9, "LIFETIME",
                          60_000)["ticket"]
             key, value = entry_of(memcached, user)
-            assert len(value) == len(plain) + 40 + 2
+            assert len(value) == len(plain) + 48 + 2
             damaged = bytearray(value)
             damaged[place] ^= 4
             store_value(memcached, key, bytes(damaged))

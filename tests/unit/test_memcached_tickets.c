@@ -9,7 +9,7 @@
 #include "base/splitmix.h"
 
 #define LIFE_NS (60 * NS_PER_S)
-#define RECORDS_LEN(n) (2 + 40 * (size_t)(n))
+#define RECORDS_LEN(n) (2 + 48 * (size_t)(n))
 
 static const char *const specs[] = {
     "gcra 200/60s",
@@ -226,7 +226,7 @@ static void a_record_may_say_anything(void **unused)
         struct memcached_state state = {.len = 0};
         reserve(&state, &quota, 1, 40, 0);
         uint8_t *at = state.bytes + state.len - 4 - RECORDS_LEN(1) + SHARED_ID_LEN;
-        for (size_t word = 0; word < 3; word++) {
+        for (size_t word = 0; word < 4; word++) {
             uint64_t number = numbers[splitmix_next(&random) % (sizeof(numbers) / 8)];
             for (size_t byte = 0; byte < 8; byte++)
                 *at++ = (uint8_t)(number >> (56 - 8 * byte));
@@ -304,6 +304,29 @@ static void a_ticket_of_before_a_new_limit_changes_its_units_alone(void **unused
         moved(&state, &was, (struct one){SHARED_CANCEL, 1, 0, 0});
         uint32_t after = left(&state, &is);
         assert_in_range(after, 60 + 30, 60 + 40); /* a bunch may stay charged */
+    }
+}
+
+/* A unit is a second of one quota and a minute of the other: 30 seconds were charged, not 30 min.
+ */
+static void a_unit_that_is_longer_now_gives_back_no_more_than_it_took(void **unused)
+{
+    (void)unused;
+    struct stint_quota was = quota_of("gcra 3600/1h burst=60"),
+                       is = quota_of("gcra 60/1h burst=60");
+    uint64_t began_ns = at_ns;
+    for (unsigned ends = 0; ends < 2; ends++) {
+        struct memcached_state state = {.len = 0};
+        reserve(&state, &was, 1, 30, 0);
+        moved(&state, &is, (struct one){STINT_TAKE, 0, 20, 0});
+        assert_int_equal(left(&state, &is), 39);
+        at_ns += ends > 0 ? LIFE_NS : 0;
+        /* By its name, and once it has ended by whatever comes. */
+        moved(&state, &is, (struct one){ends > 0 ? STINT_TAKE : SHARED_CANCEL, 1 - ends, 0, 0});
+        assert_in_range(left(&state, &is), 39, 40);
+        assert_gone(&state, &was, 1);
+        assert_int_equal(state.closed.kept_units, 30 * ends);
+        at_ns = began_ns;
     }
 }
 
@@ -454,6 +477,7 @@ int main(void)
         cmocka_unit_test(a_settle_of_a_state_that_is_none_finds_nothing),
         cmocka_unit_test(the_expiry_covers_the_tickets),
         cmocka_unit_test(a_ticket_of_before_a_new_limit_changes_its_units_alone),
+        cmocka_unit_test(a_unit_that_is_longer_now_gives_back_no_more_than_it_took),
         cmocka_unit_test(a_ticket_goes_on_over_a_change_of_epochs),
         STORE_TEST(a_reservation_and_its_settling_are_a_swap_each),
         STORE_TEST(what_a_list_reserved_goes_where_another_denies),
