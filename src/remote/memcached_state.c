@@ -592,7 +592,7 @@ static uint64_t unit_ticks_of(const struct loaded *loaded)
     return loaded->quota.algorithm == STINT_GCRA ? loaded->quota.derived.interval_ticks : 0;
 }
 
-/* A state of gcra counts time: where a unit is longer now, it would give back more than it took. */
+/* A state of gcra counts time: where a unit is longer now, more would come back than was taken. */
 static void limit_back(const struct loaded *loaded, const struct memcached_ticket *ticket,
                        struct stint_ask *ask)
 {
