@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Any bytes as a state that memcached keeps: of a clock ahead and refused, or damaged and used up,
- * or decided by the law, again and again. A state that was written is read again.
+ * or decided by the law, again and again, with tickets that are made and closed. A state that was
+ * written is read again.
  */
 #include "bytes.h"
 
@@ -24,11 +25,21 @@ static const char *const specs[] = {
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
+static const uint8_t ids[4][SHARED_ID_LEN] = {{1}, {2}, {3}, {4}};
+static const uint8_t closings[] = {SHARED_SETTLE, SHARED_CANCEL, SHARED_EXPIRE, STINT_TAKE};
+
 static struct memcached_step step_of(const struct stint_quota *quota, struct span *bytes,
                                      uint64_t now_ns)
 {
     struct memcached_step step = {.quota = quota, .now_ns = now_ns};
-    step.verb = bytes_u8(bytes) % (STINT_REFUND + 1);
+    uint8_t what = bytes_u8(bytes);
+    step.verb = what % (STINT_REFUND + 1);
+    if (what >= 128) {
+        step.verb = closings[what % 4];
+        step.ticket.id = ids[what / 4 % 4];
+        step.ticket.good_ns = bytes_u16(bytes) * NS_PER_S / 8;
+        step.ticket.kept = what / 16 % 2 > 0 ? STINT_KEEP_ALL : what / 32 % 4;
+    }
     step.cost = bytes_u16(bytes);
     step.at_ns = bytes_u8(bytes) % 2 == 0 ? STINT_NEVER_NS : now_ns - bytes_u16(bytes);
     return step;
@@ -37,9 +48,10 @@ static struct memcached_step step_of(const struct stint_quota *quota, struct spa
 static void check_decision(const struct stint_quota *quota, const struct memcached_step *step,
                            const struct stint_decision *decision)
 {
-    MUST(decision->limit == law_capacity(quota) || decision->limit == 0);
+    bool is_closing = step->verb >= SHARED_SETTLE; /* under the limit that the state has */
+    MUST(decision->limit == law_capacity(quota) || decision->limit == 0 || is_closing);
     MUST(decision->remaining <= decision->limit);
-    MUST(decision->granted <= step->cost);
+    MUST(decision->granted <= step->cost || is_closing);
     if (step->verb == STINT_TAKE || step->verb == STINT_TAKE_UPTO)
         MUST(decision->granted <= decision->limit);
     MUST(decision->retry_after_ns == STINT_NEVER_NS || decision->retry_after_ns % NS_PER_US == 0);
@@ -63,7 +75,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct memcached_state before = state;
         struct memcached_step step = step_of(&quota, &bytes, now_ns);
         struct stint_decision decision;
-        if (memcached_state_ask(&state, &step, &decision, NULL) != 0) {
+        int code = memcached_state_ask(&state, &step, &decision, NULL);
+        if (code == STINT_E_GONE) {
+            MUST(step.verb >= SHARED_SETTLE);
+        } else if (code != 0) {
             MUST(i == 0 && memcmp(&before, &state, sizeof(state)) == 0);
             return 0;
         }

@@ -133,6 +133,8 @@ void metrics_add_escaped(struct page *page, struct span text);
 void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
                          enum metrics_format format, struct page *page);
 
+/* To the events: tickets of memcached that had ended, closed by asks for something else. */
+void metrics_add_expired(const struct metrics *metrics, struct total_figures *total);
 /* Of shared stores; nothing where there are none. No lock is needed. */
 void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
                           enum metrics_format format, struct page *page);

@@ -87,6 +87,10 @@ static struct store_figures sum_of(const struct metrics *metrics, size_t store)
         sum.conflicts += store_figure(&from->conflicts);
         sum.busy += store_figure(&from->busy);
         sum.damaged += store_figure(&from->damaged);
+        sum.expired_floor += store_figure(&from->expired_floor);
+        sum.expired_release += store_figure(&from->expired_release);
+        sum.expiry_kept_units += store_figure(&from->expiry_kept_units);
+        sum.tickets_dropped += store_figure(&from->tickets_dropped);
         /* Each worker sees the same. */
         sum.failovers = max_u64(sum.failovers, store_figure(&from->failovers));
         sum.clock_skew_ns = max_u64(sum.clock_skew_ns, store_figure(&from->clock_skew_ns));
@@ -107,6 +111,16 @@ static uint64_t faults_of(const struct store_figures *sum)
 static double away_seconds(const struct store_figures *sum, uint64_t now_ns)
 {
     return sum->away_since_ns > 0 ? SECONDS(sub_floor(now_ns, sum->away_since_ns)) : 0;
+}
+
+void metrics_add_expired(const struct metrics *metrics, struct total_figures *total)
+{
+    for (size_t i = 0; i < metrics->n_stores; i++) {
+        struct store_figures sum = sum_of(metrics, i);
+        total->events[METRICS_EXPIRED_FLOOR] += sum.expired_floor;
+        total->events[METRICS_EXPIRED_RELEASE] += sum.expired_release;
+        total->events[METRICS_EXPIRY_KEPT_UNITS] += sum.expiry_kept_units;
+    }
 }
 
 bool metrics_has_stores(const struct metrics *metrics)
@@ -264,6 +278,9 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
     write_one(&writing, "store_damaged", "counter",
               "States of memcached that were damaged, and were replaced by used-up ones.",
               offsetof(struct store_figures, damaged));
+    write_one(&writing, "store_tickets_dropped", "counter",
+              "Reservations over memcached closed as estimated, their key having too many open.",
+              offsetof(struct store_figures, tickets_dropped));
     family(&writing, "store_clock_skew_seconds", "gauge",
            "The most by which the clock of another server on memcached was ahead.");
     for (size_t i = 0; i < metrics->n_stores; i++) {

@@ -410,7 +410,8 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
     const struct writing writing = {metrics, facts, format, page};
     struct door_figures doors[METRICS_DOORS];
     pthread_mutex_lock(&metrics->lock);
-    const struct total_figures total = metrics_sum_total(metrics);
+    struct total_figures total = metrics_sum_total(metrics);
+    metrics_add_expired(metrics, &total);
     for (unsigned door = 0; door < METRICS_DOORS; door++)
         doors[door] = metrics_sum_door(metrics, door);
     bool is_ours = (metrics->names & METRICS_NAMES_STINT) != 0;

@@ -28,10 +28,12 @@ struct store_figures {
     uint64_t state;         /* enum store_state */
     uint64_t away_since_ns; /* 0: it is not away, as far as is known */
     /* As the end of the chain counts them, copied once a second. */
-    uint64_t failovers;     /* a server that has begun anew, or another in its place */
-    uint64_t conflicts;     /* memcached: states that another changed in between */
-    uint64_t busy;          /* memcached: asks that others were faster than to the end */
-    uint64_t damaged;       /* memcached: damaged states that were replaced */
+    uint64_t failovers; /* a server that has begun anew, or another in its place */
+    uint64_t conflicts; /* memcached: states that another changed in between */
+    uint64_t busy;      /* memcached: asks that others were faster than to the end */
+    uint64_t damaged;   /* memcached: damaged states that were replaced */
+    /* memcached: tickets that had ended, closed by asks for something else; and for want of room */
+    uint64_t expired_floor, expired_release, expiry_kept_units, tickets_dropped;
     uint64_t clock_skew_ns; /* memcached: another node's clock was ahead by so much at the most */
 };
 

@@ -251,6 +251,10 @@ static void show_figures(struct chain *chain, struct store_figures *figures)
     store_figure_set(&figures->conflicts, from->conflicts);
     store_figure_set(&figures->busy, from->busy);
     store_figure_set(&figures->damaged, from->damaged);
+    store_figure_set(&figures->expired_floor, from->expired_floor);
+    store_figure_set(&figures->expired_release, from->expired_release);
+    store_figure_set(&figures->expiry_kept_units, from->expiry_kept_units);
+    store_figure_set(&figures->tickets_dropped, from->tickets_dropped);
     store_figure_set(&figures->clock_skew_ns, from->skew_ns);
 }
 

@@ -466,12 +466,9 @@ int stint_settle(struct stint_table *table, struct stint_ticket ticket, uint32_t
         return n;
     for (int i = 0; i < n; i++) {
         const struct ticket_part *part = &parts[i];
-        struct stint_decision one;
-        uint64_t used = min_u64((uint64_t)actual * part->times, UINT32_MAX);
-        if (used <= part->units)
-            one = move_part(table, part, STINT_REFUND, part->units - (uint32_t)used, now_ns);
-        else
-            one = move_part(table, part, STINT_CHARGE, (uint32_t)used - part->units, now_ns);
+        struct stint_ask ask = ticket_settling(part->units, (uint64_t)actual * part->times,
+                                               part->granted_at_ns, now_ns);
+        struct stint_decision one = move_part(table, part, ask.verb, ask.cost, now_ns);
         add_closed(&closing, part, &one);
     }
     return end_closing(&closing, decision);

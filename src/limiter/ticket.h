@@ -6,6 +6,7 @@
 #ifndef STINT_LIMITER_TICKET_H
 #define STINT_LIMITER_TICKET_H
 
+#include "base/wide_int.h"
 #include "limiter/list.h"
 
 #define TICKET_SHADOWS_MAX STINT_ITEMS_MAX
@@ -31,6 +32,19 @@ struct reservation {
 
 /* Which of the words keep, release and floor a number of units to keep stands for. */
 enum stint_expiry expiry_action(uint32_t kept);
+
+/* What a settle asks of a law: units that were charged and not used go back, more is charged now.
+ */
+static inline struct stint_ask ticket_settling(uint32_t charged, uint64_t used, uint64_t charged_ns,
+                                               uint64_t now_ns)
+{
+    bool is_back = used <= charged;
+    uint64_t units = is_back ? charged - used : min_u64(used, UINT32_MAX) - charged;
+    return (struct stint_ask){.now_ns = now_ns,
+                              .at_ns = charged_ns,
+                              .cost = (uint32_t)units,
+                              .verb = is_back ? STINT_REFUND : STINT_CHARGE};
+}
 
 /* No list, nothing charged yet. */
 void reservation_init(struct reservation *reservation);

@@ -34,7 +34,8 @@ struct cell {
     uint64_t due_ns;       /* of the swap; 0: there is none to be made, as far as is known */
     uint64_t rest_ends_ns; /* of RESTING */
     bool is_mending;       /* what is written takes the place of a damaged state */
-    bool may_be_read;      /* by another store, which is about to swap it */
+    struct memcached_closed closing; /* by what is written */
+    bool may_be_read;                /* by another store, which is about to swap it */
     struct cell_ask *first, *last;
 };
 
@@ -309,11 +310,20 @@ static void note_damage(const struct cells_options *options)
         options->io->ops->damaged(options->io, states);
 }
 
+static void note_closed(struct memcached_figures *figures, const struct memcached_closed *closed)
+{
+    figures->expired_floor += closed->expired[STINT_EXPIRY_FLOOR];
+    figures->expired_release += closed->expired[STINT_EXPIRY_RELEASE];
+    figures->expiry_kept_units += closed->kept_units;
+    figures->tickets_dropped += closed->dropped;
+}
+
 static void win(struct cell *cell, uint64_t now_ns)
 {
     struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
     if (cell->is_mending)
         note_damage(&cell->cells->options);
+    note_closed(cell->cells->options.figures, &cell->closing);
     if (turn != NULL)
         turns_won(&cell->cells->turns, turn, now_ns);
     cell->due_ns = 0;
@@ -399,6 +409,7 @@ static void write_state(struct cell *cell, const struct memcached_state *state,
                         const struct cell_ask *last, uint64_t number, uint64_t now_ns)
 {
     cell->is_mending = state->was_damaged;
+    cell->closing = state->closed;
     struct memcached_command command = {
         .verb = number > 0 ? MEMCACHED_SWAP : MEMCACHED_ADD,
         .value = span_of(state->bytes, state->len),
@@ -428,7 +439,7 @@ static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t
         code = memcached_state_ask(state, &at_rest, &ask->at_rest, error);
     }
     ask->at_ns = ask->step.now_ns;
-    ask->outcome = code == 0 ? CELL_DECIDED : CELL_UNUSABLE;
+    ask->outcome = code == 0 ? CELL_DECIDED : code == STINT_E_GONE ? CELL_GONE : CELL_UNUSABLE;
     ask->is_decided = true;
     bool has_changed = state->has_changed;
     state->has_changed |= had_changed;

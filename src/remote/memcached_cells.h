@@ -18,6 +18,7 @@ enum cell_outcome {
     CELL_DECIDED,
     CELL_REFUSED,  /* memcached cannot be asked for it; nothing was done */
     CELL_UNUSABLE, /* its state is of a clock that is ahead; nothing was done */
+    CELL_GONE,     /* there is no such ticket at the key */
     CELL_LATE,     /* no answer in time: it may have been done */
     CELL_LOST,     /* the connection has ended: it may have been done */
 };

@@ -22,6 +22,7 @@ struct part {
     struct memcached_key key;
     unsigned server;
     uint32_t cost;   /* the sum over equal ones */
+    uint32_t kept;   /* of a ticket that is never settled, the same; or STINT_KEEP_ALL */
     uint32_t times;  /* how many were equal */
     uint8_t index;   /* the first of them */
     uint8_t outcome; /* enum cell_outcome of the last phase */
@@ -38,7 +39,9 @@ struct work {
     uint64_t decided_ns; /* the earliest of its decisions */
     enum phase phase;
     uint8_t verb; /* enum shared_verb */
-    bool is_virtual, has_failed;
+    bool is_virtual, has_failed, is_ticket;
+    uint8_t id[SHARED_ID_LEN];   /* of the ticket */
+    uint64_t ticket_ns;          /* for which it is good */
     uint32_t most, each, failed; /* take_upto */
     size_t n_items, n_parts, n_waiting;
     uint8_t part_of[STINT_ITEMS_MAX];
@@ -71,6 +74,12 @@ void work_be_late(struct work *work, uint64_t now_ns);
 bool work_must_go_on(const struct work *work);
 /* Forgets what it waits for, and frees it. */
 void work_end(struct work *work);
+
+/* What becomes of a ticket, at each of its keys by itself. */
+static inline bool closes_ticket(uint8_t verb)
+{
+    return verb == SHARED_SETTLE || verb == SHARED_CANCEL || verb == SHARED_EXPIRE;
+}
 
 /* As in an answer. Servers beyond the 64th share a bit with one of the first. */
 static inline uint64_t part_server(const struct part *part)

@@ -9,6 +9,9 @@
  *     8  the word; of two words the higher one first; of log and buckets as many as are not zero
  *     4  checksum of all before it
  *
+ * A state with open tickets has 10 instead of 9, and these before its checksum: a state without is
+ * as long as it was. Servers that know no tickets take it for damaged, which is used up.
+ *
  * The words of log and buckets are the state as core has it, 8 bytes a word, but the first 16 bytes
  * of a log are numbers of 4 bytes, and its ring begins at the oldest entry. Zeros at the end are
  * left out.
@@ -23,6 +26,7 @@
 #include "remote/memcached_state.h"
 
 #include "base/siphash.h"
+#include "limiter/ticket.h"
 #include "remote/script.h"
 
 #include <assert.h>
@@ -32,6 +36,7 @@
 #define EPOCH_NS (4 * NS_PER_YEAR)
 #define VERSION 9
 #define VERSION_WITHOUT_SUM 8
+#define VERSION_WITH_TICKETS 10
 #define SUM_LEN 4
 #define PARAMETERS_LEN 20
 #define LOG_HEAD_WORDS 3 /* of core's state of a log, before the ring */
@@ -51,14 +56,16 @@ struct loaded {
 
 /* Room for the state that is decided on and for the one that was read. */
 static _Thread_local uint64_t scratch[2][WIDE_STATE_MAX / sizeof(uint64_t)];
+/* The open tickets of the state that was loaded last. */
+static _Thread_local struct memcached_tickets tickets;
 
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error)
 {
     if (quota->algorithm == STINT_CONCURRENCY)
         return err_set(
             error, STINT_E_MISMATCH,
-            "memcached keeps no concurrency: a place needs a ticket, a second value that "
-            "changes together with the state; use Redis or Valkey, or store: none");
+            "memcached keeps no concurrency: a place needs a holder that renews it, and tickets "
+            "there are of units alone; use Redis or Valkey, or store: none");
     if (quota->period_ns > EPOCH_NS)
         return err_set(error, STINT_E_RANGE,
                        "on memcached a period can be at most four years, of 365 days");
@@ -173,14 +180,19 @@ static bool is_never_used(const struct loaded *loaded)
                                    : loaded->words.lo == 0 && loaded->words.hi == 0;
 }
 
+static struct stint_decision ask_law(struct loaded *loaded, const struct stint_ask *ask)
+{
+    if (is_wide(&loaded->quota))
+        return law_wide_ask(&loaded->quota, loaded->wide, ask);
+    return has_two_words(&loaded->quota) ? law16_ask(&loaded->quota, &loaded->words, ask)
+                                         : law8_ask(&loaded->quota, &loaded->words.lo, ask);
+}
+
 static struct stint_decision ask_words(struct loaded *loaded, const struct stint_ask *ask)
 {
     struct stint_ask own = *ask;
     own.verb = law_own_verb(&loaded->quota, ask->verb);
-    if (is_wide(&loaded->quota))
-        return law_wide_ask(&loaded->quota, loaded->wide, &own);
-    return has_two_words(&loaded->quota) ? law16_ask(&loaded->quota, &loaded->words, &own)
-                                         : law8_ask(&loaded->quota, &loaded->words.lo, &own);
+    return ask_law(loaded, &own);
 }
 
 static bool is_valid(const struct loaded *loaded, uint64_t now_ns)
@@ -286,6 +298,7 @@ void memcached_state_read(struct memcached_state *state, struct span bytes)
     bool fits = bytes.len > 0 && bytes.len <= sizeof(state->bytes);
     state->len = fits ? bytes.len : 1;
     state->was_damaged = state->has_changed = false;
+    state->closed = (struct memcached_closed){.dropped = 0};
     state->bytes[0] = 0;
     if (fits)
         memcpy(state->bytes, bytes.ptr, bytes.len);
@@ -302,20 +315,30 @@ static size_t length_of(const struct stint_quota *quota)
     return is_wide(quota) ? 0 : head_len(quota) + quota->derived.state_size;
 }
 
-/* Whether these are the bytes that were written, as far as can be told. */
-static bool is_whole(const struct memcached_state *state, const struct stint_quota *quota)
+/*
+ * Whether these are the bytes that were written, as far as can be told: then `*bytes` is the state
+ * without its tickets, which are read, and without its checksum.
+ */
+static bool is_whole(const struct memcached_state *state, const struct stint_quota *quota,
+                     struct span *bytes)
 {
     size_t len = length_of(quota);
-    if (len == 0)
-        len = sub_floor(state->len, SUM_LEN);
     bool had_no_sum = !is_wide(quota) && quota->algorithm != STINT_SLIDING_COUNTER;
+    *bytes = span_of(state->bytes, state->len);
     if (had_no_sum && state->bytes[0] == version_of(quota, VERSION_WITHOUT_SUM))
         return state->len == len;
-    if (state->bytes[0] != version_of(quota, VERSION) || state->len != len + SUM_LEN ||
-        len < head_len(quota))
+    if (state->len < head_len(quota) + SUM_LEN)
         return false;
-    const uint8_t *at = state->bytes + len;
-    return read_number(&at, SUM_LEN) == sum_of(state->bytes, len);
+    bytes->len -= SUM_LEN;
+    const uint8_t *at = state->bytes + bytes->len;
+    if (read_number(&at, SUM_LEN) != sum_of(bytes->ptr, bytes->len))
+        return false;
+    if (state->bytes[0] == version_of(quota, VERSION_WITH_TICKETS)) {
+        if (!memcached_tickets_read(&tickets, bytes))
+            return false;
+    } else if (state->bytes[0] != version_of(quota, VERSION))
+        return false;
+    return len == 0 ? bytes->len >= head_len(quota) : bytes->len == len;
 }
 
 /* The quota as it was when the state was written. */
@@ -338,8 +361,7 @@ static bool read_quota(struct loaded *loaded, const uint8_t **at)
 }
 
 /* The words behind the quota. False: more than a state of it has. */
-static bool read_words(struct loaded *loaded, const struct memcached_state *state,
-                       const uint8_t *at)
+static bool read_words(struct loaded *loaded, struct span bytes, const uint8_t *at)
 {
     const struct stint_quota *quota = &loaded->quota;
     if (!is_wide(quota)) {
@@ -348,7 +370,7 @@ static bool read_words(struct loaded *loaded, const struct memcached_state *stat
         loaded->words.lo = read_number(&at, 8);
         return true;
     }
-    size_t size = state->len - head_len(quota) - SUM_LEN;
+    size_t size = bytes.len - head_len(quota);
     if (size % sizeof(uint64_t) != 0 || size > quota->derived.state_size)
         return false;
     for (size_t i = 0; i < size / sizeof(uint64_t); i++)
@@ -405,25 +427,29 @@ static enum reading load(struct loaded *loaded, const struct memcached_state *st
                          const struct memcached_step *step)
 {
     const uint8_t *at = state->bytes + 1;
+    struct span bytes;
     *loaded = (struct loaded){.wide = scratch[1]};
+    tickets.n = 0;
+    tickets.has_changed = false;
     if (state->len == 0) {
         begin_anew(loaded, step);
         return READ_STATE;
     }
     set_quota(loaded, step, 0);
-    if (!is_whole(state, step->quota))
+    if (!is_whole(state, step->quota, &bytes))
         return READ_DAMAGED;
     set_epoch(loaded, read_number(&at, 2) * EPOCH_NS);
     if (!read_quota(loaded, &at) || length_of(&loaded->quota) != length_of(step->quota) ||
-        !read_words(loaded, state, at))
+        !read_words(loaded, bytes, at))
         return READ_DAMAGED;
     return judge(loaded, step);
 }
 
-/* All units are used, just now. Of a limit of 0 none can be. */
+/* All units are used, just now, and no ticket is left. Of a limit of 0 none can be. */
 static void use_up(struct loaded *loaded, const struct memcached_step *step)
 {
     begin_anew(loaded, step);
+    tickets.n = 0;
     const struct stint_ask charge = {
         .now_ns = since(loaded, step->now_ns),
         .at_ns = STINT_NEVER_NS,
@@ -440,7 +466,7 @@ static void save(struct memcached_state *state, struct loaded *loaded)
     uint8_t *at = state->bytes;
     if (quota->algorithm == STINT_LOG)
         straighten(loaded);
-    write_number(&at, version_of(quota, VERSION), 1);
+    write_number(&at, version_of(quota, tickets.n > 0 ? VERSION_WITH_TICKETS : VERSION), 1);
     write_number(&at, loaded->epoch_ns / EPOCH_NS, 2);
     if (keeps_limit(quota))
         write_number(&at, quota->limit, 4);
@@ -456,6 +482,8 @@ static void save(struct memcached_state *state, struct loaded *loaded)
             write_number(&at, loaded->words.hi, 8);
         write_number(&at, loaded->words.lo, 8);
     }
+    if (tickets.n > 0)
+        memcached_tickets_write(&tickets, &at);
     write_number(&at, sum_of(state->bytes, (size_t)(at - state->bytes)), SUM_LEN);
     state->len = (size_t)(at - state->bytes);
     state->has_changed = true;
@@ -477,6 +505,11 @@ static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
     loaded->words.lo = min_u64(loaded->words.lo, most);
 }
 
+static bool is_closing(const struct memcached_step *step)
+{
+    return step->verb >= SHARED_SETTLE;
+}
+
 static bool is_under(const struct loaded *loaded, const struct stint_quota *quota)
 {
     const struct stint_quota *was = &loaded->quota;
@@ -488,7 +521,10 @@ static bool is_under(const struct loaded *loaded, const struct stint_quota *quot
              was->count_slack == quota->count_slack));
 }
 
-/* As it is to be asked: under the quota of now, and in the epoch of now if that is later. */
+/*
+ * As it is to be asked: under the quota of now, and in the epoch of now if that is later. A ticket
+ * names the quota under which it was charged: the state stays under the one that it has.
+ */
 static enum reading load_for(struct loaded *loaded, const struct memcached_state *state,
                              const struct memcached_step *step)
 {
@@ -498,16 +534,18 @@ static enum reading load_for(struct loaded *loaded, const struct memcached_state
         use_up(&written, step);
     if (reading == READ_AHEAD)
         return reading;
+    const struct stint_quota quota = is_closing(step) ? written.quota : *step->quota;
     uint64_t epoch_ns = max_u64(epoch_of(step), written.epoch_ns);
     limit_debt(&written, step);
     *loaded = written;
     loaded->wide = scratch[0];
-    if (epoch_ns == written.epoch_ns && is_under(&written, step->quota)) {
+    if (epoch_ns == written.epoch_ns && is_under(&written, &quota)) {
         if (is_wide(&written.quota))
             memcpy(loaded->wide, written.wide, written.quota.derived.state_size);
         return reading;
     }
-    set_quota(loaded, step, epoch_ns);
+    loaded->quota = quota;
+    set_epoch(loaded, epoch_ns);
     carry(&written, loaded, step->now_ns);
     return reading;
 }
@@ -533,10 +571,146 @@ static uint64_t us_up(uint64_t ns)
     return ns > UINT64_MAX - NS_PER_US ? ns : (ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
 }
 
+/* ---- Tickets --------------------------------------------------------------------------------- */
+
+static struct stint_decision look(struct loaded *loaded, uint64_t now_ns, uint32_t cost)
+{
+    return ask_words(loaded, &(struct stint_ask){
+                                 .now_ns = now_ns, .at_ns = 0, .cost = cost, .verb = STINT_PEEK});
+}
+
+/* A clock that went back may have charged it later than now. */
+static uint64_t charged_at(const struct loaded *loaded, const struct memcached_ticket *ticket,
+                           uint64_t now_ns)
+{
+    return min_u64(since(loaded, ticket->charged_ns), now_ns);
+}
+
+/* Time of a unit, where that is what a state counts. */
+static uint64_t unit_ticks_of(const struct loaded *loaded)
+{
+    return loaded->quota.algorithm == STINT_GCRA ? loaded->quota.derived.interval_ticks : 0;
+}
+
+/* A state of gcra counts time: where a unit is longer now, more would come back than was taken. */
+static void limit_back(const struct loaded *loaded, const struct memcached_ticket *ticket,
+                       struct stint_ask *ask)
+{
+    if (ask->verb == STINT_REFUND && unit_ticks_of(loaded) > ticket->unit_ticks)
+        ask->cost = 0;
+}
+
+/*
+ * Closes one that has ended, as it says. What was to come back and could not is counted. Tickets
+ * ask the law as those of a table do: no place is booked here, so what is in debt gives back, too.
+ */
+static struct stint_decision expire(struct loaded *loaded, struct memcached_ticket *ticket,
+                                    uint64_t now_ns, struct memcached_closed *closed)
+{
+    uint32_t units = (uint32_t)sub_floor(ticket->units, ticket->kept);
+    struct stint_ask back = {.now_ns = now_ns,
+                             .at_ns = charged_at(loaded, ticket, now_ns),
+                             .cost = units,
+                             .verb = STINT_REFUND};
+    limit_back(loaded, ticket, &back);
+    struct stint_decision decision =
+        back.cost > 0 ? ask_law(loaded, &back) : look(loaded, now_ns, 0);
+    closed->expired[expiry_action(ticket->kept)]++;
+    closed->kept_units += units - min_u64(decision.granted, units);
+    memcached_tickets_remove(&tickets, ticket);
+    return decision;
+}
+
+/*
+ * All that have ended, the oldest first. One that the ask itself expires is its caller's to count:
+ * true, and what was moved.
+ */
+static bool close_ended(struct loaded *loaded, const struct memcached_step *step,
+                        struct memcached_closed *closed, struct stint_decision *decision)
+{
+    uint64_t now_ns = since(loaded, step->now_ns);
+    bool is_asked = false;
+    for (size_t i = 0; i < tickets.n;) {
+        struct memcached_ticket *ticket = &tickets.each[i];
+        struct memcached_closed own = {.dropped = 0};
+        if (ticket->ends_ns > step->now_ns) {
+            i++;
+            continue;
+        }
+        bool is_own =
+            step->verb == SHARED_EXPIRE && memcmp(ticket->id, step->ticket.id, SHARED_ID_LEN) == 0;
+        struct stint_decision one = expire(loaded, ticket, now_ns, is_own ? &own : closed);
+        if (is_own)
+            *decision = one;
+        is_asked |= is_own;
+    }
+    return is_asked;
+}
+
+/* A settle, a cancel, or an expire that comes too early. */
+static int close_asked(struct loaded *loaded, const struct memcached_step *step,
+                       struct stint_decision *decision)
+{
+    uint64_t now_ns = since(loaded, step->now_ns);
+    struct memcached_ticket *ticket = memcached_tickets_find(&tickets, step->ticket.id);
+    if (ticket == NULL) {
+        *decision = look(loaded, now_ns, 0);
+        return STINT_E_GONE;
+    }
+    if (step->verb == SHARED_EXPIRE) {
+        *decision = look(loaded, now_ns, 0);
+        decision->outcome = STINT_DENY;
+        decision->retry_after_ns = ticket->ends_ns - step->now_ns;
+        return 0;
+    }
+    struct stint_ask ask =
+        ticket_settling(ticket->units, step->verb == SHARED_SETTLE ? step->cost : 0,
+                        charged_at(loaded, ticket, now_ns), now_ns);
+    limit_back(loaded, ticket, &ask);
+    *decision = ask_law(loaded, &ask);
+    memcached_tickets_remove(&tickets, ticket);
+    return 0;
+}
+
+/* What was granted is a ticket's. */
+static void reserve(const struct loaded *loaded, const struct memcached_step *step, uint32_t units,
+                    struct memcached_closed *closed)
+{
+    uint64_t charged_ns = step->now_ns - step->now_ns % NS_PER_US;
+    struct memcached_ticket ticket = {
+        .charged_ns = charged_ns,
+        .ends_ns = add_sat(charged_ns, step->ticket.good_ns),
+        .unit_ticks = unit_ticks_of(loaded),
+        .units = units,
+        .kept = step->ticket.kept,
+    };
+    memcpy(ticket.id, step->ticket.id, SHARED_ID_LEN);
+    closed->dropped += !memcached_tickets_add(&tickets, &ticket);
+}
+
+static int decide(struct loaded *loaded, const struct memcached_step *step,
+                  struct memcached_closed *closed, struct stint_decision *decision)
+{
+    bool is_done = close_ended(loaded, step, closed, decision);
+    if (is_closing(step))
+        return is_done ? 0 : close_asked(loaded, step, decision);
+    const struct stint_ask ask = {
+        .now_ns = since(loaded, step->now_ns),
+        .at_ns = step->at_ns == STINT_NEVER_NS ? step->at_ns : since(loaded, step->at_ns),
+        .cost = step->cost,
+        .verb = step->verb,
+    };
+    *decision = ask_words(loaded, &ask);
+    if (step->ticket.id != NULL && decision->outcome == STINT_ALLOW)
+        reserve(loaded, step, decision->granted, closed);
+    return 0;
+}
+
 int memcached_state_ask(struct memcached_state *state, const struct memcached_step *step,
                         struct stint_decision *decision, struct stint_error *error)
 {
     struct loaded loaded, before;
+    struct memcached_closed closed = state->closed;
     enum reading reading = load_for(&loaded, state, step);
     if (reading == READ_AHEAD)
         return err_set(error, STINT_E_MISMATCH,
@@ -544,21 +718,18 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
                        "the clocks of the servers",
                        stint_algorithm_name(step->quota->algorithm));
     keep_before(&loaded, &before);
-    const struct stint_ask ask = {
-        .now_ns = since(&loaded, step->now_ns),
-        .at_ns = step->at_ns == STINT_NEVER_NS ? step->at_ns : since(&loaded, step->at_ns),
-        .cost = step->cost,
-        .verb = step->verb,
-    };
-    *decision = ask_words(&loaded, &ask);
+    int code = decide(&loaded, step, &closed, decision);
     decision->stored = 1;
     decision->retry_after_ns = us_up(decision->retry_after_ns);
     decision->reset_after_ns = us_up(decision->reset_after_ns);
     if (reading == READ_DAMAGED)
         state->was_damaged = true;
-    if (reading == READ_DAMAGED || is_changed(&loaded, &before))
+    bool has_changed = is_changed(&loaded, &before) || tickets.has_changed;
+    if (reading == READ_DAMAGED || (has_changed && step->verb != STINT_PEEK)) {
+        state->closed = closed;
         save(state, &loaded);
-    return 0;
+    }
+    return code;
 }
 
 /*
@@ -574,7 +745,8 @@ uint64_t memcached_state_ttl_s(const struct memcached_state *state,
     struct loaded loaded;
     if (step->is_virtual || load(&loaded, state, step) != READ_STATE)
         return 0;
-    uint64_t dies_ns = add_sat(add_sat(dies_at(&loaded), loaded.epoch_ns), skew_ns);
+    uint64_t ends_ns = add_sat(dies_at(&loaded), loaded.epoch_ns);
+    uint64_t dies_ns = add_sat(max_u64(ends_ns, memcached_tickets_until(&tickets)), skew_ns);
     uint64_t left_s = sub_floor(dies_ns, step->now_ns) / NS_PER_S + 1 + CLOCK_LATE_S;
     if (left_s <= TTL_RELATIVE_MAX_S)
         return left_s;

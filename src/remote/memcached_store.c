@@ -25,6 +25,15 @@ static uint64_t now_of(const struct store *store)
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
+/* Equal items keep what each of them keeps. */
+static void add_kept(struct part *part, const struct shared_item *item)
+{
+    if (item->kept == STINT_KEEP_ALL && part->kept == STINT_KEEP_ALL)
+        return;
+    part->kept = (uint32_t)min_u64(part->kept, part->cost);
+    part->kept += (uint32_t)min_u64(item->kept, item->cost);
+}
+
 /* False: no memory, or a sum of costs that is too high. */
 static bool add_item(struct work *work, const struct shared_item *item, size_t index,
                      bool *overflows)
@@ -32,7 +41,8 @@ static bool add_item(struct work *work, const struct shared_item *item, size_t i
     struct store *store = work->store;
     struct part *part = &work->parts[work->n_parts];
     struct memcached_io *io = store->options.io;
-    *part = (struct part){.work = work, .quota = *item->quota, .cost = item->cost, .times = 1};
+    *part = (struct part){
+        .work = work, .quota = *item->quota, .cost = item->cost, .kept = item->kept, .times = 1};
     struct span prefix = span_of(store->prefix, store->prefix_len);
     if (!memcached_key_write(&part->key, prefix, item, io->ops->digest, io))
         return false;
@@ -44,7 +54,9 @@ static bool add_item(struct work *work, const struct shared_item *item, size_t i
             continue;
         work->part_of[index] = (uint8_t)i;
         known->times++;
-        *overflows |= __builtin_add_overflow(known->cost, item->cost, &known->cost);
+        add_kept(known, item);
+        *overflows |= item->cost > UINT32_MAX - known->cost;
+        known->cost = (uint32_t)min_u64((uint64_t)known->cost + item->cost, UINT32_MAX);
         return true;
     }
     part->server = memcached_key_server(store->options.url, span_of(part->key.text, part->key.len));
@@ -66,9 +78,13 @@ static struct work *new_work(struct store *store, const struct shared_ask *ask,
         .deadline_ns = ask->deadline_ns,
         .verb = ask->verb,
         .is_virtual = ask->is_virtual,
+        .is_ticket = ask->is_ticket,
+        .ticket_ns = ask->ticket_ns - ask->ticket_ns % NS_PER_US,
         .most = UINT32_MAX,
         .n_items = ask->n_items,
     };
+    if (ask->is_ticket)
+        memcpy(work->id, ask->id, SHARED_ID_LEN);
     for (size_t i = 0; i < ask->n_items; i++) {
         if (!add_item(work, &ask->items[i], i, overflows)) {
             free(work);
@@ -90,12 +106,12 @@ static void fail_at_once(struct shared_op *op, enum shared_fault fault, const ch
 
 static const char *why_never(const struct shared_ask *ask)
 {
-    if (ask->is_ticket)
-        return "memcached runs no scripts, so it keeps no tickets: expected Redis or Valkey";
-    if (ask->id != NULL)
+    if (ask->verb == SHARED_BOOK || ask->verb == SHARED_EXTEND)
+        return "memcached books and holds no places: expected Redis or Valkey";
+    if (ask->id != NULL && (!ask->is_ticket || ask->id_lifetime_ns > 0))
         return "memcached runs no scripts, so a request with an id would be charged twice: "
                "expected none, or Redis or Valkey";
-    if (ask->verb > SHARED_RESET)
+    if (ask->verb == SHARED_LEASE || ask->verb == SHARED_RETURN)
         return "memcached keeps no leases: expected Redis or Valkey";
     for (size_t i = 0; i < ask->n_items; i++) {
         const struct shared_item *item = &ask->items[i];
@@ -184,7 +200,7 @@ static void store_ask(struct shared_store *shared, const struct shared_ask *ask,
     struct work *work = new_work(store, ask, op, &overflows);
     if (work == NULL) {
         fail_at_once(op, SHARED_FAULT_OTHER, "no memory to ask memcached", ask);
-    } else if (overflows) {
+    } else if (overflows && !closes_ticket(ask->verb)) {
         free(work);
         answer_never(op, ask);
     } else

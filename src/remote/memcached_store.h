@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A store over memcached: gcra, window and fixed_window, each state one value that is read, decided
- * on by core, and written back if nobody wrote meanwhile. Knows no socket: `struct memcached_io`
- * has them, and the clocks.
+ * A store over memcached: each state, with the tickets that are open there, is one value that is
+ * read, decided on by core, and written back if no other node wrote meanwhile. Knows no socket:
+ * `struct memcached_io` has them, and the clocks.
  *
  * memcached runs nothing and tells no time, so decisions are made by the nodes' clocks: at most N
  * in any window that is shorter than the period by their skew. What it forgets, by a restart or
@@ -63,6 +63,9 @@ struct memcached_figures {
     _Atomic uint64_t kept;      /* units of refused lists that could not be given back */
     _Atomic uint64_t restarts;  /* servers that have begun anew, and with them all their states */
     _Atomic uint64_t skew_ns;   /* the most by which another node's clock was found ahead */
+    /* Tickets that had ended, closed by an ask for something else; of keep none are counted. */
+    _Atomic uint64_t expired_floor, expired_release, expiry_kept_units;
+    _Atomic uint64_t tickets_dropped; /* closed as estimated: a key had too many */
 };
 
 /* NULL: no memory, or a prefix that is too long; io and conns are the caller's still. */

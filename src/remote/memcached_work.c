@@ -3,7 +3,8 @@
  * An ask on one key is one decision of its cell. Over several keys all are looked at first; in
  * quiet times a refusal is found here, and leaves no trace. Then each is charged; where one refuses
  * after all, because somebody else was faster, what the others were charged is refunded. Others may
- * meanwhile see units as taken that are not, never the reverse.
+ * meanwhile see units as taken that are not, never the reverse. A ticket over several keys has a
+ * record at each, which is closed by itself.
  */
 #include "limiter/list.h"
 #include "remote/memcached_parts.h"
@@ -40,11 +41,16 @@ static void tell(struct work *work, uint64_t now_ns)
     op->answered(op, now_ns);
 }
 
+static bool is_answered(const struct part *part)
+{
+    return part->outcome == CELL_DECIDED || part->outcome == CELL_GONE;
+}
+
 static uint64_t failed_servers(const struct work *work)
 {
     uint64_t failed = 0;
     for (size_t i = 0; i < work->n_parts; i++)
-        if (work->parts[i].is_waiting || work->parts[i].outcome != CELL_DECIDED)
+        if (work->parts[i].is_waiting || !is_answered(&work->parts[i]))
             failed |= part_server(&work->parts[i]);
     return failed;
 }
@@ -63,16 +69,20 @@ void work_fail(struct work *work, enum shared_fault fault, const char *why, uint
 
 static struct stint_decision sum_of(const struct work *work)
 {
-    struct list list = {.n_parts = work->n_parts};
+    struct list list = {.n_parts = 0};
     uint32_t least = UINT32_MAX;
     for (size_t i = 0; i < work->n_parts; i++) {
-        list.parts[i] =
-            (struct list_part){.index = work->parts[i].index, .decision = work->parts[i].decision};
-        if (work->parts[i].decision.granted < least)
-            least = work->parts[i].decision.granted;
+        const struct part *part = &work->parts[i];
+        if (closes_ticket(work->verb) && part->outcome == CELL_GONE)
+            continue;
+        list.parts[list.n_parts++] =
+            (struct list_part){.index = part->index, .decision = part->decision};
+        if (part->decision.granted < least)
+            least = part->decision.granted;
     }
     struct stint_decision sum = list_sum(&list);
-    bool moves = work->verb == SHARED_CHARGE || work->verb == SHARED_REFUND;
+    bool moves =
+        work->verb == SHARED_CHARGE || work->verb == SHARED_REFUND || closes_ticket(work->verb);
     if (moves && sum.outcome == STINT_ALLOW)
         sum.granted = least;
     return sum;
@@ -91,9 +101,19 @@ static void show_at_rest(struct work *work)
     }
 }
 
+static bool all_gone(const struct work *work)
+{
+    for (size_t i = 0; i < work->n_parts; i++)
+        if (work->parts[i].outcome != CELL_GONE)
+            return false;
+    return true;
+}
+
 static void answer(struct work *work, uint64_t now_ns)
 {
-    if (work->op != NULL) {
+    if (work->op != NULL && closes_ticket(work->verb) && all_gone(work)) {
+        work->op->answer.outcome = SHARED_GONE;
+    } else if (work->op != NULL) {
         struct shared_answer *answer = &work->op->answer;
         answer->outcome = SHARED_DECIDED;
         answer->at_ns = work->decided_ns;
@@ -116,7 +136,7 @@ static void take_decision(struct cell_ask *ask, enum cell_outcome outcome, uint6
     struct work *work = part->work;
     part->is_waiting = false;
     part->outcome = (uint8_t)outcome;
-    if (work->phase != PHASE_UNDOING && outcome == CELL_DECIDED) {
+    if (work->phase != PHASE_UNDOING && is_answered(part)) {
         part->decision = ask->decision;
         if (ask->at_ns < work->decided_ns)
             work->decided_ns = ask->at_ns;
@@ -143,6 +163,9 @@ static void ask_part(struct part *part, uint8_t verb, uint32_t cost, uint64_t at
         .answered = take_decision,
         .arg = part,
     };
+    if (work->is_ticket && verb != STINT_PEEK)
+        part->ask.step.ticket =
+            (struct memcached_step_ticket){work->id, work->ticket_ns, part->kept};
     part->is_waiting = cells_ask(work->store->cells, part->server, &part->key, &part->ask, now_ns);
     part->outcome = CELL_REFUSED;
     work->n_waiting += part->is_waiting;
@@ -168,7 +191,7 @@ static void ask_all(struct work *work, enum phase phase, uint8_t verb, uint64_t 
 static bool all_decided(const struct work *work)
 {
     for (size_t i = 0; i < work->n_parts; i++)
-        if (work->parts[i].outcome != CELL_DECIDED)
+        if (!is_answered(&work->parts[i]))
             return false;
     return true;
 }
@@ -184,18 +207,18 @@ static bool all_allowed(const struct work *work)
 static bool was_charged(const struct part *part)
 {
     return part->outcome == CELL_DECIDED && part->decision.outcome == STINT_ALLOW &&
-           part->decision.granted > 0;
+           (part->decision.granted > 0 || part->work->is_ticket);
 }
 
-/* Gives back what the list has not got as a whole. */
+/* Gives back what the list has not got as a whole; of a ticket, by its record. */
 static void undo(struct work *work, uint64_t now_ns)
 {
     work->has_failed = !all_decided(work);
     work->phase = PHASE_UNDOING;
     for (size_t i = 0; i < work->n_parts; i++)
         if (was_charged(&work->parts[i]))
-            ask_part(&work->parts[i], STINT_REFUND, work->parts[i].decision.granted,
-                     work->parts[i].ask.at_ns, now_ns);
+            ask_part(&work->parts[i], work->is_ticket ? SHARED_CANCEL : STINT_REFUND,
+                     work->parts[i].decision.granted, work->parts[i].ask.at_ns, now_ns);
 }
 
 /* What was given back stands as if it had not been taken; the rest stays charged, and is counted.
@@ -205,7 +228,9 @@ static void count_undone(struct work *work)
     for (size_t i = 0; i < work->n_parts; i++) {
         struct part *part = &work->parts[i];
         bool is_undone = part->outcome == CELL_DECIDED;
-        if (part->decision.outcome != STINT_ALLOW || part->ask.step.verb != STINT_REFUND)
+        uint8_t verb = part->ask.step.verb;
+        if (part->decision.outcome != STINT_ALLOW ||
+            (verb != STINT_REFUND && verb != SHARED_CANCEL))
             continue;
         work->store->figures.kept +=
             part->ask.step.cost - (is_undone ? part->ask.decision.granted : 0);

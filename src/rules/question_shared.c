@@ -75,15 +75,17 @@ struct span question_name_of(const struct target *target, const struct stint_quo
     return span_of(room, buf.len);
 }
 
-static struct shared_item item_of(const struct target *target, const struct stint_quota *quota,
-                                  uint32_t cost, char *room)
+static struct shared_item item_of(const struct question *question, const struct target *target,
+                                  const struct stint_quota *quota, uint32_t cost, char *room)
 {
     return (struct shared_item){.quota = quota,
                                 .rule = target->rule,
                                 .name = question_name_of(target, quota, room),
                                 .key = target->key,
                                 .is_values = target->is_values,
-                                .cost = cost};
+                                .cost = cost,
+                                .kept = question->longer_ns > 0 ? question_kept(question, target)
+                                                                : STINT_KEEP_ALL};
 }
 
 static void add_id(const struct question *question, struct shared_ask *asked)
@@ -253,7 +255,7 @@ const struct shared_answer *question_send(struct question *question, struct targ
                                           const struct stint_ask *one)
 {
     char room[QUESTION_NAME_SIZE];
-    const struct shared_item item = item_of(target, quota, one->cost, room);
+    const struct shared_item item = item_of(question, target, quota, one->cost, room);
     struct shared_ask asked = {
         .verb = one->verb, .items = &item, .n_items = 1, .at_ns = one->at_ns};
     uint8_t id[SHARED_ID_LEN];
@@ -322,7 +324,8 @@ const struct shared_answer *question_ask_ticket(struct question *question, uint8
     for (size_t i = 0; i < question->n_targets; i++) {
         const struct target *target = &question->targets[i];
         if (shadow_mark != NULL ? i == item : target->part == TARGET_LIVE)
-            items[asked.n_items++] = item_of(target, target->quota, target->cost, rooms[i]);
+            items[asked.n_items++] =
+                item_of(question, target, target->quota, target->cost, rooms[i]);
     }
     add_id(question, &asked);
     if (shadow_mark != NULL) {
@@ -358,7 +361,7 @@ static size_t gather_group(struct question *question, size_t store, uint32_t mos
         const struct target *target = &question->targets[i];
         if (is_in(target, store)) {
             uint32_t cost = (uint32_t)min_u64(target->cost, most);
-            items[n] = item_of(target, target->quota, cost, rooms[n]);
+            items[n] = item_of(question, target, target->quota, cost, rooms[n]);
             n++;
         }
     }

@@ -60,6 +60,7 @@ struct shared_item {
     struct span key;
     bool is_values; /* the key is that of rules_match(): an id, then values behind their lengths */
     uint32_t cost;
+    uint32_t kept; /* TAKE of a ticket: units that stay charged if it is never settled */
 };
 
 struct shared_ask {

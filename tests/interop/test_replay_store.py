@@ -213,7 +213,7 @@ def store(request):
 def test_through_memcached(memcached, law):
     if law.startswith("concurrency"):
         _, err = stint("replay", "--quota", law, "--store", memcached.url, given="0 a\n", code=1)
-        assert "memcached keeps no concurrency: a place needs a ticket" in err
+        assert "memcached keeps no concurrency: a place needs a holder" in err
         return
     found = replay_json("--quota", law, "--store", memcached.url, given=trace(1000))
     assert found["store"]["differing"] == 0 and found["denied"] > 50

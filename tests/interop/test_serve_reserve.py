@@ -94,7 +94,7 @@ def in_memcached():
         yield ("--store", memcached.url, "--store-timeout", "5s")
 
 
-@pytest.fixture(scope="module", params=[in_table, in_redis])
+@pytest.fixture(scope="module", params=[in_table, in_redis, in_memcached])
 def server(request):  # noqa: F811 (pytest's name)
     with request.param() as options, Server(*options, rules=RULES) as running:
         yield running
@@ -176,7 +176,7 @@ def test_health_and_metrics_know_it(server, channel):
 
 # ---- A thousand at once ----
 
-@pytest.mark.parametrize("store", [in_table, in_redis])
+@pytest.mark.parametrize("store", [in_table, in_redis, in_memcached])
 def test_a_thousand_reservations_of_one_budget(store):
     """10,000 units are asked of 5,000, over four connections, and ordinary calls beside them."""
     each, n = 8, 1000
@@ -204,19 +204,6 @@ def test_a_thousand_reservations_of_one_budget(store):
         assert left(server, "team") == BUDGET - granted // 2 - used
 
 
-def test_memcached_keeps_no_reservations_and_all_else_works():
-    """As at every other port: its servers run no scripts."""
-    with in_memcached() as options, Server(*options, rules=RULES) as server, \
-            channel_to(server) as channel:
-        kuadrant = Kuadrant(channel)
-        code, why = refused(kuadrant.reserve, reserve(TEAM, amount=5))
-        assert code == grpc.StatusCode.INVALID_ARGUMENT and "memcached" in why
-        assert kuadrant.reserve(reserve(TEAM, amount=0), timeout=20).code == OK
-        nothing = Held(b"")
-        assert kuadrant.commit(commit(TEAM, held=nothing, actual=BUDGET), timeout=20) == {}
-        assert kuadrant.check(request("llm", TEAM), timeout=20).code == OVER_LIMIT
-
-
 def test_a_reservation_outlives_the_server(tmp_path):
     options = ("--state", str(tmp_path / "state"))
     with Server(*options, rules=RULES) as first, channel_to(first) as channel:
@@ -227,8 +214,9 @@ def test_a_reservation_outlives_the_server(tmp_path):
         assert left(second, "team") == BUDGET - 200
 
 
-def test_any_server_of_a_store_commits():
-    with in_redis() as options, Server(*options, rules=RULES) as first, \
+@pytest.mark.parametrize("store", [in_redis, in_memcached])
+def test_any_server_of_a_store_commits(store):
+    with store() as options, Server(*options, rules=RULES) as first, \
             Server(*options, rules=RULES) as second:
         with channel_to(first) as channel:
             held = Kuadrant(channel).reserve(reserve(TEAM, amount=1000), timeout=20)

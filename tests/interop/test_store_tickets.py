@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Tickets over quotas in a store: given by one server, settled by any other, good once."""
 import base64
+import signal
+import socket
 import threading
 import time
+from urllib.parse import unquote
 
 import pytest
 
+from measure import metric
 from redis_server import Redis
 from server import Server
-from store_servers import Cluster
+from store_servers import Cluster, Memcached
 
 PATIENT = ("--store-timeout", "2s")  # a loaded machine is no store that is away
 RULES = """
@@ -30,6 +34,7 @@ descriptors:
     rate_limit: {unit: hour, requests_per_unit: 100, store: none}
 """
 PLACES = "concurrency 3 lease=20s"
+STORES = {"redis": Redis, "memcached": Memcached}
 
 
 @pytest.fixture
@@ -42,6 +47,21 @@ def redis():
 def servers(redis):
     with Server("--store", redis.url, *PATIENT, rules=RULES) as first, \
             Server("--store", redis.url, *PATIENT, rules=RULES) as second:
+        yield first, second
+
+
+@pytest.fixture(params=STORES)
+def store(request):
+    with STORES[request.param]() as started:
+        yield started
+
+
+@pytest.fixture
+def pair(store):
+    """Two servers, without what memcached does not keep."""
+    rules = RULES.replace(", lease: strict", "")
+    with Server("--store", store.url, *PATIENT, rules=rules) as first, \
+            Server("--store", store.url, *PATIENT, rules=rules) as second:
         yield first, second
 
 
@@ -92,10 +112,17 @@ def test_nothing_of_a_server_needs_a_command_that_forgets():
 # ---- By the rules, on one server ----
 
 
-@pytest.mark.parametrize("target", [of("user"), of("slow"), of("leased"),
-                                    ("QUOTA", "log 100/1h", "k")], ids=lambda one: one[-2])
-def test_what_one_server_reserved_another_settles(servers, target):
-    first, second = servers
+@pytest.mark.parametrize("target", [of("user"), of("slow"), ("QUOTA", "log 100/1h", "k")],
+                         ids=lambda one: one[-2])
+def test_what_one_server_reserved_another_settles(pair, target):
+    check_settled_elsewhere(*pair, target)
+
+
+def test_what_was_reserved_beside_a_lease_another_settles(servers):
+    check_settled_elsewhere(*servers, of("leased"))
+
+
+def check_settled_elsewhere(first, second, target):
     whole, drained = left(first, *target), int("slow" in target)  # a unit that flows out meanwhile
     given = ask(first, "RESERVE", *target, "COST", 40, "LIFETIME", 60_000)
     assert (given["outcome"], left(second, *target)) == ("allow", whole - 40)
@@ -111,15 +138,16 @@ def test_what_one_server_reserved_another_settles(servers, target):
 
 
 @pytest.mark.parametrize("tag", ["values", "first", "domain"])
-def test_a_ticket_is_over_all_quotas_of_its_request(redis, tag):
+def test_a_ticket_is_over_all_quotas_of_its_request(store, tag):
     rules = RULES.replace("domain: d", f"domain: d\nstore_tag: {tag}")
+    rules = rules.replace(", lease: strict", "")
 
     def both(cost):
         return ("DOMAIN", "d", "DESCRIPTOR", 1, "user", "x", "COST", cost,
                 "DESCRIPTOR", 1, "open", "y", "COST", cost)
 
-    with Server("--store", redis.url, *PATIENT, rules=rules) as first, \
-            Server("--store", redis.url, *PATIENT, rules=rules) as second:
+    with Server("--store", store.url, *PATIENT, rules=rules) as first, \
+            Server("--store", store.url, *PATIENT, rules=rules) as second:
         given = ask(first, "RESERVE", *both(40), "LIFETIME", 60_000)
         assert (left(second, *of("user")), left(second, *of("open", "y"))) == (60, 60)
         ask(second, "SETTLE", given["ticket"], 15)
@@ -184,17 +212,18 @@ def test_an_id_gives_the_same_ticket_again(servers):
     assert "expected no id" in refused(first, "SETTLE", given["ticket"], 1, "ID", "s1")
 
 
-def test_a_ticket_ends_and_stays_charged_as_estimated(servers, redis):
-    first, second = servers
+def test_a_ticket_ends_and_stays_charged_as_estimated(pair, store):
+    first, second = pair
     given = ask(first, "RESERVE", *of("user"), "COST", 40, "LIFETIME", 50)
     time.sleep(0.1)  # the store's clock is a real one
     assert refused(second, "SETTLE", given["ticket"], 0).startswith("GONE")
     assert left(first, *of("user")) == 60
-    assert not any("id:" in name for name in redis.cli("--scan").splitlines())
+    if isinstance(store, Redis):
+        assert not any("id:" in name for name in store.cli("--scan").splitlines())
 
 
-def test_tickets_over_http(servers):
-    first, second = servers
+def test_tickets_over_http(pair):
+    first, second = pair
     target = {"domain": "d", "descriptors": [{"entries": [{"key": "user", "value": "web"}]}]}
     status, given = first.post("/v1/reserve", {**target, "cost": 7, "lifetime_ms": 60_000})
     assert status == 200
@@ -222,8 +251,8 @@ def test_what_gets_no_ticket_is_said_before_anything_is_charged(servers):
         assert left(first, *of(key)) in (100, 1000)
 
 
-def test_what_is_no_ticket_is_refused_and_harms_nothing(servers):
-    first, second = servers
+def test_what_is_no_ticket_is_refused_and_harms_nothing(pair):
+    first, second = pair
     ticket = ask(first, "RESERVE", *of("user"), "COST", 9, "LIFETIME", 60_000)["ticket"]
     raw = base64.b64decode(ticket)
     for at in range(len(raw)):
@@ -246,14 +275,14 @@ def test_a_ticket_of_another_store_is_named(redis):
         assert ask(first, "CANCEL", given["ticket"])["granted"] == 9
 
 
-def test_a_store_that_is_away(servers, redis):
-    first, _ = servers
+def test_a_store_that_is_away(pair, store):
+    first, _ = pair
     given = ask(first, "RESERVE", *of("open"), "COST", 9, "LIFETIME", 60_000)
-    redis.pause()
+    store.process.send_signal(signal.SIGSTOP)
     free = ask(first, "RESERVE", *of("open"), "COST", 9, "LIFETIME", 60_000)
     assert free["outcome"] == "allow" and "ticket" not in free
     assert not refused(first, "SETTLE", given["ticket"], 1).startswith("GONE")
-    redis.resume()
+    store.process.send_signal(signal.SIGCONT)
     ends = time.monotonic() + 20  # a store that comes back is waited for in real time
     while "ticket" not in ask(first, "RESERVE", *of("open"), "COST", 1, "LIFETIME", 60_000):
         assert time.monotonic() < ends
@@ -263,8 +292,8 @@ def test_a_store_that_is_away(servers, redis):
 # ---- Many ----
 
 
-def test_of_all_who_settle_a_ticket_one_does(servers):
-    tickets = [ask(servers[0], "RESERVE", *of("user", f"u{number}"), "COST", 50, "LIFETIME", 60_000)
+def test_of_all_who_settle_a_ticket_one_does(pair):
+    tickets = [ask(pair[0], "RESERVE", *of("user", f"u{number}"), "COST", 50, "LIFETIME", 60_000)
                ["ticket"] for number in range(30)]
     wins = []
 
@@ -277,7 +306,7 @@ def test_of_all_who_settle_a_ticket_one_does(servers):
                 else:
                     assert str(reply).startswith("GONE")
 
-    threads = [threading.Thread(target=settle, args=(servers[used % 2], used))
+    threads = [threading.Thread(target=settle, args=(pair[used % 2], used))
                for used in range(1, 5)]
     for thread in threads:
         thread.start()
@@ -285,7 +314,32 @@ def test_of_all_who_settle_a_ticket_one_does(servers):
         thread.join()
     assert sorted(number for number, _ in wins) == list(range(30))
     for number, used in wins:
-        assert left(servers[0], *of("user", f"u{number}")) == 100 - used
+        assert left(pair[0], *of("user", f"u{number}")) == 100 - used
+
+
+def test_reservations_of_many_at_once_never_pass_the_budget(pair):
+    """200 of 7 units each, of 100, by 20 connections to two servers."""
+    granted, many = [], ("QUOTA", "log 100/1h", "many")
+
+    def reserve(server):
+        with server.connect() as client:
+            for _ in range(10):
+                reply = client.ask("STINT.RESERVE", *many, "COST", "7", "LIFETIME", "60000")
+                assert isinstance(reply, list), reply
+                reply = dict(zip(reply[::2], reply[1::2]))
+                if reply["outcome"] == "allow":
+                    granted.append(reply["ticket"])
+
+    threads = [threading.Thread(target=reserve, args=(pair[i % 2],)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(granted) == len(set(granted)) == 14
+    assert left(pair[0], *many) == 2
+    for ticket in granted:
+        assert ask(pair[1], "SETTLE", ticket, 3)["granted"] == 4
+    assert left(pair[0], *many) == 100 - 14 * 3
 
 
 def test_a_ticket_over_several_masters():
@@ -307,3 +361,115 @@ def test_a_ticket_over_several_masters():
         while [left(second, *of("user", user)) for user in users] != [90] * 3 + [30] + [90] * 2:
             assert time.monotonic() < ends
             time.sleep(0.02)
+
+
+# ---- Over memcached ----
+
+
+def servers_on(*stores, rules):
+    options = [word for name, store in stores for word in ("--store", f"{name}={store.url}")]
+    return Server(*options, *PATIENT, rules=rules)
+
+
+def test_a_ticket_is_of_redis_or_of_memcached():
+    rules = """
+domain: d
+descriptors:
+  - key: far
+    rate_limit: {unit: hour, requests_per_unit: 100, store: far}
+  - key: near
+    rate_limit: {unit: hour, requests_per_unit: 100, store: near}
+"""
+    with Redis() as far, Memcached() as near, \
+            servers_on(("far", far), ("near", near), rules=rules) as server:
+        both = ("DOMAIN", "d", "DESCRIPTOR", 1, "far", "x", "DESCRIPTOR", 1, "near", "x")
+        assert "a ticket is of one store" in refused(server, "RESERVE", *both, "LIFETIME", 60_000)
+        for key in ("far", "near"):
+            assert left(server, *of(key)) == 100
+            given = ask(server, "RESERVE", *of(key), "COST", 9, "LIFETIME", 60_000)
+            assert ask(server, "SETTLE", given["ticket"], 2)["granted"] == 7
+            assert left(server, *of(key)) == 98
+
+
+def test_a_memcached_that_was_killed_has_forgotten_its_tickets():
+    rules = RULES.replace(", lease: strict", "")
+    with Memcached() as memcached, \
+            Server("--store", memcached.url, *PATIENT, rules=rules) as server:
+        ticket = ask(server, "RESERVE", *of("user"), "COST", 40, "LIFETIME", 60_000)["ticket"]
+        memcached.restart()
+        ends = time.monotonic() + 20
+        while not (fault := refused(server, "SETTLE", ticket, 10)).startswith("GONE"):
+            assert time.monotonic() < ends, fault
+            time.sleep(0.05)
+        assert refused(server, "CANCEL", ticket).startswith("GONE")
+
+
+def test_of_several_memcacheds_each_keeps_its_part():
+    """What the lost one kept is gone; the rest is settled, once."""
+    rules = RULES.replace(", lease: strict", "")
+    users = [f"u{number}" for number in range(12)]
+    all_of = [word for user in users for word in ("DESCRIPTOR", 1, "user", user, "COST", 40)]
+    with Memcached() as one, Memcached() as other:
+        url = f"memcached://{one.host}:{one.port},{other.host}:{other.port}"
+        with Server("--store", url, *PATIENT, rules=rules) as first, \
+                Server("--store", url, *PATIENT, rules=rules) as second:
+            given = ask(first, "RESERVE", "DOMAIN", "d", *all_of, "LIFETIME", 60_000)
+            assert [left(second, *of("user", user)) for user in users] == [60] * 12
+            ask(second, "TAKE", *of("user", users[3]), "COST", 60)
+            assert ask(first, "RESERVE", "DOMAIN", "d", *all_of, "LIFETIME",
+                       60_000)["outcome"] == "deny"
+            assert [left(second, *of("user", user)) for user in users if user != users[3]] == \
+                [60] * 11
+            other.ask("flush_all")
+            assert ask(second, "SETTLE", given["ticket"], 10)["granted"] == 30
+            left_of = [left(first, *of("user", user)) for user in users]
+            assert set(left_of) <= {90, 30, 100} and left_of.count(100) < 12
+            assert refused(first, "CANCEL", given["ticket"]).startswith("GONE")
+            assert [left(first, *of("user", user)) for user in users] == left_of
+
+
+def test_a_damaged_record_is_none_and_its_key_is_used_up():
+    rules = RULES.replace(", lease: strict", "")
+    with Memcached() as memcached, \
+            Server("--store", memcached.url, *PATIENT, rules=rules) as server:
+        plain = value_of(memcached, *of("user", "plain"), server)
+        for place in (len(plain) - 4, -7):  # of the first byte of a record, and of what is kept
+            user = f"u{place}"
+            ticket = ask(server, "RESERVE", *of("user", user), "COST", 9, "LIFETIME",
+                         60_000)["ticket"]
+            key, value = entry_of(memcached, user)
+            assert len(value) == len(plain) + 48 + 2
+            damaged = bytearray(value)
+            damaged[place] ^= 4
+            store_value(memcached, key, bytes(damaged))
+            assert refused(server, "SETTLE", ticket, 0).startswith("GONE")
+            assert left(server, *of("user", user)) == 0
+        # What is shown is copied each second.
+        ends = time.monotonic() + 20
+        while metric(server.http, "stint_store_damaged_total", store="default") != 2:
+            assert time.monotonic() < ends
+            time.sleep(0.05)
+
+
+def value_of(memcached, *target_and_server):
+    *target, server = target_and_server
+    ask(server, "TAKE", *target, "COST", 1)
+    return entry_of(memcached, target[-1])[1]
+
+
+def entry_of(memcached, word):
+    """The key that has this word in its name, and its value."""
+    lines = memcached.ask("lru_crawler metadump all", b"END\r\n").splitlines()
+    names = [unquote(line.split()[0].removeprefix("key=")) for line in lines if word in line]
+    name, = [name for name in names if "!" not in name]
+    with socket.create_connection((memcached.host, memcached.port), timeout=5) as link:
+        link.sendall(f"mg {name} v\r\n".encode())
+        head, _, rest = link.recv(65536).partition(b"\r\n")
+        assert head.startswith(b"VA "), (name, head)
+        return name, rest[:int(head.split()[1])]
+
+
+def store_value(memcached, key, value):
+    with socket.create_connection((memcached.host, memcached.port), timeout=5) as link:
+        link.sendall(f"ms {key} {len(value)}\r\n".encode() + value + b"\r\n")
+        assert link.recv(64).startswith(b"HD")

@@ -5,14 +5,14 @@
  *     store_memcached URL PREFIX [AHEAD_NS [TIMEOUT_MS [CA_FILE]]]
  *
  * whose clock is so far ahead of the system's. A line is
- *     ask VERB NOW_NS AT_NS {TAB COST TAB KEY TAB SPEC}…
+ *     ask VERB NOW_NS AT_NS [ID GOOD_NS] {TAB COST[/KEPT] TAB KEY TAB SPEC}…
  *     once VERB {TAB COST TAB KEY TAB SPEC}…     with the id of a request
  *     load COUNT PARALLEL COST KEY TAB SPEC
- * VERB as a number, NOW_NS of - for real time. Of an ask a line is answered: the outcome as enum
- * shared_outcome, the time, then the decision over all and those of each item between bars; or the
- * sentence of what went wrong. A load is so many takes, so many of them at once: each that was
- * granted is a line "granted TIME UNITS", then comes "done", and how many were decided and failed.
- * "figures" prints what was counted.
+ * VERB as a number, NOW_NS of - for real time, ID of a ticket: a number. Of an ask a line is
+ * answered: the outcome as enum shared_outcome, the time, then the decision over all and those of
+ * each item between bars; or the sentence of what went wrong. A load is so many takes, so many of
+ * them at once: each that was granted is a line "granted TIME UNITS", then comes "done", and how
+ * many were decided and failed. "figures" prints what was counted.
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
@@ -99,7 +99,9 @@ static size_t read_items(char *rest, struct shared_item *items)
     while (rest != NULL && *rest != '\0') {
         struct shared_item *item = &items[n_items];
         *item = (struct shared_item){.quota = &quotas[n_items], .name = span_of_text("test")};
-        item->cost = (uint32_t)strtoul(field(&rest), NULL, 10);
+        char *kept;
+        item->cost = (uint32_t)strtoul(field(&rest), &kept, 10);
+        item->kept = *kept == '/' ? (uint32_t)strtoul(kept + 1, NULL, 10) : STINT_KEEP_ALL;
         item->key = span_of_text(field(&rest));
         parse(&quotas[n_items++], field(&rest));
     }
@@ -130,10 +132,19 @@ static void ask(char *rest)
     struct shared_op op = {.answer.each = each, .answered = stop, .arg = &is_answered};
     struct shared_ask asked = {.items = items, .now_ns = uv_hrtime()};
     char now[32], *head = field(&rest);
+    uint8_t id[SHARED_ID_LEN] = {0};
+    uint64_t number;
     unsigned verb;
-    if (sscanf(head, "%u %31s %" SCNu64, &verb, now, &asked.at_ns) != 3)
+    int n_words = sscanf(head, "%u %31s %" SCNu64 " %" SCNu64 " %" SCNu64, &verb, now, &asked.at_ns,
+                         &number, &asked.ticket_ns);
+    if (n_words != 3 && n_words != 5)
         exit(2);
     asked.verb = (uint8_t)verb;
+    if (n_words == 5) {
+        memcpy(id, &number, sizeof(number));
+        asked.id = id;
+        asked.is_ticket = true;
+    }
     asked.deadline_ns = asked.now_ns + run.timeout_ns;
     asked.is_virtual = strcmp(now, "-") != 0;
     if (asked.is_virtual)

@@ -13,12 +13,22 @@ import stint_abi as abi  # noqa: E402
 from store import OUTCOMES  # noqa: E402
 from store_servers import Memcached  # noqa: E402,F401
 
-WAITS, DECIDED, FAILED, REFUSED = range(4)
-VERBS = {"take": 0, "take_upto": 1, "peek": 2, "charge": 3, "refund": 4, "reset": 7}
+WAITS, DECIDED, FAILED, REFUSED, CONFLICT, GONE = range(6)
+VERBS = {"take": 0, "take_upto": 1, "peek": 2, "charge": 3, "refund": 4, "reset": 7,
+         "reserve": 0, "settle": 10, "cancel": 11, "expire": 13}
 
 # What was decided, in ns; `items` are decisions, too. None where it was not decided.
 Decision = namedtuple("Decision", "outcome granted limit remaining retry_after reset_after binding")
 Answer = namedtuple("Answer", "outcome at sum items error")
+
+
+def in_whole_us(decision):
+    """As store.in_us() has a decision of C's; of memcached's all times are whole already."""
+    never = decision.retry_after == abi.NEVER_NS
+    assert never or decision.retry_after % 1000 == 0
+    assert decision.reset_after % 1000 == 0
+    return (*decision[:4], None if never else decision.retry_after // 1000,
+            decision.reset_after // 1000)
 
 
 def decision(text):
@@ -44,11 +54,12 @@ class Node:
         assert line, f"it has ended: {self.process.wait()}"
         return line.rstrip("\n")
 
-    def ask_list(self, items, verb, now_us=None, at_ns=0):
-        """items: (SPEC, key, cost)."""
+    def ask_list(self, items, verb, now_us=None, at_ns=0, ticket=None):
+        """items: (SPEC, key, cost), the cost as COST/KEPT where it may expire; ticket: (id, us)."""
         words = "".join(f"\t{cost}\t{key}\t{spec}" for spec, key, cost in items)
         now = "-" if now_us is None else now_us * 1000
-        self.say(f"ask {VERBS[verb]} {now} {at_ns}{words}")
+        more = f" {ticket[0]} {ticket[1] * 1000}" if ticket else ""
+        self.say(f"ask {VERBS[verb]} {now} {at_ns}{more}{words}")
         head, *decisions = self.hear().split(" | ")
         outcome, at, *error = head.split(" ", 2)
         if int(outcome) != DECIDED:

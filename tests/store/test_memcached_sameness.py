@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, strategies as st
 
 import stint_abi as abi
-from memcached import Memcached, Node, spec_of
+from memcached import Memcached, Node, in_whole_us, spec_of
 from oracle import Terms
 from store import in_us
 from strategies import START, TERMS, fixed_window_terms, gcra_terms
@@ -39,15 +39,6 @@ def memcached():
 def node(memcached):
     with Node(memcached.url) as asking:
         yield asking
-
-
-def in_whole_us(decision):
-    """As store.in_us() has a decision of C's; of memcached's all times are whole already."""
-    never = decision.retry_after == abi.NEVER_NS
-    assert never or decision.retry_after % 1000 == 0
-    assert decision.reset_after % 1000 == 0
-    return (*decision[:4], None if never else decision.retry_after // 1000,
-            decision.reset_after // 1000)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)

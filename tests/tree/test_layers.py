@@ -67,6 +67,7 @@ SYSTEM = {
     },
     "src/limiter/top": {"sys/random.h"},
     "src/remote/memcached_state": {"endian.h"},
+    "src/remote/memcached_tickets": {"endian.h"},
     "src/store/snapshot": {"fcntl.h", "stdio.h", "unistd.h"},
     "src/store/clock": {"time.h", "fcntl.h", "unistd.h", "sys/stat.h"},
     # Whether the owner of a wide state still lives, and a pause while it does.

@@ -23,7 +23,7 @@
 /* ---- The servers ----------------------------------------------------------------------------- */
 
 struct value {
-    char key[256], bytes[64];
+    char key[256], bytes[512];
     size_t len;
     uint64_t number, ttl_s;
 };
