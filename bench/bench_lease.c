@@ -7,8 +7,8 @@
 #include "keys.h"
 #include "measure.h"
 
+#include "backend/front/lease.h"
 #include "base/ns.h"
-#include "remote/lease.h"
 
 #include <stdlib.h>
 

@@ -5,8 +5,8 @@
  */
 #include "bytes.h"
 
-#include "remote/cluster.h"
-#include "remote/sentinel.h"
+#include "backend/redis/cluster.h"
+#include "backend/redis/sentinel.h"
 
 static void check(const struct cluster *cluster)
 {

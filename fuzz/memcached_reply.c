@@ -6,9 +6,9 @@
  */
 #include "bytes.h"
 
+#include "backend/wire/memcached_conn.h"
 #include "base/buf.h"
 #include "base/ns.h"
-#include "remote/memcached_conn.h"
 
 #define COMMANDS 8
 #define TOLD_SIZE 65536

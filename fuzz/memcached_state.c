@@ -6,8 +6,8 @@
  */
 #include "bytes.h"
 
+#include "backend/memcached/memcached_state.h"
 #include "base/ns.h"
-#include "remote/memcached_state.h"
 
 static const char *const specs[] = {
     "window 100/1m",

@@ -5,9 +5,9 @@
  */
 #include "bytes.h"
 
+#include "backend/redis/cluster.h"
+#include "backend/redis/router.h"
 #include "base/ns.h"
-#include "remote/cluster.h"
-#include "remote/router.h"
 
 #define LINES_MAX 256
 #define ASKS_MAX 16

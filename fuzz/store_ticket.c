@@ -5,8 +5,8 @@
  */
 #include "bytes.h"
 
+#include "backend/store_key.h"
 #include "base/siphash.h"
-#include "remote/store_key.h"
 #include "rules/question_ticket.h"
 
 #include <string.h>

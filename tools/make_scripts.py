@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
-       make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for remote/lua_script.h.
+       make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for backend/script/lua_script.h.
 
 NAME is an algorithm (its law between single_begin and single_end), `list` (all of them), either
 with `_once` behind it (the same within once_begin and once_end, for asks with an id),
@@ -80,7 +80,7 @@ def main(folder, what):
     rows = "".join(f"    &lua_script_{name},\n" for name in NAMES)
     scripts += f"\nconst struct lua_script *const lua_scripts[] = {{\n{rows}    NULL,\n}};\n"
     head = (
-        '/* Made of lua/ when the program was built. */\n#include "remote/lua_script.h"\n'
+        '/* Made of lua/ when the program was built. */\n#include "backend/script/lua_script.h"\n'
         "\n#include <stddef.h>\n"
     )
     Path(what).write_text(head + scripts, encoding="utf-8")

@@ -9,12 +9,12 @@
  * since the table is told which wall-clock time its 0 is.
  */
 #define _GNU_SOURCE
+#include "backend/memcached/memcached_state.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/replay.h"
 #include "cmd/replay_rules_store.h"
 #include "cmd/say.h"
-#include "remote/memcached_state.h"
 #include "store/clock.h"
 
 #include <assert.h>

@@ -3,7 +3,7 @@
 #ifndef STINT_CMD_RULES_EXPLAIN_H
 #define STINT_CMD_RULES_EXPLAIN_H
 
-#include "remote/url.h"
+#include "backend/url.h"
 #include "rules/question.h"
 
 #include <jansson.h>

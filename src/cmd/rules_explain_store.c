@@ -6,12 +6,12 @@
 #define _GNU_SOURCE
 #include "cmd/rules_explain_store.h"
 
+#include "backend/redis/redis_store.h"
+#include "backend/script/script_lease.h"
+#include "backend/store_key.h"
 #include "cmd/shared_session.h"
 #include "cmd/store_node.h"
 #include "io/memcached_links.h"
-#include "remote/redis_store.h"
-#include "remote/script_lease.h"
-#include "remote/store_key.h"
 #include "rules/errand.h"
 
 #include <stdio.h>

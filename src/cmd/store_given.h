@@ -3,8 +3,8 @@
 #ifndef STINT_CMD_STORE_GIVEN_H
 #define STINT_CMD_STORE_GIVEN_H
 
+#include "backend/url.h"
 #include "io/upstream_tls.h"
-#include "remote/url.h"
 
 #include <argp.h>
 

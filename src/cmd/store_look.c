@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "base/buf.h"
 #include "base/ns.h"
+#include "base/number.h"
 #include "cmd/say.h"
 #include "cmd/store.h"
-#include "proto/resp_number.h"
 #include "store/clock.h"
 
 #include <stdarg.h>

@@ -3,12 +3,12 @@
 #define _GNU_SOURCE
 #include "cmd/store_memcached.h"
 
+#include "backend/wire/memcached_conn.h"
 #include "base/buf.h"
 #include "base/ns.h"
+#include "base/number.h"
 #include "cmd/say.h"
 #include "io/upstream.h"
-#include "proto/resp_number.h"
-#include "remote/memcached_conn.h"
 
 #include <assert.h>
 #include <stdlib.h>

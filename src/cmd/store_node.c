@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "cmd/store_node.h"
 
+#include "backend/redis/cluster.h"
 #include "cmd/store.h"
-#include "remote/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* What was found, as lines for a person or one JSON object. */
 #define _GNU_SOURCE
+#include "backend/redis/cluster.h"
 #include "base/ns.h"
 #include "cmd/human.h"
 #include "cmd/json_text.h"
 #include "cmd/say.h"
 #include "cmd/store.h"
-#include "remote/cluster.h"
 
 #include <stdio.h>
 #include <stdlib.h>

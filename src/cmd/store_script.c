@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint store script`: the scripts that a store is given, as text for redis-cli. */
 #define _GNU_SOURCE
+#include "backend/script/lua_script.h"
 #include "cmd/args.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
-#include "remote/lua_script.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #ifndef STINT_CMD_STORE_SESSION_H
 #define STINT_CMD_STORE_SESSION_H
 
+#include "backend/url.h"
+#include "backend/wire/redis_conn.h"
 #include "io/upstream_tls.h"
-#include "remote/redis_conn.h"
-#include "remote/url.h"
 
 struct store_session;
 

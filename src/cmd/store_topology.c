@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* Stores of several servers: the masters of a cluster, and the one that sentinels watch. */
 #define _GNU_SOURCE
+#include "backend/redis/cluster.h"
+#include "backend/redis/sentinel.h"
 #include "base/buf.h"
 #include "cmd/say.h"
 #include "cmd/store.h"
-#include "remote/cluster.h"
-#include "remote/sentinel.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 #ifndef STINT_CMD_STORE_WORD_H
 #define STINT_CMD_STORE_WORD_H
 
+#include "backend/url.h"
 #include "base/err.h"
 #include "base/span.h"
-#include "remote/url.h"
 
 #include <stdbool.h>
 

@@ -13,7 +13,7 @@
 
 #include "base/span.h"
 #include "conn/page.h"
-#include "conn/store_figures.h"
+#include "decide/store_figures.h"
 #include "rules/rules.h"
 #include "wire/reply.h"
 

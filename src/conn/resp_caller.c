@@ -2,7 +2,7 @@
 /* Who a connection belongs to: AUTH, HELLO, and what a reload of the tokens does to it. */
 #include "conn/resp_parts.h"
 
-#include "proto/resp_number.h"
+#include "base/number.h"
 
 /* token NULL: nobody, who may do everything where there are no tokens, and else nothing. */
 static void become(struct resp_conn *conn, const struct access_token *token)

@@ -3,10 +3,10 @@
 #include "conn/resp_parts.h"
 
 #include "base/ns.h"
+#include "base/number.h"
 #include "base/wide_int.h"
 #include "conn/pools.h"
 #include "proto/resp_about.h"
-#include "proto/resp_number.h"
 #include "proto/resp_reply.h"
 #include "proto/resp_words.h"
 

@@ -2,8 +2,8 @@
 /* Commands about the connection itself. */
 #include "conn/resp_parts.h"
 
+#include "base/number.h"
 #include "proto/resp_about.h"
-#include "proto/resp_number.h"
 
 static void say_ok(struct resp_call *call)
 {

@@ -2,8 +2,8 @@
 /* STINT.TOP: the keys that are asked for, or denied, most. */
 #include "conn/resp_parts.h"
 
+#include "base/number.h"
 #include "conn/popular.h"
-#include "proto/resp_number.h"
 #include "proto/resp_words.h"
 
 #include <assert.h>

@@ -6,8 +6,8 @@
 #ifndef STINT_IO_MEMCACHED_LINKS_H
 #define STINT_IO_MEMCACHED_LINKS_H
 
+#include "backend/memcached/memcached_store.h"
 #include "io/upstream_tls.h"
-#include "remote/memcached_store.h"
 
 #include <uv.h>
 

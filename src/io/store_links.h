@@ -6,8 +6,8 @@
 #ifndef STINT_IO_STORE_LINKS_H
 #define STINT_IO_STORE_LINKS_H
 
+#include "backend/redis/router.h"
 #include "io/upstream_tls.h"
-#include "remote/router.h"
 
 #include <uv.h>
 

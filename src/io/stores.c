@@ -3,16 +3,16 @@
 #define _GNU_SOURCE
 #include "io/stores.h"
 
+#include "backend/front/lease.h"
+#include "backend/memcached/memcached_state.h"
+#include "backend/redis/redis_store.h"
+#include "backend/script/script.h"
+#include "backend/store_key.h"
 #include "base/err.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "io/memcached_links.h"
 #include "io/store_links.h"
-#include "remote/lease.h"
-#include "remote/memcached_state.h"
-#include "remote/redis_store.h"
-#include "remote/script.h"
-#include "remote/store_key.h"
 
 #include <stdlib.h>
 

@@ -7,11 +7,11 @@
 #ifndef STINT_IO_STORES_H
 #define STINT_IO_STORES_H
 
+#include "backend/front/guard.h"
+#include "backend/memcached/memcached_store.h"
+#include "backend/redis/router.h"
+#include "backend/url.h"
 #include "io/upstream_tls.h"
-#include "remote/guard.h"
-#include "remote/memcached_store.h"
-#include "remote/router.h"
-#include "remote/url.h"
 #include "rules/shared_pool.h"
 
 #include <uv.h>

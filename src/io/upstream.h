@@ -7,9 +7,9 @@
 #ifndef STINT_IO_UPSTREAM_H
 #define STINT_IO_UPSTREAM_H
 
+#include "backend/url.h"
+#include "backend/wire/store_link.h"
 #include "io/upstream_tls.h"
-#include "remote/store_link.h"
-#include "remote/url.h"
 
 #include <uv.h>
 

@@ -3,8 +3,8 @@
 #include "proto/http_text.h"
 
 #include "base/ns.h"
+#include "base/number.h"
 #include "base/utf8.h"
-#include "proto/resp_number.h"
 #include "stint.h"
 
 #include <assert.h>

@@ -2,8 +2,8 @@
 /* The size of a head is known before it is written: one reservation, and no check behind it. */
 #include "proto/http_writer.h"
 
+#include "base/number.h"
 #include "proto/http_reply.h"
-#include "proto/resp_number.h"
 
 #include <assert.h>
 #include <string.h>

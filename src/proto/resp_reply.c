@@ -3,8 +3,8 @@
 #include "proto/resp_reply.h"
 
 #include "base/ns.h"
+#include "base/number.h"
 #include "core/spec.h"
-#include "proto/resp_number.h"
 #include "proto/ticket_text.h"
 
 #include <assert.h>

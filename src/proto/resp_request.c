@@ -6,7 +6,7 @@
 
 #include "base/err.h"
 #include "base/limits.h"
-#include "proto/resp_number.h"
+#include "base/number.h"
 #include "proto/resp_words.h"
 #include "proto/ticket_text.h"
 

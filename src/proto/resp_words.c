@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/ns.h"
-#include "proto/resp_number.h"
+#include "base/number.h"
 
 enum word {
     WORD_QUOTA,

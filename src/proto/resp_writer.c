@@ -2,7 +2,7 @@
 /* Bytes of each type. */
 #include "proto/resp_writer.h"
 
-#include "proto/resp_number.h"
+#include "base/number.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What remote/pool_store.h makes of asks and replies, for test_store_pools.py. A line is
+ * What backend/redis/pool_store.h makes of asks and replies, for test_store_pools.py. A line is
  *     pool ORDER {TAB NAME TAB WEIGHT TAB SPEC[|SPEC…]}…       the pool from here on
  *     next NOW COST PROBE | status NOW | give_back NAME COST AT NOW
  *     report NAME OUTCOME COOLDOWN NOW | let_in NAME NOW
@@ -8,7 +8,7 @@
  * Times are in ns, NOW of - is the store's. Answered by a line: of an ask its words in hexadecimal,
  * an empty one as -; of a reply what it says; `none` where there is nothing to be said.
  */
-#include "remote/pool_store.h"
+#include "backend/redis/pool_store.h"
 
 #include <inttypes.h>
 #include <stdio.h>

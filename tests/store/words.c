@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What remote/script.h makes of asks, for test_store_words.py. A line is
+ * What backend/script/script.h makes of asks, for test_store_words.py. A line is
  *     ask VERB NOW_NS AT_NS DEADLINE COUNT ID {TAB COST TAB TAG TAB RULE TAB KEY TAB SPEC}…
  *     all …                                the same, with the script itself in place of its hash
  *     read LISTED INTEGER…
@@ -9,7 +9,7 @@
  * Answered by a line: of an ask its words in hexadecimal; of a reply its decision, those of each
  * quota and the holders, between bars, or `none`; of an error 1 or 0.
  */
-#include "remote/script.h"
+#include "backend/script/script.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -61,13 +61,13 @@ SYSTEM = {
                              "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
     "src/conn/http": {"llhttp/llhttp.h", "time.h"},  # gmtime_r, of a time that is given
     "src/remote/": LANGUAGE | {"stdlib.h", "stdatomic.h", "inttypes.h", "hiredis/read.h"},
-    "src/remote/increx": {"stdio.h"},  # snprintf
+    "src/backend/script/increx": {"stdio.h"},  # snprintf
     "src/store/region": {
         "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
     },
     "src/limiter/top": {"sys/random.h"},
-    "src/remote/memcached_state": {"endian.h"},
-    "src/remote/memcached_tickets": {"endian.h"},
+    "src/backend/memcached/memcached_state": {"endian.h"},
+    "src/backend/memcached/memcached_tickets": {"endian.h"},
     "src/store/snapshot": {"fcntl.h", "stdio.h", "unistd.h"},
     "src/store/clock": {"time.h", "fcntl.h", "unistd.h", "sys/stat.h"},
     # Whether the owner of a wide state still lives, and a pause while it does.

@@ -6,9 +6,9 @@
 #ifndef STINT_TESTS_DIALLING_H
 #define STINT_TESTS_DIALLING_H
 
+#include "backend/redis/router.h"
 #include "base/buf.h"
 #include "base/ns.h"
-#include "remote/router.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,7 +5,7 @@
 
 #include "unit/fake_store.h"
 
-#include "remote/guard.h"
+#include "backend/front/guard.h"
 
 #define ASKS_MAX 64
 

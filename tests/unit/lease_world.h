@@ -7,8 +7,8 @@
 #ifndef STINT_TESTS_LEASE_WORLD_H
 #define STINT_TESTS_LEASE_WORLD_H
 
+#include "backend/front/lease.h"
 #include "base/ns.h"
-#include "remote/lease.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,8 +7,8 @@
 #ifndef STINT_TESTS_MEMCACHED_DISTANCES_H
 #define STINT_TESTS_MEMCACHED_DISTANCES_H
 
-#include "remote/guard.h"
-#include "remote/memcached_store.h"
+#include "backend/front/guard.h"
+#include "backend/memcached/memcached_store.h"
 
 #include "base/ns.h"
 #include "base/splitmix.h"

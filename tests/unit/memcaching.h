@@ -3,8 +3,8 @@
 #ifndef STINT_TESTS_MEMCACHING_H
 #define STINT_TESTS_MEMCACHING_H
 
-#include "remote/memcached_state.h"
-#include "remote/memcached_store.h"
+#include "backend/memcached/memcached_state.h"
+#include "backend/memcached/memcached_store.h"
 
 #include "base/ns.h"
 

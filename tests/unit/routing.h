@@ -5,7 +5,7 @@
 
 #include "unit/dialling.h"
 
-#include "remote/cluster.h"
+#include "backend/redis/cluster.h"
 
 static struct dialling net;
 static struct store_url url;

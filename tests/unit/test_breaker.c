@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The circuit breaker in virtual time: when it opens, whom it probes with, and when it closes. */
-#include "remote/breaker.h"
+#include "backend/breaker.h"
 
 #include "base/ns.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Breakers of several servers in virtual time: who is shut off, and what is told of all. */
-#include "remote/breakers.h"
+#include "backend/breakers.h"
 
 #include "base/ns.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Slots of keys, maps of slots as nodes tell them, and masters as sentinels do. */
-#include "remote/cluster.h"
-#include "remote/sentinel.h"
+#include "backend/redis/cluster.h"
+#include "backend/redis/sentinel.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -5,8 +5,8 @@
  */
 #include "unit/asking.h"
 
+#include "backend/front/denials.h"
 #include "base/wide_int.h"
-#include "remote/denials.h"
 
 #include <stdio.h>
 #include <stdlib.h>

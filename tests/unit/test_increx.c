@@ -2,7 +2,7 @@
 /* INCREX in words, and its replies as decisions: as Redis 8.8 documents it. */
 #include "unit/asking.h"
 
-#include "remote/increx.h"
+#include "backend/script/increx.h"
 
 #define FIRST_USE "fixed_window 10/1s align=first_use"
 

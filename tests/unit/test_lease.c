@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Leases of one worker in virtual time: what is served here, what is asked, and what goes back. */
-#include "remote/script_lease.h"
+#include "backend/script/script_lease.h"
 #include "unit/lease_world.h"
 
 #include <setjmp.h>

@@ -3,7 +3,7 @@
  * Dialogues with a memcached that is this file, in virtual time: replies in pieces, the greeting,
  * and what becomes of each command when replies are late, lost or none of memcached.
  */
-#include "remote/memcached_conn.h"
+#include "backend/wire/memcached_conn.h"
 
 #include "base/buf.h"
 #include "base/ns.h"

@@ -3,7 +3,7 @@
  * States of memcached that are not what was written: flipped bits, cut and foreign bytes, states of
  * before the checksum, and of an epoch long ago. None of them may grant what may have been granted.
  */
-#include "remote/memcached_state.h"
+#include "backend/memcached/memcached_state.h"
 
 #include "base/ns.h"
 #include "base/splitmix.h"

@@ -4,7 +4,7 @@
  * becomes of each command when replies are late, lost, refused or none of Redis, and when it comes
  * back.
  */
-#include "remote/redis_conn.h"
+#include "backend/wire/redis_conn.h"
 
 #include "base/buf.h"
 #include "base/ns.h"

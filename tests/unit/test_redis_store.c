@@ -7,9 +7,9 @@
 
 #include "unit/dialling.h"
 
-#include "remote/cluster.h"
-#include "remote/redis_store.h"
-#include "remote/store_key.h"
+#include "backend/redis/cluster.h"
+#include "backend/redis/redis_store.h"
+#include "backend/store_key.h"
 
 static struct dialling net;
 static struct store_url url;

@@ -7,7 +7,7 @@
 
 #include "unit/dialling.h"
 
-#include "remote/redis_store.h"
+#include "backend/redis/redis_store.h"
 
 #define A "a:6379"
 #define SPEC "fixed_window 10/2s align=first_use"

@@ -2,7 +2,7 @@
 /* Every type in RESP2 and RESP3 to the byte, and decisions in the layouts that clients rely on. */
 #include "unit/asking.h"
 
-#include "proto/resp_number.h"
+#include "base/number.h"
 #include "proto/resp_reply.h"
 #include "proto/ticket_text.h"
 

@@ -2,7 +2,7 @@
 /* What a rule says of stores outside of this process, and what its states are called there. */
 #include "unit/ruling.h"
 
-#include "remote/script.h"
+#include "backend/script/script.h"
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 

@@ -2,7 +2,7 @@
 /* The words of a store's scripts to the byte, its keys, and which replies are none. */
 #include "unit/asking.h"
 
-#include "remote/script.h"
+#include "backend/script/script.h"
 
 static void assert_words(const struct script_command *command, size_t from, const char *expected)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* URLs of stores: what each part becomes, what is refused, and that no sentence tells a secret. */
-#include "remote/url.h"
+#include "backend/url.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

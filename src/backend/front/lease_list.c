@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Lists with quotas of which units are leased: one after the other each of those by itself, then
+ * the others as one list. What was taken is given back where another denies: to the lease that it
+ * came from, where it came from one. A list may be denied falsely for that moment.
+ *
+ * What was taken under an id stays taken: whoever asks with the id again is told that it is his.
+ */
+#include "backend/front/lease_parts.h"
+#include "backend/script/script_lease.h"
+#include "base/wide_int.h"
+#include "limiter/list.h"
+
+#include <stdlib.h>
+
+/* One item, and what came of it. */
+struct entry {
+    struct shared_item item;
+    struct stint_quota quota;
+    struct rule rule;
+    uint8_t *bytes;
+    bool is_leased;
+    bool is_taken; /* may be given back: `taken` units, as of at_ns */
+    uint32_t taken;
+    uint64_t at_ns;
+    struct stint_decision told;
+};
+
+struct lease_list {
+    struct lease *home;
+    struct lease_waiter *waiter; /* of whoever asked; its op is NULL once he has forgotten it */
+    struct shared_op op;         /* of the step that is on its way */
+    struct stint_decision each[SHARED_ITEMS_MAX];
+    struct shared_ask ask; /* without items */
+    uint8_t id[SHARED_ID_LEN];
+    struct entry *entries;
+    size_t n_items, n_plain;
+    size_t step; /* n_items: the plain ones; above: what is given back */
+    struct shared_answer answer;
+    bool is_denied, is_over, is_local, is_replayed;
+    bool is_take; /* the step on its way takes */
+    uint32_t least;
+};
+
+static bool takes(const struct lease_list *list)
+{
+    return list->ask.verb == SHARED_TAKE || list->ask.verb == SHARED_TAKE_UPTO;
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+static void list_free(struct lease_list *list)
+{
+    for (size_t i = 0; i < list->n_items; i++)
+        free(list->entries[i].bytes);
+    free(list->entries);
+    free(list);
+}
+
+static struct lease_list *list_new(struct lease *lease, const struct shared_ask *ask)
+{
+    struct lease_list *list = calloc(1, sizeof(*list));
+    if (list == NULL)
+        return NULL;
+    *list = (struct lease_list){
+        .home = lease, .ask = *ask, .is_local = true, .is_replayed = true, .least = UINT32_MAX};
+    list->entries = calloc(ask->n_items, sizeof(struct entry));
+    if (list->entries == NULL) {
+        list_free(list);
+        return NULL;
+    }
+    list->answer.at_ns = UINT64_MAX;
+    if (ask->id != NULL)
+        memcpy(list->id, ask->id, SHARED_ID_LEN);
+    for (; list->n_items < ask->n_items; list->n_items++) {
+        struct entry *entry = &list->entries[list->n_items];
+        if (!lease_copy_item(&ask->items[list->n_items], &entry->item, &entry->quota, &entry->rule,
+                             &entry->bytes)) {
+            list_free(list);
+            return NULL;
+        }
+        entry->is_leased = script_is_leased(&entry->item);
+        list->n_plain += !entry->is_leased;
+    }
+    return list;
+}
+
+/* ---- Steps ----------------------------------------------------------------------------------- */
+
+static void on_step(struct shared_op *op, uint64_t now_ns);
+
+/* What is asked of the items of a step; the id is another one for each. */
+static struct shared_ask asked_of(struct lease_list *list, struct shared_item *items,
+                                  uint8_t id[SHARED_ID_LEN])
+{
+    struct shared_ask asked = list->ask;
+    asked.items = items;
+    asked.n_items = 0;
+    asked.is_ahead = false;
+    list->is_take = takes(list) && !list->is_denied;
+    if (takes(list) && !list->is_take)
+        asked.verb = SHARED_PEEK;
+    if (asked.id != NULL) {
+        memcpy(id, list->id, SHARED_ID_LEN);
+        id[0] ^= (uint8_t)(list->step + 1);
+        asked.id = id;
+    }
+    for (size_t i = 0; i < list->n_items; i++) {
+        const struct entry *entry = &list->entries[i];
+        if (list->step < list->n_items ? i != list->step : entry->is_leased)
+            continue;
+        items[asked.n_items] = entry->item;
+        if (list->ask.verb == SHARED_TAKE_UPTO && entry->item.cost > list->least)
+            items[asked.n_items].cost = list->least;
+        asked.n_items++;
+    }
+    return asked;
+}
+
+static void ask_step(struct lease_list *list, const struct shared_ask *asked, bool is_plain)
+{
+    struct lease *lease = list->home;
+    list->op = (struct shared_op){.answer = {.each = list->each}, .answered = on_step, .arg = list};
+    if (is_plain)
+        lease->inner->ops->ask(lease->inner, asked, &list->op);
+    else
+        lease_ask_item(lease, asked, &list->op);
+}
+
+static void take_step(struct lease_list *list)
+{
+    const struct shared_answer *answer = &list->op.answer;
+    size_t at = 0;
+    if (answer->outcome != SHARED_DECIDED) {
+        list->is_over = true;
+        list->is_denied = true;
+        list->answer.outcome = answer->outcome;
+        list->answer.fault = answer->fault;
+        list->answer.error = answer->error;
+        return;
+    }
+    list->is_local = list->is_local && answer->is_local;
+    list->is_replayed = list->is_replayed && answer->is_replayed;
+    list->answer.at_ns = min_u64(list->answer.at_ns, answer->at_ns);
+    for (size_t i = 0; i < list->n_items; i++) {
+        struct entry *entry = &list->entries[i];
+        if (list->step < list->n_items ? i != list->step : entry->is_leased)
+            continue;
+        entry->told = list->each[at++];
+        entry->is_taken = list->is_take && answer->sum.outcome == STINT_ALLOW &&
+                          !answer->is_replayed && list->ask.id == NULL && entry->told.granted > 0;
+        entry->taken = entry->told.granted;
+        entry->at_ns = answer->at_ns;
+    }
+    if (answer->sum.outcome != STINT_ALLOW && takes(list))
+        list->is_denied = true;
+    else if (answer->sum.granted < list->least)
+        list->least = answer->sum.granted;
+}
+
+/* What is kept of an entry's units in the end. */
+static uint32_t kept_of(const struct lease_list *list, const struct entry *entry)
+{
+    if (list->is_denied)
+        return 0;
+    return list->ask.verb == SHARED_TAKE_UPTO && entry->taken > list->least ? list->least
+                                                                            : entry->taken;
+}
+
+/* False: nothing of this entry is to be given back. */
+static bool give_back(struct lease_list *list, struct entry *entry)
+{
+    uint32_t kept = kept_of(list, entry);
+    if (!entry->is_taken || entry->taken == kept)
+        return false;
+    struct shared_item item = entry->item;
+    struct shared_ask asked = list->ask;
+    item.cost = entry->taken - kept;
+    entry->told.remaining =
+        (uint32_t)min_u64((uint64_t)entry->told.remaining + item.cost, entry->told.limit);
+    asked.items = &item;
+    asked.n_items = 1;
+    asked.verb = SHARED_REFUND;
+    asked.at_ns = entry->at_ns;
+    asked.is_ahead = false;
+    entry->is_taken = false;
+    ask_step(list, &asked, !entry->is_leased);
+    return true;
+}
+
+/* ---- The answer ------------------------------------------------------------------------------ */
+
+/* docs/store-scripts.md, "Several quotas". */
+static struct stint_decision sum_of(const struct lease_list *list)
+{
+    size_t binding = 0;
+    uint64_t retry_ns = 0;
+    for (size_t i = 0; i < list->n_items; i++) {
+        const struct stint_decision *told = &list->entries[i].told;
+        const struct stint_decision *least = &list->entries[binding].told;
+        if (told->outcome > least->outcome ||
+            (told->outcome == least->outcome && list_has_less(told, least)))
+            binding = i;
+        retry_ns = max_u64(retry_ns, told->retry_after_ns);
+    }
+    struct stint_decision sum = list->entries[binding].told;
+    sum.binding = (uint8_t)binding;
+    sum.retry_after_ns = sum.outcome == STINT_DENY    ? retry_ns
+                         : sum.outcome == STINT_NEVER ? STINT_NEVER_NS
+                                                      : 0;
+    if (sum.outcome != STINT_ALLOW)
+        sum.granted = 0;
+    else if (list->ask.verb != SHARED_TAKE)
+        sum.granted = list->least;
+    return sum;
+}
+
+static void finish(struct lease_list *list, bool is_at_once, uint64_t now_ns)
+{
+    struct lease_waiter *waiter = list->waiter;
+    struct shared_op *op = waiter->op;
+    if (op != NULL) {
+        struct stint_decision *each = op->answer.each;
+        if (!list->is_over) {
+            list->answer.outcome = SHARED_DECIDED;
+            list->answer.is_local = list->is_local;
+            list->answer.is_replayed = list->is_replayed;
+            for (size_t i = 0; i < list->n_items; i++) {
+                if (takes(list))
+                    list->entries[i].told.granted = kept_of(list, &list->entries[i]);
+                each[i] = list->entries[i].told;
+            }
+            list->answer.sum = sum_of(list);
+        }
+        op->answer = list->answer;
+        op->answer.each = each;
+    }
+    list_free(list);
+    lease_free_waiter(waiter);
+    if (op != NULL && !is_at_once)
+        op->answered(op, now_ns);
+}
+
+/* Until a step waits. True: it is all done. */
+static bool go_on(struct lease_list *list)
+{
+    struct shared_item items[SHARED_ITEMS_MAX];
+    uint8_t id[SHARED_ID_LEN];
+    for (; list->step <= list->n_items && !list->is_over; list->step++) {
+        bool is_plain = list->step == list->n_items;
+        if (is_plain ? list->n_plain == 0 : !list->entries[list->step].is_leased)
+            continue;
+        struct shared_ask asked = asked_of(list, items, id);
+        ask_step(list, &asked, is_plain);
+        if (list->op.answer.outcome == SHARED_WAITS)
+            return false;
+        take_step(list);
+    }
+    for (size_t i = 0; i < list->n_items; i++) {
+        list->step = list->n_items + 1;
+        if (give_back(list, &list->entries[i]) && list->op.answer.outcome == SHARED_WAITS)
+            return false;
+    }
+    return true;
+}
+
+static void on_step(struct shared_op *op, uint64_t now_ns)
+{
+    struct lease_list *list = op->arg;
+    list->ask.now_ns = max_u64(list->ask.now_ns, now_ns); /* else each would have its whole time */
+    if (list->step <= list->n_items) {
+        take_step(list);
+        list->step++;
+    }
+    if (go_on(list))
+        finish(list, false, now_ns);
+}
+
+void lease_ask_list(struct lease *lease, const struct shared_ask *ask, struct shared_op *op)
+{
+    if (ask->is_ahead) { /* it may be answered at once */
+        op->answer.outcome = SHARED_AHEAD;
+        return;
+    }
+    struct lease_waiter *waiter = lease_new_waiter(lease, LEASE_LISTS, op);
+    if (waiter == NULL)
+        return;
+    struct lease_list *list = list_new(lease, ask);
+    if (list == NULL) {
+        lease_free_waiter(waiter);
+        op->answer.outcome = SHARED_FAILED;
+        op->answer.error = "no memory to ask a store";
+        return;
+    }
+    waiter->list = list;
+    list->waiter = waiter;
+    if (go_on(list))
+        finish(list, true, ask->now_ns);
+}
+
+/* It goes on: what has been taken may have to be given back. */
+void lease_forget_list(struct lease_waiter *waiter)
+{
+    waiter->op->at_work = NULL;
+    waiter->op = NULL;
+    waiter->list->is_denied = waiter->list->is_denied || takes(waiter->list);
+}

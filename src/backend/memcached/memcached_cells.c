@@ -1,0 +1,578 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A cell is a key that somebody waits for. It reads, then writes, and as long as anybody waits it
+ * begins again: after another's write, and when its connection is back. A write whose answer did
+ * not come may have been done, so those whose decisions were in it hear that it was lost.
+ */
+#include "backend/memcached/memcached_cells.h"
+
+#include "backend/memcached/memcached_turns.h"
+#include "base/siphash.h"
+#include "base/wide_int.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define BINS 1024
+#define DECIDED_BYTES_MAX (1u << 20) /* of states, on one read */
+
+enum cell_state {
+    CELL_WAITING, /* for the connection */
+    CELL_ASKING,  /* memcached */
+    CELL_RESTING, /* while other stores have their turn */
+    CELL_ANSWERING,
+};
+
+struct cell {
+    struct cell *next; /* in its bin */
+    struct cells *cells;
+    struct memcached_key key;
+    unsigned server;
+    enum cell_state state;
+    uint64_t name;                 /* a hash of its key */
+    uint64_t asked_ns, replied_ns; /* memcached, the last time */
+    uint64_t due_ns;       /* of the swap; 0: there is none to be made, as far as is known */
+    uint64_t rest_ends_ns; /* of RESTING */
+    bool is_mending;       /* what is written takes the place of a damaged state */
+    struct memcached_closed closing; /* by what is written */
+    bool may_be_read;                /* by another store, which is about to swap it */
+    struct cell_ask *first, *last;
+};
+
+struct cells {
+    struct cells_options options;
+    struct cell *bins[BINS];
+    size_t n_cells;
+    uint64_t rest_ends_ns; /* no rest ends earlier */
+    struct turns turns;
+    struct stint_error fault;
+    struct memcached_state state; /* that was read last: it is large, and wanted by one at a time */
+};
+
+static void begin(struct cell *cell, uint64_t now_ns);
+
+struct cells *cells_new(const struct cells_options *options)
+{
+    struct cells *cells = calloc(1, sizeof(*cells));
+    if (cells == NULL)
+        return NULL;
+    cells->options = *options;
+    cells->turns.random = options->seed;
+    cells->rest_ends_ns = STINT_NEVER_NS;
+    return cells;
+}
+
+void cells_free(struct cells *cells)
+{
+    assert(cells == NULL || cells->n_cells == 0);
+    free(cells);
+}
+
+const char *cells_fault(const struct cells *cells)
+{
+    return cells->fault.sentence;
+}
+
+/* ---- The cells ------------------------------------------------------------------------------- */
+
+static uint64_t name_of(struct span key)
+{
+    static const uint64_t secret[2] = {0}; /* there are as few cells as there are asks */
+    return siphash13_128(secret, 0, key.ptr, key.len).lo;
+}
+
+static struct span key_of(const struct cell *cell)
+{
+    return span_of(cell->key.text, cell->key.len);
+}
+
+static struct cell *find(struct cell *cell, const struct memcached_key *key)
+{
+    while (cell != NULL &&
+           (cell->key.len != key->len || memcmp(cell->key.text, key->text, key->len) != 0))
+        cell = cell->next;
+    return cell;
+}
+
+static void drop(struct cell *cell)
+{
+    struct cell **at = &cell->cells->bins[cell->name % BINS];
+    while (*at != cell)
+        at = &(*at)->next;
+    *at = cell->next;
+    cell->cells->n_cells--;
+    free(cell);
+}
+
+static void append(struct cell *cell, struct cell_ask *ask, uint64_t now_ns)
+{
+    ask->next = NULL;
+    ask->began_ns = now_ns;
+    ask->has_lost = false;
+    ask->cell = cell;
+    ask->is_decided = ask->is_due = false;
+    *(cell->first != NULL ? &cell->last->next : &cell->first) = ask;
+    cell->last = ask;
+}
+
+bool cells_ask(struct cells *cells, unsigned server, const struct memcached_key *key,
+               struct cell_ask *ask, uint64_t now_ns)
+{
+    uint64_t name = name_of(span_of(key->text, key->len));
+    struct cell **bin = &cells->bins[name % BINS];
+    struct cell *cell = find(*bin, key);
+    if (cell != NULL) {
+        append(cell, ask, now_ns);
+        return true;
+    }
+    cell = calloc(1, sizeof(*cell));
+    if (cell == NULL)
+        return false;
+    *cell =
+        (struct cell){.next = *bin, .cells = cells, .key = *key, .server = server, .name = name};
+    *bin = cell;
+    cells->n_cells++;
+    append(cell, ask, now_ns);
+    begin(cell, now_ns);
+    return true;
+}
+
+/*
+ * One that has lost swaps, of a memcached that answered it not long ago, waits for its turn. Half
+ * of its time is long: behind that memcached may be silent.
+ */
+enum cell_wait cells_wait(const struct cell_ask *ask, uint64_t now_ns)
+{
+    const struct cell *cell = ask->cell;
+    if (cell == NULL || cell->state == CELL_WAITING)
+        return CELL_WAITS_FOR_CONNECTION;
+    bool is_silent = sub_floor(now_ns, cell->replied_ns) > (now_ns - ask->began_ns) / 2;
+    return cell->state == CELL_RESTING || (ask->has_lost && !is_silent) ? CELL_WAITS_FOR_TURN
+                                                                        : CELL_WAITS_FOR_REPLY;
+}
+
+void cells_forget(struct cells *cells, struct cell_ask *ask)
+{
+    struct cell *cell = ask->cell;
+    struct cell_ask **at = &cell->first, *before = NULL;
+    (void)cells;
+    while (*at != ask) {
+        before = *at;
+        at = &before->next;
+    }
+    *at = ask->next;
+    if (cell->last == ask)
+        cell->last = before;
+    ask->cell = NULL;
+    if (cell->first == NULL && (cell->state == CELL_WAITING || cell->state == CELL_RESTING))
+        drop(cell);
+}
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+/* Whoever is called may ask this cell again, or forget others who wait for it. */
+static void answer_due(struct cell *cell, uint64_t now_ns)
+{
+    cell->state = CELL_ANSWERING;
+    /* Those who are due stand in front: decisions are made in the order of asks. */
+    for (struct cell_ask *ask; (ask = cell->first) != NULL && ask->is_due;) {
+        cells_forget(cell->cells, ask);
+        ask->answered(ask, (enum cell_outcome)ask->outcome, now_ns);
+    }
+    begin(cell, now_ns);
+}
+
+static void answer_all(struct cell *cell, enum cell_outcome outcome, bool decided, uint64_t now_ns)
+{
+    for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next) {
+        if (decided && !ask->is_decided)
+            continue;
+        ask->outcome = (uint8_t)outcome;
+        ask->is_due = true;
+    }
+    answer_due(cell, now_ns);
+}
+
+/* What was decided was not written; it is decided again. */
+static void begin_again(struct cell *cell, uint64_t now_ns)
+{
+    for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
+        ask->is_decided = false;
+    begin(cell, now_ns);
+}
+
+static void set_fault(struct cells *cells, const struct memcached_reply *reply)
+{
+    err_set(&cells->fault, STINT_E_SYSTEM, "memcached: %.*s",
+            reply->value.len < 200 ? (int)reply->value.len : 200, (const char *)reply->value.ptr);
+}
+
+static void answer_decided(struct cell *cell, uint64_t now_ns)
+{
+    for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
+        ask->is_due = ask->is_decided;
+    answer_due(cell, now_ns);
+}
+
+/* ---- Sending --------------------------------------------------------------------------------- */
+
+static bool send(struct cell *cell, struct memcached_command *command, uint64_t now_ns)
+{
+    const struct cells_options *options = &cell->cells->options;
+    command->key = key_of(cell);
+    command->arg = cell;
+    cell->asked_ns = now_ns;
+    if (!memcached_conn_ask(options->conns[cell->server], command, now_ns))
+        return false;
+    cell->state = CELL_ASKING;
+    options->io->ops->asked(options->io, cell->server);
+    return true;
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------- */
+
+/* The key beside a state where gaps are asked for. No state is named so. False: it is too long. */
+static bool name_request(const struct cell *cell, struct memcached_key *key)
+{
+    size_t prefix_len = cell->cells->options.prefix_len;
+    if (cell->key.len == sizeof(key->text))
+        return false;
+    memcpy(key->text, cell->key.text, prefix_len);
+    key->text[prefix_len] = '!';
+    memcpy(key->text + prefix_len + 1, cell->key.text + prefix_len, cell->key.len - prefix_len);
+    key->len = cell->key.len + 1;
+    return true;
+}
+
+static void take_request(void *arg, enum memcached_outcome outcome,
+                         const struct memcached_reply *reply, uint64_t now_ns)
+{
+    struct turn *turn = arg;
+    uint64_t gap_ns = 0;
+    turn->is_listening = false;
+    if (outcome != MEMCACHED_DONE || reply->code != MEMCACHED_VALUE || reply->value.len != 4)
+        return;
+    for (size_t i = 0; i < reply->value.len; i++)
+        gap_ns = gap_ns << 8 | reply->value.ptr[i];
+    turn_heard(turn, gap_ns, now_ns);
+}
+
+/* Together with a swap, so that it costs no time. */
+static void listen(struct cell *cell, uint64_t now_ns)
+{
+    const struct cells_options *options = &cell->cells->options;
+    struct turn *turn = turns_find(&cell->cells->turns, cell->name);
+    struct memcached_key key;
+    if (turn == NULL || !turn_listens(turn, now_ns) || !name_request(cell, &key))
+        return;
+    turn->is_listening = memcached_conn_ask(options->conns[cell->server],
+                                            &(struct memcached_command){
+                                                .verb = MEMCACHED_GET,
+                                                .key = span_of(key.text, key.len),
+                                                .answered = take_request,
+                                                .arg = turn,
+                                            },
+                                            now_ns);
+}
+
+static void take_nothing(void *arg, enum memcached_outcome outcome,
+                         const struct memcached_reply *reply, uint64_t now_ns)
+{
+    (void)arg;
+    (void)outcome;
+    (void)reply;
+    (void)now_ns;
+}
+
+static void request_gaps(const struct cell *cell, uint64_t gap_ns, uint64_t now_ns)
+{
+    const struct cells_options *options = &cell->cells->options;
+    const uint8_t value[4] = {(uint8_t)(gap_ns >> 24), (uint8_t)(gap_ns >> 16),
+                              (uint8_t)(gap_ns >> 8), (uint8_t)gap_ns};
+    struct memcached_key key;
+    if (!name_request(cell, &key))
+        return;
+    (void)memcached_conn_ask(options->conns[cell->server],
+                             &(struct memcached_command){
+                                 .verb = MEMCACHED_SET,
+                                 .key = span_of(key.text, key.len),
+                                 .value = span_of(value, sizeof(value)),
+                                 .ttl_s = TURN_REQUEST_TTL_S,
+                                 .answered = take_nothing,
+                             },
+                             now_ns);
+}
+
+static void note_damage(const struct cells_options *options)
+{
+    uint64_t states = ++options->figures->damaged;
+    if ((states & (states - 1)) == 0)
+        options->io->ops->damaged(options->io, states);
+}
+
+static void note_closed(struct memcached_figures *figures, const struct memcached_closed *closed)
+{
+    figures->expired_floor += closed->expired[STINT_EXPIRY_FLOOR];
+    figures->expired_release += closed->expired[STINT_EXPIRY_RELEASE];
+    figures->expiry_kept_units += closed->kept_units;
+    figures->tickets_dropped += closed->dropped;
+}
+
+static void win(struct cell *cell, uint64_t now_ns)
+{
+    struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
+    if (cell->is_mending)
+        note_damage(&cell->cells->options);
+    note_closed(cell->cells->options.figures, &cell->closing);
+    if (turn != NULL)
+        turns_won(&cell->cells->turns, turn, now_ns);
+    cell->due_ns = 0;
+    answer_decided(cell, now_ns);
+}
+
+static void lose(struct cell *cell, uint64_t now_ns)
+{
+    struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
+    uint64_t gap_ns = turn != NULL ? turn_lost(turn, now_ns - cell->asked_ns, now_ns) : 0;
+    cell->cells->options.figures->conflicts++;
+    for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
+        ask->has_lost = true;
+    if (gap_ns > 0)
+        request_gaps(cell, gap_ns, now_ns);
+    begin_again(cell, now_ns);
+}
+
+/* No later than half of the time that is left to the first who waits. */
+static uint64_t rest_until(const struct cell *cell, uint64_t at_ns, uint64_t now_ns)
+{
+    return min_u64(at_ns, now_ns + sub_floor(cell->first->deadline_ns, now_ns) / 2);
+}
+
+/* The state is read behind it. */
+static void rest(struct cell *cell, uint64_t ends_ns)
+{
+    struct cells *cells = cell->cells;
+    for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
+        ask->is_decided = false;
+    cell->state = CELL_RESTING;
+    cell->rest_ends_ns = ends_ns;
+    if (ends_ns >= cells->rest_ends_ns)
+        return;
+    cells->rest_ends_ns = ends_ns;
+    cells->options.io->ops->hurry(cells->options.io);
+}
+
+/* True: it is another store's turn to swap. */
+static bool must_rest(struct cell *cell, uint64_t now_ns)
+{
+    struct turns *turns = &cell->cells->turns;
+    struct turn *turn = turns_find(turns, cell->name);
+    if (cell->due_ns == 0 && turn != NULL && cell->may_be_read)
+        cell->due_ns = rest_until(cell, now_ns + turns_wait_ns(turns, turn, now_ns), now_ns);
+    if (cell->due_ns <= now_ns)
+        return false;
+    rest(cell, cell->due_ns);
+    return true;
+}
+
+/* ---- Writes ---------------------------------------------------------------------------------- */
+
+static void take_written(void *arg, enum memcached_outcome outcome,
+                         const struct memcached_reply *reply, uint64_t now_ns)
+{
+    struct cell *cell = arg;
+    struct memcached_figures *figures = cell->cells->options.figures;
+    cell->replied_ns = now_ns;
+    switch (outcome) {
+    case MEMCACHED_DONE:
+        if (reply->code == MEMCACHED_STORED)
+            win(cell, now_ns);
+        else
+            lose(cell, now_ns);
+        return;
+    case MEMCACHED_REFUSED:
+        set_fault(cell->cells, reply);
+        answer_all(cell, CELL_REFUSED, true, now_ns);
+        return;
+    case MEMCACHED_UNSENT:
+        begin_again(cell, now_ns);
+        return;
+    default:
+        figures->lost++;
+        err_set(&cell->cells->fault, STINT_E_GONE,
+                "memcached did not say whether it has written a state");
+        answer_all(cell, outcome == MEMCACHED_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
+    }
+}
+
+static void write_state(struct cell *cell, const struct memcached_state *state,
+                        const struct cell_ask *last, uint64_t number, uint64_t now_ns)
+{
+    cell->is_mending = state->was_damaged;
+    cell->closing = state->closed;
+    struct memcached_command command = {
+        .verb = number > 0 ? MEMCACHED_SWAP : MEMCACHED_ADD,
+        .value = span_of(state->bytes, state->len),
+        .number = number,
+        .ttl_s = memcached_state_ttl_s(state, &last->step, cell->cells->options.skew_max_ns),
+        .answered = take_written,
+    };
+    listen(cell, now_ns);
+    if (!send(cell, &command, now_ns))
+        begin_again(cell, now_ns);
+}
+
+/* ---- Deciding -------------------------------------------------------------------------------- */
+
+/* False: nothing has changed. */
+static bool decide(struct cell_ask *ask, struct memcached_state *state, uint64_t wall_ns,
+                   struct stint_error *error)
+{
+    bool had_changed = state->has_changed;
+    state->has_changed = false;
+    if (!ask->step.is_virtual)
+        ask->step.now_ns = wall_ns;
+    int code = memcached_state_ask(state, &ask->step, &ask->decision, error);
+    if (ask->step.verb == STINT_PEEK && code == 0) {
+        struct memcached_step at_rest = ask->step;
+        at_rest.cost = 0;
+        code = memcached_state_ask(state, &at_rest, &ask->at_rest, error);
+    }
+    ask->at_ns = ask->step.now_ns;
+    ask->outcome = code == 0 ? CELL_DECIDED : code == STINT_E_GONE ? CELL_GONE : CELL_UNUSABLE;
+    ask->is_decided = true;
+    bool has_changed = state->has_changed;
+    state->has_changed |= had_changed;
+    return has_changed;
+}
+
+/*
+ * For all who wait, up to one who wants the key forgotten, and no more than so many bytes take: of
+ * a large state the others are decided on the next read, once the loop has turned.
+ */
+static void decide_all(struct cell *cell, struct memcached_state *state, uint64_t number,
+                       uint64_t now_ns)
+{
+    const struct cells_options *options = &cell->cells->options;
+    uint64_t wall_ns = options->io->ops->wall(options->io);
+    const struct cell_ask *last = NULL;
+    size_t work = 0;
+    for (struct cell_ask *ask = cell->first;
+         ask != NULL && !ask->is_reset && work < DECIDED_BYTES_MAX; ask = ask->next) {
+        if (decide(ask, state, wall_ns, &cell->cells->fault))
+            last = ask;
+        work += state->len;
+    }
+    if (last == NULL) {
+        cell->due_ns = 0;
+        answer_decided(cell, now_ns);
+    } else if (!must_rest(cell, now_ns))
+        write_state(cell, state, last, number, now_ns);
+}
+
+static void refuse(struct cell *cell, const char *why, uint64_t now_ns)
+{
+    err_set(&cell->cells->fault, STINT_E_MISMATCH, "%s", why);
+    answer_all(cell, CELL_REFUSED, false, now_ns);
+}
+
+static void take_read(void *arg, enum memcached_outcome outcome,
+                      const struct memcached_reply *reply, uint64_t now_ns)
+{
+    struct cell *cell = arg;
+    struct memcached_state *state = &cell->cells->state;
+    struct turn *turn = turns_find(&cell->cells->turns, cell->name);
+    cell->replied_ns = now_ns;
+    if (turn != NULL && outcome == MEMCACHED_DONE)
+        cell->may_be_read = turn_read(turn, reply->was_read, now_ns);
+    if (outcome == MEMCACHED_REFUSED) {
+        set_fault(cell->cells, reply);
+        answer_all(cell, CELL_REFUSED, false, now_ns);
+    } else if (outcome != MEMCACHED_DONE)
+        begin(cell, now_ns); /* nothing was done: it waits for the connection */
+    else if (reply->code == MEMCACHED_MISS) {
+        memcached_state_forget(state);
+        decide_all(cell, state, 0, now_ns);
+    } else if (reply->number == 0)
+        refuse(cell, "memcached runs without the numbers of values: expected it without -C",
+               now_ns);
+    else {
+        memcached_state_read(state, reply->value);
+        decide_all(cell, state, reply->number, now_ns);
+    }
+}
+
+static void take_forgotten(void *arg, enum memcached_outcome outcome,
+                           const struct memcached_reply *reply, uint64_t now_ns)
+{
+    if (outcome == MEMCACHED_DONE)
+        answer_decided(arg, now_ns);
+    else
+        take_written(arg, outcome, reply, now_ns);
+}
+
+/* ---- From its beginning ---------------------------------------------------------------------- */
+
+static bool forget_key(struct cell *cell, uint64_t now_ns)
+{
+    struct memcached_command command = {.verb = MEMCACHED_DELETE, .answered = take_forgotten};
+    const struct cells_options *options = &cell->cells->options;
+    for (struct cell_ask *ask = cell->first; ask != NULL && ask->is_reset; ask = ask->next) {
+        uint32_t capacity = law_capacity(ask->step.quota);
+        ask->decision = (struct stint_decision){
+            .outcome = STINT_ALLOW, .stored = 1, .limit = capacity, .remaining = capacity};
+        ask->at_ns = ask->step.is_virtual ? ask->step.now_ns : options->io->ops->wall(options->io);
+        ask->outcome = CELL_DECIDED;
+        ask->is_decided = true;
+    }
+    return send(cell, &command, now_ns);
+}
+
+static void begin(struct cell *cell, uint64_t now_ns)
+{
+    struct memcached_command read = {.verb = MEMCACHED_GET, .answered = take_read};
+    const struct turn *turn = turns_find(&cell->cells->turns, cell->name);
+    uint64_t gap_ends_ns = turn != NULL ? turn->gap_ends_ns : 0;
+    cell->state = CELL_WAITING;
+    if (cell->first == NULL)
+        drop(cell);
+    else if (cell->first->is_reset)
+        (void)forget_key(cell, now_ns);
+    else if (rest_until(cell, gap_ends_ns, now_ns) > now_ns)
+        rest(cell, rest_until(cell, gap_ends_ns, now_ns));
+    else
+        (void)send(cell, &read, now_ns);
+}
+
+void cells_go_on(struct cells *cells, uint64_t now_ns)
+{
+    for (size_t i = 0; i < BINS && cells->n_cells > 0; i++)
+        for (struct cell *cell = cells->bins[i], *next; cell != NULL; cell = next) {
+            next = cell->next;
+            if (cell->state == CELL_WAITING)
+                begin(cell, now_ns);
+        }
+}
+
+uint64_t cells_deadline(const struct cells *cells)
+{
+    return cells->rest_ends_ns;
+}
+
+/* A cell that is begun may be answered, and its caller ask anew: only cells at rest are seen. */
+void cells_wake(struct cells *cells, uint64_t now_ns)
+{
+    if (cells->rest_ends_ns > now_ns)
+        return;
+    cells->rest_ends_ns = STINT_NEVER_NS;
+    for (size_t i = 0; i < BINS && cells->n_cells > 0; i++)
+        for (struct cell *cell = cells->bins[i], *next; cell != NULL; cell = next) {
+            next = cell->next;
+            if (cell->state != CELL_RESTING)
+                continue;
+            if (cell->rest_ends_ns <= now_ns)
+                begin(cell, now_ns);
+            else
+                cells->rest_ends_ns = min_u64(cells->rest_ends_ns, cell->rest_ends_ns);
+        }
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads the key, and writes it where our clock is later. */
+#include "backend/memcached/memcached_clock.h"
+
+#include "base/ns.h"
+#include "base/wide_int.h"
+
+#define BEATS_KEPT                                                                                 \
+    10 /* a clock that was wrong and is right again is forgotten so many beats later */
+
+static uint64_t read_time(struct span value)
+{
+    uint64_t time = 0;
+    for (size_t i = 0; i < value.len; i++)
+        time = time << 8 | value.ptr[i];
+    return time;
+}
+
+static void note(struct memcached_clock *clock, uint64_t skew_ns)
+{
+    if (skew_ns > clock->figures->skew_ns)
+        clock->figures->skew_ns = skew_ns;
+    /* Once for each doubling, so that nobody is told the same again and again. */
+    if (skew_ns <= clock->skew_max_ns || skew_ns / 2 < clock->told_ns)
+        return;
+    clock->told_ns = skew_ns;
+    clock->io->ops->skewed(clock->io, skew_ns);
+}
+
+static void take_written(void *arg, enum memcached_outcome outcome,
+                         const struct memcached_reply *reply, uint64_t now_ns)
+{
+    struct memcached_clock *clock = arg;
+    (void)outcome;
+    (void)reply;
+    (void)now_ns;
+    clock->is_asking = false;
+}
+
+static void ask(struct memcached_clock *clock, struct memcached_command *command, uint64_t now_ns)
+{
+    command->key = span_of(clock->key.text, clock->key.len);
+    command->arg = clock;
+    clock->is_asking = memcached_conn_ask(clock->conn, command, now_ns);
+    if (clock->is_asking)
+        clock->io->ops->asked(clock->io, clock->server);
+}
+
+static void write_time(struct memcached_clock *clock, uint64_t wall_ns, uint64_t number,
+                       uint64_t now_ns)
+{
+    struct memcached_command command = {
+        .verb = number > 0 ? MEMCACHED_SWAP : MEMCACHED_ADD,
+        .value = span_of(clock->bytes, sizeof(clock->bytes)),
+        .number = number,
+        .ttl_s = 2 + BEATS_KEPT * clock->beat_ns / NS_PER_S,
+        .answered = take_written,
+    };
+    for (size_t i = sizeof(clock->bytes); i > 0; i--, wall_ns >>= 8)
+        clock->bytes[i - 1] = (uint8_t)wall_ns;
+    ask(clock, &command, now_ns);
+}
+
+static void take_read(void *arg, enum memcached_outcome outcome,
+                      const struct memcached_reply *reply, uint64_t now_ns)
+{
+    struct memcached_clock *clock = arg;
+    uint64_t wall_ns = clock->io->ops->wall(clock->io);
+    clock->is_asking = false;
+    if (outcome != MEMCACHED_DONE)
+        return;
+    if (reply->code == MEMCACHED_MISS) {
+        write_time(clock, wall_ns, 0, now_ns);
+        return;
+    }
+    uint64_t latest_ns = reply->value.len == sizeof(clock->bytes) ? read_time(reply->value) : 0;
+    if (latest_ns > wall_ns)
+        note(clock, latest_ns - wall_ns);
+    else if (reply->number > 0)
+        write_time(clock, wall_ns, reply->number, now_ns);
+}
+
+static uint64_t next_random(struct memcached_clock *clock)
+{
+    /* splitmix64: a sequence of 64-bit numbers from any seed. */
+    uint64_t mixed = clock->random += UINT64_C(0x9e3779b97f4a7c15);
+    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+    return mixed ^ mixed >> 31;
+}
+
+uint64_t memcached_clock_deadline(const struct memcached_clock *clock)
+{
+    return link_is_ready(memcached_conn_link(clock->conn)) ? clock->next_ns : STINT_NEVER_NS;
+}
+
+void memcached_clock_wake(struct memcached_clock *clock, uint64_t now_ns)
+{
+    struct memcached_command command = {.verb = MEMCACHED_GET, .answered = take_read};
+    if (memcached_clock_deadline(clock) > now_ns)
+        return;
+    clock->next_ns = now_ns + clock->beat_ns / 2 + next_random(clock) % (clock->beat_ns + 1);
+    if (!clock->is_asking)
+        ask(clock, &command, now_ns);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the store over memcached share, and nobody else. */
+#ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_PARTS_H
+#define STINT_BACKEND_MEMCACHED_MEMCACHED_PARTS_H
+
+#include "backend/memcached/memcached_cells.h"
+#include "backend/memcached/memcached_clock.h"
+#include "backend/memcached/memcached_store.h"
+
+enum phase {
+    PHASE_ONLY,    /* the verb as it was asked for, and nothing behind it */
+    PHASE_LOOKING, /* at all keys of a list */
+    PHASE_TAKING,
+    PHASE_UNDOING,
+};
+
+/* One key of an ask; items of the same state are one. */
+struct part {
+    struct cell_ask ask;
+    struct work *work;
+    struct stint_quota quota;
+    struct memcached_key key;
+    unsigned server;
+    uint32_t cost;   /* the sum over equal ones */
+    uint32_t kept;   /* of a ticket that is never settled, the same; or STINT_KEEP_ALL */
+    uint32_t times;  /* how many were equal */
+    uint8_t index;   /* the first of them */
+    uint8_t outcome; /* enum cell_outcome of the last phase */
+    bool is_waiting;
+    struct stint_decision decision;
+};
+
+/* One ask on its way. */
+struct work {
+    struct work *next, *previous;
+    struct store *store;
+    struct shared_op *op; /* NULL: nobody wants to know any more */
+    uint64_t at_ns, now_ns, deadline_ns;
+    uint64_t decided_ns; /* the earliest of its decisions */
+    enum phase phase;
+    uint8_t verb; /* enum shared_verb */
+    bool is_virtual, has_failed, is_ticket;
+    uint8_t id[SHARED_ID_LEN];   /* of the ticket */
+    uint64_t ticket_ns;          /* for which it is good */
+    uint32_t most, each, failed; /* take_upto */
+    size_t n_items, n_parts, n_waiting;
+    uint8_t part_of[STINT_ITEMS_MAX];
+    struct part parts[];
+};
+
+struct store {
+    struct shared_store shared;
+    struct memcached_store_options options;
+    char prefix[MEMCACHED_PREFIX_MAX]; /* escaped */
+    size_t prefix_len;
+    unsigned n_servers;
+    struct cells *cells;
+    struct memcached_clock clock;
+    struct memcached_figures figures;
+    struct stint_error fault;
+    struct work *first;
+    size_t n_works;
+    uint64_t earliest_ns; /* no work's deadline is earlier */
+    bool is_ending;
+};
+
+/* Begins: with a look at all keys, or with the verb itself. */
+void work_start(struct work *work, uint64_t now_ns);
+/* Tells whoever asked that it has failed. */
+void work_fail(struct work *work, enum shared_fault fault, const char *why, uint64_t now_ns);
+/* Its time is over: tells what is known. */
+void work_be_late(struct work *work, uint64_t now_ns);
+/* A list that is being taken goes on to its end, and is taken back if need be. */
+bool work_must_go_on(const struct work *work);
+/* Forgets what it waits for, and frees it. */
+void work_end(struct work *work);
+
+/* What becomes of a ticket, at each of its keys by itself. */
+static inline bool closes_ticket(uint8_t verb)
+{
+    return verb == SHARED_SETTLE || verb == SHARED_CANCEL || verb == SHARED_EXPIRE;
+}
+
+/* As in an answer. Servers beyond the 64th share a bit with one of the first. */
+static inline uint64_t part_server(const struct part *part)
+{
+    return UINT64_C(1) << part->server % 64;
+}
+
+#endif

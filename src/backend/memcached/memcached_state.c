@@ -1,0 +1,755 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A state is, all numbers big-endian:
+ *
+ *     1  0x10 * algorithm + 9: that of a state of Redis is 0x10 * algorithm + 1
+ *     2  epoch: its time begins so many times EPOCH_NS after 1970
+ *     4  limit, without which their words mean nothing, of all but gcra
+ *    20  of log and buckets: period, time_slack (8 each) and count_slack (4), for the same reason
+ *     8  the word; of two words the higher one first; of log and buckets as many as are not zero
+ *     4  checksum of all before it
+ *
+ * A state with open tickets has 10 instead of 9, and these before its checksum: a state without is
+ * as long as it was. Servers that know no tickets take it for damaged, which is used up.
+ *
+ * The words of log and buckets are the state as core has it, 8 bytes a word, but the first 16 bytes
+ * of a log are numbers of 4 bytes, and its ring begins at the oldest entry. Zeros at the end are
+ * left out.
+ *
+ * Servers of before version 9 wrote the same with an 8 and without a checksum. Such a state is
+ * read, and written anew with one; its length tells it from a newer one whose version is damaged.
+ *
+ * Now is one to two epochs after the beginning, so that no window that reaches across a change of
+ * epoch is cut. A state of an older epoch is charged anew, as one of another quota is.
+ */
+#define _DEFAULT_SOURCE
+#include "backend/memcached/memcached_state.h"
+
+#include "backend/script/script.h"
+#include "base/siphash.h"
+#include "limiter/ticket.h"
+
+#include <assert.h>
+#include <endian.h>
+#include <string.h>
+
+#define EPOCH_NS (4 * NS_PER_YEAR)
+#define VERSION 9
+#define VERSION_WITHOUT_SUM 8
+#define VERSION_WITH_TICKETS 10
+#define SUM_LEN 4
+#define PARAMETERS_LEN 20
+#define LOG_HEAD_WORDS 3 /* of core's state of a log, before the ring */
+#define AHEAD_MAX_NS NS_PER_HOUR
+#define TICKS_PER_NS 32                               /* of gcra */
+#define TTL_RELATIVE_MAX_S (UINT64_C(30) * 24 * 3600) /* more is an instant since 1970 */
+#define TTL_MAX_S INT32_MAX
+#define CLOCK_LATE_S 3 /* of memcached, in whole seconds */
+
+/* A state unpacked: its words, and under what they were written. */
+struct loaded {
+    struct stint_quota quota;
+    uint64_t epoch_ns;   /* since 1970 */
+    struct word16 words; /* of 8 bytes: lo */
+    uint64_t *wide;      /* of log and buckets, in their place */
+};
+
+/* Room for the state that is decided on and for the one that was read. */
+static _Thread_local uint64_t scratch[2][WIDE_STATE_MAX / sizeof(uint64_t)];
+/* The open tickets of the state that was loaded last. */
+static _Thread_local struct memcached_tickets tickets;
+
+int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error)
+{
+    if (quota->algorithm == STINT_CONCURRENCY)
+        return err_set(
+            error, STINT_E_MISMATCH,
+            "memcached keeps no concurrency: a place needs a holder that renews it, and tickets "
+            "there are of units alone; use Redis or Valkey, or store: none");
+    if (quota->period_ns > EPOCH_NS)
+        return err_set(error, STINT_E_RANGE,
+                       "on memcached a period can be at most four years, of 365 days");
+    return script_accepts(quota, error);
+}
+
+/* ---- Words ----------------------------------------------------------------------------------- */
+
+static bool is_wide(const struct stint_quota *quota)
+{
+    return quota->algorithm == STINT_LOG || quota->algorithm == STINT_BUCKETS;
+}
+
+static bool has_two_words(const struct stint_quota *quota)
+{
+    return quota->derived.state_size == 16;
+}
+
+static bool keeps_limit(const struct stint_quota *quota)
+{
+    return quota->algorithm != STINT_GCRA;
+}
+
+static uint64_t read_number(const uint8_t **at, size_t size)
+{
+    uint64_t number = 0;
+    for (; size > 0; size--)
+        number = number << 8 | *(*at)++;
+    return number;
+}
+
+static void write_number(uint8_t **at, uint64_t number, size_t size)
+{
+    for (size_t i = size; i > 0; i--, number >>= 8)
+        (*at)[i - 1] = (uint8_t)number;
+    *at += size;
+}
+
+/* A word of a wide state; where it is two numbers of core's, the same bytes on every machine. */
+static uint64_t read_wide(const struct stint_quota *quota, size_t i, const uint8_t **at)
+{
+    uint64_t word;
+    if (quota->algorithm != STINT_LOG || i >= 2) {
+        memcpy(&word, *at, sizeof(word)); /* there are thousands of them */
+        *at += sizeof(word);
+        return be64toh(word);
+    }
+    uint32_t halves[2] = {(uint32_t)read_number(at, 4), 0};
+    halves[1] = (uint32_t)read_number(at, 4);
+    memcpy(&word, halves, sizeof(word));
+    return word;
+}
+
+static void write_wide(const struct stint_quota *quota, size_t i, uint64_t word, uint8_t **at)
+{
+    uint32_t halves[2];
+    if (quota->algorithm != STINT_LOG || i >= 2) {
+        word = htobe64(word);
+        memcpy(*at, &word, sizeof(word));
+        *at += sizeof(word);
+        return;
+    }
+    memcpy(halves, &word, sizeof(word));
+    write_number(at, halves[0], 4);
+    write_number(at, halves[1], 4);
+}
+
+static uint8_t version_of(const struct stint_quota *quota, unsigned version)
+{
+    return (uint8_t)(0x10 * quota->algorithm + version);
+}
+
+/* It has no secret: a program that may write to memcached may write any state. */
+static uint32_t sum_of(const uint8_t *bytes, size_t len)
+{
+    static const uint64_t secret[2] = {UINT64_C(0x7374696e742d7375), UINT64_C(0x6d6f667374617465)};
+    return (uint32_t)siphash13_128(secret, 0, bytes, len).lo;
+}
+
+/*
+ * Turns the ring of a log until it begins with its oldest entry, and clears the places that are not
+ * in use: so a value is as long as what it records. As core reads it nothing has changed. Needs
+ * scratch[1].
+ */
+static void straighten(struct loaded *loaded)
+{
+    uint32_t head[2]; /* where the oldest is, and how many there are */
+    uint64_t *entries = loaded->wide + LOG_HEAD_WORDS, *ring = scratch[1];
+    size_t n = loaded->quota.derived.state_size / sizeof(uint64_t) - LOG_HEAD_WORDS;
+    memcpy(head, loaded->wide, sizeof(head));
+    assert(head[1] <= n && (n == 0 || head[0] < n) && loaded->wide != ring);
+    memcpy(ring, entries, n * sizeof(uint64_t));
+    memset(entries, 0, n * sizeof(uint64_t));
+    for (size_t i = 0; i < head[1]; i++)
+        entries[i] = ring[(head[0] + i) % n];
+    head[0] = 0;
+    memcpy(loaded->wide, head, sizeof(head));
+}
+
+/* Words of a wide state up to the last that is not zero. */
+static size_t used_words(const struct loaded *loaded)
+{
+    size_t n = loaded->quota.derived.state_size / sizeof(uint64_t);
+    while (n > 0 && loaded->wide[n - 1] == 0)
+        n--;
+    return n;
+}
+
+static bool is_never_used(const struct loaded *loaded)
+{
+    return is_wide(&loaded->quota) ? used_words(loaded) == 0
+                                   : loaded->words.lo == 0 && loaded->words.hi == 0;
+}
+
+static struct stint_decision ask_law(struct loaded *loaded, const struct stint_ask *ask)
+{
+    if (is_wide(&loaded->quota))
+        return law_wide_ask(&loaded->quota, loaded->wide, ask);
+    return has_two_words(&loaded->quota) ? law16_ask(&loaded->quota, &loaded->words, ask)
+                                         : law8_ask(&loaded->quota, &loaded->words.lo, ask);
+}
+
+static struct stint_decision ask_words(struct loaded *loaded, const struct stint_ask *ask)
+{
+    struct stint_ask own = *ask;
+    own.verb = law_own_verb(&loaded->quota, ask->verb);
+    return ask_law(loaded, &own);
+}
+
+static bool is_valid(const struct loaded *loaded, uint64_t now_ns)
+{
+    if (is_wide(&loaded->quota))
+        return law_wide_is_valid(&loaded->quota, loaded->wide, now_ns);
+    return has_two_words(&loaded->quota) ? law16_is_valid(&loaded->quota, loaded->words, now_ns)
+                                         : law8_is_valid(&loaded->quota, loaded->words.lo, now_ns);
+}
+
+static uint64_t own_ns(const struct loaded *loaded)
+{
+    if (is_wide(&loaded->quota))
+        return law_wide_own_ns(&loaded->quota, loaded->wide);
+    return has_two_words(&loaded->quota) ? law16_own_ns(&loaded->quota, loaded->words)
+                                         : law8_own_ns(&loaded->quota, loaded->words.lo);
+}
+
+static uint64_t dies_at(const struct loaded *loaded)
+{
+    if (is_wide(&loaded->quota))
+        return law_wide_dies_at(&loaded->quota, loaded->wide);
+    return has_two_words(&loaded->quota) ? law16_dies_at(&loaded->quota, loaded->words)
+                                         : law8_dies_at(&loaded->quota, loaded->words.lo);
+}
+
+static size_t held(const struct loaded *loaded, uint64_t at_ns, struct held_run *runs)
+{
+    if (is_wide(&loaded->quota))
+        return law_wide_held(&loaded->quota, loaded->wide, at_ns, runs);
+    return has_two_words(&loaded->quota) ? law16_held(&loaded->quota, loaded->words, at_ns, runs)
+                                         : law8_held(&loaded->quota, loaded->words.lo, at_ns, runs);
+}
+
+/* ---- Epochs ---------------------------------------------------------------------------------- */
+
+uint64_t memcached_state_epoch_ns(uint64_t now_ns)
+{
+    uint64_t epochs = now_ns / EPOCH_NS;
+    return epochs > 0 ? (epochs - 1) * EPOCH_NS : 0;
+}
+
+/* Virtual time that core can count from 0 is counted so, as a caller's state is. */
+static uint64_t epoch_of(const struct memcached_step *step)
+{
+    bool is_core_time = step->is_virtual && step->now_ns <= STINT_NOW_MAX;
+    return is_core_time ? 0 : memcached_state_epoch_ns(step->now_ns);
+}
+
+/* An instant as core has it: in whole microseconds from the state's epoch. */
+static uint64_t since(const struct loaded *loaded, uint64_t at_ns)
+{
+    return sub_floor(at_ns - at_ns % NS_PER_US, loaded->epoch_ns);
+}
+
+static void set_epoch(struct loaded *loaded, uint64_t epoch_ns)
+{
+    loaded->epoch_ns = epoch_ns;
+    /* Virtual time is as of a state of a caller's: its quota says where it begins. */
+    if (epoch_ns > 0)
+        loaded->quota.epoch_ns = (int64_t)epoch_ns;
+}
+
+static void set_quota(struct loaded *loaded, const struct memcached_step *step, uint64_t epoch_ns)
+{
+    loaded->quota = *step->quota;
+    set_epoch(loaded, epoch_ns);
+}
+
+/* The same units under another quota, or counted from a later instant: stint_state_convert(). */
+static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
+{
+    struct held_run runs[HELD_RUNS_MAX];
+    uint64_t at_ns = max_u64(since(from, now_ns), own_ns(from));
+    uint64_t later_ns = to->epoch_ns - from->epoch_ns;
+    assert(to->epoch_ns >= from->epoch_ns);
+    at_ns = min_u64(at_ns, STINT_NOW_MAX);
+    size_t n_runs = held(from, at_ns, runs);
+    for (size_t i = 0; i < n_runs; i++)
+        runs[i].at_ns = sub_floor(runs[i].at_ns, later_ns);
+    at_ns = sub_floor(at_ns, later_ns);
+    bool keeps_time = to->quota.limit > 0 && !is_never_used(from);
+    if (is_wide(&to->quota)) {
+        law_wide_carry(&to->quota, to->wide, runs, n_runs);
+        if (keeps_time)
+            law_wide_pass(&to->quota, to->wide, at_ns);
+    } else if (has_two_words(&to->quota)) {
+        to->words = law16_carry(&to->quota, runs, n_runs);
+        if (keeps_time)
+            law16_pass(&to->quota, &to->words, at_ns);
+    } else {
+        to->words = (struct word16){.lo = law8_carry(&to->quota, runs, n_runs)};
+        if (keeps_time)
+            law8_pass(&to->quota, &to->words.lo, at_ns);
+    }
+}
+
+/* ---- Bytes ----------------------------------------------------------------------------------- */
+
+/* What is empty or too long is no state, but it must not be taken for a key that was never used. */
+void memcached_state_read(struct memcached_state *state, struct span bytes)
+{
+    bool fits = bytes.len > 0 && bytes.len <= sizeof(state->bytes);
+    state->len = fits ? bytes.len : 1;
+    state->was_damaged = state->has_changed = false;
+    state->closed = (struct memcached_closed){.dropped = 0};
+    state->bytes[0] = 0;
+    if (fits)
+        memcpy(state->bytes, bytes.ptr, bytes.len);
+}
+
+static size_t head_len(const struct stint_quota *quota)
+{
+    return 3u + (keeps_limit(quota) ? 4u : 0u) + (is_wide(quota) ? PARAMETERS_LEN : 0u);
+}
+
+/* The one length that the bytes of this quota have, without their checksum; 0: any. */
+static size_t length_of(const struct stint_quota *quota)
+{
+    return is_wide(quota) ? 0 : head_len(quota) + quota->derived.state_size;
+}
+
+/*
+ * Whether these are the bytes that were written, as far as can be told: then `*bytes` is the state
+ * without its tickets, which are read, and without its checksum.
+ */
+static bool is_whole(const struct memcached_state *state, const struct stint_quota *quota,
+                     struct span *bytes)
+{
+    size_t len = length_of(quota);
+    bool had_no_sum = !is_wide(quota) && quota->algorithm != STINT_SLIDING_COUNTER;
+    *bytes = span_of(state->bytes, state->len);
+    if (had_no_sum && state->bytes[0] == version_of(quota, VERSION_WITHOUT_SUM))
+        return state->len == len;
+    if (state->len < head_len(quota) + SUM_LEN)
+        return false;
+    bytes->len -= SUM_LEN;
+    const uint8_t *at = state->bytes + bytes->len;
+    if (read_number(&at, SUM_LEN) != sum_of(bytes->ptr, bytes->len))
+        return false;
+    if (state->bytes[0] == version_of(quota, VERSION_WITH_TICKETS)) {
+        if (!memcached_tickets_read(&tickets, bytes))
+            return false;
+    } else if (state->bytes[0] != version_of(quota, VERSION))
+        return false;
+    return len == 0 ? bytes->len >= head_len(quota) : bytes->len == len;
+}
+
+/* The quota as it was when the state was written. */
+static bool read_quota(struct loaded *loaded, const uint8_t **at)
+{
+    struct stint_quota *quota = &loaded->quota;
+    struct stint_quota was = *quota;
+    if (keeps_limit(quota))
+        was.limit = (uint32_t)read_number(at, 4);
+    if (is_wide(quota)) {
+        was.period_ns = read_number(at, 8);
+        was.time_slack_ns = read_number(at, 8);
+        was.count_slack = (uint32_t)read_number(at, 4);
+    }
+    bool is_same = was.limit == quota->limit && was.period_ns == quota->period_ns &&
+                   was.time_slack_ns == quota->time_slack_ns &&
+                   was.count_slack == quota->count_slack;
+    *quota = was;
+    return is_same || stint_quota_check(quota, NULL) == 0;
+}
+
+/* The words behind the quota. False: more than a state of it has. */
+static bool read_words(struct loaded *loaded, struct span bytes, const uint8_t *at)
+{
+    const struct stint_quota *quota = &loaded->quota;
+    if (!is_wide(quota)) {
+        if (has_two_words(quota))
+            loaded->words.hi = read_number(&at, 8);
+        loaded->words.lo = read_number(&at, 8);
+        return true;
+    }
+    size_t size = bytes.len - head_len(quota);
+    if (size % sizeof(uint64_t) != 0 || size > quota->derived.state_size)
+        return false;
+    for (size_t i = 0; i < size / sizeof(uint64_t); i++)
+        loaded->wide[i] = read_wide(quota, i, &at);
+    memset((uint8_t *)loaded->wide + size, 0, quota->derived.state_size - size);
+    return true;
+}
+
+enum reading {
+    READ_STATE,
+    READ_DAMAGED, /* no law has left this */
+    READ_AHEAD,   /* a clock that is more than AHEAD_MAX_NS ahead may have */
+};
+
+/* What of an epoch so long ago that core has no time for now, and dead. */
+static bool is_forgotten(const struct loaded *loaded, uint64_t now_ns)
+{
+    return since(loaded, now_ns) > STINT_NOW_MAX && dies_at(loaded) <= since(loaded, now_ns);
+}
+
+/* A state that was never used. */
+static void begin_anew(struct loaded *loaded, const struct memcached_step *step)
+{
+    set_quota(loaded, step, epoch_of(step));
+    loaded->words = (struct word16){0, 0};
+    if (is_wide(&loaded->quota))
+        memset(loaded->wide, 0, loaded->quota.derived.state_size);
+}
+
+static enum reading judge(struct loaded *loaded, const struct memcached_step *step)
+{
+    struct memcached_step ahead = *step;
+    ahead.now_ns = add_sat(step->now_ns, AHEAD_MAX_NS);
+    bool is_core_time = step->is_virtual && step->now_ns <= STINT_NOW_MAX;
+    if (!is_valid(loaded, STINT_NOW_MAX) || (is_core_time && loaded->epoch_ns != 0))
+        return READ_DAMAGED;
+    if (step->is_virtual)
+        return READ_STATE;
+    if (is_forgotten(loaded, ahead.now_ns)) {
+        begin_anew(loaded, step);
+        return READ_STATE;
+    }
+    uint64_t last_ns = since(loaded, ahead.now_ns);
+    if (last_ns > STINT_NOW_MAX)
+        return READ_DAMAGED;
+    return loaded->epoch_ns <= epoch_of(&ahead) && is_valid(loaded, last_ns) &&
+                   own_ns(loaded) <= last_ns
+               ? READ_STATE
+               : READ_AHEAD;
+}
+
+/* What the bytes say, under the quota by which they were written. */
+static enum reading load(struct loaded *loaded, const struct memcached_state *state,
+                         const struct memcached_step *step)
+{
+    const uint8_t *at = state->bytes + 1;
+    struct span bytes;
+    *loaded = (struct loaded){.wide = scratch[1]};
+    tickets.n = 0;
+    tickets.has_changed = false;
+    if (state->len == 0) {
+        begin_anew(loaded, step);
+        return READ_STATE;
+    }
+    set_quota(loaded, step, 0);
+    if (!is_whole(state, step->quota, &bytes))
+        return READ_DAMAGED;
+    set_epoch(loaded, read_number(&at, 2) * EPOCH_NS);
+    if (!read_quota(loaded, &at) || length_of(&loaded->quota) != length_of(step->quota) ||
+        !read_words(loaded, bytes, at))
+        return READ_DAMAGED;
+    return judge(loaded, step);
+}
+
+/* All units are used, just now, and no ticket is left. Of a limit of 0 none can be. */
+static void use_up(struct loaded *loaded, const struct memcached_step *step)
+{
+    begin_anew(loaded, step);
+    tickets.n = 0;
+    const struct stint_ask charge = {
+        .now_ns = since(loaded, step->now_ns),
+        .at_ns = STINT_NEVER_NS,
+        .cost = law_capacity(step->quota),
+        .verb = STINT_CHARGE,
+    };
+    if (step->quota->limit > 0)
+        (void)ask_words(loaded, &charge);
+}
+
+static void save(struct memcached_state *state, struct loaded *loaded)
+{
+    const struct stint_quota *quota = &loaded->quota;
+    uint8_t *at = state->bytes;
+    if (quota->algorithm == STINT_LOG)
+        straighten(loaded);
+    write_number(&at, version_of(quota, tickets.n > 0 ? VERSION_WITH_TICKETS : VERSION), 1);
+    write_number(&at, loaded->epoch_ns / EPOCH_NS, 2);
+    if (keeps_limit(quota))
+        write_number(&at, quota->limit, 4);
+    if (is_wide(quota)) {
+        write_number(&at, quota->period_ns, 8);
+        write_number(&at, quota->time_slack_ns, 8);
+        write_number(&at, quota->count_slack, 4);
+        size_t n_words = used_words(loaded);
+        for (size_t i = 0; i < n_words; i++)
+            write_wide(quota, i, loaded->wide[i], &at);
+    } else {
+        if (has_two_words(quota))
+            write_number(&at, loaded->words.hi, 8);
+        write_number(&at, loaded->words.lo, 8);
+    }
+    if (tickets.n > 0)
+        memcached_tickets_write(&tickets, &at);
+    write_number(&at, sum_of(state->bytes, (size_t)(at - state->bytes)), SUM_LEN);
+    state->len = (size_t)(at - state->bytes);
+    state->has_changed = true;
+}
+
+/* ---- Decisions ------------------------------------------------------------------------------- */
+
+/*
+ * Nobody books places here, so gcra owes two capacities at most. Core leaves more room, and another
+ * burst, or a clock that was wrong, may have left more: that is owed no longer.
+ */
+static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
+{
+    uint64_t now_ns = since(loaded, step->now_ns);
+    uint64_t most = add_sat(now_ns, AHEAD_MAX_NS);
+    if (step->is_virtual || loaded->quota.algorithm != STINT_GCRA || most > STINT_NOW_MAX)
+        return;
+    most = add_sat(most * TICKS_PER_NS, 2 * loaded->quota.derived.capacity_ticks);
+    loaded->words.lo = min_u64(loaded->words.lo, most);
+}
+
+static bool is_closing(const struct memcached_step *step)
+{
+    return step->verb >= SHARED_SETTLE;
+}
+
+static bool is_under(const struct loaded *loaded, const struct stint_quota *quota)
+{
+    const struct stint_quota *was = &loaded->quota;
+    if (!keeps_limit(quota))
+        return true;
+    return was->limit == quota->limit &&
+           (!is_wide(quota) ||
+            (was->period_ns == quota->period_ns && was->time_slack_ns == quota->time_slack_ns &&
+             was->count_slack == quota->count_slack));
+}
+
+/*
+ * As it is to be asked: under the quota of now, and in the epoch of now if that is later. A ticket
+ * names the quota under which it was charged: the state stays under the one that it has.
+ */
+static enum reading load_for(struct loaded *loaded, const struct memcached_state *state,
+                             const struct memcached_step *step)
+{
+    struct loaded written;
+    enum reading reading = load(&written, state, step);
+    if (reading == READ_DAMAGED)
+        use_up(&written, step);
+    if (reading == READ_AHEAD)
+        return reading;
+    const struct stint_quota quota = is_closing(step) ? written.quota : *step->quota;
+    uint64_t epoch_ns = max_u64(epoch_of(step), written.epoch_ns);
+    limit_debt(&written, step);
+    *loaded = written;
+    loaded->wide = scratch[0];
+    if (epoch_ns == written.epoch_ns && is_under(&written, &quota)) {
+        if (is_wide(&written.quota))
+            memcpy(loaded->wide, written.wide, written.quota.derived.state_size);
+        return reading;
+    }
+    loaded->quota = quota;
+    set_epoch(loaded, epoch_ns);
+    carry(&written, loaded, step->now_ns);
+    return reading;
+}
+
+/* Wide states are compared with scratch[1], where nothing else is needed any more. */
+static void keep_before(const struct loaded *loaded, struct loaded *before)
+{
+    *before = *loaded;
+    before->wide = scratch[1];
+    if (is_wide(&loaded->quota))
+        memcpy(before->wide, loaded->wide, loaded->quota.derived.state_size);
+}
+
+static bool is_changed(const struct loaded *loaded, const struct loaded *before)
+{
+    if (is_wide(&loaded->quota))
+        return memcmp(loaded->wide, before->wide, loaded->quota.derived.state_size) != 0;
+    return loaded->words.lo != before->words.lo || loaded->words.hi != before->words.hi;
+}
+
+static uint64_t us_up(uint64_t ns)
+{
+    return ns > UINT64_MAX - NS_PER_US ? ns : (ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
+}
+
+/* ---- Tickets --------------------------------------------------------------------------------- */
+
+static struct stint_decision look(struct loaded *loaded, uint64_t now_ns, uint32_t cost)
+{
+    return ask_words(loaded, &(struct stint_ask){
+                                 .now_ns = now_ns, .at_ns = 0, .cost = cost, .verb = STINT_PEEK});
+}
+
+/* A clock that went back may have charged it later than now. */
+static uint64_t charged_at(const struct loaded *loaded, const struct memcached_ticket *ticket,
+                           uint64_t now_ns)
+{
+    return min_u64(since(loaded, ticket->charged_ns), now_ns);
+}
+
+/* Time of a unit, where that is what a state counts. */
+static uint64_t unit_ticks_of(const struct loaded *loaded)
+{
+    return loaded->quota.algorithm == STINT_GCRA ? loaded->quota.derived.interval_ticks : 0;
+}
+
+/* A state of gcra counts time: where a unit is longer now, more would come back than was taken. */
+static void limit_back(const struct loaded *loaded, const struct memcached_ticket *ticket,
+                       struct stint_ask *ask)
+{
+    if (ask->verb == STINT_REFUND && unit_ticks_of(loaded) > ticket->unit_ticks)
+        ask->cost = 0;
+}
+
+/*
+ * Closes one that has ended, as it says. What was to come back and could not is counted. Tickets
+ * ask the law as those of a table do: no place is booked here, so what is in debt gives back, too.
+ */
+static struct stint_decision expire(struct loaded *loaded, struct memcached_ticket *ticket,
+                                    uint64_t now_ns, struct memcached_closed *closed)
+{
+    uint32_t units = (uint32_t)sub_floor(ticket->units, ticket->kept);
+    struct stint_ask back = {.now_ns = now_ns,
+                             .at_ns = charged_at(loaded, ticket, now_ns),
+                             .cost = units,
+                             .verb = STINT_REFUND};
+    limit_back(loaded, ticket, &back);
+    struct stint_decision decision =
+        back.cost > 0 ? ask_law(loaded, &back) : look(loaded, now_ns, 0);
+    closed->expired[expiry_action(ticket->kept)]++;
+    closed->kept_units += units - min_u64(decision.granted, units);
+    memcached_tickets_remove(&tickets, ticket);
+    return decision;
+}
+
+/*
+ * All that have ended, the oldest first. One that the ask itself expires is its caller's to count:
+ * true, and what was moved.
+ */
+static bool close_ended(struct loaded *loaded, const struct memcached_step *step,
+                        struct memcached_closed *closed, struct stint_decision *decision)
+{
+    uint64_t now_ns = since(loaded, step->now_ns);
+    bool is_asked = false;
+    for (size_t i = 0; i < tickets.n;) {
+        struct memcached_ticket *ticket = &tickets.each[i];
+        struct memcached_closed own = {.dropped = 0};
+        if (ticket->ends_ns > step->now_ns) {
+            i++;
+            continue;
+        }
+        bool is_own =
+            step->verb == SHARED_EXPIRE && memcmp(ticket->id, step->ticket.id, SHARED_ID_LEN) == 0;
+        struct stint_decision one = expire(loaded, ticket, now_ns, is_own ? &own : closed);
+        if (is_own)
+            *decision = one;
+        is_asked |= is_own;
+    }
+    return is_asked;
+}
+
+/* A settle, a cancel, or an expire that comes too early. */
+static int close_asked(struct loaded *loaded, const struct memcached_step *step,
+                       struct stint_decision *decision)
+{
+    uint64_t now_ns = since(loaded, step->now_ns);
+    struct memcached_ticket *ticket = memcached_tickets_find(&tickets, step->ticket.id);
+    if (ticket == NULL) {
+        *decision = look(loaded, now_ns, 0);
+        return STINT_E_GONE;
+    }
+    if (step->verb == SHARED_EXPIRE) {
+        *decision = look(loaded, now_ns, 0);
+        decision->outcome = STINT_DENY;
+        decision->retry_after_ns = ticket->ends_ns - step->now_ns;
+        return 0;
+    }
+    struct stint_ask ask =
+        ticket_settling(ticket->units, step->verb == SHARED_SETTLE ? step->cost : 0,
+                        charged_at(loaded, ticket, now_ns), now_ns);
+    limit_back(loaded, ticket, &ask);
+    *decision = ask_law(loaded, &ask);
+    memcached_tickets_remove(&tickets, ticket);
+    return 0;
+}
+
+/* What was granted is a ticket's. */
+static void reserve(const struct loaded *loaded, const struct memcached_step *step, uint32_t units,
+                    struct memcached_closed *closed)
+{
+    uint64_t charged_ns = step->now_ns - step->now_ns % NS_PER_US;
+    struct memcached_ticket ticket = {
+        .charged_ns = charged_ns,
+        .ends_ns = add_sat(charged_ns, step->ticket.good_ns),
+        .unit_ticks = unit_ticks_of(loaded),
+        .units = units,
+        .kept = step->ticket.kept,
+    };
+    memcpy(ticket.id, step->ticket.id, SHARED_ID_LEN);
+    closed->dropped += !memcached_tickets_add(&tickets, &ticket);
+}
+
+static int decide(struct loaded *loaded, const struct memcached_step *step,
+                  struct memcached_closed *closed, struct stint_decision *decision)
+{
+    bool is_done = close_ended(loaded, step, closed, decision);
+    if (is_closing(step))
+        return is_done ? 0 : close_asked(loaded, step, decision);
+    const struct stint_ask ask = {
+        .now_ns = since(loaded, step->now_ns),
+        .at_ns = step->at_ns == STINT_NEVER_NS ? step->at_ns : since(loaded, step->at_ns),
+        .cost = step->cost,
+        .verb = step->verb,
+    };
+    *decision = ask_words(loaded, &ask);
+    if (step->ticket.id != NULL && decision->outcome == STINT_ALLOW)
+        reserve(loaded, step, decision->granted, closed);
+    return 0;
+}
+
+int memcached_state_ask(struct memcached_state *state, const struct memcached_step *step,
+                        struct stint_decision *decision, struct stint_error *error)
+{
+    struct loaded loaded, before;
+    struct memcached_closed closed = state->closed;
+    enum reading reading = load_for(&loaded, state, step);
+    if (reading == READ_AHEAD)
+        return err_set(error, STINT_E_MISMATCH,
+                       "a state of %s in memcached is of a time more than an hour ahead: compare "
+                       "the clocks of the servers",
+                       stint_algorithm_name(step->quota->algorithm));
+    keep_before(&loaded, &before);
+    int code = decide(&loaded, step, &closed, decision);
+    decision->stored = 1;
+    decision->retry_after_ns = us_up(decision->retry_after_ns);
+    decision->reset_after_ns = us_up(decision->reset_after_ns);
+    if (reading == READ_DAMAGED)
+        state->was_damaged = true;
+    bool has_changed = is_changed(&loaded, &before) || tickets.has_changed;
+    if (reading == READ_DAMAGED || (has_changed && step->verb != STINT_PEEK)) {
+        state->closed = closed;
+        save(state, &loaded);
+    }
+    return code;
+}
+
+/*
+ * memcached's clock has whole seconds, and ticks a little later each time: where two ticks are in
+ * one second the next is skipped, and its clock is nearly two seconds late until then. A value
+ * written just before a tick loses that time at once. One second more is for a tick that is late on
+ * a busy machine. More than thirty days it takes for an instant of the calendar, and then an hour
+ * more, since its clock may be wrong.
+ */
+uint64_t memcached_state_ttl_s(const struct memcached_state *state,
+                               const struct memcached_step *step, uint64_t skew_ns)
+{
+    struct loaded loaded;
+    if (step->is_virtual || load(&loaded, state, step) != READ_STATE)
+        return 0;
+    uint64_t ends_ns = add_sat(dies_at(&loaded), loaded.epoch_ns);
+    uint64_t dies_ns = add_sat(max_u64(ends_ns, memcached_tickets_until(&tickets)), skew_ns);
+    uint64_t left_s = sub_floor(dies_ns, step->now_ns) / NS_PER_S + 1 + CLOCK_LATE_S;
+    if (left_s <= TTL_RELATIVE_MAX_S)
+        return left_s;
+    uint64_t at_s = step->now_ns / NS_PER_S + left_s + 3600;
+    return at_s <= TTL_MAX_S ? at_s : 0;
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * States as memcached keeps them: the words of core behind what is needed to read them, and one
+ * decision on them by core's laws. Instants are whole microseconds since 1970, as on any shared
+ * store; core counts from an epoch of the state's, since its own time ends after eighteen years.
+ */
+#ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
+#define STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
+
+#include "backend/memcached/memcached_tickets.h"
+#include "base/span.h"
+#include "core/law.h"
+
+/* Version and algorithm, epoch, limit, other parameters, words, tickets, checksum. */
+#define MEMCACHED_STATE_MAX (1 + 2 + 4 + 20 + WIDE_STATE_MAX + MEMCACHED_TICKETS_LEN_MAX + 4)
+
+struct memcached_state {
+    size_t len;                     /* 0: never used */
+    bool was_damaged;               /* and is used up now */
+    bool has_changed;               /* since it was read */
+    struct memcached_closed closed; /* since it was read */
+    uint8_t bytes[MEMCACHED_STATE_MAX];
+};
+
+/* The id of a ticket. Of a take: it is made, is good for so long, and keeps so much. */
+struct memcached_step_ticket {
+    const uint8_t *id; /* NULL: no ticket. SHARED_ID_LEN bytes */
+    uint64_t good_ns;
+    uint32_t kept; /* units that stay charged if it is never settled: STINT_KEEP_ALL */
+};
+
+struct memcached_step {
+    const struct stint_quota *quota;
+    uint64_t now_ns; /* since 1970, or virtual */
+    uint64_t at_ns;  /* refund: as now_ns, STINT_NEVER_NS for just now */
+    uint32_t cost;
+    uint8_t verb; /* enum stint_verb; of a ticket SHARED_SETTLE, SHARED_CANCEL, SHARED_EXPIRE */
+    bool is_virtual;
+    struct memcached_step_ticket ticket;
+};
+
+/* 0 where such a quota can be kept here; else why not. It has passed stint_quota_check(). */
+int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error);
+
+/* The instant, since 1970, from which states of this time count: real time, or as late. */
+uint64_t memcached_state_epoch_ns(uint64_t now_ns);
+
+/* Makes it one that was never used. */
+static inline void memcached_state_forget(struct memcached_state *state)
+{
+    state->len = 0;
+    state->was_damaged = state->has_changed = false;
+    state->closed = (struct memcached_closed){.dropped = 0};
+}
+
+/* Any bytes. */
+void memcached_state_read(struct memcached_state *state, struct span bytes);
+
+/*
+ * Decides, and changes the state where the law does. Bytes that are no state, or not the state that
+ * was written, are replaced by a state of which all is used just now, whatever the verb: what was
+ * used is not known, so nothing is granted that may have been granted before. STINT_E_MISMATCH, and
+ * nothing is changed, for a state of a clock that is more than an hour ahead. STINT_E_GONE for a
+ * ticket that was used, has ended, or never was: nothing moves because of this ask.
+ *
+ * Any verb that may change the state closes the tickets that have ended, first, as each says; a
+ * peek decides as if it had.
+ */
+int memcached_state_ask(struct memcached_state *state, const struct memcached_step *step,
+                        struct stint_decision *decision, struct stint_error *error);
+
+/*
+ * How long memcached is to keep it, as its commands have it: no shorter than until it is as never
+ * used by a clock that is so far behind. 0: for ever.
+ */
+uint64_t memcached_state_ttl_s(const struct memcached_state *state,
+                               const struct memcached_step *step, uint64_t skew_ns);
+
+#endif

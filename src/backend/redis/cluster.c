@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* A reply is looked over before anything is taken from it. */
+#include "backend/redis/cluster.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+/* CRC-16/XMODEM, four bits at a time: the polynomial x^16 + x^12 + x^5 + 1. */
+static unsigned crc16(struct span bytes)
+{
+    static const uint16_t table[16] = {
+        0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7,
+        0x8108, 0x9129, 0xa14a, 0xb16b, 0xc18c, 0xd1ad, 0xe1ce, 0xf1ef,
+    };
+    unsigned crc = 0;
+    for (size_t i = 0; i < bytes.len; i++) {
+        crc = (crc << 4 & 0xffff) ^ table[crc >> 12 ^ bytes.ptr[i] >> 4];
+        crc = (crc << 4 & 0xffff) ^ table[crc >> 12 ^ (bytes.ptr[i] & 0xfu)];
+    }
+    return crc;
+}
+
+unsigned cluster_slot_of(struct span key)
+{
+    const uint8_t *open = key.len > 0 ? memchr(key.ptr, '{', key.len) : NULL;
+    if (open != NULL) {
+        const uint8_t *end = key.ptr + key.len;
+        const uint8_t *close = memchr(open + 1, '}', (size_t)(end - open - 1));
+        if (close != NULL && close > open + 1)
+            key = span_of(open + 1, (size_t)(close - open - 1));
+    }
+    return crc16(key) % CLUSTER_SLOTS;
+}
+
+/* ---- Masters --------------------------------------------------------------------------------- */
+
+struct cluster *cluster_new(void)
+{
+    struct cluster *cluster = calloc(1, sizeof(*cluster));
+    if (cluster == NULL)
+        return NULL;
+    cluster->masters = calloc(CLUSTER_MASTERS_MAX, sizeof(*cluster->masters));
+    if (cluster->masters == NULL) {
+        free(cluster);
+        return NULL;
+    }
+    return cluster;
+}
+
+void cluster_free(struct cluster *cluster)
+{
+    if (cluster == NULL)
+        return;
+    free(cluster->masters);
+    free(cluster);
+}
+
+const struct store_host *cluster_master(const struct cluster *cluster, unsigned slot)
+{
+    assert(slot < CLUSTER_SLOTS);
+    unsigned place = cluster->of_slot[slot];
+    return place == 0 ? NULL : &cluster->masters[place - 1];
+}
+
+/* The place of a master, which is added if it is new; 0: there is no room for it. */
+static uint16_t place_of(struct cluster *cluster, const struct store_host *host)
+{
+    for (unsigned i = 0; i < cluster->n_masters; i++)
+        if (cluster->masters[i].port == host->port &&
+            strcmp(cluster->masters[i].name, host->name) == 0)
+            return (uint16_t)(i + 1);
+    if (cluster->n_masters == CLUSTER_MASTERS_MAX)
+        return 0;
+    cluster->masters[cluster->n_masters++] = *host;
+    return (uint16_t)cluster->n_masters;
+}
+
+/* A name of no bytes, or one that is not known, is that of whoever said so. */
+static bool set_host(struct store_host *host, struct span name, uint16_t port,
+                     const struct store_host *asked)
+{
+    if (name.len == 0 || span_equals(name, "?"))
+        *host = *asked;
+    else if (name.len >= sizeof(host->name) || memchr(name.ptr, '\0', name.len) != NULL)
+        return false;
+    else {
+        memcpy(host->name, name.ptr, name.len);
+        host->name[name.len] = '\0';
+    }
+    host->port = port;
+    return true;
+}
+
+bool cluster_move(struct cluster *cluster, const struct redis_redirect *redirect,
+                  const struct store_host *asked)
+{
+    struct store_host host;
+    assert(redirect->slot < CLUSTER_SLOTS);
+    if (!set_host(&host, redirect->host, redirect->port, asked))
+        return false;
+    uint16_t place = place_of(cluster, &host);
+    if (place == 0)
+        return false;
+    cluster->n_slots_served += cluster->of_slot[redirect->slot] == 0;
+    cluster->of_slot[redirect->slot] = place;
+    return true;
+}
+
+/* ---- CLUSTER SLOTS --------------------------------------------------------------------------- */
+
+struct range {
+    unsigned first, last;
+    struct store_host master;
+    unsigned replicas;
+};
+
+static bool is_number(const struct redis_reply *reply, int64_t min, int64_t max)
+{
+    return reply->type == REDIS_INTEGER && reply->number >= min && reply->number <= max;
+}
+
+/* [first, last, [host, port, id, ...], replicas...] */
+static bool read_range(const struct redis_reply *reply, const struct store_host *asked,
+                       struct range *range)
+{
+    if (reply->type != REDIS_ARRAY || reply->n_items < 3 ||
+        !is_number(&reply->items[0], 0, CLUSTER_SLOTS - 1) ||
+        !is_number(&reply->items[1], reply->items[0].number, CLUSTER_SLOTS - 1))
+        return false;
+    const struct redis_reply *node = &reply->items[2];
+    if (node->type != REDIS_ARRAY || node->n_items < 2 ||
+        !is_number(&node->items[1], 1, UINT16_MAX) ||
+        (node->items[0].type != REDIS_TEXT && node->items[0].type != REDIS_NIL))
+        return false;
+    range->first = (unsigned)reply->items[0].number;
+    range->last = (unsigned)reply->items[1].number;
+    range->replicas = (unsigned)reply->n_items - 3;
+    return set_host(&range->master, node->items[0].text, (uint16_t)node->items[1].number, asked);
+}
+
+static int refuse(struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYNTAX,
+                   "the store's answer to CLUSTER SLOTS is none: expected ranges of slots with "
+                   "nodes");
+}
+
+int cluster_read(struct cluster *cluster, const struct redis_reply *reply,
+                 const struct store_host *asked, struct stint_error *error)
+{
+    struct range range = {.first = 0};
+    if (reply->type != REDIS_ARRAY)
+        return refuse(error);
+    if (reply->n_items > CLUSTER_SLOTS)
+        return err_set(error, STINT_E_RANGE, "the store tells of more ranges than there are slots");
+    struct cluster *read = cluster_new();
+    if (read == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a map of slots");
+    int code = 0;
+    for (size_t i = 0; i < reply->n_items && code == 0; i++) {
+        uint16_t place = 0;
+        if (!read_range(&reply->items[i], asked, &range))
+            code = refuse(error);
+        else if ((place = place_of(read, &range.master)) == 0)
+            code = err_set(error, STINT_E_RANGE, "the cluster has more than %d masters",
+                           CLUSTER_MASTERS_MAX);
+        for (unsigned slot = range.first; code == 0 && slot <= range.last; slot++) {
+            read->n_slots_served += read->of_slot[slot] == 0;
+            read->of_slot[slot] = place;
+        }
+        if (code == 0)
+            read->n_replicas += range.replicas;
+    }
+    if (code == 0) {
+        struct cluster old = *cluster;
+        *cluster = *read;
+        *read = old;
+    }
+    cluster_free(read);
+    return code;
+}

@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: MIT */
+/* From being asked to being answered: what each kind of refusal, loss and redirect leads to. */
+#include "backend/redis/router_parts.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define PAUSE_FIRST_NS (1 * NS_PER_MS) /* before a second attempt; doubled with each */
+#define PAUSE_DOUBLINGS 4
+#define REDIRECTS_AT_ONCE 4 /* then with pauses: nodes disagree, and need time */
+#define KEPT_SIZE 4096      /* memory of an ask that is kept for the next */
+
+/* ---- Lists ----------------------------------------------------------------------------------- */
+
+void ask_list_add(struct ask_list *list, struct router_ask *ask)
+{
+    ask->list = list;
+    ask->next = NULL;
+    ask->previous = list->last;
+    *(list->last != NULL ? &list->last->next : &list->first) = ask;
+    list->last = ask;
+}
+
+void ask_list_remove(struct router_ask *ask)
+{
+    struct ask_list *list = ask->list;
+    *(ask->previous != NULL ? &ask->previous->next : &list->first) = ask->next;
+    *(ask->next != NULL ? &ask->next->previous : &list->last) = ask->previous;
+    ask->list = NULL;
+}
+
+static void move(struct router_ask *ask, struct ask_list *list)
+{
+    ask_list_remove(ask);
+    ask_list_add(list, ask);
+}
+
+static void bind(struct router_ask *ask, struct server *server)
+{
+    if (ask->at != NULL)
+        ask->at->n_asks--;
+    ask->at = server;
+    if (server != NULL)
+        server->n_asks++;
+}
+
+/* ---- Memory ---------------------------------------------------------------------------------- */
+
+static bool keep_words(struct router_ask *ask, const struct router_command *command, size_t n_bytes)
+{
+    size_t size = command->n_words * sizeof(struct span) + n_bytes;
+    if (size > ask->size) {
+        uint8_t *memory = realloc(ask->memory, size);
+        if (memory == NULL)
+            return false;
+        ask->memory = memory;
+        ask->size = size;
+    }
+    struct span *words = (struct span *)(void *)ask->memory;
+    uint8_t *bytes = ask->memory + command->n_words * sizeof(struct span);
+    for (size_t i = 0; i < command->n_words; i++) {
+        words[i] = span_of(bytes, command->words[i].len);
+        if (words[i].len > 0)
+            memcpy(bytes, command->words[i].ptr, words[i].len);
+        bytes += words[i].len;
+    }
+    ask->n_words = command->n_words;
+    ask->n_bytes = n_bytes;
+    return true;
+}
+
+static struct router_ask *new_ask(struct router *router, const struct router_command *command)
+{
+    size_t n_bytes = 0;
+    for (size_t i = 0; i < command->n_words; i++)
+        n_bytes += command->words[i].len;
+    if (router->is_ending || router->n_asks == router->options.asks_max ||
+        n_bytes > router->options.bytes_max - router->n_bytes)
+        return NULL;
+    struct router_ask *ask = router->free_asks;
+    if (ask == NULL)
+        ask = calloc(1, sizeof(*ask));
+    else
+        router->free_asks = ask->next;
+    if (ask == NULL)
+        return NULL;
+    if (!keep_words(ask, command, n_bytes)) {
+        ask->next = router->free_asks;
+        router->free_asks = ask;
+        return NULL;
+    }
+    router->n_bytes += n_bytes;
+    figure_set(&router->figures.asks_waiting, ++router->n_asks);
+    return ask;
+}
+
+static void free_ask(struct router_ask *ask)
+{
+    struct router *router = ask->router;
+    bind(ask, NULL);
+    ask_list_remove(ask);
+    router->n_bytes -= ask->n_bytes;
+    figure_set(&router->figures.asks_waiting, --router->n_asks);
+    if (ask->size > KEPT_SIZE) {
+        free(ask->memory);
+        ask->memory = NULL;
+        ask->size = 0;
+    }
+    ask->next = router->free_asks;
+    router->free_asks = ask;
+}
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+void ask_finish(struct router_ask *ask, enum router_outcome outcome,
+                const struct redis_reply *reply, uint64_t now_ns)
+{
+    router_answered *answered = ask->answered;
+    void *arg = ask->arg;
+    if (outcome == ROUTER_LATE && answered != NULL)
+        figure_add(&ask->router->figures.late, 1);
+    if (outcome == ROUTER_LOST && answered != NULL)
+        figure_add(&ask->router->figures.lost, 1);
+    free_ask(ask);
+    if (answered != NULL)
+        answered(arg, outcome, reply, now_ns);
+}
+
+static void wait_until(struct router_ask *ask, uint64_t retry_ns)
+{
+    move(ask, &ask->router->waiting);
+    ask->retry_ns = retry_ns;
+    uint64_t at_ns = ask->deadline_ns < retry_ns ? ask->deadline_ns : retry_ns;
+    router_hurry(ask->router, at_ns);
+}
+
+/* Nothing was done: once more, after a short while. */
+static void retry(struct router_ask *ask, uint64_t now_ns)
+{
+    unsigned doublings = ask->tries < PAUSE_DOUBLINGS ? ask->tries : PAUSE_DOUBLINGS;
+    if (ask->answered == NULL || ask->router->is_ending) {
+        ask_finish(ask, ROUTER_FAILED, NULL, now_ns);
+        return;
+    }
+    ask->tries++;
+    ask->is_asking = false;
+    bind(ask, NULL);
+    figure_add(&ask->router->figures.retries, 1);
+    wait_until(ask, now_ns + router_jitter(ask->router, PAUSE_FIRST_NS << doublings));
+}
+
+/* The node does not have the slot: the one that it names is asked at once, but not for ever. */
+static void follow(struct router_ask *ask, struct server *server, bool is_asking, uint64_t now_ns)
+{
+    if (server == NULL || ask->answered == NULL || ++ask->redirects > REDIRECTS_AT_ONCE) {
+        retry(ask, now_ns);
+        return;
+    }
+    move(ask, &ask->router->waiting);
+    bind(ask, is_asking ? server : NULL); /* else the map may say another before it is sent */
+    ask->is_asking = is_asking;
+    ask->retry_ns = 0;
+    ask_send(ask, now_ns);
+}
+
+/* The server that a redirect names; one without a name is whoever said so. */
+static bool host_of(const struct redis_redirect *redirect, const struct server *said,
+                    struct store_host *host)
+{
+    *host = said->host;
+    host->port = redirect->port;
+    if (redirect->host.len == 0 || span_equals(redirect->host, "?"))
+        return true;
+    if (redirect->host.len >= sizeof(host->name))
+        return false;
+    memcpy(host->name, redirect->host.ptr, redirect->host.len);
+    host->name[redirect->host.len] = '\0';
+    return true;
+}
+
+static bool is_master(const struct router *router, const struct store_host *host)
+{
+    for (unsigned i = 0; i < router->cluster->n_masters; i++)
+        if (router->cluster->masters[i].port == host->port &&
+            strcmp(router->cluster->masters[i].name, host->name) == 0)
+            return true;
+    return false;
+}
+
+/*
+ * The slot has moved for good. A master that the map does not have may be one that took over after
+ * another's death: it is asked only once the map says so, so that the failover is counted first.
+ */
+static void on_moved(struct router_ask *ask, struct server *said, const struct redis_reply *reply,
+                     uint64_t now_ns)
+{
+    struct router *router = ask->router;
+    struct redis_redirect redirect;
+    struct store_host host;
+    figure_add(&router->figures.redirects, 1);
+    if (!redis_redirect_parse(reply->text, &redirect) || !host_of(&redirect, said, &host)) {
+        retry(ask, now_ns);
+        return;
+    }
+    topology_ask(said, now_ns);
+    if (!is_master(router, &host) || !cluster_move(router->cluster, &redirect, &said->host)) {
+        retry(ask, now_ns);
+        return;
+    }
+    follow(ask, server_of_slot(router, ask->slot, now_ns), false, now_ns);
+}
+
+static void on_ask(struct router_ask *ask, struct server *said, const struct redis_reply *reply,
+                   uint64_t now_ns)
+{
+    struct router *router = ask->router;
+    struct redis_redirect redirect;
+    struct store_host host;
+    struct server *server = NULL;
+    figure_add(&router->figures.redirects, 1);
+    if (redis_redirect_parse(reply->text, &redirect) && host_of(&redirect, said, &host)) {
+        server = server_find(router, &host);
+        if (server == NULL)
+            server = server_open(router, &host, SERVER_STORE, now_ns);
+    }
+    follow(ask, server, true, now_ns);
+}
+
+/* What a server says that did nothing, and that may be otherwise soon; false: it is the answer. */
+static bool take_refusal(struct router_ask *ask, struct server *said,
+                         const struct redis_reply *reply, uint64_t now_ns)
+{
+    bool has_slots = router_has_slots(ask->router);
+    switch (redis_fault_of(reply->text)) {
+    case REDIS_FAULT_MOVED:
+        if (has_slots)
+            on_moved(ask, said, reply, now_ns);
+        return has_slots;
+    case REDIS_FAULT_ASK:
+        if (has_slots)
+            on_ask(ask, said, reply, now_ns);
+        return has_slots;
+    case REDIS_FAULT_CLUSTERDOWN:
+        topology_doubt(ask->router, now_ns);
+        retry(ask, now_ns);
+        return true;
+    case REDIS_FAULT_READONLY:
+    case REDIS_FAULT_MASTERDOWN:
+        retry(ask, now_ns);
+        topology_refuse_master(said, "the store is a replica: it takes no writes", now_ns);
+        return true;
+    case REDIS_FAULT_TRYAGAIN:
+    case REDIS_FAULT_LOADING:
+    case REDIS_FAULT_BUSY:
+    case REDIS_FAULT_NOSCRIPT:
+        retry(ask, now_ns);
+        return true;
+    default:
+        return false;
+    }
+}
+
+static void on_refused(struct router_ask *ask, struct server *said, const struct redis_reply *reply,
+                       uint64_t now_ns)
+{
+    bool is_wanted = ask->answered != NULL && !ask->router->is_ending;
+    if (!is_wanted || !take_refusal(ask, said, reply, now_ns))
+        ask_finish(ask, ROUTER_REFUSED, reply, now_ns);
+}
+
+static void on_answer(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+                      uint64_t now_ns)
+{
+    struct router_ask *ask = arg;
+    struct server *said = ask->at;
+    ask->is_sent = false;
+    if (outcome == REDIS_DONE)
+        ask_finish(ask, ROUTER_DONE, reply, now_ns);
+    else if (outcome == REDIS_REFUSED)
+        on_refused(ask, said, reply, now_ns);
+    else if (outcome == REDIS_UNSENT || (ask->is_repeatable && !ask->router->is_ending))
+        retry(ask, now_ns);
+    else
+        ask_finish(ask, outcome == REDIS_LATE ? ROUTER_LATE : ROUTER_LOST, NULL, now_ns);
+}
+
+/* ---- Sending --------------------------------------------------------------------------------- */
+
+void ask_send(struct router_ask *ask, uint64_t now_ns)
+{
+    struct router *router = ask->router;
+    if (ask->retry_ns > now_ns)
+        return;
+    ask->retry_ns = 0;
+    struct server *server = ask->at != NULL ? ask->at : server_of_slot(router, ask->slot, now_ns);
+    if (server == NULL) {
+        topology_doubt(router, now_ns);
+        return;
+    }
+    if (server->state != SERVER_READY || !redis_conn_is_ready(server->dialled.conn))
+        return;
+    const struct redis_command command = {
+        .words = (const struct span *)(void *)ask->memory,
+        .n_words = ask->n_words,
+        .script = ask->script,
+        .is_asking = ask->is_asking,
+        .answered = on_answer,
+        .arg = ask,
+    };
+    if (!redis_conn_ask(server->dialled.conn, &command, now_ns)) {
+        wait_until(ask, now_ns + router_jitter(router, PAUSE_FIRST_NS));
+        return;
+    }
+    bind(ask, server);
+    move(ask, &router->sent);
+    ask->is_sent = true;
+    router->options.dialer->ops->asked(router->options.dialer, &server->dialled);
+}
+
+void router_dispatch(struct router *router, uint64_t now_ns)
+{
+    for (struct router_ask *ask = router->waiting.first, *next; ask != NULL; ask = next) {
+        next = ask->next;
+        ask_send(ask, now_ns);
+    }
+}
+
+void router_unbind(struct router *router, struct server *server)
+{
+    for (struct router_ask *ask = router->waiting.first; ask != NULL; ask = ask->next)
+        if (ask->at == server) {
+            bind(ask, NULL);
+            ask->is_asking = false;
+        }
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+struct router_ask *router_ask(struct router *router, const struct router_command *command,
+                              uint64_t now_ns)
+{
+    assert(command->slot < CLUSTER_SLOTS && command->answered != NULL);
+    struct router_ask *ask = new_ask(router, command);
+    if (ask == NULL)
+        return NULL;
+    ask->router = router;
+    ask->at = NULL;
+    ask->answered = command->answered;
+    ask->arg = command->arg;
+    ask->script = command->script;
+    ask->deadline_ns = command->deadline_ns;
+    ask->retry_ns = 0;
+    ask->slot = command->slot;
+    ask->redirects = ask->tries = 0;
+    ask->is_repeatable = command->is_repeatable;
+    ask->is_asking = ask->is_sent = false;
+    ask_list_add(&router->waiting, ask);
+    figure_add(&router->figures.asks, 1);
+    ask_send(ask, now_ns);
+    router_hurry(router, ask->deadline_ns < router->ends_ns ? ask->deadline_ns : router->ends_ns);
+    return ask;
+}
+
+void router_forget(struct router *router, struct router_ask *ask)
+{
+    (void)router;
+    ask->answered = NULL;
+    if (!ask->is_sent) /* else its connection will speak of it */
+        free_ask(ask);
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the router share: asks, servers, and who is to be asked for what. */
+#ifndef STINT_BACKEND_REDIS_ROUTER_PARTS_H
+#define STINT_BACKEND_REDIS_ROUTER_PARTS_H
+
+#include "backend/redis/cluster.h"
+#include "backend/redis/router.h"
+#include "base/ns.h"
+
+#define RUN_ID_SIZE 64
+#define SERVERS_MAX (CLUSTER_MASTERS_MAX + 64)
+
+/* ---- Asks ------------------------------------------------------------------------------------ */
+
+struct ask_list {
+    struct router_ask *first, *last;
+};
+
+/* One command, in one list at a time: what waits here, or what a connection has. */
+struct router_ask {
+    struct router_ask *next, *previous;
+    struct ask_list *list;
+    struct router *router;
+    struct server *at; /* the one that has it, or that it waits for. NULL: whoever has the slot */
+    router_answered *answered; /* NULL: nobody wants the answer any more */
+    void *arg;
+    uint8_t *memory; /* its words, then their bytes */
+    size_t size, n_words, n_bytes;
+    struct span script;
+    uint64_t deadline_ns, retry_ns; /* retry_ns: not to be sent before */
+    unsigned slot, redirects, tries;
+    bool is_repeatable, is_asking;
+    bool is_sent; /* a connection has it, and will answer */
+};
+
+/* ---- Servers --------------------------------------------------------------------------------- */
+
+enum server_use { SERVER_STORE, SERVER_SENTINEL, SERVER_CHANNEL };
+
+enum server_state {
+    SERVER_AWAY,     /* connects, or waits until it may */
+    SERVER_CHECKING, /* has greeted, and is asked who it is */
+    SERVER_READY,
+    SERVER_ENDED, /* is closed by the next wake() */
+};
+
+/* One server, with the one connection to it. */
+struct server {
+    struct server *next;
+    struct router *router;
+    struct dialled dialled;
+    struct store_host host; /* a name of "": the Unix socket */
+    enum server_use use;
+    enum server_state state;
+    char run_id[RUN_ID_SIZE]; /* "": unknown */
+    bool has_been_ready;
+    bool is_wanted;     /* a part of the topology */
+    unsigned bit;       /* of a cluster: 1 … 63, and another's only where all are in use */
+    size_t n_asks;      /* asks whose `at` it is */
+    uint64_t opened_ns; /* or when it was last needed, for one that is not wanted */
+};
+
+/* ---- The router ------------------------------------------------------------------------------ */
+
+struct router {
+    struct router_options options;
+    struct router_figures figures;
+    struct stint_error fault;
+    uint64_t random;
+
+    struct ask_list waiting, sent;
+    struct router_ask *free_asks;
+    size_t n_asks, n_bytes; /* that wait or are sent */
+    uint64_t ends_ns;       /* no ask's deadline is later */
+    uint64_t earliest_ns;   /* nothing is due before */
+
+    struct server *servers;
+    size_t n_servers;
+    uint64_t away_since_ns;
+
+    /* A single server, or whom sentinels name. */
+    struct server *master;
+    struct store_host master_host; /* of the last that was known; "" of none */
+    char run_id[RUN_ID_SIZE];
+    /* A cluster. */
+    struct cluster *cluster, *spare;
+    struct server **of_master; /* by its place in cluster->masters; NULL: not connected yet */
+    bool has_map;
+    /* Sentinels. */
+    struct server *sentinel, *channel;
+    unsigned host_at;  /* which of the URL's is next */
+    unsigned last_bit; /* that was given to a server of a cluster */
+
+    struct server *refresher; /* whom a refresh has asked */
+    bool is_refresh_wanted;
+    unsigned vain_refreshes; /* in a row, after which all was not well yet */
+    uint64_t refresh_ns, refreshed_ns;
+    bool is_ending;
+};
+
+/* ---- router.c -------------------------------------------------------------------------------- */
+
+uint64_t router_random(struct router *router);
+/* Half of it at least, so that many who wait for the same do not come back together. */
+uint64_t router_jitter(struct router *router, uint64_t length_ns);
+/* Something is due then. */
+void router_hurry(struct router *router, uint64_t at_ns);
+/* Sends what waits and may be sent now. */
+void router_dispatch(struct router *router, uint64_t now_ns);
+/* Asks that wait for a server that is not to be had wait for whoever has the slot. */
+void router_unbind(struct router *router, struct server *server);
+
+static inline void figure_add(_Atomic uint64_t *figure, uint64_t more)
+{
+    atomic_fetch_add_explicit(figure, more, memory_order_relaxed);
+}
+
+static inline void figure_set(_Atomic uint64_t *figure, uint64_t value)
+{
+    atomic_store_explicit(figure, value, memory_order_relaxed);
+}
+
+/* ---- router_asks.c --------------------------------------------------------------------------- */
+
+void ask_list_add(struct ask_list *list, struct router_ask *ask);
+void ask_list_remove(struct router_ask *ask);
+void ask_finish(struct router_ask *ask, enum router_outcome outcome,
+                const struct redis_reply *reply, uint64_t now_ns);
+void ask_send(struct router_ask *ask, uint64_t now_ns);
+
+/* ---- router_servers.c ------------------------------------------------------------------------ */
+
+/* NULL: no memory, or too many. A host of "" is the Unix socket. */
+struct server *server_open(struct router *router, const struct store_host *host,
+                           enum server_use use, uint64_t now_ns);
+/* That of use SERVER_STORE; NULL: none is open. */
+struct server *server_find(const struct router *router, const struct store_host *host);
+struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now_ns);
+/* How many are ready, and since when none can be asked. */
+void servers_count(struct router *router, uint64_t now_ns);
+/* It is not to be asked any more, and closed. */
+void server_end(struct server *server, uint64_t now_ns);
+/* Closes what has ended, and what nobody has needed for a while. */
+void servers_sweep(struct router *router, uint64_t now_ns);
+void servers_free(struct router *router);
+bool server_ask(struct server *server, const char *const *words, size_t n_words,
+                redis_answered *answered, uint64_t now_ns);
+
+/* ---- router_topology.c ----------------------------------------------------------------------- */
+
+/* Something is wrong with what is known: to be looked at soon. */
+void topology_doubt(struct router *router, uint64_t now_ns);
+/* The same at once, of a server that knows better. */
+void topology_ask(struct server *server, uint64_t now_ns);
+void topology_wake(struct router *router, uint64_t now_ns);
+/* A server of any use is ready, has been lost, or was not to be had. */
+void topology_ready(struct server *server, uint64_t now_ns);
+void topology_lost(struct server *server, uint64_t now_ns);
+void topology_pushed(struct server *server, const struct redis_reply *message, uint64_t now_ns);
+/* The single master is none: another is to be found, or it is to be connected anew. */
+void topology_refuse_master(struct server *server, const char *why, uint64_t now_ns);
+
+#endif

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: MIT */
+/* Words for a store and integers from it; lua/ decides. */
+#include "backend/script/script.h"
+
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/wide_int.h"
+
+#include <assert.h>
+
+#define EXACT_MAX (INT64_C(1) << 53)                   /* a Lua number is a double */
+#define REPLY_FIXED 8                                  /* integers of the decision */
+#define REPLY_EACH 6                                   /* integers of each quota of a list */
+#define TICKET_MAX_US (100 * UINT64_C(31536000000000)) /* in the store's numbers */
+#define REPLAYED 4 /* in place of ALLOW: it was, when the id came first */
+
+static const char *const verb_names[] = {
+    [SCRIPT_TAKE] = "take",     [SCRIPT_TAKE_UPTO] = "take_upto", [SCRIPT_PEEK] = "peek",
+    [SCRIPT_CHARGE] = "charge", [SCRIPT_REFUND] = "refund",       [SCRIPT_BOOK] = "book",
+    [SCRIPT_UNBOOK] = "unbook", [SCRIPT_RESET] = "reset",         [SCRIPT_RELEASE] = "release",
+    [SCRIPT_RENEW] = "renew",   [SCRIPT_UNDO] = "undo",           [SCRIPT_SETTLE] = "settle",
+    [SCRIPT_CANCEL] = "cancel", [SCRIPT_EXTEND] = "extend",       [SCRIPT_EXPIRE] = "expire",
+};
+
+static const struct lua_script *const scripts[] = {
+    [STINT_WINDOW] = &lua_script_window,
+    [STINT_BUCKETS] = &lua_script_buckets,
+    [STINT_LOG] = &lua_script_log,
+    [STINT_GCRA] = &lua_script_gcra,
+    [STINT_FIXED_WINDOW] = &lua_script_fixed_window,
+    [STINT_SLIDING_COUNTER] = &lua_script_sliding_counter,
+    [STINT_CONCURRENCY] = &lua_script_concurrency,
+};
+
+static const struct lua_script *const scripts_once[] = {
+    [STINT_WINDOW] = &lua_script_window_once,
+    [STINT_BUCKETS] = &lua_script_buckets_once,
+    [STINT_LOG] = &lua_script_log_once,
+    [STINT_GCRA] = &lua_script_gcra_once,
+    [STINT_FIXED_WINDOW] = &lua_script_fixed_window_once,
+    [STINT_SLIDING_COUNTER] = &lua_script_sliding_counter_once,
+    [STINT_CONCURRENCY] = &lua_script_concurrency_once,
+};
+
+/* ---- Quotas ---------------------------------------------------------------------------------- */
+
+static int whole_us(uint64_t length_ns, const char *name, struct stint_error *error)
+{
+    if (length_ns % NS_PER_US == 0)
+        return STINT_OK;
+    return err_set(error, STINT_E_RANGE,
+                   "a shared store counts in microseconds: expected a %s of whole ones, found "
+                   "%llu ns",
+                   name, (unsigned long long)length_ns);
+}
+
+int script_accepts(const struct stint_quota *quota, struct stint_error *error)
+{
+    assert(quota->derived.checked);
+    if (quota->initial_set)
+        return err_set(error, STINT_E_MISMATCH,
+                       "initial is for states of the caller's: a store cannot tell a key that was "
+                       "never seen from one that is long idle");
+    int code = whole_us(quota->period_ns, "period", error);
+    return code == STINT_OK ? whole_us(quota->time_slack_ns, "time_slack", error) : code;
+}
+
+/* What a script is told of a quota beside limit and period. */
+struct options {
+    int64_t x, y, z;
+};
+
+static struct options options_of(const struct stint_quota *quota)
+{
+    switch (quota->algorithm) {
+    case STINT_WINDOW:
+        return (struct options){.x = quota->resolution};
+    case STINT_BUCKETS:
+        return (struct options){.x = (int64_t)(quota->time_slack_ns / NS_PER_US),
+                                .y = quota->count_slack};
+    case STINT_GCRA:
+        return (struct options){.x = quota->burst, .y = quota->count_denied};
+    case STINT_FIXED_WINDOW:
+        return (struct options){
+            .x = quota->align, .y = quota->utc_offset_s, .z = quota->count_denied};
+    case STINT_SLIDING_COUNTER:
+        return (struct options){.x = quota->count_denied};
+    default:
+        return (struct options){0};
+    }
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+/* Bytes at `out`, as many as fit; `len` counts them all. */
+struct key_text {
+    char *out;
+    size_t size, len;
+};
+
+static void key_add(struct key_text *text, char c)
+{
+    if (text->len < text->size)
+        text->out[text->len] = c;
+    text->len++;
+}
+
+static void key_add_plain(struct key_text *text, struct span span)
+{
+    for (size_t i = 0; i < span.len; i++)
+        key_add(text, (char)span.ptr[i]);
+}
+
+static void key_add_hex(struct key_text *text, uint8_t byte)
+{
+    static const char hexadecimal[] = "0123456789ABCDEF";
+    key_add(text, hexadecimal[byte >> 4]);
+    key_add(text, hexadecimal[byte & 15]);
+}
+
+static void key_add_escaped(struct key_text *text, struct span span, bool colons)
+{
+    for (size_t i = 0; i < span.len; i++) {
+        uint8_t c = span.ptr[i];
+        bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                     (c != 0 && strchr("-._~/@+=,*", c) != NULL) || (colons && c == ':');
+        if (plain) {
+            key_add(text, (char)c);
+            continue;
+        }
+        key_add(text, '%');
+        key_add_hex(text, c);
+    }
+}
+
+static void key_begin(struct key_text *text, struct span prefix, struct span tag)
+{
+    key_add_escaped(text, prefix, true);
+    key_add(text, '{');
+    key_add_escaped(text, tag, true);
+    key_add(text, '}');
+}
+
+/* Writes a number's digits and returns them. */
+static struct span digits_of(char digits[SCRIPT_DIGITS_MAX], int64_t number)
+{
+    uint64_t left = number < 0 ? -(uint64_t)number : (uint64_t)number;
+    size_t at = SCRIPT_DIGITS_MAX;
+    do
+        digits[--at] = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (number < 0)
+        digits[--at] = '-';
+    return span_of(digits + at, SCRIPT_DIGITS_MAX - at);
+}
+
+static void key_add_parameter(struct key_text *text, int64_t number)
+{
+    char digits[SCRIPT_DIGITS_MAX];
+    key_add(text, ',');
+    key_add_plain(text, digits_of(digits, number));
+}
+
+/* The states of the other algorithms mean the same whatever the parameters. */
+static void key_add_law(struct key_text *text, const struct stint_quota *quota)
+{
+    int64_t period_us = (int64_t)(quota->period_ns / NS_PER_US);
+    key_add_plain(text, span_of_text(stint_algorithm_name(quota->algorithm)));
+    if (quota->algorithm == STINT_WINDOW) {
+        key_add_parameter(text, period_us);
+        key_add_parameter(text, quota->resolution);
+    } else if (quota->algorithm == STINT_SLIDING_COUNTER) {
+        key_add_parameter(text, period_us);
+    } else if (quota->algorithm == STINT_FIXED_WINDOW) {
+        key_add_parameter(text, period_us);
+        key_add_parameter(text, quota->align);
+        key_add_parameter(text, quota->utc_offset_s);
+    }
+}
+
+size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
+                  size_t size)
+{
+    struct key_text text = {.out = out, .size = size};
+    key_begin(&text, name->prefix, name->tag);
+    key_add_law(&text, quota);
+    key_add(&text, ':');
+    key_add_escaped(&text, name->rule, false);
+    key_add(&text, ':');
+    key_add_escaped(&text, name->key, true);
+    return text.len;
+}
+
+size_t script_tag(struct span prefix, struct span tag, char *out, size_t size)
+{
+    struct key_text text = {.out = out, .size = size};
+    key_begin(&text, prefix, tag);
+    return text.len;
+}
+
+size_t script_id_key(struct span prefix, struct span tag, struct span id, char *out, size_t size)
+{
+    struct key_text text = {.out = out, .size = size};
+    key_begin(&text, prefix, tag);
+    key_add_plain(&text, span_of_text("id:"));
+    for (size_t i = 0; i < id.len; i++)
+        key_add_hex(&text, id.ptr[i]);
+    return text.len;
+}
+
+/* ---- Commands -------------------------------------------------------------------------------- */
+
+static void add(struct script_command *command, struct span word)
+{
+    assert(command->n_words < SCRIPT_WORDS_MAX);
+    command->words[command->n_words++] = word;
+}
+
+static void add_number(struct script_command *command, int64_t number)
+{
+    struct span digits = digits_of(command->digits + command->n_digits, number);
+    command->n_digits += SCRIPT_DIGITS_MAX;
+    add(command, digits);
+}
+
+/* 0 is the store's own time; an instant of virtual time has a sign, so that 0 can be one. */
+static void add_now(struct script_command *command, const struct script_ask *ask)
+{
+    if (!ask->is_virtual) {
+        add(command, span_of_text("0"));
+        return;
+    }
+    add_number(command, (int64_t)(ask->now_ns / NS_PER_US));
+    struct span *now = &command->words[command->n_words - 1];
+    char *sign = command->digits + command->n_digits - now->len - 1;
+    *sign = '+';
+    *now = span_of(sign, now->len + 1);
+}
+
+static void add_at(struct script_command *command, const struct script_ask *ask)
+{
+    if (ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW)
+        add_number(command, (int64_t)ask->holder.deadline_us);
+    else if (ask->verb == SCRIPT_REFUND && ask->at_ns == STINT_NEVER_NS)
+        add_number(command, -1);
+    else /* a wait of any length is as good as the longest number */
+        add_number(command, (int64_t)(ask->at_ns / NS_PER_US < (uint64_t)EXACT_MAX
+                                          ? ask->at_ns / NS_PER_US
+                                          : (uint64_t)EXACT_MAX - 1));
+}
+
+void script_quota_words(const struct stint_quota *quota, struct span words[SCRIPT_QUOTA_WORDS],
+                        char digits[SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX])
+{
+    struct options options = options_of(quota);
+    const int64_t numbers[] = {quota->limit, (int64_t)(quota->period_ns / NS_PER_US), options.x,
+                               options.y, options.z};
+    words[0] = span_of_text(stint_algorithm_name(quota->algorithm));
+    for (size_t i = 1; i < SCRIPT_QUOTA_WORDS; i++)
+        words[i] = digits_of(digits + i * SCRIPT_DIGITS_MAX, numbers[i - 1]);
+}
+
+/* All but its name. */
+static void add_quota(struct script_command *command, const struct stint_quota *quota)
+{
+    struct span words[SCRIPT_QUOTA_WORDS];
+    script_quota_words(quota, words, command->digits + command->n_digits);
+    command->n_digits += SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX;
+    for (size_t i = 1; i < SCRIPT_QUOTA_WORDS; i++)
+        add(command, words[i]);
+}
+
+static void begin(struct script_command *command, const struct lua_script *script, size_t n_keys)
+{
+    command->script = script;
+    command->n_words = 0;
+    command->n_digits = 0;
+    add(command, span_of_text("EVALSHA"));
+    add(command, span_of(script->sha1, sizeof(script->sha1) - 1));
+    add_number(command, (int64_t)n_keys);
+}
+
+static void add_body(struct script_command *command, uint64_t body)
+{
+    char *digits = command->digits + command->n_digits;
+    struct key_text text = {.out = digits, .size = SCRIPT_DIGITS_MAX};
+    for (unsigned shift = 64; shift > 0; shift -= 8)
+        key_add_hex(&text, (uint8_t)(body >> (shift - 8)));
+    command->n_digits += SCRIPT_DIGITS_MAX;
+    add(command, span_of(digits, text.len));
+}
+
+/* GOOD, or GOOD+LONGER: one word. */
+static void add_good(struct script_command *command, const struct script_id *id)
+{
+    char *room = command->digits + command->n_digits;
+    char numbers[SCRIPT_DIGITS_MAX];
+    uint64_t good_us = min_u64(id->ticket_ns / NS_PER_US, TICKET_MAX_US);
+    struct key_text text = {.out = room, .size = (size_t)2 * SCRIPT_DIGITS_MAX};
+    key_add_plain(&text, digits_of(numbers, (int64_t)good_us));
+    if (id->longer_ns > 0) {
+        key_add(&text, '+');
+        key_add_plain(&text, digits_of(numbers, (int64_t)(id->longer_ns / NS_PER_US)));
+    }
+    command->n_digits += (size_t)2 * SCRIPT_DIGITS_MAX;
+    add(command, span_of(room, text.len));
+}
+
+/* Behind all other words. What is longer than a store can count is as good as that. */
+static void add_id(struct script_command *command, const struct script_ask *ask)
+{
+    const struct script_id *id = ask->id;
+    uint64_t lifetime_ms = id->lifetime_ns / NS_PER_MS + (id->lifetime_ns % NS_PER_MS > 0);
+    assert(id->lifetime_ns > 0 || id->is_ticket);
+    add_body(command, id->body);
+    add_number(command, (int64_t)min_u64(lifetime_ms, TICKET_MAX_US / 1000));
+    if (id->is_ticket &&
+        (ask->verb == SCRIPT_TAKE || ask->verb == SCRIPT_BOOK || ask->verb == SCRIPT_EXTEND))
+        add_good(command, id);
+}
+
+static struct span verb_of(const struct script_ask *ask)
+{
+    bool reserves = ask->verb == SCRIPT_TAKE && ask->id != NULL && ask->id->is_ticket;
+    return span_of_text(reserves ? "reserve" : verb_names[ask->verb]);
+}
+
+/* Options that are 0 at the end are left out: every word costs the store time. */
+static void drop_zeros(struct script_command *command, size_t at_most)
+{
+    while (at_most-- > 0 && span_equals(command->words[command->n_words - 1], "0"))
+        command->n_words--;
+}
+
+void script_command_one(struct script_command *command, const struct script_item *item,
+                        const struct script_ask *ask)
+{
+    bool names_holder = ask->verb == SCRIPT_RELEASE || ask->verb == SCRIPT_RENEW;
+    assert(ask->verb < SCRIPT_UNDO || ask->id != NULL); /* they say by whose id they are */
+    begin(command, (ask->id != NULL ? scripts_once : scripts)[item->quota->algorithm],
+          ask->id != NULL ? 2 : 1);
+    add(command, item->key);
+    if (ask->id != NULL)
+        add(command, ask->id->key);
+    add(command, verb_of(ask));
+    add_number(command, names_holder ? ask->holder.count : item->cost);
+    add_now(command, ask);
+    add_at(command, ask);
+    add_quota(command, item->quota);
+    drop_zeros(command, 3);
+    if (ask->id != NULL)
+        add_id(command, ask);
+}
+
+void script_command_list(struct script_command *command, const struct script_item *items,
+                         size_t n_items, const struct script_ask *ask)
+{
+    assert(n_items > 0 && n_items <= STINT_ITEMS_MAX);
+    assert(ask->verb <= SCRIPT_REFUND || ask->verb == SCRIPT_RESET ||
+           (ask->verb >= SCRIPT_UNDO && ask->id != NULL));
+    begin(command, ask->id != NULL ? &lua_script_list_once : &lua_script_list,
+          n_items + (ask->id != NULL));
+    for (size_t i = 0; i < n_items; i++)
+        add(command, items[i].key);
+    if (ask->id != NULL)
+        add(command, ask->id->key);
+    add(command, verb_of(ask));
+    add_now(command, ask);
+    add_at(command, ask);
+    for (size_t i = 0; i < n_items; i++) {
+        add(command, span_of_text(stint_algorithm_name(items[i].quota->algorithm)));
+        add_number(command, items[i].cost);
+        add_quota(command, items[i].quota);
+    }
+    if (ask->id != NULL)
+        add_id(command, ask);
+}
+
+void script_command_whole(struct script_command *command)
+{
+    command->words[0] = span_of_text("EVAL");
+    command->words[1] = command->script->text;
+}
+
+/* ---- Replies --------------------------------------------------------------------------------- */
+
+static bool is_within(int64_t value, int64_t least, int64_t most)
+{
+    return value >= least && value <= most;
+}
+
+bool script_figures_read(struct stint_decision *decision, const int64_t values[6])
+{
+    bool is_never = values[0] == STINT_NEVER;
+    if (!is_within(values[0], STINT_ALLOW, STINT_NEVER) || !is_within(values[1], 0, UINT32_MAX) ||
+        !is_within(values[2], 0, UINT32_MAX) || !is_within(values[3], 0, values[2]) ||
+        !is_within(values[4], is_never ? -1 : 0, is_never ? -1 : EXACT_MAX) ||
+        !is_within(values[5], 0, EXACT_MAX))
+        return false;
+    *decision = (struct stint_decision){
+        .outcome = (uint8_t)values[0],
+        .stored = 1,
+        .granted = (uint32_t)values[1],
+        .limit = (uint32_t)values[2],
+        .remaining = (uint32_t)values[3],
+        .retry_after_ns = is_never ? STINT_NEVER_NS : (uint64_t)values[4] * NS_PER_US,
+        .reset_after_ns = (uint64_t)values[5] * NS_PER_US,
+    };
+    return true;
+}
+
+static bool decision_read(struct script_reply *reply, const int64_t *values)
+{
+    int64_t figures[6];
+    memcpy(figures, values, sizeof(figures));
+    reply->is_replayed = values[0] == REPLAYED;
+    if (reply->is_replayed)
+        figures[0] = STINT_ALLOW;
+    if (!script_figures_read(&reply->decision, figures) ||
+        !is_within(values[6], 0, STINT_ITEMS_MAX - 1) || !is_within(values[7], 0, EXACT_MAX))
+        return false;
+    reply->decision.binding = (uint8_t)values[6];
+    reply->now_ns = (uint64_t)values[7] * NS_PER_US;
+    return true;
+}
+
+static bool holders_read(struct script_reply *reply, const int64_t *values, size_t n_values)
+{
+    if (n_values % 2 != 0 || n_values / 2 > reply->n_each)
+        return false;
+    reply->n_holders = n_values / 2;
+    for (size_t i = 0; i < reply->n_holders; i++) {
+        const int64_t *holder = &values[2 * i];
+        if (!is_within(holder[0], 0, EXACT_MAX) || !is_within(holder[1], 0, UINT16_MAX))
+            return false;
+        reply->holders[i] = (struct script_holder){(uint64_t)holder[0], (uint32_t)holder[1]};
+    }
+    return true;
+}
+
+bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_t *values,
+                       size_t n_values)
+{
+    assert(n_listed <= STINT_ITEMS_MAX);
+    size_t before_holders = REPLY_FIXED + REPLY_EACH * n_listed;
+    if (n_values < before_holders || !decision_read(reply, values))
+        return false;
+    reply->n_each = n_listed > 0 ? n_listed : 1;
+    reply->each[0] = reply->decision;
+    for (size_t i = 0; i < n_listed; i++)
+        if (!script_figures_read(&reply->each[i], &values[REPLY_FIXED + REPLY_EACH * i]))
+            return false;
+    return holders_read(reply, values + before_holders, n_values - before_holders);
+}
+
+static bool begins_with(struct span error, const char *text)
+{
+    struct span head = span_of_text(text);
+    return error.len >= head.len && memcmp(error.ptr, head.ptr, head.len) == 0;
+}
+
+bool script_is_conflict(struct span error)
+{
+    return begins_with(error, "STINT CONFLICT ");
+}
+
+bool script_is_gone(struct span error)
+{
+    return begins_with(error, "STINT GONE ");
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decisions of a shared store as bytes: from quota, key, verb and cost to the words of an EVALSHA,
+ * and from the integers of its reply to a decision. Knows no socket and no RESP: who sends the
+ * words and reads the integers is another's business.
+ */
+#ifndef STINT_BACKEND_SCRIPT_SCRIPT_H
+#define STINT_BACKEND_SCRIPT_SCRIPT_H
+
+#include "backend/script/lua_script.h"
+#include "stint.h"
+
+#define SCRIPT_WORDS_MAX (3 + STINT_ITEMS_MAX + 1 + 3 + 7 * STINT_ITEMS_MAX + 3)
+#define SCRIPT_DIGITS_MAX 22 /* of one number: 20 digits, a sign, and its mark */
+#define SCRIPT_REPLY_MAX (8 + 6 * STINT_ITEMS_MAX + 2 * STINT_ITEMS_MAX)
+
+enum script_verb {
+    SCRIPT_TAKE = STINT_TAKE,
+    SCRIPT_TAKE_UPTO = STINT_TAKE_UPTO,
+    SCRIPT_PEEK = STINT_PEEK,
+    SCRIPT_CHARGE = STINT_CHARGE,
+    SCRIPT_REFUND = STINT_REFUND,
+    SCRIPT_BOOK = STINT_BOOK,
+    SCRIPT_UNBOOK = STINT_UNBOOK,
+    SCRIPT_RESET,
+    SCRIPT_RELEASE, /* concurrency: gives the places of `holder` back */
+    SCRIPT_RENEW,   /* concurrency: moves the deadline of `holder` */
+    /*
+     * With an id, on the keys that it charged: takes back all that was charged under it, places
+     * included, and forgets it. Costs and at_ns do not count: the store knows them. Where the id is
+     * not known, nothing is done, and nothing was granted by the reply.
+     */
+    SCRIPT_UNDO,
+    /*
+     * With the id of a ticket, on the keys that it charged. The first two use the ticket up: cost
+     * is what was used of each quota, and the rest goes back; or all goes back. EXTEND moves the
+     * deadlines of its places, and is for tickets that hold some. script_is_gone() where it is not
+     * good any more.
+     */
+    SCRIPT_SETTLE,
+    SCRIPT_CANCEL,
+    SCRIPT_EXTEND,
+    /*
+     * Of a ticket that has ended and was not used: uses it up, and gives back what is beyond the
+     * cost, which is what stays charged of each quota at most. Places are left alone. Of one that
+     * is good still: nothing is done, and it is denied with the wait until it ends.
+     */
+    SCRIPT_EXPIRE,
+};
+
+/* Who holds places of a concurrency quota; unlike any other of its key. */
+struct script_holder {
+    uint64_t deadline_us;
+    uint32_t count; /* tells those apart that share a deadline */
+};
+
+/*
+ * An ask with an id that was allowed is answered the same again for its lifetime, and charges
+ * nothing: script_reply.is_replayed. With another body, script_is_conflict(). What was not allowed
+ * is not kept, nor is a peek.
+ */
+struct script_id {
+    struct span key; /* by script_id_key(), with the tag of the quotas' keys */
+    uint64_t body;
+    /* 1 ms at least; of a ticket also 0, for no longer than it. Under virtual time it is kept for
+     * good. */
+    uint64_t lifetime_ns;
+    /*
+     * The id is a ticket's: TAKE makes one that is good so long; of EXTEND, from now. BOOK makes
+     * one that is good until it starts.
+     */
+    bool is_ticket;
+    uint64_t ticket_ns;
+    uint64_t longer_ns; /* of such a TAKE and EXTEND: for EXPIRE it is known so much longer */
+};
+
+/* What is asked. A store counts in microseconds: instants are rounded down to them. */
+struct script_ask {
+    enum script_verb verb;
+    /* refund: when it was granted, STINT_NEVER_NS for just now; book and unbook as in stint.h */
+    uint64_t at_ns;
+    uint64_t now_ns;             /* where is_virtual */
+    bool is_virtual;             /* now_ns is the time, and keys get no TTL; else the store's */
+    struct script_holder holder; /* of release and renew */
+    const struct script_id *id;  /* NULL: none, which costs the store less */
+};
+
+struct script_item {
+    const struct stint_quota *quota;
+    struct span key; /* by script_key() */
+    uint32_t cost;
+};
+
+/* EVALSHA, its hash, the number of keys, the keys, the arguments. Words point into `digits`. */
+struct script_command {
+    struct span words[SCRIPT_WORDS_MAX];
+    size_t n_words;
+    const struct lua_script *script;
+    char digits[SCRIPT_WORDS_MAX * SCRIPT_DIGITS_MAX];
+    size_t n_digits;
+};
+
+struct script_reply {
+    struct stint_decision decision;
+    bool is_replayed; /* the answer that its id was given before */
+    uint64_t now_ns;  /* at which it was decided; since 1970, if not virtual */
+    /*
+     * How each quota stands after the decision. Where a list is denied: whether it alone would have
+     * been allowed, with the figures of a state from which nothing was taken; of a peek those that
+     * the peek of it alone tells. Equal keys stand as one: each is told the outcome and the figures
+     * for their costs together, and what was granted to itself.
+     */
+    struct stint_decision each[STINT_ITEMS_MAX];
+    size_t n_each;
+    struct script_holder holders[STINT_ITEMS_MAX];
+    size_t n_holders; /* one for each concurrency quota that was charged, in the order of keys */
+};
+
+/*
+ * 0 if a store decides under this quota as the table does; else STINT_E_RANGE or STINT_E_MISMATCH,
+ * with a sentence: lengths that are not whole microseconds, `initial`. The quota has passed
+ * stint_quota_check().
+ */
+int script_accepts(const struct stint_quota *quota, struct stint_error *error);
+
+/*
+ * The key of a state: PREFIX{TAG}LAW:RULE:KEY. LAW is the algorithm with the parameters without
+ * which its state means nothing, so that a changed quota does not misread the state of the old one.
+ * All keys of one decision need the same tag. What is not a letter, a digit or one of -._~/@+=,*
+ * or, except in RULE, a colon is written %XX. Returns the length; where that is more than `size`,
+ * nothing of what was written is of use. KEY grows to three times its length, the others too; LAW
+ * has at most SCRIPT_LAW_MAX bytes.
+ */
+#define SCRIPT_LAW_MAX 64
+struct script_name {
+    struct span prefix, tag, rule, key;
+};
+size_t script_key(const struct stint_quota *quota, const struct script_name *name, char *out,
+                  size_t size);
+
+/* A quota as scripts are told it: algorithm limit period x y z. Words point into `digits`. */
+#define SCRIPT_QUOTA_WORDS 6
+void script_quota_words(const struct stint_quota *quota, struct span words[SCRIPT_QUOTA_WORDS],
+                        char digits[SCRIPT_QUOTA_WORDS * SCRIPT_DIGITS_MAX]);
+/* PREFIX{TAG}, escaped as in script_key(). */
+size_t script_tag(struct span prefix, struct span tag, char *out, size_t size);
+
+/* The key of an id: PREFIX{TAG}id:HEX. Otherwise as script_key(). */
+size_t script_id_key(struct span prefix, struct span tag, struct span id, char *out, size_t size);
+
+/* One quota, by its algorithm's script. */
+void script_command_one(struct script_command *command, const struct script_item *item,
+                        const struct script_ask *ask);
+/* 1 to STINT_ITEMS_MAX quotas, by lua_script_list. Not for book, unbook, release and renew. */
+void script_command_list(struct script_command *command, const struct script_item *items,
+                         size_t n_items, const struct script_ask *ask);
+/* Turns the EVALSHA into an EVAL with the whole script: after NOSCRIPT. */
+void script_command_whole(struct script_command *command);
+
+/*
+ * False, and nothing of use, for integers that no script of ours replies. n_listed: the quotas of
+ * script_command_list(); 0: it was script_command_one().
+ */
+bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_t *values,
+                       size_t n_values);
+/* outcome, granted, limit, remaining, retry_after, reset_after: as every decision begins. */
+bool script_figures_read(struct stint_decision *decision, const int64_t values[6]);
+/* Whether an error of the store says that the id was used for something else. */
+bool script_is_conflict(struct span error);
+/* The same: that the ticket was used, has ended, or never was. */
+bool script_is_gone(struct span error);
+
+#endif

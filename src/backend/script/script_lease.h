@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asks about quotas of which units are leased, as words of an EVALSHA: those of
+ * backend/script/script.h, with a second key that holds the leases, and two verbs more. Their
+ * replies are read by script_reply_read(); the one holder of a lease's reply is its end and the
+ * number of others.
+ */
+#ifndef STINT_BACKEND_SCRIPT_SCRIPT_LEASE_H
+#define STINT_BACKEND_SCRIPT_SCRIPT_LEASE_H
+
+#include "backend/script/script.h"
+#include "rules/shared.h"
+
+#define SCRIPT_LEASES_MAX 64 /* of one key */
+#define SCRIPT_ENDED_MAX 8   /* leases that one ask ends */
+#define SCRIPT_LEASES_SUFFIX                                                                       \
+    "!leases" /* of their key, behind that of the state: no text has a !                           \
+               */
+
+/* Whether units of this item are leased: then all that is asked of it is asked through these. */
+bool script_is_leased(const struct shared_item *item);
+
+struct script_lease {
+    uint8_t verb;                     /* SHARED_LEASE, SHARED_RETURN; else that of the ask */
+    uint64_t term_ns;                 /* of a lease; 0: charged at once */
+    uint32_t least;                   /* of a lease */
+    const struct shared_lease *ended; /* at most SCRIPT_ENDED_MAX */
+    size_t n_ended;
+};
+
+/* `leases` is the second key. With an id: no lease, no return, and nothing ended. */
+void script_command_leased(struct script_command *command, const struct script_item *item,
+                           struct span leases, const struct script_ask *ask,
+                           const struct script_lease *lease);
+
+#endif

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+/* Bytes are counted whether they fit or not, so that whoever asked can make room. */
+#include "backend/store_key.h"
+
+#include "backend/script/script.h"
+
+#include <assert.h>
+
+#define RULE_ID_SIZE 8 /* in front of the values of rules_match() */
+#define LENGTH_SIZE 4  /* in front of each of them */
+
+struct text {
+    char *out;
+    size_t size, len;
+};
+
+static void add(struct text *text, char c)
+{
+    if (text->len < text->size)
+        text->out[text->len] = c;
+    text->len++;
+}
+
+static void add_plain(struct text *text, struct span span)
+{
+    for (size_t i = 0; i < span.len; i++)
+        add(text, (char)span.ptr[i]);
+}
+
+static void add_hex(struct text *text, uint8_t byte, const char digits[16])
+{
+    add(text, digits[byte >> 4]);
+    add(text, digits[byte & 15]);
+}
+
+static bool is_plain(uint8_t c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           (c != 0 && strchr("-._~/@+=:*", c) != NULL);
+}
+
+static void add_escaped(struct text *text, struct span span)
+{
+    for (size_t i = 0; i < span.len; i++) {
+        if (is_plain(span.ptr[i])) {
+            add(text, (char)span.ptr[i]);
+            continue;
+        }
+        add(text, '%');
+        add_hex(text, span.ptr[i], "0123456789ABCDEF");
+    }
+}
+
+size_t store_key_escape(struct span span, char *out, size_t size)
+{
+    struct text text = {.out = out, .size = size};
+    add_escaped(&text, span);
+    return text.len;
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+/* The next value, which is cut off; false: there is none. */
+static bool cut_value(struct span *values, struct span *value)
+{
+    size_t len = 0;
+    if (values->len < LENGTH_SIZE)
+        return false;
+    for (size_t i = 0; i < LENGTH_SIZE; i++)
+        len = len << 8 | values->ptr[i];
+    if (len > values->len - LENGTH_SIZE)
+        return false;
+    *value = span_of(values->ptr + LENGTH_SIZE, len);
+    *values = span_of(value->ptr + len, values->len - LENGTH_SIZE - len);
+    return true;
+}
+
+static void add_values(struct text *text, struct span values)
+{
+    struct span value;
+    for (bool is_first = true; cut_value(&values, &value); is_first = false) {
+        if (!is_first)
+            add(text, ',');
+        add_escaped(text, value);
+    }
+}
+
+/* What stands in the braces, and what behind them. Where it is one text, that is the one value. */
+static struct span add_tag(struct text *text, const struct shared_item *item)
+{
+    unsigned mode = item->rule != NULL ? item->rule->store.tag : RULE_TAG_VALUES;
+    const struct span nothing = {NULL, 0};
+    struct span rest = item->key, value;
+    if (mode == RULE_TAG_DOMAIN) {
+        add_escaped(text, span_of_text(item->rule->domain));
+        return rest;
+    }
+    if (!item->is_values) {
+        add_escaped(text, rest);
+        return nothing;
+    }
+    if (mode == RULE_TAG_VALUES) {
+        add_values(text, rest);
+        return nothing;
+    }
+    if (cut_value(&rest, &value))
+        add_escaped(text, value);
+    return rest;
+}
+
+/* ---- Keys ------------------------------------------------------------------------------------ */
+
+/* LAW, as script_key() has it between "{}" and "::". */
+static void add_law(struct text *text, const struct stint_quota *quota)
+{
+    char key[SCRIPT_LAW_MAX + 8];
+    const struct script_name nothing = {.prefix = {NULL, 0}};
+    size_t len = script_key(quota, &nothing, key, sizeof(key));
+    assert(len > 4 && len <= sizeof(key));
+    add_plain(text, span_of(key + 2, len - 4));
+}
+
+size_t store_key(const struct shared_item *item, struct span prefix, char *out, size_t size,
+                 size_t *tag_len)
+{
+    struct text text = {.out = out, .size = size};
+    struct shared_item inner = *item;
+    if (item->is_values) {
+        assert(item->key.len >= RULE_ID_SIZE);
+        inner.key = span_of(item->key.ptr + RULE_ID_SIZE, item->key.len - RULE_ID_SIZE);
+    }
+    add_plain(&text, prefix);
+    add(&text, '{');
+    size_t begin = text.len;
+    struct span rest = add_tag(&text, &inner);
+    /* Empty braces are no tag; and no text is written as this is. */
+    if (text.len == begin)
+        add(&text, '%');
+    add(&text, '}');
+    *tag_len = text.len;
+    add_law(&text, item->quota);
+    add(&text, ':');
+    add_plain(&text, item->name);
+    add(&text, ':');
+    if (item->is_values)
+        add_values(&text, rest);
+    else
+        add_escaped(&text, rest);
+    return text.len;
+}
+
+size_t store_id_key(struct span head, const uint8_t id[SHARED_ID_LEN], char *out, size_t size)
+{
+    struct text text = {.out = out, .size = size};
+    add_plain(&text, head);
+    add_plain(&text, span_of_text("id:"));
+    for (size_t i = 0; i < SHARED_ID_LEN; i++)
+        add_hex(&text, id[i], "0123456789abcdef");
+    return text.len;
+}

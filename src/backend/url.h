@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where a shared store is, as people write it. Schemes: redis, valkey (one server), redis-cluster,
+ * valkey-cluster, redis-sentinel, valkey-sentinel; with a second s behind the first word (rediss,
+ * valkeys-cluster) in TLS; unix:/path; memcached, memcacheds.
+ *
+ *     redis://[[user]:password@]host[:port][,host[:port]...][/database]
+ *     redis-sentinel://[[user]:password@]host[:port][,...]/master[/database]
+ *     unix:[//[[user]:password@]]/path
+ *     memcached://[user:password@]host[:port][,host[:port]...]
+ *
+ * A password is told to the server and to nobody else: no sentence of a fault quotes one.
+ */
+#ifndef STINT_BACKEND_URL_H
+#define STINT_BACKEND_URL_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define STORE_HOSTS_MAX 16
+#define STORE_HOST_SIZE 256
+#define STORE_WORD_SIZE 256 /* of a user, a password, a master's name; zero included */
+#define STORE_PATH_SIZE 108 /* of a Unix socket, as the system has it */
+#define STORE_DATABASE_MAX 65535
+#define STORE_URL_TEXT_SIZE (STORE_HOSTS_MAX * (STORE_HOST_SIZE + 8) + 3 * STORE_WORD_SIZE + 64)
+
+enum store_kind { STORE_REDIS, STORE_REDIS_CLUSTER, STORE_REDIS_SENTINEL, STORE_MEMCACHED };
+
+struct store_host {
+    char name[STORE_HOST_SIZE]; /* a name, or an address without brackets */
+    uint16_t port;
+};
+
+struct store_url {
+    enum store_kind kind;
+    char scheme[24];
+    bool is_tls;
+    char user[STORE_WORD_SIZE]; /* "": the default user */
+    char password[STORE_WORD_SIZE];
+    struct store_host hosts[STORE_HOSTS_MAX];
+    unsigned n_hosts;           /* 0: a Unix socket */
+    char path[STORE_PATH_SIZE]; /* of it, else "" */
+    char master[STORE_WORD_SIZE];
+    unsigned database;
+};
+
+/* STINT_E_SYNTAX or STINT_E_RANGE, with a sentence that says what was expected. */
+int store_url_parse(struct store_url *url, const char *text, struct stint_error *error);
+
+/* The URL as it may be shown: with *** for the password. Returns `text`. */
+const char *store_url_text(const struct store_url *url, char text[STORE_URL_TEXT_SIZE]);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One connection to Redis or Valkey as its socket sees it: bytes go in, bytes come out, and there
+ * is an instant at which it wants to be called though nothing came. Whoever owns the socket opens
+ * and closes it when redis_conn_wants() says so. It outlives its sockets: what was asked for while
+ * there is none waits, bounded in number, bytes and time.
+ *
+ * A command is sent at most once, for it may have charged somebody: only NOSCRIPT, which says that
+ * nothing was done, sends it again. Replies have no other name than their order: one that is late
+ * is waited for and skipped, as long as the server says anything at all; one that is silent for the
+ * time of an answer has lost the connection. One thread.
+ */
+#ifndef STINT_BACKEND_WIRE_REDIS_CONN_H
+#define STINT_BACKEND_WIRE_REDIS_CONN_H
+
+#include "backend/wire/redis_reply.h"
+#include "backend/wire/store_link.h"
+
+struct redis_conn;
+
+enum redis_outcome {
+    REDIS_DONE,    /* the reply is what was asked for */
+    REDIS_REFUSED, /* the reply is an error, redis_fault_of() */
+    REDIS_UNSENT,  /* no reply: the server never had it, and it may be asked elsewhere */
+    REDIS_LATE,    /* no reply in time: it may have been done */
+    REDIS_LOST,    /* no reply, the connection has ended: it may have been done */
+};
+
+/* `reply` is NULL but for DONE and REFUSED, and valid during the call. May ask, may not feed. */
+typedef void redis_answered(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
+                            uint64_t now_ns);
+
+/* Zero is the default. Strings are borrowed. */
+struct redis_conn_options {
+    const char *user;     /* NULL or "": the default one */
+    const char *password; /* NULL or "": none */
+    const char *name;     /* that CLIENT LIST shows; without spaces. NULL: none */
+    unsigned database;
+    uint64_t connect_ns;       /* until the server has greeted. Default 250 ms */
+    uint64_t reply_ns;         /* from asking to the answer. Default 50 ms */
+    uint64_t backoff_first_ns; /* before connecting again. Default 10 ms, doubled each time */
+    uint64_t backoff_max_ns;   /* Default 2 s */
+    size_t commands_max;       /* that wait for an answer. Default 4,096 */
+    size_t bytes_max;          /* of them. Default 1 MiB */
+    size_t reply_bytes_max;    /* Default REDIS_REPLY_BYTES_DEFAULT */
+    uint64_t seed;             /* of the jitter in backing off */
+    bool keeps_nothing;        /* what is not sent as a socket is lost ends, UNSENT */
+    redis_answered *pushed;    /* what nobody asked for: messages of a channel. NULL: a fault */
+    void *arg;
+};
+
+/* What the server has told of itself in its greeting. */
+struct redis_server {
+    char version[32];
+    bool is_valkey, is_replica;
+    char mode[16]; /* standalone, cluster, sentinel */
+};
+
+struct redis_command {
+    const struct span *words;
+    size_t n_words;
+    /*
+     * Of an EVALSHA: its text, which is loaded where the server does not know it. Borrowed until
+     * the answer. Empty: none.
+     */
+    struct span script;
+    bool is_asking; /* follows an ASK: behind ASKING */
+    redis_answered *answered;
+    void *arg;
+};
+
+/* Wants its first socket at once. NULL: no memory. */
+struct redis_conn *redis_conn_new(const struct redis_conn_options *options);
+/* Answers what waits. NULL is fine. */
+void redis_conn_free(struct redis_conn *conn, uint64_t now_ns);
+
+/* False: too much waits already, or the command is too long; `answered` is not called. */
+bool redis_conn_ask(struct redis_conn *conn, const struct redis_command *command, uint64_t now_ns);
+size_t redis_conn_pending(const struct redis_conn *conn);
+
+/* For whoever has the socket; the functions below are what its operations call. */
+struct link *redis_conn_link(struct redis_conn *conn);
+extern const struct link_ops redis_conn_ops; /* of every such link */
+
+enum link_wants redis_conn_wants(const struct redis_conn *conn);
+void redis_conn_dialling(struct redis_conn *conn, uint64_t now_ns);
+void redis_conn_connected(struct redis_conn *conn);
+void redis_conn_lost(struct redis_conn *conn, const char *why, uint64_t now_ns);
+void redis_conn_feed(struct redis_conn *conn, struct span bytes, uint64_t now_ns);
+struct span redis_conn_output(const struct redis_conn *conn);
+void redis_conn_sent(struct redis_conn *conn, size_t len);
+uint64_t redis_conn_deadline(const struct redis_conn *conn);
+void redis_conn_wake(struct redis_conn *conn, uint64_t now_ns);
+bool redis_conn_is_ready(const struct redis_conn *conn);
+const char *redis_conn_fault(const struct redis_conn *conn);
+const struct redis_server *redis_conn_server(const struct redis_conn *conn);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Replies of Redis and Valkey (RESP2) out of bytes, and what their errors mean. hiredis' reader
+ * parses; what a reply may cost is bounded here, before it is paid.
+ */
+#ifndef STINT_BACKEND_WIRE_REDIS_REPLY_H
+#define STINT_BACKEND_WIRE_REDIS_REPLY_H
+
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+
+#define REDIS_REPLY_BYTES_DEFAULT (4u << 20)
+
+enum redis_type { REDIS_NIL, REDIS_INTEGER, REDIS_TEXT, REDIS_STATUS, REDIS_ERROR, REDIS_ARRAY };
+
+struct redis_reply {
+    enum redis_type type;
+    int64_t number;                  /* of an integer */
+    struct span text;                /* of a text, a status or an error */
+    const struct redis_reply *items; /* of an array */
+    size_t n_items;
+};
+
+struct redis_reader;
+
+/* `bytes_max`: of a reply on the wire, and once more in memory. NULL: no memory. */
+struct redis_reader *redis_reader_new(size_t bytes_max);
+void redis_reader_free(struct redis_reader *reader); /* NULL is fine */
+
+/* Copies the bytes. After a fault no more bytes are taken. */
+int redis_reader_feed(struct redis_reader *reader, struct span bytes, struct stint_error *error);
+/*
+ * 1 and a reply, valid until the next call; 0: more bytes are needed; STINT_E_SYNTAX for what is no
+ * RESP2, STINT_E_RANGE for a reply that is too large.
+ */
+int redis_reader_next(struct redis_reader *reader, const struct redis_reply **reply,
+                      struct stint_error *error);
+
+/* What the first word of an error asks of the caller. */
+enum redis_fault {
+    REDIS_FAULT_OTHER,
+    REDIS_FAULT_NOSCRIPT,
+    REDIS_FAULT_MOVED,       /* for good; redis_redirect_parse() */
+    REDIS_FAULT_ASK,         /* this once, behind ASKING */
+    REDIS_FAULT_TRYAGAIN,    /* the keys of a list are moving */
+    REDIS_FAULT_CROSSSLOT,   /* they have no common slot */
+    REDIS_FAULT_CLUSTERDOWN, /* no master for the slot */
+    REDIS_FAULT_LOADING,     /* it has started, and reads its data */
+    REDIS_FAULT_READONLY,    /* it is a replica: another is master now */
+    REDIS_FAULT_MASTERDOWN,
+    REDIS_FAULT_BUSY, /* somebody's script does not end */
+    REDIS_FAULT_OUT_OF_MEMORY,
+    REDIS_FAULT_CANNOT_WRITE, /* MISCONF, NOREPLICAS */
+    REDIS_FAULT_DENIED,       /* NOAUTH, WRONGPASS, NOPERM */
+};
+
+/* Of the text of an error; also where a script passes on what a command in it was told. */
+enum redis_fault redis_fault_of(struct span text);
+
+struct redis_redirect {
+    unsigned slot;
+    struct span host; /* empty: whoever said so. Borrowed from the text */
+    uint16_t port;
+};
+
+/* Of MOVED and ASK; false: the text cannot be meant. */
+bool redis_redirect_parse(struct span text, struct redis_redirect *redirect);
+
+/* The item behind a name, in an array of names and values by turns; NULL: it is not there. */
+const struct redis_reply *redis_reply_named(const struct redis_reply *reply, const char *name);
+bool redis_reply_is(const struct redis_reply *reply, const char *text);
+
+#endif
