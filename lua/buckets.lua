@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/core/buckets.c. x: time_slack in us, 0 for form B. y: count_slack, 0 for form A.
+-- The law of src/algorithm/buckets.c. x: time_slack in us, 0 for form B. y: count_slack, 0 for form A.
 --
 -- State, '>BI7B': 0x21, the newest bucket's first use (the state's own time where there is none, or
 -- it is closed), 1 if the newest bucket takes nothing more. Then '>I7I4' for each bucket, oldest
@@ -10,7 +10,7 @@ local ceil = math.ceil
 
 local function buckets(state, verb, cost, now, at, limit, period, time_slack, count_slack)
     local size = count_slack > 0 and count_slack or limit
-    -- ceil(W/O) buckets may have timed out, the others are full: src/core/buckets.c.
+    -- ceil(W/O) buckets may have timed out, the others are full: src/algorithm/buckets.c.
     local timed_out = time_slack > 0 and ceil(period / time_slack) or 0
     local alive_max = timed_out + ceil((limit > timed_out and limit - timed_out or 1) / size)
     if not (time_slack >= 0 and time_slack <= period and time_slack % 1 == 0 and count_slack >= 0

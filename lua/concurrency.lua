@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/core/concurrency.c; the period is the lease. Two verbs more: `release` gives the
+-- The law of src/algorithm/concurrency.c; the period is the lease. Two verbs more: `release` gives the
 -- places of a holder back, `renew` moves its deadline; `at` and `cost` are the two numbers of the
 -- holder.
 --

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/core/fixed_window.c. x: where windows begin, as enum stint_align: 0 at multiples
+-- The law of src/algorithm/fixed_window.c. x: where windows begin, as enum stint_align: 0 at multiples
 -- of the period since 1970, 1 with the first use of the key, 2 to 5 with calendar days, ISO weeks,
 -- months, years. y: their offset from UTC in seconds. z: 1 charges refused takes too.
 --

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/core/gcra.c. x: the burst, 0 is the limit. y: 1 charges refused takes too.
+-- The law of src/algorithm/gcra.c. x: the burst, 0 is the limit. y: 1 charges refused takes too.
 --
 -- State, '>BI7I2': 0x41, the theoretical arrival time (TAT) in us, and 32,000ths of a us: the ticks
 -- of 1/32 ns that core counts in. Every length of time here is such a pair, ticks below 32,000.

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/core/log.c, without booked places. A limit of at most 8,189 keeps a state within
+-- The law of src/algorithm/log.c, without booked places. A limit of at most 8,189 keeps a state within
 -- 64 KiB.
 --
 -- State, '>BI7I4': 0x31, the latest time at which units were taken, units recorded. Then '>I7B' for

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/core/sliding_counter.c. x: 1 charges refused takes too.
+-- The law of src/algorithm/sliding_counter.c. x: 1 charges refused takes too.
 --
 -- State, '>BI7I5I5': 0x61, the window's number floor(now / W), units in the window before, units in
 -- this one (each up to 2N by charges, below 2^34).

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: MIT
--- The law of src/core/window.c. x: the resolution M, 10 to 24 slots in a period; 0 is 24.
+-- The law of src/algorithm/window.c. x: the resolution M, 10 to 24 slots in a period; 0 is 24.
 --
 -- State, '>BI4I7BI4B': 0x11, the limit N, the newest slot as (its period's number, its part of the
 -- period), units left of the bunch in use, the place of the short bunch among the bunches (0: none
@@ -29,7 +29,7 @@ local function window_charge(bunches, n, rest, place, low, units, bunch, short, 
 end
 
 -- The number of displaced bunches that stands for more, too: the largest in as many bits as the
--- state of core has that no slot number needs, 1 to 5. src/core/window.c.
+-- state of core has that no slot number needs, 1 to 5. src/algorithm/window.c.
 local function window_displaced_max(bunch, short, most, period, resolution)
     local function bits(number)
         local _, exponent = math.frexp(number)
@@ -167,7 +167,7 @@ local function window(state, verb, cost, now, at, limit, period, resolution)
         end
     elseif verb == 'refund' then
         -- Safe are the oldest units, and those of the bunch in use if it was used no later than the
-        -- grant: src/core/window.c. What was granted more than M slots ago is no longer recorded.
+        -- grant: src/algorithm/window.c. What was granted more than M slots ago is no longer recorded.
         local age = 0
         if at >= 0 then
             if at > now then at = now end

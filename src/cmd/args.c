@@ -3,11 +3,11 @@
 #define _GNU_SOURCE
 #include "cmd/args.h"
 
+#include "algorithm/nearest.h"
+#include "algorithm/spec.h"
 #include "base/limits.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
-#include "core/nearest.h"
-#include "core/spec.h"
 
 #include <assert.h>
 #include <stdio.h>

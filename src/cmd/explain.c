@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint explain`: a quota's law, bound and slack; the sentences are core's. */
 #define _GNU_SOURCE
+#include "algorithm/label.h"
+#include "algorithm/spec.h"
 #include "cmd/args.h"
 #include "cmd/cmd.h"
 #include "cmd/json_text.h"
-#include "core/label.h"
-#include "core/spec.h"
 
 #include <stdio.h>
 #include <string.h>

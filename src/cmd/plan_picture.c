@@ -4,12 +4,12 @@
  * requests it denies. Each period has a curve; both axes are of powers, as few stand beside many.
  */
 #define _GNU_SOURCE
+#include "algorithm/spec.h"
 #include "base/buf.h"
 #include "base/ns.h"
 #include "cmd/cmd.h"
 #include "cmd/plan.h"
 #include "cmd/say.h"
-#include "core/spec.h"
 
 #include <inttypes.h>
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* The file of rules of `stint plan`: one limit, at the entries that the key is made of. */
 #define _GNU_SOURCE
+#include "algorithm/spec.h"
 #include "base/buf.h"
 #include "base/ns.h"
 #include "cmd/cmd.h"
 #include "cmd/human.h"
 #include "cmd/plan.h"
 #include "cmd/say.h"
-#include "core/spec.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* What `stint plan` found, in sentences and a table. */
 #define _GNU_SOURCE
+#include "algorithm/spec.h"
 #include "base/buf.h"
 #include "cmd/human.h"
 #include "cmd/plan.h"
 #include "cmd/say.h"
-#include "core/spec.h"
 
 #include <inttypes.h>
 #include <stdio.h>

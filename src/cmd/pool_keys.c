@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/pool_keys.h"
 
-#include "core/nearest.h"
+#include "algorithm/nearest.h"
 #include "io/file_text.h"
 
 #include <errno.h>

@@ -3,10 +3,10 @@
 #define _GNU_SOURCE
 #include "cmd/rules_args.h"
 
+#include "algorithm/spec.h"
 #include "cmd/args.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
-#include "core/spec.h"
 
 #include <stdlib.h>
 #include <string.h>

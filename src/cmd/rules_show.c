@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint rules show`: the rules as they were understood, with what each promises. */
 #define _GNU_SOURCE
+#include "algorithm/label.h"
+#include "algorithm/spec.h"
 #include "cmd/cmd.h"
 #include "cmd/json_text.h"
 #include "cmd/rules_args.h"
 #include "cmd/say.h"
-#include "core/label.h"
-#include "core/spec.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "cmd/serve_compat.h"
 
+#include "algorithm/spec.h"
 #include "base/buf.h"
-#include "core/spec.h"
 
 #include <stdlib.h>
 #include <string.h>

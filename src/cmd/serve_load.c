@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "cmd/serve_load.h"
 
+#include "algorithm/spec.h"
 #include "cmd/rules_files.h"
 #include "cmd/serve_stores.h"
-#include "core/spec.h"
 #include "io/file_text.h"
 
 #include <inttypes.h>

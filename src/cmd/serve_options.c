@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "cmd/serve_options.h"
 
+#include "algorithm/spec.h"
 #include "base/ns.h"
 #include "conn/metrics.h"
-#include "core/spec.h"
 #include "io/dashboard.h"
 #include "proto/http_fields.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Settings as a config file, which settings_read_file() takes back. */
+#include "algorithm/spec.h"
 #include "cmd/serve_settings.h"
 #include "cmd/store_word.h"
-#include "core/spec.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
 #include "cmd/serve_settings.h"
 #include "base/buf.h"
 
+#include "algorithm/spec.h"
 #include "cmd/args.h"
 #include "cmd/store_word.h"
-#include "core/spec.h"
 #include "io/endpoint.h"
 
 #include <ctype.h>

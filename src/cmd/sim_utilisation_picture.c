@@ -7,10 +7,10 @@
 #define _GNU_SOURCE
 #include "cmd/sim_utilisation.h"
 
+#include "algorithm/spec.h"
 #include "cmd/cmd.h"
 #include "cmd/human.h"
 #include "cmd/say.h"
-#include "core/spec.h"
 #include "sim/chart.h"
 
 #include <math.h>

@@ -4,7 +4,7 @@
 #include "cmd/human.h"
 #include "cmd/sim_utilisation.h"
 
-#include "core/spec.h"
+#include "algorithm/spec.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* /v1/clock: the time that decisions go by; a virtual clock is moved with it. */
 #include "conn/http_door.h"
 
-#include "core/spec.h"
+#include "algorithm/spec.h"
 
 enum { SET = 1 << 0, ADVANCE = 1 << 1 };
 

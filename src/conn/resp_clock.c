@@ -2,8 +2,8 @@
 /* STINT.CLOCK: the time that decisions go by; a virtual clock is moved with it. */
 #include "conn/resp_parts.h"
 
+#include "algorithm/spec.h"
 #include "base/number.h"
-#include "core/spec.h"
 #include "proto/resp_words.h"
 
 static int move(const struct resp_call *call, struct stint_error *error)

@@ -2,10 +2,10 @@
 /* From max_burst, count and period to a gcra quota, once for each set of numbers. */
 #include "conn/throttle_cache.h"
 
+#include "algorithm/gcra.h"
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/ns.h"
-#include "core/gcra.h"
 #include "store/table.h"
 
 #define PERIOD_MAX_S ((uint64_t)INT64_MAX / NS_PER_S)

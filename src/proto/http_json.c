@@ -2,10 +2,10 @@
 /* Typed reading of JSON, with the place in each fault. */
 #include "proto/http_json.h"
 
+#include "algorithm/nearest.h"
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/ns.h"
-#include "core/nearest.h"
 
 #define MEMBERS_MAX 32
 #define PLACE_MAX 96

@@ -2,7 +2,7 @@
 /* Lists of parts of a request: read from the configuration, then filled from requests. */
 #include "proto/http_parts.h"
 
-#include "core/nearest.h"
+#include "algorithm/nearest.h"
 #include "proto/http_target.h"
 
 #include <stdlib.h>

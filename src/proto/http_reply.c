@@ -2,7 +2,7 @@
 /* Decisions and problems as JSON. */
 #include "proto/http_reply.h"
 
-#include "core/spec.h"
+#include "algorithm/spec.h"
 #include "proto/http_fields.h"
 #include "proto/ticket_text.h"
 

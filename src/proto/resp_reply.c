@@ -2,9 +2,9 @@
 /* Decisions as integers and maps. */
 #include "proto/resp_reply.h"
 
+#include "algorithm/spec.h"
 #include "base/ns.h"
 #include "base/number.h"
-#include "core/spec.h"
 #include "proto/ticket_text.h"
 
 #include <assert.h>

@@ -2,8 +2,8 @@
 /* Which keys a mapping has; fields_values.c reads what they hold. */
 #include "rules/fields.h"
 
-#include "core/nearest.h"
-#include "core/text.h"
+#include "algorithm/nearest.h"
+#include "algorithm/text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -2,11 +2,11 @@
 /* What the keys of a mapping hold: texts, flags, numbers, durations, choices. */
 #include "rules/fields.h"
 
+#include "algorithm/nearest.h"
+#include "algorithm/spec.h"
+#include "algorithm/text.h"
 #include "base/buf.h"
 #include "base/limits.h"
-#include "core/nearest.h"
-#include "core/spec.h"
-#include "core/text.h"
 #include "rules/yaml_scalar.h"
 
 #include <inttypes.h>

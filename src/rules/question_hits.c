@@ -8,8 +8,8 @@
  */
 #include "rules/question_parts.h"
 
+#include "algorithm/law.h"
 #include "base/wide_int.h"
-#include "core/law.h"
 
 static struct stint_ask ask_of(const struct question *question, uint8_t verb, uint32_t cost)
 {

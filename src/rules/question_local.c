@@ -3,8 +3,8 @@
  */
 #include "rules/question_local.h"
 
+#include "algorithm/gcra.h"
 #include "base/siphash.h"
-#include "core/gcra.h"
 
 #include <string.h>
 

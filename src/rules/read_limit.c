@@ -5,9 +5,9 @@
  */
 #include "rules/read_limit.h"
 
+#include "algorithm/spec.h"
+#include "algorithm/text.h"
 #include "base/limits.h"
-#include "core/spec.h"
-#include "core/text.h"
 
 #define IN(algorithm) (1u << (algorithm))
 

@@ -5,8 +5,8 @@
  */
 #include "rules/read_metadata.h"
 
+#include "algorithm/text.h"
 #include "base/buf.h"
-#include "core/text.h"
 #include "rules/yaml_scalar.h"
 
 #include <inttypes.h>

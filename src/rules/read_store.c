@@ -2,11 +2,11 @@
 /* The keys of a limit that speak of stores outside of this process. */
 #include "rules/read_store.h"
 
+#include "algorithm/spec.h"
+#include "algorithm/text.h"
 #include "base/buf.h"
 #include "base/limits.h"
 #include "base/wide_int.h"
-#include "core/spec.h"
-#include "core/text.h"
 #include "rules/arena.h"
 
 #include <inttypes.h>

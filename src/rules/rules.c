@@ -2,7 +2,7 @@
 /* A set of rules as a whole: who holds it, and what is in it. */
 #include "rules/rules_parts.h"
 
-#include "core/gcra.h"
+#include "algorithm/gcra.h"
 
 #include <stdlib.h>
 

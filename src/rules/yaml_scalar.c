@@ -3,7 +3,7 @@
  */
 #include "rules/yaml_scalar.h"
 
-#include "core/text.h"
+#include "algorithm/text.h"
 
 #include <math.h>
 #include <stdlib.h>

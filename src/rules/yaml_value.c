@@ -2,7 +2,7 @@
 /* Builds the tree out of libyaml's events, without recursion. */
 #include "rules/yaml_value.h"
 
-#include "core/text.h"
+#include "algorithm/text.h"
 
 #include <yaml.h>
 

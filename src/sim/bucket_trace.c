@@ -7,7 +7,7 @@
  */
 #include "sim/bucket_trace.h"
 
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #include <assert.h>
 #include <stdlib.h>

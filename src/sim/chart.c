@@ -5,10 +5,10 @@
  */
 #include "sim/chart.h"
 
+#include "algorithm/spec.h"
 #include "base/buf.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "core/spec.h"
 
 #include <assert.h>
 #include <inttypes.h>

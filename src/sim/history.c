@@ -6,8 +6,8 @@
  */
 #include "sim/history.h"
 
+#include "algorithm/groups.h"
 #include "base/wide_int.h"
-#include "core/groups.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 /* The stated slack of every algorithm, written once more and from its sentence. */
 #include "sim/oracle.h"
 
+#include "algorithm/calendar.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "core/calendar.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -2,10 +2,10 @@
 /* Chooses what is shown, writes its rows, and lays out the two panels. */
 #include "sim/picture.h"
 
+#include "algorithm/law.h"
 #include "base/buf.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "core/law.h"
 
 #include <assert.h>
 #include <inttypes.h>

@@ -9,8 +9,8 @@
  */
 #include "sim/search_worst.h"
 
+#include "algorithm/law.h"
 #include "base/wide_int.h"
-#include "core/law.h"
 #include "sim/search_found.h"
 #include "sim/search_plan.h"
 

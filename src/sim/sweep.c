@@ -8,8 +8,8 @@
  */
 #include "sim/sweep.h"
 
+#include "algorithm/law.h"
 #include "base/wide_int.h"
-#include "core/law.h"
 #include "sim/workload.h"
 
 #include <assert.h>

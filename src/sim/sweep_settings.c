@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a sweep compares: demands by name, and quotas of its limit and period. */
-#include "core/spec.h"
+#include "algorithm/spec.h"
 #include "sim/sweep.h"
 
 #include <stdlib.h>

@@ -7,9 +7,9 @@
  */
 #include "sim/workload_parts.h"
 
+#include "algorithm/calendar.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "core/calendar.h"
 
 #include <assert.h>
 

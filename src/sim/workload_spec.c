@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Reads the text of a workload: which option belongs to which kind, and what each may be. */
+#include "algorithm/nearest.h"
+#include "algorithm/spec.h"
 #include "base/ns.h"
-#include "core/nearest.h"
-#include "core/spec.h"
 #include "sim/workload.h"
 
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* States of 8 and 16 bytes that a caller keeps: the law, in a loop around one swap. */
-#include "core/quick.h"
+#include "algorithm/quick.h"
 #include "store/cas16.h"
 
 void stint_cell8_init(const struct stint_quota *quota, struct stint_cell8 *cell, uint64_t now_ns)

@@ -5,9 +5,9 @@
  */
 #include "store/intern.h"
 
+#include "algorithm/gcra.h"
 #include "base/siphash.h"
 #include "base/wide_int.h"
-#include "core/gcra.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #ifndef STINT_STORE_TABLE_H
 #define STINT_STORE_TABLE_H
 
-#include "core/law.h"
+#include "algorithm/law.h"
 #include "store/intern.h"
 #include "store/slots.h"
 

@@ -4,7 +4,7 @@
  * ahead. A key that has a valid slot under the same quota, in a table without blocks, is decided
  * here in a few lines; all else goes the long way through table.c.
  */
-#include "core/quick.h"
+#include "algorithm/quick.h"
 #include "store/table.h"
 
 /* What a key on its way carries stays in registers only if all of its way is one function. */

@@ -289,7 +289,7 @@ def test_every_spec_in_the_man_page_is_one():
         stint("explain", spec)
     names = re.search(r"# OPTIONS\n(.*?)# EXAMPLES", page.read_text(), re.S).group(1)
     options = set(re.findall(r"\*(\w+)=\*", names))
-    reader = (SOURCE / "src/core/spec.c").read_text()
+    reader = (SOURCE / "src/algorithm/spec.c").read_text()
     known = re.search(r"option_names\[\] = \{(.*?)\};", reader, re.S)
     assert options == set(re.findall(r'"(\w+)"', known.group(1)))
 

@@ -8,7 +8,7 @@
  * From it the searcher takes one unit, gives some back, or lets a nanosecond pass. A cost above 1
  * leaves the same state as that many single units, which is checked at every node too.
  */
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #define STRICT_USES_MAX 4096
 

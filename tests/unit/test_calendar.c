@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Calendar windows follow each other without gap, and are as long as the calendar says. */
-#include "core/calendar.h"
+#include "algorithm/calendar.h"
 
 #include "asking.h"
 

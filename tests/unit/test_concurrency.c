@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #define HOLDERS_MAX 4096
 

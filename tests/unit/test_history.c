@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The history of a key against counts made in other ways, and what a picture shows of it. */
+#include "algorithm/groups.h"
 #include "base/ns.h"
-#include "core/groups.h"
 #include "sim/history.h"
 
 #include <setjmp.h>

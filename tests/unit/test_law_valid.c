@@ -4,7 +4,7 @@
  * on with, whatever is asked of it. Run under the sanitizers this is what keeps damaged files
  * harmless.
  */
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #include "asking.h"
 

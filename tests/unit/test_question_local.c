@@ -5,7 +5,7 @@
  */
 #include "unit/serving.h"
 
-#include "core/gcra.h"
+#include "algorithm/gcra.h"
 #include "rules/question_local.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* SPECs: what is read comes back when written, and every mistake is named with its place. */
+#include "algorithm/spec.h"
 #include "base/buf.h"
-#include "core/spec.h"
 
 #include "asking.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The sweep against cases small enough to be counted by hand, and the most buckets against those
  * that the exhaustive search finds. */
+#include "algorithm/law.h"
 #include "base/ns.h"
-#include "core/law.h"
 #include "sim/bucket_trace.h"
 #include "sim/sweep.h"
 

@@ -11,8 +11,8 @@
  */
 #include "backend/front/guard_parts.h"
 
+#include "algorithm/gcra.h"
 #include "base/wide_int.h"
-#include "core/gcra.h"
 
 /* What a refused take would change is not to be refused here. */
 static bool is_cacheable_item(const struct shared_item *item)

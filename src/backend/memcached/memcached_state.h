@@ -7,9 +7,9 @@
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
 
+#include "algorithm/law.h"
 #include "backend/memcached/memcached_tickets.h"
 #include "base/span.h"
-#include "core/law.h"
 
 /* Version and algorithm, epoch, limit, other parameters, words, tickets, checksum. */
 #define MEMCACHED_STATE_MAX (1 + 2 + 4 + 20 + WIDE_STATE_MAX + MEMCACHED_TICKETS_LEN_MAX + 4)

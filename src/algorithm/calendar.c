@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Knows how long months and years are. */
-#include "core/calendar.h"
+#include "algorithm/calendar.h"
 
 #include "base/ns.h"
 

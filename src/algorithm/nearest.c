@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Counts edits: letters inserted, left out or replaced, and neighbours swapped. */
-#include "core/nearest.h"
+#include "algorithm/nearest.h"
 
-#include "core/text.h"
+#include "algorithm/text.h"
 
 #define WORD_MAX 32 /* longer words are not compared: no name is as long */
 

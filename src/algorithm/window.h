@@ -3,11 +3,11 @@
  * The part of `window` that nearly every decision takes, inline: how a state is unpacked, and a
  * take from the bunch in use. window.c has the law as a whole, and says why it is right.
  */
-#ifndef STINT_CORE_WINDOW_H
-#define STINT_CORE_WINDOW_H
+#ifndef STINT_ALGORITHM_WINDOW_H
+#define STINT_ALGORITHM_WINDOW_H
 
-#include "core/law.h"
-#include "core/window_string.h"
+#include "algorithm/law.h"
+#include "algorithm/window_string.h"
 
 #define WINDOW16_HI_BITS (64 - WORD16_STORE_BITS)
 #define WINDOW_DISPLACED_BITS_MAX 5

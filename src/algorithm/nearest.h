@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Guesses which known name a misspelt one was meant to be. */
-#ifndef STINT_CORE_NEAREST_H
-#define STINT_CORE_NEAREST_H
+#ifndef STINT_ALGORITHM_NEAREST_H
+#define STINT_ALGORITHM_NEAREST_H
 
 #include "base/span.h"
 

@@ -3,10 +3,10 @@
  * The units of a state that come back together, one group after the other: buckets, and bunches of
  * window. For whoever shows a state; no decision is made from it.
  */
-#ifndef STINT_CORE_GROUPS_H
-#define STINT_CORE_GROUPS_H
+#ifndef STINT_ALGORITHM_GROUPS_H
+#define STINT_ALGORITHM_GROUPS_H
 
-#include "core/law.h"
+#include "algorithm/law.h"
 
 /*
  * Fills in the groups that are not back at now, oldest first, and returns how many there are: 0 for

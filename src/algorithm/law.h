@@ -32,8 +32,8 @@
  * States of 8 and 16 bytes are 64-bit words in registers: a word8 is one, a word16 is two. The top
  * 16 bits of word16.hi belong to the store and are zero here, on the way in and on the way out.
  */
-#ifndef STINT_CORE_LAW_H
-#define STINT_CORE_LAW_H
+#ifndef STINT_ALGORITHM_LAW_H
+#define STINT_ALGORITHM_LAW_H
 
 #include "base/err.h"
 #include "base/limits.h"

@@ -3,7 +3,7 @@
  * Decides which quotas can be kept: defaults, what all algorithms have in common, and which option
  * belongs to which. The rest each algorithm checks for itself.
  */
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #include "base/limits.h"
 #include "base/siphash.h"

@@ -3,7 +3,7 @@
  * The switch over all algorithms, and the two answers that none of them has to think of: a time
  * past the end of time, and a limit of 0.
  */
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #include <assert.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Terminated text where a length is wanted, by memchr: this layer calls nothing but mem…(). */
-#ifndef STINT_CORE_TEXT_H
-#define STINT_CORE_TEXT_H
+#ifndef STINT_ALGORITHM_TEXT_H
+#define STINT_ALGORITHM_TEXT_H
 
 #include "base/span.h"
 

@@ -19,8 +19,8 @@
  *
  * A window that is later than now is the window of now: the state's time never goes back.
  */
-#include "core/calendar.h"
-#include "core/law.h"
+#include "algorithm/calendar.h"
+#include "algorithm/law.h"
 
 #include <assert.h>
 

@@ -26,7 +26,7 @@
  * first lowers that number. Used in all are the units in the bunches and those displaced: exactly
  * as many as really were, where all bunches are whole.
  */
-#include "core/window.h"
+#include "algorithm/window.h"
 
 #include <assert.h>
 

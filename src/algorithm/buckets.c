@@ -30,8 +30,8 @@
  * Where a bucket is missing for that reason, all of the oldest one is displaced. Its units stay
  * used, some longer than they were: it counts as used up.
  */
+#include "algorithm/law.h"
 #include "base/read_once.h"
-#include "core/law.h"
 
 #include <assert.h>
 #include <string.h>

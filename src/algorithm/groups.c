@@ -3,9 +3,9 @@
  * Reads buckets and bunches out of a state. Of a window, the runs it holds say when each slot comes
  * back, and the string how many bunches lie in it.
  */
-#include "core/groups.h"
+#include "algorithm/groups.h"
 
-#include "core/window.h"
+#include "algorithm/window.h"
 
 #include <assert.h>
 #include <string.h>

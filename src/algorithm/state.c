@@ -3,7 +3,7 @@
  * States in bytes of the caller's, whatever the algorithm: the public calls for whoever keeps the
  * bytes alone. Sharing them between threads is the store's business.
  */
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #include <assert.h>
 #include <string.h>

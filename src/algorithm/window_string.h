@@ -8,8 +8,8 @@
  * length, and the number of stars is the length without the bars. At most 2 * WINDOW_SLOTS_MAX + 1
  * bits are in use.
  */
-#ifndef STINT_CORE_WINDOW_STRING_H
-#define STINT_CORE_WINDOW_STRING_H
+#ifndef STINT_ALGORITHM_WINDOW_STRING_H
+#define STINT_ALGORITHM_WINDOW_STRING_H
 
 #include "base/limits.h"
 #include "base/wide_int.h"

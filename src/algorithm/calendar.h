@@ -3,8 +3,8 @@
  * Days, ISO weeks, months and years of the Gregorian calendar at a fixed offset from UTC, on wall
  * clocks in nanoseconds since 1970. Leap seconds do not exist here, as in POSIX time.
  */
-#ifndef STINT_CORE_CALENDAR_H
-#define STINT_CORE_CALENDAR_H
+#ifndef STINT_ALGORITHM_CALENDAR_H
+#define STINT_ALGORITHM_CALENDAR_H
 
 #include "stint.h"
 

@@ -3,8 +3,8 @@
  * Quotas and durations as text. stint_quota_parse() and stint_quota_format() are the two ends;
  * durations are read alike in every command.
  */
-#ifndef STINT_CORE_SPEC_H
-#define STINT_CORE_SPEC_H
+#ifndef STINT_ALGORITHM_SPEC_H
+#define STINT_ALGORITHM_SPEC_H
 
 #include "base/buf.h"
 #include "base/span.h"

@@ -23,7 +23,7 @@
  * No TAT denies everything until an instant and is new then: gcra_fill() keeps debt instead, and
  * lets through what a key with that TAT may have.
  */
-#include "core/gcra.h"
+#include "algorithm/gcra.h"
 
 #include <assert.h>
 

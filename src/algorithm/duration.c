@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Durations as text. Exact in both directions: a fraction of a nanosecond is refused, not cut. */
+#include "algorithm/spec.h"
+#include "algorithm/text.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "core/spec.h"
-#include "core/text.h"
 
 struct unit {
     const char *name;

@@ -3,12 +3,12 @@
  * Reads and writes SPECs: `[ALGORITHM] LIMIT/PERIOD [name=value …]`. Decides what the text means;
  * whether such a quota can be kept is stint_quota_check()'s decision.
  */
-#include "core/spec.h"
+#include "algorithm/spec.h"
 
+#include "algorithm/nearest.h"
+#include "algorithm/text.h"
 #include "base/limits.h"
 #include "base/ns.h"
-#include "core/nearest.h"
-#include "core/text.h"
 
 #include <string.h>
 

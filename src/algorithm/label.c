@@ -3,12 +3,12 @@
  * The sentences of `stint explain`. Numbers come from the quota as it was checked, never from a
  * second calculation that could differ.
  */
-#include "core/label.h"
+#include "algorithm/label.h"
 
+#include "algorithm/law.h"
+#include "algorithm/spec.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "core/law.h"
-#include "core/spec.h"
 
 #include <assert.h>
 

@@ -19,8 +19,8 @@
  * that one dies; while they do, N others live, so they deny nothing by themselves. But of units
  * given back, as many as were displaced are still in use by others.
  */
+#include "algorithm/law.h"
 #include "base/read_once.h"
-#include "core/law.h"
 
 #include <assert.h>
 #include <string.h>

@@ -3,10 +3,10 @@
  * The part of gcra that nearly every decision takes, inline: a take that is allowed. gcra.c has the
  * law as a whole, and says why it is right.
  */
-#ifndef STINT_CORE_GCRA_H
-#define STINT_CORE_GCRA_H
+#ifndef STINT_ALGORITHM_GCRA_H
+#define STINT_ALGORITHM_GCRA_H
 
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #define GCRA_TICKS_PER_NS_LOG2 5
 

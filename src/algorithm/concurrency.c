@@ -9,8 +9,8 @@
  * later holder, and the entries of the state, one per unit, are a sorted ring: the ended ones are
  * at its head, and new ones go to its tail.
  */
+#include "algorithm/law.h"
 #include "base/read_once.h"
-#include "core/law.h"
 
 #include <assert.h>
 #include <string.h>

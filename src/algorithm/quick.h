@@ -3,11 +3,11 @@
  * A take as most callers ask for it, decided where it is called: the cases that are met most stand
  * inline, the rest goes to the law. `decision->stored` is set.
  */
-#ifndef STINT_CORE_QUICK_H
-#define STINT_CORE_QUICK_H
+#ifndef STINT_ALGORITHM_QUICK_H
+#define STINT_ALGORITHM_QUICK_H
 
-#include "core/gcra.h"
-#include "core/window.h"
+#include "algorithm/gcra.h"
+#include "algorithm/window.h"
 
 static inline void law8_take(const struct stint_quota *quota, uint64_t *state, uint64_t now_ns,
                              uint32_t cost, struct stint_decision *decision)

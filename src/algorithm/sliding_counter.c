@@ -13,7 +13,7 @@
  * Counts have room for 2N, because charging may go N into debt. A window later than now is taken to
  * have just begun: the state's time never goes back.
  */
-#include "core/law.h"
+#include "algorithm/law.h"
 
 #include <assert.h>
 

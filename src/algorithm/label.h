@@ -3,8 +3,8 @@
  * What a checked quota promises, in words and in its own numbers. Each call appends one or more
  * whole sentences without a line break.
  */
-#ifndef STINT_CORE_LABEL_H
-#define STINT_CORE_LABEL_H
+#ifndef STINT_ALGORITHM_LABEL_H
+#define STINT_ALGORITHM_LABEL_H
 
 #include "base/buf.h"
 
