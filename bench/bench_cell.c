@@ -9,7 +9,7 @@
  */
 #include "measure.h"
 
-#include "store/cas16.h"
+#include "table/slot/cas16.h"
 #include <stint.h>
 
 #include <stdlib.h>

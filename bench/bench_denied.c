@@ -11,7 +11,7 @@
 #include "crew.h"
 #include "load.h"
 
-#include "store/table.h"
+#include "table/table.h"
 
 #include <signal.h>
 #include <stdlib.h>

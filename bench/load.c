@@ -4,7 +4,7 @@
 
 #include "base/ns.h"
 #include "base/siphash.h"
-#include "store/cas16.h"
+#include "table/slot/cas16.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,9 +13,9 @@
 #include "stint.h"
 
 #include "base/ns.h"
-#include "store/overrides.h"
-#include "store/region.h"
-#include "store/requests.h"
+#include "table/overrides.h"
+#include "table/region/region.h"
+#include "table/requests.h"
 
 #include <unistd.h>
 

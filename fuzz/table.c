@@ -9,7 +9,7 @@
 #include "draw.h"
 #include "model/uses.h"
 
-#include "store/table.h"
+#include "table/table.h"
 
 #define QUOTAS 6
 #define KEYS 12

@@ -18,7 +18,7 @@
     (20 * NS_PER_YEAR)                  /* slot numbers must not pass half their range within it   \
                                          */
 #define EPOCH_MAX_NS (INT64_C(1) << 62) /* 146 years either side: now and a year can be added */
-#define TABLE_QUOTAS_MAX 32704          /* different ones in a table; ids above: store/intern.h */
+#define TABLE_QUOTAS_MAX 32704          /* different ones in a table; ids above: table/intern.h */
 #define BOOK_WAIT_MAX_NS NS_PER_YEAR    /* how far ahead a table books a place */
 #define WINDOW_SLOTS_MAX 24             /* resolution */
 #define BUCKETS_STATE_MAX 4096          /* bytes */

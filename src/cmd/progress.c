@@ -5,7 +5,7 @@
 
 #include "base/ns.h"
 #include "cmd/human.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <stdio.h>
 #include <string.h>

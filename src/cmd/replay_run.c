@@ -15,7 +15,7 @@
 #include "cmd/replay.h"
 #include "cmd/replay_rules_store.h"
 #include "cmd/say.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <assert.h>
 #include <inttypes.h>

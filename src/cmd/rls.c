@@ -11,7 +11,7 @@
 #include "proto/grpc.h"
 #include "proto/health.h"
 #include "proto/rls_limit.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <errno.h>
 #include <limits.h>

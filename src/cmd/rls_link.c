@@ -6,7 +6,7 @@
 #include "base/ns.h"
 #include "io/endpoint.h"
 #include "io/upstream_tls.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -17,7 +17,7 @@
 #include "cmd/say.h"
 #include "proto/grpc.h"
 #include "proto/rls_limit.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <errno.h>
 #include <poll.h>

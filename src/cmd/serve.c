@@ -12,7 +12,7 @@
 #include "io/core_dump.h"
 #include "io/user.h"
 #include "rules/question_local.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <inttypes.h>
 #include <limits.h>

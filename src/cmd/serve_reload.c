@@ -4,7 +4,7 @@
 #include "cmd/serve_reload.h"
 
 #include "base/buf.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 #include "cmd/interrupt.h"
 #include "cmd/say.h"
 #include "cmd/sim_options.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

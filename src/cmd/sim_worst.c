@@ -9,7 +9,7 @@
 #include "cmd/interrupt.h"
 #include "cmd/progress.h"
 #include "cmd/say.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <errno.h>
 #include <string.h>

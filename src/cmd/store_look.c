@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "cmd/say.h"
 #include "cmd/store.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <stdarg.h>
 #include <stdio.h>

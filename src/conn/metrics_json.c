@@ -2,7 +2,7 @@
 /* Figures as one JSON object, for the dashboard and `stint top`: /v1/stats. */
 #include "base/ns.h"
 #include "conn/metrics_parts.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "conn/metrics_parts.h"
 
 #include "base/utf8.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

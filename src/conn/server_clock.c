@@ -3,7 +3,7 @@
 #include "conn/server_clock.h"
 
 #include "base/wide_int.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <assert.h>
 #include <inttypes.h>

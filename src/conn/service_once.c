@@ -9,7 +9,7 @@
 #include "conn/service_parts.h"
 
 #include "base/siphash.h"
-#include "store/requests.h"
+#include "table/requests.h"
 
 #include <gnutls/crypto.h>
 

@@ -5,7 +5,7 @@
 #include "base/limits.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "store/table.h"
+#include "table/table.h"
 
 /* A store keeps time in microseconds, rounded up. */
 static uint64_t excess_in_store(const struct throttle_entry *entry)

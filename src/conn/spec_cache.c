@@ -4,7 +4,7 @@
 
 #include "base/err.h"
 #include "base/siphash.h"
-#include "store/table.h"
+#include "table/table.h"
 
 static struct spec_entry *place_of(struct spec_cache *cache, struct span text)
 {

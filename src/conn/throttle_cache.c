@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 #include "base/ns.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #define PERIOD_MAX_S ((uint64_t)INT64_MAX / NS_PER_S)
 #define EXCESS_MAX_NS (NS_PER_MS - 1) /* below this redis-cell rounds nothing up, either */

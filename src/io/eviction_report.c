@@ -2,7 +2,7 @@
 #include "io/eviction_report.h"
 
 #include "base/ns.h"
-#include "store/table.h"
+#include "table/table.h"
 
 void eviction_report_init(struct eviction_report *report, const struct stint_table *table)
 {

@@ -5,7 +5,7 @@
 
 #include "base/ns.h"
 #include "io/upstream.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <assert.h>
 #include <gnutls/crypto.h>

@@ -14,7 +14,7 @@
 #include "io/user.h"
 #include "io/watch.h"
 #include "io/worker.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -7,7 +7,7 @@
 #include "base/ns.h"
 #include "io/accept.h"
 #include "io/tls_conn.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

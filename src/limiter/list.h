@@ -5,7 +5,7 @@
 #ifndef STINT_LIMITER_LIST_H
 #define STINT_LIMITER_LIST_H
 
-#include "store/table.h"
+#include "table/table.h"
 
 /* One quota of a request, equal ones merged. */
 struct list_part {

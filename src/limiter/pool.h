@@ -11,7 +11,7 @@
 #define STINT_LIMITER_POOL_H
 
 #include "limiter/list.h"
-#include "store/pool_records.h"
+#include "table/pool_records.h"
 
 /* Answers point to it, and may be read when the key is gone: it stays until the pool is closed. */
 struct pool_name {

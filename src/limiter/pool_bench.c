@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What reports make of a key, in one word that all processes share (store/bench.h):
+ * What reports make of a key, in one word that all processes share (table/bench.h):
  *
  *   an instant, in units of 2^16 ns, rounded up; 11 bits of length; 5 bits of failures in turn
  *
@@ -16,7 +16,7 @@
 
 #include "base/limits.h"
 #include "base/wide_int.h"
-#include "store/bench.h"
+#include "table/bench.h"
 
 #define FAILURES_BITS 5
 #define FAILURES_OUT ((UINT64_C(1) << FAILURES_BITS) - 1)

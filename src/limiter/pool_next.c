@@ -16,7 +16,7 @@
 #include "limiter/pool.h"
 
 #include "base/wide_int.h"
-#include "store/bench.h"
+#include "table/bench.h"
 
 #define CLAIMS_MAX 64 /* after so many others who were faster, one turn is as good as another */
 

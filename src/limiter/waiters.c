@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A bounded FIFO of callers who wait for units. Time is an argument; nothing sleeps here. */
-#include "store/table.h"
+#include "table/table.h"
 
 #include "base/wide_int.h"
 

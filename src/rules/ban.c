@@ -11,7 +11,7 @@
 #include "rules/ban.h"
 
 #include "base/wide_int.h"
-#include "store/bench.h"
+#include "table/bench.h"
 
 #define BAN_TWEAK UINT64_C(0x6e6162) /* keys of bans are hashed apart from those of rules */
 #define LOW_MASK UINT64_C(63)

@@ -4,7 +4,7 @@
 
 #include "base/wide_int.h"
 #include "rules/ban.h"
-#include "store/overrides.h"
+#include "table/overrides.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -223,7 +223,7 @@ struct stint_decision question_book(struct question *question, uint64_t max_wait
 /* Denies the keys of all targets for a time; STINT_E_FULL where there is no room. */
 int question_block(struct question *question, uint64_t for_ns);
 /*
- * Gives the keys of all targets a quota of their own from now on (store/overrides.h), or, for NULL,
+ * Gives the keys of all targets a quota of their own from now on (table/overrides.h), or, for NULL,
  * their rule's again. All or none: STINT_E_MISMATCH where no rule matches one of them, or as
  * overrides_set(); then all have what they had.
  */

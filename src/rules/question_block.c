@@ -4,7 +4,7 @@
 
 #include "base/wide_int.h"
 #include "rules/ban.h"
-#include "store/bench.h"
+#include "table/bench.h"
 
 static bool has_ban(const struct target *target)
 {

@@ -8,7 +8,7 @@
 #include "base/ns.h"
 #include "base/splitmix.h"
 #include "base/wide_int.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -9,8 +9,8 @@
 #define _GNU_SOURCE
 #include "crash/workers.h"
 
-#include "store/overrides.h"
-#include "store/requests.h"
+#include "table/overrides.h"
+#include "table/requests.h"
 
 #include <sched.h>
 #include <unistd.h>

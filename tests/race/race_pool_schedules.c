@@ -11,7 +11,7 @@
 #include "limiter/pool.h"
 
 #include "race/schedule.h"
-#include "store/bench.h"
+#include "table/bench.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
  */
 #include "race/crew.h"
 
-#include "store/overrides.h"
-#include "store/requests.h"
+#include "table/overrides.h"
+#include "table/requests.h"
 
 #include <sched.h>
 

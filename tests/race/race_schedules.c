@@ -8,10 +8,10 @@
  *
  * race_schedules [SCHEDULES [SEED]]: SCHEDULES of every scenario; one that fails names its seed.
  */
-#include "store/place.h"
+#include "table/slot/place.h"
 
 #include "race/schedule.h"
-#include "store/region_layout.h"
+#include "table/region/region_layout.h"
 
 #include <stdio.h>
 #include <stdlib.h>

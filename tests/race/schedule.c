@@ -2,7 +2,7 @@
 /* The tasks of a schedule and who of them goes on, the machine's clocks and its processes. */
 #include "race/schedule.h"
 
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <assert.h>
 #include <errno.h>

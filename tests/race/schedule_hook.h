@@ -21,7 +21,7 @@
 #define __atomic_exchange_n(...) (schedule_step(), __atomic_exchange_n(__VA_ARGS__))
 #define __atomic_compare_exchange_n(...) (schedule_step(), __atomic_compare_exchange_n(__VA_ARGS__))
 
-#include "store/cas16.h"
+#include "table/slot/cas16.h"
 
 #define cas16(...) (schedule_step(), cas16(__VA_ARGS__))
 

@@ -17,7 +17,7 @@
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "io/memcached_links.h"
-#include "store/clock.h"
+#include "table/clock.h"
 
 #include <inttypes.h>
 #include <stdio.h>

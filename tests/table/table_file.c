@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "race/crew.h"
 
-#include "store/region.h"
+#include "table/region/region.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -62,16 +62,16 @@ SYSTEM = {
     "src/conn/http": {"llhttp/llhttp.h", "time.h"},  # gmtime_r, of a time that is given
     "src/remote/": LANGUAGE | {"stdlib.h", "stdatomic.h", "inttypes.h", "hiredis/read.h"},
     "src/backend/script/increx": {"stdio.h"},  # snprintf
-    "src/store/region": {
+    "src/table/region/region": {
         "sys/mman.h", "sys/stat.h", "sys/file.h", "sys/random.h", "fcntl.h", "unistd.h", "stdio.h",
     },
     "src/limiter/top": {"sys/random.h"},
     "src/backend/memcached/memcached_state": {"endian.h"},
     "src/backend/memcached/memcached_tickets": {"endian.h"},
-    "src/store/snapshot": {"fcntl.h", "stdio.h", "unistd.h"},
-    "src/store/clock": {"time.h", "fcntl.h", "unistd.h", "sys/stat.h"},
+    "src/table/region/snapshot": {"fcntl.h", "stdio.h", "unistd.h"},
+    "src/table/clock": {"time.h", "fcntl.h", "unistd.h", "sys/stat.h"},
     # Whether the owner of a wide state still lives, and a pause while it does.
-    "src/store/owner": {"fcntl.h", "sched.h", "signal.h", "stdio.h", "sys/types.h", "unistd.h"},
+    "src/table/region/owner": {"fcntl.h", "sched.h", "signal.h", "stdio.h", "sys/types.h", "unistd.h"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.M)

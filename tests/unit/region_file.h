@@ -5,7 +5,7 @@
 
 #include "unit/asking.h"
 
-#include "store/region.h"
+#include "table/region/region.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -5,7 +5,7 @@
 #include "unit/serving.h"
 
 #include "rules/ban.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  * time that never was. What is not damaged is never taken to be.
  */
 #define _GNU_SOURCE
-#include "store/overrides.h"
-#include "store/requests.h"
+#include "table/overrides.h"
+#include "table/requests.h"
 
 #include "asking.h"
 

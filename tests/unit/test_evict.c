@@ -7,7 +7,7 @@
 #include "unit/asking.h"
 
 #include "io/eviction_report.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <stdio.h>
 #include <unistd.h>

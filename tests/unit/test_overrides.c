@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "unit/region_file.h"
 
-#include "store/overrides.h"
+#include "table/overrides.h"
 
 #define RULE UINT64_C(77)
 

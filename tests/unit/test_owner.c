@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "unit/asking.h"
 
-#include "store/owner.h"
+#include "table/region/owner.h"
 
 #include <signal.h>
 #include <sys/wait.h>

@@ -5,11 +5,11 @@
  */
 #include "unit/asking.h"
 
-#include "store/intern.h"
-#include "store/overrides.h"
-#include "store/region_layout.h"
-#include "store/requests.h"
-#include "store/slots.h"
+#include "table/intern.h"
+#include "table/overrides.h"
+#include "table/region/region_layout.h"
+#include "table/requests.h"
+#include "table/slot/slots.h"
 
 #define LOCK_SIZE 16 /* in front of the bytes of a wide state */
 

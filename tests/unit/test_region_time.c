@@ -8,7 +8,7 @@
 #define _GNU_SOURCE
 #include "unit/region_file.h"
 
-#include "store/clock.h"
+#include "table/clock.h"
 
 #define TEN_MINUTES (10 * MINUTE)
 #define AT_MOST                                                                                    \

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "unit/region_file.h"
 
-#include "store/requests.h"
+#include "table/requests.h"
 
 #define LIFETIME (10 * MINUTE)
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* One rule under quotas whose states differ in size: where its key stands, moves, and is left. */
 #define _GNU_SOURCE
-#include "store/rule.h"
+#include "table/slot/rule.h"
 
 #include "base/wide_int.h"
 

@@ -3,7 +3,7 @@
 #include "unit/serving.h"
 
 #include "conn/hub.h"
-#include "store/table.h"
+#include "table/table.h"
 
 #include <stdio.h>
 

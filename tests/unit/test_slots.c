@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Places of keys: hashes that are equal in part or in full, and keys at the edges of length. */
-#include "store/place.h"
+#include "table/slot/place.h"
 
 #include <stdarg.h>
 #include <stddef.h>

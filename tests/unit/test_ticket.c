@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "unit/region_file.h"
 
-#include "store/table.h"
+#include "table/table.h"
 
 #include <pthread.h>
 

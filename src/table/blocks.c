@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocked keys: a small table of its own in the region, so that a flood of other keys evicts none.
+ * An entry is (tag, instant). The latest instant of all stands in the header: tables without a
+ * block, or whose blocks are over, never look here.
+ */
+#include "table/blocks.h"
+
+#include "base/wide_int.h"
+
+#define BLOCK_TWEAK UINT64_C(0x6b636f6c62) /* keys of blocks are hashed apart from all rules */
+
+static const struct stint_quota block_policy = {.when_full = STINT_FULL_DENY};
+
+struct hash128 table_block_hash(const struct stint_table *table, const void *key, size_t key_len)
+{
+    return siphash13_128(table->region.fixed.hash_key, BLOCK_TWEAK, key, key_len);
+}
+
+struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint64_t now_ns)
+{
+    const struct slots *slots = &table->slots[CLASS_BLOCKS];
+    return (struct asking){
+        .table = table,
+        .quota = &block_policy,
+        .slots = slots,
+        .hash = hash,
+        .home = slots_home(slots, hash),
+        .ask = {.now_ns = now_ns},
+    };
+}
+
+CAS16_TARGET bool blocks_publish(const struct asking *asking, uint32_t id)
+{
+    struct place place = place_choose(asking);
+    if (place.seen.at == NULL)
+        return false;
+    struct pair pending = {asking->home.tag | TAG_PENDING | id, table_nonce(asking->table)};
+    cas16(place.seen.at, place.seen.pair, pending);
+    return true;
+}
+
+CAS16_TARGET static bool put(struct asking *asking, const struct seen *seen, uint64_t until_ns)
+{
+    bool pending = (seen->pair.first & TAG_PENDING) != 0;
+    struct pair after = {asking->home.tag | BLOCK_ID, until_ns};
+    if (!pending)
+        after.second = max_u64(until_ns, seen->pair.second);
+    else if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE)
+        return false;
+    return cas16(seen->at, seen->pair, after);
+}
+
+int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns)
+{
+    struct asking asking = blocks_asking(table, hash, now_ns);
+    /* Before the block is there: nobody misses one that is. */
+    region_raise(&table->region.header->blocks_until_ns, until_ns);
+    for (;;) {
+        struct seen seen = slots_find(asking.slots, &asking.home);
+        if (seen.at == NULL) {
+            if (!blocks_publish(&asking, BLOCK_ID))
+                return STINT_E_FULL;
+        } else if (put(&asking, &seen, until_ns)) {
+            return 0;
+        }
+    }
+}
+
+CAS16_TARGET void table_unblock(struct stint_table *table, struct hash128 hash)
+{
+    const struct slots *slots = &table->slots[CLASS_BLOCKS];
+    struct home home = slots_home(slots, hash);
+    for (;;) {
+        struct seen seen = slots_find(slots, &home);
+        if (seen.at == NULL || slots_withdraw(slots, &seen))
+            return;
+    }
+}
+
+uint64_t blocks_read(const struct stint_table *table, struct hash128 hash)
+{
+    const struct slots *slots = &table->slots[CLASS_BLOCKS];
+    struct home home = slots_home(slots, hash);
+    for (;;) {
+        struct seen seen = slots_find(slots, &home);
+        if (seen.at == NULL || (seen.pair.first & TAG_PENDING) != 0)
+            return 0;
+        if (pair_equals(cas16_load(seen.at), seen.pair))
+            return seen.pair.second;
+    }
+}
+
+uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash)
+{
+    return blocks_read(table, hash);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Quotas under small numbers. The parameters stand once in the region, shared by all that are
+ * equal; a slot names them by its id of 15 bits. Every process keeps its own checked copies, so
+ * that nothing read from shared memory is trusted at decision time.
+ */
+#ifndef STINT_TABLE_INTERN_H
+#define STINT_TABLE_INTERN_H
+
+#include "base/limits.h"
+#include "table/region/region.h"
+
+#define QUOTA_ID_BITS 15
+#define QUOTA_ID_MASK ((UINT64_C(1) << QUOTA_ID_BITS) - 1)
+/*
+ * Ids above the table's own: a gcra quota without an entry has the id TABLE_QUOTAS_MAX + k, where
+ * 2^k is the least power of two that its capacity in ticks does not exceed.
+ */
+#define STAND_IN_LOG2_MIN 15
+#define STAND_IN_LOG2_MAX 63
+#define STAND_INS (STAND_IN_LOG2_MAX - STAND_IN_LOG2_MIN + 1)
+#define QUOTA_CACHE_SIZE 1024
+
+enum quota_slot_state {
+    QUOTA_SLOT_EMPTY = 0,
+    QUOTA_SLOT_WRITING = 1, /* stays so if its writer dies: one place lost, nothing else */
+    QUOTA_SLOT_READY = 2,
+};
+
+struct quota_slot {
+    uint64_t state;
+    struct stint_quota quota;
+};
+
+struct quota_cache {
+    uint64_t hash_first;
+    uint64_t hash_second_and_id;
+};
+
+struct intern {
+    const struct region *region;
+    struct quota_slot *slots;  /* in the region; id 1 is slots[0] */
+    struct quota_slot *copies; /* this process's own, by the same index */
+    uint32_t max;
+    uint32_t reserved; /* of them, for intern_keep() alone */
+    /* This process's own index of them, by a keyed hash; an id, or 0 for a free place. */
+    uint16_t *index;
+    uint32_t index_mask;
+    uint32_t indexed; /* entries that were entered in it */
+    struct stint_quota stand_ins[STAND_INS];
+    struct quota_cache cache[QUOTA_CACHE_SIZE];
+};
+
+int intern_open(struct intern *intern, const struct region *region, struct stint_error *error);
+void intern_close(struct intern *intern);
+
+/* The id of a checked quota's entry, made if new; it may be a reserved one. 0: none is free. */
+uint32_t intern_keep(struct intern *intern, const struct stint_quota *quota);
+
+uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota);
+uint32_t intern_entry_id_slow(struct intern *intern, const struct stint_quota *quota);
+
+/* The quota of an id; NULL for an id that no quota has (a damaged slot). */
+const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id);
+
+/* Forgets entries that are no quotas, and how many are in use is counted anew. Nobody else has it.
+ */
+void intern_mend(struct intern *intern);
+
+/* The longest period of all quotas; 0 without any. */
+uint64_t intern_period_max(struct intern *intern);
+
+static inline bool intern_same_params(const struct stint_quota *a, const struct stint_quota *b)
+{
+    return a->derived.params_hash[0] == b->derived.params_hash[0] &&
+           a->derived.params_hash[1] == b->derived.params_hash[1];
+}
+
+/*
+ * An id under which states of a checked quota can be stored: that of its entry, made if new, or the
+ * one that stands in for it. 0: there is neither.
+ */
+static inline uint32_t intern_id(struct intern *intern, const struct stint_quota *quota)
+{
+    const uint64_t *hash = quota->derived.params_hash;
+    struct quota_cache *cached = &intern->cache[hash[0] % QUOTA_CACHE_SIZE];
+    /* relaxed: an entry half of one writer and half of another fails the comparison. */
+    uint64_t first = __atomic_load_n(&cached->hash_first, __ATOMIC_RELAXED);
+    uint64_t second = __atomic_load_n(&cached->hash_second_and_id, __ATOMIC_RELAXED);
+    if (first == hash[0] && ((second ^ hash[1]) & ~QUOTA_ID_MASK) == 0)
+        return (uint32_t)(second & QUOTA_ID_MASK);
+    return intern_id_slow(intern, quota);
+}
+
+static inline const struct stint_quota *intern_quota(struct intern *intern, uint32_t id)
+{
+    if (id - 1 < intern->max) {
+        struct quota_slot *copy = &intern->copies[id - 1];
+        /* acquire: the copy was written before it was called ready. */
+        if (__atomic_load_n(&copy->state, __ATOMIC_ACQUIRE) == QUOTA_SLOT_READY)
+            return &copy->quota;
+    }
+    return intern_quota_slow(intern, id);
+}
+
+/*
+ * An id that stands in for the id of a gcra quota without an entry. Many quotas share it: a TAT
+ * means the same under every rate. The stand-in's own parameters serve those who find a state and
+ * do not know its quota. They are cautious: they give the state no fewer units, and a capacity that
+ * is no smaller, than its quota does, and the state is never evicted.
+ */
+static inline bool intern_is_stand_in(const struct intern *intern, uint32_t id)
+{
+    return id > TABLE_QUOTAS_MAX && id > intern->max;
+}
+
+/* The id of a checked quota's entry, made if new; 0 if none is free. */
+static inline uint32_t intern_entry_id(struct intern *intern, const struct stint_quota *quota)
+{
+    uint32_t id = intern_id(intern, quota);
+    return intern_is_stand_in(intern, id) ? intern_entry_id_slow(intern, quota) : id;
+}
+
+/* The quota to decide by, for a checked quota with this id. */
+static inline const struct stint_quota *intern_law(struct intern *intern, uint32_t id,
+                                                   const struct stint_quota *quota)
+{
+    return intern_is_stand_in(intern, id) ? quota : intern_quota(intern, id);
+}
+
+#endif

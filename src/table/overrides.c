@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Overrides: a small hashed table whose writers take turns by an owner word, while readers need
+ * none. A place becomes valid by one swap of its pair, after the rest of it is written; another
+ * quota for a key is written to another place before the older one goes.
+ */
+#include "table/overrides.h"
+
+#include "table/region/owner.h"
+
+#include <string.h>
+
+#define OVERRIDE_TWEAK UINT64_C(0x6f76657272) /* the sum of a place is hashed apart from keys */
+#define TRIES 100 /* of OWNER_PATIENCE_NS each, until a writer is taken to be stopped */
+#define PLACES_PER_SET 8
+#define SETS 2 /* in which a key may stand */
+#define CANDIDATES (SETS * PLACES_PER_SET)
+
+struct override {
+    struct pair pair; /* (hash.lo, hash.hi with the quota's id in its low bits); 0, 0: free */
+    uint64_t rule;
+    uint64_t check; /* over all the rest: a file may come back damaged */
+};
+
+_Static_assert(sizeof(struct override) == OVERRIDE_SIZE, "the region counts on it");
+
+/* Twice as many places as keys: of two sets, one then has a free place. */
+uint64_t overrides_places(const struct region_fixed *fixed)
+{
+    uint64_t sets = ((uint64_t)fixed->overrides_max * 2 + PLACES_PER_SET - 1) / PLACES_PER_SET;
+    return (sets < SETS ? SETS : sets) * PLACES_PER_SET;
+}
+
+static struct override *place_at(const struct stint_table *table, uint64_t place)
+{
+    const struct region_fixed *fixed = &table->region.fixed;
+    struct override *places = region_at(&table->region, fixed->overrides_offset);
+    return &places[place];
+}
+
+/* The CANDIDATES places of a key. */
+struct candidates {
+    struct override *set[SETS];
+};
+
+static struct candidates candidates_of(const struct stint_table *table, uint64_t lo, uint64_t hi)
+{
+    uint64_t sets = overrides_places(&table->region.fixed) / PLACES_PER_SET;
+    uint64_t first = ((hi >> 32) * sets) >> 32, second = ((lo >> 32) * sets) >> 32;
+    if (second == first)
+        second = first + 1 < sets ? first + 1 : 0;
+    return (struct candidates){
+        {place_at(table, first * PLACES_PER_SET), place_at(table, second * PLACES_PER_SET)}};
+}
+
+static struct override *candidate(const struct candidates *candidates, unsigned i)
+{
+    return &candidates->set[i / PLACES_PER_SET][i % PLACES_PER_SET];
+}
+
+static bool is_free(struct pair pair)
+{
+    return pair.first == 0 && pair.second == 0;
+}
+
+static bool is_of(struct pair pair, struct hash128 hash)
+{
+    return pair.first == hash.lo && ((pair.second ^ hash.hi) & ~QUOTA_ID_MASK) == 0 &&
+           !is_free(pair);
+}
+
+static uint64_t check_of(const struct stint_table *table, const struct override *override)
+{
+    const uint64_t words[] = {override->pair.first, override->pair.second, override->rule};
+    return siphash13_128(table->region.fixed.hash_key, OVERRIDE_TWEAK, words, sizeof(words)).lo;
+}
+
+/* ---- Readers --------------------------------------------------------------------------------- */
+
+/* The place of a key, and its pair as it was seen; NULL: the key has none. */
+static struct override *find(const struct stint_table *table, struct hash128 hash,
+                             const struct override *but, struct pair *pair)
+{
+    struct candidates candidates = candidates_of(table, hash.lo, hash.hi);
+    for (unsigned i = 0; i < CANDIDATES; i++) {
+        struct override *place = candidate(&candidates, i);
+        *pair = cas16_load_stable(&place->pair);
+        if (place != but && is_of(*pair, hash))
+            return place;
+    }
+    return NULL;
+}
+
+static uint64_t moves(const struct stint_table *table)
+{
+    /* acquire: what is read after it is as new as the move, or the next look counts another. */
+    return __atomic_load_n(&table->region.header->overrides_moves, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * Like find(), while others write. A pair that moves may come to a place that was looked at before,
+ * and be gone from the one that is looked at after; but then the move is counted before it went.
+ */
+static bool find_moving(const struct stint_table *table, struct hash128 hash, struct pair *pair)
+{
+    for (uint64_t before = moves(table);;) {
+        if (find(table, hash, NULL, pair) != NULL)
+            return true;
+        uint64_t after = moves(table);
+        if (after == before)
+            return false;
+        before = after;
+    }
+}
+
+bool overrides_find(struct stint_table *table, struct hash128 hash, uint64_t rule,
+                    struct stint_quota *quota)
+{
+    struct pair pair;
+    if (!overrides_any(table) || !find_moving(table, hash, &pair))
+        return false;
+    const struct stint_quota *known =
+        intern_quota(&table->intern, (uint32_t)(pair.second & QUOTA_ID_MASK));
+    if (known == NULL)
+        return false;
+    *quota = *known;
+    quota->rule = rule;
+    return true;
+}
+
+/* A place as it stood at one moment; false: it is free, or was being written. */
+static bool read_place(const struct stint_table *table, uint64_t place, struct override *read)
+{
+    struct override *at = place_at(table, place);
+    read->pair = cas16_load_stable(&at->pair);
+    /* relaxed: the sum says whether the words belong together. */
+    read->rule = __atomic_load_n(&at->rule, __ATOMIC_RELAXED);
+    read->check = __atomic_load_n(&at->check, __ATOMIC_RELAXED);
+    return !is_free(read->pair) && read->check == check_of(table, read);
+}
+
+void overrides_each(struct stint_table *table,
+                    bool (*visit)(const struct overrides_entry *entry, void *arg), void *arg)
+{
+    uint64_t places = overrides_places(&table->region.fixed);
+    for (uint64_t i = 0; overrides_any(table) && i < places; i++) {
+        struct override read;
+        if (!read_place(table, i, &read))
+            continue;
+        uint32_t id = (uint32_t)(read.pair.second & QUOTA_ID_MASK);
+        const struct stint_quota *quota = intern_quota(&table->intern, id);
+        if (quota == NULL)
+            continue;
+        struct overrides_entry entry = {
+            .rule = read.rule,
+            .hash = {read.pair.first, read.pair.second & ~QUOTA_ID_MASK},
+            .quota = *quota};
+        entry.quota.rule = read.rule;
+        if (!visit(&entry, arg))
+            return;
+    }
+}
+
+void overrides_copy(const struct stint_table *table, uint64_t place, void *to)
+{
+    struct override read;
+    if (!read_place(table, place, &read))
+        memset(&read, 0, sizeof(read));
+    memcpy(to, &read, sizeof(read));
+}
+
+uint32_t overrides_room(const struct stint_table *table)
+{
+    return table->region.fixed.overrides_max;
+}
+
+/* ---- Writers --------------------------------------------------------------------------------- */
+
+static void add_count(struct stint_table *table, int64_t by)
+{
+    /* relaxed: see overrides_any(). */
+    __atomic_fetch_add(&table->region.header->overrides, (uint64_t)by, __ATOMIC_RELAXED);
+}
+
+static void count_anew(struct stint_table *table)
+{
+    uint64_t places = overrides_places(&table->region.fixed), count = 0;
+    for (uint64_t i = 0; i < places; i++)
+        count += !is_free(cas16_load_stable(&place_at(table, i)->pair));
+    __atomic_store_n(&table->region.header->overrides, count, __ATOMIC_RELAXED);
+}
+
+/* One writer at a time; the count of one who died at work may be off. */
+static int enter(struct stint_table *table, uint64_t *mine, struct stint_error *error)
+{
+    uint64_t *owner = &table->region.header->overrides_owner;
+    for (unsigned tries = 0; tries < TRIES; tries++) {
+        enum owner_result taken = owner_take(owner, table_self(table), mine);
+        if (taken == OWNER_ROBBED)
+            count_anew(table);
+        if (taken == OWNER_ROBBED || taken == OWNER_TAKEN)
+            return 0;
+    }
+    return err_set(error, STINT_E_BUSY,
+                   "a process that uses the table was stopped while it set a key's quota");
+}
+
+static void leave(struct stint_table *table, uint64_t mine)
+{
+    owner_give_back(&table->region.header->overrides_owner, mine);
+}
+
+CAS16_TARGET static void clear(struct stint_table *table, struct override *place)
+{
+    cas16(&place->pair, cas16_load_stable(&place->pair), (struct pair){0, 0});
+    add_count(table, -1);
+}
+
+/* Counted before it is there, gone before it is not counted: overrides_any() misses none. */
+CAS16_TARGET static void put(struct stint_table *table, struct override *place,
+                             const struct override *made)
+{
+    add_count(table, 1);
+    __atomic_store_n(&place->rule, made->rule, __ATOMIC_RELAXED);
+    __atomic_store_n(&place->check, made->check, __ATOMIC_RELAXED);
+    cas16(&place->pair, (struct pair){0, 0}, made->pair);
+}
+
+/* In the emptier of the key's two sets. */
+static struct override *free_place(const struct stint_table *table, struct hash128 hash)
+{
+    struct candidates candidates = candidates_of(table, hash.lo, hash.hi);
+    struct override *found[SETS] = {NULL, NULL};
+    unsigned n_free[SETS] = {0, 0};
+    for (unsigned i = 0; i < CANDIDATES; i++) {
+        struct override *place = candidate(&candidates, i);
+        if (is_free(cas16_load_stable(&place->pair))) {
+            found[i / PLACES_PER_SET] = place;
+            n_free[i / PLACES_PER_SET]++;
+        }
+    }
+    return n_free[0] >= n_free[1] ? found[0] : found[1];
+}
+
+static int replace(struct stint_table *table, struct hash128 hash, const struct override *made,
+                   struct stint_error *error)
+{
+    struct pair seen;
+    struct override *old = find(table, hash, NULL, &seen);
+    if (old != NULL && pair_equals(seen, made->pair))
+        return 0;
+    struct override *place = free_place(table, hash);
+    uint64_t count = __atomic_load_n(&table->region.header->overrides, __ATOMIC_RELAXED);
+    if (place == NULL || (old == NULL && count >= overrides_room(table)))
+        return err_set(error, STINT_E_FULL, "%u keys have quotas of their own, and no more may",
+                       overrides_room(table));
+    put(table, place, made);
+    /* release: whoever sees a place cleared below sees this, and looks for the new one again. */
+    __atomic_fetch_add(&table->region.header->overrides_moves, 1, __ATOMIC_RELEASE);
+    /* More than one, where somebody died between these two steps. */
+    while ((old = find(table, hash, place, &seen)) != NULL)
+        clear(table, old);
+    return 0;
+}
+
+int overrides_set(struct stint_table *table, struct hash128 hash, const struct stint_quota *quota,
+                  struct stint_error *error)
+{
+    int code = stint_table_accepts(table, quota, error);
+    if (code != 0)
+        return code;
+    if (quota->rule == 0)
+        return err_set(error, STINT_E_MISMATCH, "a key's own quota needs the rule it stands for");
+    uint32_t id = intern_entry_id(&table->intern, quota);
+    if (id == 0)
+        return err_set(error, STINT_E_FULL, "the table has no room for another quota");
+    struct override made = {.pair = {hash.lo, (hash.hi & ~QUOTA_ID_MASK) | id},
+                            .rule = quota->rule};
+    made.check = check_of(table, &made);
+    uint64_t mine;
+    code = enter(table, &mine, error);
+    if (code != 0)
+        return code;
+    code = replace(table, hash, &made, error);
+    leave(table, mine);
+    return code;
+}
+
+int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_error *error)
+{
+    uint64_t mine;
+    struct pair seen;
+    struct override *place;
+    int code = enter(table, &mine, error);
+    if (code != 0)
+        return code;
+    code = STINT_E_GONE;
+    while ((place = find(table, hash, NULL, &seen)) != NULL) {
+        clear(table, place);
+        code = 0;
+    }
+    leave(table, mine);
+    return code == 0 ? 0 : err_set(error, code, "the key has no quota of its own");
+}
+
+void overrides_mend(struct stint_table *table)
+{
+    uint64_t places = overrides_places(&table->region.fixed);
+    table->region.header->overrides_owner = 0;
+    for (uint64_t i = 0; i < places; i++) {
+        struct override *place = place_at(table, i), read;
+        bool is_whole =
+            read_place(table, i, &read) &&
+            intern_quota(&table->intern, (uint32_t)(read.pair.second & QUOTA_ID_MASK)) != NULL;
+        if (is_whole || is_free(place->pair))
+            continue;
+        table_count(&table_counters(table)->states_damaged, 1);
+        place->pair = (struct pair){0, 0};
+    }
+    count_anew(table);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+/* The records of key pools: found by name, claimed once. */
+#include "table/pool_records.h"
+
+static const struct pair no_name;
+
+static struct pool_record *record_at(const struct stint_table *table, uint32_t i)
+{
+    const struct region_fixed *fixed = &table->region.fixed;
+    return (struct pool_record *)region_at(&table->region, fixed->pools_offset) + i;
+}
+
+static uint64_t check_of(const struct stint_table *table, struct pair name)
+{
+    const uint64_t words[2] = {name.first, name.second};
+    return siphash13_128(table->region.fixed.hash_key, 0, words, sizeof(words)).lo | 1;
+}
+
+/* Of this name; else, if `claims`, the first free one, made its own. */
+CAS16_TARGET static struct pool_record *find(struct stint_table *table, struct pair name,
+                                             bool claims)
+{
+    for (uint32_t i = 0; i < table->region.fixed.pools_max; i++) {
+        struct pool_record *record = record_at(table, i);
+        struct pair seen = cas16_load_stable(&record->name);
+        if (claims && pair_equals(seen, no_name) && cas16(&record->name, no_name, name))
+            return record;
+        if (pair_equals(cas16_load_stable(&record->name), name))
+            return record;
+    }
+    return NULL;
+}
+
+/*
+ * All records are looked at before one is claimed. Two that claim the same name meet: each goes
+ * from the first on, and none that was taken becomes free.
+ */
+int pool_record_open(struct stint_table *table, struct hash128 name, struct pool_record **record,
+                     struct stint_error *error)
+{
+    struct pair pair = {name.lo, name.hi | 1};
+    *record = find(table, pair, false);
+    if (*record == NULL)
+        *record = find(table, pair, true);
+    if (*record == NULL)
+        return err_set(error, STINT_E_FULL, "the table knows %u pools already",
+                       table->region.fixed.pools_max);
+    /* relaxed: of use after all that have the table open are gone. */
+    __atomic_store_n(&(*record)->check, check_of(table, pair), __ATOMIC_RELAXED);
+    return 0;
+}
+
+/* A record that was damaged is some pool's, which will come and begin with its first turn. */
+void pool_records_mend(struct stint_table *table)
+{
+    for (uint32_t i = 0; i < table->region.fixed.pools_max; i++) {
+        struct pool_record *record = record_at(table, i);
+        bool is_free = pair_equals(record->name, no_name) && record->check == 0;
+        if (!is_free && record->check == 0)
+            record->check = check_of(table, record->name);
+        if (is_free || record->check == check_of(table, record->name))
+            continue;
+        *record = (struct pool_record){.check = 0};
+        table_count(&table_counters(table)->states_damaged, 1);
+    }
+}
+
+void pool_records_copy(const struct stint_table *table, uint32_t i, struct pool_record *copy)
+{
+    const struct pool_record *record = record_at(table, i);
+    *copy = (struct pool_record){.name = cas16_load_stable(&record->name),
+                                 .turn = pool_record_turn(record),
+                                 .returns = pool_record_returns(record)};
+    if (!pair_equals(copy->name, no_name))
+        copy->check = check_of(table, copy->name);
+}
+
+uint32_t pool_records_used(const struct stint_table *table)
+{
+    uint32_t used = 0;
+    for (uint32_t i = 0; i < table->region.fixed.pools_max; i++)
+        used += !pair_equals(cas16_load(&record_at(table, i)->name), no_name);
+    return used;
+}

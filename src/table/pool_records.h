@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What processes share of a key pool beside the states of its keys: whose turn it is, and how often
+ * something came back that may end a wait. A record is found by the pool's name, and keeps it.
+ */
+#ifndef STINT_TABLE_POOL_RECORDS_H
+#define STINT_TABLE_POOL_RECORDS_H
+
+#include "table/table.h"
+
+struct pool_record {
+    struct pair name; /* its hash; 0, 0: no pool's yet */
+    uint64_t turn;    /* of a round: which is next. Any number is one */
+    uint64_t returns; /* units that were given back, and changed reports */
+    uint64_t check;   /* of the name; 0: its maker died before */
+    uint64_t unused[3];
+};
+_Static_assert(sizeof(struct pool_record) == POOL_RECORD_SIZE, "regions count on it");
+
+/* The record of a pool, made if new; its name is hashed by the caller. */
+int pool_record_open(struct stint_table *table, struct hash128 name, struct pool_record **record,
+                     struct stint_error *error);
+
+/* The turn that is next, and moving it on: false if another was faster. */
+static inline uint64_t pool_record_turn(const struct pool_record *record)
+{
+    /* relaxed: a turn orders nothing else. */
+    return __atomic_load_n(&record->turn, __ATOMIC_RELAXED);
+}
+
+static inline bool pool_record_turn_on(struct pool_record *record, uint64_t from, uint64_t to)
+{
+    return __atomic_compare_exchange_n(&record->turn, &from, to, false, __ATOMIC_RELAXED,
+                                       __ATOMIC_RELAXED);
+}
+
+static inline uint64_t pool_record_returns(const struct pool_record *record)
+{
+    /* acquire: of what has returned by then, the states are seen. */
+    return __atomic_load_n(&record->returns, __ATOMIC_ACQUIRE);
+}
+
+/* After a state was changed so that a key may be free earlier. */
+static inline void pool_record_count_return(struct pool_record *record)
+{
+    /* release: the state is changed before. */
+    __atomic_fetch_add(&record->returns, 1, __ATOMIC_RELEASE);
+}
+
+/* For a table that nothing else has open: forgets records whose name is damaged. */
+void pool_records_mend(struct stint_table *table);
+
+/* For snapshots, and for metrics. */
+void pool_records_copy(const struct stint_table *table, uint32_t i, struct pool_record *copy);
+uint32_t pool_records_used(const struct stint_table *table);
+
+#endif

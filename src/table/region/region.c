@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Maps regions, makes their files whole or not at all, and carries their time over restarts.
+ *
+ * A file's byte 0 is locked for reading by everybody who has it open, so that the one who gets it
+ * for writing knows to be alone; byte 1 is locked for writing by whoever opens or leaves. The locks
+ * belong to the open file and end with it, also by kill -9.
+ */
+#define _GNU_SOURCE
+#include "table/region/region.h"
+
+#include "base/limits.h"
+#include "base/siphash.h"
+#include "base/wide_int.h"
+#include "table/clock.h"
+#include "table/region/region_layout.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define HUGE_PAGE (UINT64_C(2) << 20)
+#define MAKING_MAX 1000 /* at once, by one process, under one name */
+
+enum { LOCK_USERS = 0, LOCK_DOOR = 1 };
+
+static int lock_byte(int fd, short type, off_t byte, bool wait)
+{
+    struct flock lock = {.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+    return fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
+}
+
+static int system_error(struct stint_error *error, const char *what, const char *path)
+{
+    int reason = errno;
+    return err_set(error, STINT_E_SYSTEM, "cannot %s %s: %s", what, path, strerror(reason));
+}
+
+uint64_t region_checksum(const struct region_fixed *fixed)
+{
+    static const uint64_t secret[2] = {REGION_MAGIC, REGION_VERSION};
+    return siphash13_128(secret, 0, fixed, sizeof(*fixed)).lo;
+}
+
+/* The header of a new region; everything behind it is zero, which is "never used". */
+static int format(struct region_header *header, const struct region_fixed *fixed,
+                  const struct stint_table_options *options, struct stint_error *error)
+{
+    header->fixed = *fixed;
+    uint64_t *secret = header->fixed.hash_key;
+    secret[0] = options->hash_key[0];
+    secret[1] = options->hash_key[1];
+    if (secret[0] == 0 && secret[1] == 0 &&
+        getrandom(secret, sizeof(header->fixed.hash_key), 0) != sizeof(header->fixed.hash_key))
+        return system_error(error, "get random bytes from", "the system");
+    header->fixed_checksum = region_checksum(&header->fixed);
+    header->boot_id = clock_boot_id();
+    header->heartbeat_wall_ns = clock_wall_ns();
+    header->clock_offset_ns = -(int64_t)clock_boot_ns();
+    header->epoch_ns =
+        fixed->clock == STINT_CLOCK_VIRTUAL ? options->epoch_ns : header->heartbeat_wall_ns;
+    return 0;
+}
+
+/* ---- Memory without a file ------------------------------------------------------------------- */
+
+static void *map_anonymous(struct region *region, size_t size, int flags, bool huge)
+{
+    void *at = MAP_FAILED;
+    flags |= MAP_ANONYMOUS;
+    if (huge) {
+        region->map_size = (size + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+        at = mmap(NULL, region->map_size, PROT_READ | PROT_WRITE, flags | MAP_HUGETLB, -1, 0);
+        if (at != MAP_FAILED) {
+            region->huge_pages = true;
+            return at;
+        }
+    } else {
+        region->map_size = size;
+    }
+    at = mmap(NULL, region->map_size, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, -1, 0);
+    if (at != MAP_FAILED && huge)
+        region->huge_pages = madvise(at, region->map_size, MADV_HUGEPAGE) == 0;
+    return at;
+}
+
+static int open_memory(struct region *region, const struct stint_table_options *options,
+                       struct stint_error *error)
+{
+    struct region_fixed fixed;
+    int code = region_layout(&fixed, options, error);
+    if (code != 0)
+        return code;
+    int flags = options->memory == STINT_MEMORY_SHARED ? MAP_SHARED : MAP_PRIVATE;
+    void *at = map_anonymous(region, fixed.bytes, flags, options->huge_pages);
+    if (at == MAP_FAILED)
+        return err_set(error, STINT_E_SYSTEM, "cannot map %llu bytes: %s",
+                       (unsigned long long)fixed.bytes, strerror(errno));
+    region->header = at;
+    region->made = true;
+    code = format(region->header, &fixed, options, error);
+    region->fixed = region->header->fixed;
+    region->epoch_ns = region->header->epoch_ns;
+    if (code != 0)
+        munmap(at, region->map_size);
+    return code;
+}
+
+void *region_map_private(struct stint_error *error)
+{
+    void *at = mmap(NULL, REGION_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || madvise(at, REGION_PAGE, MADV_WIPEONFORK) != 0) {
+        err_set(error, STINT_E_SYSTEM, "cannot map a page that fork wipes: %s", strerror(errno));
+        if (at != MAP_FAILED)
+            munmap(at, REGION_PAGE);
+        return NULL;
+    }
+    return at;
+}
+
+void region_unmap_private(void *page)
+{
+    munmap(page, REGION_PAGE);
+}
+
+/* ---- Files ----------------------------------------------------------------------------------- */
+
+int region_create_beside(const char *path, char making[REGION_PATH_ROOM], struct stint_error *error)
+{
+    for (unsigned number = 0; number < MAKING_MAX; number++) {
+        int length =
+            snprintf(making, REGION_PATH_ROOM, "%s.%ld.%u.making", path, (long)getpid(), number);
+        if (length < 0 || length >= REGION_PATH_ROOM)
+            return err_set(error, STINT_E_SYNTAX, "the path is longer than %d bytes",
+                           REGION_PATH_ROOM - 32);
+        int fd = open(making, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+        if (fd >= 0)
+            return fd;
+        if (errno != EEXIST)
+            break;
+    }
+    return system_error(error, "make", making);
+}
+
+/*
+ * The whole file under another name, then linked to its own: nobody ever sees half of one. *made
+ * stays false where somebody else was faster.
+ */
+static int make_file(const char *path, const struct stint_table_options *options, bool *made,
+                     struct stint_error *error)
+{
+    char making[REGION_PATH_ROOM];
+    struct region_fixed fixed;
+    struct region_header header;
+    memset(&header, 0, sizeof(header));
+    int code = region_layout(&fixed, options, error);
+    if (code != 0)
+        return code;
+    code = format(&header, &fixed, options, error);
+    if (code != 0)
+        return code;
+    int fd = region_create_beside(path, making, error);
+    if (fd < 0)
+        return fd;
+    int refused = posix_fallocate(fd, 0, (off_t)fixed.bytes);
+    if (refused != 0)
+        code = err_set(error, STINT_E_SYSTEM, "no room for %llu bytes at %s: %s",
+                       (unsigned long long)fixed.bytes, path, strerror(refused));
+    else if (pwrite(fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header) || fsync(fd) != 0)
+        code = system_error(error, "write", making);
+    else if (link(making, path) == 0)
+        *made = true;
+    else if (errno != EEXIST)
+        code = system_error(error, "make", path);
+    close(fd);
+    unlink(making);
+    return code;
+}
+
+static int open_or_make(struct region *region, const struct stint_table_options *options,
+                        struct stint_error *error)
+{
+    /* O_NONBLOCK: a named pipe is refused, not waited for. */
+    int flags = (options->read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK;
+    region->fd = open(options->path, flags);
+    if (region->fd < 0 && errno == ENOENT && !options->must_exist && !options->read_only) {
+        int code = make_file(options->path, options, &region->made, error);
+        if (code != 0)
+            return code;
+        region->fd = open(options->path, flags);
+    }
+    return region->fd < 0 ? system_error(error, "open", options->path) : 0;
+}
+
+/* Reads what is written once, and checks it. */
+static int check_file(struct region *region, const struct stint_table_options *options,
+                      struct stint_error *error)
+{
+    const char *path = options->path;
+    struct stat status;
+    struct region_header header;
+    if (fstat(region->fd, &status) != 0)
+        return system_error(error, "read", path);
+    if (!S_ISREG(status.st_mode))
+        return err_set(error, STINT_E_CORRUPT, "%s is not a regular file", path);
+    if (pread(region->fd, &header, sizeof(header), 0) != (ssize_t)sizeof(header))
+        return err_set(error, STINT_E_CORRUPT, "%s is not a stint table: it has only %lld bytes",
+                       path, (long long)status.st_size);
+    int code = region_layout_check(&header.fixed, (uint64_t)status.st_size, path, error);
+    if (code != 0)
+        return code;
+    if (header.fixed_checksum != region_checksum(&header.fixed))
+        return err_set(error, STINT_E_CORRUPT, "%s is damaged: the checksum of its head is wrong",
+                       path);
+    if (header.fixed.clock != options->clock && !options->read_only)
+        return err_set(error, STINT_E_MISMATCH,
+                       "%s was made under a %s clock, and is not opened under a %s one", path,
+                       header.fixed.clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real",
+                       options->clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real");
+    if (header.mark_ns > STINT_NOW_MAX || header.epoch_ns < -EPOCH_MAX_NS ||
+        header.epoch_ns > EPOCH_MAX_NS)
+        return err_set(error, STINT_E_CORRUPT, "%s is damaged: its times cannot be", path);
+    region->fixed = header.fixed;
+    region->epoch_ns = header.epoch_ns;
+    return 0;
+}
+
+static uint64_t pid_space(void)
+{
+    struct stat status;
+    return stat("/proc/self/ns/pid", &status) == 0 ? (uint64_t)status.st_ino : 0;
+}
+
+static int other_time_space(const char *path, struct stint_error *error)
+{
+    return err_set(error, STINT_E_BUSY,
+                   "%s belongs to another time namespace, whose clocks differ from those here; use "
+                   "it from there, or after its users there have ended",
+                   path);
+}
+
+/*
+ * After a reboot, region time goes on by the wall clock since the last heartbeat. A last heartbeat
+ * in the future (the wall clock was set back) counts as no time away.
+ */
+static void carry_time(struct region *region)
+{
+    struct region_header *header = region->header;
+    int64_t wall = clock_wall_ns();
+    uint64_t away =
+        wall > header->heartbeat_wall_ns ? (uint64_t)wall - (uint64_t)header->heartbeat_wall_ns : 0;
+    uint64_t last = max_u64(header->heartbeat_ns, header->mark_ns);
+    uint64_t now = min_u64(add_sat(last, away), STINT_NOW_MAX);
+    int64_t epoch = wall - (int64_t)now;
+    region->epoch_ns = epoch > -EPOCH_MAX_NS ? epoch : -EPOCH_MAX_NS;
+    header->clock_offset_ns = (int64_t)now - (int64_t)clock_boot_ns();
+    header->epoch_ns = region->epoch_ns;
+    header->heartbeat_ns = now;
+    header->heartbeat_wall_ns = wall;
+}
+
+/* In another time namespace CLOCK_BOOTTIME says another time. What is not known is no other. */
+static bool is_other_time_space(const struct region_header *header)
+{
+    uint64_t ours = clock_space_id();
+    return header->time_space != 0 && ours != 0 && header->time_space != ours;
+}
+
+/*
+ * The only user may set right what depends on this boot and these namespaces. The clock of another
+ * time namespace is like that of another boot, but nothing was lost on the way.
+ */
+static int enter(struct region *region, const char *path, struct stint_error *error)
+{
+    struct region_header *header = region->header;
+    if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
+        region->alone = true;
+        header->pid_space = pid_space();
+        if (region->fixed.clock == STINT_CLOCK_REAL) {
+            bool rebooted = header->boot_id != clock_boot_id();
+            region->after_crash = rebooted && header->clean == 0;
+            if (rebooted || is_other_time_space(header))
+                carry_time(region);
+            uint64_t now_ns = region_now(region);
+            if (now_ns > STINT_NOW_MAX ||
+                header->mark_ns > add_sat(now_ns, region->fixed.skew_max_ns))
+                return err_set(error, STINT_E_CORRUPT,
+                               "%s is damaged: its states are from the future, or its time is over",
+                               path);
+        }
+        header->time_space = clock_space_id();
+        header->clean = 0;
+    } else if (header->pid_space != pid_space()) {
+        return err_set(
+            error, STINT_E_BUSY,
+            "%s is in use by another PID namespace; who is dead cannot be told from here", path);
+    } else if (region->fixed.clock == STINT_CLOCK_REAL && is_other_time_space(header)) {
+        return other_time_space(path, error);
+    }
+    if (lock_byte(region->fd, F_RDLCK, LOCK_USERS, false) != 0)
+        return system_error(error, "lock", path);
+    return 0;
+}
+
+static int map_file(struct region *region, const struct stint_table_options *options,
+                    struct stint_error *error)
+{
+    int code = check_file(region, options, error);
+    if (code != 0)
+        return code;
+    uint64_t bytes = region->fixed.bytes;
+    int protection = options->read_only ? PROT_READ : PROT_READ | PROT_WRITE;
+    void *at = mmap(NULL, bytes, protection, MAP_SHARED, region->fd, 0);
+    if (at == MAP_FAILED)
+        return system_error(error, "map", options->path);
+    region->header = at;
+    region->map_size = bytes;
+    if (options->huge_pages && !options->read_only)
+        region->huge_pages = madvise(at, bytes, MADV_HUGEPAGE) == 0;
+    if (!options->read_only)
+        code = enter(region, options->path, error);
+    else if (region->fixed.clock == STINT_CLOCK_REAL && is_other_time_space(region->header) &&
+             region->header->boot_id == clock_boot_id())
+        code = other_time_space(options->path, error);
+    if (code != 0)
+        munmap(at, bytes);
+    return code;
+}
+
+static int open_file(struct region *region, const struct stint_table_options *options,
+                     struct stint_error *error)
+{
+    int code = open_or_make(region, options, error);
+    if (code != 0)
+        return code;
+    if (!options->read_only && lock_byte(region->fd, F_WRLCK, LOCK_DOOR, true) != 0)
+        code = system_error(error, "lock", options->path);
+    if (code == 0)
+        code = map_file(region, options, error);
+    if (code != 0) {
+        close(region->fd);
+        return code;
+    }
+    return 0;
+}
+
+/* ---- Both ------------------------------------------------------------------------------------ */
+
+int region_open(struct region *region, const struct stint_table_options *options,
+                struct stint_error *error)
+{
+    memset(region, 0, sizeof(*region));
+    region->fd = -1;
+    region->read_only = options->read_only;
+    region->memory = options->path != NULL ? STINT_MEMORY_FILE : options->memory;
+    if (region->memory == STINT_MEMORY_FILE && options->path == NULL)
+        return err_set(error, STINT_E_MISMATCH, "a table in a file needs a path");
+    if (options->read_only && options->path == NULL)
+        return err_set(error, STINT_E_MISMATCH, "read_only is for tables in files");
+    if (!CAS16_LOCK_FREE && region->memory != STINT_MEMORY_HEAP && !region->read_only)
+        return err_set(error, STINT_E_MISMATCH,
+                       "this machine has no 16-byte swap: a table stays within one process here");
+    return region->memory == STINT_MEMORY_FILE ? open_file(region, options, error)
+                                               : open_memory(region, options, error);
+}
+
+void region_settle(struct region *region)
+{
+    if (region->fd < 0 || region->read_only)
+        return;
+    region->header->boot_id = clock_boot_id();
+    lock_byte(region->fd, F_UNLCK, LOCK_DOOR, false);
+}
+
+static void heartbeat(struct region_header *header, uint64_t now_ns)
+{
+    /* relaxed: each is of use alone, and a reader after a crash expects them a second old. */
+    __atomic_store_n(&header->heartbeat_ns, now_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&header->heartbeat_wall_ns, clock_wall_ns(), __ATOMIC_RELAXED);
+}
+
+uint64_t region_now(const struct region *region)
+{
+    struct region_header *header = region->header;
+    if (region->fixed.clock == STINT_CLOCK_VIRTUAL)
+        /* acquire: whoever sees a time set by another thread sees what it did before. */
+        return __atomic_load_n(&header->virtual_now_ns, __ATOMIC_ACQUIRE);
+    int64_t offset = header->clock_offset_ns;
+    uint64_t now = clock_boot_ns() + (uint64_t)offset;
+    uint64_t beat = __atomic_load_n(&header->heartbeat_ns, __ATOMIC_RELAXED);
+    if (now > beat + NS_PER_S && !region->read_only)
+        heartbeat(header, now);
+    return now;
+}
+
+/* The last to leave says that nothing is lost: states are on disk, and time up to now is known. */
+static void leave(struct region *region)
+{
+    struct region_header *header = region->header;
+    lock_byte(region->fd, F_WRLCK, LOCK_DOOR, true);
+    lock_byte(region->fd, F_UNLCK, LOCK_USERS, false);
+    if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
+        if (region->fixed.clock == STINT_CLOCK_REAL)
+            heartbeat(header, region_now(region));
+        header->clean = 1;
+        msync(header, region->map_size, MS_SYNC);
+    }
+}
+
+void region_close(struct region *region)
+{
+    if (region->fd >= 0 && !region->read_only)
+        leave(region);
+    munmap(region->header, region->map_size);
+    if (region->fd >= 0)
+        close(region->fd);
+}

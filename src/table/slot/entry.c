@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT */
+/* Reading whole states, one slot at a time, while others decide. */
+#include "table/slot/entry.h"
+
+#include "base/wide_int.h"
+
+struct asking entry_looking(const struct stint_table *table, enum slot_class class, uint64_t now_ns)
+{
+    /* Reading a wide state takes its owner word, which is no change of the table's meaning. */
+    struct stint_table *mutable_table = (struct stint_table *)(uintptr_t)table;
+    return (struct asking){
+        .table = mutable_table, .slots = &table->slots[class], .ask = {.now_ns = now_ns}};
+}
+
+const struct stint_quota *entry_quota(const struct asking *asking, uint64_t tag_word)
+{
+    const struct stint_quota *quota =
+        intern_quota(&asking->table->intern, (uint32_t)(tag_word & TAG_ID_MASK));
+    bool fits = quota != NULL && table_class(quota) == asking->slots->class &&
+                quota->derived.state_size <= asking->slots->state_size;
+    return fits ? quota : NULL;
+}
+
+uint64_t entry_asked_max_ns(const struct stint_table *table, uint64_t now_ns)
+{
+    const struct region_fixed *fixed = &table->region.fixed;
+    uint64_t latest_ns = add_sat(table_latest_ns(table, now_ns), fixed->skew_max_ns);
+    return min_u64(add_sat(latest_ns, table->ahead_ns), STINT_NOW_MAX);
+}
+
+static bool read_whole(struct asking *asking, const struct seen *seen, struct entry_state *state)
+{
+    if (state->class == CLASS_8) {
+        state->as.word8 = seen->pair.second;
+        return pair_equals(cas16_load(seen->at), seen->pair);
+    }
+    if (state->class == CLASS_WIDE)
+        return wide_copy(asking, seen, state->as.bytes);
+    struct pair held = state->held = cas16_load_stable(seen->state);
+    if (state_leaves(held, seen->pair.second)) {
+        state->as.word16 = law16_fill(state->quota, held.first);
+        return held.first != 0;
+    }
+    state->as.word16 = (struct word16){held.first, held.second & STATE_MASK};
+    return (held.second & ~STATE_MASK) == state_mark(seen->pair.second);
+}
+
+static bool is_valid(const struct asking *asking, const struct entry_state *state)
+{
+    uint64_t asked_max_ns = entry_asked_max_ns(asking->table, asking->ask.now_ns);
+    if (state->class == CLASS_8)
+        return law8_is_valid(state->quota, state->as.word8, asked_max_ns);
+    if (state->class == CLASS_16)
+        return law16_is_valid(state->quota, state->as.word16, asked_max_ns);
+    return law_wide_is_valid(state->quota, state->as.bytes, asked_max_ns);
+}
+
+/* What opening mends in a table is left as it is in one that may only be read, and passed over. */
+bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
+{
+    uint64_t tag_word = seen->pair.first;
+    if (tag_word == 0 || (tag_word & TAG_PENDING) != 0)
+        return false;
+    state->class = asking->slots->class;
+    state->quota = entry_quota(asking, tag_word);
+    return state->quota != NULL && read_whole(asking, seen, state) &&
+           (!asking->table->region.read_only || is_valid(asking, state));
+}
+
+static struct stint_decision peek(struct entry_state *state, uint64_t now_ns, uint32_t cost)
+{
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
+    if (state->class == CLASS_8)
+        return law8_ask(state->quota, &state->as.word8, &ask);
+    if (state->class == CLASS_16)
+        return law16_ask(state->quota, &state->as.word16, &ask);
+    return law_wide_ask(state->quota, state->as.bytes, &ask);
+}
+
+struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
+{
+    struct stint_decision stands = peek(state, now_ns, 0), one = peek(state, now_ns, 1);
+    stands.outcome = one.outcome;
+    stands.retry_after_ns = one.retry_after_ns;
+    stands.stored = 1;
+    return stands;
+}
+
+uint64_t entry_dies_at(const struct entry_state *state)
+{
+    if (state->class == CLASS_8)
+        return law8_dies_at(state->quota, state->as.word8);
+    if (state->class == CLASS_16)
+        return law16_dies_at(state->quota, state->as.word16);
+    return law_wide_dies_at(state->quota, state->as.bytes);
+}
+
+size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
+{
+    if (state->class == CLASS_8)
+        return law8_held(state->quota, state->as.word8, now_ns, runs);
+    if (state->class == CLASS_16)
+        return law16_held(state->quota, state->as.word16, now_ns, runs);
+    return law_wide_held(state->quota, state->as.bytes, now_ns, runs);
+}
+
+CAS16_TARGET bool entry_forget(struct asking *asking, const struct seen *seen,
+                               const struct entry_state *state)
+{
+    if (state->class == CLASS_WIDE)
+        return wide_forget_same(asking, seen, state->as.bytes);
+    if (state->class == CLASS_16) {
+        /* Given away to nobody: a charge that is under way fails, and is decided anew. */
+        uint64_t next = seen->pair.second + 1;
+        struct pair gone = {0, state_mark(next) | STATE_FROZEN};
+        if (!cas16(seen->state, state->held, gone))
+            return false;
+        slots_withdraw(asking->slots, seen);
+        return true;
+    }
+    return slots_withdraw(asking->slots, seen);
+}
+
+void entry_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
+                uint64_t until_ns)
+{
+    struct held_run full = {asking->ask.now_ns, quota->burst};
+    struct pair *word = seen->state;
+    if (asking->slots->class == CLASS_8) {
+        /* gcra says "full" with a debt of one capacity; the others with a fill. */
+        seen->at->second = quota->algorithm == STINT_GCRA ? law8_carry(quota, &full, 1)
+                                                          : law8_fill(quota, until_ns);
+    } else if (asking->slots->class == CLASS_16) {
+        struct word16 filled = law16_fill(quota, until_ns);
+        *word = (struct pair){filled.lo, filled.hi | state_mark(seen->pair.second)};
+    } else {
+        wide_fill(asking, seen, quota, until_ns);
+    }
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Deciding on states of 16 bytes, which stand apart from the tag, each swapped in one step of its
+ * own. What keeps them together is the generation: the pair of the tag counts it in 64 bits, the
+ * state carries its last 15.
+ *
+ * A slot is handed over in four steps, each of which fails if anybody was faster:
+ *   1. the state is frozen, marked with the next generation: no charge can land any more;
+ *   2. the pair becomes (new tag, pending, next generation): published;
+ *   3. the frozen state becomes the newcomer's first state;
+ *   4. the pair loses "pending": valid.
+ * Whoever dies in between leaves a slot that the next asker of the same key goes on with, or that
+ * any newcomer takes. When a key's own quota changes its parameters, the slot is handed from the
+ * key to itself, and the frozen state says until when the old units lived: were the changer to die
+ * there, the key would be full until then, not new.
+ */
+#include "table/region/owner.h"
+#include "table/slot/rule.h"
+
+#define CHANGER_PATIENCE 200 /* times to let others run before going on for one */
+
+static struct pair pack(struct word16 word, uint64_t generation)
+{
+    return (struct pair){word.lo, word.hi | state_mark(generation)};
+}
+
+static struct word16 unpack(struct pair state)
+{
+    return (struct word16){state.first, state.second & STATE_MASK};
+}
+
+static bool word_equals(struct word16 a, struct word16 b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
+/* Step 1: the state of slot `seen` is `state`; what comes of it is full until until_ns. */
+CAS16_TARGET static bool freeze(const struct seen *seen, struct pair state, uint64_t until_ns)
+{
+    uint64_t next = seen->pair.second + 1;
+    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
+    return cas16(seen->state, state, frozen);
+}
+
+/* Steps 1 and 2: slot `seen`, whose state was `state`, to the asking key, full until until_ns. */
+CAS16_TARGET static bool publish(const struct asking *asking, const struct seen *seen,
+                                 struct pair state, uint64_t until_ns)
+{
+    uint64_t next = seen->pair.second + 1;
+    if (!state_leaves(state, seen->pair.second) && !freeze(seen, state, until_ns))
+        return false;
+    struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, next};
+    return cas16(seen->at, seen->pair, pending);
+}
+
+/* Step 4. */
+CAS16_TARGET static void make_valid(const struct seen *pending)
+{
+    struct pair valid = {pending->pair.first & ~TAG_PENDING, pending->pair.second};
+    cas16(pending->at, pending->pair, valid);
+}
+
+/*
+ * Steps 3 and 4 for a pending slot of the asking key: its state becomes `after`, which was charged
+ * upon `before`. After step 3 the charge stands: where step 4 fails, another asker has done it.
+ */
+CAS16_TARGET static bool finish(const struct asking *asking, const struct seen *pending,
+                                struct pair frozen, struct word16 before, struct word16 after)
+{
+    uint64_t generation = pending->pair.second;
+    struct pair packed = pack(after, generation);
+    if (!cas16(pending->state, frozen, packed))
+        return false;
+    make_valid(pending);
+    if (asking->undo != NULL)
+        *asking->undo = (struct undo){
+            .at = pending->state, .before = pack(before, generation), .after = packed};
+    return true;
+}
+
+/*
+ * Whoever hands a slot from a key to itself needs a few swaps for it, and is only helped, at the
+ * price of a key that is full for a while, when that takes so long that it may be dead.
+ */
+static bool changer_is_slow(const struct seen *seen, struct pair held)
+{
+    for (int i = 0; i < CHANGER_PATIENCE; i++) {
+        if (!pair_equals(cas16_load(seen->at), seen->pair) ||
+            !pair_equals(cas16_load(seen->state), held))
+            return false;
+        owner_pause();
+    }
+    return true;
+}
+
+/* Steps 3 and 4 for a changer who may be dead: full until all that it was carrying is over. */
+static void finish_for_changer(const struct asking *asking, const struct seen *pending,
+                               struct pair frozen)
+{
+    struct asking changer = *asking;
+    changer.undo = NULL;
+    changer.quota =
+        intern_quota(&asking->table->intern, (uint32_t)(pending->pair.first & TAG_ID_MASK));
+    if (changer.quota == NULL || table_class(changer.quota) != CLASS_16) {
+        slots_withdraw(asking->slots, pending); /* damaged */
+        return;
+    }
+    struct word16 full = law16_fill(changer.quota, frozen.first);
+    finish(&changer, pending, frozen, full, full);
+}
+
+/* A live state is gone once it is frozen, whether this key or another comes to have the slot. */
+CAS16_TARGET static bool publish_place(const struct asking *asking, struct place *place)
+{
+    bool evicts = place->worth == WORTH_EVICT;
+    if (evicts) {
+        if (!freeze(&place->seen, place->state, 0))
+            return false;
+        place_count(asking, place);
+        place->state = (struct pair){0, state_mark(place->seen.pair.second + 1) | STATE_FROZEN};
+    }
+    if (!publish(asking, &place->seen, place->state, 0))
+        return false;
+    if (!evicts)
+        place_count(asking, place);
+    return true;
+}
+
+static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
+{
+    for (;;) {
+        struct word16 state = {0, 0};
+        struct place place;
+        *decision = law16_ask(asking->quota, &state, &asking->ask);
+        bool charges = !word_equals(state, (struct word16){0, 0});
+        enum newcomer newcomer = place_newcomer(asking, charges, &place, decision);
+        if (newcomer != NEWCOMER_PUBLISHES)
+            return newcomer == NEWCOMER_DECIDED;
+        if (publish_place(asking, &place))
+            return false;
+    }
+}
+
+/* A pending slot of the key, under a rule: other classes may have the key. False: begin again. */
+static __attribute__((noinline)) bool arrive(struct asking *asking, const struct seen *seen,
+                                             struct pair frozen, struct stint_decision *decision)
+{
+    struct rule_move move;
+    enum rule_found found = rule_arrive(asking, seen, &move, decision);
+    if (found == RULE_AGAIN)
+        rule_pause(asking);
+    if (found == RULE_AGAIN || found == RULE_DECIDED)
+        return found == RULE_DECIDED;
+    struct word16 before = law16_carry(asking->quota, move.runs, move.n_runs), after = before;
+    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    decision->stored = 1;
+    if (found == RULE_ALONE)
+        return word_equals(after, before) || finish(asking, seen, frozen, before, after);
+    if (!finish(asking, seen, frozen, before, after)) {
+        rule_put_back(&move);
+        return false;
+    }
+    rule_arrived(&move);
+    return true;
+}
+
+/* A pending slot of this key, whoever published it: decide, settle, finish. False: begin again. */
+CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *seen,
+                                     struct stint_decision *decision)
+{
+    struct pair held = cas16_load_stable(seen->state);
+    uint64_t generation = seen->pair.second;
+    bool frozen = (held.second & ~STATE_MASK) == (state_mark(generation) | STATE_FROZEN);
+    if (!frozen) {
+        /* Step 3 is done: only step 4 is left. Anything else is stale or damaged: withdraw it. */
+        if ((held.second & ~STATE_MASK) == state_mark(generation))
+            make_valid(seen);
+        else
+            slots_withdraw(asking->slots, seen);
+        return false;
+    }
+    if (held.first != 0) {
+        if (changer_is_slow(seen, held))
+            finish_for_changer(asking, seen, held);
+        return false;
+    }
+    if (asking->rule != 0 && table_same_law(asking, seen->pair.first))
+        return arrive(asking, seen, held, decision);
+    struct word16 before = {0, 0}, after = before;
+    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    decision->stored = 1;
+    if (word_equals(after, before) && asking->rule == 0)
+        return true; /* nothing to charge: the slot stays as it was found */
+    if (!table_same_law(asking, seen->pair.first)) {
+        publish(asking, seen, held, 0); /* under our own law, lest the tag name another's */
+        return false;
+    }
+    if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || table_catch_up(asking))
+        return false;
+    return finish(asking, seen, held, before, after);
+}
+
+/* The key's state was written under other parameters: carried over by handing the slot to itself.
+ */
+CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen, struct pair held,
+                                 struct stint_decision *decision)
+{
+    uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
+    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
+    struct held_run runs[HELD_RUNS_MAX];
+    struct word16 carried = {0, 0};
+    uint64_t until_ns = 0;
+    if (writer != NULL && table_class(writer) == CLASS_16) {
+        size_t n_runs = law16_held(writer, unpack(held), asking->ask.now_ns, runs);
+        carried = law16_carry(asking->quota, runs, n_runs);
+        until_ns =
+            max_u64(law16_dies_at(writer, unpack(held)), law16_dies_at(asking->quota, carried));
+    }
+    struct word16 after = carried;
+    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    decision->stored = 1;
+    if (word_equals(after, carried))
+        return pair_equals(cas16_load(seen->state), held);
+    if (!publish(asking, seen, held, until_ns))
+        return false;
+    uint64_t next = seen->pair.second + 1;
+    struct seen pending = *seen;
+    pending.pair = (struct pair){asking->home.tag | TAG_PENDING | asking->id, next};
+    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
+    return finish(asking, &pending, frozen, carried, after);
+}
+
+/* A valid slot of this key. False: begin again. */
+CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *seen,
+                                   struct stint_decision *decision)
+{
+    struct pair held = cas16_load(seen->state);
+    uint64_t generation = seen->pair.second;
+    if (state_leaves(held, generation)) {
+        if (changer_is_slow(seen, held))
+            publish(asking, seen, held, held.first);
+        return false;
+    }
+    if ((held.second & ~STATE_MASK) != state_mark(generation)) {
+        /* Handed over meanwhile; or, if the pair still stands, damaged: give the slot up. */
+        if (pair_equals(cas16_load_stable(seen->at), seen->pair) &&
+            pair_equals(cas16_load_stable(seen->state), held))
+            slots_withdraw(asking->slots, seen);
+        return false;
+    }
+    if (!table_same_law(asking, seen->pair.first))
+        return convert(asking, seen, held, decision);
+    struct word16 before = unpack(held), after = before;
+    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    decision->stored = 1;
+    if (word_equals(after, before))
+        return pair_equals(cas16_load(seen->state), held);
+    struct pair packed = pack(after, generation);
+    if (!cas16(seen->state, held, packed))
+        return false;
+    if (asking->undo != NULL)
+        *asking->undo = (struct undo){.at = seen->state, .before = held, .after = packed};
+    return true;
+}
+
+void place16_help(struct asking *asking, const struct seen *seen)
+{
+    struct pair held = cas16_load_stable(seen->state);
+    uint64_t generation = seen->pair.second;
+    asking->id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
+    if ((seen->pair.first & TAG_PENDING) == 0) {
+        if (state_leaves(held, generation) && held.first != 0)
+            publish(asking, seen, held, held.first);
+    } else if ((held.second & ~STATE_MASK) == state_mark(generation)) {
+        make_valid(seen);
+    } else if (held.second == (state_mark(generation) | STATE_FROZEN) && held.first != 0) {
+        finish_for_changer(asking, seen, held);
+    }
+}
+
+CAS16_TARGET bool place16_freeze(struct asking *asking, struct seen *seen, struct pair held,
+                                 uint64_t until_ns)
+{
+    uint64_t next = seen->pair.second + 1;
+    struct pair frozen = {until_ns, state_mark(next) | STATE_FROZEN};
+    struct pair gone = {asking->home.tag | TAG_PENDING, next};
+    if (!cas16(seen->state, held, frozen) || !cas16(seen->at, seen->pair, gone))
+        return false;
+    seen->pair = gone;
+    return true;
+}
+
+CAS16_TARGET void place16_put_back(struct asking *asking, const struct seen *gone,
+                                   uint64_t tag_word, struct pair held)
+{
+    /* The key's own quota again, as when that hands the slot from the key to itself. */
+    struct seen pending = *gone;
+    struct pair frozen = cas16_load_stable(gone->state);
+    pending.pair.first = tag_word | TAG_PENDING;
+    if (cas16(gone->at, gone->pair, pending.pair))
+        finish(asking, &pending, frozen, unpack(held), unpack(held));
+}
+
+struct stint_decision place16_ask(struct asking *asking)
+{
+    struct stint_decision decision;
+    for (;;) {
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        bool decided;
+        if (seen.at == NULL)
+            decided = newcomer_ask(asking, &decision);
+        else if (slots_is_frozen(seen.pair.first))
+            decided = rule_meet(asking, &seen, &decision);
+        else if ((seen.pair.first & TAG_PENDING) != 0)
+            decided = pending_ask(asking, &seen, &decision);
+        else
+            decided = valid_ask(asking, &seen, &decision);
+        if (decided)
+            return decision;
+    }
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Deciding on states of 8 bytes, which stand in the slot's pair beside the tag: one swap changes
+ * both, so no charge can land on a slot that meanwhile belongs to another key.
+ */
+#include "table/slot/rule.h"
+
+/* The state under the asking quota's law, also where a quota with other parameters wrote it. */
+static uint64_t read_state(const struct asking *asking, struct pair pair)
+{
+    if ((pair.first & TAG_PENDING) != 0)
+        return 0;
+    if (table_same_law(asking, pair.first))
+        return pair.second;
+    const struct stint_quota *writer =
+        intern_quota(&asking->table->intern, (uint32_t)(pair.first & TAG_ID_MASK));
+    if (writer == NULL || table_class(writer) != CLASS_8)
+        return 0;
+    struct held_run runs[HELD_RUNS_MAX];
+    if (writer->algorithm == asking->quota->algorithm && writer->algorithm == STINT_GCRA)
+        return pair.second; /* a TAT means the same under any rate */
+    size_t n_runs = law8_held(writer, pair.second, asking->ask.now_ns, runs);
+    return law8_carry(asking->quota, runs, n_runs);
+}
+
+/* `before` is what the asker would have found in the state if its slot was pending. */
+CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *seen, uint64_t before,
+                              uint64_t state)
+{
+    struct pair after = {asking->home.tag | asking->id, state};
+    if (!cas16(seen->at, seen->pair, after))
+        return false;
+    if (asking->undo != NULL) {
+        bool fresh = (seen->pair.first & TAG_PENDING) != 0;
+        struct pair uncharged = {after.first, before};
+        *asking->undo =
+            (struct undo){.at = seen->at, .before = fresh ? uncharged : seen->pair, .after = after};
+    }
+    return true;
+}
+
+/* A newcomer publishes its pending slot; what it decides, it decides once it is found there. */
+CAS16_TARGET static bool publish(const struct asking *asking, const struct place *place)
+{
+    struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, table_nonce(asking->table)};
+    if (!cas16(place->seen.at, place->seen.pair, pending))
+        return false;
+    place_count(asking, place);
+    return true;
+}
+
+/* True if *decision is made; false if the newcomer has published and is to be looked for again. */
+static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
+{
+    for (;;) {
+        uint64_t state = 0;
+        struct place place;
+        *decision = law8_ask(asking->quota, &state, &asking->ask);
+        enum newcomer newcomer = place_newcomer(asking, state != 0, &place, decision);
+        if (newcomer != NEWCOMER_PUBLISHES)
+            return newcomer == NEWCOMER_DECIDED;
+        if (publish(asking, &place))
+            return false;
+    }
+}
+
+/* A pending slot of the key, under a rule: other classes may have the key. False: begin again. */
+static __attribute__((noinline)) bool arrive(struct asking *asking, const struct seen *seen,
+                                             struct stint_decision *decision)
+{
+    struct rule_move move;
+    enum rule_found found = rule_arrive(asking, seen, &move, decision);
+    if (found == RULE_AGAIN)
+        rule_pause(asking);
+    if (found == RULE_AGAIN || found == RULE_DECIDED)
+        return found == RULE_DECIDED;
+    uint64_t before = law8_carry(asking->quota, move.runs, move.n_runs), state = before;
+    *decision = law8_ask(asking->quota, &state, &asking->ask);
+    decision->stored = 1;
+    if (found == RULE_ALONE)
+        return state == before || swap(asking, seen, before, state);
+    if (!swap(asking, seen, before, state)) {
+        rule_put_back(&move);
+        return false;
+    }
+    rule_arrived(&move);
+    return true;
+}
+
+struct stint_decision place8_ask(struct asking *asking)
+{
+    struct stint_decision decision;
+    for (;;) {
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        if (seen.at == NULL) {
+            if (newcomer_ask(asking, &decision))
+                return decision;
+            continue;
+        }
+        bool pending = (seen.pair.first & TAG_PENDING) != 0;
+        if (pending && asking->rule != 0) {
+            if (slots_is_frozen(seen.pair.first) ? rule_meet(asking, &seen, &decision)
+                                                 : arrive(asking, &seen, &decision))
+                return decision;
+            continue;
+        }
+        uint64_t state = read_state(asking, seen.pair), before = state;
+        decision = law8_ask(asking->quota, &state, &asking->ask);
+        decision.stored = 1;
+        if (state == before) {
+            /* Nothing to swap, and so nothing that confirms the two halves: look again. */
+            if (pair_equals(cas16_load(seen.at), seen.pair))
+                return decision;
+            continue;
+        }
+        if (pending && (slots_settle(asking->slots, &asking->home, &seen) != SETTLE_MINE ||
+                        table_catch_up(asking)))
+            continue;
+        if (swap(asking, &seen, before, state))
+            return decision;
+    }
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+/* Looking for a rule's key in the other classes, and moving it to the one that asks. */
+#include "table/slot/rule.h"
+
+#include "base/wide_int.h"
+#include "table/region/owner.h"
+
+#define PATIENCE 200 /* looks at what does not change, before it is taken for a dead thread's */
+
+/* What the other classes hold of a key; .slots is NULL for what they do not. */
+struct other {
+    const struct slots *slots;
+    struct seen seen;
+};
+
+struct others {
+    struct other valid;
+    struct other frozen;
+    struct other bound;  /* class 16: on its way to be valid, whoever makes it so */
+    struct other before; /* pending, in a class that comes before ours */
+    struct other after;
+};
+
+static bool is_bound(const struct slots *slots, const struct seen *seen)
+{
+    if ((seen->pair.first & TAG_PENDING) != 0)
+        return slots_is_bound(slots, seen);
+    return slots->class == CLASS_16 &&
+           state_leaves(cas16_load_stable(seen->state), seen->pair.second);
+}
+
+static void sort(const struct asking *asking, const struct other *other, struct others *others)
+{
+    const struct slots *slots = other->slots;
+    if (slots_is_frozen(other->seen.pair.first))
+        others->frozen = *other;
+    else if (is_bound(slots, &other->seen))
+        others->bound = *other;
+    else if ((other->seen.pair.first & TAG_PENDING) == 0)
+        others->valid = *other;
+    else if (slots->class < asking->slots->class)
+        others->before = *other;
+    else
+        others->after = *other;
+}
+
+static void scan_class(const struct asking *asking, const struct slots *slots,
+                       struct others *others)
+{
+    struct home home = slots_home(slots, asking->hash);
+    for (unsigned i = 0; i < 2 * WAYS; i++) {
+        uint8_t *set = home.set[i / WAYS];
+        struct pair *at = slots_pair(slots, set, i % WAYS);
+        /* seq_cst: it comes after the swap that published our own. */
+        if (!slots_is_tag(__atomic_load_n(&at->first, __ATOMIC_SEQ_CST), home.tag))
+            continue;
+        struct other other = {slots, slots_see(slots, set, i % WAYS)};
+        other.seen.pair = cas16_load_stable(at);
+        if (slots_is_tag(other.seen.pair.first, home.tag) &&
+            !slots_is_given_away(slots, &other.seen))
+            sort(asking, &other, others);
+    }
+}
+
+static struct others scan(const struct asking *asking)
+{
+    struct others others = {.valid = {.slots = NULL}};
+    for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
+        const struct slots *slots = &asking->table->slots[class];
+        if (slots != asking->slots && slots->sets > 0)
+            scan_class(asking, slots, &others);
+    }
+    return others;
+}
+
+/* The same asking, as one of another class. */
+static struct asking in_class(const struct asking *asking, const struct slots *slots)
+{
+    struct asking other = *asking;
+    other.slots = slots;
+    other.home = slots_home(slots, asking->hash);
+    other.undo = NULL;
+    return other;
+}
+
+void rule_pause(struct asking *asking)
+{
+    if (asking->waits.at != NULL)
+        owner_pause();
+}
+
+static bool is_patient(struct asking *asking, const struct seen *seen)
+{
+    struct waits *waits = &asking->waits;
+    if (waits->at != seen->at || !pair_equals(waits->pair, seen->pair))
+        *waits = (struct waits){.at = seen->at, .pair = seen->pair};
+    return waits->n++ < PATIENCE;
+}
+
+bool rule_waits(struct asking *asking, const struct seen *seen)
+{
+    bool waits = is_patient(asking, seen);
+    if (waits)
+        owner_pause();
+    return waits;
+}
+
+void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_decision *decision)
+{
+    uint64_t wait_ns = sub_floor(until_ns, asking->ask.now_ns);
+    uint32_t capacity = law_capacity(asking->quota);
+    uint8_t verb = asking->ask.verb;
+    *decision = (struct stint_decision){.outcome = STINT_DENY,
+                                        .limit = capacity,
+                                        .retry_after_ns = wait_ns,
+                                        .reset_after_ns = wait_ns};
+    if (asking->ask.cost > capacity && verb != STINT_TAKE_UPTO && verb != STINT_CHARGE)
+        *decision = law_never(capacity);
+}
+
+/* ---- What is in the way ---------------------------------------------------------------------- */
+
+uint64_t rule_frozen_until(const struct slots *slots, const struct seen *frozen)
+{
+    if (slots->class == CLASS_8)
+        return frozen8_until(frozen->pair.second);
+    if (slots->class == CLASS_WIDE)
+        return wide_dies_at(frozen);
+    struct pair state = cas16_load_stable(frozen->state);
+    bool is_frozen =
+        (state.second & ~STATE_MASK) == (state_mark(frozen->pair.second) | STATE_FROZEN);
+    return is_frozen ? state.first : 0;
+}
+
+static bool is_valid_beside(const struct asking *asking, const struct slots *frozen)
+{
+    for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
+        const struct slots *slots = &asking->table->slots[class];
+        if (slots == frozen || slots->sets == 0)
+            continue;
+        struct home home = slots_home(slots, asking->hash);
+        struct seen seen = slots_find(slots, &home);
+        if (seen.at != NULL && (seen.pair.first & TAG_PENDING) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* True if *decision denies. */
+static bool meet_frozen(struct asking *asking, const struct slots *slots, const struct seen *frozen,
+                        struct stint_decision *decision)
+{
+    uint64_t until_ns = add_sat(rule_frozen_until(slots, frozen), table_grace_ns(asking->table));
+    /* What is over goes before anybody else may be valid: its mover may still come to put it back.
+     */
+    if (until_ns <= asking->ask.now_ns || is_valid_beside(asking, slots)) {
+        slots_withdraw(slots, frozen);
+        return false;
+    }
+    if (is_patient(asking, frozen))
+        return false;
+    rule_refuse(asking, until_ns, decision);
+    return true;
+}
+
+bool rule_meet(struct asking *asking, const struct seen *frozen, struct stint_decision *decision)
+{
+    if (meet_frozen(asking, asking->slots, frozen, decision))
+        return true;
+    rule_pause(asking);
+    return false;
+}
+
+/* True if *decision is made of it, or all is to begin again; *found says which. */
+static bool is_in_the_way(struct asking *asking, const struct others *others,
+                          struct stint_decision *decision, enum rule_found *found)
+{
+    *found = RULE_AGAIN;
+    if (others->bound.slots != NULL) {
+        struct asking other = in_class(asking, others->bound.slots);
+        if (!is_patient(asking, &others->bound.seen))
+            place16_help(&other, &others->bound.seen);
+        return true;
+    }
+    if (others->frozen.slots != NULL) {
+        if (meet_frozen(asking, others->frozen.slots, &others->frozen.seen, decision))
+            *found = RULE_DECIDED;
+        return true;
+    }
+    return false;
+}
+
+/* A state that was left to a stuck owner: looked for after the slot, as the block came before. */
+static bool is_blocked(const struct asking *asking, struct stint_decision *decision)
+{
+    uint64_t now_ns = asking->ask.now_ns;
+    if (asking->table->slots[CLASS_WIDE].sets == 0 || !table_has_blocks(asking->table, now_ns))
+        return false;
+    uint64_t until_ns = table_blocked_until(asking->table, asking->hash);
+    if (until_ns <= now_ns)
+        return false;
+    rule_refuse(asking, until_ns, decision);
+    return true;
+}
+
+/* ---- Moving ---------------------------------------------------------------------------------- */
+
+CAS16_TARGET static bool freeze8(struct rule_move *move, uint64_t until_ns)
+{
+    uint64_t nonce = table_nonce(move->from.table);
+    move->gone.pair = (struct pair){move->from.home.tag | TAG_PENDING, frozen8(until_ns, nonce)};
+    return cas16(move->valid.at, move->valid.pair, move->gone.pair);
+}
+
+/* Later than now, so that no two that stand in one slot for the key are alike. */
+static bool freeze(struct rule_move *move)
+{
+    uint64_t until_ns = max_u64(entry_dies_at(&move->state), move->from.ask.now_ns + 1);
+    move->gone = move->valid;
+    if (move->from.slots->class == CLASS_8)
+        return freeze8(move, until_ns);
+    if (move->from.slots->class == CLASS_16)
+        return place16_freeze(&move->from, &move->gone, move->state.held, until_ns);
+    return wide_freeze(&move->from, &move->gone, move->state.as.bytes, until_ns);
+}
+
+/* What the law of the asking quota makes of units that stand elsewhere; nothing is written. */
+static __attribute__((noinline)) struct stint_decision decide_on(const struct asking *asking,
+                                                                 const struct rule_move *move)
+{
+    struct entry_state carried;
+    struct stint_decision decision;
+    if (asking->slots->class == CLASS_8) {
+        carried.as.word8 = law8_carry(asking->quota, move->runs, move->n_runs);
+        decision = law8_ask(asking->quota, &carried.as.word8, &asking->ask);
+    } else if (asking->slots->class == CLASS_16) {
+        carried.as.word16 = law16_carry(asking->quota, move->runs, move->n_runs);
+        decision = law16_ask(asking->quota, &carried.as.word16, &asking->ask);
+    } else {
+        law_wide_carry(asking->quota, carried.as.bytes, move->runs, move->n_runs);
+        decision = law_wide_ask(asking->quota, carried.as.bytes, &asking->ask);
+    }
+    decision.stored = 1;
+    return decision;
+}
+
+/* Whether all the units fit the asking law at once: what does not would be forgotten. */
+static bool fits(const struct asking *asking, const struct rule_move *move)
+{
+    uint64_t units = 0;
+    for (size_t i = 0; i < move->n_runs; i++)
+        units = add_sat(units, move->runs[i].units);
+    return units <= law_capacity(asking->quota);
+}
+
+/* Decides with the units of the other class's valid slot: OTHER if it has to be moved for that. */
+static enum rule_found read_other(struct asking *asking, const struct other *valid,
+                                  struct rule_move *move, struct stint_decision *decision)
+{
+    uint8_t verb = asking->ask.verb;
+    move->from = in_class(asking, valid->slots);
+    move->valid = valid->seen;
+    if (!entry_read(&move->from, &move->valid, &move->state)) {
+        table_get_past(&move->from, &move->valid);
+        return RULE_AGAIN;
+    }
+    move->n_runs = entry_runs(&move->state, asking->ask.now_ns, move->runs);
+    if (move->n_runs == 0) { /* a dead state: nothing is lost with it */
+        if (freeze(move))
+            rule_arrived(move);
+        return RULE_AGAIN;
+    }
+    if (!fits(asking, move) && verb != STINT_TAKE && verb != STINT_TAKE_UPTO &&
+        verb != STINT_PEEK) {
+        rule_refuse(asking, entry_dies_at(&move->state), decision);
+        return RULE_DECIDED;
+    }
+    *decision = decide_on(asking, move);
+    return verb == STINT_PEEK || decision->granted == 0 ? RULE_DECIDED : RULE_OTHER;
+}
+
+void rule_arrived(const struct rule_move *move)
+{
+    slots_withdraw(move->from.slots, &move->gone);
+}
+
+CAS16_TARGET void rule_put_back(struct rule_move *move)
+{
+    if (move->from.slots->class == CLASS_8)
+        cas16(move->gone.at, move->gone.pair, move->valid.pair);
+    else if (move->from.slots->class == CLASS_16)
+        place16_put_back(&move->from, &move->gone, move->valid.pair.first, move->state.held);
+    else
+        wide_put_back(&move->from, &move->gone, move->valid.pair, move->state.as.bytes);
+}
+
+/* Apart, for the room that a state takes on the stack. */
+static __attribute__((noinline)) enum rule_found
+look_at(struct asking *asking, const struct other *valid, struct stint_decision *decision)
+{
+    struct rule_move move;
+    return read_other(asking, valid, &move, decision);
+}
+
+enum rule_found rule_look(struct asking *asking, struct stint_decision *decision)
+{
+    enum rule_found found;
+    if (asking->rule == 0 || asking->quota->limit == 0)
+        return RULE_ALONE;
+    struct others others = scan(asking);
+    if (is_in_the_way(asking, &others, decision, &found))
+        return found;
+    if (is_blocked(asking, decision))
+        return RULE_DECIDED;
+    return others.valid.slots != NULL ? look_at(asking, &others.valid, decision) : RULE_ALONE;
+}
+
+enum rule_found rule_arrive(struct asking *asking, const struct seen *mine, struct rule_move *move,
+                            struct stint_decision *decision)
+{
+    enum rule_found found;
+    struct others others;
+    move->from.slots = NULL;
+    move->n_runs = 0;
+    if (asking->quota->limit == 0)
+        return RULE_ALONE; /* it takes no unit, and none into its state */
+    if (slots_settle(asking->slots, &asking->home, mine) != SETTLE_MINE)
+        return RULE_AGAIN;
+    for (;;) {
+        others = scan(asking);
+        if (is_in_the_way(asking, &others, decision, &found))
+            return found;
+        const struct other *pending = others.before.slots != NULL ? &others.before : &others.after;
+        if (pending->slots == NULL)
+            break;
+        if (pending == &others.before && is_patient(asking, &pending->seen))
+            return RULE_AGAIN;
+        slots_remove(pending->slots, &pending->seen);
+    }
+    if (is_blocked(asking, decision))
+        return RULE_DECIDED;
+    if (table_catch_up(asking))
+        return RULE_AGAIN;
+    if (others.valid.slots == NULL)
+        return RULE_ALONE;
+    found = read_other(asking, &others.valid, move, decision);
+    if (found == RULE_DECIDED)
+        slots_remove(asking->slots, mine);
+    if (found == RULE_OTHER && !freeze(move))
+        return RULE_AGAIN;
+    if (found != RULE_OTHER)
+        move->n_runs = 0;
+    return found;
+}

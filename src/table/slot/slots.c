@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/* Finding a key's slot, and making sure that it has only one. */
+#include "table/slot/slots.h"
+
+void slots_open(struct slots *slots, const struct region *region, enum slot_class class)
+{
+    const struct class_layout *layout = &region->fixed.classes[class];
+    *slots = (struct slots){
+        .base = region_at(region, layout->offset),
+        .sets = layout->sets,
+        .set_size = layout->set_size,
+        .half_size = layout->half_size,
+        .state_offset = layout->state_offset,
+        .state_stride = layout->state_stride,
+        .state_half = layout->state_half,
+        .state_size = layout->state_size,
+        .class = (uint8_t) class,
+    };
+}
+
+bool slots_is_given_away(const struct slots *slots, const struct seen *seen)
+{
+    if (slots->class != CLASS_16 || (seen->pair.first & TAG_PENDING) != 0)
+        return false;
+    struct pair state = cas16_load(seen->state);
+    return state_leaves(state, seen->pair.second) && state.first == 0;
+}
+
+bool slots_is_bound(const struct slots *slots, const struct seen *pending)
+{
+    if (slots->class != CLASS_16)
+        return slots->class != CLASS_BLOCKS && slots_is_frozen(pending->pair.first);
+    struct pair state = cas16_load_stable(pending->state);
+    uint64_t mark = state.second & ~STATE_MASK;
+    uint64_t generation = pending->pair.second;
+    return mark == state_mark(generation) ||
+           (mark == (state_mark(generation) | STATE_FROZEN) && state.first != 0);
+}
+
+bool slots_is_whole(const struct slots *slots, const struct seen *valid)
+{
+    if (slots->class != CLASS_16)
+        return true;
+    struct pair state = cas16_load_stable(valid->state);
+    return state_leaves(state, valid->pair.second) ||
+           (state.second & ~STATE_MASK) == state_mark(valid->pair.second) ||
+           !pair_equals(cas16_load_stable(valid->at), valid->pair);
+}
+
+struct seen slots_find(const struct slots *slots, const struct home *home)
+{
+    struct seen pending = {.at = NULL};
+    unsigned first = slots_first_way(home->tag);
+    for (int s = 0; s < 2; s++) {
+        for (unsigned i = 0; i < WAYS; i++) {
+            unsigned way = i ^ first;
+            struct pair *at = slots_pair(slots, home->set[s], way);
+            /* acquire: the second word, read next, is not older than the tag. */
+            uint64_t tag_word = __atomic_load_n(&at->first, __ATOMIC_ACQUIRE);
+            if (!slots_is_tag(tag_word, home->tag))
+                continue;
+            struct seen seen = slots_see(slots, home->set[s], way);
+            if (!slots_is_tag(seen.pair.first, home->tag) || slots_is_given_away(slots, &seen))
+                continue;
+            if ((seen.pair.first & TAG_PENDING) == 0)
+                return seen;
+            pending = seen;
+        }
+        if (home->set[1] == home->set[0])
+            break;
+    }
+    return pending;
+}
+
+CAS16_TARGET bool slots_withdraw(const struct slots *slots, const struct seen *seen)
+{
+    /* Class 8 leaves (0, 0); elsewhere the generation stays, so that the next one is new. */
+    bool keeps = slots->class == CLASS_16 || slots->class == CLASS_WIDE;
+    struct pair empty = {0, keeps ? seen->pair.second : 0};
+    return cas16(seen->at, seen->pair, empty);
+}
+
+CAS16_TARGET bool slots_remove(const struct slots *slots, const struct seen *pending)
+{
+    uint64_t generation = pending->pair.second;
+    if (slots->class == CLASS_16) {
+        struct pair state = cas16_load_stable(pending->state);
+        struct pair arriving = {0, state_mark(generation) | STATE_FROZEN};
+        struct pair given_away = {0, state_mark(generation + 1) | STATE_FROZEN};
+        bool arrives = pair_equals(state, arriving);
+        if (slots_is_bound(slots, pending) ||
+            (arrives && !cas16(pending->state, arriving, given_away)))
+            return false;
+    }
+    return slots_withdraw(slots, pending);
+}
+
+enum settle slots_settle(const struct slots *slots, const struct home *home,
+                         const struct seen *mine)
+{
+    for (int s = 0; s < 2; s++) {
+        for (unsigned way = 0; way < WAYS; way++) {
+            struct seen other = slots_see(slots, home->set[s], way);
+            if (other.at == mine->at || !slots_is_tag(other.pair.first, home->tag) ||
+                slots_is_given_away(slots, &other))
+                continue;
+            bool pending = (other.pair.first & TAG_PENDING) != 0;
+            if (pending && other.at > mine->at && !slots_is_bound(slots, &other)) {
+                if (slots_remove(slots, &other))
+                    continue;
+                other = slots_see(slots, home->set[s], way);
+                if (!slots_is_tag(other.pair.first, home->tag))
+                    continue;
+            }
+            return slots_remove(slots, mine) ? SETTLE_OTHER : SETTLE_LOST;
+        }
+    }
+    return SETTLE_MINE;
+}

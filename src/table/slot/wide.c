@@ -1,0 +1,592 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Deciding on states wider than 16 bytes: under an owner word instead of a swap.
+ *
+ * Death at work: whoever finds the owner's process gone takes the word, and the state, which may be
+ * half written, becomes full for one period.
+ * An owner who lives but is stuck (stopped, swapped out) may come back at any time and write on. So
+ * its slot is left to it: the key is blocked for one period, the word is marked as abandoned, the
+ * slot loses its tag. Coming back, the owner cannot give the word back, and decides anew; only
+ * then, or when it is dead, the slot is free again.
+ */
+#include "table/slot/rule.h"
+
+#include "base/wide_int.h"
+#include "table/region/owner.h"
+
+#include <string.h>
+
+struct wide_state {
+    uint64_t owner;
+    uint64_t dies_at_ns; /* written by owners, read by newcomers who look for a place */
+    unsigned char bytes[];
+};
+
+static const _Alignas(16) unsigned char never_used[WIDE_STATE_MAX];
+
+uint64_t wide_dies_at(const struct seen *seen)
+{
+    const struct wide_state *wide = seen->state;
+    /* relaxed: a hint, held to account under the owner word before the slot is taken. */
+    return __atomic_load_n(&wide->dies_at_ns, __ATOMIC_RELAXED);
+}
+
+bool wide_is_left(const struct seen *seen)
+{
+    const struct wide_state *wide = seen->state;
+    uint64_t word = __atomic_load_n(&wide->owner, __ATOMIC_RELAXED);
+    return (word & OWNER_HELD) != 0 && !owner_is_dead(word);
+}
+
+static void set_dies_at(struct wide_state *wide, uint64_t dies_at_ns)
+{
+    __atomic_store_n(&wide->dies_at_ns, dies_at_ns, __ATOMIC_RELAXED);
+}
+
+/* Back from work: if the slot was abandoned to us meanwhile, it is empty and free from here on. */
+CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
+{
+    struct wide_state *wide = seen->state;
+    if (owner_give_back(&wide->owner, mine))
+        return true;
+    struct pair now = cas16_load_stable(seen->at);
+    struct pair empty = {0, now.second + 1};
+    set_dies_at(wide, 0);
+    /* The word first: a slot that looks empty under a word that is held would be tried for ever. */
+    owner_give_back(&wide->owner, mine | OWNER_ABANDONED);
+    cas16(seen->at, now, empty);
+    return false;
+}
+
+/* Whoever abandoned the slot may have been stopped before this. */
+CAS16_TARGET static void mark_left(const struct seen *seen)
+{
+    struct pair left = {TAG_ABANDONED, seen->pair.second + 1};
+    if (seen->pair.first != TAG_ABANDONED)
+        cas16(seen->at, seen->pair, left);
+}
+
+/* Leaves the slot to its stuck owner, if the owner does not come back just now. */
+CAS16_TARGET static void abandon(const struct seen *seen, uint64_t stuck)
+{
+    struct wide_state *wide = seen->state;
+    uint64_t word = stuck;
+    /* acq_rel: the block that stands in for the state comes before, the lost tag after. */
+    if (!__atomic_compare_exchange_n(&wide->owner, &word, stuck | OWNER_ABANDONED, false,
+                                     __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        return;
+    mark_left(seen);
+}
+
+/* When the last unit that anybody can have charged until now is over. */
+static uint64_t full_until(const struct asking *asking, const struct stint_quota *quota)
+{
+    return add_sat(table_latest_ns(asking->table, asking->ask.now_ns), quota->period_ns);
+}
+
+/*
+ * The key's owner is stuck: full for one period, elsewhere. The block stays where the owner came
+ * back in this moment: another waiter may have abandoned it, and counts on the block.
+ */
+static bool displace(struct asking *asking, const struct seen *seen, uint64_t stuck)
+{
+    uint64_t until_ns = full_until(asking, asking->quota);
+    if (table_block(asking->table, asking->hash, until_ns, asking->ask.now_ns) != 0)
+        return false;
+    table_count(&table_counters(asking->table)->owners_displaced, 1);
+    abandon(seen, stuck);
+    return true;
+}
+
+/*
+ * The state of a key whose owner was killed at work: full until the last unit that was granted has
+ * expired, and at most for one period. The word beside the state says when that is: it is written
+ * before an owner ends its work, and until then the caller of that owner has not been granted
+ * anything.
+ */
+static void repair(const struct asking *asking, const struct seen *seen)
+{
+    struct wide_state *wide = seen->state;
+    uint64_t expires_ns = wide_dies_at(seen);
+    table_count(&table_counters(asking->table)->owners_displaced, 1);
+    memset(wide->bytes, 0, asking->slots->state_size);
+    if ((seen->pair.first & TAG_PENDING) != 0 || seen->pair.first == 0)
+        return;
+    uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
+    const struct stint_quota *quota = intern_quota(&asking->table->intern, id);
+    if (quota == NULL || table_class(quota) != CLASS_WIDE)
+        return;
+    expires_ns = min_u64(expires_ns, full_until(asking, quota));
+    if (expires_ns > asking->ask.now_ns)
+        law_wide_fill(quota, wide->bytes, expires_ns);
+    set_dies_at(wide, law_wide_dies_at(quota, wide->bytes));
+}
+
+/*
+ * Whether nothing is lost with what a place holds; to be asked when its owner word is ours, or that
+ * of an owner who is stuck: no other can change the answer then.
+ */
+static bool is_free(const struct asking *asking, const struct place *place)
+{
+    uint64_t dies_at_ns = wide_dies_at(&place->seen);
+    if (!pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
+        return false;
+    return place->seen.pair.first == 0 || place->worth == WORTH_PENDING || place->is_damaged ||
+           dies_at_ns == 0 ||
+           add_sat(dies_at_ns, table_grace_ns(asking->table)) <= asking->ask.now_ns;
+}
+
+/* How a state stands whose owner word is ours. */
+static struct stint_decision stands_at(const struct asking *asking, const struct seen *seen,
+                                       const struct stint_quota *quota)
+{
+    struct wide_state *wide = seen->state;
+    struct stint_ask ask = {.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
+    return law_wide_ask(quota, wide->bytes, &ask);
+}
+
+bool wide_stands(const struct asking *asking, const struct seen *seen,
+                 const struct stint_quota *quota, struct stint_decision *stands)
+{
+    struct wide_state *wide = seen->state;
+    uint64_t mine;
+    if (!owner_try(&wide->owner, table_self(asking->table), &mine))
+        return false;
+    bool is_same = pair_equals(cas16_load_stable(seen->at), seen->pair);
+    if (is_same)
+        *stands = stands_at(asking, seen, quota);
+    return give_back(seen, mine) && is_same;
+}
+
+/* Whether a place whose owner word is ours may still be evicted, and what is forgotten then. */
+static bool may_go(const struct asking *asking, struct place *place)
+{
+    uint32_t id = (uint32_t)(place->seen.pair.first & TAG_ID_MASK);
+    const struct stint_quota *quota = intern_quota(&asking->table->intern, id);
+    if (place->worth != WORTH_EVICT || quota == NULL ||
+        !pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
+        return false;
+    struct stint_decision stands = stands_at(asking, &place->seen, quota);
+    place->worth = WORTH_KEEP;
+    place_weigh(&stands, place);
+    return place->worth == WORTH_EVICT;
+}
+
+/* Takes a place for the asking key, free or to be evicted, and publishes it as pending. */
+CAS16_TARGET static void publish(struct asking *asking, struct place *place)
+{
+    struct wide_state *wide = place->seen.state;
+    uint64_t mine;
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
+    if (taken == OWNER_STUCK && is_free(asking, place))
+        abandon(&place->seen, mine);
+    if (taken == OWNER_LEFT)
+        mark_left(&place->seen);
+    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+        return;
+    struct pair now = cas16_load_stable(place->seen.at);
+    if (taken == OWNER_ROBBED)
+        repair(asking, &(struct seen){place->seen.at, wide, now});
+    if (is_free(asking, place) || may_go(asking, place)) {
+        memset(wide->bytes, 0, asking->slots->state_size);
+        set_dies_at(wide, 0);
+        struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, now.second + 1};
+        if (cas16(place->seen.at, now, pending))
+            place_count(asking, place);
+    }
+    give_back(&place->seen, mine);
+}
+
+static struct stint_decision deny_for(const struct asking *asking, uint64_t wait_ns)
+{
+    return (struct stint_decision){.outcome = STINT_DENY,
+                                   .limit = asking->quota->limit,
+                                   .retry_after_ns = wait_ns,
+                                   .reset_after_ns = wait_ns};
+}
+
+/*
+ * Whether a key without a state had one that was left to a stuck owner. To be asked after the state
+ * was looked for: the block was made before the slot lost its tag.
+ */
+static bool is_displaced(const struct asking *asking, struct stint_decision *decision)
+{
+    uint64_t until_ns = table_blocked_until(asking->table, asking->hash);
+    if (until_ns <= asking->ask.now_ns)
+        return false;
+    *decision = deny_for(asking, until_ns - asking->ask.now_ns);
+    return true;
+}
+
+/* True if *decision is made without a place. */
+static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
+{
+    struct stint_ask peek = asking->ask;
+    uint8_t verb = asking->ask.verb;
+    peek.verb = STINT_PEEK;
+    if (verb == STINT_TAKE_UPTO || verb == STINT_CHARGE)
+        /* More than the limit is no NEVER to these; anything is, under a limit of 0. */
+        peek.cost = (uint32_t)min_u64(peek.cost, max_u64(asking->quota->limit, 1));
+    if (!place_moves_in(verb))
+        peek.cost = 0;
+    if (is_displaced(asking, decision))
+        return true;
+    /* A peek writes nothing, so it may read the page that is never used. */
+    *decision = law_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
+    bool charges = verb != STINT_PEEK && decision->outcome != STINT_NEVER && peek.cost > 0;
+    struct place place;
+    enum newcomer newcomer = place_newcomer(asking, charges, &place, decision);
+    if (newcomer == NEWCOMER_PUBLISHES)
+        publish(asking, &place);
+    return newcomer == NEWCOMER_DECIDED;
+}
+
+static struct stint_decision law_of(struct asking *asking, void *bytes)
+{
+    asking->own_ns = law_wide_own_ns(asking->quota, bytes);
+    struct stint_decision decision =
+        asking->holder != NULL && asking->ask.verb == STINT_TAKE
+            ? concurrency_hold(asking->quota, bytes, &asking->ask, asking->holder)
+            : law_wide_ask(asking->quota, bytes, &asking->ask);
+    decision.stored = 1;
+    return decision;
+}
+
+/*
+ * Parameters changed: decides on what the state holds under the new ones, and lets it stand if
+ * units were moved. A refusal leaves the old state: it may hold more than the new law can say.
+ */
+CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct seen *seen)
+{
+    struct wide_state *wide = seen->state;
+    uint32_t id = (uint32_t)(seen->pair.first & TAG_ID_MASK);
+    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
+    struct held_run runs[HELD_RUNS_MAX];
+    _Alignas(16) unsigned char carried[WIDE_STATE_MAX];
+    size_t n_runs = 0;
+    if (writer != NULL && table_class(writer) == CLASS_WIDE)
+        n_runs = law_wide_held(writer, wide->bytes, asking->ask.now_ns, runs);
+    law_wide_carry(asking->quota, carried, runs, n_runs);
+    struct stint_decision decision = law_of(asking, carried);
+    if (decision.granted == 0)
+        return decision;
+    memset(wide->bytes, 0, asking->slots->state_size);
+    memcpy(wide->bytes, carried, asking->quota->derived.state_size);
+    set_dies_at(wide, law_wide_dies_at(asking->quota, wide->bytes));
+    struct pair renamed = {asking->home.tag | asking->id, seen->pair.second};
+    if (cas16(seen->at, seen->pair, renamed))
+        seen->pair = renamed;
+    return decision;
+}
+
+/* At work on the key's slot, valid or pending. False: begin again. */
+CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
+                                   struct stint_decision *decision)
+{
+    struct wide_state *wide = seen->state;
+    bool pending = (seen->pair.first & TAG_PENDING) != 0;
+    if (pending &&
+        (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || table_catch_up(asking)))
+        return false;
+    if (pending && is_displaced(asking, decision))
+        return true;
+    if (!pending && !table_same_law(asking, seen->pair.first)) {
+        *decision = convert(asking, seen);
+        return true;
+    }
+    *decision = law_of(asking, wide->bytes);
+    uint64_t dies_at_ns = law_wide_dies_at(asking->quota, wide->bytes);
+    set_dies_at(wide, dies_at_ns);
+    if (!pending || dies_at_ns == 0)
+        return true;
+    struct pair valid = {asking->home.tag | asking->id, seen->pair.second};
+    return cas16(seen->at, seen->pair, valid);
+}
+
+/* Takes the owner word of the key's slot; false: begin again, or *refused says why it is denied. */
+static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *refused)
+{
+    struct wide_state *wide = seen->state;
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), mine);
+    /* Given away while we waited: then whoever is stuck there has nothing of this key's. */
+    bool is_ours = pair_equals(cas16_load_stable(seen->at), seen->pair);
+    switch (taken) {
+    case OWNER_STUCK:
+        *refused =
+            is_ours && (!displace(asking, seen, *mine) ||
+                        table_blocked_until(asking->table, asking->hash) > asking->ask.now_ns);
+        return false;
+    case OWNER_LEFT:
+        mark_left(seen);
+        *refused = is_ours;
+        return false;
+    case OWNER_ROBBED:
+        repair(asking, &(struct seen){seen->at, wide, cas16_load_stable(seen->at)});
+        break;
+    case OWNER_TAKEN:
+        break;
+    }
+    if (is_ours)
+        return true;
+    give_back(seen, *mine);
+    return false;
+}
+
+/*
+ * At work on a pending slot under a rule: other classes may have the key. False: begin again; else
+ * the slot is valid, if anything was charged or moved.
+ */
+CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *seen,
+                                      struct rule_move *move, enum rule_found *found,
+                                      struct stint_decision *decision)
+{
+    struct wide_state *wide = seen->state;
+    *found = rule_arrive(asking, seen, move, decision);
+    if (*found == RULE_AGAIN || *found == RULE_DECIDED)
+        return *found == RULE_DECIDED;
+    memset(wide->bytes, 0, asking->slots->state_size);
+    law_wide_carry(asking->quota, wide->bytes, move->runs, move->n_runs);
+    *decision = law_of(asking, wide->bytes);
+    uint64_t dies_at_ns = law_wide_dies_at(asking->quota, wide->bytes);
+    set_dies_at(wide, dies_at_ns);
+    if (*found == RULE_ALONE && dies_at_ns == 0)
+        return true;
+    struct pair valid = {asking->home.tag | asking->id, seen->pair.second};
+    return cas16(seen->at, seen->pair, valid);
+}
+
+/*
+ * Where the slot is valid but was left to us as to a stuck owner, it goes, and what was frozen
+ * stays frozen: the key is full until that is over.
+ */
+static __attribute__((noinline)) bool arrive(struct asking *asking, struct seen *seen,
+                                             struct stint_decision *decision)
+{
+    struct rule_move move;
+    enum rule_found found;
+    uint64_t mine;
+    bool refused = false;
+    if (!own(asking, seen, &mine, &refused)) {
+        if (refused)
+            *decision = deny_for(asking, asking->quota->period_ns);
+        return refused;
+    }
+    bool decided = owned_arrive(asking, seen, &move, &found, decision);
+    bool is_ours = give_back(seen, mine);
+    if (found == RULE_AGAIN)
+        rule_pause(asking);
+    if (found == RULE_OTHER && !decided)
+        rule_put_back(&move);
+    if (found == RULE_OTHER && decided && is_ours)
+        rule_arrived(&move);
+    return decided && is_ours;
+}
+
+struct stint_decision wide_ask(struct asking *asking)
+{
+    struct stint_decision decision;
+    for (;;) {
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        uint64_t mine;
+        bool refused = false;
+        if (seen.at == NULL) {
+            if (newcomer_ask(asking, &decision))
+                return decision;
+            continue;
+        }
+        if ((seen.pair.first & TAG_PENDING) != 0 && asking->rule != 0) {
+            if (slots_is_frozen(seen.pair.first) ? rule_meet(asking, &seen, &decision)
+                                                 : arrive(asking, &seen, &decision))
+                return decision;
+            continue;
+        }
+        if (!own(asking, &seen, &mine, &refused)) {
+            if (refused)
+                return deny_for(asking, asking->quota->period_ns);
+            continue;
+        }
+        bool decided = owned_ask(asking, &seen, &decision);
+        if (give_back(&seen, mine) && decided)
+            return decision;
+    }
+}
+
+/* Becomes the owner of the key's valid state; false if there is none. */
+static bool with_state(struct asking *asking, struct seen *seen, uint64_t *mine)
+{
+    for (;;) {
+        bool refused = false;
+        *seen = slots_find(asking->slots, &asking->home);
+        if (seen->at == NULL || (seen->pair.first & TAG_PENDING) != 0)
+            return false;
+        if (own(asking, seen, mine, &refused))
+            return true;
+        if (refused)
+            return false;
+    }
+}
+
+bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units)
+{
+    struct seen seen;
+    uint64_t mine;
+    if (!with_state(asking, &seen, &mine))
+        return false;
+    struct wide_state *wide = seen.state;
+    bool found = concurrency_release(asking->quota, wide->bytes, asking->ask.now_ns, holder, units);
+    set_dies_at(wide, law_wide_dies_at(asking->quota, wide->bytes));
+    return give_back(&seen, mine) && found;
+}
+
+bool wide_renew(struct asking *asking, uint64_t *holder)
+{
+    struct seen seen;
+    uint64_t mine;
+    if (!with_state(asking, &seen, &mine))
+        return false;
+    struct wide_state *wide = seen.state;
+    bool found = concurrency_renew(asking->quota, wide->bytes, asking->ask.now_ns, holder);
+    set_dies_at(wide, law_wide_dies_at(asking->quota, wide->bytes));
+    return give_back(&seen, mine) && found;
+}
+
+void wide_forget(struct asking *asking)
+{
+    struct seen seen;
+    uint64_t mine;
+    if (!with_state(asking, &seen, &mine))
+        return;
+    struct wide_state *wide = seen.state;
+    memset(wide->bytes, 0, asking->slots->state_size);
+    set_dies_at(wide, 0);
+    give_back(&seen, mine);
+}
+
+bool wide_forget_same(struct asking *asking, const struct seen *seen, const void *bytes)
+{
+    struct wide_state *wide = seen->state;
+    uint64_t mine;
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
+    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+        return false;
+    struct pair now = cas16_load_stable(seen->at);
+    if (taken == OWNER_ROBBED)
+        repair(asking, &(struct seen){seen->at, wide, now});
+    bool same =
+        pair_equals(now, seen->pair) && memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
+    if (same) {
+        memset(wide->bytes, 0, asking->slots->state_size);
+        set_dies_at(wide, 0);
+    }
+    return give_back(seen, mine) && same;
+}
+
+CAS16_TARGET bool wide_freeze(struct asking *asking, struct seen *seen, const void *bytes,
+                              uint64_t until_ns)
+{
+    struct wide_state *wide = seen->state;
+    struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second};
+    uint64_t mine;
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
+    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+        return false;
+    if (taken == OWNER_ROBBED)
+        repair(asking, &(struct seen){seen->at, wide, cas16_load_stable(seen->at)});
+    bool frozen = pair_equals(cas16_load_stable(seen->at), seen->pair) &&
+                  memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
+    if (frozen) {
+        set_dies_at(wide, until_ns);
+        frozen = cas16(seen->at, seen->pair, gone);
+    }
+    if (frozen)
+        seen->pair = gone;
+    return give_back(seen, mine) && frozen;
+}
+
+/* The bytes, too: whoever died while looking for a place here has left them in doubt. */
+CAS16_TARGET void wide_put_back(struct asking *asking, const struct seen *gone, struct pair valid,
+                                const void *bytes)
+{
+    struct wide_state *wide = gone->state;
+    uint64_t mine;
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
+    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+        return;
+    if (pair_equals(cas16_load_stable(gone->at), gone->pair)) {
+        memcpy(wide->bytes, bytes, asking->slots->state_size);
+        cas16(gone->at, gone->pair, valid);
+    }
+    give_back(gone, mine);
+}
+
+void wide_displace(struct asking *asking, const struct seen *seen)
+{
+    struct seen again = *seen;
+    uint64_t mine;
+    bool refused = false;
+    if (own(asking, &again, &mine, &refused))
+        give_back(seen, mine);
+}
+
+bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes)
+{
+    struct wide_state *wide = seen->state;
+    uint64_t mine;
+    if (asking->table->region.read_only) {
+        /* Memory that cannot be written to: what an owner is at work on may come out half done. */
+        memcpy(bytes, wide->bytes, asking->slots->state_size);
+        return pair_equals(cas16_load(seen->at), seen->pair);
+    }
+    enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
+    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+        return false;
+    struct pair now = cas16_load_stable(seen->at);
+    if (taken == OWNER_ROBBED)
+        repair(asking, &(struct seen){seen->at, wide, now});
+    memcpy(bytes, wide->bytes, asking->slots->state_size);
+    return give_back(seen, mine) && pair_equals(now, seen->pair);
+}
+
+const void *wide_bytes(const struct seen *seen)
+{
+    const struct wide_state *wide = seen->state;
+    return wide->bytes;
+}
+
+bool wide_is_valid(const struct seen *seen, const struct stint_quota *quota, uint64_t now_ns)
+{
+    return law_wide_is_valid(quota, wide_bytes(seen), now_ns);
+}
+
+bool wide_is_at_work(const struct seen *seen)
+{
+    const struct wide_state *wide = seen->state;
+    return (wide->owner & OWNER_HELD) != 0;
+}
+
+void wide_free(const struct seen *seen, uint64_t dies_at_ns)
+{
+    struct wide_state *wide = seen->state;
+    /* Pages are only written to where something is to be changed: a clean file stays clean. */
+    if ((wide->owner & ~OWNER_SEQUENCE_MASK) != 0)
+        wide->owner = 0;
+    if (wide->dies_at_ns != dies_at_ns)
+        wide->dies_at_ns = dies_at_ns;
+}
+
+void wide_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
+               uint64_t until_ns)
+{
+    struct wide_state *wide = seen->state;
+    wide->owner = 0;
+    memset(wide->bytes, 0, asking->slots->state_size);
+    law_wide_fill(quota, wide->bytes, until_ns);
+    set_dies_at(wide, law_wide_dies_at(quota, wide->bytes));
+}
+
+void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state)
+{
+    struct wide_state *wide = slot_state;
+    memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
+    wide->dies_at_ns = entry_dies_at(state);
+}

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: MIT */
+/* One decision on one key: time, blocks, quota, class; then the class decides. */
+#include "table/table.h"
+
+#include "base/wide_int.h"
+#include "table/region/owner.h"
+#include "table/slot/rule.h"
+
+#define NONCES_AT_ONCE UINT64_C(65536)
+
+void table_raise_mark(struct stint_table *table, uint64_t now_ns)
+{
+    if (!table->region.read_only)
+        region_raise(&table->region.header->mark_ns, now_ns);
+}
+
+void table_raise_booked(struct stint_table *table, uint64_t start_ns)
+{
+    region_raise(&table->region.header->booked_until_ns, start_ns);
+}
+
+bool table_catch_up(struct asking *asking)
+{
+    uint64_t now_ns = table_effective_now(asking->table, asking->ask.now_ns);
+    uint64_t gone_on_ns = now_ns - asking->ask.now_ns;
+    asking->ask.now_ns = now_ns;
+    if (asking->ask.verb == STINT_BOOK)
+        asking->ask.at_ns = sub_floor(asking->ask.at_ns, gone_on_ns);
+    return gone_on_ns > 0;
+}
+
+uint64_t table_latest_ns(const struct stint_table *table, uint64_t now_ns)
+{
+    uint64_t mark_ns = __atomic_load_n(&table->region.header->mark_ns, __ATOMIC_RELAXED);
+    return max_u64(now_ns, add_sat(mark_ns, MARK_STEP_NS));
+}
+
+uint64_t table_nonce(struct stint_table *table)
+{
+    uint64_t *next = &table->process->nonce;
+    /* relaxed: a number is unique however its drawing is ordered. */
+    uint64_t nonce = __atomic_load_n(next, __ATOMIC_RELAXED);
+    for (;;) {
+        uint64_t mine = nonce;
+        if (nonce % NONCES_AT_ONCE == 0)
+            mine = 1 + __atomic_fetch_add(&table->region.header->nonce_next, NONCES_AT_ONCE,
+                                          __ATOMIC_RELAXED);
+        if (__atomic_compare_exchange_n(next, &nonce, mine + 1, true, __ATOMIC_RELAXED,
+                                        __ATOMIC_RELAXED))
+            return mine;
+    }
+}
+
+uint64_t table_self(struct stint_table *table)
+{
+    uint64_t *known = &table->process->owner;
+    /* relaxed: every thread of the process works out the same. */
+    uint64_t owner = __atomic_load_n(known, __ATOMIC_RELAXED);
+    if (owner == 0) {
+        owner = owner_self();
+        __atomic_store_n(known, owner, __ATOMIC_RELAXED);
+    }
+    return owner;
+}
+
+/* Whether the table has slots for states of this quota. */
+static int fits(const struct stint_table *table, const struct stint_quota *quota,
+                struct stint_error *error)
+{
+    if (quota->derived.checked != 1)
+        return err_set(error, STINT_E_MISMATCH, "the quota was not checked: stint_quota_check()");
+    const struct slots *slots = &table->slots[table_class(quota)];
+    if (table->region.read_only)
+        return err_set(error, STINT_E_MISMATCH, "the table was opened read-only: no decisions");
+    if (quota->initial_set)
+        return err_set(error, STINT_E_MISMATCH,
+                       "`initial` is for caller-owned states: a table cannot tell a new key from "
+                       "one long idle");
+    if (slots->sets == 0 || quota->derived.state_size > slots->state_size)
+        return err_set(error, STINT_E_MISMATCH,
+                       "a state of this quota has %u bytes; the table was made for at most %u "
+                       "(keys_wide, wide_size)",
+                       quota->derived.state_size, slots->sets == 0 ? 16 : slots->state_size);
+    return 0;
+}
+
+static int no_entry(uint32_t max, struct stint_error *error)
+{
+    return err_set(error, STINT_E_FULL,
+                   "all %u places of different quotas are in use; ask with one of those quotas, or "
+                   "with gcra, or make the table with more (`quotas`)",
+                   max);
+}
+
+int table_stores(struct stint_table *table, const struct stint_quota *quota,
+                 struct stint_error *error)
+{
+    int code = fits(table, quota, error);
+    if (code == 0 && intern_id(&table->intern, quota) == 0)
+        code = no_entry(table->intern.max - table->intern.reserved, error);
+    return code;
+}
+
+int table_keeps(struct stint_table *table, const struct stint_quota *quota,
+                struct stint_error *error)
+{
+    int code = fits(table, quota, error);
+    if (code == 0 && intern_keep(&table->intern, quota) == 0)
+        code = no_entry(table->intern.max, error);
+    return code;
+}
+
+int stint_table_accepts(struct stint_table *table, const struct stint_quota *quota,
+                        struct stint_error *error)
+{
+    int code = fits(table, quota, error);
+    if (code == 0 && intern_entry_id(&table->intern, quota) == 0)
+        code = no_entry(table->intern.max - table->intern.reserved, error);
+    return code;
+}
+
+void table_reserve_quotas(struct stint_table *table)
+{
+    table->intern.reserved = table->intern.max / 4;
+}
+
+int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
+                  struct stint_error *error)
+{
+    if (key_len > STINT_KEY_MAX)
+        return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
+                       key_len, STINT_KEY_MAX);
+    return stint_table_accepts(table, quota, error);
+}
+
+static bool start(struct asking *asking, struct stint_table *table, const struct stint_quota *quota,
+                  struct hash128 hash)
+{
+    enum slot_class class = table_class(quota);
+    asking->table = table;
+    asking->slots = &table->slots[class];
+    asking->hash = hash;
+    if (quota->derived.state_size > asking->slots->state_size || asking->slots->sets == 0)
+        return false;
+    asking->id = intern_id(&table->intern, quota);
+    asking->quota = intern_law(&table->intern, asking->id, quota);
+    asking->rule = quota->rule;
+    asking->home = slots_home(asking->slots, hash);
+    return asking->quota != NULL;
+}
+
+/* The class decides at the effective time; waits are told from the caller's own. */
+static struct stint_decision decide(struct asking *asking, const struct stint_ask *ask,
+                                    uint64_t effective_ns)
+{
+    uint64_t ahead_ns = effective_ns - ask->now_ns;
+    struct stint_decision decision;
+    asking->ask = *ask;
+    asking->ask.now_ns = effective_ns;
+    if (ask->verb == STINT_BOOK)
+        asking->ask.at_ns = sub_floor(ask->at_ns, ahead_ns);
+    if (asking->slots->class == CLASS_8)
+        decision = place8_ask(asking);
+    else if (asking->slots->class == CLASS_16)
+        decision = place16_ask(asking);
+    else
+        decision = wide_ask(asking);
+    ahead_ns = asking->ask.now_ns - ask->now_ns;
+    if (ahead_ns > 0) {
+        if (decision.retry_after_ns != 0)
+            decision.retry_after_ns = add_sat(decision.retry_after_ns, ahead_ns);
+        if (decision.reset_after_ns != 0)
+            decision.reset_after_ns = add_sat(decision.reset_after_ns, ahead_ns);
+    }
+    return decision;
+}
+
+static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const struct stint_ask *ask,
+                    struct stint_decision *decision)
+{
+    bool asks = ask->verb == STINT_TAKE || ask->verb == STINT_TAKE_UPTO ||
+                ask->verb == STINT_PEEK || ask->verb == STINT_BOOK;
+    if (until_ns <= ask->now_ns || !asks || ask->cost == 0)
+        return false;
+    uint64_t wait_ns = until_ns - ask->now_ns;
+    uint32_t capacity = law_capacity(quota);
+    if (ask->cost > capacity && ask->verb != STINT_TAKE_UPTO)
+        *decision = law_never(capacity);
+    else
+        *decision = (struct stint_decision){.outcome = STINT_DENY,
+                                            .stored = 1,
+                                            .limit = capacity,
+                                            .retry_after_ns = wait_ns,
+                                            .reset_after_ns = wait_ns};
+    return true;
+}
+
+struct stint_decision table_ask_hash(struct stint_table *table, const struct stint_quota *quota,
+                                     struct hash128 hash, const struct stint_ask *ask,
+                                     struct undo *undo, uint64_t *holder)
+{
+    struct asking asking = {.undo = undo, .holder = holder};
+    struct stint_decision decision;
+    if (undo != NULL)
+        *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+    if (ask->now_ns > STINT_NOW_MAX || !start(&asking, table, quota, hash))
+        return law_never(0);
+    uint64_t effective_ns = table_effective_now(table, ask->now_ns);
+    if (table_has_blocks(table, ask->now_ns) &&
+        ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision))
+        return decision;
+    /*
+     * What has flowed back since a grant comes back no more. A caller whose clock is behind would
+     * take too little of it off, and get for a unit what others have used since.
+     */
+    if (ask->verb == STINT_REFUND || ask->verb == STINT_UNBOOK)
+        effective_ns = min_u64(max_u64(effective_ns, table_mark(table)), STINT_NOW_MAX);
+    struct stint_ask careful = *ask;
+    if (ask->verb == STINT_REFUND && quota->algorithm == STINT_GCRA &&
+        table_booked_until(table) > effective_ns)
+        careful.verb = LAW_REFUND_BOOKED;
+    decision = decide(&asking, &careful, effective_ns);
+    if (undo != NULL)
+        undo->entered_ns = max_u64(asking.ask.now_ns, asking.own_ns);
+    return decision;
+}
+
+struct stint_decision table_ask(struct stint_table *table, const struct stint_quota *quota,
+                                const void *key, size_t key_len, const struct stint_ask *ask,
+                                struct undo *undo, uint64_t *holder)
+{
+    struct stint_decision decision;
+    if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set) {
+        if (undo != NULL)
+            *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+        return law_never(0);
+    }
+    if (table_has_blocks(table, ask->now_ns) &&
+        ends_at(table_blocked_until(table, table_block_hash(table, key, key_len)), quota, ask,
+                &decision)) {
+        if (undo != NULL)
+            *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
+        return decision;
+    }
+    return table_ask_hash(table, quota, table_hash(table, quota, key, key_len), ask, undo, holder);
+}
+
+CAS16_TARGET bool table_undo(const struct undo *undo)
+{
+    return undo->at != NULL && cas16(undo->at, undo->after, undo->before);
+}
+
+static bool start_holder(struct asking *asking, struct stint_table *table,
+                         const struct stint_quota *quota, struct hash128 hash, uint64_t now_ns)
+{
+    if (quota->algorithm != STINT_CONCURRENCY || now_ns > STINT_NOW_MAX ||
+        !start(asking, table, quota, hash))
+        return false;
+    asking->ask.now_ns = table_effective_now(table, now_ns);
+    return true;
+}
+
+bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                   uint64_t now_ns, uint64_t holder, uint32_t *units)
+{
+    struct asking asking = {.undo = NULL};
+    return start_holder(&asking, table, quota, hash, now_ns) &&
+           wide_release(&asking, holder, units);
+}
+
+bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                 uint64_t now_ns, uint64_t *holder)
+{
+    struct asking asking = {.undo = NULL};
+    return start_holder(&asking, table, quota, hash, now_ns) && wide_renew(&asking, holder);
+}
+
+/* For looking at a key in a class; false if the table has none of it. */
+static bool look_in_class(struct asking *asking, struct stint_table *table, int class,
+                          struct hash128 hash)
+{
+    asking->table = table;
+    asking->slots = &table->slots[class];
+    asking->hash = hash;
+    if (asking->slots->sets > 0)
+        asking->home = slots_home(asking->slots, hash);
+    return asking->slots->sets > 0;
+}
+
+/* Whether a state under this quota, or under its rule, may stand in a class. */
+static bool may_stand_in(const struct stint_quota *quota, int class)
+{
+    return quota->rule != 0 || class == (int)table_class(quota);
+}
+
+static void forget_in_class(struct asking *asking)
+{
+    for (;;) {
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        bool pending = (seen.pair.first & TAG_PENDING) != 0;
+        if (seen.at == NULL || (pending && !slots_is_frozen(seen.pair.first)))
+            return;
+        if (asking->slots->class == CLASS_WIDE && !pending) {
+            wide_forget(asking);
+            return;
+        }
+        if (slots_withdraw(asking->slots, &seen))
+            return;
+    }
+}
+
+void table_forget(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash)
+{
+    struct asking asking = {.undo = NULL};
+    for (int class = CLASS_8; class <= CLASS_WIDE; class ++)
+        if (may_stand_in(quota, class) && look_in_class(&asking, table, class, hash))
+            forget_in_class(&asking);
+}
+
+/*
+ * Charges runs to the key's state under `to`, past any block. False if it has no place. A run may
+ * be dated later than anybody has come with yet (the end of its slot): it is charged at the latest
+ * time known then, and the mark stays where it is. Whoever could move it to the future could make
+ * states of others die.
+ */
+static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
+                        struct hash128 hash, const struct held_run *runs, size_t n_runs,
+                        uint64_t now_ns)
+{
+    uint64_t mark_ns = table_mark(table), latest_ns = max_u64(now_ns, mark_ns);
+    uint64_t earliest_ns = sub_floor(mark_ns, table->region.fixed.skew_max_ns);
+    for (size_t i = 0; i < n_runs; i++) {
+        struct asking asking = {.undo = NULL};
+        struct stint_ask ask = law_carry_ask(to, &runs[i]);
+        if (!start(&asking, table, to, hash))
+            return false;
+        ask.now_ns = min_u64(ask.now_ns, latest_ns);
+        if (decide(&asking, &ask, max_u64(ask.now_ns, earliest_ns)).stored == 0)
+            return false;
+    }
+    return true;
+}
+
+void table_get_past(struct asking *asking, const struct seen *seen)
+{
+    asking->quota =
+        intern_quota(&asking->table->intern, (uint32_t)(seen->pair.first & TAG_ID_MASK));
+    bool is_damaged = asking->quota == NULL || table_class(asking->quota) != asking->slots->class;
+    if (asking->slots->class == CLASS_WIDE && !is_damaged)
+        wide_displace(asking, seen);
+    else if (is_damaged || !slots_is_whole(asking->slots, seen))
+        slots_withdraw(asking->slots, seen);
+}
+
+static enum carry carry_from_class(struct asking *asking, const struct stint_quota *to,
+                                   struct hash128 to_hash)
+{
+    struct stint_table *table = asking->table;
+    uint64_t now_ns = asking->ask.now_ns;
+    struct held_run runs[HELD_RUNS_MAX];
+    struct entry_state state;
+    for (;;) {
+        struct seen seen = slots_find(asking->slots, &asking->home);
+        bool pending = (seen.pair.first & TAG_PENDING) != 0;
+        if (seen.at != NULL && pending && slots_is_bound(asking->slots, &seen)) {
+            if (!rule_waits(asking, &seen))
+                return CARRY_REFUSED;
+            continue;
+        }
+        if (seen.at == NULL || pending)
+            return asking->slots->class == CLASS_WIDE &&
+                           table_blocked_until(table, asking->hash) > now_ns
+                       ? CARRY_REFUSED /* it was left to a stuck owner */
+                       : CARRY_NONE;
+        if (!entry_read(asking, &seen, &state)) {
+            table_get_past(asking, &seen);
+            continue;
+        }
+        size_t n_runs = entry_runs(&state, now_ns, runs);
+        if (!charge_runs(table, to, to_hash, runs, n_runs, now_ns))
+            return CARRY_REFUSED;
+        if (entry_forget(asking, &seen, &state))
+            return CARRY_DONE;
+    }
+}
+
+enum carry table_carry(struct stint_table *table, const struct stint_quota *from,
+                       struct hash128 from_hash, const struct stint_quota *to,
+                       struct hash128 to_hash, uint64_t now_ns)
+{
+    enum carry worst = CARRY_NONE;
+    if (from_hash.lo == to_hash.lo && from_hash.hi == to_hash.hi)
+        return CARRY_NONE; /* the next charge does it */
+    for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
+        struct asking asking = {.ask = {.now_ns = now_ns}};
+        if (!may_stand_in(from, class) || !look_in_class(&asking, table, class, from_hash))
+            continue;
+        enum carry carried = carry_from_class(&asking, to, to_hash);
+        worst = carried > worst ? carried : worst;
+    }
+    return worst;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A table: one region, and one decision at a time on one key of it. What several keys or verbs
+ * need together is the limiter's.
+ */
+#ifndef STINT_TABLE_TABLE_H
+#define STINT_TABLE_TABLE_H
+
+#include "algorithm/law.h"
+#include "table/intern.h"
+#include "table/slot/slots.h"
+
+/* A pass over the ring of tickets, for reservations that were never settled: limiter/ticket.c. */
+struct sweep {
+    uint32_t is_at_work; /* 1: a thread is */
+    uint64_t next;       /* slot to look at */
+    uint64_t began_ns;
+    uint64_t done_ns; /* those that ended by then have been closed */
+};
+
+/* What this process alone holds, emptied in a child by fork (so that no two share a nonce). */
+struct process_page {
+    uint64_t owner; /* names this process in owner words; 0: not worked out yet */
+    uint64_t nonce; /* next to use; 0 modulo the size of a block: take a new block */
+    struct sweep sweep;
+};
+
+struct stint_table {
+    struct region region;
+    struct intern intern;
+    struct slots slots[CLASSES];
+    struct process_page *process;
+    uint8_t when_full; /* of quotas that leave it open: table_set_when_full() */
+    uint64_t ahead_ns; /* the longest period of all its quotas when it was opened; see entry.h */
+    bool filled;
+};
+
+/*
+ * What a charge did: how it can be taken back bit by bit, if nothing has happened to the state
+ * since, and the time under which it stands in the state. Under `log` and `buckets` that is the
+ * state's own time where somebody has come with a later one; a refund has to name it.
+ */
+struct undo {
+    struct pair *at; /* NULL: nothing to swap back */
+    struct pair before, after;
+    uint64_t entered_ns;
+};
+
+/* What stood in somebody's way, and how often it was looked at without having changed. */
+struct waits {
+    const struct pair *at; /* NULL: nothing yet */
+    struct pair pair;
+    unsigned n;
+};
+
+/* One decision under way. */
+struct asking {
+    struct stint_table *table;
+    const struct stint_quota *quota; /* this table's own copy, or the caller's: intern_law() */
+    const struct slots *slots;
+    struct hash128 hash;
+    struct home home;
+    struct stint_ask ask; /* now_ns is the effective time */
+    uint64_t rule;        /* of the caller's quota: other laws may have kept this key's state */
+    uint32_t id;
+    struct undo *undo; /* may be NULL */
+    uint64_t *holder;  /* concurrency: what take wrote; may be NULL */
+    uint64_t own_ns;   /* of a wide state: its own time before it was asked */
+    struct waits waits;
+};
+
+static inline enum slot_class table_class(const struct stint_quota *quota)
+{
+    switch (quota->algorithm) {
+    case STINT_GCRA:
+    case STINT_FIXED_WINDOW:
+        return CLASS_8;
+    case STINT_WINDOW:
+        return quota->derived.state_size == 8 ? CLASS_8 : CLASS_16;
+    case STINT_SLIDING_COUNTER:
+        return CLASS_16;
+    default:
+        return CLASS_WIDE;
+    }
+}
+
+/*
+ * What a full table does under quotas that leave it open, for decisions of this process: an enum
+ * stint_when_full, STINT_FULL_DEFAULT at first.
+ */
+static inline void table_set_when_full(struct stint_table *table, uint8_t when_full)
+{
+    /* relaxed: a decision that is under way meanwhile follows the one or the other. */
+    __atomic_store_n(&table->when_full, when_full, __ATOMIC_RELAXED);
+}
+
+static inline uint8_t table_when_full(const struct stint_table *table,
+                                      const struct stint_quota *quota)
+{
+    return law_when_full(quota, __atomic_load_n(&table->when_full, __ATOMIC_RELAXED));
+}
+
+/* The hash of a key under a quota's rule. */
+static inline struct hash128 table_hash(const struct stint_table *table,
+                                        const struct stint_quota *quota, const void *key,
+                                        size_t key_len)
+{
+    uint64_t rule = quota->rule != 0 ? quota->rule : quota->derived.params_hash[0];
+    return siphash13_128(table->region.fixed.hash_key, rule, key, key_len);
+}
+
+/* From now on table_keeps() alone fills the last quarter of the entries, in this process. */
+void table_reserve_quotas(struct stint_table *table);
+
+/*
+ * As stint_table_accepts(), for other callers. table_keeps() is for quotas of the operator: a new
+ * one may use a reserved entry. table_stores() is for requests that bring their own quota and get
+ * no ticket: a gcra quota is stored without an entry where none is free.
+ */
+int table_keeps(struct stint_table *table, const struct stint_quota *quota,
+                struct stint_error *error);
+int table_stores(struct stint_table *table, const struct stint_quota *quota,
+                 struct stint_error *error);
+
+/* stint_table_accepts(), and STINT_E_RANGE for a key that is too long. */
+int table_accepts(struct stint_table *table, const struct stint_quota *quota, size_t key_len,
+                  struct stint_error *error);
+
+/*
+ * Decides. `ask->now_ns` is the caller's; waits in the decision are relative to it. A quota that
+ * table_accepts() refuses is answered with NEVER.
+ */
+struct stint_decision table_ask(struct stint_table *table, const struct stint_quota *quota,
+                                const void *key, size_t key_len, const struct stint_ask *ask,
+                                struct undo *undo, uint64_t *holder);
+/* The same for a key whose hash is known and whose blocks were looked at. */
+struct stint_decision table_ask_hash(struct stint_table *table, const struct stint_quota *quota,
+                                     struct hash128 hash, const struct stint_ask *ask,
+                                     struct undo *undo, uint64_t *holder);
+/* A take of a key whose hash is known, the short way where there is one. */
+struct stint_decision table_take_hash(struct stint_table *table, const struct stint_quota *quota,
+                                      struct hash128 hash, uint32_t cost, uint64_t now_ns);
+/* Swaps the bits of before back, if the state is still as that charge left it. */
+bool table_undo(const struct undo *undo);
+
+/* The mark is written at most this often, so that its line stays with everybody who reads it. */
+#define MARK_STEP_NS NS_PER_MS
+void table_raise_mark(struct stint_table *table, uint64_t now_ns);
+
+/* The latest time that anybody came with, less MARK_STEP_NS at most. */
+static inline uint64_t table_mark(const struct stint_table *table)
+{
+    /* relaxed: see table_effective_now. */
+    return __atomic_load_n(&table->region.header->mark_ns, __ATOMIC_RELAXED);
+}
+
+/* The time that counts: never more than skew_max behind the latest that anybody came with. */
+static inline uint64_t table_effective_now(struct stint_table *table, uint64_t now_ns)
+{
+    const struct region_header *header = table->region.header;
+    /* relaxed: the mark bounds how stale a time may be; a mark a moment old bounds it as well. */
+    uint64_t mark_ns = __atomic_load_n(&header->mark_ns, __ATOMIC_RELAXED);
+    if (now_ns >= mark_ns) {
+        if (now_ns - mark_ns >= MARK_STEP_NS)
+            table_raise_mark(table, now_ns);
+        return now_ns;
+    }
+    return max_u64(now_ns, sub_floor(mark_ns, table->region.fixed.skew_max_ns));
+}
+
+/* No place that was booked in the table begins later. */
+static inline uint64_t table_booked_until(const struct stint_table *table)
+{
+    /* relaxed: whoever refunds what the same caller has booked comes after the booking. */
+    return __atomic_load_n(&table->region.header->booked_until_ns, __ATOMIC_RELAXED);
+}
+void table_raise_booked(struct stint_table *table, uint64_t start_ns);
+
+/* Whether any block of the table may hold at this time. */
+static inline bool table_has_blocks(const struct stint_table *table, uint64_t now_ns)
+{
+    /* acquire: with the latest end of all blocks, the block that raised it is seen. */
+    return __atomic_load_n(&table->region.header->blocks_until_ns, __ATOMIC_ACQUIRE) > now_ns;
+}
+
+/* How long after its death a state may still be asked for by somebody whose clock is behind. */
+static inline uint64_t table_grace_ns(const struct stint_table *table)
+{
+    return add_sat(table->region.fixed.skew_max_ns, MARK_STEP_NS);
+}
+
+/*
+ * Between the moment at which a newcomer's time was worked out and that at which its key turns out
+ * to have no state, it may have been stopped for long, and the state it once had may have died and
+ * been reused. So the time is looked at again then: true if it has gone on, and all is to be
+ * decided anew.
+ */
+bool table_catch_up(struct asking *asking);
+
+/* Whether a state with this id obeys the asking quota's law: equal parameters may have two ids. */
+static inline bool table_same_law(const struct asking *asking, uint64_t tag_word)
+{
+    uint32_t id = (uint32_t)(tag_word & TAG_ID_MASK);
+    if (id == asking->id)
+        return true;
+    const struct stint_quota *writer = intern_quota(&asking->table->intern, id);
+    return writer != NULL && intern_same_params(writer, asking->quota);
+}
+
+/* No decision anywhere in the table was made at a later time than this. */
+uint64_t table_latest_ns(const struct stint_table *table, uint64_t now_ns);
+
+/* concurrency, by the value that take wrote. */
+bool table_release(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                   uint64_t now_ns, uint64_t holder, uint32_t *units);
+bool table_renew(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash,
+                 uint64_t now_ns, uint64_t *holder);
+
+/* Makes the key's state under a quota, or its rule, one that was never used. */
+void table_forget(struct stint_table *table, const struct stint_quota *quota, struct hash128 hash);
+
+enum carry {
+    CARRY_NONE, /* there is no such state */
+    CARRY_DONE,
+    CARRY_REFUSED, /* there is, and it stays: no place for the other, or its owner is at work */
+};
+
+/*
+ * Charges what a key's state still holds to its state under `to`, then forgets it: in that order,
+ * so that others may see units twice for a moment, never missing. Within one rule the next charge
+ * does all this by itself.
+ */
+enum carry table_carry(struct stint_table *table, const struct stint_quota *from,
+                       struct hash128 from_hash, const struct stint_quota *to,
+                       struct hash128 to_hash, uint64_t now_ns);
+
+/* For a state that could not be read: it has changed, or its owner is stuck, or it is damaged. */
+void table_get_past(struct asking *asking, const struct seen *seen);
+
+/*
+ * What a peek of left + 1 units would be told if no more than `left` were free: on a copy of the
+ * key's state, from which the others are taken now. For figures of takes that were not made.
+ */
+struct stint_decision table_foresee(struct stint_table *table, const struct stint_quota *quota,
+                                    struct hash128 hash, uint32_t left, uint64_t now_ns);
+
+/* Blocks: docs/semantics.md, 3.7. Each key, or one key under one rule, by its hash. */
+int table_block(struct stint_table *table, struct hash128 hash, uint64_t until_ns, uint64_t now_ns);
+void table_unblock(struct stint_table *table, struct hash128 hash);
+uint64_t table_blocked_until(struct stint_table *table, struct hash128 hash);
+struct hash128 table_block_hash(const struct stint_table *table, const void *key, size_t key_len);
+
+/* A number no other publication in this table has; for pending slots of class 8, tickets, claims.
+ */
+uint64_t table_nonce(struct stint_table *table);
+
+/* This process's name in the owner words of the table. */
+uint64_t table_self(struct stint_table *table);
+
+/*
+ * As stint_table_info(), for who asks every second: of live states so many sets of each class are
+ * looked at, and the rest are thought to be alike.
+ */
+void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max,
+                   struct stint_table_info *info);
+
+/* Counts a rare event. */
+static inline void table_count(uint64_t *counter, uint64_t by)
+{
+    /* relaxed: a count orders nothing. */
+    __atomic_fetch_add(counter, by, __ATOMIC_RELAXED);
+}
+
+static inline struct region_counters *table_counters(const struct stint_table *table)
+{
+    return &table->region.header->counters;
+}
+
+#endif

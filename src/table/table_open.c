@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Opening and closing tables, and their clock. */
+#include "table/bench.h"
+#include "table/pool_records.h"
+#include "table/region/mend.h"
+
+#include <stdlib.h>
+
+static int start_table(struct stint_table *table, const struct stint_table_options *options,
+                       struct stint_error *error)
+{
+    table->process = region_map_private(error);
+    if (table->process == NULL)
+        return STINT_E_SYSTEM;
+    int code = intern_open(&table->intern, &table->region, error);
+    if (code != 0) {
+        region_unmap_private(table->process);
+        return code;
+    }
+    for (int class = 0; class < CLASSES; class ++)
+        slots_open(&table->slots[class], &table->region, (enum slot_class) class);
+    table->ahead_ns = intern_period_max(&table->intern);
+    if (table->region.alone && !table->region.made) {
+        bool after_crash = table->region.after_crash && !options->trust_after_crash;
+        mend_table(table, after_crash);
+        bench_mend(table);
+        pool_records_mend(table);
+    }
+    return 0;
+}
+
+int stint_table_open(struct stint_table **table, const struct stint_table_options *options,
+                     struct stint_error *error)
+{
+    static const struct stint_table_options defaults;
+    if (options == NULL)
+        options = &defaults;
+    struct stint_table *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for a table");
+    int code = region_open(&made->region, options, error);
+    if (code != 0) {
+        free(made);
+        return code;
+    }
+    code = start_table(made, options, error);
+    region_settle(&made->region);
+    if (code != 0) {
+        region_close(&made->region);
+        free(made);
+        return code;
+    }
+    *table = made;
+    return 0;
+}
+
+void stint_table_close(struct stint_table *table)
+{
+    if (table == NULL)
+        return;
+    region_unmap_private(table->process);
+    intern_close(&table->intern);
+    region_close(&table->region);
+    free(table);
+}
+
+uint64_t stint_now(const struct stint_table *table)
+{
+    return region_now(&table->region);
+}
+
+int64_t stint_epoch_ns(const struct stint_table *table)
+{
+    return table->region.epoch_ns;
+}
+
+void stint_table_set_now(struct stint_table *table, uint64_t now_ns)
+{
+    region_raise(&table->region.header->virtual_now_ns, now_ns);
+}
