@@ -8,7 +8,7 @@
 
 #include "base/ns.h"
 #include "conn/grpc_conn.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <nghttp2/nghttp2.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
  */
 #include "measure.h"
 
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <stdlib.h>
 

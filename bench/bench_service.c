@@ -10,7 +10,7 @@
 #include "conn/access.h"
 #include "conn/service.h"
 #include "conn/throttle_cache.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <stdlib.h>
 

@@ -11,7 +11,7 @@
 #include "conn/grpc_conn.h"
 #include "conn/metrics.h"
 #include "proto/grpc.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <nghttp2/nghttp2.h>
 

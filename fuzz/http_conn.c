@@ -9,7 +9,7 @@
 #include "base/ns.h"
 #include "base/splitmix.h"
 #include "conn/http_conn.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #define HEADER_BYTES 2048
 #define BODY_BYTES 4096

@@ -7,7 +7,7 @@
 #include "bytes.h"
 
 #include "conn/http.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <jansson.h>
 #include <strings.h>

@@ -9,7 +9,7 @@
 #include "base/ns.h"
 #include "conn/pools.h"
 #include "conn/resp_conn.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #define CONNS 2
 #define REPLY_DEPTH_MAX 8

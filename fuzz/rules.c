@@ -7,8 +7,8 @@
 #include "bytes.h"
 
 #include "base/siphash.h"
-#include "rules/rules_load.h"
 #include "rules/rules_parts.h"
+#include "rules/yaml/rules_load.h"
 
 #define FILES_MAX 4
 #define ASKS 60

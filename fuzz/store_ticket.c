@@ -7,7 +7,7 @@
 
 #include "backend/store_key.h"
 #include "base/siphash.h"
-#include "rules/question_ticket.h"
+#include "decide/question_ticket.h"
 
 #include <string.h>
 

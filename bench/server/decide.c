@@ -17,7 +17,7 @@
 #include "conn/service.h"
 #include "io/file_text.h"
 #include "io/stores.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <inttypes.h>
 #include <stdio.h>

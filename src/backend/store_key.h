@@ -7,7 +7,7 @@
 #ifndef STINT_BACKEND_STORE_KEY_H
 #define STINT_BACKEND_STORE_KEY_H
 
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 /* As text is written there: what is no letter, digit or one of -._~/@+=:* becomes %XX. */
 size_t store_key_escape(struct span text, char *out, size_t size);

@@ -7,7 +7,7 @@
 #define STINT_CMD_REPLAY_RULES_H
 
 #include "cmd/rules_given.h"
-#include "rules/question.h"
+#include "decide/question.h"
 #include "sim/exact.h"
 #include "sim/joined_key.h"
 #include "sim/key_set.h"

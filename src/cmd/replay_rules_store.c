@@ -5,7 +5,7 @@
 
 #include "cmd/replay_store.h"
 #include "cmd/virtual_store.h"
-#include "rules/errand.h"
+#include "decide/errand.h"
 
 #include <stdlib.h>
 

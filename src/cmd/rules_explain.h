@@ -4,7 +4,7 @@
 #define STINT_CMD_RULES_EXPLAIN_H
 
 #include "backend/url.h"
-#include "rules/question.h"
+#include "decide/question.h"
 
 #include <jansson.h>
 

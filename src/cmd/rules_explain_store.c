@@ -11,8 +11,8 @@
 #include "backend/store_key.h"
 #include "cmd/shared_session.h"
 #include "cmd/store_node.h"
+#include "decide/errand.h"
 #include "io/memcached_links.h"
-#include "rules/errand.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #ifndef STINT_CMD_RULES_FILES_H
 #define STINT_CMD_RULES_FILES_H
 
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 /* Paths and texts are owned, and what rules_load() tells of faults points to these paths. */
 struct rules_files {

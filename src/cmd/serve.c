@@ -9,9 +9,9 @@
 #include "cmd/serve_reload.h"
 #include "cmd/serve_stores.h"
 #include "cmd/store_word.h"
+#include "decide/question_local.h"
 #include "io/core_dump.h"
 #include "io/user.h"
-#include "rules/question_local.h"
 #include "table/table.h"
 
 #include <inttypes.h>

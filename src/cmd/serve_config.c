@@ -5,7 +5,7 @@
 #include "cmd/args.h"
 #include "cmd/serve_settings.h"
 #include "io/file_text.h"
-#include "rules/yaml_value.h"
+#include "rules/yaml/yaml_value.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

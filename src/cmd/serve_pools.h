@@ -7,7 +7,7 @@
 #define STINT_CMD_SERVE_POOLS_H
 
 #include "conn/pools.h"
-#include "rules/fields.h"
+#include "rules/yaml/fields.h"
 
 struct configured_quotas {
     struct span *specs;

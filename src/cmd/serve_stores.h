@@ -8,9 +8,9 @@
 #define STINT_CMD_SERVE_STORES_H
 
 #include "cmd/serve_settings.h"
+#include "decide/question.h"
 #include "io/stores.h"
-#include "rules/question.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #define STORE_NAME_SIZE 33 /* zero included */
 

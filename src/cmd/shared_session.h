@@ -7,7 +7,7 @@
 #define STINT_CMD_SHARED_SESSION_H
 
 #include "cmd/store_given.h"
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 struct shared_session;
 

@@ -4,7 +4,7 @@
 #include "cmd/store_word.h"
 
 #include "io/file_text.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

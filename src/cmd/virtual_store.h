@@ -9,7 +9,7 @@
 #define STINT_CMD_VIRTUAL_STORE_H
 
 #include "cmd/store_given.h"
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 struct virtual_store;
 

@@ -2,7 +2,7 @@
 /* A table of entries that are found by the ids of their tickets, which are random. */
 #include "conn/expiries.h"
 
-#include "rules/question_ticket.h"
+#include "decide/question_ticket.h"
 
 #include <assert.h>
 #include <stdlib.h>

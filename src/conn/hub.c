@@ -8,7 +8,7 @@
 
 #include "base/err.h"
 #include "base/ns.h"
-#include "rules/question.h"
+#include "decide/question.h"
 
 #include <stdlib.h>
 

@@ -13,9 +13,9 @@
 
 #include "base/span.h"
 #include "conn/page.h"
+#include "decide/reply.h"
 #include "decide/store_figures.h"
 #include "rules/rules.h"
-#include "wire/reply.h"
 
 /* Through which port somebody came. */
 enum metrics_door { METRICS_RESP, METRICS_HTTP, METRICS_GRPC, METRICS_DOORS };

@@ -4,8 +4,8 @@
 #define STINT_CONN_METRICS_PARTS_H
 
 #include "conn/metrics.h"
-#include "rules/rules_load.h"
-#include "wire/request.h"
+#include "decide/request.h"
+#include "rules/yaml/rules_load.h"
 
 #include <pthread.h>
 

@@ -16,8 +16,8 @@
 #ifndef STINT_CONN_POOLS_H
 #define STINT_CONN_POOLS_H
 
-#include "rules/errand.h"
-#include "rules/shared_pool.h"
+#include "decide/errand.h"
+#include "decide/shared_pool.h"
 
 #define POOLS_MAX 256
 /* The `at` of a pool in a store is the store's time since 1970: up to 2^53 us of it. */

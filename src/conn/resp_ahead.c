@@ -6,7 +6,7 @@
  */
 #include "conn/resp_parts.h"
 
-#include "rules/errand.h"
+#include "decide/errand.h"
 
 #include <stdlib.h>
 

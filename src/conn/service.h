@@ -9,9 +9,9 @@
 #ifndef STINT_CONN_SERVICE_H
 #define STINT_CONN_SERVICE_H
 
-#include "rules/question.h"
-#include "wire/reply.h"
-#include "wire/request.h"
+#include "decide/question.h"
+#include "decide/reply.h"
+#include "decide/request.h"
 
 struct access;    /* conn/access.h: who may ask for what; NULL: everybody for everything */
 struct metrics;   /* conn/metrics.h */

@@ -7,8 +7,8 @@
 #include "conn/hub.h"
 #include "conn/spec_cache.h"
 #include "conn/throttle_cache.h"
-#include "rules/errand.h"
-#include "rules/question_ticket.h"
+#include "decide/errand.h"
+#include "decide/question_ticket.h"
 
 /* A ticket of a store in base64: four digits for every three bytes. */
 #define SERVICE_TICKET_TEXT ((TICKET_BYTES_MAX + 2) / 3 * 4 + 1)

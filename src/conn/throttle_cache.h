@@ -6,7 +6,7 @@
 #ifndef STINT_CONN_THROTTLE_CACHE_H
 #define STINT_CONN_THROTTLE_CACHE_H
 
-#include "wire/request.h"
+#include "decide/request.h"
 
 #define THROTTLE_CACHE_SIZE 256
 

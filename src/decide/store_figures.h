@@ -6,7 +6,7 @@
 #ifndef STINT_DECIDE_STORE_FIGURES_H
 #define STINT_DECIDE_STORE_FIGURES_H
 
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 /*
  * Answers that took up to STORE_BUCKET_NS << i stand in bucket i, longer ones in the last. The

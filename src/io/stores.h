@@ -11,8 +11,8 @@
 #include "backend/memcached/memcached_store.h"
 #include "backend/redis/router.h"
 #include "backend/url.h"
+#include "decide/shared_pool.h"
 #include "io/upstream_tls.h"
-#include "rules/shared_pool.h"
 
 #include <uv.h>
 

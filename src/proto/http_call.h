@@ -6,10 +6,10 @@
 #ifndef STINT_PROTO_HTTP_CALL_H
 #define STINT_PROTO_HTTP_CALL_H
 
+#include "decide/request.h"
 #include "proto/http_json.h"
 #include "proto/http_text.h"
 #include "proto/rls_arena.h"
-#include "wire/request.h"
 
 #define HTTP_ID_MAX 128           /* bytes of request_id */
 #define HTTP_WAIT_MAX_MS 86400000 /* of wait_ms: a day */

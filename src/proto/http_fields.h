@@ -9,10 +9,10 @@
 #ifndef STINT_PROTO_HTTP_FIELDS_H
 #define STINT_PROTO_HTTP_FIELDS_H
 
+#include "decide/reply.h"
+#include "decide/request.h"
 #include "proto/http_message.h"
 #include "proto/http_text.h"
-#include "wire/reply.h"
-#include "wire/request.h"
 
 enum http_style {
     HTTP_STYLE_DRAFT_11 = 1, /* RateLimit-Policy: "name";q=100;w=60, RateLimit: "name";r=50;t=30 */

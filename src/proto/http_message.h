@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-struct errand; /* rules/errand.h */
+struct errand; /* decide/errand.h */
 
 /* All borrowed. */
 struct http_message {

@@ -6,9 +6,9 @@
 #ifndef STINT_PROTO_HTTP_REPLY_H
 #define STINT_PROTO_HTTP_REPLY_H
 
+#include "decide/reply.h"
+#include "decide/request.h"
 #include "proto/http_text.h"
-#include "wire/reply.h"
-#include "wire/request.h"
 
 #define HTTP_TYPE_JSON "application/json"
 #define HTTP_TYPE_PROBLEM "application/problem+json"

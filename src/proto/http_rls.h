@@ -7,9 +7,9 @@
 #ifndef STINT_PROTO_HTTP_RLS_H
 #define STINT_PROTO_HTTP_RLS_H
 
+#include "decide/reply.h"
 #include "proto/http_call.h"
 #include "proto/rls.h"
-#include "wire/reply.h"
 
 /* A RateLimitRequest, into a REQUEST_TAKE. */
 int http_rls_read(struct http_call *call, struct span body, struct stint_error *error);

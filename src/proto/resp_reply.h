@@ -3,9 +3,9 @@
 #ifndef STINT_PROTO_RESP_REPLY_H
 #define STINT_PROTO_RESP_REPLY_H
 
+#include "decide/reply.h"
+#include "decide/request.h"
 #include "proto/resp_writer.h"
-#include "wire/reply.h"
-#include "wire/request.h"
 
 /* CL.THROTTLE: five integers, or the error. */
 void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply);

@@ -4,8 +4,8 @@
 #ifndef STINT_PROTO_RESP_REQUEST_H
 #define STINT_PROTO_RESP_REQUEST_H
 
+#include "decide/request.h"
 #include "proto/resp_command.h"
-#include "wire/request.h"
 
 /* How an error of CL.THROTTLE begins that redis-cell has, too, behind the word "Cell". */
 #define RESP_CELL_ERROR "error: Store error: "

@@ -6,8 +6,8 @@
 #ifndef STINT_PROTO_RLS_LIMIT_H
 #define STINT_PROTO_RLS_LIMIT_H
 
-#include "wire/reply.h"
-#include "wire/request.h"
+#include "decide/reply.h"
+#include "decide/request.h"
 
 #define RLS_UNLIMITED UINT32_MAX /* limit_remaining where there is no limit */
 

@@ -6,8 +6,8 @@
 #ifndef STINT_PROTO_TICKET_TEXT_H
 #define STINT_PROTO_TICKET_TEXT_H
 
-#include "wire/reply.h"
-#include "wire/request.h"
+#include "decide/reply.h"
+#include "decide/request.h"
 
 #define TICKET_TEXT_LEN 32
 #define TICKET_HEX_LEN 16 /* digits of one number */

@@ -7,7 +7,7 @@
  */
 #include "conn/access.h"
 #include "conn/service.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <pthread.h>
 #include <stdio.h>

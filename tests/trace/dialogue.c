@@ -23,7 +23,7 @@
 #include "conn/resp_conn.h"
 #include "proto/resp_line.h"
 #include "proto/ticket_text.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

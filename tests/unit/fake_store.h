@@ -8,7 +8,7 @@
 
 #include "unit/asking.h"
 
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "unit/asking.h"
 
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <stdio.h>
 

@@ -8,7 +8,7 @@
 
 #include "conn/access.h"
 #include "conn/service.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 #define START (1000 * MINUTE) /* where aligned windows begin, too */

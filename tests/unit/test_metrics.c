@@ -3,7 +3,7 @@
 #include "unit/asking.h"
 
 #include "conn/metrics.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <jansson.h>
 #include <stdio.h>

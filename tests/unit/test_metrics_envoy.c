@@ -4,7 +4,7 @@
 #include "unit/asking.h"
 
 #include "conn/metrics.h"
-#include "rules/rules_load.h"
+#include "rules/yaml/rules_load.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 #include "unit/serving.h"
 
 #include "algorithm/gcra.h"
-#include "rules/question_local.h"
+#include "decide/question_local.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #define STINT_BACKEND_FRONT_DENIALS_H
 
 #include "base/siphash.h"
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 struct denials;
 

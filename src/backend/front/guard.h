@@ -15,8 +15,8 @@
 #define STINT_BACKEND_FRONT_GUARD_H
 
 #include "backend/breaker.h"
+#include "decide/shared_pool.h"
 #include "decide/store_figures.h"
-#include "rules/shared_pool.h"
 
 #define GUARD_DENIALS_DEFAULT 65536 /* 40 bytes each */
 

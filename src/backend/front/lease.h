@@ -11,8 +11,8 @@
 #ifndef STINT_BACKEND_FRONT_LEASE_H
 #define STINT_BACKEND_FRONT_LEASE_H
 
+#include "decide/shared.h"
 #include "decide/store_figures.h"
-#include "rules/shared.h"
 
 /* Zero is the default, but for the first two. */
 struct lease_options {

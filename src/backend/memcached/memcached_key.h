@@ -10,7 +10,7 @@
 
 #include "backend/url.h"
 #include "backend/wire/memcached_command.h"
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 #define MEMCACHED_DIGEST_LEN 32
 #define MEMCACHED_PREFIX_MAX 128 /* escaped */

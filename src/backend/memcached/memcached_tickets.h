@@ -9,7 +9,7 @@
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_TICKETS_H
 
 #include "base/span.h"
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 #define MEMCACHED_TICKETS_MAX 1024 /* of one key: 48 KiB, read and written with each decision */
 #define MEMCACHED_TICKET_LEN (SHARED_ID_LEN + 8 + 8 + 8 + 4 + 4)

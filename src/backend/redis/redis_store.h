@@ -9,7 +9,7 @@
 #define STINT_BACKEND_REDIS_REDIS_STORE_H
 
 #include "backend/redis/router.h"
-#include "rules/shared_pool.h"
+#include "decide/shared_pool.h"
 
 #define REDIS_STORE_PREFIX_DEFAULT "stint:"
 #define REDIS_STORE_PREFIX_MAX 256

@@ -9,7 +9,7 @@
 #define STINT_BACKEND_SCRIPT_INCREX_H
 
 #include "backend/wire/redis_reply.h"
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 #define INCREX_WORDS 9 /* of the longest command */
 #define INCREX_DIGITS 64

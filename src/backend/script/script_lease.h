@@ -9,7 +9,7 @@
 #define STINT_BACKEND_SCRIPT_SCRIPT_LEASE_H
 
 #include "backend/script/script.h"
-#include "rules/shared.h"
+#include "decide/shared.h"
 
 #define SCRIPT_LEASES_MAX 64 /* of one key */
 #define SCRIPT_ENDED_MAX 8   /* leases that one ask ends */

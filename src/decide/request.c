@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/* The names of verbs, and who may ask for them. */
+#include "decide/request.h"
+
+static const char *const names[REQUEST_VERBS] = {
+    [REQUEST_TAKE] = "take",           [REQUEST_PEEK] = "peek",
+    [REQUEST_TAKE_UPTO] = "take_upto", [REQUEST_RESERVE] = "reserve",
+    [REQUEST_SETTLE] = "settle",       [REQUEST_CANCEL] = "cancel",
+    [REQUEST_RENEW] = "renew",         [REQUEST_REFUND] = "refund",
+    [REQUEST_CHARGE] = "charge",       [REQUEST_BOOK] = "book",
+    [REQUEST_BLOCK] = "block",         [REQUEST_RESET] = "reset",
+    [REQUEST_SET_QUOTA] = "set_quota", [REQUEST_EXPLAIN] = "explain",
+    [REQUEST_THROTTLE] = "throttle",   [REQUEST_FORGET] = "forget",
+    [REQUEST_FIND] = "find",
+};
+
+const char *request_verb_name(int verb)
+{
+    return verb >= 0 && verb < REQUEST_VERBS ? names[verb] : "unknown";
+}
+
+bool request_is_charging(int verb)
+{
+    return verb != REQUEST_PEEK && verb != REQUEST_EXPLAIN && verb != REQUEST_FIND;
+}
+
+bool request_is_administrative(int verb)
+{
+    return verb == REQUEST_BLOCK || verb == REQUEST_RESET || verb == REQUEST_SET_QUOTA;
+}

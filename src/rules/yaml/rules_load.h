@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rules out of YAML: envoyproxy/ratelimit's files, and our keys beside theirs. Bytes come in, files
+ * are opened by others. All faults of all files are told, not the first alone.
+ */
+#ifndef STINT_RULES_YAML_RULES_LOAD_H
+#define STINT_RULES_YAML_RULES_LOAD_H
+
+#include "rules/rules.h"
+
+struct rules_fault {
+    const char *file;      /* the path that rules_load() was given */
+    uint32_t line, column; /* from 1; 0: the file as a whole */
+    char sentence[STINT_ERROR_MAX];
+};
+
+struct rules_faults {
+    struct rules_fault *faults; /* in the order of files and lines */
+    size_t n_faults;
+    size_t n_more; /* past RULES_FAULTS_MAX */
+    /* What loads, and is perhaps not what was meant; also where there are faults. */
+    struct rules_fault *warnings;
+    size_t n_warnings; /* at most RULES_FAULTS_MAX; others are not kept */
+};
+#define RULES_FAULTS_MAX 200
+#define RULES_TEXT_MAX (16 << 20) /* bytes in a file */
+
+struct rules_file {
+    const char *path; /* for faults and rule.file */
+    struct span text;
+};
+
+struct rules_load_options {
+    uint8_t default_algorithm; /* enum stint_algorithm, not concurrency; 0 = window */
+    bool merge_domains;        /* a domain may be spread over several files */
+    /* Stores that `store: NAME` may name; rule.store.at counts them from 1. Borrowed. */
+    const char *const *stores;
+    size_t n_stores;
+    size_t default_store;     /* of rules that name none, from 1; 0: the table */
+    bool any_store;           /* others may be named as well; then rule.store.at is 0 */
+    uint8_t default_on_error; /* enum rule_on_store_error: of rules that do not say */
+};
+#define RULES_STORES_MAX 16
+#define RULES_STORE_DEFAULT "default" /* what the default store is called */
+
+/*
+ * The rules, with one reference, or NULL and at least one fault. No files at all is no fault: there
+ * are no rules. faults is to be freed either way. NULL options are the defaults. Files are needed
+ * during the call; their paths also as long as the faults.
+ */
+struct rules *rules_load(const struct rules_file *files, size_t n_files,
+                         const struct rules_load_options *options, struct rules_faults *faults);
+void rules_faults_free(struct rules_faults *faults);
+
+#endif

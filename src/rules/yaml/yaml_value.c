@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: MIT */
+/* Builds the tree out of libyaml's events, without recursion. */
+#include "rules/yaml/yaml_value.h"
+
+#include "algorithm/text.h"
+
+#include <yaml.h>
+
+#define DEPTH_MAX 100
+#define VALUES_MAX 4000000
+#define ANCHORS_MAX 1000
+
+/* A list or mapping that has begun and not ended. */
+struct open_value {
+    struct yaml_value *value;
+    struct yaml_part **end;       /* where the next part goes */
+    const struct yaml_value *key; /* of a mapping: read, its value is not */
+};
+
+struct anchor {
+    struct span name;
+    struct yaml_value *value;
+};
+
+struct yaml_reader {
+    struct arena *arena;
+    const struct rules_file *file;
+    struct rules_faults *faults;
+    const struct yaml_value *root;
+    unsigned n_documents, n_anchors, depth;
+    struct open_value open[DEPTH_MAX];
+    struct anchor anchors[ANCHORS_MAX];
+};
+
+static struct fault_place place_of(yaml_mark_t mark)
+{
+    return (struct fault_place){(uint32_t)mark.line + 1, (uint32_t)mark.column + 1};
+}
+
+static bool refuse(struct yaml_reader *reader, struct fault_place place, const char *sentence)
+{
+    faults_add(reader->faults, reader->file->path, place, "%s", sentence);
+    return false;
+}
+
+static bool out_of_memory(struct yaml_reader *reader)
+{
+    return refuse(reader, (struct fault_place){0}, "out of memory");
+}
+
+/* ---- Values ---------------------------------------------------------------------------------- */
+
+static struct yaml_value *value_new(struct yaml_reader *reader, enum yaml_kind kind,
+                                    yaml_mark_t mark)
+{
+    struct yaml_value *value = arena_take(reader->arena, sizeof(*value));
+    if (value == NULL) {
+        out_of_memory(reader);
+        return NULL;
+    }
+    value->kind = (uint8_t)kind;
+    value->weight = 1;
+    value->place = place_of(mark);
+    return value;
+}
+
+static bool append(struct yaml_reader *reader, struct open_value *open,
+                   const struct yaml_value *value)
+{
+    struct yaml_part *part = arena_take(reader->arena, sizeof(*part));
+    if (part == NULL)
+        return out_of_memory(reader);
+    part->key = open->key;
+    part->value = value;
+    open->key = NULL;
+    *open->end = part;
+    open->end = &part->next;
+    return true;
+}
+
+/* Puts a value that is complete where it belongs. */
+static bool add(struct yaml_reader *reader, const struct yaml_value *value, yaml_mark_t mark)
+{
+    if (reader->depth == 0) {
+        reader->root = value;
+        return true;
+    }
+    struct open_value *open = &reader->open[reader->depth - 1];
+    open->value->weight += value->weight; /* each is at most VALUES_MAX: no overflow */
+    if (open->value->weight > VALUES_MAX)
+        return refuse(reader, place_of(mark),
+                      "more than 4000000 values, counting what aliases stand for");
+    if (reader->depth + value->height > DEPTH_MAX)
+        return refuse(reader, place_of(mark), "nested more than 100 levels deep");
+    if (open->value->height <= value->height)
+        open->value->height = (uint16_t)(value->height + 1);
+    if (open->value->kind == YAML_MAP && open->key == NULL) {
+        open->key = value;
+        return true;
+    }
+    return append(reader, open, value);
+}
+
+/* ---- Anchors and aliases --------------------------------------------------------------------- */
+
+static bool name_anchor(struct yaml_reader *reader, const yaml_char_t *name,
+                        struct yaml_value *value)
+{
+    if (name == NULL)
+        return true;
+    if (reader->n_anchors == ANCHORS_MAX)
+        return refuse(reader, value->place, "more than 1000 anchors");
+    const char *copy = arena_text(reader->arena, span_of_text((const char *)name));
+    if (copy == NULL)
+        return out_of_memory(reader);
+    reader->anchors[reader->n_anchors++] = (struct anchor){span_of_text(copy), value};
+    return true;
+}
+
+/* The newest of that name: YAML lets a later anchor hide an earlier one. */
+static bool add_alias(struct yaml_reader *reader, const yaml_event_t *event)
+{
+    struct span name = span_of_text((const char *)event->data.alias.anchor);
+    for (unsigned i = reader->n_anchors; i-- > 0;) {
+        const struct anchor *anchor = &reader->anchors[i];
+        if (anchor->name.len != name.len || memcmp(anchor->name.ptr, name.ptr, name.len) != 0)
+            continue;
+        if (anchor->value->is_open)
+            return refuse(reader, place_of(event->start_mark),
+                          "an alias within what it stands for");
+        return add(reader, anchor->value, event->start_mark);
+    }
+    faults_add(reader->faults, reader->file->path, place_of(event->start_mark),
+               "there is no anchor \"%s\" above", fault_text(name).text);
+    return false;
+}
+
+/* ---- Events ---------------------------------------------------------------------------------- */
+
+static bool tag_is_known(struct yaml_reader *reader, const yaml_char_t *tag, yaml_mark_t mark)
+{
+    if (tag == NULL || strcmp((const char *)tag, YAML_STR_TAG) == 0 || tag[0] == '\0')
+        return true;
+    return refuse(reader, place_of(mark), "tags other than !!str have no meaning here");
+}
+
+static bool add_scalar(struct yaml_reader *reader, const yaml_event_t *event)
+{
+    struct yaml_value *value = value_new(reader, YAML_TEXT, event->start_mark);
+    if (value == NULL || !tag_is_known(reader, event->data.scalar.tag, event->start_mark))
+        return false;
+    struct span text = span_of(event->data.scalar.value, event->data.scalar.length);
+    const char *copy = arena_text(reader->arena, text);
+    if (copy == NULL)
+        return out_of_memory(reader);
+    value->text = span_of(copy, text.len);
+    value->is_string =
+        event->data.scalar.style != YAML_PLAIN_SCALAR_STYLE || event->data.scalar.tag != NULL;
+    return name_anchor(reader, event->data.scalar.anchor, value) &&
+           add(reader, value, event->start_mark);
+}
+
+static bool open_value(struct yaml_reader *reader, enum yaml_kind kind, const yaml_event_t *event)
+{
+    bool is_map = kind == YAML_MAP;
+    const yaml_char_t *tag =
+        is_map ? event->data.mapping_start.tag : event->data.sequence_start.tag;
+    const yaml_char_t *anchor =
+        is_map ? event->data.mapping_start.anchor : event->data.sequence_start.anchor;
+    if (reader->depth == DEPTH_MAX)
+        return refuse(reader, place_of(event->start_mark), "nested more than 100 levels deep");
+    struct yaml_value *value = value_new(reader, kind, event->start_mark);
+    if (value == NULL || !tag_is_known(reader, tag, event->start_mark))
+        return false;
+    value->is_open = true;
+    reader->open[reader->depth++] = (struct open_value){.value = value, .end = &value->parts};
+    return name_anchor(reader, anchor, value);
+}
+
+static bool close_value(struct yaml_reader *reader)
+{
+    struct yaml_value *value = reader->open[--reader->depth].value;
+    value->is_open = false;
+    yaml_mark_t mark = {.line = value->place.line - 1, .column = value->place.column - 1};
+    return add(reader, value, mark);
+}
+
+static bool on_event(struct yaml_reader *reader, const yaml_event_t *event)
+{
+    switch (event->type) {
+    case YAML_DOCUMENT_START_EVENT:
+        if (reader->n_documents++ == 0)
+            return true;
+        return refuse(reader, place_of(event->start_mark),
+                      "expected one document in a file, found another; give it its own file");
+    case YAML_SCALAR_EVENT:
+        return add_scalar(reader, event);
+    case YAML_ALIAS_EVENT:
+        return add_alias(reader, event);
+    case YAML_SEQUENCE_START_EVENT:
+        return open_value(reader, YAML_LIST, event);
+    case YAML_MAPPING_START_EVENT:
+        return open_value(reader, YAML_MAP, event);
+    case YAML_SEQUENCE_END_EVENT:
+    case YAML_MAPPING_END_EVENT:
+        return close_value(reader);
+    default:
+        return true;
+    }
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+/* Bytes that are no text: libyaml tells them by their offset alone. */
+static struct fault_place place_of_offset(struct span text, size_t offset)
+{
+    struct fault_place place = {1, 1};
+    for (size_t i = 0; i < offset && i < text.len; i++) {
+        if (text.ptr[i] == '\n') {
+            place.line++;
+            place.column = 1;
+        } else if ((text.ptr[i] & 0xc0) != 0x80) {
+            place.column++;
+        }
+    }
+    return place;
+}
+
+static void tell_parser_error(struct yaml_reader *reader, const yaml_parser_t *parser)
+{
+    const char *problem = parser->problem != NULL ? parser->problem : "it cannot be read";
+    struct fault_place place = place_of(parser->problem_mark);
+    if (parser->error == YAML_MEMORY_ERROR) {
+        out_of_memory(reader);
+        return;
+    }
+    if (parser->error == YAML_READER_ERROR)
+        place = place_of_offset(reader->file->text, parser->problem_offset);
+    if (parser->context != NULL && parser->error != YAML_READER_ERROR)
+        faults_add(reader->faults, reader->file->path, place, "this is no YAML: %s %s (line %u)",
+                   problem, parser->context, (unsigned)parser->context_mark.line + 1);
+    else
+        faults_add(reader->faults, reader->file->path, place, "this is no YAML: %s", problem);
+}
+
+static bool read_events(struct yaml_reader *reader, yaml_parser_t *parser)
+{
+    for (bool more = true; more;) {
+        yaml_event_t event;
+        if (!yaml_parser_parse(parser, &event)) {
+            tell_parser_error(reader, parser);
+            return false;
+        }
+        more = event.type != YAML_STREAM_END_EVENT;
+        bool fine = on_event(reader, &event);
+        yaml_event_delete(&event);
+        if (!fine)
+            return false;
+    }
+    return true;
+}
+
+const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file *file,
+                                   struct rules_faults *faults)
+{
+    static const struct yaml_value nothing = {.kind = YAML_TEXT, .weight = 1, .place = {1, 1}};
+    struct yaml_reader reader = {.arena = arena, .file = file, .faults = faults, .root = &nothing};
+    yaml_parser_t parser;
+    if (!yaml_parser_initialize(&parser)) {
+        out_of_memory(&reader);
+        return NULL;
+    }
+    yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&parser, file->text.ptr, file->text.len);
+    bool fine = read_events(&reader, &parser);
+    yaml_parser_delete(&parser);
+    return fine ? reader.root : NULL;
+}
+
+bool yaml_is_null(const struct yaml_value *value)
+{
+    static const char *const nulls[] = {"", "~", "null", "Null", "NULL"};
+    for (size_t i = 0; i < sizeof(nulls) / sizeof(nulls[0]); i++)
+        if (value->kind == YAML_TEXT && !value->is_string && text_is(value->text, nulls[i]))
+            return true;
+    return false;
+}
+
+const char *yaml_kind_name(const struct yaml_value *value)
+{
+    if (value->kind == YAML_TEXT)
+        return yaml_is_null(value) ? "nothing" : "a text";
+    return value->kind == YAML_LIST ? "a list" : "a mapping";
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One file of YAML as a tree in memory, each value with its line and column. What a text means (a
+ * number, a boolean) is decided by whoever asks for it: nothing is guessed from its looks.
+ */
+#ifndef STINT_RULES_YAML_YAML_VALUE_H
+#define STINT_RULES_YAML_YAML_VALUE_H
+
+#include "rules/arena.h"
+#include "rules/yaml/faults.h"
+
+enum yaml_kind { YAML_TEXT, YAML_LIST, YAML_MAP };
+
+struct yaml_value {
+    uint8_t kind;    /* enum yaml_kind */
+    bool is_string;  /* quoted, a block, or tagged !!str: neither null nor a number */
+    bool is_open;    /* while it is being read */
+    uint16_t height; /* levels below it */
+    uint32_t weight; /* values in it, itself included, aliases counted as what they stand for */
+    struct fault_place place;
+    struct span text;
+    struct yaml_part *parts; /* of a list or mapping, in the order of the file */
+};
+
+struct yaml_part {
+    struct yaml_part *next;
+    const struct yaml_value *key; /* NULL in a list */
+    const struct yaml_value *value;
+};
+
+/*
+ * Reads the one document of a file; NULL with a fault for anything else. An empty file is a null.
+ * An alias is the very value that its anchor names. So that no small file grows large by them, and
+ * none is nested deeply, weight and height of what is returned have limits.
+ */
+const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file *file,
+                                   struct rules_faults *faults);
+
+/* Nothing, ~ or null. */
+bool yaml_is_null(const struct yaml_value *value);
+
+/* "a list", for sentences. */
+const char *yaml_kind_name(const struct yaml_value *value);
+
+#endif
