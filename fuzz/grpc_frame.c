@@ -5,7 +5,7 @@
  */
 #include "bytes.h"
 
-#include "proto/grpc.h"
+#include "proto/grpc/grpc.h"
 
 #define MESSAGE_MAX 4096
 

@@ -10,7 +10,7 @@
 #include "base/ns.h"
 #include "conn/grpc_conn.h"
 #include "conn/metrics.h"
-#include "proto/grpc.h"
+#include "proto/grpc/grpc.h"
 #include "rules/yaml/rules_load.h"
 
 #include <nghttp2/nghttp2.h>

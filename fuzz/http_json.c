@@ -5,7 +5,7 @@
  */
 #include "bytes.h"
 
-#include "proto/http_json.h"
+#include "proto/http/http_json.h"
 
 #include <jansson.h>
 

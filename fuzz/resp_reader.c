@@ -5,7 +5,7 @@
  */
 #include "bytes.h"
 
-#include "proto/resp_reader.h"
+#include "proto/resp/resp_reader.h"
 
 #include <stdbool.h>
 

@@ -7,7 +7,7 @@
 #include "bytes.h"
 
 #include "base/ns.h"
-#include "proto/rls.h"
+#include "proto/grpc/rls.h"
 #include "unit/rls_oracle.h"
 
 static struct rls_call *call, *other;

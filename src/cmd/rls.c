@@ -8,9 +8,9 @@
 #include "cmd/group.h"
 #include "cmd/json_text.h"
 #include "cmd/say.h"
-#include "proto/grpc.h"
-#include "proto/health.h"
-#include "proto/rls_limit.h"
+#include "proto/grpc/grpc.h"
+#include "proto/grpc/health.h"
+#include "proto/grpc/rls_limit.h"
 #include "table/clock.h"
 
 #include <errno.h>

@@ -15,8 +15,8 @@
 #include "cmd/json_text.h"
 #include "cmd/progress.h"
 #include "cmd/say.h"
-#include "proto/grpc.h"
-#include "proto/rls_limit.h"
+#include "proto/grpc/grpc.h"
+#include "proto/grpc/rls_limit.h"
 #include "table/clock.h"
 
 #include <errno.h>

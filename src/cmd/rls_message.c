@@ -8,7 +8,7 @@
 #include "cmd/json_text.h"
 #include "cmd/say.h"
 #include "health.pb-c.h"
-#include "proto/rls_limit.h"
+#include "proto/grpc/rls_limit.h"
 #include "rls.pb-c.h"
 
 #include <inttypes.h>

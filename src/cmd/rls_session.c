@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/wide_int.h"
-#include "proto/grpc.h"
+#include "proto/grpc/grpc.h"
 
 #include <assert.h>
 #include <nghttp2/nghttp2.h>

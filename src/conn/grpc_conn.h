@@ -13,7 +13,7 @@
 #include "conn/access.h"
 #include "conn/conn.h"
 #include "conn/service.h"
-#include "proto/rls.h"
+#include "proto/grpc/rls.h"
 
 /* What one client may send, and leave unread. 0 is the default. */
 struct grpc_limits {

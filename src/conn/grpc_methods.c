@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What each method does with its one message. */
 #include "conn/grpc_parts.h"
-#include "proto/kuadrant.h"
+#include "proto/grpc/kuadrant.h"
 
 #define RESERVATION_GONE                                                                           \
     "the reservation was committed, has ended, or never was; nothing was charged. To record use "  \

@@ -14,10 +14,10 @@
 #include "conn/grpc_conn.h"
 #include "conn/metrics.h"
 #include "conn/server_clock.h"
-#include "proto/grpc.h"
-#include "proto/health.h"
-#include "proto/http2_frames.h"
-#include "proto/reflection.h"
+#include "proto/grpc/grpc.h"
+#include "proto/grpc/health.h"
+#include "proto/grpc/http2_frames.h"
+#include "proto/grpc/reflection.h"
 
 #include <nghttp2/nghttp2.h>
 

@@ -9,7 +9,7 @@
 
 #include "conn/access.h"
 #include "conn/service.h"
-#include "proto/http_message.h"
+#include "proto/http/http_message.h"
 
 /*
  * What all workers share: how /auth makes descriptors of a request, whom it believes, and which
@@ -18,16 +18,18 @@
 struct http_site;
 
 struct http_site_options {
-    const char *domain;             /* that /auth asks where its query names none. NULL: it must */
-    const char *const *descriptors; /* one text each: "address/32/64, path". proto/http_parts.h */
-    size_t n_descriptors;           /* none: [address] */
+    const char *domain; /* that /auth asks where its query names none. NULL: it must */
+    const char *const
+        *descriptors;     /* one text each: "address/32/64, path". proto/http/http_parts.h */
+    size_t n_descriptors; /* none: [address] */
     const char *const *trusted_proxies; /* "10.0.0.0/8", "::1", "unix": whose word is taken for
                                            what follows. None: nobody's */
     size_t n_trusted_proxies;
-    /* Host names that are answered without tokens. proto/http_browser.h */
+    /* Host names that are answered without tokens. proto/http/http_browser.h */
     const char *const *hosts;
     size_t n_hosts;
-    /* In which fields they tell of the request they have. NULL: the names in proto/http_origin.h */
+    /* In which fields they tell of the request they have. NULL: the names in
+     * proto/http/http_origin.h */
     const char *address_field, *uri_field, *method_field;
     const char *metrics_path; /* where /metrics is found, too. NULL: nowhere */
     unsigned deny_status;     /* of /auth: 400 … 599. 0 = 429 */

@@ -9,8 +9,8 @@
 #include "base/byte_queue.h"
 #include "base/wide_int.h"
 #include "conn/http_door.h"
-#include "proto/http_reader.h"
-#include "proto/http_writer.h"
+#include "proto/http/http_reader.h"
+#include "proto/http/http_writer.h"
 
 #include <llhttp/llhttp.h>
 #include <stdlib.h>

@@ -7,13 +7,13 @@
 #include "conn/metrics.h"
 #include "conn/page.h"
 #include "conn/server_clock.h"
-#include "proto/http_browser.h"
-#include "proto/http_call.h"
+#include "proto/http/http_browser.h"
+#include "proto/http/http_call.h"
+#include "proto/http/http_parts.h"
+#include "proto/http/http_reader.h"
+#include "proto/http/http_reply.h"
+#include "proto/http/http_target.h"
 #include "proto/http_fields.h"
-#include "proto/http_parts.h"
-#include "proto/http_reader.h"
-#include "proto/http_reply.h"
-#include "proto/http_target.h"
 
 struct http_site {
     char *domain;       /* NULL: none */

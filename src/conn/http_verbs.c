@@ -2,7 +2,7 @@
 /* The verbs of /v1, envoyproxy's /json, and how a decision is asked for and told. */
 #include "conn/http_door.h"
 
-#include "proto/http_rls.h"
+#include "proto/http/http_rls.h"
 
 #include <stdio.h>
 

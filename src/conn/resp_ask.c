@@ -3,7 +3,7 @@
 #include "conn/resp_parts.h"
 
 #include "base/ns.h"
-#include "proto/resp_reply.h"
+#include "proto/resp/resp_reply.h"
 
 static const char *word_of(int code)
 {

@@ -4,7 +4,7 @@
 
 #include "algorithm/spec.h"
 #include "base/number.h"
-#include "proto/resp_words.h"
+#include "proto/resp/resp_words.h"
 
 static int move(const struct resp_call *call, struct stint_error *error)
 {

@@ -5,7 +5,7 @@
  */
 #include "conn/resp_parts.h"
 
-#include "proto/resp_about.h"
+#include "proto/resp/resp_about.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "conn/resp_parts.h"
 
 #include "conn/page.h"
-#include "proto/resp_about.h"
+#include "proto/resp/resp_about.h"
 
 /* The version of Redis whose shapes COMMAND and HELLO have: clients compare it. */
 #define REDIS_VERSION "7.0.0"

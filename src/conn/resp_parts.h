@@ -10,10 +10,10 @@
 #include "conn/metrics.h"
 #include "conn/resp_conn.h"
 #include "conn/server_clock.h"
-#include "proto/resp_command.h"
-#include "proto/resp_reader.h"
-#include "proto/resp_request.h"
-#include "proto/resp_writer.h"
+#include "proto/resp/resp_command.h"
+#include "proto/resp/resp_reader.h"
+#include "proto/resp/resp_request.h"
+#include "proto/resp/resp_writer.h"
 
 #define RESP_NAME_MAX 64 /* bytes of a connection's name */
 

@@ -6,9 +6,9 @@
 #include "base/number.h"
 #include "base/wide_int.h"
 #include "conn/pools.h"
-#include "proto/resp_about.h"
-#include "proto/resp_reply.h"
-#include "proto/resp_words.h"
+#include "proto/resp/resp_about.h"
+#include "proto/resp/resp_reply.h"
+#include "proto/resp/resp_words.h"
 
 /* Words behind the pool and its key, in any order, each once. */
 struct pool_words {

@@ -3,7 +3,7 @@
 #include "conn/resp_parts.h"
 
 #include "base/number.h"
-#include "proto/resp_about.h"
+#include "proto/resp/resp_about.h"
 
 static void say_ok(struct resp_call *call)
 {

@@ -4,7 +4,7 @@
 
 #include "base/number.h"
 #include "conn/popular.h"
-#include "proto/resp_words.h"
+#include "proto/resp/resp_words.h"
 
 #include <assert.h>
 #include <stdlib.h>

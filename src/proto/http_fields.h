@@ -11,7 +11,7 @@
 
 #include "decide/reply.h"
 #include "decide/request.h"
-#include "proto/http_message.h"
+#include "proto/http/http_message.h"
 #include "proto/http_text.h"
 
 enum http_style {

@@ -6,7 +6,7 @@
  */
 #include "behaviour/door.h"
 #include "behaviour/store.h"
-#include "proto/rls_limit.h"
+#include "proto/grpc/rls_limit.h"
 #include "unit/calling.h"
 
 struct talk_of_grpc {

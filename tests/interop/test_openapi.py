@@ -411,12 +411,12 @@ def test_members_of_bodies_are_those_of_the_source():
     schemas = DOCUMENT["components"]["schemas"]
     verbs = ["Take", "Peek", "Reserve", "Settle", "Cancel", "Renew", "Refund", "Charge", "Book",
              "Block", "Reset", "Override"]
-    assert names("src/proto/http_call.c", "call_members") == set().union(
+    assert names("src/proto/http/http_call.c", "call_members") == set().union(
         *(schemas[verb]["properties"] for verb in verbs))
-    assert names("src/proto/http_call.c", "descriptor_members") == set(
+    assert names("src/proto/http/http_call.c", "descriptor_members") == set(
         schemas["Descriptor"]["properties"])
-    assert names("src/proto/http_call.c", "item_members") == set(schemas["Item"]["properties"])
-    assert names("src/proto/http_call.c", "entry_members") == set(schemas["Entry"]["properties"])
+    assert names("src/proto/http/http_call.c", "item_members") == set(schemas["Item"]["properties"])
+    assert names("src/proto/http/http_call.c", "entry_members") == set(schemas["Entry"]["properties"])
     pool = ["PoolNext", "PoolGiveBack", "PoolReport", "PoolAdd", "PoolRemove"]
     assert names("src/conn/http_pools.c", "pool_members") == set().union(
         *(schemas[verb]["properties"] for verb in pool))

@@ -21,7 +21,7 @@
 
 #include "conn/pools.h"
 #include "conn/resp_conn.h"
-#include "proto/resp_line.h"
+#include "proto/resp/resp_line.h"
 #include "proto/ticket_text.h"
 #include "rules/yaml/rules_load.h"
 

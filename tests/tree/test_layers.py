@@ -49,13 +49,13 @@ SYSTEM = {
                               "math.h", "yaml.h"},
     "src/wire/": LANGUAGE,
     "src/proto/": LANGUAGE | {"stdlib.h", "stdio.h", "inttypes.h", "jansson.h"},
-    "src/proto/http_origin": {"arpa/inet.h"},  # inet_pton
-    "src/proto/http_browser": {"arpa/inet.h"},
-    "src/proto/http_reader": {"llhttp/llhttp.h", "strings.h"},
-    "src/proto/grpc": {"zlib.h"},
-    "src/proto/rls": {"protobuf-c/protobuf-c.h"},
-    "src/proto/health": {"protobuf-c/protobuf-c.h"},
-    "src/proto/reflection": {"protobuf-c/protobuf-c.h"},
+    "src/proto/http/http_origin": {"arpa/inet.h"},  # inet_pton
+    "src/proto/http/http_browser": {"arpa/inet.h"},
+    "src/proto/http/http_reader": {"llhttp/llhttp.h", "strings.h"},
+    "src/proto/grpc/grpc": {"zlib.h"},
+    "src/proto/grpc/rls": {"protobuf-c/protobuf-c.h"},
+    "src/proto/grpc/health": {"protobuf-c/protobuf-c.h"},
+    "src/proto/grpc/reflection": {"protobuf-c/protobuf-c.h"},
     "src/conn/grpc": {"nghttp2/nghttp2.h"},
     "src/conn/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                              "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
@@ -157,7 +157,7 @@ def test_includes_name_folder_and_file():
         for name in includes(path, '"'):
             assert ".." not in name, f"{path}: {name}"
             known = name == "stint.h" or re.fullmatch(r"[a-z]+/[a-z0-9_]+\.h", name)
-            # What protobuf-c makes of src/proto/messages/ has names of its own.
+            # What protobuf-c makes of src/proto/grpc/messages/ has names of its own.
             known = known or re.fullmatch(r"[a-z]+\.pb-c\.h", name)
             assert known, f"{path}: {name}"
 

@@ -9,7 +9,7 @@
 #include "unit/serving.h"
 
 #include "conn/grpc_conn.h"
-#include "proto/grpc.h"
+#include "proto/grpc/grpc.h"
 #include "unit/wiring.h"
 
 #include <nghttp2/nghttp2.h>

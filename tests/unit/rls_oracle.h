@@ -3,7 +3,7 @@
 #ifndef STINT_TESTS_UNIT_RLS_ORACLE_H
 #define STINT_TESTS_UNIT_RLS_ORACLE_H
 
-#include "proto/kuadrant.h"
+#include "proto/grpc/kuadrant.h"
 
 /*
  * Whether rls_read was right to refuse a message, or to read it as this request: NULL, or what is

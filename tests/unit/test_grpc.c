@@ -3,7 +3,7 @@
 #include "unit/asking.h"
 
 #include "base/ns.h"
-#include "proto/grpc.h"
+#include "proto/grpc/grpc.h"
 
 #include <stdio.h>
 #include <stdlib.h>

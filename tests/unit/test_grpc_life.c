@@ -3,8 +3,8 @@
 #include "unit/calling.h"
 
 #include "conn/metrics.h"
-#include "proto/health.h"
-#include "proto/rls_limit.h"
+#include "proto/grpc/health.h"
+#include "proto/grpc/rls_limit.h"
 #include "unit/talking.h"
 
 #define YAML                                                                                       \

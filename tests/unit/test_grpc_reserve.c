@@ -6,7 +6,7 @@
 #include "unit/calling.h"
 #include "unit/fake_store.h"
 
-#include "proto/kuadrant.h"
+#include "proto/grpc/kuadrant.h"
 
 #define KUADRANT "/kuadrant.service.ratelimit.v1.RateLimitService/"
 #define BUDGET 1000

@@ -7,7 +7,7 @@
 #include "unit/fake_store.h"
 
 #include "conn/service_parts.h"
-#include "proto/rls_limit.h"
+#include "proto/grpc/rls_limit.h"
 
 #include <stdio.h>
 

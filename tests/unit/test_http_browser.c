@@ -6,7 +6,7 @@
 #include "unit/talking.h"
 
 #include "conn/pools.h"
-#include "proto/http_browser.h"
+#include "proto/http/http_browser.h"
 
 static const char *const yaml =
     "domain: shop\n"

@@ -3,7 +3,7 @@
  */
 #include "unit/asking.h"
 
-#include "proto/http_json.h"
+#include "proto/http/http_json.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,8 +5,8 @@
  */
 #include "unit/talking.h"
 
-#include "proto/http_parts.h"
-#include "proto/http_target.h"
+#include "proto/http/http_parts.h"
+#include "proto/http/http_target.h"
 
 /* ---- Targets --------------------------------------------------------------------------------- */
 

@@ -2,8 +2,8 @@
 /* Server reflection: each question that clients ask, and what is told of our own messages. */
 #include "unit/wiring.h"
 
-#include "proto/grpc.h"
-#include "proto/reflection.h"
+#include "proto/grpc/grpc.h"
+#include "proto/grpc/reflection.h"
 
 /* Numbers of ServerReflectionRequest … */
 enum { BY_NAME = 3, BY_SYMBOL = 4, BY_EXTENSION = 5, EXTENSIONS_OF = 6, LIST = 7 };

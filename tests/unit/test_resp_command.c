@@ -2,8 +2,8 @@
 /* The table of commands, and arguments as requests: every word in its place, refused elsewhere. */
 #include "unit/asking.h"
 
-#include "proto/resp_line.h"
-#include "proto/resp_request.h"
+#include "proto/resp/resp_line.h"
+#include "proto/resp/resp_request.h"
 
 #include <ctype.h>
 #include <stdio.h>

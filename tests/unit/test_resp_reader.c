@@ -2,7 +2,7 @@
 /* Commands cut from bytes: whole, in pieces of any size, as lines, and what is no command. */
 #include "unit/asking.h"
 
-#include "proto/resp_reader.h"
+#include "proto/resp/resp_reader.h"
 
 #include <stdio.h>
 #include <stdlib.h>

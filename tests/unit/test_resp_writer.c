@@ -3,7 +3,7 @@
 #include "unit/asking.h"
 
 #include "base/number.h"
-#include "proto/resp_reply.h"
+#include "proto/resp/resp_reply.h"
 #include "proto/ticket_text.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "unit/wiring.h"
 
 #include "base/ns.h"
-#include "proto/rls.h"
+#include "proto/grpc/rls.h"
 
 static struct rls_call *call;
 static const struct request *request;

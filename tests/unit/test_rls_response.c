@@ -6,8 +6,8 @@
 #include "unit/rls_oracle.h"
 #include "unit/wiring.h"
 
-#include "proto/http_rls.h"
-#include "proto/rls.h"
+#include "proto/grpc/rls.h"
+#include "proto/http/http_rls.h"
 
 #include "struct.pb-c.h"
 

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/* Framing, statuses, methods and deadlines of gRPC over HTTP/2. */
+#include "proto/grpc/grpc.h"
+
+#include "base/err.h"
+#include "base/ns.h"
+
+const char *grpc_status_name(int status)
+{
+    static const char *const names[] = {
+        [GRPC_OK] = "OK",
+        [GRPC_CANCELLED] = "CANCELLED",
+        [GRPC_UNKNOWN] = "UNKNOWN",
+        [GRPC_INVALID_ARGUMENT] = "INVALID_ARGUMENT",
+        [GRPC_DEADLINE_EXCEEDED] = "DEADLINE_EXCEEDED",
+        [GRPC_NOT_FOUND] = "NOT_FOUND",
+        [GRPC_PERMISSION_DENIED] = "PERMISSION_DENIED",
+        [GRPC_RESOURCE_EXHAUSTED] = "RESOURCE_EXHAUSTED",
+        [GRPC_FAILED_PRECONDITION] = "FAILED_PRECONDITION",
+        [GRPC_ABORTED] = "ABORTED",
+        [GRPC_UNIMPLEMENTED] = "UNIMPLEMENTED",
+        [GRPC_INTERNAL] = "INTERNAL",
+        [GRPC_UNAVAILABLE] = "UNAVAILABLE",
+        [GRPC_UNAUTHENTICATED] = "UNAUTHENTICATED",
+    };
+    bool is_known = status >= 0 && status < (int)(sizeof(names) / sizeof(names[0]));
+    return is_known && names[status] != NULL ? names[status] : "";
+}
+
+#define KUADRANT "/kuadrant.service.ratelimit.v1.RateLimitService/"
+
+enum grpc_method grpc_method_of(struct span path)
+{
+    static const struct {
+        const char *path;
+        enum grpc_method method;
+    } methods[] = {
+        {"/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", GRPC_SHOULD_RATE_LIMIT},
+        {KUADRANT "CheckRateLimit", GRPC_CHECK_RATE_LIMIT},
+        {KUADRANT "Report", GRPC_REPORT},
+        {KUADRANT "Reserve", GRPC_RESERVE},
+        {KUADRANT "Commit", GRPC_COMMIT},
+        {"/grpc.health.v1.Health/Check", GRPC_HEALTH_CHECK},
+        {"/grpc.health.v1.Health/Watch", GRPC_HEALTH_WATCH},
+        {"/grpc.health.v1.Health/List", GRPC_HEALTH_LIST},
+        {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION},
+        {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", GRPC_REFLECTION_ALPHA},
+    };
+    for (size_t i = 0; i < sizeof(methods) / sizeof(methods[0]); i++)
+        if (span_equals(path, methods[i].path))
+            return methods[i].method;
+    return GRPC_METHOD_NONE;
+}
+
+/* ---- Deadlines ------------------------------------------------------------------------------- */
+
+#define TIMEOUT_DIGITS_MAX 8
+
+static uint64_t timeout_unit_ns(uint8_t unit)
+{
+    switch (unit) {
+    case 'H':
+        return NS_PER_HOUR;
+    case 'M':
+        return NS_PER_MIN;
+    case 'S':
+        return NS_PER_S;
+    case 'm':
+        return NS_PER_MS;
+    case 'u':
+        return NS_PER_US;
+    case 'n':
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+/* 99,999,999 hours are past 64 bits of nanoseconds, and as good as never. */
+bool grpc_timeout_read(struct span text, uint64_t *timeout_ns)
+{
+    uint64_t number = 0;
+    if (text.len < 2 || text.len > TIMEOUT_DIGITS_MAX + 1)
+        return false;
+    for (size_t i = 0; i < text.len - 1; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return false;
+        number = number * 10 + (uint64_t)(text.ptr[i] - '0');
+    }
+    uint64_t unit_ns = timeout_unit_ns(text.ptr[text.len - 1]);
+    if (unit_ns == 0)
+        return false;
+    *timeout_ns = number > UINT64_MAX / unit_ns ? UINT64_MAX : number * unit_ns;
+    return true;
+}
+
+/* ---- Statuses as text ------------------------------------------------------------------------ */
+
+size_t grpc_message_write(char *text, size_t size, struct span sentence)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    size_t len = 0;
+    for (size_t i = 0; i < sentence.len; i++) {
+        uint8_t byte = sentence.ptr[i];
+        bool is_plain = byte >= ' ' && byte <= '~' && byte != '%';
+        if (size - len < (is_plain ? 1 : 3))
+            break;
+        if (is_plain) {
+            text[len++] = (char)byte;
+            continue;
+        }
+        text[len++] = '%';
+        text[len++] = digits[byte >> 4];
+        text[len++] = digits[byte & 15];
+    }
+    return len;
+}
+
+/* ---- Frames ---------------------------------------------------------------------------------- */
+
+int grpc_frame_read(struct span bytes, size_t max, struct grpc_frame *frame,
+                    struct stint_error *error)
+{
+    if (bytes.len > 0 && bytes.ptr[0] > 1)
+        return err_set(error, STINT_E_SYNTAX,
+                       "expected a message that begins with 0, or 1 if it is compressed, not %u",
+                       bytes.ptr[0]);
+    if (bytes.len < GRPC_PREFIX)
+        return 0;
+    size_t len = (size_t)bytes.ptr[1] << 24 | (size_t)bytes.ptr[2] << 16 |
+                 (size_t)bytes.ptr[3] << 8 | bytes.ptr[4];
+    if (len > max || len > INT32_MAX - GRPC_PREFIX)
+        return err_set(error, STINT_E_RANGE, "expected a message of at most %zu bytes, not %zu",
+                       max, len);
+    if (bytes.len - GRPC_PREFIX < len)
+        return 0;
+    frame->is_compressed = bytes.ptr[0] == 1;
+    frame->message = span_of(bytes.ptr + GRPC_PREFIX, len);
+    return (int)(GRPC_PREFIX + len);
+}
+
+void grpc_frame_write(uint8_t prefix[GRPC_PREFIX], bool is_compressed, size_t len)
+{
+    prefix[0] = is_compressed;
+    for (int i = 0; i < 4; i++)
+        prefix[1 + i] = (uint8_t)(len >> (24 - 8 * i));
+}
+
+/* ---- Names of encodings ---------------------------------------------------------------------- */
+
+enum grpc_encoding grpc_encoding_of(struct span name)
+{
+    if (span_equals(name, "identity"))
+        return GRPC_IDENTITY;
+    return span_equals(name, "gzip") ? GRPC_GZIP : GRPC_ENCODING_UNKNOWN;
+}
+
+static bool is_space(uint8_t byte)
+{
+    return byte == ' ' || byte == '\t';
+}
+
+bool grpc_accepts_gzip(struct span list)
+{
+    for (size_t i = 0; i < list.len;) {
+        size_t start = i, end;
+        while (i < list.len && list.ptr[i] != ',')
+            i++;
+        for (end = i; end > start && is_space(list.ptr[end - 1]); end--)
+            continue;
+        while (start < end && is_space(list.ptr[start]))
+            start++;
+        if (grpc_encoding_of(span_of(list.ptr + start, end - start)) == GRPC_GZIP)
+            return true;
+        i++; /* the comma */
+    }
+    return false;
+}

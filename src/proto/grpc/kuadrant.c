@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+/* ReserveRequest and CommitRequest into requests, as proto/grpc/rls_read.c reads Envoy's; the
+ * answers.
+ */
+#include "proto/grpc/kuadrant.h"
+
+#include "base/err.h"
+#include "base/ns.h"
+#include "base/siphash.h"
+#include "proto/grpc/rls_parts.h"
+#include "proto/grpc/wire_reader.h"
+#include "proto/grpc/wire_writer.h"
+#include "proto/ticket_text.h"
+
+#include <assert.h>
+
+#define DIGEST_LEN TICKET_HEX_LEN /* of a reservation_id, in front of its ticket */
+#define NANOS_MAX 999999999
+
+/* ---- Envoy's messages ------------------------------------------------------------------------ */
+
+int kuadrant_read_check(struct rls_call *call, struct span message, const struct request **request,
+                        struct stint_error *error)
+{
+    int code = rls_read(call, message, request, error);
+    call->request.verb = REQUEST_PEEK;
+    return code;
+}
+
+int kuadrant_read_report(struct rls_call *call, struct span message, const struct request **request,
+                         struct stint_error *error)
+{
+    int code = rls_read(call, message, request, error);
+    call->request.verb = REQUEST_CHARGE;
+    return code;
+}
+
+/* ---- Whose reservation it is ----------------------------------------------------------------- */
+
+static struct hash128 add_text(struct hash128 sum, struct span text)
+{
+    const uint64_t secret[2] = {sum.lo, sum.hi};
+    return siphash13_128(secret, text.len, text.ptr, text.len);
+}
+
+/* It keeps no secret: a ticket can be settled by all who have it. */
+static uint64_t digest_of(const struct request *request)
+{
+    struct hash128 domain = add_text((struct hash128){0, 0}, request->domain);
+    uint64_t digest = domain.lo;
+    for (size_t i = 0; i < request->n_descriptors; i++) {
+        const struct descriptor *descriptor = &request->descriptors[i];
+        struct hash128 sum = domain;
+        for (size_t k = 0; k < descriptor->n_entries; k++)
+            sum = add_text(add_text(sum, descriptor->entries[k].key), descriptor->entries[k].value);
+        digest += sum.lo;
+    }
+    return digest;
+}
+
+/* ---- Reading --------------------------------------------------------------------------------- */
+
+static int refuse(struct stint_error *error, const char *name)
+{
+    return err_set(error, STINT_E_SYNTAX, "expected a %s in protobuf", name);
+}
+
+static void begin(struct rls_call *call, uint8_t verb)
+{
+    call->request = (struct request){.verb = verb, .descriptors = call->descriptors};
+}
+
+/* The amount speaks for all descriptors: hits of their own have no say. */
+static int add_descriptor(struct rls_call *call, struct span message, struct stint_error *error)
+{
+    int code = rls_add_descriptor(call, message, error);
+    if (code == 0) {
+        struct descriptor *descriptor = &call->descriptors[call->request.n_descriptors - 1];
+        descriptor->has_hits = false;
+        descriptor->hits = 0;
+        descriptor->is_refund = false;
+    }
+    return code;
+}
+
+static int take_amount(struct rls_call *call, const char *name, uint64_t amount,
+                       struct stint_error *error)
+{
+    if (amount > UINT32_MAX)
+        return err_set(error, STINT_E_RANGE, "%s: expected a whole number of 0 to 4294967295",
+                       name);
+    call->request.cost = (uint32_t)amount;
+    return 0;
+}
+
+/* A google.protobuf.Duration, whose fields may come in several pieces. */
+struct ttl {
+    int64_t seconds;
+    int32_t nanos;
+};
+
+static int read_ttl(struct ttl *ttl, struct span message, struct stint_error *error)
+{
+    enum { SECONDS = 1, NANOS };
+    static const struct wire_message duration = {2,
+                                                 {[SECONDS] = WIRE_VARINT, [NANOS] = WIRE_VARINT}};
+    struct wire_value value;
+    int field;
+    while ((field = wire_read(&duration, &message, &value)) > 0) {
+        if (field == SECONDS)
+            ttl->seconds = (int64_t)value.varint;
+        else
+            ttl->nanos = (int32_t)value.varint;
+    }
+    return field < 0 ? refuse(error, "ReserveRequest") : 0;
+}
+
+/* 0 is that there is none. */
+static int take_ttl(struct rls_call *call, const struct ttl *ttl, struct stint_error *error)
+{
+    if (ttl->nanos < 0 || ttl->nanos > NANOS_MAX || ttl->seconds < 0 ||
+        ttl->seconds > KUADRANT_TTL_MAX_S - (ttl->nanos > 0))
+        return err_set(error, STINT_E_RANGE,
+                       "ttl: expected a duration of 0 to %d s (365 days); none and 0 are %d s",
+                       KUADRANT_TTL_MAX_S, KUADRANT_TTL_DEFAULT_S);
+    call->request.lifetime_ns = (uint64_t)ttl->seconds * NS_PER_S + (uint64_t)ttl->nanos;
+    if (call->request.lifetime_ns == 0)
+        call->request.lifetime_ns = KUADRANT_TTL_DEFAULT_S * NS_PER_S;
+    return 0;
+}
+
+static int read_reserve(struct rls_call *call, struct span message, struct ttl *ttl,
+                        uint64_t *amount, struct stint_error *error)
+{
+    enum { DOMAIN = 1, DESCRIPTORS, AMOUNT, TTL };
+    static const struct wire_message reserve_message = {4,
+                                                        {[DOMAIN] = WIRE_BYTES,
+                                                         [DESCRIPTORS] = WIRE_BYTES,
+                                                         [AMOUNT] = WIRE_VARINT,
+                                                         [TTL] = WIRE_BYTES}};
+    struct wire_value value;
+    int field, code = 0;
+    while (code == 0 && (field = wire_read(&reserve_message, &message, &value)) != 0) {
+        if (field == DOMAIN)
+            call->request.domain = value.bytes;
+        else if (field == DESCRIPTORS)
+            code = add_descriptor(call, value.bytes, error);
+        else if (field == AMOUNT)
+            *amount = value.varint;
+        else if (field == TTL)
+            code = read_ttl(ttl, value.bytes, error);
+        else
+            code = refuse(error, "ReserveRequest");
+    }
+    return code;
+}
+
+int kuadrant_read_reserve(struct rls_call *call, struct span message,
+                          const struct request **request, struct stint_error *error)
+{
+    struct ttl ttl = {0, 0};
+    uint64_t amount = 0;
+    begin(call, REQUEST_RESERVE);
+    *request = &call->request;
+    int code = read_reserve(call, message, &ttl, &amount, error);
+    if (code == 0)
+        code = rls_check_whole(call, error);
+    if (code == 0)
+        code = take_amount(call, "amount", amount, error);
+    if (code == 0)
+        code = take_ttl(call, &ttl, error);
+    if (code == 0 && amount == 0) {
+        call->request.verb = REQUEST_PEEK;
+        call->request.cost = 1;
+    }
+    return code;
+}
+
+static int read_commit(struct rls_call *call, struct span message, struct span *id,
+                       uint64_t *amount, struct stint_error *error)
+{
+    enum { DOMAIN = 1, DESCRIPTORS, ID, AMOUNT };
+    static const struct wire_message commit_message = {4,
+                                                       {[DOMAIN] = WIRE_BYTES,
+                                                        [DESCRIPTORS] = WIRE_BYTES,
+                                                        [ID] = WIRE_BYTES,
+                                                        [AMOUNT] = WIRE_VARINT}};
+    struct wire_value value;
+    int field, code = 0;
+    while (code == 0 && (field = wire_read(&commit_message, &message, &value)) != 0) {
+        if (field == DOMAIN)
+            call->request.domain = value.bytes;
+        else if (field == DESCRIPTORS)
+            code = add_descriptor(call, value.bytes, error);
+        else if (field == ID)
+            *id = value.bytes;
+        else if (field == AMOUNT)
+            *amount = value.varint;
+        else
+            code = refuse(error, "CommitRequest");
+    }
+    return code;
+}
+
+/* The ticket, where the descriptors are those that it was reserved for, or none are told. */
+static int take_id(struct rls_call *call, struct span id, struct stint_error *error)
+{
+    struct request *request = &call->request;
+    uint64_t digest;
+    if (id.len <= DIGEST_LEN || !ticket_hex_read(id.ptr, &digest) ||
+        !ticket_text_read(span_after(id, DIGEST_LEN), request))
+        return err_set(error, STINT_E_SYNTAX,
+                       "reservation_id: expected one that Reserve has answered");
+    if (request->domain.len > 0 || request->n_descriptors > 0) {
+        int code = rls_check_whole(call, error);
+        if (code < 0)
+            return code;
+        if (digest != digest_of(request))
+            return err_set(error, STINT_E_SYNTAX,
+                           "reservation_id: it was made for another domain or other descriptors; "
+                           "the reservation stands");
+    }
+    request->n_descriptors = 0;
+    request->domain = span_of(NULL, 0);
+    return 0;
+}
+
+int kuadrant_read_commit(struct rls_call *call, struct span message, const struct request **request,
+                         struct stint_error *error)
+{
+    struct span id = {NULL, 0};
+    uint64_t amount = 0;
+    begin(call, REQUEST_SETTLE);
+    *request = &call->request;
+    int code = read_commit(call, message, &id, &amount, error);
+    if (code == 0)
+        code = take_amount(call, "actual_amount", amount, error);
+    if (code == 0 && id.len > 0)
+        return take_id(call, id, error);
+    call->request.verb = REQUEST_CHARGE;
+    return code == 0 ? rls_check_whole(call, error) : code;
+}
+
+/* ---- Writing --------------------------------------------------------------------------------- */
+
+static struct span written(const struct rls_call *call, const struct wire_writer *writer)
+{
+    const uint8_t *end = call->packed + call->packed_size;
+    assert(writer->at >= call->packed);
+    return span_of(writer->at, (size_t)(end - writer->at));
+}
+
+struct span kuadrant_write_reserve(struct rls_call *call, const struct request *request,
+                                   const struct reply *reply)
+{
+    enum { CODE = 1, RESERVATION_ID };
+    char room[TICKET_TEXT_LEN], digest[DIGEST_LEN];
+    struct span ticket = {NULL, 0};
+    if (reply->has_ticket)
+        ticket = ticket_text_of(reply, room);
+    if (!rls_make_room(call, 2 * WIRE_HEAD_MAX + DIGEST_LEN + ticket.len))
+        return (struct span){NULL, 0};
+    struct wire_writer writer = {call->packed + call->packed_size};
+    if (reply->has_ticket) {
+        const uint8_t *end = writer.at;
+        ticket_hex_write(digest_of(request), digest);
+        writer.at -= ticket.len;
+        memcpy(writer.at, ticket.ptr, ticket.len);
+        writer.at -= DIGEST_LEN;
+        memcpy(writer.at, digest, DIGEST_LEN);
+        wire_write_head(&writer, RESERVATION_ID, end);
+    }
+    wire_write_number(&writer, CODE, rls_overall_code(reply));
+    return written(call, &writer);
+}
+
+struct span kuadrant_write_commit(struct rls_call *call, const struct request *request)
+{
+    enum { RELEASED = 1 };
+    if (!rls_make_room(call, WIRE_HEAD_MAX))
+        return (struct span){NULL, 0};
+    struct wire_writer writer = {call->packed + call->packed_size};
+    wire_write_number(&writer, RELEASED, request->verb == REQUEST_SETTLE);
+    return written(call, &writer);
+}

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/* What the described files define, and which of them belong together. */
+#ifndef STINT_PROTO_GRPC_REFLECTION_SYMBOLS_H
+#define STINT_PROTO_GRPC_REFLECTION_SYMBOLS_H
+
+#include "base/span.h"
+
+#include <stdbool.h>
+
+#define REFLECTION_FILES_MAX 32
+#define REFLECTION_NONE REFLECTION_FILES_MAX
+
+struct Pb__Set;
+struct Pb__File;
+
+/* A description of all files, read. */
+struct reflection_set {
+    struct Pb__Set *set;
+    size_t n_files;
+    struct span bytes[REFLECTION_FILES_MAX]; /* FileDescriptorProto, as clients get it */
+    struct Pb__File *files[REFLECTION_FILES_MAX];
+};
+
+bool reflection_set_read(struct reflection_set *set); /* false: no memory */
+void reflection_set_free(struct reflection_set *set);
+
+/* The index of a file, or REFLECTION_NONE. */
+size_t reflection_file_named(const struct reflection_set *set, struct span name);
+/* Of a message, field, enum, value of one, service or method: "grpc.health.v1.Health.Check". */
+size_t reflection_file_defining(const struct reflection_set *set, struct span symbol);
+
+/* The indices of a file and of all that it imports, each once, itself first; how many. */
+size_t reflection_files_of(const struct reflection_set *set, size_t file,
+                           size_t indices[REFLECTION_FILES_MAX]);
+
+#endif

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT */
+/* Origin and Sec-Fetch-Site against Host, and Host against the names that are known. */
+#define _GNU_SOURCE
+#include "proto/http/http_browser.h"
+
+#include "proto/http/http_target.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+#define HOST_TEXT_MAX 253 /* bytes of a name, as DNS has it */
+
+static struct span find_field(const struct http_message *message, const char *name)
+{
+    return message->field(message->field_arg, name, 0);
+}
+
+static uint8_t lower(uint8_t c)
+{
+    return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+}
+
+static bool is_same(struct span a, struct span b)
+{
+    size_t same = 0;
+    while (same < a.len && same < b.len && lower(a.ptr[same]) == lower(b.ptr[same]))
+        same++;
+    return same == a.len && same == b.len;
+}
+
+static bool has_end(struct span text, struct span end)
+{
+    return text.len >= end.len && is_same(span_after(text, text.len - end.len), end);
+}
+
+/* ---- Where a request comes from -------------------------------------------------------------- */
+
+struct span http_browser_host(const struct http_message *message)
+{
+    struct span authority = http_target_authority(message->target);
+    return authority.ptr != NULL ? authority : find_field(message, "Host");
+}
+
+/* Whether an origin, "https://host:port", is of this host. Its scheme is for Sec-Fetch-Site. */
+static bool is_own_origin(struct span origin, struct span host)
+{
+    static const char *const schemes[] = {"http://", "https://"};
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        size_t len = strlen(schemes[i]);
+        if (origin.len > len && memcmp(origin.ptr, schemes[i], len) == 0)
+            return is_same(span_after(origin, len), host);
+    }
+    return false;
+}
+
+bool http_browser_is_foreign(const struct http_message *message)
+{
+    struct span site = find_field(message, "Sec-Fetch-Site");
+    /* "none": its user has typed the address, or chosen a bookmark. */
+    if (site.ptr != NULL && !span_equals(site, "same-origin") && !span_equals(site, "none"))
+        return true;
+    struct span origin = find_field(message, "Origin");
+    return origin.ptr != NULL && !is_own_origin(origin, http_browser_host(message));
+}
+
+bool http_browser_is_forwarded(const struct http_message *message,
+                               const struct http_origin_fields *fields)
+{
+    const char *const names[] = {
+        "X-Forwarded-For",   "Forwarded",         "X-Real-IP",          "X-Original-URI",
+        "X-Forwarded-Uri",   "X-Original-Method", "X-Forwarded-Method", "X-Forwarded-Host",
+        "X-Forwarded-Proto", fields->address,     fields->uri,          fields->method,
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (names[i] != NULL && find_field(message, names[i]).ptr != NULL)
+            return true;
+    return false;
+}
+
+/* ---- Names of hosts -------------------------------------------------------------------------- */
+
+struct http_hosts {
+    size_t n_names;
+    char *names[];
+};
+
+static bool is_name_byte(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '.';
+}
+
+/* A name, or '*' and what names end with: nothing, or '.' and a name. */
+static bool is_pattern(const char *text)
+{
+    const char *name = text[0] == '*' ? text + 1 : text;
+    if (strlen(name) > HOST_TEXT_MAX || (name == text && (name[0] == '.' || name[0] == '\0')) ||
+        (name != text && name[0] != '\0' && (name[0] != '.' || name[1] == '\0')))
+        return false;
+    while (is_name_byte(*name))
+        name++;
+    return *name == '\0';
+}
+
+int http_hosts_new(struct http_hosts **hosts, const char *const *texts, size_t n_texts,
+                   struct stint_error *error)
+{
+    if (n_texts > HTTP_HOSTS_MAX)
+        return err_set(error, STINT_E_RANGE, "%zu host names: at most %d", n_texts, HTTP_HOSTS_MAX);
+    for (size_t i = 0; i < n_texts; i++)
+        if (!is_pattern(texts[i]))
+            return err_set(error, STINT_E_SYNTAX,
+                           "host name \"%.100s\": expected a name without scheme and port, such as "
+                           "stint.example.com, *.example.com for all names below it, or * for any",
+                           texts[i]);
+    struct http_hosts *made = calloc(1, sizeof(*made) + n_texts * sizeof(made->names[0]));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    for (; made->n_names < n_texts; made->n_names++) {
+        made->names[made->n_names] = strdup(texts[made->n_names]);
+        if (made->names[made->n_names] == NULL) {
+            http_hosts_free(made);
+            return err_set(error, STINT_E_SYSTEM, "out of memory");
+        }
+    }
+    *hosts = made;
+    return 0;
+}
+
+void http_hosts_free(struct http_hosts *hosts)
+{
+    if (hosts == NULL)
+        return;
+    for (size_t i = 0; i < hosts->n_names; i++)
+        free(hosts->names[i]);
+    free(hosts);
+}
+
+/* "host:8080" → "host", "[::1]:8080" → "[::1]"; empty where something else stands behind it. */
+static struct span without_port(struct span host)
+{
+    bool is_bracketed = host.len > 0 && host.ptr[0] == '[';
+    const uint8_t *end = host.len > 0 ? memchr(host.ptr, is_bracketed ? ']' : ':', host.len) : NULL;
+    if (end == NULL)
+        return is_bracketed ? span_of(NULL, 0) : host;
+    size_t len = (size_t)(end - host.ptr) + is_bracketed;
+    struct span port = span_after(host, len);
+    for (size_t i = 0; i < port.len; i++)
+        if (i == 0 ? port.ptr[i] != ':' : port.ptr[i] < '0' || port.ptr[i] > '9')
+            return (struct span){0};
+    return span_of(host.ptr, len);
+}
+
+/* As browsers write them: four decimal numbers, or IPv6 in brackets. */
+static bool is_address(struct span name)
+{
+    char text[INET6_ADDRSTRLEN];
+    uint8_t bytes[16];
+    bool is_v6 = name.len >= 2 && name.ptr[0] == '[';
+    struct span inner = is_v6 ? span_of(name.ptr + 1, name.len - 2) : name;
+    if (inner.len >= sizeof(text))
+        return false;
+    memcpy(text, inner.ptr, inner.len);
+    text[inner.len] = '\0';
+    return inet_pton(is_v6 ? AF_INET6 : AF_INET, text, bytes) == 1;
+}
+
+static bool fits(struct span name, struct span pattern)
+{
+    bool is_open = pattern.ptr[0] == '*';
+    struct span end = span_after(pattern, is_open ? 1 : 0);
+    return is_open ? name.len > end.len && has_end(name, end) : is_same(name, end);
+}
+
+bool http_hosts_have(const struct http_hosts *hosts, struct span host)
+{
+    struct span name = without_port(host);
+    if (name.len == 0)
+        return false;
+    if (is_address(name))
+        return true;
+    if (name.ptr[name.len - 1] == '.') /* of a name that is whole, as DNS writes it */
+        name.len--;
+    if (fits(name, span_of_text("localhost")) || fits(name, span_of_text("*.localhost")))
+        return true;
+    for (size_t i = 0; i < hosts->n_names; i++)
+        if (fits(name, span_of_text(hosts->names[i])))
+            return true;
+    return false;
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* A request and its answer as HTTP has them, before anybody knows what they are about. */
+#ifndef STINT_PROTO_HTTP_HTTP_MESSAGE_H
+#define STINT_PROTO_HTTP_HTTP_MESSAGE_H
+
+#include "base/span.h"
+
+#include <stdbool.h>
+
+struct errand; /* decide/errand.h */
+
+/* All borrowed. */
+struct http_message {
+    struct span method;
+    struct span target; /* of the request line, as it came: path and query */
+    struct span body;   /* empty if there was none */
+    struct span peer;   /* the address of the socket's other end as text; empty: a Unix socket */
+    bool is_urgent;     /* to be answered now, also where it asked to wait */
+    /* Of a message that had to wait for a store: what its answer said. The door takes it. */
+    struct errand *errand;
+    /*
+     * The value of the nth field (from 0) of that name, in any case; an empty span with a NULL ptr
+     * if there are not so many.
+     */
+    struct span (*field)(const void *arg, const char *name, size_t nth);
+    const void *field_arg;
+};
+
+#define HTTP_ANSWER_FIELDS_MAX 12
+
+struct http_answer_field {
+    const char *name;
+    const char *value; /* terminated; no CR, LF or NUL in it */
+};
+
+struct http_answer {
+    unsigned status;
+    bool ends_connection;
+    struct span body;
+    size_t n_fields; /* Content-Type is among them; lengths, Date and Connection are not */
+    struct http_answer_field fields[HTTP_ANSWER_FIELDS_MAX];
+    uint64_t again_at_ns; /* not 0: no answer yet, to be asked again at this time of decisions */
+    uint64_t look_at_ns;  /* the same at this time of I/O */
+    /* Not NULL: no answer yet; a store was asked. */
+    struct errand *errand;
+};
+
+#endif

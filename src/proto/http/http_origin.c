@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/* Trusted networks, and what is to be believed of X-Forwarded-For, Forwarded and their kin. */
+#include "proto/http/http_origin.h"
+
+#include <arpa/inet.h>
+#include <stdlib.h>
+
+struct network {
+    uint8_t bytes[16]; /* IPv4 as it is mapped into IPv6 */
+    unsigned bits;
+};
+
+struct http_proxies {
+    bool trusts_unix;
+    size_t n_networks;
+    struct network networks[];
+};
+
+#define ADDRESS_TEXT_MAX 64
+static const uint8_t v4_mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+/* The address in 16 bytes, however it is written. False for what is none. */
+static bool address_bytes(uint8_t bytes[16], struct span text)
+{
+    char plain[ADDRESS_TEXT_MAX];
+    memcpy(bytes, v4_mapped, sizeof(v4_mapped));
+    if (text.len < sizeof(plain)) {
+        /* Four numbers and nothing else is what most are. */
+        memcpy(plain, text.ptr, text.len);
+        plain[text.len] = '\0';
+        if (inet_pton(AF_INET, plain, bytes + 12) == 1)
+            return true;
+    }
+    int len = stint_address_key(plain, sizeof(plain), (const char *)text.ptr, text.len, 32, 128);
+    if (len < 0)
+        return false;
+    return inet_pton(AF_INET, plain, bytes + 12) == 1 || inet_pton(AF_INET6, plain, bytes) == 1;
+}
+
+static bool network_holds(const struct network *network, const uint8_t address[16])
+{
+    unsigned whole = network->bits / 8, rest = network->bits % 8;
+    if (memcmp(network->bytes, address, whole) != 0)
+        return false;
+    return rest == 0 || ((network->bytes[whole] ^ address[whole]) >> (8 - rest)) == 0;
+}
+
+/* The number behind '/': at most `most`, or -1. */
+static int prefix_bits(struct span text, unsigned most)
+{
+    unsigned bits = 0;
+    if (text.len == 0 || text.len > 3)
+        return -1;
+    for (size_t i = 0; i < text.len; i++) {
+        if (text.ptr[i] < '0' || text.ptr[i] > '9')
+            return -1;
+        bits = bits * 10 + (unsigned)(text.ptr[i] - '0');
+    }
+    return bits <= most ? (int)bits : -1;
+}
+
+static int parse_network(struct network *network, const char *text, struct stint_error *error)
+{
+    const char *slash = strchr(text, '/');
+    struct span address = span_of(text, slash != NULL ? (size_t)(slash - text) : strlen(text));
+    if (!address_bytes(network->bytes, address))
+        return err_set(error, STINT_E_SYNTAX,
+                       "trusted proxy \"%.100s\": expected an address, a network like 10.0.0.0/8, "
+                       "or unix",
+                       text);
+    bool is_v4 = memcmp(network->bytes, v4_mapped, sizeof(v4_mapped)) == 0;
+    unsigned most = is_v4 ? 32 : 128;
+    int bits = slash != NULL ? prefix_bits(span_of_text(slash + 1), most) : (int)most;
+    if (bits < 0)
+        return err_set(error, STINT_E_RANGE,
+                       "trusted proxy \"%.100s\": expected a length of 0 to %u after the '/'", text,
+                       most);
+    network->bits = (unsigned)bits + (is_v4 ? 96 : 0);
+    return 0;
+}
+
+int http_proxies_new(struct http_proxies **proxies, const char *const *texts, size_t n_texts,
+                     struct stint_error *error)
+{
+    if (n_texts > HTTP_PROXIES_MAX)
+        return err_set(error, STINT_E_RANGE, "%zu trusted proxies: at most %d networks", n_texts,
+                       HTTP_PROXIES_MAX);
+    struct http_proxies *made = calloc(1, sizeof(*made) + n_texts * sizeof(made->networks[0]));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for trusted proxies");
+    for (size_t i = 0; i < n_texts; i++) {
+        if (strcmp(texts[i], "unix") == 0) {
+            made->trusts_unix = true;
+            continue;
+        }
+        int code = parse_network(&made->networks[made->n_networks], texts[i], error);
+        if (code < 0) {
+            free(made);
+            return code;
+        }
+        made->n_networks++;
+    }
+    *proxies = made;
+    return 0;
+}
+
+void http_proxies_free(struct http_proxies *proxies)
+{
+    free(proxies);
+}
+
+bool http_proxies_trust(const struct http_proxies *proxies, struct span address)
+{
+    uint8_t bytes[16];
+    if (address.len == 0)
+        return proxies->trusts_unix;
+    if (proxies->n_networks == 0 || !address_bytes(bytes, address))
+        return false;
+    for (size_t i = 0; i < proxies->n_networks; i++)
+        if (network_holds(&proxies->networks[i], bytes))
+            return true;
+    return false;
+}
+
+static bool is_blank(uint8_t c)
+{
+    return c == ' ' || c == '\t';
+}
+
+static struct span trimmed(struct span text)
+{
+    while (text.len > 0 && is_blank(text.ptr[0]))
+        text = span_after(text, 1);
+    while (text.len > 0 && is_blank(text.ptr[text.len - 1]))
+        text.len--;
+    return text;
+}
+
+/* Cuts what stands behind the last `separator` off, and leaves what stands before it. */
+static struct span take_last(struct span *list, char separator)
+{
+    size_t at = list->len;
+    while (at > 0 && list->ptr[at - 1] != (uint8_t)separator)
+        at--;
+    struct span last = span_after(*list, at);
+    list->len = at > 0 ? at - 1 : 0;
+    return trimmed(last);
+}
+
+/* "for" of an element of Forwarded (RFC 7239); the element itself where it is no such list. */
+static struct span forwarded_for(struct span element)
+{
+    while (element.len > 0) {
+        struct span pair = take_last(&element, ';');
+        if (pair.len < 4 || (pair.ptr[0] | 0x20) != 'f' || (pair.ptr[1] | 0x20) != 'o' ||
+            (pair.ptr[2] | 0x20) != 'r' || pair.ptr[3] != '=')
+            continue;
+        struct span value = span_of(pair.ptr + 4, pair.len - 4);
+        if (value.len >= 2 && value.ptr[0] == '"' && value.ptr[value.len - 1] == '"')
+            value = span_of(value.ptr + 1, value.len - 2);
+        return value;
+    }
+    return element;
+}
+
+static bool is_address(struct span text)
+{
+    uint8_t bytes[16];
+    return address_bytes(bytes, text);
+}
+
+/*
+ * From the socket towards the client: each address was written by the one before it. The first that
+ * is not trusted is the client, whose own entries are not believed. What a trusted proxy could not
+ * name leaves the address at that proxy.
+ */
+static struct span walk_addresses(const struct http_proxies *proxies,
+                                  const struct http_message *message, const char *name,
+                                  bool is_rfc7239)
+{
+    struct span found = message->peer;
+    size_t n_lines = 0;
+    while (message->field(message->field_arg, name, n_lines).ptr != NULL)
+        n_lines++;
+    while (n_lines-- > 0) {
+        struct span line = message->field(message->field_arg, name, n_lines);
+        while (line.len > 0) {
+            struct span element = take_last(&line, ',');
+            if (element.len == 0)
+                continue;
+            struct span address = is_rfc7239 ? forwarded_for(element) : element;
+            if (!is_address(address))
+                return found;
+            found = address;
+            if (!http_proxies_trust(proxies, address))
+                return found;
+        }
+    }
+    return found;
+}
+
+/* The one of two fields that is there; *name says which. */
+static int choose_field(const char **name, const char *first, const char *second, const char *what,
+                        const struct http_message *message, struct stint_error *error)
+{
+    bool has_first = message->field(message->field_arg, first, 0).ptr != NULL;
+    bool has_second = message->field(message->field_arg, second, 0).ptr != NULL;
+    if (has_first && has_second)
+        return err_set(error, STINT_E_MISMATCH,
+                       "both %s and %s came: the proxy is to send one of them, or http.%s says "
+                       "which one counts",
+                       first, second, what);
+    *name = has_first ? first : has_second ? second : NULL;
+    return 0;
+}
+
+static int find_address(struct http_origin *origin, const struct http_proxies *proxies,
+                        const char *name, const struct http_message *message,
+                        struct stint_error *error)
+{
+    if (name == NULL) {
+        int code =
+            choose_field(&name, "X-Forwarded-For", "Forwarded", "address_field", message, error);
+        if (code < 0 || name == NULL)
+            return code;
+    }
+    bool is_rfc7239 = (name[0] == 'F' || name[0] == 'f') && strlen(name) == strlen("Forwarded");
+    origin->address = walk_addresses(proxies, message, name, is_rfc7239);
+    return 0;
+}
+
+/* Two lines of a field that has one value: one of them is the client's own. */
+static int find_one(struct span *value, const char *name, const char *first, const char *second,
+                    const char *what, const struct http_message *message, struct stint_error *error)
+{
+    if (name == NULL) {
+        int code = choose_field(&name, first, second, what, message, error);
+        if (code < 0 || name == NULL)
+            return code;
+    }
+    struct span found = message->field(message->field_arg, name, 0);
+    if (found.ptr == NULL)
+        return 0;
+    if (message->field(message->field_arg, name, 1).ptr != NULL)
+        return err_set(error, STINT_E_MISMATCH, "%s came twice: the proxy is to replace it", name);
+    *value = found;
+    return 0;
+}
+
+int http_origin_find(struct http_origin *origin, const struct http_proxies *proxies,
+                     const struct http_origin_fields *fields, const struct http_message *message,
+                     struct stint_error *error)
+{
+    *origin = (struct http_origin){
+        .is_forwarded = http_proxies_trust(proxies, message->peer),
+        .address = message->peer,
+        .method = message->method,
+        .target = message->target,
+    };
+    if (!origin->is_forwarded)
+        return 0;
+    int code = find_address(origin, proxies, fields->address, message, error);
+    if (code == 0)
+        code = find_one(&origin->target, fields->uri, "X-Original-URI", "X-Forwarded-Uri",
+                        "uri_field", message, error);
+    if (code == 0)
+        code = find_one(&origin->method, fields->method, "X-Original-Method", "X-Forwarded-Method",
+                        "method_field", message, error);
+    return code;
+}

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: MIT */
+/* Decisions and problems as JSON. */
+#include "proto/http/http_reply.h"
+
+#include "algorithm/spec.h"
+#include "proto/http_fields.h"
+#include "proto/ticket_text.h"
+
+#define SPEC_TEXT_SIZE 256
+
+static const struct {
+    unsigned status;
+    const char *name;
+} status_names[] = {
+    {200, "OK"},
+    {204, "No Content"},
+    {400, "Bad Request"},
+    {401, "Unauthorized"},
+    {403, "Forbidden"},
+    {404, "Not Found"},
+    {405, "Method Not Allowed"},
+    {406, "Not Acceptable"},
+    {408, "Request Timeout"},
+    {409, "Conflict"},
+    {410, "Gone"},
+    {411, "Length Required"},
+    {413, "Content Too Large"},
+    {414, "URI Too Long"},
+    {415, "Unsupported Media Type"},
+    {417, "Expectation Failed"},
+    {421, "Misdirected Request"},
+    {429, "Too Many Requests"},
+    {431, "Request Header Fields Too Large"},
+    {500, "Internal Server Error"},
+    {501, "Not Implemented"},
+    {503, "Service Unavailable"},
+    {505, "HTTP Version Not Supported"},
+    {507, "Insufficient Storage"},
+};
+
+const char *http_status_name(unsigned status)
+{
+    for (size_t i = 0; i < sizeof(status_names) / sizeof(status_names[0]); i++)
+        if (status_names[i].status == status)
+            return status_names[i].name;
+    return "Error";
+}
+
+/* Whoever only looks is told that he would be denied, and has been served. */
+static bool only_looks(int verb)
+{
+    return verb == REQUEST_PEEK || verb == REQUEST_EXPLAIN;
+}
+
+unsigned http_reply_status(const struct request *request, const struct reply *reply)
+{
+    switch (reply->error) {
+    case REPLY_DECIDED:
+        if (reply->decision.outcome == STINT_ALLOW || only_looks(request->verb))
+            return 200;
+        return 429;
+    case REPLY_BAD_REQUEST:
+        return 400;
+    case REPLY_FORBIDDEN:
+        return 403;
+    case REPLY_GONE:
+        return 410;
+    case REPLY_CONFLICT:
+        return 409;
+    case REPLY_FULL:
+        return 507;
+    default:
+        return 503;
+    }
+}
+
+void http_problem_write(struct http_text *out, unsigned status, const char *detail)
+{
+    http_text_add(out, "{\"type\":\"about:blank\",\"title\":\"");
+    http_text_add_text(out, http_status_name(status));
+    http_text_add(out, "\",\"status\":");
+    http_text_u64(out, status);
+    if (detail != NULL) {
+        http_text_add(out, ",\"detail\":");
+        http_text_json(out, span_of_text(detail));
+    }
+    http_text_add(out, "}");
+}
+
+/* A quota without a limit has none to tell. */
+static void write_units(struct http_text *out, const char *name, uint32_t units, bool unlimited)
+{
+    http_text_add_text(out, name);
+    if (unlimited)
+        http_text_add(out, "null");
+    else
+        http_text_u64(out, units);
+}
+
+static void write_figures(struct http_text *out, const struct stint_decision *decision,
+                          bool unlimited)
+{
+    static const char *const outcomes[] = {
+        [STINT_ALLOW] = "\"outcome\":\"allow\"",
+        [STINT_DENY] = "\"outcome\":\"deny\"",
+        [STINT_NEVER] = "\"outcome\":\"never\"",
+    };
+    http_text_add_text(out, outcomes[decision->outcome]);
+    http_text_add(out, ",\"granted\":");
+    http_text_u64(out, decision->granted);
+    write_units(out, ",\"limit\":", decision->limit, unlimited);
+    write_units(out, ",\"remaining\":", decision->remaining, unlimited);
+    http_text_add(out, ",\"retry_after_ms\":");
+    http_text_json_ms(out, decision->retry_after_ns);
+    http_text_add(out, ",\"reset_after_ms\":");
+    http_text_json_ms(out, decision->reset_after_ns);
+}
+
+static void write_flag(struct http_text *out, const char *name, bool is_set)
+{
+    if (!is_set)
+        return;
+    http_text_add(out, ",\"");
+    http_text_add_text(out, name);
+    http_text_add(out, "\":true");
+}
+
+/* What EXPLAIN says of the rule beside how it stands. */
+static void write_rule(struct http_text *out, const struct rule *rule)
+{
+    http_text_add(out, ",\"name\":");
+    http_text_json(out, span_of_text(rule->name));
+    http_text_add(out, ",\"domain\":");
+    http_text_json(out, span_of_text(rule->domain));
+    http_text_add(out, ",\"file\":");
+    http_text_json(out, span_of_text(rule->file));
+    http_text_add(out, ",\"line\":");
+    http_text_u64(out, rule->line);
+    write_flag(out, "shadow_mode", rule->shadow_mode);
+    write_flag(out, "quota_mode", rule->quota_mode);
+}
+
+static void write_quota(struct http_text *out, const struct reply_status *status)
+{
+    const struct stint_quota *quota = status->quota;
+    char spec[SPEC_TEXT_SIZE];
+    http_text_add(out, ",\"quota\":");
+    if (quota == NULL) {
+        http_text_add(out, "null");
+        return;
+    }
+    stint_quota_format(quota, spec, sizeof(spec));
+    http_text_json(out, span_of_text(spec));
+    http_text_add(out, ",\"is_strict\":");
+    http_text_add_text(out, stint_is_strict(quota) ? "true" : "false");
+    http_text_add(out, ",\"max_in_any_window\":");
+    http_text_u64(out, stint_max_in_any_window(quota));
+    if (status->when_full == STINT_FULL_DEFAULT)
+        return;
+    http_text_add(out, ",\"when_full\":");
+    http_text_json(out, span_of_text(spec_when_full_name(status->when_full)));
+    write_flag(out, "plus_forgotten", status->when_full == STINT_FULL_EVICT);
+}
+
+static void write_explanation(struct http_text *out, const struct reply_status *status)
+{
+    write_quota(out, status);
+    if (status->rule != NULL)
+        write_rule(out, status->rule);
+    write_flag(out, "over", status->over);
+    write_flag(out, "banned", status->banned);
+    write_flag(out, "replaced", status->replaced);
+    if (status->rule == NULL || !status->rule->has_shadow)
+        return;
+    http_text_add(out, ",\"shadow_over\":");
+    http_text_add_text(out, status->shadow_over ? "true" : "false");
+    http_text_add(out, ",\"shadow_retry_after_ms\":");
+    http_text_json_ms(out, status->shadow_over ? status->shadow_retry_after_ns : 0);
+}
+
+/* Why nothing limits it: a name may be mistyped. */
+static void write_unmatched(struct http_text *out, const struct reply_status *status)
+{
+    http_text_add(out, ",\"unmatched\":\"");
+    http_text_add_text(out, status->is_domain_unknown ? "domain" : "descriptor");
+    http_text_add(out, "\"");
+}
+
+static void write_status(struct http_text *out, const struct request *request,
+                         const struct reply_status *status)
+{
+    http_text_add(out, "{");
+    write_figures(out, &status->decision, status->quota == NULL);
+    if (request->n_descriptors > 0) {
+        http_text_add(out, ",\"rule\":");
+        if (status->rule != NULL)
+            http_text_json(out, span_of_text(status->rule->path));
+        else
+            http_text_add(out, "null");
+        if (status->is_unmatched)
+            write_unmatched(out, status);
+    }
+    if (request->verb == REQUEST_EXPLAIN)
+        write_explanation(out, status);
+    http_text_add(out, "}");
+}
+
+/* A single item is told by the decision itself. */
+static void write_statuses(struct http_text *out, const struct request *request,
+                           const struct reply *reply)
+{
+    if (reply->n_statuses == 0 ||
+        (reply->n_statuses == 1 && request->n_items == 1 && request->verb != REQUEST_EXPLAIN))
+        return;
+    http_text_add(out, ",\"statuses\":[");
+    for (size_t i = 0; i < reply->n_statuses; i++) {
+        if (i > 0)
+            http_text_add(out, ",");
+        write_status(out, request, &reply->statuses[i]);
+    }
+    http_text_add(out, "]");
+}
+
+static void write_ticket(struct http_text *out, const struct reply *reply)
+{
+    char room[TICKET_TEXT_LEN];
+    http_text_add(out, ",\"ticket\":\"");
+    http_text_span(out, ticket_text_of(reply, room));
+    http_text_add(out, "\"");
+}
+
+static void write_decision(struct http_text *out, const struct request *request,
+                           const struct reply *reply)
+{
+    const struct stint_decision *decision = &reply->decision;
+    size_t binding = decision->binding;
+    bool unlimited = binding < reply->n_statuses && reply->statuses[binding].quota == NULL;
+    write_figures(out, decision, unlimited);
+    http_text_add(out, ",\"binding\":");
+    http_text_u64(out, binding);
+    http_text_add(out, ",\"at\":\"");
+    http_text_u64(out, reply->at_ns);
+    http_text_add(out, "\"");
+    if (request->verb == REQUEST_BOOK && decision->outcome == STINT_ALLOW) {
+        http_text_add(out, ",\"starts_after_ms\":");
+        http_text_json_ms(out, decision->retry_after_ns);
+    }
+    if (reply->has_ticket)
+        write_ticket(out, reply);
+    write_flag(out, "replayed", reply->replayed);
+    write_statuses(out, request, reply);
+}
+
+/* The names of the quotas that refused. */
+static void write_violated(struct http_text *out, const struct request *request,
+                           const struct reply *reply)
+{
+    size_t n = 0;
+    http_text_add(out, "\"violated-policies\":[");
+    for (size_t i = 0; i < reply->n_statuses; i++) {
+        const struct reply_status *status = &reply->statuses[i];
+        if (status->decision.outcome == STINT_ALLOW || !http_fields_is_told(status))
+            continue;
+        if (n++ > 0)
+            http_text_add(out, ",");
+        http_text_json(out, http_fields_policy(request, reply, i));
+    }
+    http_text_add(out, "]");
+}
+
+static void write_denial(struct http_text *out, const struct request *request,
+                         const struct reply *reply)
+{
+    http_text_add(out,
+                  "{\"type\":\"https://iana.org/assignments/http-problem-types#quota-exceeded\""
+                  ",\"title\":\"Quota exceeded\",\"status\":429,\"detail\":\"");
+    if (reply->decision.outcome == STINT_NEVER)
+        http_text_add(out, "So many units never fit the quota.");
+    else
+        http_text_add(out, "The units are not free now; retry_after_ms says when they are.");
+    http_text_add(out, "\",");
+    write_violated(out, request, reply);
+    http_text_add(out, ",");
+    write_decision(out, request, reply);
+    http_text_add(out, "}");
+}
+
+bool http_reply_decides(int verb)
+{
+    return !request_is_administrative(verb) && verb != REQUEST_RENEW;
+}
+
+void http_reply_write(struct http_text *out, const struct request *request,
+                      const struct reply *reply)
+{
+    if (reply->error != REPLY_DECIDED) {
+        http_problem_write(out, http_reply_status(request, reply), reply->sentence);
+    } else if (!http_reply_decides(request->verb)) {
+        http_text_add(out, "{\"ok\":true}");
+    } else if (http_reply_status(request, reply) == 429) {
+        write_denial(out, request, reply);
+    } else {
+        http_text_add(out, "{");
+        write_decision(out, request, reply);
+        http_text_add(out, "}");
+    }
+}

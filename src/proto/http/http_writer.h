@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/* An answer as the bytes of HTTP/1.1. */
+#ifndef STINT_PROTO_HTTP_HTTP_WRITER_H
+#define STINT_PROTO_HTTP_HTTP_WRITER_H
+
+#include "base/byte_queue.h"
+#include "proto/http/http_message.h"
+
+/* What an answer depends on beside itself. */
+struct http_framing {
+    const char *date;      /* as RFC 9110 writes it. NULL: none is sent */
+    bool is_head;          /* the request was HEAD: no body follows */
+    bool ends_connection;  /* Connection: close */
+    bool names_keep_alive; /* a client of HTTP/1.0 has asked for it */
+};
+
+/* False: no memory, and nothing was written. */
+bool http_writer_answer(struct byte_queue *out, const struct http_answer *answer,
+                        const struct http_framing *framing);
+bool http_writer_continue(struct byte_queue *out); /* 100 Continue */
+
+#endif

@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: MIT */
+/* Commands by name. */
+#include "proto/resp/resp_command.h"
+
+#define WRITE RESP_FLAG_WRITE
+#define READONLY RESP_FLAG_READONLY
+#define ADMIN RESP_FLAG_ADMIN
+#define FAST RESP_FLAG_FAST
+#define MOVABLE RESP_FLAG_MOVABLE
+#define NO_AUTH RESP_FLAG_NO_AUTH
+#define BLOCKING RESP_FLAG_BLOCKING
+
+#define NO_KEYS 0, 0, 0
+#define ONE_KEY 1, 1, 1
+#define ALL_KEYS 1, -1, 1
+
+#define TARGET                                                                                     \
+    "<QUOTA spec key [COST n] ... | DOMAIN domain DESCRIPTOR n key value ... [COST n] ...>"
+
+/* clang-format off */
+#define COMMAND(name, arity, flags, keys, syntax, summary)                                         \
+    {name, syntax, summary, sizeof(name) - 1, arity, flags, keys}
+
+const struct resp_command resp_commands[RESP_COMMANDS] = {
+    [RESP_DEL] = COMMAND("del", -2, WRITE, ALL_KEYS, "key [key ...]",
+        "Forgets keys of CL.THROTTLE; how many had a state"),
+    [RESP_TTL] = COMMAND("ttl", 2, READONLY | FAST, ONE_KEY, "key",
+        "Seconds until a key of CL.THROTTLE is as never used; -2: it is"),
+    [RESP_AUTH] = COMMAND("auth", -2, NO_AUTH | FAST, NO_KEYS, "[user] secret",
+        "Says who asks, by a token"),
+    [RESP_ECHO] = COMMAND("echo", 2, FAST, NO_KEYS, "message", "Sends the message back"),
+    [RESP_INFO] = COMMAND("info", -1, READONLY, NO_KEYS, "[section ...]", "Figures of the server"),
+    [RESP_PING] = COMMAND("ping", -1, FAST, NO_KEYS, "[message]", "PONG, or the message"),
+    [RESP_PTTL] = COMMAND("pttl", 2, READONLY | FAST, ONE_KEY, "key",
+        "Milliseconds until a key of CL.THROTTLE is as never used; -2: it is"),
+    [RESP_QUIT] = COMMAND("quit", -1, NO_AUTH | FAST, NO_KEYS, "", "Closes the connection"),
+    [RESP_HELLO] = COMMAND("hello", -1, NO_AUTH | FAST, NO_KEYS,
+        "[2 | 3 [AUTH user secret] [SETNAME name]]", "What this server is; RESP2 or RESP3"),
+    [RESP_RESET_CONNECTION] = COMMAND("reset", 1, NO_AUTH | FAST, NO_KEYS, "",
+        "The connection as it was at first"),
+    [RESP_CLIENT] = COMMAND("client", -2, FAST, NO_KEYS,
+        "<ID | INFO | GETNAME | SETNAME name | SETINFO attribute text | NO-EVICT | NO-TOUCH>",
+        "What is known of this connection"),
+    [RESP_CONFIG] = COMMAND("config", -2, READONLY, NO_KEYS, "GET pattern [pattern ...]",
+        "Settings that clients ask for"),
+    [RESP_EXISTS] = COMMAND("exists", -2, READONLY | FAST, ALL_KEYS, "key [key ...]",
+        "How many of the keys of CL.THROTTLE have a state"),
+    [RESP_SELECT] = COMMAND("select", 2, FAST, NO_KEYS, "0", "There is one database, 0"),
+    [RESP_UNLINK] = COMMAND("unlink", -2, WRITE | FAST, ALL_KEYS, "key [key ...]",
+        "The same as DEL"),
+    [RESP_COMMAND] = COMMAND("command", -1, READONLY, NO_KEYS,
+        "[COUNT | LIST | INFO [name ...] | DOCS [name ...] | GETKEYS command ...]",
+        "This table of commands"),
+    [RESP_TOP] = COMMAND("stint.top", -1, READONLY, NO_KEYS, "[n] [ASKED | DENIED]",
+        "Keys that are asked for, or denied, most"),
+    [RESP_BOOK] = COMMAND("stint.book", -6, WRITE | MOVABLE, NO_KEYS, TARGET " MAXWAIT ms [ID id]",
+        "Charges a place in the future and says when it starts"),
+    [RESP_PEEK] = COMMAND("stint.peek", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
+        "What TAKE would say; changes nothing"),
+    [RESP_POOL] = COMMAND("stint.pool", -2, WRITE, NO_KEYS,
+        "<NEXT pool [COST n] [PROBE] [WAIT ms] | GIVEBACK pool key [COST n] [AT stamp] | "
+        "REPORT pool key <OK | COOL ms | BACKOFF | OUT> | STATUS pool | LIST | "
+        "ADD pool key QUOTA spec [QUOTA spec ...] [WEIGHT n] | REMOVE pool key>",
+        "Key pools: which key may be used now"),
+    [RESP_TAKE] = COMMAND("stint.take", -4, WRITE | MOVABLE | BLOCKING, NO_KEYS,
+        TARGET " [WAIT ms] [ID id]", "Takes the whole cost or nothing"),
+    [RESP_THROTTLE] = COMMAND("cl.throttle", -5, WRITE | FAST, ONE_KEY,
+        "key max_burst count_per_period period [quantity]",
+        "Takes from a token bucket; limited, limit, remaining, retry_after, reset_after"),
+    [RESP_BLOCK] = COMMAND("stint.block", -6, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET " FOR ms",
+        "Denies the keys for some time, whatever their state"),
+    [RESP_CLOCK] = COMMAND("stint.clock", -1, ADMIN | FAST, NO_KEYS, "[SET ns | ADVANCE time]",
+        "The time that decisions go by; moves a virtual clock forward"),
+    [RESP_RENEW] = COMMAND("stint.renew", 2, WRITE | FAST, NO_KEYS, "ticket",
+        "Moves the end of a lease"),
+    [RESP_RESET] = COMMAND("stint.reset", -4, WRITE | ADMIN | MOVABLE, NO_KEYS, TARGET,
+        "Forgets the keys' states and lifts a block"),
+    [RESP_CANCEL] = COMMAND("stint.cancel", -2, WRITE | FAST, NO_KEYS, "ticket [ID id]",
+        "Gives back all that a ticket stands for"),
+    [RESP_CHARGE] = COMMAND("stint.charge", -4, WRITE | MOVABLE, NO_KEYS, TARGET " [ID id]",
+        "Takes without asking"),
+    [RESP_REFUND] = COMMAND("stint.refund", -4, WRITE | MOVABLE, NO_KEYS,
+        TARGET " [AT stamp] [ID id]", "Gives back units that were not used"),
+    [RESP_SETTLE] = COMMAND("stint.settle", -3, WRITE | FAST, NO_KEYS, "ticket actual [ID id]",
+        "Corrects a reservation to what was used"),
+    [RESP_EXPLAIN] = COMMAND("stint.explain", -4, READONLY | MOVABLE, NO_KEYS, TARGET,
+        "Which rules match and how each stands; charges nothing"),
+    [RESP_RESERVE] = COMMAND("stint.reserve", -6, WRITE | MOVABLE | BLOCKING, NO_KEYS,
+        TARGET " LIFETIME ms [ON_EXPIRY keep|release|n] [WAIT ms] [ID id]",
+        "Charges an estimate and gives a ticket"),
+    [RESP_SETQUOTA] = COMMAND("stint.setquota", -5, WRITE | ADMIN | MOVABLE, NO_KEYS,
+        TARGET " <TO spec | DEFAULT>", "Gives the keys another quota from now on"),
+    [RESP_TAKEUPTO] = COMMAND("stint.takeupto", -4, WRITE | MOVABLE | BLOCKING, NO_KEYS,
+        TARGET " [WAIT ms] [ID id]", "Takes as much of the cost as there is"),
+};
+/* clang-format on */
+
+/* The first command whose name is so long, or RESP_COMMANDS. */
+static size_t first_of(size_t name_len)
+{
+    switch (name_len) {
+    case 3:
+        return RESP_DEL;
+    case 4:
+        return RESP_AUTH;
+    case 5:
+        return RESP_HELLO;
+    case 6:
+        return RESP_CLIENT;
+    case 7:
+        return RESP_COMMAND;
+    case 9:
+        return RESP_TOP;
+    case 10:
+        return RESP_BOOK;
+    case 11:
+        return RESP_THROTTLE;
+    case 12:
+        return RESP_CANCEL;
+    case 13:
+        return RESP_EXPLAIN;
+    case 14:
+        return RESP_SETQUOTA;
+    default:
+        return RESP_COMMANDS;
+    }
+}
+
+static inline uint8_t lower(uint8_t c)
+{
+    return c >= 'A' && c <= 'Z' ? c | 0x20 : c;
+}
+
+/*
+ * Eight bytes of a name at once. Where the table has a letter (its bytes with 0x40; a point is
+ * below), 0x20 is set in the other's byte: it is then the same for the capital and the small
+ * letter, and for nothing else.
+ */
+static inline bool is_same8(const uint8_t *bytes, const char *name)
+{
+    uint64_t other, ours;
+    memcpy(&other, bytes, sizeof(other));
+    memcpy(&ours, name, sizeof(ours));
+    return (other | (ours & UINT64_C(0x4040404040404040)) >> 1) == ours;
+}
+
+static inline bool is_named(const struct resp_command *command, struct span name)
+{
+    size_t at = 0;
+    if (name.len >= 8) /* the first and the last eight; together they are all */
+        return is_same8(name.ptr, command->name) &&
+               is_same8(name.ptr + name.len - 8, command->name + name.len - 8);
+    while (at < name.len && lower(name.ptr[at]) == (uint8_t)command->name[at])
+        at++;
+    return at == name.len;
+}
+
+const struct resp_command *resp_command_find(struct span name)
+{
+    for (size_t i = first_of(name.len); i < RESP_COMMANDS; i++) {
+        const struct resp_command *command = &resp_commands[i];
+        if (command->name_len != name.len)
+            return NULL;
+        if (is_named(command, name))
+            return command;
+    }
+    return NULL;
+}
+
+bool resp_command_takes(const struct resp_command *command, size_t n_arguments)
+{
+    if (command->arity >= 0)
+        return n_arguments == (size_t)command->arity;
+    return n_arguments >= (size_t)-command->arity;
+}
+
+bool resp_word_is(struct span text, const char *word)
+{
+    size_t at = 0;
+    while (at < text.len && word[at] != '\0' && lower(text.ptr[at]) == lower((uint8_t)word[at]))
+        at++;
+    return at == text.len && word[at] == '\0';
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The table of commands: what a name means, and what COMMAND, COMMAND DOCS and an error say of it.
+ * docs/protocol.md is the same for people.
+ */
+#ifndef STINT_PROTO_RESP_RESP_COMMAND_H
+#define STINT_PROTO_RESP_RESP_COMMAND_H
+
+#include "base/span.h"
+
+#include <stdbool.h>
+
+/* In the order of the table: by the length of their names. */
+enum resp_command_id {
+    RESP_DEL,
+    RESP_TTL,
+    RESP_AUTH,
+    RESP_ECHO,
+    RESP_INFO,
+    RESP_PING,
+    RESP_PTTL,
+    RESP_QUIT,
+    RESP_HELLO,
+    RESP_RESET_CONNECTION,
+    RESP_CLIENT,
+    RESP_CONFIG,
+    RESP_EXISTS,
+    RESP_SELECT,
+    RESP_UNLINK,
+    RESP_COMMAND,
+    RESP_TOP,
+    RESP_BOOK,
+    RESP_PEEK,
+    RESP_POOL,
+    RESP_TAKE,
+    RESP_THROTTLE,
+    RESP_BLOCK,
+    RESP_CLOCK,
+    RESP_RENEW,
+    RESP_RESET,
+    RESP_CANCEL,
+    RESP_CHARGE,
+    RESP_REFUND,
+    RESP_SETTLE,
+    RESP_EXPLAIN,
+    RESP_RESERVE,
+    RESP_SETQUOTA,
+    RESP_TAKEUPTO,
+    RESP_COMMANDS,
+};
+
+enum resp_command_flag {
+    RESP_FLAG_WRITE = 1,
+    RESP_FLAG_READONLY = 2,
+    RESP_FLAG_ADMIN = 4,
+    RESP_FLAG_FAST = 8,
+    RESP_FLAG_MOVABLE = 16, /* which arguments are keys depends on the words before them */
+    RESP_FLAG_NO_AUTH = 32, /* for those, too, who have not said who they are */
+    RESP_FLAG_BLOCKING = 64,
+};
+
+struct resp_command {
+    const char *name;   /* in small letters */
+    const char *syntax; /* behind the name */
+    const char *summary;
+    uint8_t name_len;
+    int8_t arity; /* arguments with the name; -n: at least n */
+    uint8_t flags;
+    int8_t first_key, last_key, key_step; /* 0: none, or RESP_FLAG_MOVABLE; last -1: to the end */
+};
+
+extern const struct resp_command resp_commands[RESP_COMMANDS];
+
+/* By name, in any case; NULL: there is none. */
+const struct resp_command *resp_command_find(struct span name);
+static inline enum resp_command_id resp_command_id(const struct resp_command *command)
+{
+    return (enum resp_command_id)(command - resp_commands);
+}
+
+bool resp_command_takes(const struct resp_command *command, size_t n_arguments);
+
+/* Whether `text` is `word`, which is in capitals or small letters, in any case. */
+bool resp_word_is(struct span text, const char *word);
+
+#endif

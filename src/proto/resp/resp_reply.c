@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: MIT */
+/* Decisions as integers and maps. */
+#include "proto/resp/resp_reply.h"
+
+#include "algorithm/spec.h"
+#include "base/ns.h"
+#include "base/number.h"
+#include "proto/ticket_text.h"
+
+#include <assert.h>
+
+#define THROTTLE_MAX 128 /* "*5", five integers of at most 20 digits with type, sign, CR LF */
+#define FIGURES_MAX 256  /* six pairs of a name of at most 20 bytes and such an integer */
+#define STAMP_MAX 96     /* binding and at */
+#define SPEC_SIZE 256
+
+static const char *const error_words[] = {
+    [REPLY_BAD_REQUEST] = "ERR", [REPLY_FORBIDDEN] = "NOPERM",
+    [REPLY_GONE] = "GONE",       [REPLY_CONFLICT] = "CONFLICT",
+    [REPLY_FULL] = "FULL",       [REPLY_UNAVAILABLE] = "UNAVAILABLE",
+};
+
+void resp_reply_error(struct resp_writer *writer, enum reply_error error, const char *sentence)
+{
+    assert(error > REPLY_DECIDED && error <= REPLY_UNAVAILABLE);
+    resp_write_error(writer, error_words[error], sentence);
+}
+
+int64_t resp_reply_ms(uint64_t ns)
+{
+    return ns == STINT_NEVER_NS ? -1 : (int64_t)resp_ms_of(ns);
+}
+
+static inline uint64_t seconds_up(uint64_t ns)
+{
+    return ns / NS_PER_S + (ns % NS_PER_S != 0);
+}
+
+/*
+ * What is known when this is compiled, and is in every reply, is copied as it stands. The length of
+ * a bulk string is checked.
+ */
+#define PUT(at, text) put(at, text, sizeof(text) - 1)
+#define PUT_BULK(at, length, text)                                                                 \
+    put(at, "$" #length "\r\n" text "\r\n",                                                        \
+        sizeof("$" #length "\r\n" text "\r\n") -                                                   \
+            sizeof(char[sizeof(text) - 1 == (length) ? 1 : -1]))
+
+static inline uint8_t *put(uint8_t *at, const char *bytes, size_t len)
+{
+    memcpy(at, bytes, len);
+    return at + len;
+}
+
+static inline uint8_t *put_integer(uint8_t *at, uint64_t number)
+{
+    *at = ':';
+    at = resp_number_write(at + 1, number);
+    return PUT(at, "\r\n");
+}
+
+static inline uint8_t *put_or_minus_one(uint8_t *at, bool is_known, uint64_t number)
+{
+    return is_known ? put_integer(at, number) : PUT(at, ":-1\r\n");
+}
+
+void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply)
+{
+    const struct stint_decision *decision = &reply->decision;
+    if (reply->error != REPLY_DECIDED) {
+        resp_reply_error(writer, reply->error, reply->sentence);
+        return;
+    }
+    uint8_t *room = resp_writer_room(writer, THROTTLE_MAX);
+    if (room == NULL)
+        return;
+    bool waits = decision->outcome == STINT_DENY && decision->retry_after_ns != STINT_NEVER_NS;
+    uint8_t *at = put_integer(PUT(room, "*5\r\n"), decision->outcome != STINT_ALLOW);
+    at = put_integer(at, decision->limit);
+    at = put_integer(at, decision->remaining);
+    at = put_or_minus_one(at, waits, seconds_up(decision->retry_after_ns));
+    at = put_integer(at, seconds_up(decision->reset_after_ns));
+    writer->len += (size_t)(at - room);
+}
+
+static void pair_integer(struct resp_writer *writer, const char *name, int64_t number)
+{
+    resp_write_text(writer, name);
+    resp_write_integer(writer, number);
+}
+
+static void pair_text(struct resp_writer *writer, const char *name, const char *text)
+{
+    resp_write_text(writer, name);
+    if (text != NULL)
+        resp_write_text(writer, text);
+    else
+        resp_write_null(writer);
+}
+
+#define FIGURES ((size_t)6)
+
+static inline uint8_t *put_outcome(uint8_t *at, unsigned outcome)
+{
+    at = PUT_BULK(at, 7, "outcome");
+    return outcome == STINT_ALLOW  ? PUT_BULK(at, 5, "allow")
+           : outcome == STINT_DENY ? PUT_BULK(at, 4, "deny")
+                                   : PUT_BULK(at, 5, "never");
+}
+
+static inline uint8_t *put_ms(uint8_t *at, uint64_t ns)
+{
+    return put_or_minus_one(at, ns != STINT_NEVER_NS, resp_ms_of(ns));
+}
+
+static void write_figures(struct resp_writer *writer, const struct stint_decision *decision,
+                          bool is_unlimited)
+{
+    uint8_t *room = resp_writer_room(writer, FIGURES_MAX);
+    if (room == NULL)
+        return;
+    uint8_t *at = put_outcome(room, decision->outcome);
+    at = put_integer(PUT_BULK(at, 7, "granted"), decision->granted);
+    at = put_or_minus_one(PUT_BULK(at, 5, "limit"), !is_unlimited, decision->limit);
+    at = put_or_minus_one(PUT_BULK(at, 9, "remaining"), !is_unlimited, decision->remaining);
+    at = put_ms(PUT_BULK(at, 14, "retry_after_ms"), decision->retry_after_ns);
+    at = put_ms(PUT_BULK(at, 14, "reset_after_ms"), decision->reset_after_ns);
+    writer->len += (size_t)(at - room);
+}
+
+static void write_stamp(struct resp_writer *writer, unsigned binding, uint64_t at_ns)
+{
+    uint8_t *room = resp_writer_room(writer, STAMP_MAX);
+    if (room == NULL)
+        return;
+    uint8_t *at = put_integer(PUT_BULK(room, 7, "binding"), binding);
+    at = resp_number_write(PUT(PUT_BULK(at, 2, "at"), "$"), resp_number_len(at_ns));
+    at = resp_number_write(PUT(at, "\r\n"), at_ns);
+    at = PUT(at, "\r\n");
+    writer->len += (size_t)(at - room);
+}
+
+/* What only EXPLAIN says: of the quota and how it was applied, */
+#define STANDING ((size_t)7)
+
+static void write_standing(struct resp_writer *writer, const struct reply_status *status)
+{
+    char spec[SPEC_SIZE];
+    if (status->quota != NULL)
+        stint_quota_format(status->quota, spec, sizeof(spec));
+    pair_text(writer, "quota", status->quota != NULL ? spec : NULL);
+    pair_text(writer, "when_full", spec_when_full_name(status->when_full));
+    pair_integer(writer, "over", status->over);
+    pair_integer(writer, "banned", status->banned);
+    pair_integer(writer, "replaced", status->replaced);
+    pair_integer(writer, "shadow_over", status->shadow_over);
+    pair_integer(writer, "shadow_retry_after_ms",
+                 status->shadow_over ? resp_reply_ms(status->shadow_retry_after_ns) : 0);
+}
+
+/* and of the rule. */
+#define RULE ((size_t)6)
+
+static void write_rule(struct resp_writer *writer, const struct rule *rule)
+{
+    pair_text(writer, "name", rule->name);
+    pair_text(writer, "domain", rule->domain);
+    pair_text(writer, "file", rule->file);
+    pair_integer(writer, "line", rule->line);
+    pair_integer(writer, "shadow_mode", rule->shadow_mode);
+    pair_integer(writer, "quota_mode", rule->quota_mode);
+}
+
+static void write_status(struct resp_writer *writer, const struct request *request,
+                         const struct reply_status *status)
+{
+    bool explains = request->verb == REQUEST_EXPLAIN, has_rule = status->rule != NULL;
+    bool of_descriptor = request->n_descriptors > 0;
+    resp_write_map(writer, FIGURES + of_descriptor + (explains ? STANDING : 0) +
+                               (explains && has_rule ? RULE : 0));
+    write_figures(writer, &status->decision, status->quota == NULL);
+    if (of_descriptor)
+        pair_text(writer, "rule", has_rule ? status->rule->path : NULL);
+    if (explains)
+        write_standing(writer, status);
+    if (explains && has_rule)
+        write_rule(writer, status->rule);
+}
+
+static void write_ticket(struct resp_writer *writer, const struct reply *reply)
+{
+    char room[TICKET_TEXT_LEN];
+    resp_write_text(writer, "ticket");
+    resp_write_bulk(writer, ticket_text_of(reply, room));
+}
+
+static bool is_unlimited(const struct reply *reply)
+{
+    for (size_t i = 0; i < reply->n_statuses; i++)
+        if (reply->statuses[i].quota != NULL)
+            return false;
+    return reply->n_statuses > 0;
+}
+
+static void write_decision(struct resp_writer *writer, const struct request *request,
+                           const struct reply *reply)
+{
+    struct stint_decision decision = reply->decision;
+    bool starts = request->verb == REQUEST_BOOK && decision.outcome == STINT_ALLOW;
+    bool has_statuses = reply->n_statuses > 1 || request->verb == REQUEST_EXPLAIN;
+    uint64_t starts_after_ns = decision.retry_after_ns;
+    if (starts)
+        decision.retry_after_ns = 0;
+    resp_write_map(writer,
+                   FIGURES + 2 + starts + reply->has_ticket + reply->replayed + has_statuses);
+    write_figures(writer, &decision, is_unlimited(reply));
+    write_stamp(writer, decision.binding, reply->at_ns);
+    if (starts)
+        pair_integer(writer, "starts_after_ms", resp_reply_ms(starts_after_ns));
+    if (reply->has_ticket)
+        write_ticket(writer, reply);
+    if (reply->replayed)
+        pair_integer(writer, "replayed", 1);
+    if (!has_statuses)
+        return;
+    resp_write_text(writer, "statuses");
+    resp_write_array(writer, reply->n_statuses);
+    for (size_t i = 0; i < reply->n_statuses; i++)
+        write_status(writer, request, &reply->statuses[i]);
+}
+
+void resp_reply_verb(struct resp_writer *writer, const struct request *request,
+                     const struct reply *reply)
+{
+    if (reply->error != REPLY_DECIDED) {
+        resp_reply_error(writer, reply->error, reply->sentence);
+        return;
+    }
+    switch (request->verb) {
+    case REQUEST_BLOCK:
+    case REQUEST_RESET:
+    case REQUEST_SET_QUOTA:
+    case REQUEST_RENEW:
+        resp_write_simple(writer, "OK");
+        break;
+    default:
+        write_decision(writer, request, reply);
+    }
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+/* The arguments of a command as a request: CL.THROTTLE, the keys beside it, and every STINT verb.
+ */
+#ifndef STINT_PROTO_RESP_RESP_REQUEST_H
+#define STINT_PROTO_RESP_RESP_REQUEST_H
+
+#include "decide/request.h"
+#include "proto/resp/resp_command.h"
+
+/* How an error of CL.THROTTLE begins that redis-cell has, too, behind the word "Cell". */
+#define RESP_CELL_ERROR "error: Store error: "
+#define RESP_CELL_USAGE                                                                            \
+    RESP_CELL_ERROR                                                                                \
+    "Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
+
+#define RESP_WAIT_MAX_MS UINT64_C(86400000)     /* WAIT */
+#define RESP_TIME_MAX_MS UINT64_C(315360000000) /* LIFETIME, MAXWAIT, FOR: ten years */
+#define RESP_ID_MAX 128
+
+/* Where the lists of a request are put; one is enough for any number of connections. */
+struct resp_lists {
+    struct request_item items[STINT_ITEMS_MAX];
+    struct descriptor descriptors[DESCRIPTORS_MAX];
+    struct descriptor_entry entries[DESCRIPTORS_MAX * ENTRIES_MAX];
+};
+
+/*
+ * Whether the command is a request, and not a matter of the connection, of pools or figures. DEL,
+ * UNLINK, EXISTS, TTL and PTTL are requests for one key each: see resp_request_key().
+ */
+bool resp_request_is_one(enum resp_command_id id);
+
+/*
+ * args[0] is the command's name, and their number is one that it takes. All that *request points to
+ * is in args or in lists. STINT_E_SYNTAX or STINT_E_RANGE with a sentence that names the command
+ * and what was expected.
+ */
+int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,
+                      struct resp_lists *lists, struct request *request, struct stint_error *error);
+
+/*
+ * CL.THROTTLE alone, for which everything counts: sets only key, cost and throttle of a request
+ * that was made once, with the rest of it as it is for each.
+ */
+int resp_request_throttle(const struct span *args, size_t n_args, struct request *request,
+                          struct stint_error *error);
+
+/* FORGET or FIND of a key of CL.THROTTLE. */
+void resp_request_key(struct request *request, enum request_verb verb, struct span key);
+
+#endif

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The types of RESP, appended to memory that grows and stays: once a connection is warm, a reply
+ * allocates nothing. Where there is no memory the writer fails for good, and writes no more: half a
+ * reply must not be followed by another.
+ */
+#ifndef STINT_PROTO_RESP_RESP_WRITER_H
+#define STINT_PROTO_RESP_RESP_WRITER_H
+
+#include "base/span.h"
+
+#include <stdbool.h>
+
+/* Zeroed, but for the version, it is empty. */
+struct resp_writer {
+    uint8_t *bytes;
+    size_t len, size;
+    uint8_t version; /* 2 or 3 */
+    bool failed;
+};
+
+void resp_writer_deinit(struct resp_writer *writer);
+
+/* n bytes behind those written, to be counted into len by the caller; NULL: none to be had. */
+uint8_t *resp_writer_grow(struct resp_writer *writer, size_t n);
+static inline uint8_t *resp_writer_room(struct resp_writer *writer, size_t n)
+{
+    if (writer->size - writer->len >= n && !writer->failed)
+        return writer->bytes + writer->len;
+    return resp_writer_grow(writer, n);
+}
+
+void resp_write_array(struct resp_writer *writer, size_t n);
+/* n pairs; in RESP2 an array of twice as many. */
+void resp_write_map(struct resp_writer *writer, size_t n);
+void resp_write_integer(struct resp_writer *writer, int64_t number);
+void resp_write_digits(struct resp_writer *writer, uint64_t number); /* as a bulk string */
+void resp_write_bulk(struct resp_writer *writer, struct span bytes);
+void resp_write_text(struct resp_writer *writer, const char *text);   /* the same */
+void resp_write_simple(struct resp_writer *writer, const char *text); /* +OK; no CR, no LF */
+void resp_write_null(struct resp_writer *writer);
+/* A double in RESP3, its text in RESP2; three decimals. */
+void resp_write_double(struct resp_writer *writer, double number);
+/* A text for people: verbatim in RESP3. */
+void resp_write_verbatim(struct resp_writer *writer, struct span text);
+/* "-WORD sentence"; control characters of the sentence become blanks. */
+void resp_write_error(struct resp_writer *writer, const char *word, const char *sentence);
+
+/* ns as whole ms, rounded up. */
+static inline uint64_t resp_ms_of(uint64_t ns)
+{
+    return ns / 1000000 + (ns % 1000000 != 0);
+}
+
+#endif
