@@ -7,7 +7,7 @@
 #include "load.h"
 
 #include "base/ns.h"
-#include "conn/grpc_conn.h"
+#include "frontend/grpc/grpc_conn.h"
 #include "rules/yaml/rules_load.h"
 
 #include <nghttp2/nghttp2.h>

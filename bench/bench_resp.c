@@ -6,8 +6,8 @@
 #include "load.h"
 
 #include "base/ns.h"
-#include "conn/resp_conn.h"
-#include "conn/throttle_cache.h"
+#include "frontend/resp/resp_conn.h"
+#include "service/throttle_cache.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,10 +7,10 @@
 #include "load.h"
 
 #include "base/ns.h"
-#include "conn/access.h"
-#include "conn/service.h"
-#include "conn/throttle_cache.h"
 #include "rules/yaml/rules_load.h"
+#include "service/access/access.h"
+#include "service/service.h"
+#include "service/throttle_cache.h"
 
 #include <stdlib.h>
 

@@ -8,10 +8,10 @@
 #include "bytes.h"
 
 #include "base/ns.h"
-#include "conn/grpc_conn.h"
-#include "conn/metrics.h"
+#include "frontend/grpc/grpc_conn.h"
 #include "proto/grpc/grpc.h"
 #include "rules/yaml/rules_load.h"
+#include "service/metrics/metrics.h"
 
 #include <nghttp2/nghttp2.h>
 

@@ -6,7 +6,7 @@
 #define _GNU_SOURCE
 #include "bytes.h"
 
-#include "conn/http.h"
+#include "frontend/http/http.h"
 #include "rules/yaml/rules_load.h"
 
 #include <jansson.h>

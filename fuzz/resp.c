@@ -7,9 +7,9 @@
 #include "bytes.h"
 
 #include "base/ns.h"
-#include "conn/pools.h"
-#include "conn/resp_conn.h"
+#include "frontend/resp/resp_conn.h"
 #include "rules/yaml/rules_load.h"
+#include "service/pools.h"
 
 #define CONNS 2
 #define REPLY_DEPTH_MAX 8

@@ -13,11 +13,11 @@
 #include "asker.h"
 
 #include "base/err.h"
-#include "conn/access.h"
-#include "conn/service.h"
 #include "io/file_text.h"
 #include "io/stores.h"
 #include "rules/yaml/rules_load.h"
+#include "service/access/access.h"
+#include "service/service.h"
 
 #include <inttypes.h>
 #include <stdio.h>

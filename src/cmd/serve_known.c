@@ -3,10 +3,10 @@
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/serve_settings.h"
-#include "conn/access.h"
-#include "conn/popular.h"
-#include "conn/resp_conn.h"
-#include "conn/service.h"
+#include "frontend/resp/resp_conn.h"
+#include "service/access/access.h"
+#include "service/popular.h"
+#include "service/service.h"
 
 #include <string.h>
 

@@ -5,9 +5,9 @@
 
 #include "algorithm/spec.h"
 #include "base/ns.h"
-#include "conn/metrics.h"
 #include "io/dashboard.h"
 #include "proto/http_fields.h"
+#include "service/metrics/metrics.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,8 +6,8 @@
 #ifndef STINT_CMD_SERVE_POOLS_H
 #define STINT_CMD_SERVE_POOLS_H
 
-#include "conn/pools.h"
 #include "rules/yaml/fields.h"
+#include "service/pools.h"
 
 struct configured_quotas {
     struct span *specs;

@@ -5,7 +5,7 @@
 #include "cmd/args.h"
 #include "cmd/cmd.h"
 #include "cmd/say.h"
-#include "conn/access.h"
+#include "service/access/access.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -17,7 +17,7 @@ enum reply_error {
     REPLY_CONFLICT,    /* the id was used for something else, or is being answered */
     REPLY_FULL,        /* no room: quotas, blocks, tickets, overrides */
     REPLY_UNAVAILABLE, /* the store cannot be asked */
-    REPLY_WAITS,       /* not yet: a store was asked. `errand`, and conn/service.h */
+    REPLY_WAITS,       /* not yet: a store was asked. `errand`, and service/service.h */
     REPLY_AHEAD,       /* of a request that is_ahead: it is to be asked in its turn */
 };
 

@@ -6,10 +6,10 @@
 #ifndef STINT_IO_ACCEPT_H
 #define STINT_IO_ACCEPT_H
 
-#include "conn/metrics.h"
 #include "io/gate.h"
 #include "io/listener.h"
 #include "io/log.h"
+#include "service/metrics/metrics.h"
 
 #include <uv.h>
 

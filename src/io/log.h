@@ -7,7 +7,7 @@
  * back by a stint_cell8 of that kind; the next line that is let through says how many. Nobody waits
  * for who reads the log: lines that find no room are counted, and told of when there is. Any
  * thread. Fields never hold tokens, keys of TLS, or bytes of requests,
- * but the domain and the keys of descriptors that no rule limits (conn/unmatched.h), escaped.
+ * but the domain and the keys of descriptors that no rule limits (service/unmatched.h), escaped.
  */
 #ifndef STINT_IO_LOG_H
 #define STINT_IO_LOG_H

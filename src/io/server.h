@@ -7,10 +7,9 @@
 #ifndef STINT_IO_SERVER_H
 #define STINT_IO_SERVER_H
 
-#include "conn/access.h"
-#include "conn/grpc_conn.h"
-#include "conn/http.h"
-#include "conn/resp_conn.h"
+#include "frontend/grpc/grpc_conn.h"
+#include "frontend/http/http.h"
+#include "frontend/resp/resp_conn.h"
 #include "io/endpoint.h"
 #include "io/gate.h"
 #include "io/listener.h"
@@ -20,6 +19,7 @@
 #include "io/stores.h"
 #include "io/stream.h"
 #include "io/tls.h"
+#include "service/access/access.h"
 
 struct server_options {
     struct hub *hub;

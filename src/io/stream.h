@@ -13,11 +13,11 @@
 #ifndef STINT_IO_STREAM_H
 #define STINT_IO_STREAM_H
 
-#include "conn/conn.h"
-#include "conn/metrics.h"
-#include "conn/server_clock.h"
+#include "frontend/conn.h"
 #include "io/due.h"
 #include "io/gate.h"
+#include "service/metrics/metrics.h"
+#include "service/server_clock.h"
 
 #include <uv.h>
 

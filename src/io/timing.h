@@ -6,7 +6,7 @@
 #ifndef STINT_IO_TIMING_H
 #define STINT_IO_TIMING_H
 
-#include "conn/metrics.h"
+#include "service/metrics/metrics.h"
 
 #define TIMING_EVERY 64
 

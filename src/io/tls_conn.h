@@ -6,10 +6,10 @@
 #ifndef STINT_IO_TLS_CONN_H
 #define STINT_IO_TLS_CONN_H
 
-#include "conn/conn.h"
-#include "conn/metrics.h"
+#include "frontend/conn.h"
 #include "io/log.h"
 #include "io/tls.h"
+#include "service/metrics/metrics.h"
 
 struct tls_conn_options {
     struct tls *tls; /* a reference is taken */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 #include "io/unmatched_report.h"
 
-#include "conn/service.h"
-#include "conn/unmatched.h"
+#include "service/service.h"
+#include "service/unmatched.h"
 
 #define AND_OTHERS "others are counted in the metrics, and not told here until a reload"
 

@@ -7,16 +7,16 @@
 #ifndef STINT_IO_WORKER_H
 #define STINT_IO_WORKER_H
 
-#include "conn/access.h"
-#include "conn/grpc_conn.h"
-#include "conn/http_conn.h"
-#include "conn/resp_conn.h"
+#include "frontend/grpc/grpc_conn.h"
+#include "frontend/http/http_conn.h"
+#include "frontend/resp/resp_conn.h"
 #include "io/gate.h"
 #include "io/listener.h"
 #include "io/log.h"
 #include "io/stores.h"
 #include "io/stream.h"
 #include "io/tls.h"
+#include "service/access/access.h"
 
 /* Each stage is of no return to an earlier one. */
 enum worker_stage {

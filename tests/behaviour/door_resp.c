@@ -2,7 +2,7 @@
 /* STINT.TAKE on a connection of RESP3. */
 #include "behaviour/door.h"
 #include "behaviour/store.h"
-#include "conn/resp_conn.h"
+#include "frontend/resp/resp_conn.h"
 #include "trace/reply_text.h"
 
 #include <stdio.h>

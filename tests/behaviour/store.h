@@ -6,7 +6,7 @@
 #ifndef STINT_TESTS_BEHAVIOUR_STORE_H
 #define STINT_TESTS_BEHAVIOUR_STORE_H
 
-#include "conn/service.h"
+#include "service/service.h"
 
 /* table, redis or memcached. Starts the server, and returns once it answers. False: another name.
  */

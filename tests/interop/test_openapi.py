@@ -376,12 +376,12 @@ def test_every_operation_has_an_example():
 
 
 def test_routes_and_document_have_the_same_paths(server):
-    source = (SOURCE / "src/conn/http.c").read_text()
+    source = (SOURCE / "src/frontend/http/http.c").read_text()
     routes = {}
     for path, methods in re.findall(r'^    \{"(/[^"]*)", ([A-Z |]+),', source, re.M):
         routes.setdefault(path, set()).update(methods.lower().split(" | "))
     pools = re.findall(r'^    \{"(\w+)", "(GET|POST)", ACCESS', (
-        SOURCE / "src/conn/http_pools.c").read_text(), re.M)
+        SOURCE / "src/frontend/http/http_pools.c").read_text(), re.M)
     assert len(pools) == 6 and routes.pop("/v1/pools/") == {"get", "post"}
     for name, method in pools:
         routes["/v1/pools/{name}/" + name] = {method.lower()}
@@ -418,7 +418,7 @@ def test_members_of_bodies_are_those_of_the_source():
     assert names("src/proto/http/http_call.c", "item_members") == set(schemas["Item"]["properties"])
     assert names("src/proto/http/http_call.c", "entry_members") == set(schemas["Entry"]["properties"])
     pool = ["PoolNext", "PoolGiveBack", "PoolReport", "PoolAdd", "PoolRemove"]
-    assert names("src/conn/http_pools.c", "pool_members") == set().union(
+    assert names("src/frontend/http/http_pools.c", "pool_members") == set().union(
         *(schemas[verb]["properties"] for verb in pool))
 
 

@@ -5,7 +5,7 @@
  */
 #include "unit/talking.h"
 
-#include "conn/service_parts.h"
+#include "service/service_parts.h"
 
 #include <stdlib.h>
 

@@ -5,9 +5,9 @@
  * what is left under each rule is its limit less what was allowed; and candidates, asked as if they
  * were live, are not passed either.
  */
-#include "conn/access.h"
-#include "conn/service.h"
 #include "rules/yaml/rules_load.h"
+#include "service/access/access.h"
+#include "service/service.h"
 
 #include <pthread.h>
 #include <stdio.h>

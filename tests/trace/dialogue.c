@@ -19,11 +19,11 @@
  */
 #include "trace/reply_text.h"
 
-#include "conn/pools.h"
-#include "conn/resp_conn.h"
+#include "frontend/resp/resp_conn.h"
 #include "proto/resp/resp_line.h"
 #include "proto/ticket_text.h"
 #include "rules/yaml/rules_load.h"
+#include "service/pools.h"
 
 #include <stdarg.h>
 #include <stdbool.h>

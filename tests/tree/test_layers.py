@@ -59,7 +59,7 @@ SYSTEM = {
     "src/conn/grpc": {"nghttp2/nghttp2.h"},
     "src/conn/": LANGUAGE | {"stdarg.h", "stdlib.h", "stdio.h", "inttypes.h", "jansson.h",
                              "stdatomic.h", "pthread.h", "gnutls/gnutls.h", "gnutls/crypto.h"},
-    "src/conn/http": {"llhttp/llhttp.h", "time.h"},  # gmtime_r, of a time that is given
+    "src/frontend/http/http": {"llhttp/llhttp.h", "time.h"},  # gmtime_r, of a time that is given
     "src/remote/": LANGUAGE | {"stdlib.h", "stdatomic.h", "inttypes.h", "hiredis/read.h"},
     "src/backend/script/increx": {"stdio.h"},  # snprintf
     "src/table/region/region": {

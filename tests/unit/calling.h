@@ -8,7 +8,7 @@
 
 #include "unit/serving.h"
 
-#include "conn/grpc_conn.h"
+#include "frontend/grpc/grpc_conn.h"
 #include "proto/grpc/grpc.h"
 #include "unit/wiring.h"
 

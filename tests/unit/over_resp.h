@@ -8,7 +8,7 @@
 
 #include "unit/asking.h"
 
-#include "conn/resp_conn.h"
+#include "frontend/resp/resp_conn.h"
 
 struct over_resp {
     struct stint_table *table;

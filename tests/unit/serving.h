@@ -6,9 +6,9 @@
 
 #include "unit/asking.h"
 
-#include "conn/access.h"
-#include "conn/service.h"
 #include "rules/yaml/rules_load.h"
+#include "service/access/access.h"
+#include "service/service.h"
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 #define START (1000 * MINUTE) /* where aligned windows begin, too */

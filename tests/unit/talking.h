@@ -9,7 +9,7 @@
 
 #include "unit/serving.h"
 
-#include "conn/http.h"
+#include "frontend/http/http.h"
 
 #include <stdio.h>
 #include <strings.h>

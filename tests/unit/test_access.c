@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Tokens: what a file of them may say, who is found by which secret, and how sets are exchanged. */
 #include "base/ns.h"
-#include "conn/access.h"
-#include "conn/metrics.h"
+#include "service/access/access.h"
+#include "service/metrics/metrics.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Tickets of stores that may expire, as a worker keeps them: found by their ids, and bounded. */
-#include "conn/expiries.h"
 #include "decide/shared.h"
+#include "service/expiries.h"
 #include "unit/asking.h"
 
 #define TICKET_LEN 60

@@ -2,9 +2,9 @@
 /* How a gRPC connection lives and ends: watchers, reflection, back-pressure, drain and age. */
 #include "unit/calling.h"
 
-#include "conn/metrics.h"
 #include "proto/grpc/health.h"
 #include "proto/grpc/rls_limit.h"
+#include "service/metrics/metrics.h"
 #include "unit/talking.h"
 
 #define YAML                                                                                       \

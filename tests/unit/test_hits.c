@@ -6,8 +6,8 @@
 #include "unit/calling.h"
 #include "unit/fake_store.h"
 
-#include "conn/service_parts.h"
 #include "proto/grpc/rls_limit.h"
+#include "service/service_parts.h"
 
 #include <stdio.h>
 

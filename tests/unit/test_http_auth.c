@@ -3,7 +3,7 @@
  */
 #include "unit/talking.h"
 
-#include "conn/pools.h"
+#include "service/pools.h"
 
 static const char *const yaml =
     "domain: shop\n"

@@ -5,8 +5,8 @@
  */
 #include "unit/talking.h"
 
-#include "conn/pools.h"
 #include "proto/http/http_browser.h"
+#include "service/pools.h"
 
 static const char *const yaml =
     "domain: shop\n"

@@ -52,7 +52,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* A message on its way, as conn/http_conn.c has it. */
+/* A message on its way, as frontend/http/http_conn.c has it. */
 struct visit {
     const char *text;
     uint64_t asked_ns, again_ns;

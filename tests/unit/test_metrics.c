@@ -2,8 +2,8 @@
 /* Figures: summed over workers, kept over reloads, bounded, and written as others read them. */
 #include "unit/asking.h"
 
-#include "conn/metrics.h"
 #include "rules/yaml/rules_load.h"
+#include "service/metrics/metrics.h"
 
 #include <jansson.h>
 #include <stdio.h>

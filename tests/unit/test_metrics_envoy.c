@@ -3,8 +3,8 @@
  */
 #include "unit/asking.h"
 
-#include "conn/metrics.h"
 #include "rules/yaml/rules_load.h"
+#include "service/metrics/metrics.h"
 
 #include <stdio.h>
 #include <stdlib.h>

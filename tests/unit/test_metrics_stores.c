@@ -2,7 +2,7 @@
 /* Figures of shared stores: as pages, as JSON, in INFO and in what /readyz says. */
 #include "unit/asking.h"
 
-#include "conn/metrics.h"
+#include "service/metrics/metrics.h"
 
 #include <jansson.h>
 

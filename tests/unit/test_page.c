@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* A page grows to hold whatever is appended, byte for byte. */
-#include "conn/page.h"
+#include "proto/page.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

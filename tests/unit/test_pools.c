@@ -2,7 +2,7 @@
 /* The key pools of a server: definitions that change, names that are none, several threads. */
 #include "unit/serving.h"
 
-#include "conn/pools.h"
+#include "service/pools.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "unit/fake_store.h"
 #include "unit/over_resp.h"
 
-#include "conn/pools.h"
+#include "service/pools.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Keys asked and denied most: found by name, however many others come by, and forgotten in time. */
 #include "unit/asking.h"
 
-#include "conn/popular.h"
+#include "service/popular.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 /* What a service keeps of quotas that callers bring along: always the one that was asked for. */
 #include "unit/serving.h"
 
-#include "conn/spec_cache.h"
-#include "conn/throttle_cache.h"
+#include "service/spec_cache.h"
+#include "service/throttle_cache.h"
 
 #include <stdio.h>
 

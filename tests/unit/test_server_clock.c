@@ -2,8 +2,8 @@
 /* The time of I/O and the time of decisions: apart under a virtual clock, one under a real one. */
 #include "unit/talking.h"
 
-#include "conn/http_conn.h"
-#include "conn/server_clock.h"
+#include "frontend/http/http_conn.h"
+#include "service/server_clock.h"
 
 #define TAKE                                                                                       \
     "POST /v1/take HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"              \

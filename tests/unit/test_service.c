@@ -2,7 +2,7 @@
 /* A service as a door sees it: items, CL.THROTTLE, ids, roles, quotas of single keys, new rules. */
 #include "unit/serving.h"
 
-#include "conn/hub.h"
+#include "service/hub.h"
 #include "table/table.h"
 
 #include <stdio.h>

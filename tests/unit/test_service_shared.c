@@ -7,7 +7,7 @@
 #include "unit/fake_store.h"
 #include "unit/serving.h"
 
-#include "conn/hub.h"
+#include "service/hub.h"
 
 #define RULE(key, options)                                                                         \
     "  - key: " key "\n"                                                                           \

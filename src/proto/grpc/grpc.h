@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What gRPC adds to HTTP/2: messages with five bytes before them, compressed or not, statuses in
- * trailers, and deadlines. Bytes only; streams and sessions are conn/grpc_conn.h's.
+ * trailers, and deadlines. Bytes only; streams and sessions are frontend/grpc/grpc_conn.h's.
  */
 #ifndef STINT_PROTO_GRPC_GRPC_H
 #define STINT_PROTO_GRPC_GRPC_H

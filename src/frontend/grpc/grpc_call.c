@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What comes of a call. A message that arrives in one piece is read where it lies; else its pieces
+ * are kept until it is whole. Nothing is decided before the request has ended, so that a call that
+ * is taken back charges nobody.
+ */
+#include "frontend/grpc/grpc_parts.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define WORK_BYTES 64 /* of a message, for a unit of work */
+
+/* ---- Lists ----------------------------------------------------------------------------------- */
+
+static void unlist(struct grpc_call *call)
+{
+    struct grpc_conn *conn = call->conn;
+    enum grpc_list list = (enum grpc_list)call->list;
+    *(call->prev != NULL ? &call->prev->next : &conn->first[list]) = call->next;
+    *(call->next != NULL ? &call->next->prev : &conn->last[list]) = call->prev;
+    if (list == GRPC_WATCHING)
+        grpc_watch_leave(conn);
+}
+
+static void append(struct grpc_call *call, enum grpc_list list)
+{
+    struct grpc_conn *conn = call->conn;
+    call->list = (uint8_t)list;
+    call->next = NULL;
+    call->prev = conn->last[list];
+    *(call->prev != NULL ? &call->prev->next : &conn->first[list]) = call;
+    conn->last[list] = call;
+}
+
+void grpc_call_enlist(struct grpc_call *call, enum grpc_list list)
+{
+    unlist(call);
+    append(call, list);
+}
+
+void grpc_call_cut(struct grpc_call *call)
+{
+    /* Until its stream is closed, which may wait for the socket, the call waits for nothing. */
+    grpc_call_enlist(call, GRPC_CLOSING);
+    nghttp2_submit_rst_stream(call->conn->session, NGHTTP2_FLAG_NONE, call->id, NGHTTP2_CANCEL);
+}
+
+struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
+{
+    struct grpc_door *door = conn->door;
+    struct grpc_call *call = door->free_calls;
+    if (call != NULL) {
+        door->free_calls = call->next;
+        door->n_free_calls--;
+    } else {
+        call = malloc(sizeof(*call));
+        if (call == NULL)
+            return NULL;
+    }
+    /* Its room is written before it is read. */
+    memset(call, 0, offsetof(struct grpc_call, room));
+    call->conn = conn;
+    call->id = id;
+    call->begun_ns = conn->now_ns;
+    call->ends_ns = STINT_NEVER_NS;
+    append(call, GRPC_TIMED);
+    conn->n_calls++;
+    conn->work++;
+    return call;
+}
+
+void grpc_call_drop_input(struct grpc_call *call)
+{
+    grpc_bytes_release(call->conn, &call->input, &call->conn->held_bytes);
+    call->input_at = 0;
+}
+
+void grpc_call_free(struct grpc_call *call)
+{
+    struct grpc_conn *conn = call->conn;
+    struct grpc_door *door = conn->door;
+    if (conn->recent == call)
+        conn->recent = NULL;
+    if (conn->current == call)
+        conn->current = NULL;
+    if (conn->lender == call)
+        conn->lender = NULL;
+    unlist(call);
+    conn->n_calls--;
+    conn->n_endless -= call->is_endless;
+    grpc_wait_drop(call);
+    grpc_call_drop_input(call);
+    grpc_answer_drop(call);
+    free(call->sentence);
+    access_unref(call->tokens);
+    if (door->n_free_calls >= GRPC_FREE_CALLS) {
+        free(call);
+        return;
+    }
+    call->next = door->free_calls;
+    door->free_calls = call;
+    door->n_free_calls++;
+}
+
+/* ---- Messages -------------------------------------------------------------------------------- */
+
+static void refuse_frame(struct grpc_call *call, int code, const struct stint_error *error)
+{
+    grpc_answer_refuse(call, code == STINT_E_RANGE ? GRPC_RESOURCE_EXHAUSTED : GRPC_INTERNAL,
+                       error->sentence);
+}
+
+size_t grpc_call_message_max(const struct grpc_call *call)
+{
+    size_t max = call->conn->door->limits.message_bytes;
+    bool is_small = !grpc_method_asks(call->method) && max > GRPC_SMALL_MESSAGE;
+    return is_small ? GRPC_SMALL_MESSAGE : max;
+}
+
+static bool asks_once(const struct grpc_call *call)
+{
+    return call->method != GRPC_REFLECTION && call->method != GRPC_REFLECTION_ALPHA;
+}
+
+/* What can be told from a message's first bytes is told at once, and what is kept is bounded. */
+static void look_at_input(struct grpc_call *call)
+{
+    struct grpc_frame frame;
+    struct stint_error error;
+    int len = grpc_frame_read(span_of(call->input.ptr, call->input.len),
+                              grpc_call_message_max(call), &frame, &error);
+    if (len < 0)
+        refuse_frame(call, len, &error);
+    else if (len > 0 && (size_t)len < call->input.len)
+        grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
+}
+
+/* Little where all connections together hold much. */
+static size_t held_max(const struct grpc_conn *conn)
+{
+    size_t message_bytes = conn->door->limits.message_bytes;
+    if (conn->door->held_bytes > GRPC_HELD_TOTAL * message_bytes)
+        return GRPC_SMALL_MESSAGE;
+    return GRPC_HELD_MESSAGES * message_bytes;
+}
+
+bool grpc_call_keep(struct grpc_call *call, struct span bytes)
+{
+    struct grpc_conn *conn = call->conn;
+    struct grpc_bytes *input = &call->input;
+    if (conn->held_bytes + bytes.len > held_max(conn)) {
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
+                           "too much of this connection's calls is unfinished");
+        grpc_call_drop_input(call);
+        return false;
+    }
+    if (call->input_at > input->len / 2) {
+        input->len -= call->input_at;
+        memmove(input->ptr, input->ptr + call->input_at, input->len);
+        call->input_at = 0;
+    }
+    if (!grpc_bytes_reserve(conn, input, &conn->held_bytes, bytes.len)) {
+        grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the request");
+        return false;
+    }
+    memcpy(input->ptr + input->len, bytes.ptr, bytes.len);
+    input->len += bytes.len;
+    return true;
+}
+
+static void keep(struct grpc_call *call, struct span bytes)
+{
+    if (!grpc_call_keep(call, bytes))
+        return;
+    if (asks_once(call))
+        look_at_input(call);
+    else if (call->input.len - call->input_at > 2 * (size_t)GRPC_SMALL_MESSAGE)
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "the answers are not read");
+    else
+        grpc_reflection_ask(call);
+    if (call->is_ended)
+        grpc_call_drop_input(call);
+}
+
+void grpc_call_keep_lent(struct grpc_call *call)
+{
+    struct span lent = call->lent;
+    call->conn->lender = NULL;
+    call->lent = span_of(NULL, 0);
+    keep(call, lent);
+}
+
+void grpc_call_data(struct grpc_call *call, struct span bytes, bool is_last)
+{
+    struct grpc_conn *conn = call->conn;
+    if (call->is_ended)
+        return;
+    if (conn->lender == NULL && is_last && call->input.len == 0 && asks_once(call)) {
+        conn->lender = call;
+        call->lent = bytes;
+        return;
+    }
+    if (conn->lender == call)
+        grpc_call_keep_lent(call);
+    if (!call->is_ended)
+        keep(call, bytes);
+}
+
+bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, struct span *plain)
+{
+    struct grpc_door *door = call->conn->door;
+    struct stint_error error;
+    *plain = frame->message;
+    if (!frame->is_compressed)
+        return true;
+    if (call->encoding != GRPC_GZIP) {
+        grpc_answer_refuse(call, GRPC_INTERNAL, "a compressed message without grpc-encoding");
+        return false;
+    }
+    if (door->zip == NULL)
+        door->zip = grpc_zip_new();
+    if (door->zip == NULL) {
+        grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory to inflate the request");
+        return false;
+    }
+    int code = grpc_zip_read(door->zip, frame->message, grpc_call_message_max(call), plain, &error);
+    if (code < 0)
+        refuse_frame(call, code, &error);
+    call->wants_gzip = (call->said & GRPC_SAID_ACCEPTS_GZIP) != 0;
+    return code >= 0;
+}
+
+/* The one message of a call that has ended; false: the call was refused. */
+static bool read_message(struct grpc_call *call, struct span bytes, struct span *message)
+{
+    call->conn->work += 1 + bytes.len / WORK_BYTES;
+    struct grpc_frame frame;
+    struct stint_error error;
+    int len = grpc_frame_read(bytes, grpc_call_message_max(call), &frame, &error);
+    if (len < 0)
+        refuse_frame(call, len, &error);
+    else if (bytes.len == 0)
+        grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there is none");
+    else if (len == 0)
+        grpc_answer_refuse(call, GRPC_INTERNAL, "the request ends within its message");
+    else if ((size_t)len < bytes.len)
+        grpc_answer_refuse(call, GRPC_UNIMPLEMENTED, "expected one message, and there are more");
+    else
+        return grpc_call_plain(call, &frame, message);
+    return false;
+}
+
+void grpc_call_ask(struct grpc_call *call, struct span bytes)
+{
+    struct span message;
+    if (!read_message(call, bytes, &message))
+        ;
+    else if (call->ends_ns <= call->conn->now_ns)
+        grpc_answer_fail(call, GRPC_DEADLINE_EXCEEDED, "it came too late to be decided");
+    else if (grpc_conn_is_full(call->conn))
+        grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED,
+                           "the answers of this connection's calls are not read");
+    else
+        grpc_method_ask(call, message);
+    if (call->errand != NULL && !call->is_ended) {
+        grpc_wait_begin(call, bytes);
+        return;
+    }
+    grpc_wait_drop(call);
+    grpc_call_drop_input(call);
+}
+
+void grpc_call_end(struct grpc_call *call)
+{
+    struct span bytes = call->lent;
+    if (call->conn->lender == call)
+        call->conn->lender = NULL;
+    else
+        bytes = span_of(call->input.ptr, call->input.len);
+    call->lent = span_of(NULL, 0);
+    call->is_at_end = true;
+    if (call->is_ended)
+        return;
+    if (asks_once(call)) {
+        grpc_call_ask(call, bytes);
+        return;
+    }
+    grpc_reflection_ask(call);
+}

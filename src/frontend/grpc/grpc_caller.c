@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * On whose behalf a call is made: the token of "authorization: Bearer SECRET". A connection
+ * remembers the secret that it had last, for as long as the tokens stay the same.
+ */
+#include "frontend/grpc/grpc_parts.h"
+
+#include <gnutls/gnutls.h>
+
+void grpc_caller_renew(struct grpc_door *door)
+{
+    struct access_now *now = door->options.access;
+    if (now == NULL || access_now_generation(now) == door->generation)
+        return;
+    /* Read first: a set that comes in between is looked at again with the next call. */
+    door->generation = access_now_generation(now);
+    access_unref(door->tokens);
+    door->tokens = access_now_get(now);
+}
+
+/* What stands behind "Bearer ", in any case; NULL ptr: nothing. */
+static struct span bearer_secret(struct span authorization)
+{
+    static const char scheme[] = "bearer ";
+    size_t n = sizeof(scheme) - 1;
+    if (authorization.len <= n)
+        return span_of(NULL, 0);
+    for (size_t i = 0; i < n; i++)
+        if ((authorization.ptr[i] | 0x20) != scheme[i])
+            return span_of(NULL, 0);
+    while (n < authorization.len && authorization.ptr[n] == ' ')
+        n++;
+    return span_of(authorization.ptr + n, authorization.len - n);
+}
+
+static const struct access_token *find(struct grpc_call *call, struct span secret)
+{
+    struct grpc_conn *conn = call->conn;
+    struct grpc_identity *identity = &conn->identity;
+    struct access *tokens = conn->door->tokens;
+    if (identity->tokens == tokens && identity->len == secret.len &&
+        gnutls_memcmp(identity->secret, secret.ptr, secret.len) == 0)
+        return identity->token;
+    const struct access_login login = {
+        .secret = secret,
+        .peer = span_of(conn->peer, conn->peer_len),
+        .door = METRICS_GRPC,
+        .metrics = conn->door->metrics,
+        .now_ns = conn->now_ns,
+    };
+    bool is_slowed;
+    const struct access_token *token =
+        access_login(conn->door->options.access, tokens, &login, &is_slowed);
+    if (is_slowed)
+        call->said |= GRPC_SAID_TOO_OFTEN;
+    if (token == NULL || secret.len > GRPC_SECRET_MAX)
+        return token;
+    if (identity->tokens != tokens) {
+        access_unref(identity->tokens);
+        identity->tokens = access_ref(tokens);
+    }
+    identity->token = token;
+    identity->len = secret.len;
+    memcpy(identity->secret, secret.ptr, secret.len);
+    return token;
+}
+
+void grpc_caller_take(struct grpc_call *call, struct span authorization)
+{
+    struct grpc_door *door = call->conn->door;
+    grpc_caller_renew(door);
+    struct span secret = bearer_secret(authorization);
+    /* One is looked at, however many there are. */
+    if (door->tokens == NULL || secret.ptr == NULL || (call->said & GRPC_SAID_SECRET) != 0)
+        return;
+    call->said |= GRPC_SAID_SECRET;
+    call->token = find(call, secret);
+    if (call->token != NULL)
+        call->tokens = access_ref(door->tokens);
+}
+
+/* Another set may have come since: then it is the same token of that one, or nobody's. */
+static void renew_token(struct grpc_call *call)
+{
+    struct grpc_door *door = call->conn->door;
+    grpc_caller_renew(door);
+    if (call->token == NULL || call->tokens == door->tokens)
+        return;
+    call->token = door->tokens != NULL ? access_again(door->tokens, call->token) : NULL;
+    access_unref(call->tokens);
+    call->tokens = call->token != NULL ? access_ref(door->tokens) : NULL;
+}
+
+bool grpc_caller_admit(struct grpc_call *call)
+{
+    renew_token(call);
+    if (call->conn->door->tokens == NULL || call->token != NULL)
+        return true;
+    const char *why = "a token is wanted: authorization: Bearer SECRET";
+    if ((call->said & GRPC_SAID_TOO_OFTEN) != 0)
+        why = "too many wrong secrets came from this address: wait a minute";
+    else if ((call->said & GRPC_SAID_SECRET) != 0)
+        why = "no such token";
+    grpc_answer_refuse(call, GRPC_UNAUTHENTICATED, why);
+    return false;
+}
+
+struct caller grpc_caller_of(const struct grpc_call *call)
+{
+    const struct access_token *token = call->token;
+    return (struct caller){
+        .name = token != NULL ? token->name : "",
+        .roles = token != NULL ? token->roles : ACCESS_ALL,
+        .door = METRICS_GRPC,
+    };
+}

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE /* gmtime_r */
+/* The door: finds the route of a message, whether its sender may go there, and calls it. */
+#include "frontend/http/http.h"
+
+#include "frontend/http/http_door.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <strings.h>
+#include <time.h>
+
+#define HEADER_BYTES_DEFAULT ((size_t)8 << 10)
+#define BODY_BYTES_DEFAULT ((size_t)64 << 10)
+#define OUTPUT_BYTES_DEFAULT ((size_t)256 << 10)
+
+enum method { GET = 1, POST = 2, PUT = 4, DELETE = 8, ANY = 16 };
+
+#define ROLE_NONE 0u         /* needs no token, and answers at any host name */
+#define ROLE_PAGE (1u << 30) /* needs no token, or has several roles and looks itself */
+#define ROLE_AUTH (1u << 31) /* ACCESS_ASK, or a proxy that is trusted */
+#define HOST_SHOWN_MAX 100   /* bytes of a host in the sentence that refuses it */
+
+struct route {
+    const char *path;
+    uint8_t methods; /* bits of enum method; GET is HEAD too */
+    bool is_prefix;  /* holds what is below it */
+    bool wants_json; /* a body has to say that it is: browsers ask before they send that */
+    unsigned role;
+    void (*answer)(struct http_exchange *exchange);
+    int verb;
+};
+
+/* What is asked most stands first. */
+static const struct route routes[] = {
+    {"/auth", ANY, false, false, ROLE_AUTH, http_auth, REQUEST_TAKE},
+    {"/v1/take", POST, false, true, ACCESS_ASK, http_verb, REQUEST_TAKE},
+    {"/json", POST, false, false, ACCESS_ASK, http_rls, REQUEST_TAKE},
+    {"/v1/peek", POST, false, true, ACCESS_ASK, http_verb, REQUEST_PEEK},
+    {"/v1/take_upto", POST, false, true, ACCESS_ASK, http_verb, REQUEST_TAKE_UPTO},
+    {"/v1/reserve", POST, false, true, ACCESS_ASK, http_verb, REQUEST_RESERVE},
+    {"/v1/settle", POST, false, true, ACCESS_ASK, http_verb, REQUEST_SETTLE},
+    {"/v1/cancel", POST, false, true, ACCESS_ASK, http_verb, REQUEST_CANCEL},
+    {"/v1/renew", POST, false, true, ACCESS_ASK, http_verb, REQUEST_RENEW},
+    {"/v1/refund", POST, false, true, ACCESS_ASK, http_verb, REQUEST_REFUND},
+    {"/v1/charge", POST, false, true, ACCESS_ASK, http_verb, REQUEST_CHARGE},
+    {"/v1/book", POST, false, true, ACCESS_ASK, http_verb, REQUEST_BOOK},
+    {"/v1/block", POST, false, true, ACCESS_ADMINISTER, http_verb, REQUEST_BLOCK},
+    {"/v1/reset", POST, false, true, ACCESS_ADMINISTER, http_verb, REQUEST_RESET},
+    {"/v1/explain", POST, false, true, ACCESS_ASK, http_verb, REQUEST_EXPLAIN},
+    {"/v1/explain", GET, false, false, ACCESS_ASK, http_verb_by_query, REQUEST_EXPLAIN},
+    {"/v1/overrides", PUT, false, true, ACCESS_ADMINISTER, http_verb, REQUEST_SET_QUOTA},
+    {"/v1/overrides", DELETE, false, false, ACCESS_ADMINISTER, http_verb_by_query,
+     REQUEST_SET_QUOTA},
+    {"/v1/pools", GET, false, false, ACCESS_ASK, http_pool_list, 0},
+    {"/v1/pools/", GET | POST, true, true, ROLE_PAGE, http_pool_verb, 0},
+    {"/v1/clock", GET, false, false, ACCESS_ASK, http_clock, 0},
+    {"/v1/clock", POST, false, true, ACCESS_ADMINISTER, http_clock_move, 0},
+    {"/v1/top", GET, false, false, ACCESS_METRICS, http_page_top, 0},
+    {"/v1/stats", GET, false, false, ACCESS_METRICS, http_page_stats, 0},
+    {"/v1/reload", POST, false, true, ACCESS_ADMINISTER, http_page_reload, 0},
+    {"/metrics", GET, false, false, ACCESS_METRICS, http_page_metrics, 0},
+    {"/healthz", GET, false, false, ROLE_NONE, http_page_health, 0},
+    {"/readyz", GET, false, false, ROLE_NONE, http_page_ready, 0},
+    {"/healthcheck", GET, false, false, ROLE_NONE, http_page_healthcheck, 0},
+    {"/stats", GET, false, false, ACCESS_METRICS, http_page_envoy_stats, 0},
+    {"/rlconfig", GET, false, false, ACCESS_METRICS, http_page_rules, 0},
+    {"/openapi.json", GET, false, false, ROLE_PAGE, http_page_openapi, 0},
+    {"/", GET, false, false, ROLE_PAGE, http_page_dashboard, 0},
+};
+#define N_ROUTES (sizeof(routes) / sizeof(routes[0]))
+
+/* ---- Texts of answers ------------------------------------------------------------------------ */
+
+struct http_text http_door_text(struct http_door *door)
+{
+    return http_text_at(door->text, door->text_size);
+}
+
+bool http_door_grow(struct http_door *door, const struct http_text *text)
+{
+    if (!text->is_full || door->text_size >= HTTP_TEXT_MAX)
+        return false;
+    char *grown = realloc(door->text, 2 * door->text_size);
+    if (grown == NULL)
+        return false;
+    door->text = grown;
+    door->text_size *= 2;
+    return true;
+}
+
+void http_exchange_text(struct http_exchange *exchange, unsigned status, const char *type,
+                        const char *text)
+{
+    struct http_answer *answer = exchange->answer;
+    answer->status = status;
+    answer->body = span_of_text(text);
+    http_answer_add(answer, "Content-Type", type);
+}
+
+static void write_problem(struct http_door *door, unsigned status, const char *detail,
+                          struct http_answer *answer)
+{
+    struct http_text out;
+    do {
+        out = http_door_text(door);
+        http_problem_write(&out, status, detail);
+    } while (http_door_grow(door, &out));
+    answer->status = status;
+    answer->body = span_of(out.text, out.len);
+    http_answer_add(answer, "Content-Type", HTTP_TYPE_PROBLEM);
+}
+
+static void count_malformed(struct http_door *door, unsigned status)
+{
+    if (door->metrics != NULL && status >= 400 && status < 500)
+        metrics_malformed(door->metrics, METRICS_HTTP);
+}
+
+void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail)
+{
+    count_malformed(exchange->door, status);
+    write_problem(exchange->door, status, detail, exchange->answer);
+}
+
+void http_exchange_fault(struct http_exchange *exchange, const struct stint_error *error)
+{
+    http_exchange_refuse(exchange, 400, error->sentence);
+}
+
+void http_exchange_page(struct http_exchange *exchange, const char *type)
+{
+    struct page *page = &exchange->door->page;
+    if (page->failed) {
+        http_exchange_refuse(exchange, 503, "no memory for so long a page");
+        return;
+    }
+    exchange->answer->status = 200;
+    exchange->answer->body = span_of(page->text, page->len);
+    http_answer_add(exchange->answer, "Content-Type", type);
+}
+
+/* ---- Who asks -------------------------------------------------------------------------------- */
+
+static void renew_access(struct http_door *door)
+{
+    struct access_now *now = door->options.access;
+    if (now == NULL || access_now_generation(now) == door->access_generation)
+        return;
+    /* Read first: a set that comes in between is looked at again with the next request. */
+    door->access_generation = access_now_generation(now);
+    access_unref(door->access);
+    door->access = access_now_get(now);
+}
+
+/* What stands behind "Bearer ", in any case; NULL ptr: nothing. */
+static struct span bearer_secret(const struct http_message *message)
+{
+    static const char scheme[] = "bearer ";
+    struct span field = message->field(message->field_arg, "Authorization", 0);
+    size_t n = sizeof(scheme) - 1;
+    if (field.len <= n)
+        return (struct span){0};
+    for (size_t i = 0; i < n; i++)
+        if ((field.ptr[i] | 0x20) != scheme[i])
+            return (struct span){0};
+    while (n < field.len && field.ptr[n] == ' ')
+        n++;
+    return span_of(field.ptr + n, field.len - n);
+}
+
+static bool refuse_sender(struct http_exchange *exchange, unsigned status, const char *challenge,
+                          const char *detail)
+{
+    http_answer_add(exchange->answer, "WWW-Authenticate", challenge);
+    http_exchange_refuse(exchange, status, detail);
+    return false;
+}
+
+/*
+ * Whether a trusted proxy asks /auth, which may pass on the Host of its client. A page whose name
+ * is pointed here has this server's port in its Host, where sites have none: that is not believed.
+ */
+static bool is_proxy_s_host(const struct http_exchange *exchange, unsigned role, struct span host)
+{
+    return role == ROLE_AUTH && memchr(host.ptr, ':', host.len) == NULL &&
+           http_auth_is_trusted(exchange);
+}
+
+/* Most requests name the host of the one before. */
+static bool is_known_host(struct http_door *door, struct span host)
+{
+    if (host.len == door->host_len && memcmp(host.ptr, door->host, host.len) == 0)
+        return true;
+    if (!http_hosts_have(door->options.site->hosts, host))
+        return false;
+    if (host.len <= sizeof(door->host)) {
+        memcpy(door->host, host.ptr, host.len);
+        door->host_len = host.len;
+    }
+    return true;
+}
+
+/*
+ * A server without tokens trusts those who reach its port, and a page whose name is pointed at that
+ * port would be one of them. Browsers do not reach Unix sockets.
+ */
+static bool admit_host(struct http_exchange *exchange, unsigned role)
+{
+    static const char sentence[] =
+        "without tokens this server answers at IP addresses, localhost and the names in http_hosts,"
+        " and not at \"%.*s\": add the name with --http-hosts NAME%s";
+    const struct http_message *message = exchange->message;
+    struct span host = http_browser_host(message);
+    char detail[sizeof(sentence) + HOST_SHOWN_MAX + 128];
+    if (message->peer.len == 0 || host.len == 0 || is_known_host(exchange->door, host) ||
+        is_proxy_s_host(exchange, role, host))
+        return true;
+    snprintf(detail, sizeof(detail), sentence,
+             host.len < HOST_SHOWN_MAX ? (int)host.len : HOST_SHOWN_MAX, (const char *)host.ptr,
+             role == ROLE_AUTH ? ", or the proxy with --http-trusted-proxies ADDRESS" : "");
+    http_exchange_refuse(exchange, 421, detail);
+    return false;
+}
+
+bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
+{
+    struct http_door *door = exchange->door;
+    renew_access(door);
+    exchange->caller = (struct caller){.name = "", .roles = ACCESS_ALL, .door = METRICS_HTTP};
+    if (door->access == NULL)
+        return admit_host(exchange, role);
+    if (role == ROLE_PAGE)
+        return true;
+    if (role == ROLE_AUTH && http_auth_is_trusted(exchange)) {
+        exchange->caller.roles = ACCESS_ASK;
+        return true;
+    }
+    exchange->caller.roles = 0;
+    struct span secret = bearer_secret(exchange->message);
+    if (secret.ptr == NULL)
+        return refuse_sender(exchange, 401, "Bearer realm=\"stint\"",
+                             "a token is wanted: Authorization: Bearer SECRET");
+    const struct access_login login = {
+        .secret = secret,
+        .peer = exchange->message->peer,
+        .door = METRICS_HTTP,
+        .metrics = door->metrics,
+        .now_ns = exchange->io_now_ns,
+    };
+    bool is_slowed;
+    const struct access_token *token =
+        access_login(door->options.access, door->access, &login, &is_slowed);
+    if (token == NULL)
+        return refuse_sender(exchange, 401, "Bearer realm=\"stint\", error=\"invalid_token\"",
+                             is_slowed
+                                 ? "too many wrong secrets came from this address: wait a minute"
+                                 : "no such token");
+    exchange->caller.name = token->name;
+    exchange->caller.roles = token->roles;
+    unsigned wanted = role == ROLE_AUTH ? (unsigned)ACCESS_ASK : role;
+    if ((token->roles & wanted) == wanted)
+        return true;
+    return refuse_sender(exchange, 403, "Bearer realm=\"stint\", error=\"insufficient_scope\"",
+                         "the token's roles do not allow this");
+}
+
+/* ---- Where it goes --------------------------------------------------------------------------- */
+
+static unsigned method_bit(struct span method)
+{
+    if (span_equals(method, "GET") || span_equals(method, "HEAD"))
+        return GET;
+    if (span_equals(method, "POST"))
+        return POST;
+    if (span_equals(method, "PUT"))
+        return PUT;
+    return span_equals(method, "DELETE") ? DELETE : 0;
+}
+
+static bool route_has(const struct route *route, struct span path)
+{
+    size_t len = strlen(route->path);
+    if (path.len != len && (!route->is_prefix || path.len < len))
+        return false;
+    return memcmp(path.ptr, route->path, len) == 0;
+}
+
+/* Below a prefix each path has its own; one that there is not, the answer that says so. */
+static unsigned methods_of(const struct route *route, struct span path, unsigned asked)
+{
+    if (!route->is_prefix)
+        return route->methods;
+    const char *method = http_pool_method(path);
+    return method != NULL ? method_bit(span_of_text(method)) : route->methods & asked;
+}
+
+/* The route, or NULL; *methods gets all that its path has. */
+static const struct route *find_route(struct span path, unsigned method, unsigned *methods)
+{
+    *methods = 0;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        if (!route_has(&routes[i], path))
+            continue;
+        unsigned these = methods_of(&routes[i], path, method);
+        *methods |= these;
+        if (these & (method | ANY))
+            return &routes[i];
+    }
+    return NULL;
+}
+
+static const char *allow_text(unsigned methods)
+{
+    static const char *const texts[16] = {
+        [GET] = "GET, HEAD, OPTIONS",
+        [POST] = "POST, OPTIONS",
+        [GET | POST] = "GET, HEAD, POST, OPTIONS",
+        [PUT | DELETE] = "PUT, DELETE, OPTIONS",
+    };
+    const char *text = methods & ANY ? "GET, HEAD, POST, PUT, DELETE, OPTIONS" : texts[methods];
+    assert(text != NULL);
+    return text;
+}
+
+static bool says_json(const struct http_message *message)
+{
+    static const char json[] = "application/json";
+    struct span type = message->field(message->field_arg, "Content-Type", 0);
+    size_t n = sizeof(json) - 1;
+    return type.len >= n && (type.len == n || type.ptr[n] == ';' || type.ptr[n] == ' ') &&
+           strncasecmp((const char *)type.ptr, json, n) == 0;
+}
+
+/*
+ * Whether a page of another origin has sent what can change something: all but GET, and /auth,
+ * which takes units with any method. A proxy that asks /auth may pass on what its client's browser
+ * has said, and adds fields that no page can.
+ */
+static bool refuse_page(struct http_exchange *exchange, const struct route *route, unsigned method)
+{
+    bool is_auth = route->role == ROLE_AUTH;
+    if ((method == GET && !is_auth) || !http_browser_is_foreign(exchange->message) ||
+        (is_auth && http_auth_is_forwarded(exchange)))
+        return false;
+    http_exchange_refuse(exchange, 403,
+                         is_auth ? "Origin or Sec-Fetch-Site names a web page of another origin: a "
+                                   "proxy that passes on its client's fields has to add "
+                                   "X-Forwarded-For"
+                                 : "Origin or Sec-Fetch-Site names a web page of another origin: "
+                                   "only pages of this host and port may send this");
+    return true;
+}
+
+static void refuse_path(struct http_exchange *exchange, unsigned methods)
+{
+    if (span_equals(exchange->message->target, "*") &&
+        span_equals(exchange->message->method, "OPTIONS"))
+        methods = ANY; /* it asks about the whole server */
+    if (methods == 0) {
+        http_exchange_refuse(exchange, 404, "no such path; /openapi.json has those that there are");
+        return;
+    }
+    http_answer_add(exchange->answer, "Allow", allow_text(methods));
+    if (span_equals(exchange->message->method, "OPTIONS"))
+        exchange->answer->status = 204;
+    else
+        http_exchange_refuse(exchange, 405, "the path has other methods");
+}
+
+static void answer_message(struct http_exchange *exchange)
+{
+    const struct http_message *message = exchange->message;
+    unsigned methods;
+    exchange->target = http_target_of(message->target);
+    const char *metrics_path = exchange->door->options.site->metrics_path;
+    if (metrics_path != NULL && span_equals(exchange->target.path, metrics_path))
+        exchange->target.path = span_of_text("/metrics");
+    unsigned method = method_bit(message->method);
+    const struct route *route = find_route(exchange->target.path, method, &methods);
+    if (route == NULL) {
+        refuse_path(exchange, methods);
+        return;
+    }
+    if (refuse_page(exchange, route, method))
+        return;
+    if (route->role != ROLE_NONE && !http_exchange_admit(exchange, route->role))
+        return;
+    if (route->wants_json && message->body.len > 0 && !says_json(message)) {
+        http_exchange_refuse(exchange, 415, "expected a body with Content-Type: application/json");
+        return;
+    }
+    exchange->verb = route->verb;
+    route->answer(exchange);
+}
+
+void http_door_ask(struct http_door *door, const struct http_message *message, uint64_t asked_ns,
+                   uint64_t now_ns, struct http_answer *answer)
+{
+    struct http_exchange exchange = {
+        .door = door,
+        .message = message,
+        .asked_ns = asked_ns,
+        .now_ns = server_clock_now(door->clock, now_ns),
+        .io_now_ns = now_ns,
+        .answer = answer,
+        .errand = message->errand,
+    };
+    answer->status = 0;
+    answer->ends_connection = door->is_draining;
+    answer->body = (struct span){0};
+    answer->n_fields = 0;
+    answer->again_at_ns = answer->look_at_ns = 0;
+    answer->errand = NULL;
+    answer_message(&exchange);
+    /* What was answered in another way than before, since tokens have changed, or bodies. */
+    service_drop(door->options.service, exchange.errand);
+}
+
+void http_door_refuse(struct http_door *door, unsigned status, const char *detail,
+                      struct http_answer *answer)
+{
+    *answer = (struct http_answer){.ends_connection = true};
+    count_malformed(door, status);
+    write_problem(door, status, detail, answer);
+}
+
+void http_door_set_date(struct http_door *door, int64_t now_s)
+{
+    struct tm now;
+    time_t time_s = (time_t)now_s;
+    if (gmtime_r(&time_s, &now) == NULL ||
+        strftime(door->date, sizeof(door->date), "%a, %d %b %Y %H:%M:%S GMT", &now) == 0)
+        door->date[0] = '\0';
+}
+
+void http_door_drain(struct http_door *door)
+{
+    door->is_draining = true;
+}
+
+static void set_limits(struct http_door *door)
+{
+    struct http_limits *limits = &door->options.limits;
+    if (limits->header_bytes == 0)
+        limits->header_bytes = HEADER_BYTES_DEFAULT;
+    if (limits->body_bytes == 0)
+        limits->body_bytes = BODY_BYTES_DEFAULT;
+    if (limits->output_bytes == 0)
+        limits->output_bytes = OUTPUT_BYTES_DEFAULT;
+    door->reader_limits = (struct http_reader_limits){limits->header_bytes, limits->body_bytes};
+}
+
+struct http_door *http_door_new(const struct http_door_options *options)
+{
+    struct http_door *door = calloc(1, sizeof(*door));
+    if (door == NULL)
+        return NULL;
+    door->options = *options;
+    door->clock = hub_clock(service_hub(options->service));
+    set_limits(door);
+    door->text_size = HTTP_TEXT_SIZE;
+    door->text = malloc(door->text_size);
+    if (door->text == NULL) {
+        free(door);
+        return NULL;
+    }
+    if (options->access != NULL) {
+        door->access_generation = access_now_generation(options->access);
+        door->access = access_now_get(options->access);
+    }
+    struct metrics *metrics = hub_metrics(service_hub(options->service));
+    if (metrics != NULL)
+        door->metrics = metrics_worker(metrics, service_worker(options->service));
+    return door;
+}
+
+void http_door_free(struct http_door *door)
+{
+    if (door == NULL)
+        return;
+    http_call_deinit(&door->call);
+    access_unref(door->access);
+    page_free(&door->page);
+    http_door_free_requests(door);
+    free(door->text);
+    free(door);
+}

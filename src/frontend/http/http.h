@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What HTTP requests are answered with: finds out who asks and for what (proto/http_…), asks the
+ * service, the pools and the figures, and writes the answer. Knows no socket: whoever reads HTTP
+ * hands over a message that was read whole.
+ */
+#ifndef STINT_FRONTEND_HTTP_HTTP_H
+#define STINT_FRONTEND_HTTP_HTTP_H
+
+#include "proto/http/http_message.h"
+#include "service/access/access.h"
+#include "service/service.h"
+
+/*
+ * What all workers share: how /auth makes descriptors of a request, whom it believes, and which
+ * fields it answers with. Made once and never changed. Texts are copied.
+ */
+struct http_site;
+
+struct http_site_options {
+    const char *domain; /* that /auth asks where its query names none. NULL: it must */
+    const char *const
+        *descriptors;     /* one text each: "address/32/64, path". proto/http/http_parts.h */
+    size_t n_descriptors; /* none: [address] */
+    const char *const *trusted_proxies; /* "10.0.0.0/8", "::1", "unix": whose word is taken for
+                                           what follows. None: nobody's */
+    size_t n_trusted_proxies;
+    /* Host names that are answered without tokens. proto/http/http_browser.h */
+    const char *const *hosts;
+    size_t n_hosts;
+    /* In which fields they tell of the request they have. NULL: the names in
+     * proto/http/http_origin.h */
+    const char *address_field, *uri_field, *method_field;
+    const char *metrics_path; /* where /metrics is found, too. NULL: nowhere */
+    unsigned deny_status;     /* of /auth: 400 … 599. 0 = 429 */
+    unsigned styles;       /* bits of enum http_style (proto/http_fields.h); 0 = HTTP_STYLE_DRAFT_11
+                            */
+    struct span dashboard; /* the page at /, borrowed. Empty: none */
+    const char *dashboard_policy; /* its Content-Security-Policy, borrowed; needed with a page */
+};
+
+/* STINT_E_SYNTAX or STINT_E_RANGE with a sentence that names the text. */
+int http_site_new(struct http_site **site, const struct http_site_options *options,
+                  struct stint_error *error);
+void http_site_free(struct http_site *site); /* NULL is fine */
+
+/* One worker's. */
+struct http_door;
+
+/* What one client may send, and leave unread. 0 is the default. */
+struct http_limits {
+    size_t header_bytes; /* of a request's line and fields. Default 8 KiB */
+    size_t body_bytes;   /* of a request's body. Default 64 KiB */
+    size_t output_bytes; /* unread, above which nothing is answered. Default 256 KiB */
+};
+
+struct rls_form;
+
+struct http_door_options {
+    struct service *service;
+    struct http_limits limits;
+    const struct http_site *site;    /* outlives the door */
+    const struct rls_form *rls_form; /* of /json's answers. NULL: statuses alone */
+    /* The tokens in force, looked at with each request. NULL, or without tokens: nobody is asked.
+     */
+    struct access_now *access;
+    /* POST /v1/reload. STINT_E_BUSY: not done yet, to be called again soon. NULL: 501 */
+    int (*reload)(void *arg, struct stint_error *error);
+    bool (*is_ready)(void *arg); /* /readyz. NULL: until drained */
+    void *arg;                   /* of both */
+};
+
+struct http_door *http_door_new(const struct http_door_options *options); /* NULL: no memory */
+void http_door_free(struct http_door *door);
+
+/*
+ * Answers a message at the time of I/O now_ns. It was first asked at asked_ns, a time of decisions
+ * (service/server_clock.h): a later call with the same asked_ns is for a request that waits. The
+ * answer stands in memory of the door's, until its next call. Where answer->again_at_ns or
+ * ->look_at_ns is not 0 there is none yet, and the message is to be asked again then. The same
+ * where answer->errand is not NULL: once service_on_answers() says so, with message->errand; or the
+ * errand is to be dropped, service_drop().
+ */
+void http_door_ask(struct http_door *door, const struct http_message *message, uint64_t asked_ns,
+                   uint64_t now_ns, struct http_answer *answer);
+/*
+ * The answer to what never became a message that can be read: too large, no length, not supported.
+ */
+void http_door_refuse(struct http_door *door, unsigned status, const char *detail,
+                      struct http_answer *answer);
+/* What the Date field says from now on: seconds since 1970. Until it is set there is no field. */
+void http_door_set_date(struct http_door *door, int64_t now_s);
+/* From now on /readyz says no, and each answer ends its connection. */
+void http_door_drain(struct http_door *door);
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * HTTP/1.1 connections: bytes in, bytes out, without a socket. Requests are answered one after the
+ * other, in the order in which they came; one that waits (for a store, or because it asked to)
+ * holds those behind it.
+ */
+#ifndef STINT_FRONTEND_HTTP_HTTP_CONN_H
+#define STINT_FRONTEND_HTTP_HTTP_CONN_H
+
+#include "frontend/conn.h"
+#include "frontend/http/http.h"
+
+/*
+ * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
+ * Goes with conn->ops->free(), before its door.
+ */
+struct conn *http_conn_new(struct http_door *door, struct span peer);
+
+#endif

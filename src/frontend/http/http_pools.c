@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT */
+/* Key pools: /v1/pools/NAME/next, give_back, report, status, add, remove. */
+#include "base/err.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
+#include "frontend/http/http_door.h"
+#include "service/pools.h"
+
+#define PREFIX_LEN (sizeof("/v1/pools/") - 1)
+#define STATUS_TEXT_SIZE 2048 /* of one key: its name, escaped, and figures */
+
+/* Rows of pool_members, as bits. */
+enum pool_member_bit {
+    COST = 1 << 0,
+    PROBE = 1 << 1,
+    WAIT = 1 << 2,
+    KEY = 1 << 3,
+    GRANTED_AT = 1 << 4,
+    OUTCOME = 1 << 5,
+    COOLDOWN = 1 << 6,
+    QUOTAS = 1 << 7,
+    WEIGHT = 1 << 8,
+};
+
+struct pool_body {
+    uint32_t cost, weight;
+    bool probe;
+    uint64_t wait_ns, granted_at_ns, cooldown_ns;
+    struct span key;
+    int outcome;
+    size_t n_quotas;
+    struct span quotas[STINT_POOL_QUOTAS_MAX];
+};
+
+static int read_cost(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
+{
+    struct pool_body *body = state;
+    return http_json_u32(value, place, &body->cost, error);
+}
+
+static int read_probe(void *state, const struct http_json_node *value,
+                      const struct http_place *place, struct stint_error *error)
+{
+    struct pool_body *body = state;
+    return http_json_bool(value, place, &body->probe, error);
+}
+
+static int read_wait(void *state, const struct http_json_node *value,
+                     const struct http_place *place, struct stint_error *error)
+{
+    struct pool_body *body = state;
+    return http_json_ms(value, place, HTTP_WAIT_MAX_MS, &body->wait_ns, error);
+}
+
+static int read_key(void *state, const struct http_json_node *value, const struct http_place *place,
+                    struct stint_error *error)
+{
+    struct pool_body *body = state;
+    return http_json_text(value, place, &body->key, error);
+}
+
+static int read_granted_at(void *state, const struct http_json_node *value,
+                           const struct http_place *place, struct stint_error *error)
+{
+    struct pool_body *body = state;
+    return http_json_stamp(value, place, POOLS_AT_MAX_NS, &body->granted_at_ns, error);
+}
+
+static int read_outcome(void *state, const struct http_json_node *value,
+                        const struct http_place *place, struct stint_error *error)
+{
+    static const char *const names[] = {
+        [STINT_POOL_OK] = "ok",
+        [STINT_POOL_COOL] = "cool",
+        [STINT_POOL_BACK_OFF] = "back_off",
+        [STINT_POOL_OUT] = "out",
+    };
+    struct pool_body *body = state;
+    for (int i = 0; i < (int)(sizeof(names) / sizeof(names[0])); i++) {
+        if (value->kind == HTTP_JSON_STRING &&
+            span_equals(span_of(value->text, value->count), names[i])) {
+            body->outcome = i;
+            return 0;
+        }
+    }
+    return http_json_fault(place, "expected \"ok\", \"cool\", \"back_off\" or \"out\"", error);
+}
+
+static int read_cooldown(void *state, const struct http_json_node *value,
+                         const struct http_place *place, struct stint_error *error)
+{
+    struct pool_body *body = state;
+    return http_json_ms(value, place, HTTP_LIFETIME_MAX_MS, &body->cooldown_ns, error);
+}
+
+static int read_quotas(void *state, const struct http_json_node *value,
+                       const struct http_place *place, struct stint_error *error)
+{
+    struct pool_body *body = state;
+    int code = http_json_array(value, place, STINT_POOL_QUOTAS_MAX, "quotas", error);
+    if (code < 0)
+        return code;
+    const struct http_json_node *element = http_json_first(value);
+    for (size_t i = 0; i < value->count && code == 0; i++, element = http_json_after(element)) {
+        struct http_place inner = {place, NULL, i};
+        code = http_json_text(element, &inner, &body->quotas[i], error);
+    }
+    body->n_quotas = value->count;
+    return code;
+}
+
+static int read_weight(void *state, const struct http_json_node *value,
+                       const struct http_place *place, struct stint_error *error)
+{
+    struct pool_body *body = state;
+    return http_json_u32(value, place, &body->weight, error);
+}
+
+/* In the order of enum pool_member_bit. */
+static const struct http_member pool_members[] = {
+    {"cost", NULL, read_cost},
+    {"probe", NULL, read_probe},
+    {"wait_ms", NULL, read_wait},
+    {"key", NULL, read_key},
+    {"granted_at", NULL, read_granted_at},
+    {"outcome", NULL, read_outcome},
+    {"cooldown_ms", NULL, read_cooldown},
+    {"quotas", NULL, read_quotas},
+    {"weight", NULL, read_weight},
+};
+#define N_POOL_MEMBERS (sizeof(pool_members) / sizeof(pool_members[0]))
+
+/* One request to a pool. */
+struct pool_ask {
+    struct http_exchange *exchange;
+    struct pools *pools;
+    struct pools_caller caller;
+    struct span pool;
+    struct pool_body body;
+};
+
+struct pool_route {
+    const char *name;
+    const char *method;
+    unsigned role;
+    uint32_t allowed, required;
+    int (*answer)(struct pool_ask *ask, struct stint_error *error);
+};
+
+/* ---- Answers --------------------------------------------------------------------------------- */
+
+static unsigned status_of(int code)
+{
+    switch (code) {
+    case STINT_E_GONE:
+        return 404;
+    case STINT_E_MISMATCH:
+        return 409;
+    case STINT_E_FULL:
+        return 507;
+    default:
+        return code == STINT_E_SYSTEM ? 503 : 400;
+    }
+}
+
+static void answer_body(struct pool_ask *ask, unsigned status, const struct http_text *out)
+{
+    struct http_answer *answer = ask->exchange->answer;
+    answer->status = status;
+    answer->body = span_of(out->text, out->len);
+    http_answer_add(answer, "Content-Type", status == 200 ? HTTP_TYPE_JSON : HTTP_TYPE_PROBLEM);
+}
+
+static int answer_ok(struct pool_ask *ask)
+{
+    http_exchange_text(ask->exchange, 200, HTTP_TYPE_JSON, "{\"ok\":true}");
+    return 0;
+}
+
+static void write_answer(struct http_text *out, const struct stint_pool_answer *answer)
+{
+    http_text_add(out, "\"key\":");
+    if (answer->name != NULL)
+        http_text_json(out, span_of_text(answer->name));
+    else
+        http_text_add(out, "null");
+    http_text_add(out, ",\"wait_ms\":");
+    http_text_json_ms(out, answer->wait_ns);
+    http_text_add(out, ",\"at\":\"");
+    http_text_u64(out, answer->granted_at_ns);
+    http_text_add(out, "\",\"probe\":");
+    http_text_add_text(out, answer->probe ? "true" : "false");
+    http_text_add(out, ",\"limit\":");
+    http_text_u64(out, answer->decision.limit);
+    http_text_add(out, ",\"remaining\":");
+    http_text_u64(out, answer->decision.remaining);
+    http_text_add(out, ",\"reset_after_ms\":");
+    http_text_json_ms(out, answer->decision.reset_after_ns);
+    http_text_add(out, "}");
+}
+
+/* No key is free: a problem that says when one is. */
+static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *answer)
+{
+    struct http_text out = http_door_text(ask->exchange->door);
+    if (answer->wait_ns != STINT_NEVER_NS) {
+        http_text_u64(&out, http_fields_retry_s(answer->wait_ns));
+        http_answer_add(ask->exchange->answer, "Retry-After", http_text_end(&out, 0));
+    }
+    size_t start = out.len;
+    http_text_add(&out, "{\"type\":\"about:blank\",\"title\":\"Too Many Requests\",\"status\":429,"
+                        "\"detail\":\"No key is free; wait_ms says when the first is.\",");
+    write_answer(&out, answer);
+    answer_body(ask, 429, &out);
+    ask->exchange->answer->body = span_of(out.text + start, out.len - start);
+}
+
+static int pool_next(struct pool_ask *ask, struct stint_error *error)
+{
+    struct http_exchange *exchange = ask->exchange;
+    uint64_t now_ns = exchange->now_ns;
+    struct stint_pool_ask question = {now_ns, ask->body.cost, ask->body.probe};
+    struct stint_pool_answer answer;
+    int code = pools_next(ask->pools, &ask->caller, ask->pool, &question, &answer, error);
+    if (code != 0)
+        return code;
+    if (answer.name == NULL) {
+        uint64_t patience_ends_ns = add_sat(exchange->asked_ns, ask->body.wait_ns);
+        uint64_t again_ns = add_sat(now_ns, max_u64(answer.wait_ns, 1));
+        if (ask->body.wait_ns > 0 && !exchange->message->is_urgent && again_ns <= patience_ends_ns)
+            exchange->answer->again_at_ns = again_ns;
+        else
+            answer_none(ask, &answer);
+        return 0;
+    }
+    struct http_text out = http_door_text(exchange->door);
+    http_text_add(&out, "{");
+    write_answer(&out, &answer);
+    answer_body(ask, 200, &out);
+    return 0;
+}
+
+static int pool_give_back(struct pool_ask *ask, struct stint_error *error)
+{
+    struct pools_return back = {ask->body.key, ask->body.cost, ask->body.granted_at_ns};
+    uint32_t given_back;
+    int code = pools_give_back(ask->pools, &ask->caller, ask->pool, &back, ask->exchange->now_ns,
+                               &given_back, error);
+    if (code != 0)
+        return code;
+    struct http_text out = http_door_text(ask->exchange->door);
+    http_text_add(&out, "{\"given_back\":");
+    http_text_u64(&out, given_back);
+    http_text_add(&out, "}");
+    answer_body(ask, 200, &out);
+    return 0;
+}
+
+static int pool_report(struct pool_ask *ask, struct stint_error *error)
+{
+    struct pools_report report = {ask->body.key, ask->body.outcome, ask->body.cooldown_ns};
+    if ((report.outcome == STINT_POOL_COOL) != (report.cooldown_ns > 0))
+        return err_set(error, STINT_E_SYNTAX,
+                       "\"cool\" wants a cooldown_ms above 0, and nothing else has one");
+    int code =
+        pools_report(ask->pools, &ask->caller, ask->pool, &report, ask->exchange->now_ns, error);
+    return code != 0 ? code : answer_ok(ask);
+}
+
+static int pool_add(struct pool_ask *ask, struct stint_error *error)
+{
+    struct pools_key key = {ask->body.key, ask->body.quotas, ask->body.n_quotas, ask->body.weight};
+    int code = pools_add(ask->pools, ask->pool, &key, ask->exchange->now_ns, error);
+    return code != 0 ? code : answer_ok(ask);
+}
+
+static int pool_remove(struct pool_ask *ask, struct stint_error *error)
+{
+    int code = pools_remove(ask->pools, &ask->caller, ask->pool, ask->body.key,
+                            ask->exchange->now_ns, error);
+    return code != 0 ? code : answer_ok(ask);
+}
+
+static bool add_status(const struct stint_pool_status *status, void *arg)
+{
+    static const char *const standings[] = {
+        [STINT_POOL_FREE] = "free",       [STINT_POOL_USED_UP] = "used_up",
+        [STINT_POOL_COOLING] = "cooling", [STINT_POOL_BACKING_OFF] = "backing_off",
+        [STINT_POOL_IS_OUT] = "out",
+    };
+    struct page *page = arg;
+    char text[STATUS_TEXT_SIZE];
+    struct http_text out = http_text_at(text, sizeof(text));
+    page_add(page, page->text[page->len - 1] == '[' ? "{\"key\":" : ",{\"key\":");
+    http_text_json(&out, span_of_text(status->name));
+    http_text_add(&out, ",\"standing\":\"");
+    http_text_add_text(&out, standings[status->standing]);
+    http_text_add(&out, "\",\"returns_after_ms\":");
+    http_text_json_ms(&out, status->returns_after_ns);
+    http_text_add(&out, ",\"weight\":");
+    http_text_u64(&out, status->weight);
+    http_text_add(&out, ",\"failures\":");
+    http_text_u64(&out, status->failures);
+    http_text_add(&out, ",\"limit\":");
+    http_text_u64(&out, status->decision.limit);
+    http_text_add(&out, ",\"remaining\":");
+    http_text_u64(&out, status->decision.remaining);
+    http_text_add(&out, "}");
+    page_add_span(page, span_of(out.text, out.len));
+    return !page->failed;
+}
+
+static struct page *begin_page(struct http_exchange *exchange, const char *text)
+{
+    struct page *page = &exchange->door->page;
+    page_free(page);
+    page_add(page, text);
+    return page;
+}
+
+static int pool_status(struct pool_ask *ask, struct stint_error *error)
+{
+    struct page *page = begin_page(ask->exchange, "{\"keys\":[");
+    if (!page->failed) {
+        int code = pools_each(ask->pools, &ask->caller, ask->pool, ask->exchange->now_ns,
+                              add_status, page, error);
+        if (code != 0)
+            return code;
+    }
+    page_add(page, "]}");
+    http_exchange_page(ask->exchange, HTTP_TYPE_JSON);
+    return 0;
+}
+
+static const struct pool_route pool_routes[] = {
+    {"next", "POST", ACCESS_ASK, COST | PROBE | WAIT, 0, pool_next},
+    {"give_back", "POST", ACCESS_ASK, KEY | COST | GRANTED_AT, KEY, pool_give_back},
+    {"report", "POST", ACCESS_ASK, KEY | OUTCOME | COOLDOWN, KEY | OUTCOME, pool_report},
+    {"status", "GET", ACCESS_ASK, 0, 0, pool_status},
+    {"add", "POST", ACCESS_ADMINISTER, KEY | QUOTAS | WEIGHT, KEY | QUOTAS, pool_add},
+    {"remove", "POST", ACCESS_ADMINISTER, KEY, KEY, pool_remove},
+};
+
+/* ---- The way there --------------------------------------------------------------------------- */
+
+/* "/v1/pools/NAME/VERB": NULL if there is no such verb, or no name. */
+static const struct pool_route *find_pool_route(struct span path, struct span *name)
+{
+    path = span_of(path.ptr + PREFIX_LEN, path.len - PREFIX_LEN);
+    size_t len = path.len;
+    while (len > 0 && path.ptr[len - 1] != '/')
+        len--;
+    if (len < 2 || path.len > HTTP_ARENA_SIZE)
+        return NULL;
+    *name = span_of(path.ptr, len - 1);
+    for (size_t i = 0; i < sizeof(pool_routes) / sizeof(pool_routes[0]); i++)
+        if (span_equals(span_of(path.ptr + len, path.len - len), pool_routes[i].name))
+            return &pool_routes[i];
+    return NULL;
+}
+
+const char *http_pool_method(struct span path)
+{
+    struct span name;
+    const struct pool_route *route = find_pool_route(path, &name);
+    return route != NULL ? route->method : NULL;
+}
+
+static int read_body(struct pool_ask *ask, const struct pool_route *route,
+                     struct stint_error *error)
+{
+    struct http_call *call = &ask->exchange->door->call;
+    struct span text = ask->exchange->message->body;
+    uint32_t seen;
+    ask->body = (struct pool_body){.cost = 1, .granted_at_ns = STINT_NEVER_NS};
+    int code = http_json_parse(&call->json, text.len > 0 ? text : span_of_text("{}"), error);
+    if (code < 0)
+        return code;
+    code = http_json_members(call->json.nodes, NULL, pool_members, N_POOL_MEMBERS, route->allowed,
+                             &seen, &ask->body, error);
+    for (size_t i = 0; code == 0 && i < N_POOL_MEMBERS; i++)
+        if (route->required & ~seen & (UINT32_C(1) << i))
+            return err_set(error, STINT_E_SYNTAX, "expected a member \"%s\"", pool_members[i].name);
+    return code;
+}
+
+/* The errand stays with the exchange until it has been answered, or is what the answer waits for.
+ */
+static void answer_ask(struct pool_ask *ask, const struct pool_route *route)
+{
+    struct stint_error error = {0};
+    struct http_exchange *exchange = ask->exchange;
+    service_pools_caller(exchange->door->options.service, exchange->errand, &ask->caller);
+    int code = route->answer(ask, &error);
+    exchange->errand = ask->caller.errand;
+    if (code == POOLS_WAITS) {
+        exchange->answer->errand = exchange->errand;
+        exchange->errand = NULL;
+    } else if (code < 0) {
+        http_exchange_refuse(exchange, status_of(code), error.sentence);
+    }
+}
+
+void http_pool_verb(struct http_exchange *exchange)
+{
+    struct stint_error error = {0};
+    struct pool_ask ask = {
+        .exchange = exchange,
+        .pools = hub_pools(service_hub(exchange->door->options.service)),
+    };
+    struct span name;
+    const struct pool_route *route = find_pool_route(exchange->target.path, &name);
+    if (route == NULL) {
+        http_exchange_refuse(exchange, 404,
+                             "expected /v1/pools/NAME/VERB, the VERB next, "
+                             "give_back, report, status, add or remove");
+        return;
+    }
+    uint8_t *room = (uint8_t *)exchange->door->arena;
+    ask.pool = span_of(room, http_target_decode(name, room));
+    bool is_get = strcmp(route->method, "GET") == 0;
+    if (!http_exchange_admit(exchange, route->role))
+        return;
+    int code = is_get ? 0 : read_body(&ask, route, &error);
+    if (code < 0) {
+        http_exchange_fault(exchange, &error);
+        return;
+    }
+    answer_ask(&ask, route);
+}
+
+void http_pool_list(struct http_exchange *exchange)
+{
+    const struct pools *pools = hub_pools(service_hub(exchange->door->options.service));
+    struct page *page = begin_page(exchange, "{\"pools\":[");
+    size_t n = pools_count(pools);
+    for (size_t i = 0; i < n; i++) {
+        char text[STATUS_TEXT_SIZE];
+        struct http_text out = http_text_at(text, sizeof(text));
+        http_text_json(&out, span_of_text(pools_name(pools, i)));
+        page_add(page, i > 0 ? "," : "");
+        page_add_span(page, span_of(out.text, out.len));
+    }
+    page_add(page, "]}");
+    http_exchange_page(exchange, HTTP_TYPE_JSON);
+}

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Bytes in, bytes out. Commands are read where they lie in the fed bytes; what is not answered (the
+ * tail of a command, or whole ones behind one that waits) is kept in the input.
+ */
+#include "frontend/resp/resp_parts.h"
+
+#include "proto/resp/resp_about.h"
+
+#include <stdlib.h>
+
+#define REQUEST_BYTES_DEFAULT ((size_t)1 << 20)
+#define ARGUMENT_BYTES_DEFAULT ((size_t)128 << 10)
+#define OUTPUT_BYTES_DEFAULT ((size_t)256 << 10)
+
+/* Of a stranger, so that whoever has no token cannot make the server keep much for him. */
+#define STRANGER_ARGUMENTS 10
+#define STRANGER_ARGUMENT_BYTES 4096
+#define STRANGER_REQUEST_BYTES 16384
+
+#define TURN_COMMANDS 16 /* between two looks whether the turn is over */
+#define KEPT_BYTES 4096  /* an empty buffer that is larger is given back */
+
+static struct resp_conn *resp_of(struct conn *conn)
+{
+    return (struct resp_conn *)(void *)conn;
+}
+
+static const struct resp_conn *resp_of_const(const struct conn *conn)
+{
+    return (const struct resp_conn *)(const void *)conn;
+}
+
+static size_t unsent(const struct resp_conn *conn)
+{
+    return conn->out.len - conn->sent;
+}
+
+static size_t waiting(const struct resp_conn *conn)
+{
+    return byte_queue_len(&conn->input);
+}
+
+static bool may_answer(const struct resp_conn *conn)
+{
+    return !conn->is_over && !resp_conn_is_parked(conn) && unsent(conn) <= conn->door->output_bytes;
+}
+
+/* ---- Answering ------------------------------------------------------------------------------- */
+
+static void (*const answers[RESP_COMMANDS])(struct resp_call *call);
+
+void resp_conn_answer(struct resp_call *call)
+{
+    struct resp_conn *conn = call->conn;
+    call->command = resp_command_find(call->args[0]);
+    if (call->command == NULL) {
+        resp_about_unknown(&conn->out, call->args[0]);
+    } else if (!resp_command_takes(call->command, call->n_args)) {
+        resp_about_arity(&conn->out, call->command);
+    } else if (!conn->is_known && (call->command->flags & RESP_FLAG_NO_AUTH) == 0) {
+        resp_write_error(&conn->out, "NOAUTH", "say first who you are: AUTH secret");
+    } else {
+        answers[resp_command_id(call->command)](call);
+    }
+    /* Who may ask has changed, say: units may have been charged. */
+    service_drop(conn->door->service, call->errand);
+    if (!call->is_ahead && !resp_conn_is_parked(conn))
+        conn->was_asked = false;
+    if (conn->out.failed)
+        conn->is_over = true;
+}
+
+static void count_malformed(const struct service *service)
+{
+    struct metrics *metrics = hub_metrics(service_hub(service));
+    if (metrics != NULL)
+        metrics_malformed(metrics_worker(metrics, service_worker(service)), METRICS_RESP);
+}
+
+static void end_with_fault(struct resp_conn *conn, long fault)
+{
+    char sentence[STINT_ERROR_MAX];
+    count_malformed(conn->door->service);
+    struct buf buf = buf_of(sentence, sizeof(sentence));
+    buf_add(&buf, "Protocol error: %s", resp_fault_sentence(fault));
+    resp_write_error(&conn->out, "ERR", sentence);
+    conn->is_over = true;
+}
+
+/* Answers what it may of these bytes, which begin at a command; how many it is done with. */
+static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
+{
+    struct resp_argv *argv = &conn->door->argv;
+    size_t done = 0;
+    conn->has_yielded = false;
+    for (unsigned n = 1; may_answer(conn); n++) {
+        if (n % TURN_COMMANDS == 0 && done < bytes.len && conn_turn_is_over(&conn->conn)) {
+            conn->has_yielded = true;
+            break;
+        }
+        struct span rest = span_of(bytes.ptr + done, bytes.len - done);
+        long len = resp_reader_next(&conn->reader, rest, conn->bounds, argv);
+        if (len == 0)
+            break;
+        if (len < 0) {
+            end_with_fault(conn, len);
+            break;
+        }
+        struct resp_call call = {.conn = conn,
+                                 .args = argv->args,
+                                 .n_args = argv->n,
+                                 .now_ns = server_clock_now(conn->door->clock, now_ns),
+                                 .io_now_ns = now_ns,
+                                 .errand = resp_ahead_take(conn, (size_t)len)};
+        if (argv->n > 0)
+            resp_conn_answer(&call);
+        if (call.has_waited)
+            conn->errands.bytes += (size_t)len;
+        else if (conn->retry_at_ns == STINT_NEVER_NS)
+            done += (size_t)len;
+    }
+    return done;
+}
+
+bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
+{
+    struct resp_conn *conn = call->conn;
+    if (retry_at_ns == 0 || conn->is_draining || call->is_ahead)
+        return false;
+    conn->retry_at_ns = retry_at_ns;
+    conn->errands.lacks_first = true;
+    return true;
+}
+
+/* ---- What is kept ---------------------------------------------------------------------------- */
+
+static void keep(struct resp_conn *conn, struct span bytes)
+{
+    if (!conn->is_over && !byte_queue_append(&conn->input, bytes))
+        conn->is_over = true;
+}
+
+static void serve_input(struct resp_conn *conn, uint64_t now_ns)
+{
+    if (waiting(conn) > 0)
+        byte_queue_take(&conn->input, serve(conn, byte_queue_span(&conn->input), now_ns),
+                        KEPT_BYTES);
+    /* A connection that drains has now answered all it was asked, if nothing else holds it back. */
+    if (conn->is_draining && may_answer(conn) && !conn->has_yielded)
+        conn->is_over = true;
+    if (conn->is_over)
+        byte_queue_clear(&conn->input, KEPT_BYTES);
+    else if (waiting(conn) > 0)
+        resp_ahead_look(conn, now_ns);
+}
+
+void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns)
+{
+    resp_caller_renew(conn);
+    serve_input(conn, now_ns);
+    conn_stir(&conn->conn, now_ns);
+}
+
+/* ---- What the socket's owner calls ----------------------------------------------------------- */
+
+static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
+{
+    struct resp_conn *conn = resp_of(base);
+    if (conn->is_over)
+        return;
+    resp_caller_renew(conn);
+    if (waiting(conn) == 0) {
+        size_t done = serve(conn, bytes, now_ns);
+        keep(conn, span_of(bytes.ptr + done, bytes.len - done));
+        resp_ahead_look(conn, now_ns);
+    } else {
+        keep(conn, bytes);
+        serve_input(conn, now_ns);
+    }
+}
+
+static struct span output(struct conn *base)
+{
+    const struct resp_conn *conn = resp_of(base);
+    if (unsent(conn) == 0)
+        return span_of(NULL, 0);
+    return span_of(conn->out.bytes + conn->sent, unsent(conn));
+}
+
+static void sent(struct conn *base, size_t len, uint64_t now_ns)
+{
+    struct resp_conn *conn = resp_of(base);
+    conn->sent += len;
+    if (unsent(conn) == 0) {
+        conn->out.len = conn->sent = 0;
+        if (conn->out.size > KEPT_BYTES)
+            resp_writer_deinit(&conn->out);
+    } else if (conn->sent > unsent(conn)) {
+        memmove(conn->out.bytes, conn->out.bytes + conn->sent, unsent(conn));
+        conn->out.len = unsent(conn);
+        conn->sent = 0;
+    }
+    if (waiting(conn) > 0 && may_answer(conn) && conn_turn_is_over(base)) {
+        conn->has_yielded = true;
+    } else if (waiting(conn) > 0 || conn->is_draining) {
+        resp_caller_renew(conn);
+        serve_input(conn, now_ns);
+    }
+}
+
+/* Also while a command waits and many have come behind it: they are not to fill the memory. */
+static bool is_choked(const struct conn *base)
+{
+    const struct resp_conn *conn = resp_of_const(base);
+    return unsent(conn) > conn->door->output_bytes || conn->has_yielded ||
+           (resp_conn_is_parked(conn) && waiting(conn) > conn->bounds->request_bytes);
+}
+
+static bool has_work(const struct conn *base)
+{
+    const struct resp_conn *conn = resp_of_const(base);
+    return conn->has_yielded && may_answer(conn);
+}
+
+static uint64_t deadline(const struct conn *base)
+{
+    const struct resp_conn *conn = resp_of_const(base);
+    return server_clock_io_deadline(conn->door->clock, conn->retry_at_ns);
+}
+
+static void wake(struct conn *base, uint64_t now_ns)
+{
+    struct resp_conn *conn = resp_of(base);
+    if (server_clock_now(conn->door->clock, now_ns) >= conn->retry_at_ns)
+        conn->retry_at_ns = STINT_NEVER_NS;
+    else if (!has_work(base))
+        return;
+    resp_caller_renew(conn);
+    serve_input(conn, now_ns);
+}
+
+static void expire(struct conn *base, uint64_t now_ns)
+{
+    struct resp_conn *conn = resp_of(base);
+    (void)now_ns;
+    if (!conn->is_over && !resp_conn_is_parked(conn))
+        resp_write_error(&conn->out, "ERR",
+                         "Protocol error: the command did not arrive within request_time");
+    conn->is_over = true;
+}
+
+static bool is_over(const struct conn *base)
+{
+    return resp_of_const(base)->is_over;
+}
+
+/* A command that waits is answered with what can be said now. */
+static void drain(struct conn *base, uint64_t now_ns)
+{
+    struct resp_conn *conn = resp_of(base);
+    conn->is_draining = true;
+    conn->retry_at_ns = STINT_NEVER_NS;
+    serve_input(conn, now_ns);
+}
+
+static bool is_busy(const struct conn *base)
+{
+    return waiting(resp_of_const(base)) > 0;
+}
+
+static size_t held(const struct conn *base)
+{
+    const struct resp_conn *conn = resp_of_const(base);
+    return conn->input.size + conn->out.size;
+}
+
+static void free_conn(struct conn *base)
+{
+    struct resp_conn *conn = resp_of(base);
+    resp_ahead_free(conn);
+    byte_queue_deinit(&conn->input);
+    resp_writer_deinit(&conn->out);
+    access_unref(conn->tokens);
+    free(conn);
+}
+
+static const struct conn_ops ops = {
+    .feed = feed,
+    .output = output,
+    .sent = sent,
+    .is_choked = is_choked,
+    .has_work = has_work,
+    .deadline = deadline,
+    .wake = wake,
+    .expire = expire,
+    .is_over = is_over,
+    .drain = drain,
+    .is_busy = is_busy,
+    .held = held,
+    .free = free_conn,
+};
+
+struct conn *resp_conn_new(struct resp_door *door, struct span peer)
+{
+    struct resp_conn *conn = calloc(1, sizeof(*conn));
+    if (conn == NULL)
+        return NULL;
+    conn->conn.ops = &ops;
+    conn->door = door;
+    conn->peer_len = access_keep_peer(conn->peer, peer);
+    conn->out.version = 2;
+    conn->retry_at_ns = STINT_NEVER_NS;
+    conn->id = door->n_opened++ * WORKERS_MAX + service_worker(door->service) + 1;
+    conn->caller.door = METRICS_RESP;
+    resp_caller_renew(conn);
+    resp_caller_forget(conn);
+    return &conn->conn;
+}
+
+/* ---- Doors ----------------------------------------------------------------------------------- */
+
+static size_t or_default(size_t limit, size_t otherwise)
+{
+    return limit > 0 ? limit : otherwise;
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void set_bounds(struct resp_door *door, const struct resp_limits *limits)
+{
+    struct resp_bounds *bounds = &door->bounds;
+    bounds->request_bytes = or_default(limits->request_bytes, REQUEST_BYTES_DEFAULT);
+    bounds->argument_bytes = or_default(limits->argument_bytes, ARGUMENT_BYTES_DEFAULT);
+    bounds->arguments =
+        least(or_default(limits->arguments, RESP_ARGUMENTS_MAX), RESP_ARGUMENTS_MAX);
+    door->output_bytes = or_default(limits->output_bytes, OUTPUT_BYTES_DEFAULT);
+    door->stranger_bounds = (struct resp_bounds){
+        .request_bytes = least(bounds->request_bytes, STRANGER_REQUEST_BYTES),
+        .argument_bytes = least(bounds->argument_bytes, STRANGER_ARGUMENT_BYTES),
+        .arguments = least(bounds->arguments, STRANGER_ARGUMENTS),
+    };
+}
+
+struct resp_door *resp_door_new(struct service *service, struct access_now *access,
+                                const struct resp_limits *limits)
+{
+    static const struct resp_limits defaults;
+    struct resp_door *door = calloc(1, sizeof(*door));
+    if (door == NULL)
+        return NULL;
+    door->service = service;
+    door->clock = hub_clock(service_hub(service));
+    door->throttle.verb = REQUEST_THROTTLE;
+    door->access = access;
+    door->generation = UINT64_MAX; /* of none: the first look gets the tokens */
+    set_bounds(door, limits != NULL ? limits : &defaults);
+    door->argv.args = calloc(door->bounds.arguments, sizeof(*door->argv.args));
+    door->argv.room = malloc(RESP_LINE_MAX);
+    if (door->argv.args == NULL || door->argv.room == NULL) {
+        resp_door_free(door);
+        return NULL;
+    }
+    return door;
+}
+
+void resp_door_free(struct resp_door *door)
+{
+    if (door == NULL)
+        return;
+    free(door->argv.args);
+    free(door->argv.room);
+    access_unref(door->tokens);
+    free(door);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
+static void command(struct resp_call *call)
+{
+    resp_about_commands(&call->conn->out, call->args, call->n_args, &call->conn->door->lists);
+}
+
+static void (*const answers[RESP_COMMANDS])(struct resp_call *call) = {
+    [RESP_DEL] = resp_forget_keys,
+    [RESP_TTL] = resp_key_time,
+    [RESP_AUTH] = resp_auth,
+    [RESP_ECHO] = resp_echo,
+    [RESP_INFO] = resp_info,
+    [RESP_PING] = resp_ping,
+    [RESP_PTTL] = resp_key_time,
+    [RESP_QUIT] = resp_quit,
+    [RESP_HELLO] = resp_hello,
+    [RESP_RESET_CONNECTION] = resp_reset,
+    [RESP_CLIENT] = resp_client,
+    [RESP_CONFIG] = resp_config,
+    [RESP_EXISTS] = resp_count_keys,
+    [RESP_SELECT] = resp_select,
+    [RESP_UNLINK] = resp_forget_keys,
+    [RESP_COMMAND] = command,
+    [RESP_TOP] = resp_top,
+    [RESP_BOOK] = resp_verb,
+    [RESP_PEEK] = resp_verb,
+    [RESP_POOL] = resp_pool,
+    [RESP_TAKE] = resp_verb,
+    [RESP_THROTTLE] = resp_throttle,
+    [RESP_BLOCK] = resp_verb,
+    [RESP_CLOCK] = resp_clock,
+    [RESP_RENEW] = resp_verb,
+    [RESP_RESET] = resp_verb,
+    [RESP_CANCEL] = resp_verb,
+    [RESP_CHARGE] = resp_verb,
+    [RESP_REFUND] = resp_verb,
+    [RESP_SETTLE] = resp_verb,
+    [RESP_EXPLAIN] = resp_verb,
+    [RESP_RESERVE] = resp_verb,
+    [RESP_SETQUOTA] = resp_verb,
+    [RESP_TAKEUPTO] = resp_verb,
+};

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * RESP connections, as docs/protocol.md describes them: commands in, replies out, in their order.
+ *
+ * A door is what all connections of one worker share: the service that is asked, the limits, and
+ * room for the command being read. So an idle connection holds a few hundred bytes and no buffer.
+ * A door and its connections belong to the thread of its service.
+ */
+#ifndef STINT_FRONTEND_RESP_RESP_CONN_H
+#define STINT_FRONTEND_RESP_RESP_CONN_H
+
+#include "frontend/conn.h"
+#include "service/access/access.h"
+#include "service/service.h"
+
+#define RESP_ARGUMENTS_MAX 4096 /* that `arguments` may be set to */
+
+/* What one client may send, and leave unread. 0 is the default. */
+struct resp_limits {
+    size_t request_bytes;  /* of one command with all its arguments. Default 1 MiB */
+    size_t argument_bytes; /* of one argument. Default 128 KiB: a key may have 64 KiB */
+    size_t arguments;      /* of one command, its name included. Default RESP_ARGUMENTS_MAX */
+    size_t output_bytes;   /* unsent replies above which no command is read. Default 256 KiB */
+};
+
+struct resp_door;
+
+/*
+ * access: the tokens in force, looked at anew with each feed, so that a reload of them reaches
+ * those who are connected; NULL, or without tokens: nobody is asked who he is. limits may be NULL.
+ * NULL: no memory.
+ */
+struct resp_door *resp_door_new(struct service *service, struct access_now *access,
+                                const struct resp_limits *limits);
+void resp_door_free(struct resp_door *door); /* after its connections; NULL is fine */
+
+/*
+ * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
+ * Goes with conn->ops->free().
+ */
+struct conn *resp_conn_new(struct resp_door *door, struct span peer);
+
+#endif

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a RESP connection share. */
+#ifndef STINT_FRONTEND_RESP_RESP_PARTS_H
+#define STINT_FRONTEND_RESP_RESP_PARTS_H
+
+#include "base/buf.h"
+#include "base/byte_queue.h"
+#include "base/err.h"
+#include "frontend/resp/resp_conn.h"
+#include "proto/resp/resp_command.h"
+#include "proto/resp/resp_reader.h"
+#include "proto/resp/resp_request.h"
+#include "proto/resp/resp_writer.h"
+#include "service/access/access.h"
+#include "service/metrics/metrics.h"
+#include "service/server_clock.h"
+
+#define RESP_NAME_MAX 64 /* bytes of a connection's name */
+
+struct resp_door {
+    struct service *service;
+    struct server_clock *clock;
+    struct access_now *access; /* NULL: nobody is asked who he is */
+    struct access *tokens;     /* the set in force when it was last looked at; NULL: none */
+    uint64_t generation;       /* of tokens */
+    struct resp_bounds bounds, stranger_bounds;
+    size_t output_bytes;
+    uint64_t n_opened;
+    struct resp_argv argv; /* of the command that is being answered */
+    struct resp_lists lists;
+    struct request throttle; /* CL.THROTTLE, but for its arguments */
+    struct reply reply;
+};
+
+/*
+ * Errands of the commands at the head of the input, one for each, in their order: the first command
+ * waits for its store, and those behind it are on their way already. docs/decisions/0036.
+ */
+struct resp_errands {
+    struct errand **ring; /* of RESP_ERRANDS_MAX; NULL until one is needed */
+    unsigned first, n;
+    bool lacks_first;          /* the command at the head waits for a time, and has none */
+    size_t bytes;              /* of their commands */
+    struct resp_reader reader; /* of the command behind them */
+};
+
+#define RESP_ERRANDS_MAX 256 /* a power of two */
+
+struct resp_conn {
+    struct conn conn;
+    struct resp_door *door;
+    struct resp_reader reader;
+    struct byte_queue input; /* an unfinished command, or whole ones that have to wait */
+    struct resp_writer out;
+    size_t sent;                      /* bytes of out that are gone */
+    const struct resp_bounds *bounds; /* of a stranger, until he says who he is */
+    struct access *tokens;            /* the set in which `token` was found, with a reference */
+    const struct access_token *token;
+    struct caller caller;
+    uint64_t id;
+    struct resp_errands errands;
+    size_t keys_done; /* of the command at the head, if it asks its keys one after the other */
+    int64_t keys_found;
+    /* By the time of decisions. */
+    uint64_t asked_ns;    /* when the command at the head of the input was asked first */
+    uint64_t retry_at_ns; /* when it is asked again; STINT_NEVER_NS: it is not waiting */
+    bool was_asked;       /* asked_ns is set */
+    bool has_yielded;     /* its turn was over with whole commands left */
+    bool is_known;        /* may ask; else only what has RESP_FLAG_NO_AUTH */
+    bool is_draining, is_over;
+    uint8_t name_len, peer_len;
+    char name[RESP_NAME_MAX];
+    char peer[ACCESS_PEER_MAX]; /* its address; none: a Unix socket */
+};
+
+/* One command on its way. */
+struct resp_call {
+    struct resp_conn *conn;
+    const struct resp_command *command;
+    const struct span *args; /* args[0] is the command's name */
+    size_t n_args;
+    uint64_t now_ns; /* of decisions */
+    uint64_t io_now_ns;
+    struct errand *errand; /* of the command, which is asked again; whoever uses it sets NULL */
+    bool is_ahead;         /* others before it wait: only a store may be asked, nothing answered */
+    bool has_waited;       /* it waits for a store now */
+};
+
+/* Whether the command at the head waits for its store. */
+bool resp_ahead_waits(const struct resp_conn *conn);
+
+static inline bool resp_conn_is_parked(const struct resp_conn *conn)
+{
+    return conn->retry_at_ns != STINT_NEVER_NS || resp_ahead_waits(conn);
+}
+
+/* Of a command that may wait: notes when it was asked first. */
+static inline void resp_call_begin(struct resp_call *call)
+{
+    if (!call->conn->was_asked)
+        call->conn->asked_ns = call->now_ns;
+    call->conn->was_asked = true;
+}
+
+/* Instead of an answer: asks the command again then. False where it is not to wait any more. */
+bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns);
+/* ---- resp_ahead.c: commands that wait for stores --------------------------------------------- */
+
+/* What a request of this command is asked with. */
+void resp_call_prepare(struct resp_call *call, struct request *request);
+/* Whether the reply is none, as a store was asked, or as it is not its turn. */
+bool resp_call_waits(struct resp_call *call, const struct reply *reply);
+/* The command waits for an errand that it has begun in its turn. */
+void resp_call_await(struct resp_call *call, struct errand *errand);
+/* The errand of the command at the head, which can go on; NULL: it has none. */
+struct errand *resp_ahead_take(struct resp_conn *conn, size_t command_len);
+/* Begins what may be begun of the commands behind one that waits. */
+void resp_ahead_look(struct resp_conn *conn, uint64_t now_ns);
+void resp_ahead_free(struct resp_conn *conn);
+/* resp_conn.c */
+void resp_conn_answer(struct resp_call *call);
+void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns);
+
+/* An error whose word follows from its code. */
+void resp_call_refuse(struct resp_call *call, const struct stint_error *error);
+/* Whether the caller has one of these roles; else that was answered. */
+bool resp_call_may(struct resp_call *call, unsigned roles);
+
+/* Looks whether the tokens in force are still those by which the caller is known. */
+void resp_caller_renew(struct resp_conn *conn);
+/* Forgets who he is, as at the beginning of a connection. */
+void resp_caller_forget(struct resp_conn *conn);
+
+/* ---- Commands, by the file that answers them ------------------------------------------------- */
+
+/* resp_caller.c */
+void resp_auth(struct resp_call *call);
+void resp_hello(struct resp_call *call);
+
+/* resp_session.c */
+void resp_echo(struct resp_call *call);
+void resp_ping(struct resp_call *call);
+void resp_quit(struct resp_call *call);
+void resp_reset(struct resp_call *call);
+void resp_select(struct resp_call *call);
+void resp_client(struct resp_call *call);
+/* Takes a name, or refuses one that cannot be printed; false: that was answered. */
+bool resp_set_name(struct resp_call *call, struct span name);
+
+/* resp_info.c */
+void resp_info(struct resp_call *call);
+void resp_config(struct resp_call *call);
+
+/* resp_ask.c */
+/* Whether it is one of resp_throttle() and resp_verb(); answers it. */
+bool resp_is_request(const struct resp_command *command);
+void resp_answer_request(struct resp_call *call);
+void resp_throttle(struct resp_call *call);
+void resp_verb(struct resp_call *call);
+void resp_forget_keys(struct resp_call *call);
+void resp_count_keys(struct resp_call *call);
+void resp_key_time(struct resp_call *call);
+
+/* resp_clock.c, resp_pool.c, resp_top.c */
+void resp_clock(struct resp_call *call);
+void resp_pool(struct resp_call *call);
+void resp_top(struct resp_call *call);
+
+#endif

@@ -1,0 +1,376 @@
+/* SPDX-License-Identifier: MIT */
+/* STINT.POOL: which key of a pool may be used now, and what became of it. */
+#include "frontend/resp/resp_parts.h"
+
+#include "base/ns.h"
+#include "base/number.h"
+#include "base/wide_int.h"
+#include "proto/resp/resp_about.h"
+#include "proto/resp/resp_reply.h"
+#include "proto/resp/resp_words.h"
+#include "service/pools.h"
+
+/* Words behind the pool and its key, in any order, each once. */
+struct pool_words {
+    uint64_t cost, at_ns, wait_ns, weight;
+    bool probe;
+    struct span quotas[STINT_POOL_QUOTAS_MAX];
+    size_t n_quotas;
+};
+
+enum pool_word { POOL_COST, POOL_AT, POOL_WAIT, POOL_WEIGHT, POOL_PROBE, POOL_QUOTA, POOL_WORDS };
+
+static const char *const names[POOL_WORDS] = {
+    [POOL_COST] = "COST",     [POOL_AT] = "AT",       [POOL_WAIT] = "WAIT",
+    [POOL_WEIGHT] = "WEIGHT", [POOL_PROBE] = "PROBE", [POOL_QUOTA] = "QUOTA",
+};
+
+static const uint64_t most[POOL_WORDS] = {
+    [POOL_COST] = UINT32_MAX,
+    [POOL_AT] = POOLS_AT_MAX_NS,
+    [POOL_WAIT] = RESP_WAIT_MAX_MS,
+    [POOL_WEIGHT] = STINT_POOL_WEIGHT_MAX,
+};
+
+#define BIT(word) (1u << (word))
+
+static enum pool_word find_word(struct span text, unsigned among)
+{
+    enum pool_word word = 0;
+    while (word < POOL_WORDS && ((among & BIT(word)) == 0 || !resp_word_is(text, names[word])))
+        word++;
+    return word;
+}
+
+static int read_word(struct pool_words *words, enum pool_word word, struct span argument,
+                     struct stint_error *error)
+{
+    uint64_t number = 0, least = word == POOL_WEIGHT;
+    if (word == POOL_QUOTA) {
+        if (words->n_quotas == STINT_POOL_QUOTAS_MAX)
+            return err_set(error, STINT_E_RANGE, "at most %d times QUOTA", STINT_POOL_QUOTAS_MAX);
+        words->quotas[words->n_quotas++] = argument;
+        return STINT_OK;
+    }
+    if (!resp_number_read(argument, most[word], &number) || number < least)
+        return resp_refuse_number(names[word], argument, least, most[word], error);
+    switch (word) {
+    case POOL_COST:
+        words->cost = number;
+        break;
+    case POOL_AT:
+        words->at_ns = number;
+        break;
+    case POOL_WAIT:
+        words->wait_ns = number * NS_PER_MS;
+        break;
+    default:
+        words->weight = number;
+    }
+    return STINT_OK;
+}
+
+static int read_words(const struct resp_call *call, size_t at, unsigned among,
+                      struct pool_words *words, struct stint_error *error)
+{
+    *words = (struct pool_words){.cost = 1, .at_ns = STINT_NEVER_NS};
+    while (at < call->n_args) {
+        enum pool_word word = find_word(call->args[at], among);
+        if (word == POOL_WORDS)
+            return resp_refuse_word("another word", call->args[at], error);
+        if (word != POOL_QUOTA)
+            among &= ~BIT(word);
+        at++;
+        if (word == POOL_PROBE) {
+            words->probe = true;
+            continue;
+        }
+        if (at == call->n_args)
+            return err_set(error, STINT_E_SYNTAX, "behind %s its argument is missing", names[word]);
+        int code = read_word(words, word, call->args[at++], error);
+        if (code != STINT_OK)
+            return code;
+    }
+    return STINT_OK;
+}
+
+static struct pools *pools_of(const struct resp_call *call)
+{
+    return hub_pools(service_hub(call->conn->door->service));
+}
+
+static struct pools_caller caller_of(const struct resp_call *call)
+{
+    struct pools_caller caller;
+    service_pools_caller(call->conn->door->service, call->errand, &caller);
+    return caller;
+}
+
+/* False: not yet, the command waits. Else the errand stays with it until it has been answered. */
+static bool is_answered(struct resp_call *call, const struct pools_caller *caller, int code)
+{
+    call->errand = caller->errand;
+    if (code != POOLS_WAITS)
+        return true;
+    call->errand = NULL;
+    resp_call_await(call, caller->errand);
+    return false;
+}
+
+static void answer(struct resp_call *call, int code, const struct stint_error *error)
+{
+    if (code != STINT_OK)
+        resp_call_refuse(call, error);
+    else
+        resp_write_simple(&call->conn->out, "OK");
+}
+
+static void pair(struct resp_writer *out, const char *name, int64_t number)
+{
+    resp_write_text(out, name);
+    resp_write_integer(out, number);
+}
+
+/* ---- NEXT, GIVEBACK, REPORT ------------------------------------------------------------------ */
+
+static void write_next(struct resp_writer *out, const struct stint_pool_answer *next)
+{
+    resp_write_map(out, 7);
+    resp_write_text(out, "key");
+    if (next->name != NULL)
+        resp_write_text(out, next->name);
+    else
+        resp_write_null(out);
+    pair(out, "wait_ms", next->name != NULL ? 0 : resp_reply_ms(next->wait_ns));
+    resp_write_text(out, "at");
+    resp_write_digits(out, next->granted_at_ns);
+    pair(out, "probe", next->probe);
+    pair(out, "limit", next->decision.limit);
+    pair(out, "remaining", next->decision.remaining);
+    pair(out, "reset_after_ms", resp_reply_ms(next->decision.reset_after_ns));
+}
+
+/* When to ask again, or 0: a key was found, or none will be while the caller is patient. */
+static uint64_t retry_at(const struct resp_call *call, const struct pool_words *words,
+                         const struct stint_pool_answer *next)
+{
+    uint64_t again_ns = add_sat(call->now_ns, max_u64(next->wait_ns, 1));
+    bool waits = next->name == NULL && words->wait_ns > 0;
+    return waits && again_ns <= add_sat(call->conn->asked_ns, words->wait_ns) ? again_ns : 0;
+}
+
+static void pool_next(struct resp_call *call)
+{
+    struct stint_error error;
+    struct pool_words words;
+    struct stint_pool_answer next;
+    struct pools_caller caller = caller_of(call);
+    int code =
+        read_words(call, 3, BIT(POOL_COST) | BIT(POOL_PROBE) | BIT(POOL_WAIT), &words, &error);
+    if (code == STINT_OK) {
+        const struct stint_pool_ask ask = {
+            .now_ns = call->now_ns, .cost = (uint32_t)words.cost, .probe = words.probe};
+        resp_call_begin(call);
+        code = pools_next(pools_of(call), &caller, call->args[2], &ask, &next, &error);
+    }
+    if (!is_answered(call, &caller, code))
+        return;
+    if (code != STINT_OK)
+        resp_call_refuse(call, &error);
+    else if (!resp_call_park(call, retry_at(call, &words, &next)))
+        write_next(&call->conn->out, &next);
+}
+
+static void pool_give_back(struct resp_call *call)
+{
+    struct stint_error error;
+    struct pool_words words;
+    struct pools_caller caller = caller_of(call);
+    uint32_t given_back = 0;
+    int code = read_words(call, 4, BIT(POOL_COST) | BIT(POOL_AT), &words, &error);
+    if (code == STINT_OK) {
+        const struct pools_return back = {call->args[3], (uint32_t)words.cost, words.at_ns};
+        code = pools_give_back(pools_of(call), &caller, call->args[2], &back, call->now_ns,
+                               &given_back, &error);
+    }
+    if (!is_answered(call, &caller, code))
+        return;
+    if (code != STINT_OK)
+        resp_call_refuse(call, &error);
+    else
+        resp_write_integer(&call->conn->out, given_back);
+}
+
+static int read_report(const struct resp_call *call, struct pools_report *report,
+                       struct stint_error *error)
+{
+    struct span word = call->args[4];
+    uint64_t cooldown_ms = 0;
+    bool cools = resp_word_is(word, "COOL");
+    *report = (struct pools_report){.key = call->args[3]};
+    if (cools && call->n_args == 6) {
+        if (!resp_number_read(call->args[5], RESP_TIME_MAX_MS, &cooldown_ms))
+            return resp_refuse_number("COOL", call->args[5], 0, RESP_TIME_MAX_MS, error);
+        report->outcome = STINT_POOL_COOL;
+        report->cooldown_ns = cooldown_ms * NS_PER_MS;
+        return STINT_OK;
+    }
+    if (cools || call->n_args > 5)
+        return err_set(error, STINT_E_SYNTAX, "COOL has one argument, milliseconds; others none");
+    if (resp_word_is(word, "OK"))
+        report->outcome = STINT_POOL_OK;
+    else if (resp_word_is(word, "BACKOFF"))
+        report->outcome = STINT_POOL_BACK_OFF;
+    else if (resp_word_is(word, "OUT"))
+        report->outcome = STINT_POOL_OUT;
+    else
+        return resp_refuse_word("OK, COOL ms, BACKOFF or OUT", word, error);
+    return STINT_OK;
+}
+
+static void pool_report(struct resp_call *call)
+{
+    struct stint_error error;
+    struct pools_report report;
+    struct pools_caller caller = caller_of(call);
+    int code = read_report(call, &report, &error);
+    if (code == STINT_OK)
+        code = pools_report(pools_of(call), &caller, call->args[2], &report, call->now_ns, &error);
+    if (is_answered(call, &caller, code))
+        answer(call, code, &error);
+}
+
+/* ---- STATUS, LIST ---------------------------------------------------------------------------- */
+
+static bool count_key(const struct stint_pool_status *status, void *arg)
+{
+    size_t *n = arg;
+    (void)status;
+    ++*n;
+    return true;
+}
+
+struct listing {
+    struct resp_writer *out;
+    size_t left; /* as many as were announced: another thread may add one meanwhile */
+};
+
+static void write_status(struct resp_writer *out, const struct stint_pool_status *status)
+{
+    static const char *const standings[] = {
+        [STINT_POOL_FREE] = "free",       [STINT_POOL_USED_UP] = "used_up",
+        [STINT_POOL_COOLING] = "cooling", [STINT_POOL_BACKING_OFF] = "backing_off",
+        [STINT_POOL_IS_OUT] = "out",
+    };
+    resp_write_map(out, 7);
+    resp_write_text(out, "key");
+    resp_write_text(out, status->name);
+    resp_write_text(out, "standing");
+    resp_write_text(out, standings[status->standing]);
+    pair(out, "returns_after_ms", resp_reply_ms(status->returns_after_ns));
+    pair(out, "weight", status->weight);
+    pair(out, "failures", status->failures);
+    pair(out, "limit", status->decision.limit);
+    pair(out, "remaining", status->decision.remaining);
+}
+
+static bool list_key(const struct stint_pool_status *status, void *arg)
+{
+    struct listing *listing = arg;
+    write_status(listing->out, status);
+    return --listing->left > 0;
+}
+
+static void pool_status(struct resp_call *call)
+{
+    struct resp_writer *out = &call->conn->out;
+    struct stint_error error;
+    struct pools_caller caller = caller_of(call);
+    size_t n = 0;
+    int code =
+        pools_each(pools_of(call), &caller, call->args[2], call->now_ns, count_key, &n, &error);
+    if (!is_answered(call, &caller, code))
+        return;
+    if (code != STINT_OK) {
+        resp_call_refuse(call, &error);
+        return;
+    }
+    struct listing listing = {out, n};
+    resp_write_array(out, n);
+    if (n > 0)
+        pools_each(pools_of(call), &caller, call->args[2], call->now_ns, list_key, &listing, NULL);
+    /* Keys that were removed since they were counted. */
+    for (; listing.left > 0; listing.left--)
+        resp_write_null(out);
+}
+
+static void pool_list(struct resp_call *call)
+{
+    struct pools *pools = pools_of(call);
+    size_t n = pools_count(pools);
+    resp_write_array(&call->conn->out, n);
+    for (size_t i = 0; i < n; i++)
+        resp_write_text(&call->conn->out, pools_name(pools, i));
+}
+
+/* ---- ADD, REMOVE ----------------------------------------------------------------------------- */
+
+static void pool_add(struct resp_call *call)
+{
+    struct stint_error error;
+    struct pool_words words;
+    int code = read_words(call, 4, BIT(POOL_QUOTA) | BIT(POOL_WEIGHT), &words, &error);
+    if (code == STINT_OK && words.n_quotas == 0)
+        code = err_set(&error, STINT_E_SYNTAX, "QUOTA is missing");
+    if (code == STINT_OK) {
+        const struct pools_key key = {call->args[3], words.quotas, words.n_quotas,
+                                      (uint32_t)words.weight};
+        code = pools_add(pools_of(call), call->args[2], &key, call->now_ns, &error);
+    }
+    answer(call, code, &error);
+}
+
+static void pool_remove(struct resp_call *call)
+{
+    struct stint_error error;
+    struct pools_caller caller = caller_of(call);
+    int code =
+        pools_remove(pools_of(call), &caller, call->args[2], call->args[3], call->now_ns, &error);
+    if (is_answered(call, &caller, code))
+        answer(call, code, &error);
+}
+
+struct pool_command {
+    const char *name;
+    void (*run)(struct resp_call *call);
+    size_t args_min, args_max; /* with STINT.POOL and the name */
+    unsigned role;
+};
+
+#define MANY SIZE_MAX
+
+static const struct pool_command commands[] = {
+    {"NEXT", pool_next, 3, MANY, ACCESS_ASK},
+    {"GIVEBACK", pool_give_back, 4, MANY, ACCESS_ASK},
+    {"REPORT", pool_report, 5, 6, ACCESS_ASK},
+    {"STATUS", pool_status, 3, 3, ACCESS_ASK},
+    {"LIST", pool_list, 2, 2, ACCESS_ASK},
+    {"ADD", pool_add, 6, MANY, ACCESS_ADMINISTER},
+    {"REMOVE", pool_remove, 4, 4, ACCESS_ADMINISTER},
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+void resp_pool(struct resp_call *call)
+{
+    for (size_t i = 0; i < COMMANDS; i++) {
+        const struct pool_command *command = &commands[i];
+        if (!resp_word_is(call->args[1], command->name))
+            continue;
+        if (call->n_args < command->args_min || call->n_args > command->args_max)
+            break;
+        if (resp_call_may(call, command->role))
+            command->run(call);
+        return;
+    }
+    resp_about_subcommand(&call->conn->out, call->command, call->args[1]);
+}

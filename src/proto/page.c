@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* Growing text: doubles what it has; once it failed it stays as it is. */
+#include "proto/page.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PAGE_FIRST 4096
+
+/* Whether `more` bytes can be appended. */
+static bool make_room(struct page *page, size_t more)
+{
+    if (page->failed || more > PAGE_MAX - page->len) {
+        page->failed = true;
+        return false;
+    }
+    size_t needed = page->len + more;
+    if (needed <= page->size)
+        return true;
+    size_t size = page->size > 0 ? page->size : PAGE_FIRST;
+    while (size < needed)
+        size *= 2;
+    char *text = realloc(page->text, size);
+    if (text == NULL) {
+        page->failed = true;
+        return false;
+    }
+    page->text = text;
+    page->size = size;
+    return true;
+}
+
+void page_add_span(struct page *page, struct span bytes)
+{
+    if (bytes.len == 0 || !make_room(page, bytes.len))
+        return;
+    memcpy(page->text + page->len, bytes.ptr, bytes.len);
+    page->len += bytes.len;
+}
+
+void page_add(struct page *page, const char *text)
+{
+    page_add_span(page, span_of_text(text));
+}
+
+void page_print(struct page *page, const char *format, ...)
+{
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    size_t left = page->size - page->len;
+    int len = vsnprintf(left > 0 ? page->text + page->len : NULL, left, format, args);
+    va_end(args);
+    /* vsnprintf wants room for a terminator too. */
+    if (len >= 0 && (size_t)len >= left && make_room(page, (size_t)len + 1))
+        vsnprintf(page->text + page->len, page->size - page->len, format, again);
+    va_end(again);
+    if (len >= 0 && !page->failed)
+        page->len += (size_t)len;
+}
+
+void page_free(struct page *page)
+{
+    free(page->text);
+    *page = (struct page){0};
+}

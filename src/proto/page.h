@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+/* Text of any length that is put together to be sent: grows as it is appended to, up to a maximum.
+ */
+#ifndef STINT_PROTO_PAGE_H
+#define STINT_PROTO_PAGE_H
+
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+
+#define PAGE_MAX (UINT32_C(256) << 20) /* bytes */
+
+/* Zeroed it is empty. */
+struct page {
+    char *text; /* not terminated */
+    size_t len, size;
+    bool failed; /* no memory, or more than PAGE_MAX: what stands here is not whole */
+};
+
+void page_add(struct page *page, const char *text);
+void page_add_span(struct page *page, struct span bytes);
+void page_print(struct page *page, const char *format, ...) ERR_PRINTF(2, 3);
+void page_free(struct page *page);
+
+#endif

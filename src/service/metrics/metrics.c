@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: MIT */
+/* Counting: each worker into memory of its own. */
+#include "service/metrics/metrics_parts.h"
+
+#include "base/wide_int.h"
+
+#include <stdlib.h>
+
+const char *const metrics_door_names[METRICS_DOORS] = {"resp", "http", "grpc"};
+const char *const metrics_outcome_names[METRICS_OUTCOMES] = {"allow",  "deny",   "never",
+                                                             "banned", "shadow", "replaced"};
+const char *const metrics_refusal_names[METRICS_REFUSALS] = {"total", "address", "idle", "tls",
+                                                             "memory"};
+const char *const metrics_error_names[METRICS_ERRORS] = {
+    "none", "bad_request", "forbidden", "gone", "conflict", "full", "unavailable"};
+
+struct metrics_worker *metrics_worker(struct metrics *metrics, unsigned worker)
+{
+    return &metrics->workers[worker];
+}
+
+/* Out of line: once for each chunk. */
+static struct series_figures *make_chunk(struct metrics_worker *worker, uint32_t chunk)
+{
+    size_t size = METRICS_CHUNK * sizeof(struct series_figures);
+    struct series_figures *made = aligned_alloc(64, size);
+    if (made == NULL)
+        return NULL;
+    memset(made, 0, size);
+    /* release: whoever sums up sees zeros, not what was there before. */
+    __atomic_store_n(&worker->chunks[chunk], made, __ATOMIC_RELEASE);
+    return made;
+}
+
+static struct series_figures *figures_of(struct metrics_worker *worker, uint32_t number)
+{
+    struct series_figures *chunk = worker->chunks[number / METRICS_CHUNK];
+    if (chunk == NULL)
+        chunk = make_chunk(worker, number / METRICS_CHUNK);
+    return chunk != NULL ? &chunk[number % METRICS_CHUNK] : &worker->spare;
+}
+
+static uint32_t number_of(const struct metrics_bound *bound, const struct rule *rule)
+{
+    return rule != NULL && bound != NULL && rule->index < bound->n ? bound->numbers[rule->index]
+                                                                   : SERIES_NO_RULE;
+}
+
+static void count_outcome(struct series_figures *figures, enum metrics_outcome outcome,
+                          uint32_t units)
+{
+    count_up(&figures->outcomes[outcome], 1);
+    count_up(&figures->units, units);
+}
+
+void metrics_decided(struct metrics_worker *worker, const struct metrics_bound *bound,
+                     const struct rule *rule, enum metrics_outcome outcome, uint32_t units)
+{
+    count_outcome(figures_of(worker, number_of(bound, rule)), outcome, units);
+    count_up(&worker->total.outcomes[outcome], 1);
+    count_up(&worker->total.units, units);
+}
+
+void metrics_candidate_over(struct metrics_worker *worker, const struct metrics_bound *bound,
+                            const struct rule *rule)
+{
+    count_up(&figures_of(worker, number_of(bound, rule))->candidate_over, 1);
+}
+
+void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound *bound,
+                      const struct rule *rule, struct span value, enum metrics_outcome outcome,
+                      uint32_t units)
+{
+    uint32_t number = metrics_detail_number(worker->metrics, number_of(bound, rule), value);
+    count_outcome(figures_of(worker, number), outcome, units);
+}
+
+void metrics_asked(struct metrics_worker *worker, enum metrics_door door, unsigned verb,
+                   unsigned error)
+{
+    struct door_figures *figures = &worker->doors[door];
+    if (verb < REQUEST_VERBS)
+        count_up(&figures->verbs[verb], 1);
+    if (error != REPLY_DECIDED && error < METRICS_ERRORS)
+        count_up(&figures->errors[error], 1);
+}
+
+void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_door door)
+{
+    count_up(&worker->doors[door].wrong_secrets, 1);
+}
+
+const char *metrics_door_name(enum metrics_door door)
+{
+    return metrics_door_names[door];
+}
+
+void metrics_malformed(struct metrics_worker *worker, enum metrics_door door)
+{
+    count_up(&worker->doors[door].malformed, 1);
+}
+
+void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
+                       size_t domain, uint64_t n)
+{
+    count_up(&worker->total.events[METRICS_UNMATCHED], n);
+    if (bound == NULL || domain >= bound->n_domains)
+        count_up(&worker->total.events[METRICS_DOMAIN_UNKNOWN], n);
+    else
+        count_up(&figures_of(worker, bound->numbers[bound->n + domain])->units, n);
+}
+
+void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times)
+{
+    count_up(&worker->total.events[event], times);
+}
+
+void metrics_opened(struct metrics_worker *worker, enum metrics_door door)
+{
+    count_up(&worker->doors[door].opened, 1);
+}
+
+void metrics_closed(struct metrics_worker *worker, enum metrics_door door)
+{
+    count_up(&worker->doors[door].closed, 1);
+}
+
+void metrics_refused(struct metrics_worker *worker, enum metrics_door door,
+                     enum metrics_refusal why)
+{
+    count_up(&worker->doors[door].refused[why], 1);
+}
+
+void metrics_bytes(struct metrics_worker *worker, enum metrics_door door, uint64_t in, uint64_t out)
+{
+    count_up(&worker->doors[door].bytes_in, in);
+    count_up(&worker->doors[door].bytes_out, out);
+}
+
+uint64_t metrics_decisions(const struct metrics_worker *worker)
+{
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < METRICS_OUTCOMES; i++)
+        sum += worker->total.outcomes[i];
+    return sum;
+}
+
+static unsigned bucket_of(uint64_t each_ns)
+{
+    /* The least i with each_ns <= METRICS_BUCKET_NS << i. */
+    unsigned bucket = bit_length((each_ns > 0 ? each_ns - 1 : 0) / METRICS_BUCKET_NS);
+    return bucket < METRICS_BUCKETS ? bucket : METRICS_BUCKETS - 1;
+}
+
+void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t times)
+{
+    if (times == 0)
+        return;
+    count_up(&worker->total.buckets[bucket_of(duration_ns / times)], times);
+    count_up(&worker->total.duration_ns, duration_ns);
+}
+
+/* ---- Summing --------------------------------------------------------------------------------- */
+
+/* Adds up structs that hold nothing but figures. */
+static void add_figures(void *sum, const void *figures, size_t size)
+{
+    uint64_t *to = sum;
+    const uint64_t *from = figures;
+    for (size_t i = 0; i < size / sizeof(*to); i++)
+        to[i] += __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+}
+
+struct series_figures metrics_sum_series(const struct metrics *metrics, uint32_t number)
+{
+    struct series_figures sum = {.units = 0};
+    for (unsigned i = 0; i < metrics->n_workers; i++) {
+        /* acquire: with the release of make_chunk(). */
+        const struct series_figures *chunk =
+            __atomic_load_n(&metrics->workers[i].chunks[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
+        if (chunk != NULL)
+            add_figures(&sum, &chunk[number % METRICS_CHUNK], sizeof(sum));
+    }
+    return sum;
+}
+
+struct door_figures metrics_sum_door(const struct metrics *metrics, unsigned door)
+{
+    struct door_figures sum = {.malformed = 0};
+    for (unsigned i = 0; i < metrics->n_workers; i++)
+        add_figures(&sum, &metrics->workers[i].doors[door], sizeof(sum));
+    return sum;
+}
+
+struct total_figures metrics_sum_total(const struct metrics *metrics)
+{
+    struct total_figures sum = {.units = 0};
+    for (unsigned i = 0; i < metrics->n_workers; i++)
+        add_figures(&sum, &metrics->workers[i].total, sizeof(sum));
+    return sum;
+}

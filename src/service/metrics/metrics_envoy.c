@@ -1,0 +1,367 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The figures that envoyproxy/ratelimit has, under its names: units asked for, by what became of
+ * them, for dashboards that know these. Its Prometheus labels are those of its default mapping, but
+ * that every entry of a descriptor has one, and not the first two alone.
+ */
+#include "service/metrics/metrics_parts.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#define THOUSANDTHS 1000
+#define PREFIX "ratelimit_service_"
+
+static const struct {
+    const char *name, *help;
+} hit_names[METRICS_HITS] = {
+    [HITS_TOTAL] = {"total_hits", "Units asked for."},
+    [HITS_OVER] = {"over_limit", "Units denied, or that would be but for shadow mode."},
+    [HITS_NEAR] = {"near_limit", "Units granted near the limit."},
+    [HITS_WITHIN] = {"within_limit", "Units granted."},
+    [HITS_SHADOW] = {"shadow_mode", "Units over limit, and granted in shadow mode."},
+};
+
+/* ---- Counting -------------------------------------------------------------------------------- */
+
+void metrics_count_hits(struct metrics *metrics, unsigned names, unsigned near_thousandths)
+{
+    metrics->names = names;
+    metrics->near_thousandths = near_thousandths;
+}
+
+bool metrics_has_envoy_names(const struct metrics *metrics)
+{
+    return (metrics->names & METRICS_NAMES_ENVOY) != 0;
+}
+
+bool metrics_counts_hits(const struct metrics_worker *worker)
+{
+    return metrics_has_envoy_names(worker->metrics);
+}
+
+/* Out of line: once for each chunk. */
+static struct hit_figures *make_hits(struct metrics_worker *worker, uint32_t chunk)
+{
+    struct hit_figures *made = calloc(METRICS_CHUNK, sizeof(*made));
+    /* release: whoever sums up sees zeros, not what was there before. */
+    if (made != NULL)
+        __atomic_store_n(&worker->hits[chunk], made, __ATOMIC_RELEASE);
+    return made;
+}
+
+/* How many of the units that fit lie beyond the share of the limit that is called near. */
+static uint32_t near_units(const struct metrics *metrics, const struct metrics_hits *hits,
+                           uint32_t fitted)
+{
+    uint64_t threshold = (uint64_t)hits->limit * metrics->near_thousandths / THOUSANDTHS;
+    uint64_t used = hits->limit - hits->remaining;
+    uint64_t beyond = used > threshold ? used - threshold : 0;
+    return beyond < fitted ? (uint32_t)beyond : fitted;
+}
+
+void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bound,
+                  const struct rule *rule, const struct metrics_hits *hits)
+{
+    if (bound == NULL || rule->index >= bound->n)
+        return;
+    uint32_t number = bound->numbers[rule->index];
+    if (hits->value.ptr != NULL)
+        number = metrics_detail_number(worker->metrics, number, hits->value);
+    struct hit_figures *chunk = worker->hits[number / METRICS_CHUNK];
+    if (chunk == NULL && (chunk = make_hits(worker, number / METRICS_CHUNK)) == NULL)
+        return;
+    uint64_t *units = chunk[number % METRICS_CHUNK].units;
+    count_up(&units[HITS_TOTAL], hits->asked);
+    uint32_t fitted = hits->is_over ? hits->fitted : hits->asked;
+    count_up(&units[hits->is_over ? HITS_OVER : HITS_WITHIN],
+             hits->is_over ? hits->asked - fitted : hits->asked);
+    if (hits->is_over && hits->is_shadow)
+        count_up(&units[HITS_SHADOW], hits->asked - fitted);
+    count_up(&units[HITS_NEAR], near_units(worker->metrics, hits, fitted));
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+enum form { FORM_STATS, FORM_LABELS };
+
+/* Up to the separator, or all that is left; false at the end. */
+static bool next_piece(struct span *rest, char separator, struct span *piece)
+{
+    if (rest->ptr == NULL)
+        return false;
+    const uint8_t *at = rest->len > 0 ? memchr(rest->ptr, separator, rest->len) : NULL;
+    *piece = span_of(rest->ptr, at != NULL ? (size_t)(at - rest->ptr) : rest->len);
+    *rest = at != NULL ? span_of(at + 1, rest->len - piece->len - 1) : (struct span){0};
+    return true;
+}
+
+static size_t count_bytes(const char *text, char byte)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++)
+        n += *text == byte;
+    return n;
+}
+
+/*
+ * ':' and '|', which statsd would take for something else, are '_', as theirs has it; dots of
+ * values, which would begin another entry, are, too. is_value: not a key.
+ */
+static void add_text(struct page *page, enum form form, struct span text, bool is_value)
+{
+    static const uint8_t other[] = "_";
+    size_t from = 0;
+    for (size_t i = 0; i <= text.len; i++) {
+        uint8_t c = i < text.len ? text.ptr[i] : 0;
+        bool is_odd = i == text.len || c == ':' || c == '|' || (is_value && c == '.') ||
+                      c == METRICS_VALUE_END || (form == FORM_STATS && (c < ' ' || c == 0x7f));
+        if (!is_odd)
+            continue;
+        struct span plain = span_of(text.ptr + from, i - from);
+        if (form == FORM_LABELS)
+            metrics_add_escaped(page, plain);
+        else
+            page_add_span(page, plain);
+        if (i < text.len)
+            page_add_span(page, c == METRICS_VALUE_END ? span_of(" ", 1) : span_of(other, 1));
+        from = i + 1;
+    }
+}
+
+/* One entry: its key, and "_VALUE" where the file or the request gives one. */
+static void add_entry(struct page *page, enum form form, size_t number, struct span entry,
+                      const struct span *value)
+{
+    struct span key, configured = {0};
+    if (entry.len > 0 && entry.ptr[entry.len - 1] == RULE_METRIC_SHOWN)
+        entry.len--;
+    next_piece(&entry, RULE_METRIC_VALUE, &key);
+    configured = value != NULL ? *value : entry;
+    if (form == FORM_LABELS)
+        page_print(page, ",key%zu=\"", number);
+    else
+        page_add(page, ".");
+    add_text(page, form, key, false);
+    if (configured.len > 0) {
+        page_add(page, "_");
+        add_text(page, form, configured, true);
+    }
+    page_add(page, form == FORM_LABELS ? "\"" : "");
+}
+
+/*
+ * DOMAIN.KEY_VALUE.KEY, or labels. A series of values has each at the entry that shows it; "other",
+ * and what was cut for its length, stands behind the last of these entries.
+ */
+static void add_name(struct page *page, enum form form, const struct metrics *metrics,
+                     const struct series *series)
+{
+    const char *entries =
+        series->value != NULL ? metrics->series[series->of]->entries : series->entries;
+    struct span path = span_of_text(entries != NULL ? entries : ""), entry, value;
+    struct span values = series->value != NULL ? span_of_text(series->value) : (struct span){0};
+    size_t left = count_bytes(entries != NULL ? entries : "", RULE_METRIC_SHOWN);
+    bool is_paired =
+        series->value != NULL && count_bytes(series->value, METRICS_VALUE_END) + 1 == left;
+    page_add(page, form == FORM_LABELS ? "{domain=\"" : "");
+    add_text(page, form, span_of_text(series->domain), false);
+    page_add(page, form == FORM_LABELS ? "\"" : "");
+    for (size_t number = 1; next_piece(&path, RULE_METRIC_ENTRY, &entry); number++) {
+        bool is_shown = entry.len > 0 && entry.ptr[entry.len - 1] == RULE_METRIC_SHOWN;
+        bool has_value = is_shown && series->value != NULL && (is_paired || left == 1);
+        if (has_value && (!is_paired || !next_piece(&values, METRICS_VALUE_END, &value)))
+            value = values;
+        left -= is_shown;
+        add_entry(page, form, number, entry, has_value ? &value : NULL);
+    }
+    page_add(page, form == FORM_LABELS ? "}" : "");
+}
+
+/* ---- All of them, by name -------------------------------------------------------------------- */
+
+struct named {
+    size_t at, len; /* in the page of names */
+    const struct page *names;
+    struct hit_figures figures;
+};
+
+struct table_of_hits {
+    struct page names;
+    struct named *all;
+    size_t n;
+};
+
+static struct hit_figures sum_hits(const struct metrics *metrics, uint32_t number)
+{
+    struct hit_figures sum = {{0}};
+    for (unsigned i = 0; i < metrics->n_workers; i++) {
+        /* acquire: with the release of make_hits(). */
+        const struct hit_figures *chunk =
+            __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
+        for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
+            sum.units[kind] +=
+                __atomic_load_n(&chunk[number % METRICS_CHUNK].units[kind], __ATOMIC_RELAXED);
+    }
+    return sum;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const struct named *a = left, *b = right;
+    size_t len = a->len < b->len ? a->len : b->len;
+    int order = memcmp(a->names->text + a->at, b->names->text + b->at, len);
+    return order != 0 ? order : (a->len > b->len) - (a->len < b->len);
+}
+
+/* key: a, value: b and key: a_b are one name: a page that had it twice would be refused. */
+static void merge_equal(struct table_of_hits *table)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < table->n; i++) {
+        if (n == 0 || by_name(&table->all[n - 1], &table->all[i]) != 0) {
+            table->all[n++] = table->all[i];
+            continue;
+        }
+        for (int kind = 0; kind < METRICS_HITS; kind++)
+            table->all[n - 1].figures.units[kind] += table->all[i].figures.units[kind];
+    }
+    table->n = n;
+}
+
+/* A rule that counts by value is told by its values; what it counted without them is, too. */
+static bool is_told(const struct metrics *metrics, const struct series *series,
+                    const struct hit_figures *figures)
+{
+    if (series->number <= SERIES_OTHER || series->is_domain)
+        return false;
+    return figures->units[HITS_TOTAL] > 0 || (series->value == NULL && series->n_details == 0 &&
+                                              series->in_force == metrics->bindings);
+}
+
+static bool collect(const struct metrics *metrics, enum form form, struct table_of_hits *table)
+{
+    *table = (struct table_of_hits){.all = calloc(metrics->n_series + 1, sizeof(*table->all))};
+    for (size_t i = 0; table->all != NULL && i < metrics->n_series; i++) {
+        struct hit_figures figures = sum_hits(metrics, metrics->series[i]->number);
+        if (!is_told(metrics, metrics->series[i], &figures))
+            continue;
+        struct named *named = &table->all[table->n++];
+        *named = (struct named){table->names.len, 0, &table->names, figures};
+        add_name(&table->names, form, metrics, metrics->series[i]);
+        named->len = table->names.len - named->at;
+    }
+    if (table->all == NULL || table->names.failed)
+        return false;
+    qsort(table->all, table->n, sizeof(*table->all), by_name);
+    merge_equal(table);
+    return true;
+}
+
+static void free_hits(struct table_of_hits *table)
+{
+    page_free(&table->names);
+    free(table->all);
+}
+
+/* ---- What is not of a rule ------------------------------------------------------------------- */
+
+struct service_figures {
+    uint64_t loads[2]; /* failed, worked */
+    uint64_t requests, errors, store_errors, all_shadow, domain_unknown;
+};
+
+static struct service_figures service_figures(const struct metrics *metrics,
+                                              const struct metrics_facts *facts)
+{
+    struct door_figures grpc = metrics_sum_door(metrics, METRICS_GRPC);
+    struct total_figures total = metrics_sum_total(metrics);
+    struct service_figures figures = {
+        .loads = {metrics->reloads[false], facts->loads},
+        .requests = grpc.verbs[REQUEST_TAKE],
+        .errors = grpc.malformed,
+        .store_errors = grpc.errors[REPLY_UNAVAILABLE],
+        .all_shadow = total.events[METRICS_ALL_SHADOW],
+        .domain_unknown = total.events[METRICS_DOMAIN_UNKNOWN],
+    };
+    for (unsigned error = 1; error < METRICS_ERRORS; error++)
+        figures.errors += error != REPLY_UNAVAILABLE ? grpc.errors[error] : 0;
+    return figures;
+}
+
+/* ---- Pages ----------------------------------------------------------------------------------- */
+
+static void write_family(const struct table_of_hits *table, int kind, const char *type,
+                         struct page *page)
+{
+    const char *name = hit_names[kind].name;
+    page_print(page, "# HELP " PREFIX "rate_limit_%s %s\n", name, hit_names[kind].help);
+    page_print(page, "# TYPE " PREFIX "rate_limit_%s %s\n", name, type);
+    for (size_t i = 0; i < table->n; i++) {
+        const struct named *named = &table->all[i];
+        page_print(page, PREFIX "rate_limit_%s", name);
+        page_add_span(page, span_of(table->names.text + named->at, named->len));
+        page_print(page, " %" PRIu64 "\n", named->figures.units[kind]);
+    }
+}
+
+static void write_one(struct page *page, const char *type, const char *name, const char *labels,
+                      uint64_t n)
+{
+    page_print(page, "# TYPE " PREFIX "%s %s\n" PREFIX "%s%s %" PRIu64 "\n", name, type, name,
+               labels, n);
+}
+
+void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
+                         enum metrics_format format, struct page *page)
+{
+    /* A counter of OpenMetrics has _total at its end, and these have not. */
+    const char *type = format == METRICS_PROMETHEUS ? "counter" : "unknown";
+    struct service_figures service = service_figures(metrics, facts);
+    struct table_of_hits table;
+    if (!collect(metrics, FORM_LABELS, &table))
+        page->failed = true;
+    else
+        for (int kind = 0; kind < METRICS_HITS; kind++)
+            write_family(&table, kind, type, page);
+    free_hits(&table);
+    write_one(page, type, "config_load_success", "", service.loads[true]);
+    write_one(page, type, "config_load_error", "", service.loads[false]);
+    write_one(page, type, "global_shadow_mode", "", service.all_shadow);
+    write_one(page, type, "rate_limit_domain_not_found", "", service.domain_unknown);
+    write_one(page, type, "should_rate_limit_error", "{err_type=\"service_error\"}",
+              service.errors);
+    page_print(page, PREFIX "should_rate_limit_error{err_type=\"redis_error\"} %" PRIu64 "\n",
+               service.store_errors);
+    write_one(page, type, "total_requests", "{grpc_method=\"ShouldRateLimit\"}", service.requests);
+}
+
+void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *facts,
+                         struct page *page)
+{
+    struct table_of_hits table;
+    pthread_mutex_lock(&metrics->lock);
+    struct service_figures service = service_figures(metrics, facts);
+    page_print(page, "ratelimit.service.call.should_rate_limit.redis_error: %" PRIu64 "\n",
+               service.store_errors);
+    page_print(page, "ratelimit.service.call.should_rate_limit.service_error: %" PRIu64 "\n",
+               service.errors);
+    page_print(page, "ratelimit.service.config_load_error: %" PRIu64 "\n", service.loads[false]);
+    page_print(page, "ratelimit.service.config_load_success: %" PRIu64 "\n", service.loads[true]);
+    page_print(page, "ratelimit.service.global_shadow_mode: %" PRIu64 "\n", service.all_shadow);
+    page_print(page, "ratelimit.service.rate_limit.domain_not_found: %" PRIu64 "\n",
+               service.domain_unknown);
+    if (!collect(metrics, FORM_STATS, &table))
+        page->failed = true;
+    for (size_t i = 0; !page->failed && i < table.n; i++)
+        for (int kind = 0; kind < METRICS_HITS; kind++) {
+            page_add(page, "ratelimit.service.rate_limit.");
+            page_add_span(page, span_of(table.names.text + table.all[i].at, table.all[i].len));
+            page_print(page, ".%s: %" PRIu64 "\n", hit_names[kind].name,
+                       table.all[i].figures.units[kind]);
+        }
+    free_hits(&table);
+    page_print(page, "ratelimit_server.ShouldRateLimit.total_requests: %" PRIu64 "\n",
+               service.requests);
+    pthread_mutex_unlock(&metrics->lock);
+}

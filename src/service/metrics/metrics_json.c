@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/* Figures as one JSON object, for the dashboard and `stint top`: /v1/stats. */
+#include "base/ns.h"
+#include "service/metrics/metrics_parts.h"
+#include "table/table.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+#define RECENT 10 /* seconds that percentiles of durations are told of */
+#define NUMBER(n) ((json_int_t)(n))
+
+static uint64_t allowed_of(const uint64_t outcomes[METRICS_OUTCOMES])
+{
+    return outcomes[METRICS_ALLOW] + outcomes[METRICS_SHADOW];
+}
+
+static uint64_t denied_of(const uint64_t outcomes[METRICS_OUTCOMES])
+{
+    return outcomes[METRICS_DENY] + outcomes[METRICS_NEVER] + outcomes[METRICS_BANNED];
+}
+
+/* ---- Rates ----------------------------------------------------------------------------------- */
+
+/* The sample `back` before the latest; NULL where there is none any more. */
+static const struct metrics_sample *sample_at(const struct metrics *metrics, size_t back)
+{
+    if (back >= metrics->n_samples || back >= METRICS_HISTORY)
+        return NULL;
+    return &metrics->samples[(metrics->n_samples - 1 - back) % METRICS_HISTORY];
+}
+
+static double per_second(uint64_t from, uint64_t to, uint64_t ns)
+{
+    return ns > 0 ? (double)(to - from) * (double)NS_PER_S / (double)ns : 0;
+}
+
+/* What was counted between two samples, by the second. */
+static json_t *rates_json(const struct metrics_sample *from, const struct metrics_sample *to)
+{
+    const uint64_t *before = from->total.outcomes, *after = to->total.outcomes;
+    uint64_t ns = to->at_ns - from->at_ns;
+    return json_pack("{s:f, s:f, s:f, s:f}", "allowed",
+                     per_second(allowed_of(before), allowed_of(after), ns), "denied",
+                     per_second(denied_of(before), denied_of(after), ns), "replaced",
+                     per_second(before[METRICS_REPLACED], after[METRICS_REPLACED], ns), "units",
+                     per_second(from->total.units, to->total.units, ns));
+}
+
+static json_t *last_rates(const struct metrics *metrics)
+{
+    const struct metrics_sample *to = sample_at(metrics, 0), *from = sample_at(metrics, 1);
+    return from != NULL ? rates_json(from, to) : json_null();
+}
+
+/* Oldest first; each with its age. */
+static json_t *history_json(const struct metrics *metrics, uint64_t now_ns)
+{
+    json_t *history = json_array();
+    for (size_t back = METRICS_HISTORY - 1; back-- > 0;) {
+        const struct metrics_sample *to = sample_at(metrics, back);
+        const struct metrics_sample *from = sample_at(metrics, back + 1);
+        if (from == NULL)
+            continue;
+        json_t *rates = rates_json(from, to);
+        double age = now_ns > to->at_ns ? (double)(now_ns - to->at_ns) / (double)NS_PER_S : 0;
+        json_object_set_new(rates, "age_s", json_real(age));
+        json_array_append_new(history, rates);
+    }
+    return history;
+}
+
+/* ---- Durations ------------------------------------------------------------------------------- */
+
+/* The end of the bucket below which so many thousandths of all stand; null where it has none. */
+static json_t *percentile(const uint64_t buckets[METRICS_BUCKETS], uint64_t count,
+                          unsigned thousandths)
+{
+    uint64_t seen = 0, wanted = (count * thousandths + 999) / 1000;
+    for (unsigned i = 0; i + 1 < METRICS_BUCKETS; i++) {
+        seen += buckets[i];
+        if (count > 0 && seen >= wanted)
+            return json_integer(NUMBER((uint64_t)METRICS_BUCKET_NS << i));
+    }
+    return json_null();
+}
+
+static json_t *durations_json(const struct metrics *metrics)
+{
+    static const struct total_figures none;
+    const struct metrics_sample *to = sample_at(metrics, 0);
+    const struct metrics_sample *from = sample_at(metrics, RECENT);
+    const struct total_figures *after = to != NULL ? &to->total : &none;
+    const struct total_figures *before = from != NULL ? &from->total : &none;
+    uint64_t buckets[METRICS_BUCKETS], count = 0;
+    json_t *listed = json_array();
+    for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
+        buckets[i] = after->buckets[i] - before->buckets[i];
+        count += buckets[i];
+        json_array_append_new(listed, json_integer(NUMBER(buckets[i])));
+    }
+    uint64_t ns = after->duration_ns - before->duration_ns;
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:o}", "timed", NUMBER(count), "mean_ns",
+                     NUMBER(count > 0 ? ns / count : 0), "first_bucket_ns",
+                     NUMBER(METRICS_BUCKET_NS), "p50_ns", percentile(buckets, count, 500), "p99_ns",
+                     percentile(buckets, count, 990), "p999_ns", percentile(buckets, count, 999),
+                     "buckets", listed);
+}
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
+
+struct ranked {
+    struct series_figures sum;
+    const struct series *series;
+    uint64_t asked;
+};
+
+static int by_asked(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    if (x->asked != y->asked)
+        return x->asked > y->asked ? -1 : 1;
+    return x->series->number < y->series->number ? -1 : 1;
+}
+
+static json_t *rule_json(const struct ranked *ranked)
+{
+    json_t *rule =
+        json_pack("{s:s, s:s}", "domain", ranked->series->domain, "rule", ranked->series->rule);
+    for (unsigned i = 0; i < METRICS_OUTCOMES; i++)
+        json_object_set_new(rule, metrics_outcome_names[i],
+                            json_integer(NUMBER(ranked->sum.outcomes[i])));
+    json_object_set_new(rule, "candidate_over", json_integer(NUMBER(ranked->sum.candidate_over)));
+    json_object_set_new(rule, "units", json_integer(NUMBER(ranked->sum.units)));
+    return rule;
+}
+
+/* Rules that anybody has asked, in force or not: those asked most come first. NULL: no memory. */
+static struct ranked *rank(const struct metrics *metrics, size_t *n)
+{
+    struct ranked *ranked = calloc(metrics->n_series, sizeof(*ranked));
+    *n = 0;
+    for (size_t i = 0; ranked != NULL && i < metrics->n_series; i++) {
+        struct ranked one = {.series = metrics->series[i]};
+        if (one.series->value != NULL)
+            continue;
+        one.sum = metrics_sum_series(metrics, one.series->number);
+        for (unsigned outcome = 0; outcome < METRICS_OUTCOMES; outcome++)
+            one.asked += one.sum.outcomes[outcome];
+        if (one.asked > 0)
+            ranked[(*n)++] = one;
+    }
+    if (*n > 0)
+        qsort(ranked, *n, sizeof(*ranked), by_asked);
+    return ranked;
+}
+
+static void add_rules(json_t *object, const struct metrics *metrics)
+{
+    size_t n;
+    struct ranked *ranked = rank(metrics, &n);
+    json_t *rules = json_array();
+    for (size_t i = 0; i < n && i < METRICS_JSON_RULES; i++)
+        json_array_append_new(rules, rule_json(&ranked[i]));
+    free(ranked);
+    json_object_set_new(object, "rules", rules);
+    json_object_set_new(object, "rules_more",
+                        json_integer(n > METRICS_JSON_RULES ? NUMBER(n - METRICS_JSON_RULES) : 0));
+}
+
+/* ---- The rest -------------------------------------------------------------------------------- */
+
+static json_t *totals_json(const struct total_figures *total)
+{
+    json_t *totals = json_object();
+    for (unsigned i = 0; i < METRICS_OUTCOMES; i++)
+        json_object_set_new(totals, metrics_outcome_names[i],
+                            json_integer(NUMBER(total->outcomes[i])));
+    json_object_set_new(totals, "units", json_integer(NUMBER(total->units)));
+    json_object_set_new(totals, "unmatched",
+                        json_integer(NUMBER(total->events[METRICS_UNMATCHED])));
+    json_object_set_new(totals, "replayed", json_integer(NUMBER(total->events[METRICS_REPLAYED])));
+    json_object_set_new(totals, "bans", json_integer(NUMBER(total->events[METRICS_BANS])));
+    json_object_set_new(totals, "bans_lost",
+                        json_integer(NUMBER(total->events[METRICS_BANS_LOST])));
+    return totals;
+}
+
+static uint64_t sum_of(const uint64_t *figures, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += figures[i];
+    return sum;
+}
+
+static json_t *doors_json(const struct metrics *metrics)
+{
+    json_t *doors = json_object();
+    for (unsigned i = 0; i < METRICS_DOORS; i++) {
+        struct door_figures door = metrics_sum_door(metrics, i);
+        uint64_t open = door.opened > door.closed ? door.opened - door.closed : 0;
+        json_object_set_new(doors, metrics_door_names[i],
+                            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
+                                      NUMBER(sum_of(door.verbs, REQUEST_VERBS)), "errors",
+                                      NUMBER(sum_of(door.errors, METRICS_ERRORS) + door.malformed),
+                                      "open", NUMBER(open), "opened", NUMBER(door.opened),
+                                      "refused", NUMBER(sum_of(door.refused, METRICS_REFUSALS)),
+                                      "bytes_in", NUMBER(door.bytes_in), "bytes_out",
+                                      NUMBER(door.bytes_out)));
+    }
+    return doors;
+}
+
+static json_t *reloads_json(const struct metrics *metrics, const struct metrics_facts *facts)
+{
+    json_t *age = json_null();
+    if (metrics->reloaded_at_ns > 0 && facts->now_ns >= metrics->reloaded_at_ns)
+        age = json_real((double)(facts->now_ns - metrics->reloaded_at_ns) / (double)NS_PER_S);
+    return json_pack("{s:I, s:I, s:I, s:I, s:o, s:s}", "generation", NUMBER(facts->generation),
+                     "rules", NUMBER(facts->rules), "success", NUMBER(metrics->reloads[true]),
+                     "failure", NUMBER(metrics->reloads[false]), "age_s", age, "fault",
+                     metrics->reload_fault);
+}
+
+/* How many keys one that was seen stands for, where a table is too large to look at all of it. */
+static uint64_t keys_step(const struct stint_table_info *info)
+{
+    const uint64_t looked_at = METRICS_SETS_LOOKED_AT * UINT64_C(8); /* places in a set */
+    uint64_t step = 1;
+    for (size_t i = 0; i < sizeof(info->slots) / sizeof(info->slots[0]); i++) {
+        uint64_t own = (info->slots[i] + looked_at - 1) / looked_at;
+        step = own > step ? own : step;
+    }
+    return step;
+}
+
+static json_t *table_json(const struct metrics_facts *facts)
+{
+    struct stint_table_info info;
+    if (facts->table == NULL)
+        return json_null();
+    table_figures(facts->table, facts->table_now_ns, METRICS_SETS_LOOKED_AT, &info);
+    return json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
+        NUMBER(info.bytes), "keys", NUMBER(info.live[0] + info.live[1] + info.live[2]), "keys_step",
+        NUMBER(keys_step(&info)), "places", NUMBER(info.slots[0] + info.slots[1] + info.slots[2]),
+        "blocked", NUMBER(info.blocked), "quotas", NUMBER(info.quotas), "overrides",
+        NUMBER(info.overrides), "answers", NUMBER(info.requests), "answers_dropped",
+        NUMBER(info.requests_dropped), "evictions_lossless", NUMBER(info.evictions_lossless),
+        "evictions", NUMBER(info.evictions_evict), "forgotten_units", NUMBER(info.forgotten_units),
+        "full_waits", NUMBER(info.evictions_inherit), "full_denied", NUMBER(info.full_denied),
+        "full_allowed", NUMBER(info.full_allowed));
+}
+
+static int append(const char *text, size_t len, void *page)
+{
+    page_add_span(page, span_of(text, len));
+    return 0;
+}
+
+void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, struct page *page)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "version", json_string(stint_version()));
+    json_object_set_new(object, "clock",
+                        json_string(facts->has_virtual_clock ? "virtual" : "real"));
+    json_object_set_new(object, "table", table_json(facts));
+    json_object_set_new(object, "stores", metrics_stores_json(metrics, facts->now_ns));
+    pthread_mutex_lock(&metrics->lock);
+    const struct total_figures total = metrics_sum_total(metrics);
+    uint64_t up_ns = facts->now_ns > metrics->started_ns ? facts->now_ns - metrics->started_ns : 0;
+    json_object_set_new(object, "now_s", json_real((double)facts->now_ns / (double)NS_PER_S));
+    json_object_set_new(object, "up_s", json_real((double)up_ns / (double)NS_PER_S));
+    json_object_set_new(object, "totals", totals_json(&total));
+    json_object_set_new(object, "rates", last_rates(metrics));
+    json_object_set_new(object, "history", history_json(metrics, facts->now_ns));
+    json_object_set_new(object, "durations", durations_json(metrics));
+    json_object_set_new(object, "doors", doors_json(metrics));
+    json_object_set_new(object, "reloads", reloads_json(metrics, facts));
+    add_rules(object, metrics);
+    pthread_mutex_unlock(&metrics->lock);
+    size_t before = page->len;
+    json_dump_callback(object, append, page, JSON_COMPACT | JSON_REAL_PRECISION(9));
+    /* No memory for a part of it is no memory for the page. */
+    page->failed = page->failed || object == NULL || page->len == before;
+    json_decref(object);
+}

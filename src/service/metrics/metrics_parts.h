@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* What figures are made of; between those who count and those who write them out alone. */
+#ifndef STINT_SERVICE_METRICS_METRICS_PARTS_H
+#define STINT_SERVICE_METRICS_METRICS_PARTS_H
+
+#include "decide/request.h"
+#include "rules/yaml/rules_load.h"
+#include "service/metrics/metrics.h"
+
+#include <pthread.h>
+
+/* Durations up to METRICS_BUCKET_NS << i stand in bucket i, longer ones in the last. */
+#define METRICS_BUCKET_NS 128
+#define METRICS_BUCKETS 20 /* the last but one: 33 ms */
+#define METRICS_ERRORS (REPLY_UNAVAILABLE + 1)
+#define METRICS_CHUNK 64        /* series whose figures are allocated together */
+#define METRICS_CHUNKS_MAX 4096 /* of a worker */
+#define METRICS_SERIES_MAX (METRICS_CHUNK * METRICS_CHUNKS_MAX)
+#define METRICS_DETAIL_SLOTS 65536 /* of the hashed list of details; half are used */
+
+/* One series of each worker: a line. */
+struct series_figures {
+    _Alignas(64) uint64_t outcomes[METRICS_OUTCOMES];
+    uint64_t units, candidate_over;
+};
+
+/* Units as envoyproxy/ratelimit counts them, in a memory of their own: most have no use for it. */
+enum metrics_hit { HITS_TOTAL, HITS_OVER, HITS_NEAR, HITS_WITHIN, HITS_SHADOW, METRICS_HITS };
+struct hit_figures {
+    uint64_t units[METRICS_HITS];
+};
+
+struct door_figures {
+    uint64_t verbs[REQUEST_VERBS], errors[METRICS_ERRORS], refused[METRICS_REFUSALS];
+    uint64_t malformed, wrong_secrets, opened, closed, bytes_in, bytes_out;
+};
+
+/* Sums over all rules and doors; what is sampled each second. */
+struct total_figures {
+    uint64_t outcomes[METRICS_OUTCOMES], units;
+    uint64_t events[METRICS_EVENTS];
+    uint64_t buckets[METRICS_BUCKETS], duration_ns;
+};
+
+/*
+ * Written by its worker alone, and so without a locked instruction; relaxed, since no figure says
+ * anything about another.
+ */
+struct metrics_worker {
+    _Alignas(128) struct metrics *metrics;
+    struct total_figures total;
+    struct door_figures doors[METRICS_DOORS];
+    struct series_figures spare; /* counts where there is no memory; never shown */
+    struct series_figures *chunks[METRICS_CHUNKS_MAX]; /* by a series' number; NULL: all are 0 */
+    struct hit_figures *hits[METRICS_CHUNKS_MAX];      /* the same */
+};
+
+enum {
+    SERIES_NO_RULE = 0, /* quotas that callers bring along */
+    SERIES_OTHER = 1,   /* rules past METRICS_SERIES_MAX */
+};
+
+/* What figures are counted for: a rule, or one value of a rule that asks for values. */
+struct series {
+    uint64_t id;
+    uint32_t number;
+    uint32_t n_details;          /* of a rule */
+    uint64_t in_force;           /* number of the binding that had it last */
+    char *domain, *rule, *value; /* value: NULL for a rule */
+    char *entries;               /* of a rule, as rule.metric; NULL for a value, and without one */
+    uint32_t of;                 /* of a value: the number of its rule */
+    bool is_domain;              /* `units` are descriptors in it that met no rule */
+};
+
+struct metrics_bound {
+    size_t n, n_domains;
+    uint32_t numbers[]; /* of series, by rule->index, and behind them by domain */
+};
+
+struct metrics_sample {
+    uint64_t at_ns; /* 0: none yet */
+    struct total_figures total;
+};
+
+struct metrics_store {
+    char *name;
+    bool is_needed;
+    struct store_figures *workers; /* of each */
+};
+
+struct metrics {
+    pthread_mutex_t lock; /* of all that follows, but what is said to be atomic */
+    unsigned n_workers, names, near_thousandths; /* written before anybody counts */
+    struct metrics_worker *workers;
+    struct metrics_store stores[RULES_STORES_MAX]; /* written before anybody counts */
+    size_t n_stores;
+    struct series **series;
+    size_t n_series, series_room;
+    uint32_t *by_id; /* hashed list of the numbers + 1 of rules */
+    size_t by_id_room;
+    uint64_t bindings;       /* the one that ended last; one at a time goes on beyond it */
+    struct series **details; /* hashed list, its entries atomic; NULL until a rule asks */
+    size_t n_details;
+    uint64_t reloads[2]; /* failed, worked */
+    uint64_t reloaded_at_ns;
+    char reload_fault[STINT_ERROR_MAX]; /* "" where the last one worked */
+    uint64_t started_ns;
+    struct metrics_sample samples[METRICS_HISTORY];
+    size_t n_samples; /* in all; the latest is at (n_samples - 1) % METRICS_HISTORY */
+};
+
+static inline void count_up(uint64_t *figure, uint64_t by)
+{
+    __atomic_store_n(figure, __atomic_load_n(figure, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
+}
+
+/*
+ * The series of one value of a rule's series; for any worker. Values past METRICS_DETAILS_MAX share
+ * one.
+ */
+uint32_t metrics_detail_number(struct metrics *metrics, uint32_t rule_number, struct span value);
+
+/* The figures of a series, summed over the workers. The lock is held. */
+struct series_figures metrics_sum_series(const struct metrics *metrics, uint32_t number);
+struct door_figures metrics_sum_door(const struct metrics *metrics, unsigned door);
+struct total_figures metrics_sum_total(const struct metrics *metrics);
+
+/* The values of a series as one text, in which no two lists of values are alike. */
+void metrics_add_values(struct page *page, const char *values);
+/* A label's value: any UTF-8; what is none, and what would break a line, is U+FFFD. */
+void metrics_add_escaped(struct page *page, struct span text);
+/* Under envoyproxy/ratelimit's names. The lock is held. */
+void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *facts,
+                         enum metrics_format format, struct page *page);
+
+/* To the events: tickets of memcached that had ended, closed by asks for something else. */
+void metrics_add_expired(const struct metrics *metrics, struct total_figures *total);
+/* Of shared stores; nothing where there are none. No lock is needed. */
+void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
+                          enum metrics_format format, struct page *page);
+struct json_t;
+struct json_t *metrics_stores_json(const struct metrics *metrics, uint64_t now_ns);
+void metrics_free_stores(struct metrics *metrics);
+
+/* "resp", "allow", …: as labels have them. */
+extern const char *const metrics_door_names[METRICS_DOORS];
+extern const char *const metrics_outcome_names[METRICS_OUTCOMES];
+extern const char *const metrics_refusal_names[METRICS_REFUSALS];
+extern const char *const metrics_error_names[METRICS_ERRORS];
+
+/* How many sets of each class are looked at for the live keys of a table: about 100 us. */
+#define METRICS_SETS_LOOKED_AT 512
+
+#endif

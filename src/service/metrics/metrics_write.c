@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Figures as Prometheus reads them: its text format 0.0.4, and OpenMetrics 1.0, which differ in how
+ * a counter's family is called and in the last line.
+ */
+#include "service/metrics/metrics_parts.h"
+
+#include "base/utf8.h"
+#include "table/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define SECONDS(ns) ((double)(ns) / 1e9)
+
+struct writing {
+    struct metrics *metrics;
+    const struct metrics_facts *facts;
+    enum metrics_format format;
+    struct page *page;
+};
+
+/* ---- Lines ----------------------------------------------------------------------------------- */
+
+/* Names of counters are given without _total. */
+static void family(const struct writing *writing, const char *name, const char *type,
+                   const char *help)
+{
+    bool is_counter = strcmp(type, "counter") == 0;
+    const char *end = is_counter && writing->format == METRICS_PROMETHEUS ? "_total" : "";
+    page_print(writing->page, "# HELP stint_%s%s %s\n# TYPE stint_%s%s %s\n", name, end, help, name,
+               end, type);
+}
+
+void metrics_add_escaped(struct page *page, struct span value)
+{
+    for (size_t at = 0, len; at<value.len; at += len> 0 ? len : 1) {
+        uint8_t c = value.ptr[at];
+        len = c < 0x20 || c == 0x7f ? 0 : utf8_length(value.ptr + at, value.len - at);
+        if (c == '\n')
+            page_add(page, "\\n");
+        else if (c == '"' || c == '\\')
+            page_print(page, "\\%c", c);
+        else if (len == 0)
+            page_add(page, UTF8_REPLACEMENT);
+        else
+            page_add_span(page, span_of(value.ptr + at, len));
+    }
+}
+
+void metrics_add_values(struct page *page, const char *values)
+{
+    const char end[] = {METRICS_VALUE_END, '\0'};
+    bool is_list = strchr(values, METRICS_VALUE_END) != NULL;
+    for (size_t len; *values != '\0'; values += len) {
+        len = strcspn(values, is_list ? (const char[]){METRICS_VALUE_END, ' ', '\0'} : end);
+        metrics_add_escaped(page, span_of(values, len));
+        if (values[len] != '\0')
+            page_add(page, values[len++] == ' ' ? "\\\\x20" : " ");
+    }
+}
+
+static void label(const struct writing *writing, const char *name, const char *value, bool is_first)
+{
+    page_print(writing->page, "%s%s=\"", is_first ? "{" : ",", name);
+    metrics_add_escaped(writing->page, span_of_text(value));
+    page_add(writing->page, "\"");
+}
+
+static void value(const struct writing *writing, uint64_t n)
+{
+    page_print(writing->page, " %" PRIu64 "\n", n);
+}
+
+/* stint_NAME{label="of"} n; without a label where it is NULL. */
+static void line(const struct writing *writing, const char *name, const char *label_name,
+                 const char *label_value, uint64_t n)
+{
+    page_print(writing->page, "stint_%s", name);
+    if (label_name != NULL) {
+        label(writing, label_name, label_value, true);
+        page_add(writing->page, "}");
+    }
+    value(writing, n);
+}
+
+static void gauge(const struct writing *writing, const char *name, const char *help, uint64_t n)
+{
+    family(writing, name, "gauge", help);
+    line(writing, name, NULL, NULL, n);
+}
+
+static void counter(const struct writing *writing, const char *name, const char *help, uint64_t n)
+{
+    char total[64];
+    snprintf(total, sizeof(total), "%s_total", name);
+    family(writing, name, "counter", help);
+    line(writing, total, NULL, NULL, n);
+}
+
+/* ---- Rules ----------------------------------------------------------------------------------- */
+
+/* stint_NAME{domain="…",rule="…"[,value="…"] with its end left open. */
+static void begin_series(const struct writing *writing, const char *name,
+                         const struct series *series)
+{
+    page_print(writing->page, "stint_%s", name);
+    label(writing, "domain", series->domain, true);
+    label(writing, "rule", series->rule, false);
+    if (series->value == NULL)
+        return;
+    page_add(writing->page, ",value=\"");
+    metrics_add_values(writing->page, series->value);
+    page_add(writing->page, "\"");
+}
+
+/* Rules in force are told from the start, so that a first denial is seen as a rise from 0. */
+static bool is_shown(const struct writing *writing, const struct series *series, unsigned outcome,
+                     uint64_t n)
+{
+    bool is_plain = outcome == METRICS_ALLOW || outcome == METRICS_DENY;
+    return n > 0 || (is_plain && series->number > SERIES_OTHER &&
+                     (series->value != NULL || series->in_force >= writing->metrics->bindings));
+}
+
+static void write_outcomes(const struct writing *writing, const char *name,
+                           const struct series *series)
+{
+    struct series_figures sum = metrics_sum_series(writing->metrics, series->number);
+    for (unsigned outcome = 0; outcome < METRICS_OUTCOMES; outcome++) {
+        if (!is_shown(writing, series, outcome, sum.outcomes[outcome]))
+            continue;
+        begin_series(writing, name, series);
+        label(writing, "outcome", metrics_outcome_names[outcome], false);
+        page_add(writing->page, "}");
+        value(writing, sum.outcomes[outcome]);
+    }
+}
+
+static void write_units(const struct writing *writing, const char *name,
+                        const struct series *series)
+{
+    struct series_figures sum = metrics_sum_series(writing->metrics, series->number);
+    if (!is_shown(writing, series, METRICS_ALLOW, sum.units))
+        return;
+    begin_series(writing, name, series);
+    page_add(writing->page, "}");
+    value(writing, sum.units);
+}
+
+static void write_candidates(const struct writing *writing, const char *name,
+                             const struct series *series)
+{
+    struct series_figures sum = metrics_sum_series(writing->metrics, series->number);
+    if (sum.candidate_over == 0)
+        return;
+    begin_series(writing, name, series);
+    page_add(writing->page, "}");
+    value(writing, sum.candidate_over);
+}
+
+static void each_series(const struct writing *writing, const char *name, bool with_value,
+                        void (*write)(const struct writing *, const char *, const struct series *))
+{
+    const struct metrics *metrics = writing->metrics;
+    for (size_t i = 0; i < metrics->n_series; i++)
+        if (!metrics->series[i]->is_domain && (metrics->series[i]->value != NULL) == with_value)
+            write(writing, name, metrics->series[i]);
+}
+
+static void write_rules(const struct writing *writing)
+{
+    family(writing, "decisions", "counter", "Descriptors decided, by what became of them.");
+    each_series(writing, "decisions_total", false, write_outcomes);
+    family(writing, "units", "counter", "Units granted.");
+    each_series(writing, "units_total", false, write_units);
+    family(writing, "candidate_over", "counter",
+           "Descriptors that the candidate quota beside a rule would have denied.");
+    each_series(writing, "candidate_over_total", false, write_candidates);
+    if (writing->metrics->details == NULL)
+        return;
+    family(writing, "detailed_decisions", "counter",
+           "The same by value, for rules that ask for it.");
+    each_series(writing, "detailed_decisions_total", true, write_outcomes);
+    family(writing, "detailed_units", "counter", "Units granted by value.");
+    each_series(writing, "detailed_units_total", true, write_units);
+}
+
+/* ---- Doors ----------------------------------------------------------------------------------- */
+
+/* stint_NAME{door="…",OTHER="…"} for each figure that is not 0. */
+static void write_parts(const struct writing *writing, const char *name, unsigned door,
+                        const char *part, const char *part_name, uint64_t n)
+{
+    if (n == 0)
+        return;
+    page_print(writing->page, "stint_%s", name);
+    label(writing, "door", metrics_door_names[door], true);
+    label(writing, part, part_name, false);
+    page_add(writing->page, "}");
+    value(writing, n);
+}
+
+static void write_requests(const struct writing *writing, const struct door_figures *doors)
+{
+    family(writing, "requests", "counter", "Requests answered, by verb.");
+    for (unsigned door = 0; door < METRICS_DOORS; door++)
+        for (int verb = 0; verb < REQUEST_VERBS; verb++)
+            write_parts(writing, "requests_total", door, "verb", request_verb_name(verb),
+                        doors[door].verbs[verb]);
+    family(writing, "request_errors", "counter", "Requests answered with an error, by its kind.");
+    for (unsigned door = 0; door < METRICS_DOORS; door++)
+        for (unsigned error = 1; error < METRICS_ERRORS; error++)
+            write_parts(writing, "request_errors_total", door, "error", metrics_error_names[error],
+                        doors[door].errors[error]);
+    family(writing, "connections_refused", "counter",
+           "Connections that were not served, or ended by the server, by the limit that they met.");
+    for (unsigned door = 0; door < METRICS_DOORS; door++)
+        for (unsigned why = 0; why < METRICS_REFUSALS; why++)
+            write_parts(writing, "connections_refused_total", door, "reason",
+                        metrics_refusal_names[why], doors[door].refused[why]);
+}
+
+/* One figure of each door; `offset` finds it. */
+static void write_doors(const struct writing *writing, const struct door_figures *doors,
+                        const char *name, const char *help, size_t offset)
+{
+    char total[64];
+    snprintf(total, sizeof(total), "%s_total", name);
+    family(writing, name, "counter", help);
+    for (unsigned door = 0; door < METRICS_DOORS; door++) {
+        uint64_t n;
+        memcpy(&n, (const char *)&doors[door] + offset, sizeof(n));
+        line(writing, total, "door", metrics_door_names[door], n);
+    }
+}
+
+static void write_connections(const struct writing *writing, const struct door_figures *doors)
+{
+    family(writing, "connections", "gauge", "Connections open now.");
+    for (unsigned door = 0; door < METRICS_DOORS; door++) {
+        uint64_t opened = doors[door].opened, closed = doors[door].closed;
+        /* The two are read a moment apart. */
+        line(writing, "connections", "door", metrics_door_names[door],
+             opened > closed ? opened - closed : 0);
+    }
+    write_doors(writing, doors, "connections_opened", "Connections accepted.",
+                offsetof(struct door_figures, opened));
+    write_doors(writing, doors, "malformed", "Bytes that were no request of the protocol.",
+                offsetof(struct door_figures, malformed));
+    write_doors(writing, doors, "wrong_secrets",
+                "Secrets that no token has, or that came after too many wrong ones.",
+                offsetof(struct door_figures, wrong_secrets));
+    write_doors(writing, doors, "received_bytes", "Bytes received.",
+                offsetof(struct door_figures, bytes_in));
+    write_doors(writing, doors, "sent_bytes", "Bytes sent.",
+                offsetof(struct door_figures, bytes_out));
+}
+
+/* ---- The rest -------------------------------------------------------------------------------- */
+
+static void write_durations(const struct writing *writing, const struct total_figures *total)
+{
+    uint64_t count = 0;
+    family(writing, "decision_duration_seconds", "histogram",
+           "How long decisions took, of those that were timed.");
+    for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
+        char bound[32] = "+Inf";
+        count += total->buckets[i];
+        if (i + 1 < METRICS_BUCKETS)
+            snprintf(bound, sizeof(bound), "%.9g", SECONDS((uint64_t)METRICS_BUCKET_NS << i));
+        line(writing, "decision_duration_seconds_bucket", "le", bound, count);
+    }
+    page_print(writing->page, "stint_decision_duration_seconds_sum %.9f\n",
+               SECONDS(total->duration_ns));
+    line(writing, "decision_duration_seconds_count", NULL, NULL, count);
+}
+
+/* No label is a text of a client: these are the domains of the rules. */
+static void write_unmatched(const struct writing *writing)
+{
+    const struct metrics *metrics = writing->metrics;
+    family(writing, "unmatched_descriptors", "counter",
+           "Descriptors that met no rule of their domain.");
+    for (size_t i = 0; i < metrics->n_series; i++) {
+        const struct series *series = metrics->series[i];
+        uint64_t n = series->is_domain ? metrics_sum_series(metrics, series->number).units : 0;
+        if (n > 0)
+            line(writing, "unmatched_descriptors_total", "domain", series->domain, n);
+    }
+}
+
+static void write_events(const struct writing *writing, const struct total_figures *total)
+{
+    write_unmatched(writing);
+    counter(writing, "unknown_domain_descriptors", "Descriptors in a domain that has no rules.",
+            total->events[METRICS_DOMAIN_UNKNOWN]);
+    counter(writing, "all_shadow_requests",
+            "Requests that were allowed, since every rule is in shadow mode.",
+            total->events[METRICS_ALL_SHADOW]);
+    counter(writing, "replayed_answers", "Answers given again to a request with the same id.",
+            total->events[METRICS_REPLAYED]);
+    counter(writing, "bans", "Keys blocked for repeated denials.", total->events[METRICS_BANS]);
+    counter(writing, "bans_lost", "Keys not blocked, for want of room among the blocks.",
+            total->events[METRICS_BANS_LOST]);
+}
+
+static void write_table_fill(const struct writing *writing, const struct stint_table_info *info)
+{
+    static const char *const sizes[] = {"8", "16", "wide"};
+    family(writing, "table_keys", "gauge",
+           "Keys with a live state, by its size in bytes; estimated from a sample of the table.");
+    for (int i = 0; i < 3; i++)
+        line(writing, "table_keys", "size", sizes[i], info->live[i]);
+    family(writing, "table_places", "gauge", "Places for keys, by the size of their states.");
+    for (int i = 0; i < 3; i++)
+        line(writing, "table_places", "size", sizes[i], info->slots[i]);
+    family(writing, "evictions", "counter",
+           "States whose slots were given to other keys: expired ones, and live ones.");
+    line(writing, "evictions_total", "lossless", "true", info->evictions_lossless);
+    line(writing, "evictions_total", "lossless", "false", info->evictions_evict);
+    family(writing, "forgotten_units", "counter",
+           "Units that evicted states still held: their keys may use so many more.");
+    line(writing, "forgotten_units_total", NULL, NULL, info->forgotten_units);
+    family(
+        writing, "table_full", "counter",
+        "Decisions on new keys that found no free slot: inherit (they wait, nothing is evicted), "
+        "evict (a live state goes), deny, allow.");
+    line(writing, "table_full_total", "outcome", "inherit", info->evictions_inherit);
+    line(writing, "table_full_total", "outcome", "evict", info->evictions_evict);
+    line(writing, "table_full_total", "outcome", "deny", info->full_denied);
+    line(writing, "table_full_total", "outcome", "allow", info->full_allowed);
+}
+
+/* In the table, and in stores what this server has closed. */
+static void write_expired(const struct writing *writing, const struct stint_table_info *info,
+                          const struct total_figures *total)
+{
+    const uint64_t counts[] = {
+        [STINT_EXPIRY_KEEP] = info->reservations_expired[STINT_EXPIRY_KEEP],
+        [STINT_EXPIRY_FLOOR] =
+            info->reservations_expired[STINT_EXPIRY_FLOOR] + total->events[METRICS_EXPIRED_FLOOR],
+        [STINT_EXPIRY_RELEASE] = info->reservations_expired[STINT_EXPIRY_RELEASE] +
+                                 total->events[METRICS_EXPIRED_RELEASE]};
+    static const char *const actions[] = {[STINT_EXPIRY_KEEP] = "keep",
+                                          [STINT_EXPIRY_FLOOR] = "floor",
+                                          [STINT_EXPIRY_RELEASE] = "release"};
+    family(writing, "reservations_expired", "counter",
+           "Reservations that were not settled by their deadline, by what became of them.");
+    for (unsigned i = 0; i < sizeof(actions) / sizeof(actions[0]); i++)
+        line(writing, "reservations_expired_total", "action", actions[i], counts[i]);
+    counter(writing, "expiry_kept_units",
+            "Units of these that were to be released, which could not be given back.",
+            info->expiry_kept_units + total->events[METRICS_EXPIRY_KEPT_UNITS]);
+    counter(writing, "expiries_lost",
+            "Reservations in stores that stay charged as estimated, too many being open.",
+            total->events[METRICS_EXPIRIES_LOST]);
+}
+
+static void write_table(const struct writing *writing, const struct total_figures *total)
+{
+    struct stint_table_info info;
+    if (writing->facts->table == NULL)
+        return;
+    table_figures(writing->facts->table, writing->facts->table_now_ns, METRICS_SETS_LOOKED_AT,
+                  &info);
+    write_table_fill(writing, &info);
+    gauge(writing, "table_bytes", "Memory of the table.", info.bytes);
+    gauge(writing, "table_quotas", "Different quotas known to the table.", info.quotas);
+    gauge(writing, "table_quotas_max", "Different quotas the table has entries for.",
+          info.quotas_max);
+    gauge(writing, "blocked_keys", "Keys blocked now.", info.blocked);
+    gauge(writing, "overrides", "Keys with a quota of their own.", info.overrides);
+    gauge(writing, "kept_answers", "Answers kept for retries.", info.requests);
+    counter(writing, "answers_dropped", "Kept answers that went before their time.",
+            info.requests_dropped);
+    counter(writing, "tickets_dropped", "Reservations closed as estimated, the ring being full.",
+            info.tickets_dropped);
+    write_expired(writing, &info, total);
+    counter(writing, "undo_kept_units",
+            "Units charged by a list that was refused, which could not be given back.",
+            info.undo_kept_units);
+    counter(writing, "owners_displaced", "States taken over from who died or was stuck.",
+            info.owners_displaced);
+    counter(writing, "states_damaged", "States found damaged when the table was opened.",
+            info.states_damaged);
+}
+
+static void write_config(const struct writing *writing)
+{
+    const struct metrics *metrics = writing->metrics;
+    gauge(writing, "config_generation", "How often rules were put in force.",
+          writing->facts->generation);
+    gauge(writing, "rules", "Rules in force.", writing->facts->rules);
+    gauge(writing, "clock_virtual",
+          "1: decisions go by a virtual clock, for tests; 0: by a real one.",
+          writing->facts->has_virtual_clock);
+    family(writing, "config_reloads", "counter", "Reloads of the rules, by result.");
+    line(writing, "config_reloads_total", "result", "success", metrics->reloads[true]);
+    line(writing, "config_reloads_total", "result", "failure", metrics->reloads[false]);
+    gauge(writing, "config_last_reload_successful", "Whether the last reload worked.",
+          metrics->reload_fault[0] == '\0');
+    family(writing, "build_info", "gauge", "The version of the program.");
+    line(writing, "build_info", "version", stint_version(), 1);
+}
+
+void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
+                   enum metrics_format format, struct page *page)
+{
+    const struct writing writing = {metrics, facts, format, page};
+    struct door_figures doors[METRICS_DOORS];
+    pthread_mutex_lock(&metrics->lock);
+    struct total_figures total = metrics_sum_total(metrics);
+    metrics_add_expired(metrics, &total);
+    for (unsigned door = 0; door < METRICS_DOORS; door++)
+        doors[door] = metrics_sum_door(metrics, door);
+    bool is_ours = (metrics->names & METRICS_NAMES_STINT) != 0;
+    if (is_ours) {
+        write_rules(&writing);
+        write_requests(&writing, doors);
+        write_connections(&writing, doors);
+        write_durations(&writing, &total);
+        write_events(&writing, &total);
+        write_config(&writing);
+    }
+    if ((metrics->names & METRICS_NAMES_ENVOY) != 0)
+        metrics_envoy_write(metrics, facts, format, page);
+    pthread_mutex_unlock(&metrics->lock);
+    if (is_ours) {
+        write_table(&writing, &total);
+        metrics_write_stores(metrics, facts->now_ns, format, page);
+    }
+    if (format == METRICS_OPENMETRICS)
+        page_add(page, "# EOF\n");
+}

@@ -1,0 +1,379 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A pool whose states are in a store. Its keys are a roster, which is replaced as a whole: who has
+ * asked with one keeps it until the answer has been used. A store that has said that no key is free
+ * is not asked again before one is, or for a second: that answer is its dearest.
+ */
+#include "service/pools_parts.h"
+
+#include "base/err.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DENIAL_MAX_NS NS_PER_S
+
+struct roster {
+    unsigned refs;
+    const struct pools_stores *stores;
+    struct shared_pool_list *list;
+    size_t n_keys;
+    struct parsed_key keys[];
+};
+
+/* What the store has said of a next, for all that ask the same. */
+struct denial {
+    uint32_t cost;
+    bool probe;
+    uint64_t from_ns, until_ns; /* equal: none */
+    struct stint_pool_answer answer;
+};
+
+struct pool_in_store {
+    const struct pools_stores *stores;
+    size_t store;
+    uint8_t order;
+    struct pools_name name;
+    pthread_mutex_t lock; /* of all below, for moments */
+    struct roster *roster;
+    struct denial denial;
+};
+
+/* One ask: it has the memory of its answer. */
+struct pool_errand {
+    struct errand_extra extra;
+    struct errand *errand;
+    struct shared_pools *pools;
+    struct roster *roster;
+    struct shared_pool_op op;
+    struct stint_pool_status statuses[];
+};
+
+/* ---- Rosters --------------------------------------------------------------------------------- */
+
+static struct roster *roster_ref(struct roster *roster)
+{
+    __atomic_add_fetch(&roster->refs, 1,
+                       __ATOMIC_RELAXED); /* relaxed: who has one keeps it alive */
+    return roster;
+}
+
+static void roster_unref(struct roster *roster)
+{
+    /* acq_rel: who frees it comes after everybody who used it. */
+    if (roster == NULL || __atomic_sub_fetch(&roster->refs, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    if (roster->list != NULL)
+        roster->stores->list_free(roster->list);
+    free(roster);
+}
+
+/* Without a list, and with room for as many keys. */
+static struct roster *roster_new(const struct pools_stores *stores, size_t n_keys,
+                                 struct stint_error *error)
+{
+    struct roster *roster = calloc(1, sizeof(*roster) + n_keys * sizeof(struct parsed_key));
+    if (roster == NULL) {
+        err_set(error, STINT_E_SYSTEM, "no memory for %zu keys", n_keys);
+        return NULL;
+    }
+    roster->refs = 1;
+    roster->stores = stores;
+    return roster;
+}
+
+static void put_key(struct roster *roster, const struct parsed_key *from)
+{
+    struct parsed_key *key = &roster->keys[roster->n_keys++];
+    *key = *from;
+    key->key.name = key->name.text;
+    key->key.quotas = key->quotas;
+}
+
+static int make_list(const struct pool_in_store *pool, struct roster *roster,
+                     struct stint_error *error)
+{
+    struct stint_pool_key *keys = calloc(roster->n_keys + 1, sizeof(*keys));
+    if (keys == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for %zu keys", roster->n_keys);
+    for (size_t i = 0; i < roster->n_keys; i++)
+        keys[i] = roster->keys[i].key;
+    const struct shared_pool_definition given = {
+        .name = span_of_text(pool->name.text),
+        .order = pool->order,
+        .keys = keys,
+        .n_keys = roster->n_keys,
+    };
+    const struct pools_stores *stores = pool->stores;
+    int code = stores->list_new(stores->arg, pool->store, &given, &roster->list, error);
+    free(keys);
+    return code;
+}
+
+static void forget_denial(struct pool_in_store *pool)
+{
+    pthread_mutex_lock(&pool->lock);
+    pool->denial = (struct denial){0};
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* In the place of the one that there is, if a store can keep it; it is let go if not. */
+static int put_in_force(struct pool_in_store *pool, struct roster *roster,
+                        struct stint_error *error)
+{
+    int code = make_list(pool, roster, error);
+    if (code == 0) {
+        pthread_mutex_lock(&pool->lock);
+        struct roster *old = pool->roster;
+        pool->roster = roster;
+        pool->denial = (struct denial){0};
+        pthread_mutex_unlock(&pool->lock);
+        roster = old;
+    }
+    roster_unref(roster);
+    return code;
+}
+
+static size_t find_key(const struct roster *roster, const char *name)
+{
+    size_t i = 0;
+    while (i < roster->n_keys && strcmp(roster->keys[i].name.text, name) != 0)
+        i++;
+    return i;
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+struct pool_in_store *pool_in_store_new(const struct pools_stores *stores, size_t store,
+                                        const struct pools_name *name, uint8_t order)
+{
+    struct pool_in_store *pool = calloc(1, sizeof(*pool));
+    if (pool == NULL)
+        return NULL;
+    pool->stores = stores;
+    pool->store = store;
+    pool->order = order;
+    pool->name = *name;
+    pthread_mutex_init(&pool->lock, NULL);
+    return pool;
+}
+
+void pool_in_store_free(struct pool_in_store *pool)
+{
+    if (pool == NULL)
+        return;
+    roster_unref(pool->roster);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+size_t pool_in_store_at(const struct pool_in_store *pool)
+{
+    return pool->store;
+}
+
+uint8_t pool_in_store_order(const struct pool_in_store *pool)
+{
+    return pool->order;
+}
+
+int pool_in_store_set(struct pool_in_store *pool, const struct parsed_key *keys, size_t n_keys,
+                      struct stint_error *error)
+{
+    struct roster *roster = roster_new(pool->stores, n_keys, error);
+    if (roster == NULL)
+        return STINT_E_SYSTEM;
+    for (size_t i = 0; i < n_keys; i++)
+        put_key(roster, &keys[i]);
+    return put_in_force(pool, roster, error);
+}
+
+int pool_in_store_add(struct pool_in_store *pool, const struct parsed_key *key,
+                      struct stint_error *error)
+{
+    const struct roster *old = pool->roster;
+    if (find_key(old, key->name.text) < old->n_keys)
+        return err_set(error, STINT_E_MISMATCH, "key %s is in the pool already", key->name.text);
+    struct roster *roster = roster_new(pool->stores, old->n_keys + 1, error);
+    if (roster == NULL)
+        return STINT_E_SYSTEM;
+    for (size_t i = 0; i < old->n_keys; i++)
+        put_key(roster, &old->keys[i]);
+    put_key(roster, key);
+    return put_in_force(pool, roster, error);
+}
+
+int pool_in_store_take_out(struct pool_in_store *pool, const struct pools_name *key,
+                           struct stint_error *error)
+{
+    const struct roster *old = pool->roster;
+    size_t at = find_key(old, key->text);
+    if (at == old->n_keys)
+        return err_set(error, STINT_E_GONE, "the pool has no key %s", key->text);
+    struct roster *roster = roster_new(pool->stores, old->n_keys, error);
+    if (roster == NULL)
+        return STINT_E_SYSTEM;
+    for (size_t i = 0; i < old->n_keys; i++)
+        if (i != at)
+            put_key(roster, &old->keys[i]);
+    return put_in_force(pool, roster, error);
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+static struct pool_errand *pool_errand_of(struct errand_extra *extra)
+{
+    return (struct pool_errand *)(void *)extra;
+}
+
+static void free_pool_errand(struct errand_extra *extra)
+{
+    struct pool_errand *asked = pool_errand_of(extra);
+    if (asked->op.answer.outcome == SHARED_WAITS)
+        asked->pools->ops->forget(asked->pools, &asked->op);
+    roster_unref(asked->roster);
+    free(asked);
+}
+
+static void take_answer(struct shared_pool_op *op, uint64_t now_ns)
+{
+    errand_answered(((struct pool_errand *)op->arg)->errand, now_ns);
+}
+
+/* The roster is the errand's. */
+static struct pool_errand *begin(struct pools_caller *caller, struct shared_pools *pools,
+                                 struct roster *roster, uint64_t now_ns)
+{
+    struct pool_errand *asked =
+        calloc(1, sizeof(*asked) + roster->n_keys * sizeof(struct stint_pool_status));
+    struct errand *errand = errand_new(caller->errands, now_ns, caller->timeout_ns);
+    if (asked == NULL || errand == NULL) {
+        errand_free(errand);
+        free(asked);
+        roster_unref(roster);
+        return NULL;
+    }
+    asked->extra.free = free_pool_errand;
+    asked->errand = errand;
+    asked->pools = pools;
+    asked->roster = roster;
+    asked->op.answered = take_answer;
+    asked->op.arg = asked;
+    asked->op.answer.statuses = asked->statuses;
+    asked->op.answer.outcome = SHARED_FAILED;
+    errand->extra = &asked->extra;
+    caller->errand = errand;
+    return asked;
+}
+
+static int send(struct pool_in_store *pool, struct pools_caller *caller,
+                struct shared_pool_ask *ask, struct stint_error *error)
+{
+    struct shared_pools *pools = caller->stores != NULL ? caller->stores[pool->store] : NULL;
+    if (pools == NULL)
+        return err_set(error, STINT_E_SYSTEM, "the store of the pool cannot be asked here");
+    pthread_mutex_lock(&pool->lock);
+    struct roster *roster = roster_ref(pool->roster);
+    pthread_mutex_unlock(&pool->lock);
+    struct pool_errand *asked = begin(caller, pools, roster, ask->now_ns);
+    if (asked == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
+    ask->list = roster->list;
+    ask->deadline_ns = asked->errand->deadline_ns;
+    pools->ops->ask(pools, ask, &asked->op);
+    asked->errand->n_waiting = asked->op.answer.outcome == SHARED_WAITS;
+    return 0;
+}
+
+int pool_in_store_ask(struct pool_in_store *pool, struct pools_caller *caller,
+                      struct shared_pool_ask *ask, const struct shared_pool_answer **answer,
+                      struct stint_error *error)
+{
+    int code = caller->errand == NULL ? send(pool, caller, ask, error) : 0;
+    if (code != 0)
+        return code;
+    struct errand_extra *extra = caller->errand->extra;
+    if (extra == NULL || extra->free != free_pool_errand)
+        return err_set(error, STINT_E_SYSTEM, "another request was asked");
+    *answer = &pool_errand_of(extra)->op.answer;
+    switch ((*answer)->outcome) {
+    case SHARED_WAITS:
+        return POOLS_WAITS;
+    case SHARED_DECIDED:
+        if (ask->verb != SHARED_POOL_NEXT && ask->verb != SHARED_POOL_STATUS)
+            forget_denial(pool);
+        return 0;
+    case SHARED_REFUSED:
+        return err_set(error, STINT_E_GONE, "%s", (*answer)->error);
+    default:
+        return err_set(error, STINT_E_SYSTEM, "%s", (*answer)->error);
+    }
+}
+
+size_t pool_in_store_count(const struct pools_caller *caller)
+{
+    return pool_errand_of(caller->errand->extra)->roster->n_keys;
+}
+
+/* ---- Next ------------------------------------------------------------------------------------ */
+
+static bool is_denied(struct pool_in_store *pool, const struct stint_pool_ask *ask,
+                      struct stint_pool_answer *answer)
+{
+    pthread_mutex_lock(&pool->lock);
+    const struct denial *denial = &pool->denial;
+    bool is_known = denial->cost == ask->cost && denial->probe == ask->probe &&
+                    denial->from_ns <= ask->now_ns && ask->now_ns < denial->until_ns;
+    if (is_known) {
+        uint64_t since_ns = ask->now_ns - denial->from_ns;
+        *answer = denial->answer;
+        answer->granted_at_ns = add_sat(answer->granted_at_ns, since_ns);
+        if (answer->wait_ns != STINT_NEVER_NS)
+            answer->wait_ns -= since_ns;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return is_known;
+}
+
+static void keep_denial(struct pool_in_store *pool, const struct stint_pool_ask *ask,
+                        const struct stint_pool_answer *answer)
+{
+    uint64_t lasts_ns = answer->wait_ns < DENIAL_MAX_NS ? answer->wait_ns : DENIAL_MAX_NS;
+    pthread_mutex_lock(&pool->lock);
+    pool->denial = (struct denial){.cost = ask->cost,
+                                   .probe = ask->probe,
+                                   .from_ns = ask->now_ns,
+                                   .until_ns = add_sat(ask->now_ns, lasts_ns),
+                                   .answer = *answer};
+    pthread_mutex_unlock(&pool->lock);
+}
+
+/* Whoever has asked with a roster that is no longer in force says nothing of the one that is. */
+static bool is_in_force(struct pool_in_store *pool, const struct pools_caller *caller)
+{
+    pthread_mutex_lock(&pool->lock);
+    bool is = pool_errand_of(caller->errand->extra)->roster == pool->roster;
+    pthread_mutex_unlock(&pool->lock);
+    return is;
+}
+
+int pool_in_store_next(struct pool_in_store *pool, struct pools_caller *caller,
+                       const struct stint_pool_ask *ask, struct stint_pool_answer *answer,
+                       struct stint_error *error)
+{
+    if (caller->errand == NULL && is_denied(pool, ask, answer))
+        return 0;
+    struct shared_pool_ask asked = {
+        .verb = SHARED_POOL_NEXT, .cost = ask->cost, .probe = ask->probe, .now_ns = ask->now_ns};
+    const struct shared_pool_answer *told = NULL;
+    int code = pool_in_store_ask(pool, caller, &asked, &told, error);
+    if (code != 0)
+        return code;
+    *answer = told->next;
+    if (answer->name == NULL && is_in_force(pool, caller))
+        keep_denial(pool, ask, answer);
+    return 0;
+}

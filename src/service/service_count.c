@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/* What a decision adds to the figures of its worker, and to the list of keys asked most. */
+#include "service/service_parts.h"
+
+#define NAME_MAX_BYTES 128 /* what the figures keep of a name, and more than the list does */
+
+/* A key as people know it: the values of its descriptor, or the bytes of an item's key. */
+struct name {
+    uint8_t bytes[NAME_MAX_BYTES];
+    size_t len;
+};
+
+static void append(struct name *name, struct span text)
+{
+    size_t room = sizeof(name->bytes) - name->len;
+    size_t len = text.len < room ? text.len : room;
+    memcpy(name->bytes + name->len, text.ptr, len);
+    name->len += len;
+}
+
+static struct span name_of(struct name *name, const struct request *request, size_t i)
+{
+    if (request->n_items > 0)
+        return request->items[i].key;
+    const struct descriptor *descriptor = &request->descriptors[i];
+    if (descriptor->n_entries == 1)
+        return descriptor->entries[0].value;
+    name->len = 0;
+    for (size_t entry = 0; entry < descriptor->n_entries; entry++) {
+        if (entry > 0)
+            append(name, span_of(" ", 1));
+        append(name, descriptor->entries[entry].value);
+    }
+    return span_of(name->bytes, name->len);
+}
+
+/* No value begins another one. */
+static void append_value(struct name *name, struct span value)
+{
+    size_t from = name->len;
+    append(name, value);
+    for (size_t i = from; i < name->len; i++)
+        if (name->bytes[i] == METRICS_VALUE_END)
+            name->bytes[i] = ' ';
+}
+
+/* The values that a rule's metrics show, one behind the other; a NULL ptr: none. */
+static struct span shown_values(struct name *name, const struct request *request, size_t i,
+                                const struct rule *rule)
+{
+    if (rule == NULL || rule->shown == 0)
+        return (struct span){NULL, 0};
+    const struct descriptor *descriptor = &request->descriptors[i];
+    uint32_t left = rule->shown;
+    name->len = 0;
+    for (size_t entry = 0; entry < descriptor->n_entries; entry++) {
+        if ((left >> entry & 1) == 0)
+            continue;
+        append_value(name, descriptor->entries[entry].value);
+        left &= ~(UINT32_C(1) << entry);
+        if (left != 0)
+            append(name, span_of(&(const char){METRICS_VALUE_END}, 1));
+    }
+    return span_of(name->bytes, name->len);
+}
+
+static enum metrics_outcome outcome_of(const struct target *target)
+{
+    if (target->is_replaced)
+        return METRICS_REPLACED;
+    if (target->banned)
+        return METRICS_BANNED;
+    if (target->over && target->part == TARGET_SHADOW)
+        return METRICS_SHADOW;
+    return target->decision.outcome == STINT_ALLOW  ? METRICS_ALLOW
+           : target->decision.outcome == STINT_DENY ? METRICS_DENY
+                                                    : METRICS_NEVER;
+}
+
+/* Only what decides, or moves units as if it had. */
+static bool is_counted(unsigned verb)
+{
+    return verb == REQUEST_TAKE || verb == REQUEST_TAKE_UPTO || verb == REQUEST_RESERVE ||
+           verb == REQUEST_BOOK || verb == REQUEST_CHARGE;
+}
+
+/* Units as envoyproxy/ratelimit has them; what nothing limits it does not count either. */
+static void count_hits(struct service *service, const struct target *target, struct span value)
+{
+    const struct rule *rule = target->rule;
+    if (target->part == TARGET_FREE || target->is_refund)
+        return;
+    const struct metrics_hits hits = {
+        .value = value,
+        .asked = target->cost,
+        .limit = target->decision.limit,
+        .remaining = target->decision.remaining,
+        .is_over = target->over,
+        .is_shadow = target->part == TARGET_SHADOW && !target->is_all_shadow,
+        .fitted = target->fitted,
+    };
+    metrics_hits(service->metrics, service->ruleset->bound, rule, &hits);
+}
+
+static void count_target(struct service *service, const struct request *request,
+                         const struct reply *reply, size_t i)
+{
+    struct name room;
+    const struct target *target = &service->question.targets[i];
+    const struct metrics_bound *bound = service->ruleset->bound;
+    struct span value = shown_values(&room, request, i, target->rule);
+    bool allowed = reply->decision.outcome == STINT_ALLOW;
+    enum metrics_outcome outcome = outcome_of(target);
+    bool is_moved = (allowed && outcome == METRICS_ALLOW) || target->hits == TARGET_HITS_CHARGE;
+    uint32_t units = is_moved ? target->decision.granted : 0;
+    metrics_decided(service->metrics, bound, target->rule, outcome, units);
+    if (value.ptr != NULL)
+        metrics_detailed(service->metrics, bound, target->rule, value, outcome, units);
+    if (target->shadow_over)
+        metrics_candidate_over(service->metrics, bound, target->rule);
+    if (target->rule != NULL && metrics_counts_hits(service->metrics))
+        count_hits(service, target, value);
+    if (service->hub->popular == NULL)
+        return;
+    const struct popular_ask ask = {
+        .rule = target->rule,
+        .key = name_of(&room, request, i),
+        .units = target->cost,
+        .denied = target->over && target->part == TARGET_LIVE,
+        .now_ns = service->question.now_ns,
+    };
+    popular_note(service->hub->popular, service->worker, &ask);
+}
+
+/* What allows everything, since a domain or a key is another one than the rules have. */
+static void note_unmatched(struct service *service, const struct request *request)
+{
+    const struct question *question = &service->question;
+    bool is_known = question->domain != SIZE_MAX;
+    metrics_unmatched(service->metrics, service->ruleset->bound, question->domain,
+                      question->n_unmatched);
+    for (size_t i = 0; i < question->n_targets; i++)
+        if (question->targets[i].is_unmatched)
+            unmatched_note(service->hub->unmatched,
+                           is_known ? UNMATCHED_DESCRIPTOR : UNMATCHED_DOMAIN, request->domain,
+                           &request->descriptors[i]);
+}
+
+void service_count_question(struct service *service, const struct request *request,
+                            const struct reply *reply)
+{
+    const struct question *question = &service->question;
+    uint64_t bans = 0;
+    if (!is_counted(request->verb))
+        return;
+    for (size_t i = 0; i < question->n_targets; i++) {
+        const struct target *target = &question->targets[i];
+        bans += target->made_ban;
+        if (target->rule != NULL || target->quota != NULL)
+            count_target(service, request, reply, i);
+    }
+    if (question->n_unmatched > 0)
+        note_unmatched(service, request);
+    if (question->all_shadow && question_would_be_denied(question))
+        metrics_event(service->metrics, METRICS_ALL_SHADOW, 1);
+    if (bans > 0)
+        metrics_event(service->metrics, METRICS_BANS, bans);
+    if (question->bans_lost > 0)
+        metrics_event(service->metrics, METRICS_BANS_LOST, question->bans_lost);
+}
+
+void service_count_throttle(struct service *service, const struct request *request,
+                            const struct reply *reply)
+{
+    bool allowed = reply->decision.outcome == STINT_ALLOW;
+    enum metrics_outcome outcome = allowed                                 ? METRICS_ALLOW
+                                   : reply->decision.outcome == STINT_DENY ? METRICS_DENY
+                                                                           : METRICS_NEVER;
+    metrics_decided(service->metrics, NULL, NULL, outcome, reply->decision.granted);
+    if (service->hub->popular == NULL)
+        return;
+    const struct popular_ask ask = {
+        .key = request->key, .units = request->cost, .denied = !allowed, .now_ns = reply->at_ns};
+    popular_note(service->hub->popular, service->worker, &ask);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/* The keys of CL.THROTTLE. One decision with nothing around it: this is what is asked most. */
+#include "service/service_parts.h"
+
+#include "base/limits.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
+#include "table/table.h"
+
+/* A store keeps time in microseconds, rounded up. */
+static uint64_t excess_in_store(const struct throttle_entry *entry)
+{
+    return (entry->excess_ns + NS_PER_US - 1) / NS_PER_US * NS_PER_US;
+}
+
+/* What is no more than the excess above a whole number of seconds is that many. */
+static uint64_t whole_seconds(uint64_t wait_ns, uint64_t excess_ns)
+{
+    uint64_t above_ns = wait_ns % NS_PER_S;
+    return above_ns <= excess_ns && above_ns < wait_ns ? wait_ns - above_ns : wait_ns;
+}
+
+/* What is answered to a decision. Of max_burst -1, which looks on only: that nothing fits. */
+static void throttle_end(struct service *service, const struct request *request, uint64_t excess_ns,
+                         struct reply *reply)
+{
+    struct stint_decision *decision = &reply->decision;
+    if (decision->retry_after_ns != STINT_NEVER_NS)
+        decision->retry_after_ns = whole_seconds(decision->retry_after_ns, excess_ns);
+    decision->reset_after_ns = whole_seconds(decision->reset_after_ns, excess_ns);
+    if (request->throttle.max_burst < 0) {
+        decision->limit = decision->remaining = 0;
+        if (request->cost > 0) {
+            decision->outcome = STINT_NEVER;
+            decision->retry_after_ns = STINT_NEVER_NS;
+            decision->granted = 0;
+        }
+    }
+    if (request->cost > 0)
+        service_count_throttle(service, request, reply);
+}
+
+static void throttle_shared(struct service *service, const struct throttle_entry *entry,
+                            const struct request *request, uint64_t now_ns, struct reply *reply)
+{
+    struct question *question = &service->question;
+    bool is_closed = request->throttle.max_burst < 0;
+    uint64_t excess_ns = excess_in_store(entry);
+    question_begin(question, now_ns);
+    question_add_throttle(question, &entry->quota, request->key, is_closed ? 0 : request->cost);
+    if (!service_begin_errand(service, request, reply))
+        return;
+    struct stint_decision decision = is_closed ? question_peek(question) : question_take(question);
+    if (!service_end_errand(service, reply))
+        return;
+    reply->decision = decision;
+    reply->at_ns = question->at_ns;
+    throttle_end(service, request, excess_ns, reply);
+}
+
+void service_throttle(struct service *service, const struct request *request, uint64_t now_ns,
+                      struct reply *reply)
+{
+    struct stint_error error;
+    const struct throttle_entry *entry =
+        throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
+    if (entry == NULL) {
+        service_drop(service, request->errand);
+        service_refuse(reply, &error);
+        return;
+    }
+    if (service->stores.throttle > 0) {
+        throttle_shared(service, entry, request, now_ns, reply);
+        return;
+    }
+    if (request->is_ahead) {
+        reply->error = REPLY_AHEAD;
+        return;
+    }
+    bool is_closed = request->throttle.max_burst < 0;
+    struct stint_item item = {.quota = &entry->quota,
+                              .key = request->key.ptr,
+                              .key_len = request->key.len,
+                              .cost = is_closed ? 0 : request->cost};
+    if (is_closed)
+        reply->decision = stint_peek(service->table, &item, 1, now_ns);
+    else
+        reply->decision =
+            stint_take(service->table, item.quota, item.key, item.key_len, item.cost, now_ns);
+    throttle_end(service, request, entry->excess_ns, reply);
+}
+
+/*
+ * For asking after a key in a store, whatever its state was made under: a state is an instant, and
+ * under this quota none is too far away to be told.
+ */
+static const struct stint_quota *long_quota(struct stint_quota *quota)
+{
+    *quota = (struct stint_quota){.algorithm = STINT_GCRA,
+                                  .limit = 1,
+                                  .period_ns = PERIOD_MAX_NS,
+                                  .burst = 1,
+                                  .rule = THROTTLE_RULE};
+    (void)stint_quota_check(quota, NULL);
+    return quota;
+}
+
+static void find_shared(struct service *service, const struct request *request, uint64_t now_ns,
+                        struct reply *reply)
+{
+    struct question *question = &service->question;
+    struct stint_quota quota;
+    question_begin(question, now_ns);
+    question_add_throttle(question, long_quota(&quota), request->key, 0);
+    if (!service_begin_errand(service, request, reply))
+        return;
+    struct stint_decision decision = question_peek(question);
+    if (request->verb == REQUEST_FORGET && !question_is_to_wait(question))
+        question_reset(question);
+    if (!service_end_errand(service, reply))
+        return;
+    reply->found = decision.reset_after_ns > 0;
+    reply->dies_after_ns = decision.reset_after_ns;
+}
+
+void service_find(struct service *service, const struct request *request, uint64_t now_ns,
+                  struct reply *reply)
+{
+    struct stint_entry entry;
+    if (service->stores.throttle > 0) {
+        find_shared(service, request, now_ns, reply);
+        return;
+    }
+    reply->found = stint_find(service->table, throttle_any_quota(), request->key.ptr,
+                              request->key.len, now_ns, &entry) == 0;
+    reply->dies_after_ns = reply->found ? sub_floor(entry.dies_at_ns, now_ns) : 0;
+}
+
+/* The state goes, a block of the key stays: to lift that is for administrators. */
+void service_forget(struct service *service, const struct request *request, uint64_t now_ns,
+                    struct reply *reply)
+{
+    const struct stint_quota *quota = throttle_any_quota();
+    service_find(service, request, now_ns, reply);
+    if (reply->found && service->stores.throttle == 0)
+        table_forget(service->table, quota,
+                     table_hash(service->table, quota, request->key.ptr, request->key.len));
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/* From max_burst, count and period to a gcra quota, once for each set of numbers. */
+#include "service/throttle_cache.h"
+
+#include "algorithm/gcra.h"
+#include "base/err.h"
+#include "base/limits.h"
+#include "base/ns.h"
+#include "table/table.h"
+
+#define PERIOD_MAX_S ((uint64_t)INT64_MAX / NS_PER_S)
+#define EXCESS_MAX_NS (NS_PER_MS - 1) /* below this redis-cell rounds nothing up, either */
+
+static size_t place_of(const struct request_throttle *throttle)
+{
+    /* Nothing hostile: what lands in one place is worked out again, which is all. */
+    uint64_t mixed = (uint64_t)throttle->max_burst * UINT64_C(0x9e3779b97f4a7c15) +
+                     throttle->count_per_period * UINT64_C(0xbf58476d1ce4e5b9) +
+                     throttle->period_s * UINT64_C(0x94d049bb133111eb);
+    return (mixed >> 32) % THROTTLE_CACHE_SIZE;
+}
+
+static bool is_same(const struct request_throttle *a, const struct request_throttle *b)
+{
+    return a->max_burst == b->max_burst && a->count_per_period == b->count_per_period &&
+           a->period_s == b->period_s;
+}
+
+/*
+ * A rate is a ratio: where a quota has no place for its numbers, both are made smaller by as much,
+ * and the period is rounded up.
+ */
+static void reduce(uint64_t *count, uint64_t *period_ns)
+{
+    uint64_t by = max_u64(*period_ns / PERIOD_MAX_NS, *count / UINT32_MAX) + 1;
+    uint64_t reduced = max_u64(*count / by, 1);
+    *period_ns = mul_div_up(*period_ns, reduced, *count);
+    *count = reduced;
+}
+
+static int make_quota(struct throttle_entry *entry, struct stint_error *error)
+{
+    const struct request_throttle *throttle = &entry->throttle;
+    uint64_t count = throttle->count_per_period;
+    if (throttle->max_burst < -1 || throttle->max_burst >= UINT32_MAX)
+        return err_set(error, STINT_E_RANGE, "max_burst is from -1 to %u", UINT32_MAX - 1);
+    if (count < 1 || throttle->period_s < 1)
+        return err_set(error, STINT_E_RANGE, "count_per_period and period are at least 1");
+    if (throttle->period_s > PERIOD_MAX_S)
+        return err_set(error, STINT_E_RANGE, "period is at most %llu seconds: 292 years",
+                       (unsigned long long)PERIOD_MAX_S);
+    uint64_t period_ns = throttle->period_s * NS_PER_S;
+    if (count > UINT32_MAX || period_ns > PERIOD_MAX_NS)
+        reduce(&count, &period_ns);
+    if (period_ns > PERIOD_MAX_NS)
+        return err_set(error, STINT_E_RANGE,
+                       "%llu per %llu seconds is less than one unit in ten years",
+                       (unsigned long long)count, (unsigned long long)throttle->period_s);
+    entry->quota = (struct stint_quota){
+        .algorithm = STINT_GCRA,
+        .limit = (uint32_t)count,
+        .period_ns = period_ns,
+        .burst = throttle->max_burst < 0 ? 1 : (uint32_t)throttle->max_burst + 1,
+        .rule = THROTTLE_RULE,
+    };
+    return stint_quota_check(&entry->quota, error);
+}
+
+/*
+ * A client of redis-cell counts in seconds, so the sum of what was taken is to be rounded, not the
+ * time of each unit: 3 of 3 per 10 s come back after 10 s, and not a tick later, which would be 11.
+ * The sum of all that fits at once is too long by this.
+ */
+static uint64_t excess_of(const struct throttle_entry *entry)
+{
+    const struct request_throttle *throttle = &entry->throttle;
+    uint64_t exact_ns =
+        mul_div(entry->quota.burst, throttle->period_s * NS_PER_S, throttle->count_per_period);
+    uint64_t kept_ns = gcra_ns_up(entry->quota.derived.capacity_ticks);
+    return min_u64(sub_floor(kept_ns, exact_ns), EXCESS_MAX_NS);
+}
+
+static const struct throttle_entry *fill(struct throttle_entry *entry, struct stint_table *table,
+                                         const struct request_throttle *throttle,
+                                         struct stint_error *error)
+{
+    struct throttle_entry made = {.throttle = *throttle};
+    int code = make_quota(&made, error);
+    if (code == 0)
+        code = table_stores(table, &made.quota, error);
+    if (code != 0)
+        return NULL;
+    made.excess_ns = excess_of(&made);
+    *entry = made;
+    return entry;
+}
+
+const struct throttle_entry *throttle_cache_find(struct throttle_cache *cache,
+                                                 struct stint_table *table,
+                                                 const struct request_throttle *throttle,
+                                                 struct stint_error *error)
+{
+    struct throttle_entry *entry = &cache->entries[place_of(throttle)];
+    if (is_same(&entry->throttle, throttle) && throttle->period_s != 0)
+        return entry;
+    return fill(entry, table, throttle, error);
+}
+
+const struct stint_quota *throttle_any_quota(void)
+{
+    static const struct stint_quota any = {
+        .algorithm = STINT_GCRA, .rule = THROTTLE_RULE, .derived = {.state_size = 8}};
+    return &any;
+}
