@@ -13,8 +13,8 @@
 #include "asker.h"
 
 #include "base/err.h"
-#include "io/file_text.h"
-#include "io/stores.h"
+#include "net/file/file_text.h"
+#include "net/upstream/stores.h"
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"
 #include "service/service.h"

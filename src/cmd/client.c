@@ -7,8 +7,8 @@
 #include "base/wide_int.h"
 #include "cmd/curl_library.h"
 #include "cmd/token_file.h"
-#include "io/endpoint.h"
-#include "io/file_text.h"
+#include "net/file/file_text.h"
+#include "net/listen/endpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "cmd/pool_keys.h"
 
 #include "algorithm/nearest.h"
-#include "io/file_text.h"
+#include "net/file/file_text.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -4,8 +4,8 @@
 #include "cmd/rls_link.h"
 
 #include "base/ns.h"
-#include "io/endpoint.h"
-#include "io/upstream_tls.h"
+#include "net/listen/endpoint.h"
+#include "net/upstream/upstream_tls.h"
 #include "table/clock.h"
 
 #include <errno.h>

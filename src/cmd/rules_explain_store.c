@@ -12,7 +12,7 @@
 #include "cmd/shared_session.h"
 #include "cmd/store_node.h"
 #include "decide/errand.h"
-#include "io/memcached_links.h"
+#include "net/upstream/memcached_links.h"
 
 #include <stdio.h>
 #include <stdlib.h>

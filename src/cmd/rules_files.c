@@ -4,7 +4,7 @@
 #include "cmd/rules_files.h"
 
 #include "base/err.h"
-#include "io/file_text.h"
+#include "net/file/file_text.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -10,8 +10,8 @@
 #include "cmd/serve_stores.h"
 #include "cmd/store_word.h"
 #include "decide/question_local.h"
-#include "io/core_dump.h"
-#include "io/user.h"
+#include "net/process/core_dump.h"
+#include "net/process/user.h"
 #include "table/table.h"
 
 #include <inttypes.h>

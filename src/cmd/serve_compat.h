@@ -10,7 +10,7 @@
 #define STINT_CMD_SERVE_COMPAT_H
 
 #include "cmd/serve_settings.h"
-#include "io/log.h"
+#include "net/log/log.h"
 
 enum compat_kind {
     COMPAT_TEXT,     /* the setting as it is */

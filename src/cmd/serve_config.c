@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "cmd/args.h"
 #include "cmd/serve_settings.h"
-#include "io/file_text.h"
+#include "net/file/file_text.h"
 #include "rules/yaml/yaml_value.h"
 
 #include <inttypes.h>

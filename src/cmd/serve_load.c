@@ -6,7 +6,7 @@
 #include "algorithm/spec.h"
 #include "cmd/rules_files.h"
 #include "cmd/serve_stores.h"
-#include "io/file_text.h"
+#include "net/file/file_text.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "algorithm/spec.h"
 #include "base/ns.h"
-#include "io/dashboard.h"
+#include "net/dashboard/dashboard.h"
 #include "proto/http_fields.h"
 #include "service/metrics/metrics.h"
 

@@ -4,7 +4,7 @@
 #define STINT_CMD_SERVE_OPTIONS_H
 
 #include "cmd/serve_settings.h"
-#include "io/server.h"
+#include "net/server.h"
 
 #define SERVE_PLACES_MAX 16 /* addresses of one port */
 

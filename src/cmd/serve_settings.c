@@ -8,7 +8,7 @@
 #include "algorithm/spec.h"
 #include "cmd/args.h"
 #include "cmd/store_word.h"
-#include "io/endpoint.h"
+#include "net/listen/endpoint.h"
 
 #include <ctype.h>
 #include <inttypes.h>

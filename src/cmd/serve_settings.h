@@ -49,7 +49,7 @@ enum setting_kind {
     SETTING_TEXT,
     SETTING_CHOICE,
     SETTING_LIST,
-    SETTING_PLACES, /* a list of endpoints: io/endpoint.h */
+    SETTING_PLACES, /* a list of endpoints: net/listen/endpoint.h */
     SETTING_STORES, /* a list of cmd/store_word.h, whose passwords are not shown */
     SETTING_NUMBER,
     SETTING_BYTES, /* a number, or one with KiB, MiB or GiB */

@@ -9,7 +9,7 @@
 
 #include "cmd/serve_settings.h"
 #include "decide/question.h"
-#include "io/stores.h"
+#include "net/upstream/stores.h"
 #include "rules/yaml/rules_load.h"
 
 #define STORE_NAME_SIZE 33 /* zero included */

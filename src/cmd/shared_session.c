@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/shared_session.h"
 
-#include "io/stores.h"
+#include "net/upstream/stores.h"
 
 #include <assert.h>
 #include <stdlib.h>

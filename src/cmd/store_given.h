@@ -4,7 +4,7 @@
 #define STINT_CMD_STORE_GIVEN_H
 
 #include "backend/url.h"
-#include "io/upstream_tls.h"
+#include "net/upstream/upstream_tls.h"
 
 #include <argp.h>
 

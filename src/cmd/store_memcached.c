@@ -8,7 +8,7 @@
 #include "base/ns.h"
 #include "base/number.h"
 #include "cmd/say.h"
-#include "io/upstream.h"
+#include "net/upstream/upstream.h"
 
 #include <assert.h>
 #include <stdlib.h>

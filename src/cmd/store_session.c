@@ -4,7 +4,7 @@
 #include "cmd/store_session.h"
 
 #include "base/ns.h"
-#include "io/upstream.h"
+#include "net/upstream/upstream.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 
 #include "backend/url.h"
 #include "backend/wire/redis_conn.h"
-#include "io/upstream_tls.h"
+#include "net/upstream/upstream_tls.h"
 
 struct store_session;
 

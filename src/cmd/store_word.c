@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/store_word.h"
 
-#include "io/file_text.h"
+#include "net/file/file_text.h"
 #include "rules/yaml/rules_load.h"
 
 #include <stdio.h>

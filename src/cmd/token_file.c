@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/token_file.h"
 
-#include "io/file_text.h"
+#include "net/file/file_text.h"
 
 #include <errno.h>
 #include <stdbool.h>

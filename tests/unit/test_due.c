@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What is due comes out in the order of time, however it was moved about before. */
-#include "io/due.h"
+#include "net/due.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Places to listen, from text and back; and which of them other machines reach. */
 #define _GNU_SOURCE
-#include "io/endpoint.h"
+#include "net/listen/endpoint.h"
 
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* How many may come: in all, and of one address. */
 #define _GNU_SOURCE
-#include "io/gate.h"
+#include "net/listen/gate.h"
 
-#include "io/endpoint.h"
+#include "net/listen/endpoint.h"
 
 #include <stdarg.h>
 #include <stddef.h>

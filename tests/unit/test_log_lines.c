@@ -4,7 +4,7 @@
  * the log has a clock of its own, since every line tells the time.
  */
 #define _GNU_SOURCE
-#include "io/log.h"
+#include "net/log/log.h"
 
 #include <fcntl.h>
 #include <jansson.h>

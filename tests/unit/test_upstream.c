@@ -2,7 +2,7 @@
 /* The socket of a store in TLS whose other end takes nothing for a while. */
 #define _GNU_SOURCE
 #include "base/ns.h"
-#include "io/upstream.h"
+#include "net/upstream/upstream.h"
 
 #include <gnutls/x509.h>
 #include <setjmp.h>

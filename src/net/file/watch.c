@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT */
+/* Looking is cheap and done by the main thread; reading the files is not, and done elsewhere. */
+#define _GNU_SOURCE
+#include "net/file/watch.h"
+
+#include "base/ns.h"
+#include "base/siphash.h"
+#include "net/file/file_text.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Whoever writes several files is given time to finish. */
+#define SETTLE_MS 100
+#define PATH_SIZE 4096
+
+struct watch {
+    struct watch_options options;
+    char **paths;
+    uv_timer_t again, settle;
+    uv_fs_event_t *events;
+    size_t n_events;
+    size_t open_handles;
+    uint64_t print; /* of all paths, when they were looked at last */
+};
+
+/* ---- What things look like ------------------------------------------------------------------- */
+
+static uint64_t print_of(const char *path, const struct stat *status)
+{
+    static const uint64_t no_secret[2];
+    const uint64_t figures[] = {
+        status->st_dev,
+        status->st_ino,
+        (uint64_t)status->st_size,
+        (uint64_t)status->st_mtim.tv_sec,
+        (uint64_t)status->st_mtim.tv_nsec,
+        (uint64_t)status->st_ctim.tv_sec,
+        (uint64_t)status->st_ctim.tv_nsec,
+    };
+    uint64_t name = siphash13_128(no_secret, 0, path, strlen(path)).lo;
+    return siphash13_128(no_secret, name, figures, sizeof(figures)).lo;
+}
+
+static uint64_t print_of_folder(const char *path)
+{
+    uint64_t print = 0;
+    DIR *folder = opendir(path);
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char name[PATH_SIZE];
+        struct stat status;
+        snprintf(name, sizeof(name), "%s/%s", path, entry->d_name);
+        /* A sum: the order in which a folder is read says nothing. */
+        if (entry->d_name[0] != '.' && stat(name, &status) == 0)
+            print += print_of(name, &status);
+    }
+    if (folder != NULL)
+        closedir(folder);
+    return print;
+}
+
+static uint64_t print_of_all(const struct watch *watch)
+{
+    uint64_t print = 0;
+    for (size_t i = 0; i < watch->options.n_paths; i++) {
+        struct stat status;
+        if (stat(watch->paths[i], &status) != 0)
+            continue;
+        print += S_ISDIR(status.st_mode) ? print_of_folder(watch->paths[i])
+                                         : print_of(watch->paths[i], &status);
+    }
+    return print;
+}
+
+/* ---- When to look ---------------------------------------------------------------------------- */
+
+static void look(uv_timer_t *timer)
+{
+    struct watch *watch = timer->data;
+    uint64_t print = print_of_all(watch);
+    if (print == watch->print)
+        return;
+    watch->print = print;
+    watch->options.changed(watch->options.arg);
+}
+
+static void on_event(uv_fs_event_t *event, const char *name, int events, int status)
+{
+    (void)name, (void)events, (void)status;
+    struct watch *watch = event->data;
+    uv_timer_start(&watch->settle, look, SETTLE_MS, 0);
+}
+
+/* The folder in which a change of the path shows. */
+static void folder_of(const char *path, char folder[PATH_SIZE])
+{
+    struct stat status;
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode))
+        snprintf(folder, PATH_SIZE, "%s", path);
+    else
+        file_folder(path, folder, PATH_SIZE);
+}
+
+static void listen_at(struct watch *watch, const char *path)
+{
+    char folder[PATH_SIZE];
+    uv_fs_event_t *event = &watch->events[watch->n_events];
+    folder_of(path, folder);
+    if (uv_fs_event_init(watch->options.loop, event) != 0)
+        return;
+    event->data = watch;
+    watch->n_events++;
+    watch->open_handles++;
+    int code = uv_fs_event_start(event, on_event, folder, 0);
+    if (code != 0)
+        log_line(watch->options.log, LOG_WATCH_FAILED, LOG_TEXT("path", folder),
+                 LOG_TEXT("reason", uv_strerror(code)));
+}
+
+static void free_watch(struct watch *watch)
+{
+    for (size_t i = 0; watch->paths != NULL && i < watch->options.n_paths; i++)
+        free(watch->paths[i]);
+    free(watch->paths);
+    free(watch->events);
+    free(watch);
+}
+
+static bool copy_paths(struct watch *watch, const struct watch_options *options)
+{
+    watch->paths = calloc(options->n_paths + 1, sizeof(char *));
+    watch->events = calloc(WATCH_PATHS_MAX, sizeof(uv_fs_event_t));
+    if (watch->paths == NULL || watch->events == NULL)
+        return false;
+    for (size_t i = 0; i < options->n_paths; i++)
+        if ((watch->paths[i] = strdup(options->paths[i])) == NULL)
+            return false;
+    return true;
+}
+
+struct watch *watch_new(const struct watch_options *options)
+{
+    struct watch *watch = calloc(1, sizeof(*watch));
+    if (watch == NULL)
+        return NULL;
+    watch->options = *options;
+    if (!copy_paths(watch, options)) {
+        free_watch(watch);
+        return NULL;
+    }
+    uv_timer_init(options->loop, &watch->again);
+    uv_timer_init(options->loop, &watch->settle);
+    watch->again.data = watch->settle.data = watch;
+    watch->open_handles = 2;
+    for (size_t i = 0; i < options->n_paths && i < WATCH_PATHS_MAX; i++)
+        listen_at(watch, watch->paths[i]);
+    watch->print = print_of_all(watch);
+    uint64_t every_ms = options->every_ns / NS_PER_MS > 0 ? options->every_ns / NS_PER_MS : 1;
+    uv_timer_start(&watch->again, look, every_ms, every_ms);
+    return watch;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct watch *watch = handle->data;
+    if (--watch->open_handles == 0)
+        free_watch(watch);
+}
+
+void watch_close(struct watch *watch)
+{
+    if (watch == NULL)
+        return;
+    uv_close((uv_handle_t *)&watch->again, on_closed);
+    uv_close((uv_handle_t *)&watch->settle, on_closed);
+    for (size_t i = 0; i < watch->n_events; i++)
+        uv_close((uv_handle_t *)&watch->events[i], on_closed);
+}

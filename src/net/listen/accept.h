@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Accepts the connections of one listening socket in a worker's loop, past the gate. Where the
+ * process has no descriptor left, accepting pauses; those who wait stay in the queue. One thread.
+ */
+#ifndef STINT_NET_LISTEN_ACCEPT_H
+#define STINT_NET_LISTEN_ACCEPT_H
+
+#include "net/listen/gate.h"
+#include "net/listen/listener.h"
+#include "net/log/log.h"
+#include "service/metrics/metrics.h"
+
+#include <uv.h>
+
+struct acceptor;
+
+/* What is spoken at a port, with or without TLS. */
+enum metrics_door port_door(enum port port);
+
+struct acceptor_options {
+    uv_loop_t *loop;
+    const struct listener *listener;
+    struct gate *gate;
+    struct metrics_worker *metrics;
+    struct log *log;
+    /* Owns the descriptor, which does not block, and the seat. */
+    void (*accepted)(void *arg, enum port port, int fd, const struct sockaddr *peer,
+                     struct gate_seat *seat);
+    void *arg;
+};
+
+/* NULL: no memory, or the loop cannot poll the socket. */
+struct acceptor *acceptor_new(const struct acceptor_options *options);
+/* Accepts what is in the queue now, without waiting for more. */
+void acceptor_empty_queue(struct acceptor *acceptor);
+/* Leaves the socket open; freed by the loop. NULL is fine. */
+void acceptor_close(struct acceptor *acceptor);
+
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: MIT */
+/* One listening socket: bound, with its queue, not blocking, closed on exec. */
+#ifndef STINT_NET_LISTEN_BIND_SOCKET_H
+#define STINT_NET_LISTEN_BIND_SOCKET_H
+
+#include "net/listen/endpoint.h"
+
+/*
+ * The descriptor, or STINT_E_BUSY where somebody listens there already, STINT_E_SYSTEM. A Unix
+ * socket that nobody listens at is replaced; a path that is no socket is left alone.
+ */
+int bind_socket(const struct endpoint *endpoint, struct stint_error *error);
+
+/* A further one at an address where a socket of this server is bound (SO_REUSEPORT). */
+int bind_socket_beside(const struct endpoint *endpoint, struct stint_error *error);
+bool bind_socket_is_shareable(int fd);
+
+#endif

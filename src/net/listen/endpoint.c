@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/* Addresses with ports and paths of Unix sockets, from text and back. */
+#define _GNU_SOURCE
+#include "net/listen/endpoint.h"
+
+#include "base/buf.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define UNIX_PREFIX "unix:"
+#define MODE_PREFIX ",mode="
+
+static int refuse(struct stint_error *error, const char *text)
+{
+    return err_set(error, STINT_E_SYNTAX,
+                   "'%s' is no place to listen: expected ADDRESS:PORT such as 127.0.0.1:7379, "
+                   "[::1]:7379 or :7379, unix:/PATH[,mode=0660], or off",
+                   text);
+}
+
+static bool parse_number(const char *text, int base, unsigned long max, unsigned long *number)
+{
+    char *end;
+    if (text[0] < '0' || text[0] > '9')
+        return false;
+    *number = strtoul(text, &end, base);
+    return *end == '\0' && *number <= max;
+}
+
+static int parse_unix(struct endpoint *endpoint, const char *text, struct stint_error *error)
+{
+    struct sockaddr_un *address = (struct sockaddr_un *)&endpoint->address;
+    const char *path = text + strlen(UNIX_PREFIX);
+    const char *mode = strstr(path, MODE_PREFIX);
+    size_t path_len = mode != NULL ? (size_t)(mode - path) : strlen(path);
+    unsigned long bits = ENDPOINT_MODE_DEFAULT;
+    if (mode != NULL && !parse_number(mode + strlen(MODE_PREFIX), 8, 0777, &bits))
+        return err_set(error, STINT_E_SYNTAX, "'%s': expected a mode from 0000 to 0777", text);
+    if (path[0] != '/')
+        return err_set(error, STINT_E_SYNTAX, "'%s': expected a path that begins with /", text);
+    if (path_len >= sizeof(address->sun_path))
+        return err_set(error, STINT_E_RANGE, "'%s': a path of at most %zu bytes can be a socket",
+                       text, sizeof(address->sun_path) - 1);
+    address->sun_family = AF_UNIX;
+    memcpy(address->sun_path, path, path_len);
+    endpoint->address_len = sizeof(*address);
+    endpoint->mode = (unsigned)bits;
+    return 0;
+}
+
+static bool set_v6(struct endpoint *endpoint, const char *host, uint16_t port)
+{
+    struct sockaddr_in6 *address = (struct sockaddr_in6 *)&endpoint->address;
+    address->sin6_family = AF_INET6;
+    address->sin6_port = htons(port);
+    endpoint->address_len = sizeof(*address);
+    return inet_pton(AF_INET6, host, &address->sin6_addr) == 1;
+}
+
+static bool set_v4(struct endpoint *endpoint, const char *host, uint16_t port)
+{
+    struct sockaddr_in *address = (struct sockaddr_in *)&endpoint->address;
+    address->sin_family = AF_INET;
+    address->sin_port = htons(port);
+    endpoint->address_len = sizeof(*address);
+    return inet_pton(AF_INET, host, &address->sin_addr) == 1;
+}
+
+static bool set_host(struct endpoint *endpoint, char *host, uint16_t port)
+{
+    size_t len = strlen(host);
+    if (len == 0)
+        return set_v6(endpoint, "::", port);
+    if (host[0] != '[')
+        return set_v4(endpoint, host, port);
+    if (host[len - 1] != ']')
+        return false;
+    host[len - 1] = '\0';
+    return set_v6(endpoint, host + 1, port);
+}
+
+int endpoint_parse(struct endpoint *endpoint, const char *text, struct stint_error *error)
+{
+    *endpoint = (struct endpoint){.mode = ENDPOINT_MODE_DEFAULT};
+    if (strcmp(text, "off") == 0)
+        return 0;
+    if (strncmp(text, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0)
+        return parse_unix(endpoint, text, error);
+    char host[INET6_ADDRSTRLEN + 3];
+    const char *colon = strrchr(text, ':');
+    unsigned long port;
+    if (colon == NULL || (size_t)(colon - text) >= sizeof(host) ||
+        !parse_number(colon + 1, 10, UINT16_MAX, &port))
+        return refuse(error, text);
+    memcpy(host, text, (size_t)(colon - text));
+    host[colon - text] = '\0';
+    return set_host(endpoint, host, (uint16_t)port) ? 0 : refuse(error, text);
+}
+
+const char *endpoint_text(const struct sockaddr *address, char text[ENDPOINT_TEXT_SIZE])
+{
+    struct buf buf = buf_of(text, ENDPOINT_TEXT_SIZE);
+    char host[INET6_ADDRSTRLEN] = "";
+    if (address->sa_family == AF_UNIX) {
+        const struct sockaddr_un *local = (const void *)address;
+        buf_add(&buf, UNIX_PREFIX "%.*s", (int)sizeof(local->sun_path), local->sun_path);
+    } else if (address->sa_family == AF_INET6) {
+        const struct sockaddr_in6 *v6 = (const void *)address;
+        inet_ntop(AF_INET6, &v6->sin6_addr, host, sizeof(host));
+        buf_add(&buf, "[%s]:%u", host, ntohs(v6->sin6_port));
+    } else if (address->sa_family == AF_INET) {
+        const struct sockaddr_in *v4 = (const void *)address;
+        inet_ntop(AF_INET, &v4->sin_addr, host, sizeof(host));
+        buf_add(&buf, "%s:%u", host, ntohs(v4->sin_port));
+    }
+    return text;
+}
+
+bool endpoint_is_off(const struct endpoint *endpoint)
+{
+    return endpoint->address_len == 0;
+}
+
+bool endpoint_is_local(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 ==
+               IN_LOOPBACKNET;
+    if (address->sa_family != AF_INET6)
+        return address->sa_family == AF_UNIX;
+    const struct in6_addr *v6 = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(v6) ||
+           (IN6_IS_ADDR_V4MAPPED(v6) && v6->s6_addr[12] == IN_LOOPBACKNET);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where a server listens, as people write it: "127.0.0.1:7379", "[::1]:7379", ":7379" (every
+ * address, IPv6 and IPv4), "unix:/run/stint/resp.sock,mode=0660", "off". Names are not looked up:
+ * what a server listens at is not to depend on somebody's answer.
+ */
+#ifndef STINT_NET_LISTEN_ENDPOINT_H
+#define STINT_NET_LISTEN_ENDPOINT_H
+
+#include "base/err.h"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#define ENDPOINT_TEXT_SIZE (sizeof(((struct sockaddr_un *)0)->sun_path) + 32)
+#define ENDPOINT_MODE_DEFAULT 0660
+
+struct endpoint {
+    struct sockaddr_storage address;
+    socklen_t address_len; /* 0: off */
+    unsigned mode;         /* of a Unix socket: who may connect */
+};
+
+/* STINT_E_SYNTAX or STINT_E_RANGE, with a sentence that quotes the text. */
+int endpoint_parse(struct endpoint *endpoint, const char *text, struct stint_error *error);
+
+/* As endpoint_parse() reads it, without the mode; returns `text`. */
+const char *endpoint_text(const struct sockaddr *address, char text[ENDPOINT_TEXT_SIZE]);
+
+bool endpoint_is_off(const struct endpoint *endpoint);
+/* Whether only this machine reaches it: Unix sockets, 127.0.0.0/8, ::1. */
+bool endpoint_is_local(const struct sockaddr *address);
+
+#endif

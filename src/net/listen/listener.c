@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT */
+/* Which sockets there are to be, and whose each is; bind_socket.c binds one. */
+#define _GNU_SOURCE
+#include "net/listen/listener.h"
+
+#include "net/listen/bind_socket.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const port_names[PORTS] = {
+    [PORT_RESP] = "resp",         [PORT_RESP_TLS] = "resp-tls", [PORT_HTTP] = "http",
+    [PORT_HTTP_TLS] = "http-tls", [PORT_GRPC] = "grpc",         [PORT_GRPC_TLS] = "grpc-tls",
+};
+
+const char *port_name(enum port port)
+{
+    return port_names[port];
+}
+
+bool port_of_name(const char *name, enum port *port)
+{
+    for (int i = 0; i < PORTS; i++)
+        if (strcmp(name, port_names[i]) == 0) {
+            *port = (enum port)i;
+            return true;
+        }
+    return false;
+}
+
+bool port_is_tls(enum port port)
+{
+    return port == PORT_RESP_TLS || port == PORT_HTTP_TLS || port == PORT_GRPC_TLS;
+}
+
+static int add(struct listeners *listeners, enum port port, int fd, struct stint_error *error)
+{
+    if (listeners->n_all == LISTENERS_MAX) {
+        close(fd);
+        return err_set(error, STINT_E_RANGE, "more than %d listening sockets", LISTENERS_MAX);
+    }
+    struct listener *listener = &listeners->all[listeners->n_all++];
+    *listener = (struct listener){.port = port, .fd = fd, .worker = LISTENER_ALL_WORKERS};
+    listener->address_len = sizeof(listener->address);
+    if (getsockname(fd, (struct sockaddr *)&listener->address, &listener->address_len) != 0)
+        return err_set(error, STINT_E_SYSTEM, "port %s: descriptor %d is no socket",
+                       port_name(port), fd);
+    /* Connections inherit it: no call for each of them. */
+    int on = 1;
+    if (listener->address.ss_family != AF_UNIX)
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    return 0;
+}
+
+static uint16_t port_number(const struct sockaddr *address)
+{
+    return address->sa_family == AF_INET6
+               ? ((const struct sockaddr_in6 *)(const void *)address)->sin6_port
+               : ((const struct sockaddr_in *)(const void *)address)->sin_port;
+}
+
+/* Whether a socket that is bound there is what was asked for; port 0 asks for any. */
+static bool is_wanted(const struct endpoint *wanted, const struct sockaddr_storage *bound)
+{
+    const struct sockaddr *a = (const void *)&wanted->address, *b = (const void *)bound;
+    if (a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_UNIX)
+        return strcmp(((const struct sockaddr_un *)(const void *)a)->sun_path,
+                      ((const struct sockaddr_un *)(const void *)b)->sun_path) == 0;
+    if (port_number(a) != 0 && port_number(a) != port_number(b))
+        return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)(const void *)b)->sin_addr.s_addr;
+    return IN6_ARE_ADDR_EQUAL(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr,
+                              &((const struct sockaddr_in6 *)(const void *)b)->sin6_addr);
+}
+
+/* Shares the sockets of one endpoint out: the listeners from `first` on. */
+static void share_out(struct listeners *listeners, size_t first, unsigned workers)
+{
+    size_t n_sockets = listeners->n_all - first;
+    for (size_t i = 0; i < n_sockets && n_sockets >= workers; i++)
+        listeners->all[first + i].worker = (uint32_t)(i % workers);
+}
+
+/* Has each worker a socket of its own, beside the one that is there at `first`. */
+static int bind_others(struct listeners *listeners, size_t first, unsigned workers,
+                       struct stint_error *error)
+{
+    const struct listener *model = &listeners->all[first];
+    enum port port = model->port;
+    if (model->address.ss_family == AF_UNIX || !bind_socket_is_shareable(model->fd))
+        return 0;
+    struct endpoint same = {.address = model->address, .address_len = model->address_len};
+    for (size_t n_sockets = listeners->n_all - first; n_sockets < workers; n_sockets++) {
+        int fd = bind_socket_beside(&same, error);
+        if (fd < 0)
+            return fd;
+        int code = add(listeners, port, fd, error);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+/* Takes those of the descriptors that are bound to the endpoint; sets them to -1. */
+static int take_given(struct listeners *listeners, enum port port, const struct endpoint *endpoint,
+                      struct listener_given *given, size_t n_given, struct stint_error *error)
+{
+    for (size_t i = 0; i < n_given; i++) {
+        struct sockaddr_storage bound;
+        socklen_t len = sizeof(bound);
+        if (given[i].fd < 0 || given[i].port != port ||
+            getsockname(given[i].fd, (struct sockaddr *)&bound, &len) != 0 ||
+            (endpoint != NULL ? !is_wanted(endpoint, &bound) : !given[i].is_activated))
+            continue;
+        int fd = given[i].fd;
+        given[i].fd = -1;
+        int code = add(listeners, port, fd, error);
+        if (code != 0)
+            return code;
+        listeners->all[listeners->n_all - 1].is_activated = given[i].is_activated;
+    }
+    return 0;
+}
+
+static int open_endpoint(struct listeners *listeners, enum port port,
+                         const struct endpoint *endpoint, struct listener_given *given,
+                         const struct listeners_wanted *wanted, struct stint_error *error)
+{
+    size_t first = listeners->n_all;
+    int code = take_given(listeners, port, endpoint, given, wanted->n_given, error);
+    if (code == 0 && listeners->n_all == first) {
+        int fd = bind_socket(endpoint, error);
+        code = fd < 0 ? fd : add(listeners, port, fd, error);
+        if (code == 0)
+            listeners->all[first].owns_path = true;
+    }
+    if (code == 0)
+        code = bind_others(listeners, first, wanted->workers, error);
+    if (code == 0)
+        share_out(listeners, first, wanted->workers);
+    return code;
+}
+
+static bool is_activated(enum port port, const struct listener_given *given, size_t n_given)
+{
+    for (size_t i = 0; i < n_given; i++)
+        if (given[i].port == port && given[i].is_activated)
+            return true;
+    return false;
+}
+
+static int open_port(struct listeners *listeners, enum port port, struct listener_given *given,
+                     const struct listeners_wanted *wanted, struct stint_error *error)
+{
+    if (is_activated(port, given, wanted->n_given))
+        return take_given(listeners, port, NULL, given, wanted->n_given, error);
+    for (size_t i = 0; i < wanted->n_endpoints[port]; i++) {
+        const struct endpoint *endpoint = &wanted->endpoints[port][i];
+        if (endpoint_is_off(endpoint))
+            continue;
+        int code = open_endpoint(listeners, port, endpoint, given, wanted, error);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+int listeners_open(struct listeners *listeners, const struct listeners_wanted *wanted,
+                   struct stint_error *error)
+{
+    *listeners = (struct listeners){.all = calloc(LISTENERS_MAX, sizeof(struct listener))};
+    struct listener_given *given = calloc(wanted->n_given + 1, sizeof(*given));
+    if (listeners->all == NULL || given == NULL) {
+        free(given);
+        listeners_close(listeners);
+        return err_set(error, STINT_E_SYSTEM, "no memory for the list of sockets");
+    }
+    if (wanted->n_given > 0)
+        memcpy(given, wanted->given, wanted->n_given * sizeof(*given));
+    int code = 0;
+    for (int port = 0; port < PORTS && code == 0; port++)
+        code = open_port(listeners, (enum port)port, given, wanted, error);
+    for (size_t i = 0; i < wanted->n_given; i++)
+        if (given[i].fd >= 0)
+            close(given[i].fd);
+    free(given);
+    if (code != 0)
+        listeners_close(listeners);
+    return code;
+}
+
+void listeners_own_paths(struct listeners *listeners, bool owns)
+{
+    for (size_t i = 0; i < listeners->n_all; i++)
+        listeners->all[i].owns_path = owns && !listeners->all[i].is_activated;
+}
+
+void listeners_close(struct listeners *listeners)
+{
+    for (size_t i = 0; i < listeners->n_all; i++) {
+        const struct listener *listener = &listeners->all[i];
+        if (listener->owns_path && listener->address.ss_family == AF_UNIX)
+            unlink(((const struct sockaddr_un *)&listener->address)->sun_path);
+        close(listener->fd);
+    }
+    free(listeners->all);
+    *listeners = (struct listeners){0};
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+#include "net/log/eviction_report.h"
+
+#include "base/ns.h"
+#include "table/table.h"
+
+void eviction_report_init(struct eviction_report *report, const struct stint_table *table)
+{
+    const struct region_counters *counters = table_counters(table);
+    /* relaxed: the one may be a few evictions ahead of the other; the next line has them. */
+    report->evictions = __atomic_load_n(&counters->evictions_evict, __ATOMIC_RELAXED);
+    report->units = __atomic_load_n(&counters->forgotten_units, __ATOMIC_RELAXED);
+    report->next_ns = 0;
+}
+
+void eviction_report(struct eviction_report *report, const struct stint_table *table,
+                     uint64_t now_ns, struct log *log)
+{
+    struct eviction_report so_far;
+    eviction_report_init(&so_far, table);
+    if (now_ns < report->next_ns || so_far.evictions == report->evictions)
+        return;
+    log_line(log, LOG_TABLE_FULL, LOG_NUMBER("evictions", so_far.evictions - report->evictions),
+             LOG_NUMBER("units", so_far.units - report->units));
+    *report = so_far;
+    report->next_ns = now_ns + NS_PER_MIN;
+}

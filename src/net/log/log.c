@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT */
+/* Lines are made in one piece of memory and written whole, under a lock that nobody waits in. */
+#define _GNU_SOURCE
+#include "net/log/log.h"
+
+#include "base/buf.h"
+#include "base/ns.h"
+#include "base/utf8.h"
+#include "net/log/log_out.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define LOG_FIELDS_MAX 16
+#define END_MS 1000 /* that a reader has to let us tell what was lost */
+/* A kind may say 20 lines at once, and one in a second after that. */
+#define LOG_QUOTA "gcra 60/1m burst=20"
+
+struct log_of_kind {
+    struct stint_cell8 lines;
+    _Atomic uint64_t
+        held_back; /* relaxed: a figure for people, whom one line more or less misses */
+};
+
+struct log {
+    struct stint_quota quota;
+    struct log_of_kind kinds[LOG_KIND_COUNT];
+    pthread_mutex_t lock; /* of what follows, up to the next blank line */
+    struct log_out out;
+    uint64_t lost; /* lines that found no room, and were not told of yet */
+
+    /* relaxed: of lines that are written while they change, each is of one format or the other. */
+    _Atomic(enum log_format) format;
+    _Atomic(enum log_level) least;
+};
+
+static const struct {
+    enum log_level level;
+    const char *name, *sentence;
+} kinds[] = {
+#define LOG_ROW(kind, level, name, sentence) {LOG_LEVEL_##level, name, sentence},
+    LOG_KINDS(LOG_ROW)
+#undef LOG_ROW
+};
+
+static const char *const level_names[] = {"debug", "info", "warn", "error"};
+
+struct log *log_new(int fd, enum log_format format, enum log_level least)
+{
+    struct log *log = calloc(1, sizeof(*log));
+    if (log == NULL)
+        return NULL;
+    if (pthread_mutex_init(&log->lock, NULL) != 0) {
+        free(log);
+        return NULL;
+    }
+    log_out_init(&log->out, fd);
+    log_set(log, format, least);
+    if (stint_quota_parse(&log->quota, LOG_QUOTA, NULL) != 0)
+        abort();
+    for (size_t i = 0; i < LOG_KIND_COUNT; i++)
+        stint_cell8_init(&log->quota, &log->kinds[i].lines, 0);
+    return log;
+}
+
+void log_set(struct log *log, enum log_format format, enum log_level least)
+{
+    atomic_store_explicit(&log->format, format, memory_order_relaxed);
+    atomic_store_explicit(&log->least, least, memory_order_relaxed);
+}
+
+/* Text comes from files and peers: no byte of it may end the line, or steer a terminal. */
+static void add_escaped(struct buf *buf, const char *text)
+{
+    const uint8_t *c = (const uint8_t *)text;
+    for (size_t len = strlen(text), n; len > 0; c += n, len -= n) {
+        n = utf8_length(c, len);
+        uint32_t code = n > 0 ? utf8_code_point(c, n) : 0xfffd;
+        n = n > 0 ? n : 1;
+        if (code == '"' || code == '\\')
+            buf_add(buf, "\\%c", (char)code);
+        else if (code == 0xfffd || (utf8_is_hidden(code) && code <= 0xffff))
+            buf_add(buf, "\\u%04x", (unsigned)code);
+        else if (utf8_is_hidden(code)) /* as JSON writes what does not fit 16 bits */
+            buf_add(buf, "\\u%04x\\u%04x", 0xd800u + ((code - 0x10000) >> 10),
+                    0xdc00u + ((code - 0x10000) & 0x3ff));
+        else
+            buf_add(buf, "%.*s", (int)n, (const char *)c);
+    }
+}
+
+static bool is_word(const char *text)
+{
+    for (const char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c <= 0x20 || (unsigned char)*c >= 0x7f || *c == '"' || *c == '=' ||
+            *c == '\\')
+            return false;
+    return text[0] != '\0';
+}
+
+static void add_field_text(struct buf *buf, const struct log_field *field)
+{
+    if (field->text == NULL)
+        buf_add(buf, " %s=%" PRIu64, field->name, field->number);
+    else if (is_word(field->text))
+        buf_add(buf, " %s=%s", field->name, field->text);
+    else {
+        buf_add(buf, " %s=\"", field->name);
+        add_escaped(buf, field->text);
+        buf_add(buf, "\"");
+    }
+}
+
+static void add_field_json(struct buf *buf, const struct log_field *field)
+{
+    if (field->text == NULL) {
+        buf_add(buf, ",\"%s\":%" PRIu64, field->name, field->number);
+        return;
+    }
+    buf_add(buf, ",\"%s\":\"", field->name);
+    add_escaped(buf, field->text);
+    buf_add(buf, "\"");
+}
+
+static void add_time(struct buf *buf, const struct timespec *wall)
+{
+    struct tm utc;
+    gmtime_r(&wall->tv_sec, &utc);
+    buf_add(buf, "%04d-%02d-%02dT%02d:%02d:%02d.%03ldZ", utc.tm_year + 1900, utc.tm_mon + 1,
+            utc.tm_mday, utc.tm_hour, utc.tm_min, utc.tm_sec, wall->tv_nsec / (long)NS_PER_MS);
+}
+
+static void add_head(struct buf *buf, bool is_json, enum log_kind kind, const struct timespec *wall)
+{
+    buf_add(buf, is_json ? "{\"time\":\"" : "");
+    add_time(buf, wall);
+    buf_add(buf, is_json ? "\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"" : " %s %s: %s",
+            level_names[kinds[kind].level], kinds[kind].name, kinds[kind].sentence);
+}
+
+/* Whether a line of this kind may be written now; counts it otherwise. */
+static bool is_let_through(struct log *log, enum log_kind kind, uint64_t now_ns,
+                           uint64_t *held_back)
+{
+    struct log_of_kind *of_kind = &log->kinds[kind];
+    if (stint_cell8_take(&log->quota, &of_kind->lines, now_ns, 1).outcome != STINT_ALLOW) {
+        atomic_fetch_add_explicit(&of_kind->held_back, 1, memory_order_relaxed);
+        return false;
+    }
+    *held_back = atomic_exchange_explicit(&of_kind->held_back, 0, memory_order_relaxed);
+    return true;
+}
+
+static uint64_t steady_ns(void)
+{
+    struct timespec steady;
+    clock_gettime(CLOCK_MONOTONIC, &steady);
+    return (uint64_t)steady.tv_sec * NS_PER_S + (uint64_t)steady.tv_nsec;
+}
+
+/* A line of at most LOG_LINE_MAX bytes; its length. */
+static size_t make_line(const struct log *log, char *text, enum log_kind kind,
+                        const struct log_field *fields, size_t n_fields)
+{
+    bool is_json = atomic_load_explicit(&log->format, memory_order_relaxed) == LOG_FORMAT_JSON;
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    /* Room for what ends the line stays free, however long its fields are. */
+    struct buf buf = buf_of(text, LOG_LINE_MAX - 8);
+    add_head(&buf, is_json, kind, &wall);
+    for (size_t i = 0; i < n_fields; i++) {
+        struct buf before = buf;
+        if (is_json)
+            add_field_json(&buf, &fields[i]);
+        else
+            add_field_text(&buf, &fields[i]);
+        if (buf.len >= buf.size) { /* a field that does not fit is left out whole */
+            buf = before;
+            text[buf.len] = '\0';
+        }
+    }
+    if (is_json)
+        text[buf.len++] = '}';
+    text[buf.len++] = '\n';
+    return buf.len;
+}
+
+/* With the lock. False while there is no room even for the number of lines that were lost. */
+static bool tell_lost(struct log *log)
+{
+    char text[LOG_LINE_MAX];
+    if (log->lost == 0)
+        return true;
+    size_t len = make_line(log, text, LOG_LINES_LOST, &LOG_NUMBER("lines", log->lost), 1);
+    if (!log_out_write(&log->out, text, len))
+        return false;
+    log->lost = 0;
+    return true;
+}
+
+void log_flush(struct log *log)
+{
+    pthread_mutex_lock(&log->lock);
+    tell_lost(log);
+    pthread_mutex_unlock(&log->lock);
+}
+
+void log_free(struct log *log)
+{
+    if (log == NULL)
+        return;
+    if (log->lost > 0) {
+        log_out_wait(&log->out, END_MS);
+        tell_lost(log);
+    }
+    log_out_deinit(&log->out);
+    pthread_mutex_destroy(&log->lock);
+    free(log);
+}
+
+void log_write(struct log *log, enum log_kind kind, const struct log_field *fields, size_t n_fields)
+{
+    char text[LOG_LINE_MAX];
+    struct log_field all[LOG_FIELDS_MAX + 1];
+    uint64_t held_back = 0;
+    size_t n = 0;
+    if (kinds[kind].level < atomic_load_explicit(&log->least, memory_order_relaxed) ||
+        !is_let_through(log, kind, steady_ns(), &held_back))
+        return;
+    assert(n_fields <= LOG_FIELDS_MAX);
+    if (held_back > 0)
+        all[n++] = LOG_NUMBER("suppressed", held_back);
+    memcpy(&all[n], fields, n_fields * sizeof(*fields));
+    size_t len = make_line(log, text, kind, all, n + n_fields);
+    pthread_mutex_lock(&log->lock);
+    if (!tell_lost(log) || !log_out_write(&log->out, text, len))
+        log->lost++;
+    pthread_mutex_unlock(&log->lock);
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a server tells of itself while it runs: one line each on standard error, as text or JSON.
+ *
+ * Every line is of a kind in the table below, which gives its level, its name and its sentence;
+ * what differs from line to line stands in fields. Lines of a kind that come too fast are held
+ * back by a stint_cell8 of that kind; the next line that is let through says how many. Nobody waits
+ * for who reads the log: lines that find no room are counted, and told of when there is. Any
+ * thread. Fields never hold tokens, keys of TLS, or bytes of requests,
+ * but the domain and the keys of descriptors that no rule limits (service/unmatched.h), escaped.
+ */
+#ifndef STINT_NET_LOG_LOG_H
+#define STINT_NET_LOG_LOG_H
+
+#include "stint.h"
+
+enum log_level { LOG_LEVEL_DEBUG, LOG_LEVEL_INFO, LOG_LEVEL_WARN, LOG_LEVEL_ERROR };
+enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
+
+#define LOG_KINDS(X)                                                                               \
+    X(STARTED, INFO, "started", "serving")                                                         \
+    X(LISTENS, INFO, "listens", "listening")                                                       \
+    X(STATE_OPENED, INFO, "state_opened", "state opened")                                          \
+    X(STATE_FILLED, WARN, "state_filled",                                                          \
+      "the machine went down uncleanly: every live key is full for one period")                    \
+    X(CLOCK_VIRTUAL, WARN, "clock_virtual",                                                        \
+      "limits go by a virtual clock, which callers move: for tests only")                          \
+    X(DESCRIPTORS_FEW, WARN, "descriptors_few",                                                    \
+      "fewer connections are possible than asked for: raise the limit of open files")              \
+    X(INSECURE, WARN, "insecure", "anybody who reaches this address may ask and administer")       \
+    X(RUNS_AS_ROOT, WARN, "runs_as_root", "serving as root: --user NAME would not")                \
+    X(SANDBOXED, INFO, "sandboxed", "gave up what serving does not need")                          \
+    X(SANDBOX_LACKS, WARN, "sandbox_lacks", "a part of the sandbox is not to be had here")         \
+    X(RULES_LACK, ERROR, "rules_lack", "serving without rules: a file cannot be used")             \
+    X(RULES_EMPTY, WARN, "rules_empty", "serving without limits: there are no rules")              \
+    X(COMPAT_IGNORED, WARN, "compat_ignored",                                                      \
+      "variables of envoyproxy/ratelimit that mean nothing here")                                  \
+    X(COMPAT_LOCAL, WARN, "compat_local",                                                          \
+      "this machine alone is listened to: --insecure or --tokens would open the ports")            \
+    X(ACCEPT_PAUSED, WARN, "accept_paused", "no descriptor or memory is left: accepting pauses")   \
+    X(REFUSED, WARN, "refused", "connection refused")                                              \
+    X(CONNECTION_ENDED, DEBUG, "connection_ended", "connection ended")                             \
+    X(TLS_FAILED, INFO, "tls_failed", "TLS failed")                                                \
+    X(AUTH_FAILED, WARN, "auth_failed", "a secret that no token has, or after too many of them")   \
+    X(RELOADED, INFO, "reloaded", "settings, rules, tokens and certificates read anew")            \
+    X(RULES_WARNING, WARN, "rules_warning", "rules that are perhaps not meant so")                 \
+    X(NEEDS_RESTART, WARN, "needs_restart", "settings that are as they were until a restart")      \
+    X(RELOAD_FAILED, ERROR, "reload_failed", "nothing was changed: a file cannot be used")         \
+    X(WATCH_FAILED, WARN, "watch_failed", "changes are noticed only by looking")                   \
+    X(DOMAIN_UNKNOWN, WARN, "domain_unknown",                                                      \
+      "requests in a domain that no file of rules has: they are not limited")                      \
+    X(UNMATCHED, INFO, "unmatched", "descriptors that no rule matches: they are not limited")      \
+    X(TABLE_FULL, WARN, "table_full",                                                              \
+      "states were evicted and the use of their keys forgotten: raise keys, keys16 or keys_wide, " \
+      "or choose --table-full inherit")                                                            \
+    X(WORKER_STUCK, ERROR, "worker_stuck", "a worker does not come back to its loop")              \
+    X(CLOCK_AHEAD, WARN, "clock_ahead",                                                            \
+      "another server's clock is ahead: on memcached, limits hold in windows shorter by that")     \
+    X(STATE_DAMAGED, ERROR, "state_damaged",                                                       \
+      "states in memcached were damaged: their keys are denied as if all units were used now")     \
+    X(STORE_AWAY, WARN, "store_away", "a store cannot be asked: rules do as on_store_error says")  \
+    X(STORE_BACK, INFO, "store_back", "a store that could not be asked can be asked again")        \
+    X(HANDED_OVER, INFO, "handed_over", "another process has taken the sockets")                   \
+    X(HANDOVER_FAILED, ERROR, "handover_failed", "the sockets were not handed over")               \
+    X(CONTROL_EXPOSED, WARN, "control_exposed",                                                    \
+      "this process cannot be replaced: others could change its control socket")                   \
+    X(PREDECESSOR_LOST, WARN, "predecessor_lost",                                                  \
+      "the process that served ended, or does not answer: serving without its word")               \
+    X(TAKEN_OVER, INFO, "taken_over", "took the sockets of another process")                       \
+    X(LINES_LOST, WARN, "lines_lost", "nobody read the log, and lines of it found no room")        \
+    X(DRAINING, INFO, "draining", "accepting no more, answering what was asked")                   \
+    X(DRAIN_LATE, WARN, "drain_late", "connections are cut: the time to drain is over")            \
+    X(STOPPED, INFO, "stopped", "stopped")
+
+enum log_kind {
+#define LOG_ENUM(kind, level, name, sentence) LOG_##kind,
+    LOG_KINDS(LOG_ENUM)
+#undef LOG_ENUM
+        LOG_KIND_COUNT
+};
+
+/* A text, or a number where `text` is NULL. */
+struct log_field {
+    const char *name;
+    const char *text;
+    uint64_t number;
+};
+#define LOG_TEXT(field_name, value) ((struct log_field){.name = (field_name), .text = (value)})
+#define LOG_NUMBER(field_name, value) ((struct log_field){.name = (field_name), .number = (value)})
+
+struct log;
+
+struct log *log_new(int fd, enum log_format format, enum log_level least); /* NULL: no memory */
+void log_free(struct log *log);
+/* Tells of lines that were lost, if there is room now: to be called now and then. */
+void log_flush(struct log *log);
+/* Of the lines that come from now on. */
+void log_set(struct log *log, enum log_format format, enum log_level least);
+
+void log_write(struct log *log, enum log_kind kind, const struct log_field *fields,
+               size_t n_fields);
+
+/* log_line(log, LOG_LISTENS, LOG_TEXT("door", "resp"), …); at least one field. */
+#define log_line(log, kind, ...)                                                                   \
+    log_write(log, kind, (const struct log_field[]){__VA_ARGS__},                                  \
+              sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))
+
+#endif

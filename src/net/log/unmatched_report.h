@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* Reports in the log which domains and keys of requests no rule limits: each once. */
+#ifndef STINT_NET_LOG_UNMATCHED_REPORT_H
+#define STINT_NET_LOG_UNMATCHED_REPORT_H
+
+#include "net/log/log.h"
+
+struct hub;
+
+/* To be called now and then. */
+void unmatched_report(struct hub *hub, struct log *log);
+
+#endif

@@ -1,0 +1,636 @@
+/* SPDX-License-Identifier: MIT */
+/* The main thread: its loop serves nobody, so what is done here keeps no request waiting. */
+#define _GNU_SOURCE
+#include "net/server.h"
+
+#include "base/ns.h"
+#include "net/file/watch.h"
+#include "net/listen/reach.h"
+#include "net/log/eviction_report.h"
+#include "net/log/unmatched_report.h"
+#include "net/process/descriptors.h"
+#include "net/process/handover.h"
+#include "net/process/notify.h"
+#include "net/process/reload.h"
+#include "net/process/user.h"
+#include "net/worker.h"
+#include "table/table.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SECOND_MS 1000
+#define EXPIRE_SLOTS_MAX (UINT64_C(1) << 20) /* of the ring of tickets, each second */
+#define STUCK_NS (10 * NS_PER_S)             /* since a worker was in its loop last */
+#define END_MS 2000                          /* that workers have to close what is open */
+
+enum { SIGNAL_TERM, SIGNAL_INT, SIGNAL_HUP, SIGNAL_USR2, SIGNALS };
+static const int signal_numbers[SIGNALS] = {SIGTERM, SIGINT, SIGHUP, SIGUSR2};
+
+struct server {
+    struct server_options options;
+    struct server_options next_options; /* read by a reload, not yet in force */
+    uint64_t connections_possible;      /* by the descriptors that there may be */
+    uv_loop_t loop;
+    uv_signal_t signals[SIGNALS];
+    uv_async_t worker_changed;
+    uv_timer_t second, patience;
+    struct listeners listeners;
+    struct gate *gate;
+    struct tls *tls;     /* in force */
+    struct tls *new_tls; /* read by a reload, not yet in force */
+    struct reload *reload;
+    struct watch *watch;
+    struct handover *handover;
+    struct worker *workers[WORKERS_MAX];
+    unsigned n_workers;
+    uint64_t tickets[WORKERS_MAX]; /* each worker's: the reload it waits for; 0: none */
+    bool are_stuck[WORKERS_MAX];   /* as was told */
+    struct eviction_report evictions;
+    uint64_t watchdog_ms;
+    enum worker_stage stage;
+    bool is_handed_over;
+    atomic_bool is_ready; /* relaxed: a hint for /readyz */
+};
+
+static struct stint_table *table_of(const struct server *server)
+{
+    return hub_table(server->options.hub);
+}
+
+/* ---- The end --------------------------------------------------------------------------------- */
+
+static void on_patience_over(uv_timer_t *timer);
+
+static void move_to(struct server *server, enum worker_stage stage, uint64_t patience_ms)
+{
+    server->stage = stage;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_move_to(server->workers[i], stage);
+    uv_timer_start(&server->patience, on_patience_over, patience_ms, 0);
+}
+
+static void drain(struct server *server)
+{
+    log_line(server->options.log, LOG_DRAINING,
+             LOG_NUMBER("connections", gate_connections(server->gate)));
+    atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
+    if (!server->is_handed_over)
+        notify_stopping();
+    move_to(server, WORKER_DRAINS, server->options.drain_ns / NS_PER_MS);
+}
+
+static void end_now(struct server *server)
+{
+    move_to(server, WORKER_ENDS, END_MS);
+}
+
+static void on_patience_over(uv_timer_t *timer)
+{
+    struct server *server = timer->data;
+    if (server->stage == WORKER_ENDS)
+        _exit(1); /* a worker is stuck: nothing more can be waited for */
+    if (server->stage == WORKER_LINGERS) {
+        drain(server);
+        return;
+    }
+    log_line(server->options.log, LOG_DRAIN_LATE,
+             LOG_NUMBER("connections", gate_connections(server->gate)));
+    end_now(server);
+}
+
+static bool have_workers_ended(const struct server *server)
+{
+    for (unsigned i = 0; i < server->n_workers; i++)
+        if (!worker_has_ended(server->workers[i]))
+            return false;
+    return true;
+}
+
+static void close_if_open(uv_handle_t *handle)
+{
+    if (!uv_is_closing(handle))
+        uv_close(handle, NULL);
+}
+
+/* A further signal to end is not to kill a process that is about to end as it should. */
+static void ignore_signals(void)
+{
+    sigset_t ends;
+    sigemptyset(&ends);
+    for (int i = 0; i < SIGNALS; i++)
+        sigaddset(&ends, signal_numbers[i]);
+    pthread_sigmask(SIG_BLOCK, &ends, NULL);
+}
+
+/* After it the loop returns. */
+static void close_handles(struct server *server)
+{
+    ignore_signals();
+    for (int i = 0; i < SIGNALS; i++)
+        close_if_open((uv_handle_t *)&server->signals[i]);
+    close_if_open((uv_handle_t *)&server->worker_changed);
+    close_if_open((uv_handle_t *)&server->second);
+    close_if_open((uv_handle_t *)&server->patience);
+    if (server->reload != NULL)
+        reload_close(server->reload);
+    watch_close(server->watch);
+    if (server->handover != NULL && handover_is_under_way(server->handover))
+        listeners_own_paths(&server->listeners, false);
+    handover_close(server->handover);
+    server->watch = NULL;
+    server->handover = NULL;
+}
+
+/*
+ * A successor has copies of the listening sockets. Ours would keep their addresses, and let clients
+ * wait in queues that nobody empties, should it die while our last connections linger here.
+ */
+static void let_go_of_listeners(struct server *server)
+{
+    for (unsigned i = 0; i < server->n_workers; i++)
+        if (worker_accepts(server->workers[i]))
+            return;
+    listeners_close(&server->listeners);
+}
+
+static void on_worker_changed(uv_async_t *message)
+{
+    struct server *server = message->data;
+    if (server->is_handed_over)
+        let_go_of_listeners(server);
+    if (have_workers_ended(server))
+        close_handles(server);
+}
+
+static void tell_worker_changed(void *arg)
+{
+    struct server *server = arg;
+    uv_async_send(&server->worker_changed);
+}
+
+/* ---- Reloading ------------------------------------------------------------------------------- */
+
+/* In a thread of the pool. Whatever can fail comes first; certificates are put in force last. */
+static int load(void *arg, struct stint_error *error)
+{
+    struct server *server = arg;
+    struct server_options *next = &server->next_options;
+    struct tls *tls = NULL;
+    *next = server->options;
+    hub_free_retired(server->options.hub); /* before there are more */
+    int code = server->options.load(server->options.arg, next, error);
+    if (code == 0 && next->tls != NULL)
+        code = tls_load(&tls, next->tls, error);
+    if (code == 0)
+        code = server->options.use(server->options.arg, error);
+    if (code == 0)
+        server->new_tls = tls;
+    else
+        tls_unref(tls);
+    return code;
+}
+
+static void on_reload_began(void *arg)
+{
+    (void)arg;
+    notify_reloading();
+}
+
+static void use_new_tls(struct server *server)
+{
+    if (server->new_tls == NULL)
+        return;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_set_tls(server->workers[i], tls_ref(server->new_tls));
+    tls_unref(server->tls);
+    server->tls = server->new_tls;
+    server->new_tls = NULL;
+}
+
+static void reload(void *arg);
+
+static void begin_watching(struct server *server)
+{
+    const struct server_options *options = &server->options;
+    if (options->watch_ns == 0 || options->n_watched == 0)
+        return;
+    server->watch = watch_new(&(struct watch_options){
+        .loop = &server->loop,
+        .paths = options->watched,
+        .n_paths = options->n_watched,
+        .every_ns = options->watch_ns,
+        .log = options->log,
+        .changed = reload,
+        .arg = server,
+    });
+}
+
+/* Of the options those that may be other ones; what they pointed to is gone with the next load. */
+static void use_next_options(struct server *server)
+{
+    const struct server_options *next = &server->next_options;
+    struct server_options *options = &server->options;
+    struct gate_limits gate = next->gate_limits;
+    if (gate.connections > server->connections_possible)
+        gate.connections = server->connections_possible;
+    gate_set_limits(server->gate, &gate);
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_set_stream_limits(server->workers[i], &next->stream_limits);
+    options->tls = next->tls;
+    options->drain_ns = next->drain_ns;
+    options->watched = next->watched;
+    options->n_watched = next->n_watched;
+    options->watch_ns = next->watch_ns;
+    watch_close(server->watch);
+    server->watch = NULL;
+    if (server->stage == WORKER_SERVES)
+        begin_watching(server);
+}
+
+static void on_reload_ended(void *arg, int code, const struct stint_error *error)
+{
+    struct server *server = arg;
+    struct hub *hub = server->options.hub;
+    if (code == 0) {
+        use_new_tls(server);
+        use_next_options(server);
+        log_line(server->options.log, LOG_RELOADED, LOG_NUMBER("generation", hub_generation(hub)));
+    } else
+        log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", error->sentence));
+    metrics_reloaded(hub_metrics(hub), code == 0, code == 0 ? "" : error->sentence,
+                     server_clock_io_now(hub_clock(hub)));
+    notify_ready();
+}
+
+static void reload(void *arg)
+{
+    struct server *server = arg;
+    reload_ask(server->reload);
+}
+
+/*
+ * A worker must not wait for a file: STINT_E_BUSY says that it is to ask again soon. What one
+ * caller asked for is told to whoever of this worker asks first when it is done.
+ */
+static int reload_for_worker(void *arg, unsigned worker, struct stint_error *error)
+{
+    struct server *server = arg;
+    uint64_t *ticket = &server->tickets[worker];
+    int code;
+    if (*ticket == 0)
+        *ticket = reload_ask(server->reload);
+    if (!reload_result(server->reload, *ticket, &code, error))
+        return err_set(error, STINT_E_BUSY, "the files are being read");
+    *ticket = 0;
+    return code;
+}
+
+/* ---- Signals and seconds --------------------------------------------------------------------- */
+
+static void on_end_signal(struct server *server)
+{
+    if (server->stage < WORKER_DRAINS)
+        drain(server);
+    else
+        end_now(server);
+}
+
+static void on_signal(uv_signal_t *signal, int number)
+{
+    struct server *server = signal->data;
+    struct stint_error error;
+    if (number == SIGHUP)
+        reload(server);
+    else if (number != SIGUSR2)
+        on_end_signal(server);
+    else if (handover_start_successor(server->handover, &error) != 0)
+        log_line(server->options.log, LOG_HANDOVER_FAILED, LOG_TEXT("reason", error.sentence));
+}
+
+static bool are_workers_alive(struct server *server, uint64_t now_ns)
+{
+    bool are_alive = true;
+    for (unsigned i = 0; i < server->n_workers; i++) {
+        bool is_stuck = !worker_has_ended(server->workers[i]) &&
+                        worker_beat_ns(server->workers[i]) + STUCK_NS < now_ns;
+        if (is_stuck && !server->are_stuck[i])
+            log_line(server->options.log, LOG_WORKER_STUCK, LOG_NUMBER("worker", i));
+        server->are_stuck[i] = is_stuck;
+        are_alive = are_alive && !is_stuck;
+    }
+    return are_alive;
+}
+
+/* Also keeps the table's time going where nobody asks: it is remembered over a crash. */
+static void on_second(uv_timer_t *timer)
+{
+    struct server *server = timer->data;
+    struct server_clock *clock = hub_clock(server->options.hub);
+    uint64_t now_ns = server_clock_io_now(clock);
+    bool are_alive = are_workers_alive(server, now_ns);
+    metrics_tick(hub_metrics(server->options.hub), now_ns);
+    server_clock_expire(clock, EXPIRE_SLOTS_MAX);
+    eviction_report(&server->evictions, table_of(server), now_ns, server->options.log);
+    unmatched_report(server->options.hub, server->options.log);
+    log_flush(server->options.log);
+    hub_free_retired(server->options.hub);
+    if (server->stage == WORKER_SERVES)
+        atomic_store_explicit(&server->is_ready, are_alive, memory_order_relaxed);
+    if (are_alive && server->watchdog_ms > 0)
+        notify_alive();
+}
+
+static bool has_rules(struct hub *hub)
+{
+    struct rules *rules = hub_rules(hub);
+    bool has_domain = rules != NULL && rules_domain(rules, 0) != NULL;
+    rules_unref(rules);
+    return has_domain;
+}
+
+static bool is_ready(void *arg)
+{
+    struct server *server = arg;
+    return atomic_load_explicit(&server->is_ready, memory_order_relaxed) &&
+           (!server->options.needs_rules || has_rules(server->options.hub));
+}
+
+/* ---- The sockets go to another process ------------------------------------------------------- */
+
+static void on_handed_over(void *arg, int successor)
+{
+    struct server *server = arg;
+    log_line(server->options.log, LOG_HANDED_OVER, LOG_NUMBER("to", (uint64_t)successor));
+    server->is_handed_over = true;
+    listeners_own_paths(&server->listeners, false);
+    atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
+    notify_main_pid(successor);
+    if (server->stage == WORKER_SERVES)
+        move_to(server, WORKER_LINGERS, server->options.drain_ns / NS_PER_MS);
+}
+
+/* ---- The beginning --------------------------------------------------------------------------- */
+
+/* Fewer connections where there are not descriptors for all. */
+static void limit_connections(struct server *server)
+{
+    struct gate_limits *gate = &server->options.gate_limits;
+    uint64_t possible = descriptors_for_connections(server->options.workers);
+    server->connections_possible = possible;
+    if (gate->connections <= possible)
+        return;
+    gate->connections = possible;
+    log_line(server->options.log, LOG_DESCRIPTORS_FEW, LOG_NUMBER("connections", possible));
+}
+
+static int open_listeners(struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    struct listener_given given[LISTENERS_MAX];
+    struct listeners_wanted wanted = {.workers = options->workers, .given = given};
+    memcpy(wanted.endpoints, options->endpoints, sizeof(wanted.endpoints));
+    memcpy(wanted.n_endpoints, options->n_endpoints, sizeof(wanted.n_endpoints));
+    int code = notify_given(given, LISTENERS_MAX, &wanted.n_given, error);
+    if (code == 0 && options->replaces)
+        code = handover_take(server->handover, given, LISTENERS_MAX, &wanted.n_given, error);
+    if (code == 0)
+        code = listeners_open(&server->listeners, &wanted, error);
+    const struct reach_options reach = {.has_tokens = options->has_tokens,
+                                        .is_insecure = options->is_insecure,
+                                        .has_tls = server->tls != NULL,
+                                        .log = options->log};
+    return code != 0 ? code : reach_check(&server->listeners, &reach, error);
+}
+
+static void tell_listeners(const struct server *server)
+{
+    char text[ENDPOINT_TEXT_SIZE], last[ENDPOINT_TEXT_SIZE] = "";
+    for (size_t i = 0; i < server->listeners.n_all; i++) {
+        const struct listener *listener = &server->listeners.all[i];
+        endpoint_text((const void *)&listener->address, text);
+        if (strcmp(text, last) != 0) /* once for all workers */
+            log_line(server->options.log, LOG_LISTENS, LOG_TEXT("door", port_name(listener->port)),
+                     LOG_TEXT("address", text));
+        memcpy(last, text, sizeof(last));
+    }
+}
+
+static void log_wrong_secret(void *arg, const char *address, const char *door)
+{
+    log_line(arg, LOG_AUTH_FAILED, LOG_TEXT("address", address), LOG_TEXT("door", door));
+}
+
+static int count_guesses(const struct server_options *options, struct stint_error *error)
+{
+    const struct access_guess_options guesses = {
+        .per_minute = options->auth_guesses, .refused = log_wrong_secret, .arg = options->log};
+    return access_now_count_guesses(options->access, &guesses)
+               ? 0
+               : err_set(error, STINT_E_SYSTEM, "no memory to count wrong secrets");
+}
+
+static int open_workers(struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    if (count_guesses(options, error) != 0)
+        return STINT_E_SYSTEM;
+    struct worker_options worker = {
+        .store_configs = options->store_configs,
+        .n_store_configs = options->n_store_configs,
+        .question_stores = options->question_stores,
+        .hub = options->hub,
+        .access = options->access,
+        .site = options->site,
+        .listeners = &server->listeners,
+        .gate = server->gate,
+        .log = options->log,
+        .tls = server->tls,
+        .resp_limits = options->resp_limits,
+        .http_limits = options->http_limits,
+        .stream_limits = options->stream_limits,
+        .http_stream_limits = options->http_stream_limits,
+        .memory_most = options->memory_most / options->workers,
+        .grpc_limits = options->grpc_limits,
+        .grpc_form = options->grpc_form,
+        .reload = reload_for_worker,
+        .is_ready = is_ready,
+        .changed = tell_worker_changed,
+        .arg = server,
+    };
+    for (; server->n_workers < options->workers; server->n_workers++) {
+        worker.index = server->n_workers;
+        int code = worker_open(&server->workers[server->n_workers], &worker, error);
+        if (code != 0)
+            return code;
+    }
+    return 0;
+}
+
+/* From the thread of the worker whose client moved the clock. */
+static void tell_clock_moved(void *arg)
+{
+    struct server *server = arg;
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_clock_moved(server->workers[i]);
+}
+
+static void open_handles(struct server *server)
+{
+    uv_async_init(&server->loop, &server->worker_changed, on_worker_changed);
+    uv_timer_init(&server->loop, &server->second);
+    uv_timer_init(&server->loop, &server->patience);
+    server->worker_changed.data = server->second.data = server->patience.data = server;
+    for (int i = 0; i < SIGNALS; i++) {
+        uv_signal_init(&server->loop, &server->signals[i]);
+        server->signals[i].data = server;
+        uv_signal_start(&server->signals[i], on_signal, signal_numbers[i]);
+    }
+}
+
+static int open_parts(struct server *server, struct stint_error *error)
+{
+    const struct server_options *options = &server->options;
+    server->gate = gate_new(&options->gate_limits);
+    server->reload = reload_new(&(struct reload_options){
+        .loop = &server->loop,
+        .load = load,
+        .began = on_reload_began,
+        .ended = on_reload_ended,
+        .arg = server,
+    });
+    server->handover = handover_new(&(struct handover_options){
+        .loop = &server->loop,
+        .path = options->control,
+        .listeners = &server->listeners,
+        .state_fd = table_of(server)->region.fd,
+        .starter = options->starter,
+        .log = options->log,
+        .handed_over = on_handed_over,
+        .arg = server,
+    });
+    if (server->gate == NULL || server->reload == NULL || server->handover == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the server");
+    if (options->tls == NULL)
+        return 0;
+    return tls_load(&server->tls, options->tls, error);
+}
+
+static struct sandbox_options sandbox_options(const struct server *server)
+{
+    const struct server_options *options = &server->options;
+    return (struct sandbox_options){
+        .mode = options->sandbox,
+        .read_paths = options->watched,
+        .n_read_paths = options->n_watched,
+        .control = options->control,
+        .listeners = &server->listeners,
+        .connects = options->n_store_configs > 0,
+        .log = options->log,
+    };
+}
+
+/* What ports below 1024 needed is given up, and files: before there are other threads. */
+static int give_up_rights(struct server *server, struct stint_error *error)
+{
+    struct sandbox_options sandbox = sandbox_options(server);
+    int code = user_settle(error);
+    if (code == 0 && geteuid() == 0)
+        log_line(server->options.log, LOG_RUNS_AS_ROOT, LOG_NUMBER("pid", (uint64_t)getpid()));
+    return code != 0 ? code : sandbox_enter_files(&sandbox, error);
+}
+
+static void begin_workers(struct server *server)
+{
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_begin(server->workers[i]);
+}
+
+/*
+ * Everything is open. A predecessor accepts until this process serves: whatever can fail does so
+ * before, and a kill at any instant leaves one of the two.
+ */
+static int begin(struct server *server, struct stint_error *error)
+{
+    int code = handover_prepare(server->handover, error);
+    if (code != 0)
+        return code;
+    begin_watching(server);
+    struct sandbox_options sandbox = sandbox_options(server);
+    code = sandbox_enter_calls(&sandbox, error);
+    if (code != 0)
+        return code;
+    eviction_report_init(&server->evictions, table_of(server));
+    atomic_store_explicit(&server->is_ready, true, memory_order_relaxed);
+    begin_workers(server);
+    code = handover_commit(server->handover, error);
+    if (code != 0)
+        return code;
+    listeners_own_paths(&server->listeners, true);
+    server->watchdog_ms = notify_watchdog_ms();
+    uint64_t every_ms = server->watchdog_ms > 0 && server->watchdog_ms < SECOND_MS
+                            ? server->watchdog_ms
+                            : SECOND_MS;
+    uv_timer_start(&server->second, on_second, every_ms, every_ms);
+    tell_listeners(server);
+    log_line(server->options.log, LOG_STARTED, LOG_NUMBER("pid", (uint64_t)getpid()),
+             LOG_NUMBER("workers", server->n_workers));
+    notify_store(&server->listeners);
+    notify_ready();
+    return 0;
+}
+
+static int open_all(struct server *server, struct stint_error *error)
+{
+    int code = open_parts(server, error);
+    if (code == 0)
+        code = open_listeners(server, error);
+    if (code == 0)
+        code = give_up_rights(server, error);
+    if (code == 0)
+        code = open_workers(server, error);
+    server_clock_on_move(hub_clock(server->options.hub), tell_clock_moved, server);
+    return code != 0 ? code : begin(server, error);
+}
+
+static void free_all(struct server *server)
+{
+    for (unsigned i = 0; i < server->n_workers; i++)
+        worker_close(server->workers[i]);
+    uv_loop_close(&server->loop);
+    reload_free(server->reload);
+    listeners_close(&server->listeners);
+    gate_free(server->gate);
+    tls_unref(server->tls);
+    tls_unref(server->new_tls);
+}
+
+int server_run(const struct server_options *options, struct stint_error *error)
+{
+    struct server *server = calloc(1, sizeof(*server));
+    if (server == NULL || uv_loop_init(&server->loop) != 0) {
+        free(server);
+        return err_set(error, STINT_E_SYSTEM, "no memory for the server");
+    }
+    server->options = *options;
+    signal(SIGPIPE, SIG_IGN);
+    limit_connections(server);
+    open_handles(server);
+    int code = open_all(server, error);
+    if (code != 0) {
+        begin_workers(server);
+        move_to(server, WORKER_ENDS, END_MS);
+        if (server->n_workers == 0)
+            close_handles(server);
+    }
+    uv_run(&server->loop, UV_RUN_DEFAULT);
+    free_all(server);
+    if (code == 0)
+        log_line(options->log, LOG_STOPPED, LOG_NUMBER("pid", (uint64_t)getpid()));
+    free(server);
+    return code;
+}

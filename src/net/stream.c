@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A stream polls its socket and reads and writes it itself: with uv_tcp each would keep a buffer to
+ * be written from, and TCP and Unix sockets would differ.
+ */
+#define _GNU_SOURCE
+#include "net/stream.h"
+
+#include "base/ns.h"
+#include "net/timing.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define READ_SIZE 65536
+/* What one stream may leave unsent and still be read from. */
+#define UNSENT_MAX 65536
+#define FAREWELL_NS NS_PER_S      /* how long a peer has to close its side */
+#define FAREWELL_READS 64         /* and how many reads it may cause meanwhile */
+#define TURN_NS (200 * NS_PER_US) /* of one connection; and of all with work left, together */
+#define HELD_UNCOUNTED 16384      /* bytes that a connection may hold however much all hold */
+
+/* The same in the kernel: without it the send buffer of one client that does not read takes MiB. */
+#define NOTSENT_MAX 131072
+
+struct stream {
+    uv_poll_t poll;
+    struct streams *home;
+    struct conn *conn;
+    struct gate_seat *seat;
+    struct stream *next, *prev;
+    struct stream *next_ready; /* with work left */
+    struct due due;
+    uint64_t active_ns;     /* when it last was busy or had an answer to send */
+    uint64_t busy_since_ns; /* when the request that is not yet whole began; 0: there is none */
+    uint64_t unsent_since_ns;
+    size_t unsent;             /* of what waited then, what waits still */
+    uint64_t farewell_ends_ns; /* 0: not yet */
+    size_t held;               /* as counted in the memory of all */
+    unsigned farewell_reads;
+    int fd;
+    int events;     /* that are polled for */
+    bool is_at_end; /* the peer sends no more */
+    bool is_ready;  /* stands among those with work left */
+    bool is_closing;
+};
+
+struct streams {
+    struct streams_options options;
+    struct stream *first;
+    size_t n_streams;
+    struct dues dues;
+    struct stream *ready, **ready_end; /* in the order of their turns */
+    uint64_t turn_ends_ns;
+    uv_idle_t idle; /* runs once in each round of the loop, while any is ready */
+    uv_timer_t timer;
+    uint64_t timer_at_ns; /* when it goes off; STINT_NEVER_NS: it does not */
+    struct timing_turn turn;
+    uint8_t bytes[READ_SIZE];
+};
+
+static void look_at_due(uv_timer_t *timer);
+
+static uint64_t now_of(const struct streams *streams)
+{
+    return server_clock_io_now(streams->options.clock);
+}
+
+static struct stream *stream_of_due(struct due *due)
+{
+    return (struct stream *)(void *)((char *)due - offsetof(struct stream, due));
+}
+
+struct streams *streams_new(const struct streams_options *options)
+{
+    struct streams *streams = malloc(sizeof(*streams));
+    if (streams == NULL)
+        return NULL;
+    streams->options = *options;
+    streams->first = NULL;
+    streams->n_streams = 0;
+    streams->dues = (struct dues){0};
+    streams->timer_at_ns = STINT_NEVER_NS;
+    streams->ready = NULL;
+    streams->ready_end = &streams->ready;
+    streams->turn = (struct timing_turn){0};
+    uv_idle_init(options->loop, &streams->idle);
+    streams->idle.data = streams;
+    uv_timer_init(options->loop, &streams->timer);
+    streams->timer.data = streams;
+    return streams;
+}
+
+void streams_free(struct streams *streams)
+{
+    if (streams == NULL)
+        return;
+    dues_deinit(&streams->dues);
+    free(streams);
+}
+
+size_t streams_count(const struct streams *streams)
+{
+    return streams != NULL ? streams->n_streams : 0;
+}
+
+static void free_stream(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void leave_ready(struct stream *stream)
+{
+    struct streams *home = stream->home;
+    if (!stream->is_ready)
+        return;
+    struct stream **at = &home->ready;
+    while (*at != stream)
+        at = &(*at)->next_ready;
+    *at = stream->next_ready;
+    if (home->ready_end == &stream->next_ready)
+        home->ready_end = at;
+    stream->is_ready = false;
+}
+
+static void count_held(struct stream *stream, size_t held)
+{
+    struct stream_memory *memory = stream->home->options.memory;
+    memory->held = memory->held - stream->held + held;
+    stream->held = held;
+}
+
+static void end(struct stream *stream)
+{
+    struct streams *home = stream->home;
+    if (stream->is_closing)
+        return;
+    stream->is_closing = true;
+    leave_ready(stream);
+    count_held(stream, 0);
+    due_set(&home->dues, &stream->due, STINT_NEVER_NS);
+    *(stream->prev != NULL ? &stream->prev->next : &home->first) = stream->next;
+    if (stream->next != NULL)
+        stream->next->prev = stream->prev;
+    home->n_streams--;
+    uv_close((uv_handle_t *)&stream->poll, free_stream);
+    close(stream->fd);
+    stream->conn->ops->free(stream->conn);
+    gate_leave(home->options.gate, stream->seat);
+    metrics_closed(home->options.metrics, home->options.door);
+    if (home->n_streams == 0)
+        home->options.emptied(home->options.arg);
+}
+
+static void count_refused(const struct stream *stream, enum metrics_refusal why)
+{
+    metrics_refused(stream->home->options.metrics, stream->home->options.door, why);
+}
+
+/* ---- When to look at a stream though nothing comes ------------------------------------------- */
+
+static uint64_t after(uint64_t since_ns, uint64_t limit_ns)
+{
+    return limit_ns == 0 ? STINT_NEVER_NS : since_ns + limit_ns;
+}
+
+/* When the patience with the peer ends. */
+static uint64_t patience_ends(const struct stream *stream, uint64_t conn_deadline_ns)
+{
+    const struct stream_limits *limits = &stream->home->options.limits;
+    if (stream->unsent > 0)
+        return after(stream->unsent_since_ns, limits->write_ns);
+    if (stream->busy_since_ns == 0)
+        return after(stream->active_ns, limits->idle_ns);
+    /* Busy without a deadline: it is the peer who keeps the request waiting. */
+    return conn_deadline_ns == STINT_NEVER_NS ? after(stream->busy_since_ns, limits->request_ns)
+                                              : STINT_NEVER_NS;
+}
+
+static void arm_timer(struct streams *streams, uint64_t at_ns, uint64_t now_ns)
+{
+    if (at_ns >= streams->timer_at_ns)
+        return;
+    uint64_t wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
+    streams->timer_at_ns = at_ns;
+    uv_update_time(streams->options.loop);
+    uv_timer_start(&streams->timer, look_at_due, (wait_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
+}
+
+/*
+ * A later instant than the one in the heap is left for when that comes: a request that is answered
+ * at once moves no timer and nothing in the heap.
+ */
+static void look_again_at(struct stream *stream, uint64_t at_ns, uint64_t now_ns)
+{
+    if (at_ns <= now_ns) /* what was not ready though it was due: not again in this round */
+        at_ns = now_ns + 1;
+    if (stream->due.place != 0 && stream->due.at_ns <= at_ns)
+        return;
+    due_set(&stream->home->dues, &stream->due, at_ns);
+    if (at_ns != STINT_NEVER_NS)
+        arm_timer(stream->home, at_ns, now_ns);
+}
+
+/* ---- Sending and receiving ------------------------------------------------------------------- */
+
+/* Sends what the socket takes. False if the stream is to end. */
+static bool flush(struct stream *stream, uint64_t now_ns)
+{
+    struct conn *conn = stream->conn;
+    struct span output = conn->ops->output(conn);
+    size_t sent_bytes = 0;
+    while (output.len > 0) {
+        ssize_t sent = send(stream->fd, output.ptr, output.len, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR)
+            continue;
+        if (sent < 0 && errno != EAGAIN)
+            return false;
+        if (sent < 0)
+            break;
+        sent_bytes += (size_t)sent;
+        conn->ops->sent(conn, (size_t)sent, now_ns);
+        output = conn->ops->output(conn);
+    }
+    if (sent_bytes > 0)
+        metrics_bytes(stream->home->options.metrics, stream->home->options.door, 0, sent_bytes);
+    if (output.len == 0)
+        stream->unsent = 0;
+    else if (stream->unsent <= sent_bytes) { /* all that waited is gone: the time begins anew */
+        stream->unsent = output.len;
+        stream->unsent_since_ns = now_ns;
+    } else
+        stream->unsent -= sent_bytes;
+    return true;
+}
+
+static void on_events(uv_poll_t *poll, int status, int events);
+
+static void poll_for(struct stream *stream, int events)
+{
+    if (events == stream->events)
+        return;
+    stream->events = events;
+    if (events == 0)
+        uv_poll_stop(&stream->poll);
+    else
+        uv_poll_start(&stream->poll, events, on_events);
+}
+
+static void note_busy(struct stream *stream, bool has_answered, uint64_t now_ns)
+{
+    bool is_busy = stream->conn->ops->is_busy(stream->conn);
+    if (is_busy || has_answered)
+        stream->active_ns = now_ns;
+    if (!is_busy)
+        stream->busy_since_ns = 0;
+    else if (stream->busy_since_ns == 0 || has_answered)
+        stream->busy_since_ns = now_ns;
+}
+
+static void say_farewell(struct stream *stream, uint64_t now_ns)
+{
+    if (stream->is_at_end || shutdown(stream->fd, SHUT_WR) != 0) {
+        end(stream);
+        return;
+    }
+    stream->farewell_ends_ns = now_ns + FAREWELL_NS;
+    poll_for(stream, UV_READABLE);
+    look_again_at(stream, stream->farewell_ends_ns, now_ns);
+}
+
+static void read_and_drop(struct stream *stream)
+{
+    struct streams *home = stream->home;
+    ssize_t len = recv(stream->fd, home->bytes, sizeof(home->bytes), 0);
+    if (len == 0 || (len < 0 && errno != EAGAIN && errno != EINTR) ||
+        ++stream->farewell_reads > FAREWELL_READS)
+        end(stream);
+}
+
+/* ---- Turns ----------------------------------------------------------------------------------- */
+
+static void on_idle(uv_idle_t *idle);
+
+static void begin_turn(struct streams *streams, uint64_t now_ns)
+{
+    streams->turn_ends_ns = now_ns + TURN_NS;
+}
+
+static bool turn_is_over(void *owner)
+{
+    const struct stream *stream = owner;
+    return now_of(stream->home) >= stream->home->turn_ends_ns;
+}
+
+static bool has_work(const struct conn *conn)
+{
+    return conn->ops->has_work != NULL && conn->ops->has_work(conn);
+}
+
+static void enter_ready(struct stream *stream)
+{
+    struct streams *home = stream->home;
+    if (stream->is_ready)
+        return;
+    if (home->ready == NULL)
+        uv_idle_start(&home->idle, on_idle);
+    stream->is_ready = true;
+    stream->next_ready = NULL;
+    *home->ready_end = stream;
+    home->ready_end = &stream->next_ready;
+}
+
+static bool holds_too_much(const struct stream *stream)
+{
+    const struct stream_memory *memory = stream->home->options.memory;
+    return memory->most > 0 && memory->held > memory->most && stream->held > HELD_UNCOUNTED;
+}
+
+/* After every call that may have changed the connection: sends, then waits for what comes next. */
+static void settle(struct stream *stream, uint64_t now_ns)
+{
+    struct conn *conn = stream->conn;
+    bool has_answered = conn->ops->output(conn).len > 0;
+    if (has_answered && !flush(stream, now_ns)) {
+        end(stream);
+        return;
+    }
+    size_t unsent = stream->unsent > 0 ? conn->ops->output(conn).len : 0;
+    bool is_over = conn->ops->is_over(conn);
+    if (is_over && unsent == 0) {
+        say_farewell(stream, now_ns);
+        return;
+    }
+    count_held(stream, conn->ops->held(conn));
+    if (holds_too_much(stream)) {
+        count_refused(stream, METRICS_REFUSED_MEMORY);
+        end(stream);
+        return;
+    }
+    note_busy(stream, has_answered, now_ns);
+    bool works = !is_over && has_work(conn);
+    if (works)
+        enter_ready(stream);
+    bool reads = !is_over && !works && !stream->is_at_end && unsent <= UNSENT_MAX &&
+                 !conn->ops->is_choked(conn);
+    poll_for(stream, (reads ? UV_READABLE : 0) | (unsent > 0 ? UV_WRITABLE : 0));
+
+    uint64_t deadline_ns = conn->ops->deadline(conn);
+    uint64_t patience_ns = patience_ends(stream, deadline_ns);
+    look_again_at(stream, deadline_ns < patience_ns ? deadline_ns : patience_ns, now_ns);
+}
+
+/* The peer may have closed its side only: what it asked is answered. */
+static void at_end(struct stream *stream, uint64_t now_ns)
+{
+    stream->is_at_end = true;
+    stream->conn->ops->drain(stream->conn, now_ns);
+}
+
+/* False if the stream has ended. */
+static bool receive(struct stream *stream, uint64_t *now_ns)
+{
+    struct streams *home = stream->home;
+    ssize_t len = recv(stream->fd, home->bytes, sizeof(home->bytes), 0);
+    *now_ns = now_of(home);
+    if (len > 0) {
+        begin_turn(home, *now_ns);
+        struct timing timing = timing_begin(&home->turn, home->options.metrics);
+        stream->conn->ops->feed(stream->conn, span_of(home->bytes, (size_t)len), *now_ns);
+        timing_end(&timing, home->options.metrics);
+        metrics_bytes(home->options.metrics, home->options.door, (size_t)len, 0);
+    } else if (len == 0)
+        at_end(stream, *now_ns);
+    else if (errno != EAGAIN && errno != EINTR) {
+        end(stream);
+        return false;
+    }
+    return true;
+}
+
+static void on_events(uv_poll_t *poll, int status, int events)
+{
+    struct stream *stream = poll->data;
+    uint64_t now_ns;
+    if (status < 0) {
+        end(stream);
+        return;
+    }
+    if (stream->farewell_ends_ns != 0) {
+        read_and_drop(stream);
+        return;
+    }
+    if ((events & UV_READABLE) == 0) {
+        now_ns = now_of(stream->home);
+        begin_turn(stream->home, now_ns);
+    } else if (!receive(stream, &now_ns))
+        return;
+    settle(stream, now_ns);
+}
+
+/* Those with work left take turns, one after the other, until the time for all of them is over. */
+static void on_idle(uv_idle_t *idle)
+{
+    struct streams *streams = idle->data;
+    uint64_t now_ns = now_of(streams);
+    begin_turn(streams, now_ns);
+    while (streams->ready != NULL && now_ns < streams->turn_ends_ns) {
+        struct stream *stream = streams->ready;
+        leave_ready(stream);
+        stream->conn->ops->wake(stream->conn, now_ns);
+        settle(stream, now_ns);
+        now_ns = now_of(streams);
+    }
+    if (streams->ready == NULL)
+        uv_idle_stop(idle);
+}
+
+/* The peer took too long: it is answered where its protocol has something to say. */
+static void end_late(struct stream *stream, uint64_t now_ns)
+{
+    struct conn *conn = stream->conn;
+    count_refused(stream, METRICS_REFUSED_IDLE);
+    bool may_answer = stream->unsent == 0 && stream->busy_since_ns != 0;
+    if (!may_answer || conn->ops->expire == NULL) {
+        end(stream);
+        return;
+    }
+    conn->ops->expire(conn, now_ns);
+    settle(stream, now_ns);
+}
+
+static void look_at(struct stream *stream, uint64_t now_ns)
+{
+    struct conn *conn = stream->conn;
+    uint64_t deadline_ns = conn->ops->deadline(conn);
+    if (stream->farewell_ends_ns != 0) {
+        end(stream);
+        return;
+    }
+    if (deadline_ns <= now_ns) {
+        begin_turn(stream->home, now_ns);
+        conn->ops->wake(conn, now_ns);
+    } else if (patience_ends(stream, deadline_ns) <= now_ns) {
+        due_set(&stream->home->dues, &stream->due, STINT_NEVER_NS);
+        end_late(stream, now_ns);
+        return;
+    }
+    due_set(&stream->home->dues, &stream->due, STINT_NEVER_NS);
+    settle(stream, now_ns);
+}
+
+static void look_at_due(uv_timer_t *timer)
+{
+    struct streams *streams = timer->data;
+    uint64_t now_ns = now_of(streams);
+    streams->timer_at_ns = STINT_NEVER_NS;
+    struct due *first;
+    while ((first = dues_first(&streams->dues)) != NULL && first->at_ns <= now_ns)
+        look_at(stream_of_due(first), now_ns);
+    if (first != NULL)
+        arm_timer(streams, first->at_ns, now_ns);
+}
+
+/* The connection has moved on by itself: looked at with the loop's next turn, once for all of it.
+ */
+static void on_stirred(void *owner, uint64_t now_ns)
+{
+    struct stream *stream = owner;
+    (void)now_ns;
+    if (stream->farewell_ends_ns != 0)
+        return;
+    now_ns = now_of(stream->home);
+    due_set(&stream->home->dues, &stream->due, now_ns);
+    arm_timer(stream->home, now_ns, now_ns);
+}
+
+/* ---- The set --------------------------------------------------------------------------------- */
+
+/* Fails where the socket is none of TCP, whose buffer does not grow. */
+static void bound_unsent(int fd)
+{
+    int max = NOTSENT_MAX;
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &max, sizeof(max));
+}
+
+void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate_seat *seat)
+{
+    struct stream *stream = calloc(1, sizeof(*stream));
+    if (stream == NULL || !dues_reserve(&streams->dues, streams->n_streams + 1) ||
+        uv_poll_init_socket(streams->options.loop, &stream->poll, fd) != 0) {
+        free(stream);
+        conn->ops->free(conn);
+        close(fd);
+        gate_leave(streams->options.gate, seat);
+        return;
+    }
+    uint64_t now_ns = now_of(streams);
+    stream->poll.data = stream;
+    stream->home = streams;
+    stream->conn = conn;
+    conn->owner = stream;
+    conn->stirred = on_stirred;
+    conn->turn_is_over = turn_is_over;
+    stream->seat = seat;
+    stream->fd = fd;
+    bound_unsent(fd);
+    stream->active_ns = now_ns;
+    stream->next = streams->first;
+    if (stream->next != NULL)
+        stream->next->prev = stream;
+    streams->first = stream;
+    streams->n_streams++;
+    metrics_opened(streams->options.metrics, streams->options.door);
+    settle(stream, now_ns);
+}
+
+void streams_set_limits(struct streams *streams, const struct stream_limits *limits)
+{
+    if (streams == NULL)
+        return;
+    uint64_t now_ns = now_of(streams);
+    streams->options.limits = *limits;
+    for (struct stream *stream = streams->first, *next; stream != NULL; stream = next) {
+        next = stream->next;
+        settle(stream, now_ns);
+    }
+}
+
+void streams_clock_moved(struct streams *streams)
+{
+    if (streams == NULL)
+        return;
+    uint64_t now_ns = now_of(streams);
+    for (struct stream *stream = streams->first; stream != NULL; stream = stream->next) {
+        uint64_t deadline_ns = stream->conn->ops->deadline(stream->conn);
+        if (stream->farewell_ends_ns == 0 && deadline_ns <= now_ns)
+            look_again_at(stream, deadline_ns, now_ns);
+    }
+}
+
+void streams_drain(struct streams *streams)
+{
+    if (streams == NULL)
+        return;
+    uint64_t now_ns = now_of(streams);
+    for (struct stream *stream = streams->first, *next; stream != NULL; stream = next) {
+        next = stream->next;
+        if (stream->farewell_ends_ns != 0)
+            continue;
+        /* What the peer sent already was asked, though nobody has read it. */
+        if ((stream->events & UV_READABLE) != 0 && !receive(stream, &now_ns))
+            continue;
+        stream->conn->ops->drain(stream->conn, now_ns);
+        settle(stream, now_ns);
+    }
+}
+
+void streams_end(struct streams *streams)
+{
+    if (streams == NULL)
+        return;
+    while (streams->first != NULL)
+        end(streams->first);
+    uv_close((uv_handle_t *)&streams->idle, NULL);
+    uv_close((uv_handle_t *)&streams->timer, NULL);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How long decisions take. A reading of the clock costs as much as a decision: of what comes in,
+ * one batch in TIMING_EVERY is timed, from its bytes to its answers.
+ */
+#ifndef STINT_NET_TIMING_H
+#define STINT_NET_TIMING_H
+
+#include "service/metrics/metrics.h"
+
+#define TIMING_EVERY 64
+
+struct timing_turn {
+    uint32_t until_next;
+};
+
+struct timing {
+    uint64_t began_ns; /* 0: this one is not timed */
+    uint64_t decided;  /* before it */
+};
+
+struct timing timing_begin(struct timing_turn *turn, const struct metrics_worker *metrics);
+void timing_end(const struct timing *timing, struct metrics_worker *metrics);
+
+#endif

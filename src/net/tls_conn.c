@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT */
+/* GnuTLS between two pieces of memory: what it pulls was just fed, what it pushes is the output. */
+#define _GNU_SOURCE
+#include "net/tls_conn.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define RECORD_MAX 16384
+#define OUTPUT_MAX 65536 /* of records, above which no more are made */
+
+struct tls_conn {
+    struct conn conn;
+    struct tls_conn_options options;
+    gnutls_session_t session;
+    struct span fed; /* what is left of it during a feed */
+    uint8_t *output; /* records; none is kept while there are none */
+    size_t output_at, output_len, output_size;
+    bool is_handshaken, is_over;
+    bool is_stirred; /* the inner connection is: to be woken */
+};
+
+static struct tls_conn *tls_of(struct conn *conn)
+{
+    return (struct tls_conn *)conn;
+}
+
+static const struct tls_conn *tls_of_const(const struct conn *conn)
+{
+    return (const struct tls_conn *)conn;
+}
+
+/* ---- GnuTLS's side --------------------------------------------------------------------------- */
+
+static ssize_t pull(gnutls_transport_ptr_t transport, void *bytes, size_t size)
+{
+    struct tls_conn *tls = transport;
+    if (tls->fed.len == 0) {
+        gnutls_transport_set_errno(tls->session, EAGAIN);
+        return -1;
+    }
+    size_t len = size < tls->fed.len ? size : tls->fed.len;
+    memcpy(bytes, tls->fed.ptr, len);
+    tls->fed = span_of(tls->fed.ptr + len, tls->fed.len - len);
+    return (ssize_t)len;
+}
+
+static ssize_t push(gnutls_transport_ptr_t transport, const void *bytes, size_t len)
+{
+    struct tls_conn *tls = transport;
+    if (tls->output_len + len > tls->output_size) {
+        size_t size = tls->output_len + len < 1024 ? 1024 : 2 * (tls->output_len + len);
+        uint8_t *output = realloc(tls->output, size);
+        if (output == NULL) {
+            gnutls_transport_set_errno(tls->session, ENOMEM);
+            return -1;
+        }
+        tls->output = output;
+        tls->output_size = size;
+    }
+    memcpy(tls->output + tls->output_len, bytes, len);
+    tls->output_len += len;
+    return (ssize_t)len;
+}
+
+/* ---- Records --------------------------------------------------------------------------------- */
+
+static size_t unsent(const struct tls_conn *tls)
+{
+    return tls->output_len - tls->output_at;
+}
+
+static void fail(struct tls_conn *tls, int code)
+{
+    log_line(tls->options.log, LOG_TLS_FAILED, LOG_TEXT("reason", gnutls_strerror(code)),
+             LOG_TEXT("during", tls->is_handshaken ? "session" : "handshake"));
+    if (!tls->is_handshaken)
+        metrics_refused(tls->options.metrics, tls->options.door, METRICS_REFUSED_TLS);
+    gnutls_alert_send_appropriate(tls->session, code);
+    tls->is_over = true;
+}
+
+/* GnuTLS refuses a client that offers other protocols; one that offers none is refused here. */
+static bool speaks_protocol(const struct tls_conn *tls)
+{
+    gnutls_datum_t chosen;
+    return !tls->options.requires_protocol ||
+           gnutls_alpn_get_selected_protocol(tls->session, &chosen) == GNUTLS_E_SUCCESS;
+}
+
+static bool is_passing(int code)
+{
+    return code == GNUTLS_E_AGAIN || code == GNUTLS_E_INTERRUPTED;
+}
+
+static void shake_hands(struct tls_conn *tls)
+{
+    int code;
+    do
+        code = gnutls_handshake(tls->session);
+    while (code == GNUTLS_E_WARNING_ALERT_RECEIVED || code == GNUTLS_E_INTERRUPTED);
+    if (code == GNUTLS_E_SUCCESS && speaks_protocol(tls))
+        tls->is_handshaken = true;
+    else if (code == GNUTLS_E_SUCCESS)
+        fail(tls, GNUTLS_E_NO_APPLICATION_PROTOCOL);
+    else if (!is_passing(code))
+        fail(tls, code);
+}
+
+static void decrypt(struct tls_conn *tls, uint64_t now_ns)
+{
+    struct conn *inner = tls->options.inner;
+    uint8_t text[RECORD_MAX];
+    while (!tls->is_over) {
+        ssize_t len = gnutls_record_recv(tls->session, text, sizeof(text));
+        if (len > 0)
+            inner->ops->feed(inner, span_of(text, (size_t)len), now_ns);
+        else if (len == 0) {
+            inner->ops->drain(inner, now_ns); /* the peer says no more, and may listen still */
+            break;
+        } else if (len == GNUTLS_E_AGAIN)
+            break;
+        else if (len != GNUTLS_E_INTERRUPTED && len != GNUTLS_E_WARNING_ALERT_RECEIVED)
+            fail(tls, (int)len);
+    }
+}
+
+static void encrypt(struct tls_conn *tls, uint64_t now_ns)
+{
+    struct conn *inner = tls->options.inner;
+    struct span text;
+    while (!tls->is_over && unsent(tls) < OUTPUT_MAX &&
+           (text = inner->ops->output(inner)).len > 0) {
+        size_t len = text.len < RECORD_MAX ? text.len : RECORD_MAX;
+        ssize_t sent = gnutls_record_send(tls->session, text.ptr, len);
+        if (sent > 0)
+            inner->ops->sent(inner, (size_t)sent, now_ns);
+        else if (!is_passing((int)sent))
+            fail(tls, (int)sent);
+    }
+    if (!tls->is_over && inner->ops->is_over(inner) && inner->ops->output(inner).len == 0) {
+        gnutls_bye(tls->session, GNUTLS_SHUT_WR);
+        tls->is_over = true;
+    }
+}
+
+/* What the inner connection has to say is encrypted when the socket's owner looks: once for all. */
+static void on_stirred(void *owner, uint64_t now_ns)
+{
+    struct tls_conn *tls = owner;
+    tls->is_stirred = true;
+    conn_stir(&tls->conn, now_ns);
+}
+
+static bool turn_is_over(void *owner)
+{
+    const struct tls_conn *tls = owner;
+    return conn_turn_is_over(&tls->conn);
+}
+
+/* ---- The socket's side ----------------------------------------------------------------------- */
+
+static void tls_feed(struct conn *conn, struct span bytes, uint64_t now_ns)
+{
+    struct tls_conn *tls = tls_of(conn);
+    tls->fed = bytes;
+    if (!tls->is_handshaken && !tls->is_over)
+        shake_hands(tls);
+    if (tls->is_handshaken) {
+        decrypt(tls, now_ns);
+        encrypt(tls, now_ns);
+    }
+    tls->fed = span_of(NULL, 0);
+}
+
+static struct span tls_output(struct conn *conn)
+{
+    struct tls_conn *tls = tls_of(conn);
+    if (tls->output == NULL)
+        return span_of(NULL, 0);
+    return span_of(tls->output + tls->output_at, unsent(tls));
+}
+
+static void tls_sent(struct conn *conn, size_t len, uint64_t now_ns)
+{
+    struct tls_conn *tls = tls_of(conn);
+    tls->output_at += len;
+    if (unsent(tls) == 0) {
+        free(tls->output);
+        tls->output = NULL;
+        tls->output_at = tls->output_len = tls->output_size = 0;
+    }
+    if (tls->is_handshaken)
+        encrypt(tls, now_ns);
+}
+
+static bool tls_is_choked(const struct conn *conn)
+{
+    const struct tls_conn *tls = tls_of_const(conn);
+    const struct conn *inner = tls->options.inner;
+    return unsent(tls) >= OUTPUT_MAX || inner->ops->is_choked(inner);
+}
+
+static bool tls_has_work(const struct conn *conn)
+{
+    const struct tls_conn *tls = tls_of_const(conn);
+    const struct conn *inner = tls->options.inner;
+    return tls->is_handshaken && !tls->is_over && unsent(tls) < OUTPUT_MAX &&
+           inner->ops->has_work != NULL && inner->ops->has_work(inner);
+}
+
+static uint64_t tls_deadline(const struct conn *conn)
+{
+    const struct conn *inner = tls_of_const(conn)->options.inner;
+    return tls_of_const(conn)->is_stirred ? 0 : inner->ops->deadline(inner);
+}
+
+static void tls_wake(struct conn *conn, uint64_t now_ns)
+{
+    struct tls_conn *tls = tls_of(conn);
+    tls->is_stirred = false;
+    tls->options.inner->ops->wake(tls->options.inner, now_ns);
+    if (tls->is_handshaken)
+        encrypt(tls, now_ns);
+}
+
+/* During a handshake TLS has nothing to say. */
+static void tls_expire(struct conn *conn, uint64_t now_ns)
+{
+    struct tls_conn *tls = tls_of(conn);
+    struct conn *inner = tls->options.inner;
+    if (tls->is_handshaken && inner->ops->expire != NULL) {
+        inner->ops->expire(inner, now_ns);
+        encrypt(tls, now_ns);
+    }
+    tls->is_over = true;
+}
+
+static bool tls_is_over(const struct conn *conn)
+{
+    return tls_of_const(conn)->is_over;
+}
+
+static void tls_drain(struct conn *conn, uint64_t now_ns)
+{
+    struct tls_conn *tls = tls_of(conn);
+    if (!tls->is_handshaken) { /* nothing was asked */
+        tls->is_over = true;
+        return;
+    }
+    tls->options.inner->ops->drain(tls->options.inner, now_ns);
+    encrypt(tls, now_ns);
+}
+
+static bool tls_is_busy(const struct conn *conn)
+{
+    const struct tls_conn *tls = tls_of_const(conn);
+    return !tls->is_handshaken || tls->options.inner->ops->is_busy(tls->options.inner);
+}
+
+static size_t tls_held(const struct conn *conn)
+{
+    const struct tls_conn *tls = tls_of_const(conn);
+    return tls->output_size + tls->options.inner->ops->held(tls->options.inner);
+}
+
+static void tls_free(struct conn *conn)
+{
+    struct tls_conn *tls = tls_of(conn);
+    if (tls->session != NULL)
+        gnutls_deinit(tls->session);
+    tls->options.inner->ops->free(tls->options.inner);
+    tls_unref(tls->options.tls);
+    free(tls->output);
+    free(tls);
+}
+
+static const struct conn_ops tls_ops = {
+    .feed = tls_feed,
+    .output = tls_output,
+    .sent = tls_sent,
+    .is_choked = tls_is_choked,
+    .has_work = tls_has_work,
+    .deadline = tls_deadline,
+    .wake = tls_wake,
+    .expire = tls_expire,
+    .is_over = tls_is_over,
+    .drain = tls_drain,
+    .is_busy = tls_is_busy,
+    .held = tls_held,
+    .free = tls_free,
+};
+
+struct conn *tls_conn_new(const struct tls_conn_options *options)
+{
+    struct tls_conn *tls = calloc(1, sizeof(*tls));
+    if (tls == NULL) {
+        options->inner->ops->free(options->inner);
+        return NULL;
+    }
+    tls->conn.ops = &tls_ops;
+    tls->options = *options;
+    tls->options.tls = tls_ref(options->tls);
+    options->inner->owner = tls;
+    options->inner->stirred = on_stirred;
+    options->inner->turn_is_over = turn_is_over;
+    if (!tls_begin(options->tls, options->protocol, &tls->session)) {
+        tls->session = NULL;
+        tls_free(&tls->conn);
+        return NULL;
+    }
+    gnutls_transport_set_ptr(tls->session, tls);
+    gnutls_transport_set_pull_function(tls->session, pull);
+    gnutls_transport_set_push_function(tls->session, push);
+    return &tls->conn;
+}

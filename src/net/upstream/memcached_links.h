@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A store over memcached with its sockets, in a libuv loop: one connection to each server of its
+ * URL, and the timer that wakes it. The thread of the loop.
+ */
+#ifndef STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
+#define STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
+
+#include "backend/memcached/memcached_store.h"
+#include "net/upstream/upstream_tls.h"
+
+#include <uv.h>
+
+/* Zero is the default, but for the first two. */
+struct memcached_links_options {
+    uv_loop_t *loop;
+    const struct store_url *url; /* borrowed until the store is freed */
+    struct upstream_tls *tls;    /* NULL: none. Borrowed as well */
+    const char *prefix;          /* of its keys; copied. NULL: MEMCACHED_PREFIX_DEFAULT */
+    uint64_t reply_ns;           /* of one command. Default 50 ms */
+    uint64_t connect_ns;         /* Default 250 ms */
+    size_t asks_max;             /* that wait at once. Default 4,096 */
+    uint64_t seed;               /* of the jitter in backing off and in waiting */
+    uint64_t skew_max_ns;        /* of clocks, before it is told. Default 100 ms */
+    uint64_t (*now)(void *arg);  /* the clock of asks. NULL: uv_hrtime() */
+    uint64_t (*wall)(void *arg); /* since 1970. NULL: the system's */
+    void *now_arg;               /* of both */
+    /* The clock of another node was found to be so far ahead of ours. NULL: not reported. */
+    void (*skewed)(void *arg, uint64_t skew_ns);
+    /* So many states were damaged. NULL: not reported. */
+    void (*damaged)(void *arg, uint64_t states);
+    void *told_arg; /* of both */
+};
+
+/*
+ * NULL: no memory, or a prefix that is too long. Connects with the first turn of the loop. Freed by
+ * its operations; handles are gone with the next turns.
+ */
+struct shared_store *memcached_links_new(const struct memcached_links_options *options);
+
+/* By which it shortens names; `arg` is of no use. */
+void memcached_links_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);
+
+#endif

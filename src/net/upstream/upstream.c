@@ -1,0 +1,538 @@
+/* SPDX-License-Identifier: MIT */
+/* Looks the name up, tries its addresses in turn, and polls the one socket that came of it. */
+#define _GNU_SOURCE
+#include "net/upstream/upstream.h"
+
+#include "base/buf.h"
+#include "base/ns.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define READ_SIZE 16384
+#define FAULT_SIZE 400
+#define READS_MAX 64 /* in a row, of one connection */
+
+enum wire_state { WIRE_CONNECTING, WIRE_SHAKING_HANDS, WIRE_OPEN };
+
+/* One socket; what a loop closes it frees later, when the upstream may have another. */
+struct wire {
+    uv_poll_t poll;
+    struct upstream *home;
+    gnutls_session_t session;
+    enum wire_state state;
+    int fd, events;
+    bool is_stuck; /* GnuTLS keeps a record that the socket did not take */
+};
+
+/* One question to the resolver, which outlives whoever asked. */
+struct lookup {
+    uv_getaddrinfo_t request;
+    struct upstream *home; /* NULL: nobody wants to know any more */
+};
+
+struct upstream {
+    struct upstream_options options;
+    struct wire *wire;
+    struct lookup *lookup;
+    struct addrinfo *addresses, *address; /* the one that is tried */
+    uv_timer_t timer;
+    uint64_t armed_ns;    /* for when the timer is set; STINT_NEVER_NS: it is not */
+    uv_prepare_t prepare; /* runs before the loop waits, where something was asked */
+    unsigned n_open_handles, losses, losses_told;
+    bool was_ready, is_closing;
+    uint8_t bytes[READ_SIZE];
+};
+
+static void settle(struct upstream *upstream);
+static void try_addresses(struct upstream *upstream, const char *why);
+
+static uint64_t now(const struct upstream *upstream)
+{
+    return upstream->options.now != NULL ? upstream->options.now(upstream->options.arg)
+                                         : uv_hrtime();
+}
+
+/* ---- The end of a socket --------------------------------------------------------------------- */
+
+static void free_wire(uv_handle_t *handle)
+{
+    free(handle->data);
+}
+
+static void close_wire(struct upstream *upstream)
+{
+    struct wire *wire = upstream->wire;
+    if (wire == NULL)
+        return;
+    upstream->wire = NULL;
+    if (wire->session != NULL) {
+        if (wire->state == WIRE_OPEN)
+            (void)gnutls_bye(wire->session, GNUTLS_SHUT_WR);
+        gnutls_deinit(wire->session);
+    }
+    uv_close((uv_handle_t *)&wire->poll, free_wire);
+    close(wire->fd);
+}
+
+static void forget_lookup(struct upstream *upstream)
+{
+    if (upstream->lookup != NULL) {
+        upstream->lookup->home = NULL;
+        uv_cancel((uv_req_t *)&upstream->lookup->request);
+        upstream->lookup = NULL;
+    }
+    if (upstream->addresses != NULL)
+        uv_freeaddrinfo(upstream->addresses);
+    upstream->addresses = upstream->address = NULL;
+}
+
+static void lose(struct upstream *upstream, const char *why)
+{
+    char fault[FAULT_SIZE];
+    struct buf buf = buf_of(fault, sizeof(fault));
+    const struct store_host *host = &upstream->options.host;
+    if (host->name[0] != '\0')
+        buf_add(&buf, strchr(host->name, ':') != NULL ? "[%s]:%u: " : "%s:%u: ", host->name,
+                (unsigned)host->port);
+    else
+        buf_add(&buf, "%s: ", upstream->options.path);
+    buf_add(&buf, "%s", why);
+    close_wire(upstream);
+    forget_lookup(upstream);
+    upstream->losses++;
+    link_lost(upstream->options.link, fault, now(upstream));
+}
+
+/* What happens to a socket before it is connected may go better with the next address. */
+static void fail(struct upstream *upstream, const char *why)
+{
+    if (upstream->wire->state == WIRE_CONNECTING)
+        try_addresses(upstream, why);
+    else
+        lose(upstream, why);
+}
+
+/* ---- Bytes ----------------------------------------------------------------------------------- */
+
+static const char closed[] = "the store has closed the connection";
+
+static void fail_closed(struct upstream *upstream)
+{
+    bool is_early = !link_is_ready(upstream->options.link);
+    fail(upstream, !is_early               ? closed
+                   : upstream->options.tls ? "the store has closed the connection before it "
+                                             "greeted; does it want a certificate, or no TLS?"
+                                           : "the store has closed the connection before it "
+                                             "greeted; does it expect TLS?");
+}
+
+static void fail_socket(struct upstream *upstream, int why)
+{
+    if (why == ECONNRESET || why == EPIPE)
+        fail_closed(upstream);
+    else
+        fail(upstream, strerror(why));
+}
+
+static void fail_tls(struct upstream *upstream, int code)
+{
+    char why[FAULT_SIZE];
+    if (code == GNUTLS_E_PREMATURE_TERMINATION) {
+        fail_closed(upstream);
+        return;
+    }
+    upstream_tls_fault(upstream->wire->session, code, why, sizeof(why));
+    fail(upstream, why);
+}
+
+static bool is_passing(ssize_t code)
+{
+    return code == GNUTLS_E_AGAIN || code == GNUTLS_E_INTERRUPTED ||
+           code == GNUTLS_E_WARNING_ALERT_RECEIVED;
+}
+
+/* Bytes, 0 where there are none now, -1 where the socket is lost. */
+static ssize_t receive(struct upstream *upstream)
+{
+    struct wire *wire = upstream->wire;
+    ssize_t len;
+    if (wire->session != NULL) {
+        len = gnutls_record_recv(wire->session, upstream->bytes, READ_SIZE);
+        if (len < 0 && is_passing(len))
+            return 0;
+        if (len < 0)
+            fail_tls(upstream, (int)len);
+    } else {
+        len = recv(wire->fd, upstream->bytes, READ_SIZE, 0);
+        if (len < 0 && (errno == EAGAIN || errno == EINTR))
+            return 0;
+        if (len < 0)
+            fail_socket(upstream, errno);
+    }
+    if (len == 0)
+        fail_closed(upstream);
+    return len > 0 ? len : -1;
+}
+
+static bool passes_tls(struct upstream *upstream, int code)
+{
+    upstream->wire->is_stuck = code == GNUTLS_E_AGAIN || code == GNUTLS_E_INTERRUPTED;
+    if (code < 0 && !upstream->wire->is_stuck)
+        fail_tls(upstream, code);
+    return code >= 0;
+}
+
+/*
+ * What GnuTLS has taken is sent as far as the link knows, whether the socket has room for it or
+ * not: nobody can take it back, as one takes back a command that is late.
+ */
+static bool transmit_tls(struct upstream *upstream, struct span bytes)
+{
+    gnutls_session_t session = upstream->wire->session;
+    gnutls_record_cork(session);
+    ssize_t len =
+        gnutls_record_send(session, bytes.ptr, bytes.len < READ_SIZE ? bytes.len : READ_SIZE);
+    if (len > 0)
+        link_sent(upstream->options.link, (size_t)len);
+    return passes_tls(upstream, len > 0 ? gnutls_record_uncork(session, 0) : (int)len);
+}
+
+/* False: no more now, or the socket is lost. */
+static bool transmit(struct upstream *upstream, struct span bytes)
+{
+    struct wire *wire = upstream->wire;
+    if (wire->session != NULL)
+        return transmit_tls(upstream, bytes);
+    ssize_t len = send(wire->fd, bytes.ptr, bytes.len, MSG_NOSIGNAL);
+    if (len > 0)
+        link_sent(upstream->options.link, (size_t)len);
+    else if (len < 0 && errno != EAGAIN && errno != EINTR)
+        fail_socket(upstream, errno);
+    return len > 0;
+}
+
+static void flush(struct upstream *upstream)
+{
+    bool goes_on = true;
+    while (goes_on && upstream->wire != NULL && upstream->wire->state == WIRE_OPEN) {
+        const struct wire *wire = upstream->wire;
+        struct span output = link_output(upstream->options.link);
+        if (wire->is_stuck)
+            goes_on = passes_tls(upstream, gnutls_record_uncork(wire->session, 0));
+        else
+            goes_on = output.len > 0 && transmit(upstream, output);
+    }
+}
+
+static void read_all(struct upstream *upstream)
+{
+    ssize_t len;
+    /* A reply of many pieces goes on in the next turn of the loop; records are not polled for. */
+    do {
+        len = receive(upstream);
+        if (len > 0)
+            link_feed(upstream->options.link, span_of(upstream->bytes, (size_t)len), now(upstream));
+    } while (len > 0 && upstream->wire != NULL && upstream->wire->session != NULL &&
+             link_wants(upstream->options.link) == LINK_WANTS_NOTHING);
+}
+
+/* What has come while this thread was held up has come in time. */
+static void read_before_late(struct upstream *upstream)
+{
+    const struct link *link = upstream->options.link;
+    ssize_t len = 1;
+    if (link_deadline(link) > now(upstream))
+        return;
+    for (int i = 0; i < READS_MAX && len > 0 && upstream->wire != NULL &&
+                    upstream->wire->state == WIRE_OPEN && link_wants(link) == LINK_WANTS_NOTHING;
+         i++) {
+        len = receive(upstream);
+        if (len > 0)
+            link_feed(upstream->options.link, span_of(upstream->bytes, (size_t)len), now(upstream));
+    }
+}
+
+/* ---- A socket -------------------------------------------------------------------------------- */
+
+static void open_wire(struct upstream *upstream)
+{
+    upstream->wire->state = WIRE_OPEN;
+    link_connected(upstream->options.link, now(upstream));
+}
+
+static void shake_hands(struct upstream *upstream)
+{
+    int code = gnutls_handshake(upstream->wire->session);
+    if (code == GNUTLS_E_SUCCESS)
+        open_wire(upstream);
+    else if (!is_passing(code))
+        fail_tls(upstream, code);
+}
+
+static void begin_tls(struct upstream *upstream)
+{
+    struct wire *wire = upstream->wire;
+    wire->state = WIRE_SHAKING_HANDS;
+    if (upstream_tls_begin(upstream->options.tls, upstream->options.host.name, NULL, wire->fd,
+                           &wire->session))
+        shake_hands(upstream);
+    else
+        lose(upstream, "no memory for TLS");
+}
+
+/* 0: nothing is wrong with the socket. */
+static int fault_of(const struct wire *wire)
+{
+    int why = 0;
+    socklen_t len = sizeof(why);
+    return getsockopt(wire->fd, SOL_SOCKET, SO_ERROR, &why, &len) == 0 ? why : errno;
+}
+
+static void finish_connecting(struct upstream *upstream)
+{
+    int why = fault_of(upstream->wire), on = 1;
+    if (why != 0) {
+        fail(upstream, strerror(why));
+        return;
+    }
+    if (upstream->options.host.name[0] != '\0')
+        setsockopt(upstream->wire->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (upstream->options.tls != NULL)
+        begin_tls(upstream);
+    else
+        open_wire(upstream);
+}
+
+static void on_events(uv_poll_t *poll, int status, int events)
+{
+    struct wire *wire = poll->data;
+    struct upstream *upstream = wire->home;
+    if (status < 0) { /* EBADF for whatever happened to the socket: it knows better */
+        int why = fault_of(wire);
+        fail_socket(upstream, why != 0 ? why : -status);
+    } else if (wire->state == WIRE_CONNECTING)
+        finish_connecting(upstream);
+    else if (wire->state == WIRE_SHAKING_HANDS)
+        shake_hands(upstream);
+    else if ((events & UV_READABLE) != 0)
+        read_all(upstream);
+    settle(upstream);
+}
+
+/* Begins to connect; false: `errno` says why not. */
+static bool dial(struct upstream *upstream, const struct sockaddr *address, socklen_t len)
+{
+    struct wire *wire = calloc(1, sizeof(*wire));
+    int fd = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    bool begins =
+        wire != NULL && fd >= 0 && (connect(fd, address, len) == 0 || errno == EINPROGRESS);
+    int why = errno;
+    if (!begins || uv_poll_init_socket(upstream->options.loop, &wire->poll, fd) != 0) {
+        if (fd >= 0)
+            close(fd);
+        free(wire);
+        errno = why;
+        return false;
+    }
+    wire->poll.data = wire;
+    wire->home = upstream;
+    wire->fd = fd;
+    upstream->wire = wire;
+    return true;
+}
+
+/* The next address, and those behind it; `why` tells of the one before. */
+static void try_addresses(struct upstream *upstream, const char *why)
+{
+    close_wire(upstream);
+    for (struct addrinfo *next; (next = upstream->address) != NULL;) {
+        upstream->address = next->ai_next;
+        if (dial(upstream, next->ai_addr, next->ai_addrlen))
+            return;
+        why = strerror(errno);
+    }
+    lose(upstream, why);
+}
+
+static void on_addresses(uv_getaddrinfo_t *request, int status, struct addrinfo *found)
+{
+    struct lookup *lookup = request->data;
+    struct upstream *upstream = lookup->home;
+    if (upstream == NULL) {
+        uv_freeaddrinfo(found);
+        free(lookup);
+        return;
+    }
+    upstream->lookup = NULL;
+    free(lookup);
+    if (status == 0) {
+        upstream->addresses = upstream->address = found;
+        try_addresses(upstream, "there is no such host");
+    } else
+        lose(upstream, uv_strerror(status));
+    settle(upstream);
+}
+
+static void look_up(struct upstream *upstream)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    char port[8];
+    struct buf buf = buf_of(port, sizeof(port));
+    struct lookup *lookup = calloc(1, sizeof(*lookup));
+    if (lookup == NULL) {
+        lose(upstream, "no memory to look its name up");
+        return;
+    }
+    buf_add(&buf, "%u", (unsigned)upstream->options.host.port);
+    lookup->request.data = lookup;
+    lookup->home = upstream;
+    upstream->lookup = lookup;
+    int code = uv_getaddrinfo(upstream->options.loop, &lookup->request, on_addresses,
+                              upstream->options.host.name, port, &hints);
+    if (code == 0)
+        return;
+    upstream->lookup = NULL;
+    free(lookup);
+    lose(upstream, uv_strerror(code));
+}
+
+static void begin(struct upstream *upstream)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    link_dialling(upstream->options.link, now(upstream));
+    if (upstream->options.host.name[0] != '\0') {
+        look_up(upstream);
+        return;
+    }
+    strncpy(address.sun_path, upstream->options.path, sizeof(address.sun_path) - 1);
+    if (!dial(upstream, (const struct sockaddr *)&address, sizeof(address)))
+        lose(upstream, strerror(errno));
+}
+
+/* ---- After whatever may have changed something ----------------------------------------------- */
+
+static void on_time(uv_timer_t *timer)
+{
+    struct upstream *upstream = timer->data;
+    upstream->armed_ns = STINT_NEVER_NS; /* it may have come a little early */
+    read_before_late(upstream);
+    link_wake(upstream->options.link, now(upstream));
+    settle(upstream);
+}
+
+static void poll_for(struct wire *wire, int events)
+{
+    if (events == wire->events)
+        return;
+    wire->events = events;
+    uv_poll_start(&wire->poll, events, on_events);
+}
+
+static int events_of(const struct upstream *upstream)
+{
+    const struct wire *wire = upstream->wire;
+    if (wire->state == WIRE_CONNECTING)
+        return UV_WRITABLE;
+    if (wire->state == WIRE_SHAKING_HANDS)
+        return gnutls_record_get_direction(wire->session) == 1 ? UV_WRITABLE : UV_READABLE;
+    bool has_output = wire->is_stuck || link_output(upstream->options.link).len > 0;
+    return UV_READABLE | (has_output ? UV_WRITABLE : 0);
+}
+
+static void arm_timer(struct upstream *upstream)
+{
+    struct link *link = upstream->options.link;
+    uint64_t at_ns = link_deadline(link), now_ns = now(upstream);
+    if (at_ns == upstream->armed_ns)
+        return;
+    upstream->armed_ns = at_ns;
+    if (at_ns == STINT_NEVER_NS) {
+        uv_timer_stop(&upstream->timer);
+        return;
+    }
+    uint64_t wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
+    uv_update_time(upstream->options.loop);
+    uv_timer_start(&upstream->timer, on_time, (wait_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
+}
+
+static void settle(struct upstream *upstream)
+{
+    enum link_wants wants;
+    flush(upstream);
+    while ((wants = link_wants(upstream->options.link)) != LINK_WANTS_NOTHING) {
+        if (wants == LINK_WANTS_CLOSE)
+            lose(upstream, closed);
+        else
+            begin(upstream);
+        flush(upstream);
+    }
+    if (upstream->wire != NULL)
+        poll_for(upstream->wire, events_of(upstream));
+    arm_timer(upstream);
+    bool is_ready = link_is_ready(upstream->options.link);
+    bool has_changed = is_ready != upstream->was_ready || upstream->losses != upstream->losses_told;
+    upstream->was_ready = is_ready;
+    upstream->losses_told = upstream->losses;
+    if (has_changed && upstream->options.changed != NULL)
+        upstream->options.changed(upstream->options.arg);
+}
+
+static void on_prepare(uv_prepare_t *prepare)
+{
+    uv_prepare_stop(prepare);
+    settle(prepare->data);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+struct upstream *upstream_new(const struct upstream_options *options)
+{
+    struct upstream *upstream = calloc(1, sizeof(*upstream));
+    if (upstream == NULL)
+        return NULL;
+    upstream->options = *options;
+    upstream->armed_ns = STINT_NEVER_NS;
+    uv_timer_init(options->loop, &upstream->timer);
+    uv_prepare_init(options->loop, &upstream->prepare);
+    upstream->timer.data = upstream->prepare.data = upstream;
+    upstream->n_open_handles = 2;
+    uv_prepare_start(&upstream->prepare, on_prepare);
+    return upstream;
+}
+
+static void on_closed(uv_handle_t *handle)
+{
+    struct upstream *upstream = handle->data;
+    if (--upstream->n_open_handles == 0)
+        free(upstream);
+}
+
+void upstream_close(struct upstream *upstream)
+{
+    if (upstream == NULL)
+        return;
+    upstream->is_closing = true;
+    close_wire(upstream);
+    forget_lookup(upstream);
+    link_free(upstream->options.link, now(upstream));
+    uv_close((uv_handle_t *)&upstream->timer, on_closed);
+    uv_close((uv_handle_t *)&upstream->prepare, on_closed);
+}
+
+void upstream_asked(struct upstream *upstream)
+{
+    if (!upstream->is_closing)
+        uv_prepare_start(&upstream->prepare, on_prepare);
+}
+
+unsigned upstream_losses(const struct upstream *upstream)
+{
+    return upstream->losses;
+}

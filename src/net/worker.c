@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: MIT */
+/* Set up by the thread that opens it, so that what fails is told; then run by its own. */
+#define _GNU_SOURCE
+#include "net/worker.h"
+
+#include "base/buf.h"
+#include "base/ns.h"
+#include "net/listen/accept.h"
+#include "net/tls_conn.h"
+#include "table/table.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define BEAT_MS 500
+#define STORES_DRAIN_NS (500 * NS_PER_MS) /* to give back what is leased */
+#define GRPC_PROTOCOL "h2"                /* as ALPN calls it */
+#define HTTP_PROTOCOL "http/1.1"
+
+struct worker {
+    struct worker_options options;
+    pthread_t thread;
+    sem_t may_begin;
+    uv_loop_t loop;
+    uv_async_t message;
+    uv_timer_t beat;
+    struct stores *stores; /* NULL: none is configured */
+    struct shared_pools *pools[STORES_MAX];
+    struct service *service;
+    struct resp_door *resp;
+    struct grpc_door *grpc; /* NULL, as its streams: no such port */
+    struct http_door *http; /* as well */
+    struct streams *streams, *grpc_streams, *http_streams;
+    struct stream_memory memory;
+    struct tls *tls;
+    struct acceptor **acceptors;
+    size_t n_acceptors;
+    enum worker_stage stage; /* what the loop has come to */
+    uint64_t clock_seen_ns;  /* the time of decisions when the loop looked last */
+    /* Release and acquire: whoever sees a stage or a time sees what led to it. */
+    _Atomic(enum worker_stage) wanted_stage;
+    _Atomic(struct tls *) new_tls; /* exchanged, so that one thread has each reference */
+    _Atomic(struct stream_limits *) new_stream_limits; /* as well */
+    _Atomic uint64_t beat_ns;
+    atomic_bool accepts_no_more, has_ended;
+    bool is_open;        /* the handles of the loop are */
+    bool is_giving_back; /* the stores are drained */
+    bool has_given_back;
+};
+
+/* ---- Connections ----------------------------------------------------------------------------- */
+
+static struct metrics_worker *metrics_of(const struct worker *worker)
+{
+    return metrics_worker(hub_metrics(worker->options.hub), worker->options.index);
+}
+
+static uint64_t io_now(const struct worker *worker)
+{
+    return server_clock_io_now(hub_clock(worker->options.hub));
+}
+
+/* The address without a port, IPv4 as itself where it comes over IPv6; empty: a Unix socket. */
+static struct span address_text(const struct sockaddr *peer, char text[ENDPOINT_TEXT_SIZE])
+{
+    char written[INET6_ADDRSTRLEN];
+    const void *address = NULL;
+    if (peer->sa_family == AF_INET)
+        address = &((const struct sockaddr_in *)(const void *)peer)->sin_addr;
+    else if (peer->sa_family == AF_INET6)
+        address = &((const struct sockaddr_in6 *)(const void *)peer)->sin6_addr;
+    if (address == NULL || inet_ntop(peer->sa_family, address, written, sizeof(written)) == NULL)
+        return span_of(NULL, 0);
+    int len = stint_address_key(text, ENDPOINT_TEXT_SIZE, written, strlen(written), 32, 128);
+    return span_of(text, len > 0 ? (size_t)len : 0);
+}
+
+static struct conn *new_plain_conn(struct worker *worker, enum metrics_door door,
+                                   const struct sockaddr *peer)
+{
+    char text[ENDPOINT_TEXT_SIZE];
+    struct span address = address_text(peer, text);
+    if (door == METRICS_RESP)
+        return resp_conn_new(worker->resp, address);
+    if (door == METRICS_GRPC)
+        return grpc_conn_new(worker->grpc, address, io_now(worker));
+    return http_conn_new(worker->http, address);
+}
+
+static struct conn *new_conn(struct worker *worker, enum port port, const struct sockaddr *peer)
+{
+    static const char *const protocols[METRICS_DOORS] = {
+        [METRICS_GRPC] = GRPC_PROTOCOL, [METRICS_HTTP] = HTTP_PROTOCOL};
+    enum metrics_door door = port_door(port);
+    struct conn *conn = new_plain_conn(worker, door, peer);
+    if (conn != NULL && port_is_tls(port))
+        conn = tls_conn_new(&(struct tls_conn_options){
+            .tls = worker->tls,
+            .inner = conn,
+            .log = worker->options.log,
+            .metrics = metrics_of(worker),
+            .door = door,
+            .protocol = protocols[door],
+            .requires_protocol = door == METRICS_GRPC,
+        });
+    return conn;
+}
+
+static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr *peer,
+                        struct gate_seat *seat)
+{
+    struct worker *worker = arg;
+    struct streams *const streams[METRICS_DOORS] = {[METRICS_RESP] = worker->streams,
+                                                    [METRICS_GRPC] = worker->grpc_streams,
+                                                    [METRICS_HTTP] = worker->http_streams};
+    struct conn *conn = new_conn(worker, port, peer);
+    if (conn == NULL) {
+        close(fd);
+        gate_leave(worker->options.gate, seat);
+        return;
+    }
+    streams_add(streams[port_door(port)], fd, conn, seat);
+}
+
+/* ---- Stages ---------------------------------------------------------------------------------- */
+
+static bool is_empty(const struct worker *worker)
+{
+    return streams_count(worker->streams) == 0 && streams_count(worker->grpc_streams) == 0 &&
+           streams_count(worker->http_streams) == 0;
+}
+
+static void close_acceptors(struct worker *worker, bool empties_queues)
+{
+    for (size_t i = 0; i < worker->n_acceptors; i++) {
+        if (empties_queues)
+            acceptor_empty_queue(worker->acceptors[i]);
+        acceptor_close(worker->acceptors[i]);
+    }
+    worker->n_acceptors = 0;
+}
+
+/* After it the loop has no handle left, and returns. */
+static void close_handles(struct worker *worker)
+{
+    worker->is_open = false;
+    close_acceptors(worker, false);
+    streams_end(worker->streams);
+    streams_end(worker->grpc_streams);
+    streams_end(worker->http_streams);
+    service_stop_expiring(worker->service);
+    stores_close(worker->stores); /* nobody is left who has asked them */
+    worker->stores = NULL;
+    uv_close((uv_handle_t *)&worker->message, NULL);
+    uv_close((uv_handle_t *)&worker->beat, NULL);
+}
+
+static void end_if_empty(void *arg)
+{
+    struct worker *worker = arg;
+    if (worker->is_open && worker->stage >= WORKER_LINGERS && is_empty(worker))
+        worker->stage = WORKER_ENDS; /* the handles are closed from the loop, not from a callback */
+    if (worker->stage == WORKER_ENDS && worker->is_open)
+        uv_async_send(&worker->message);
+}
+
+/* Connections of gRPC do not end by themselves; told to go away, their clients make new ones. */
+static void drain_grpc(struct worker *worker)
+{
+    if (worker->grpc == NULL)
+        return;
+    grpc_door_drain(worker->grpc);
+    streams_drain(worker->grpc_streams);
+}
+
+static void linger(struct worker *worker)
+{
+    close_acceptors(worker, false);
+    drain_grpc(worker);
+    atomic_store_explicit(&worker->accepts_no_more, true, memory_order_release);
+    worker->options.changed(worker->options.arg);
+    if (worker->http != NULL)
+        http_door_drain(worker->http);
+}
+
+static void drain(struct worker *worker, bool empties_queues)
+{
+    /* Whoever waited in a queue was promised an answer by the kernel. */
+    close_acceptors(worker, empties_queues);
+    streams_drain(worker->streams);
+    drain_grpc(worker);
+    if (worker->http != NULL)
+        http_door_drain(worker->http);
+    streams_drain(worker->http_streams);
+}
+
+static void on_given_back(void *arg)
+{
+    struct worker *worker = arg;
+    worker->has_given_back = true;
+    uv_async_send(&worker->message);
+}
+
+/* Whether it may close; else it is called again once it may. */
+static bool has_given_back(struct worker *worker)
+{
+    if (worker->stores == NULL || worker->has_given_back)
+        return true;
+    if (!worker->is_giving_back) {
+        worker->is_giving_back = true;
+        stores_drain(worker->stores, io_now(worker) + STORES_DRAIN_NS, on_given_back, worker);
+    }
+    return worker->has_given_back;
+}
+
+static void move_on(struct worker *worker)
+{
+    enum worker_stage from = worker->stage;
+    enum worker_stage to = atomic_load_explicit(&worker->wanted_stage, memory_order_acquire);
+    if (to > from) {
+        worker->stage = to;
+        if (to == WORKER_LINGERS)
+            linger(worker);
+        else if (to == WORKER_DRAINS)
+            drain(worker, from == WORKER_SERVES);
+    }
+    end_if_empty(worker);
+    if (worker->stage == WORKER_ENDS && worker->is_open && has_given_back(worker))
+        close_handles(worker);
+}
+
+static void renew_tls(struct worker *worker)
+{
+    struct tls *tls = atomic_exchange_explicit(&worker->new_tls, NULL, memory_order_acq_rel);
+    if (tls == NULL)
+        return;
+    tls_unref(worker->tls);
+    worker->tls = tls;
+}
+
+static void renew_stream_limits(struct worker *worker)
+{
+    struct stream_limits *limits =
+        atomic_exchange_explicit(&worker->new_stream_limits, NULL, memory_order_acq_rel);
+    if (limits != NULL) {
+        streams_set_limits(worker->streams, limits);
+        streams_set_limits(worker->grpc_streams, limits);
+    }
+    free(limits);
+}
+
+/* Also between two messages: another process that has the table open may move its clock. */
+static void look_at_clock(struct worker *worker)
+{
+    uint64_t now_ns = server_clock_now(hub_clock(worker->options.hub), 0);
+    if (now_ns == worker->clock_seen_ns)
+        return;
+    worker->clock_seen_ns = now_ns;
+    streams_clock_moved(worker->streams);
+    streams_clock_moved(worker->http_streams);
+}
+
+static void on_message(uv_async_t *message)
+{
+    struct worker *worker = message->data;
+    if (!worker->is_open)
+        return;
+    renew_tls(worker);
+    renew_stream_limits(worker);
+    service_renew_rules(worker->service); /* what is no longer in force can be freed */
+    look_at_clock(worker);
+    move_on(worker);
+}
+
+static void on_beat(uv_timer_t *beat)
+{
+    struct worker *worker = beat->data;
+    uint64_t now_ns = io_now(worker);
+    atomic_store_explicit(&worker->beat_ns, now_ns, memory_order_release);
+    if (worker->service != NULL) {
+        service_renew_rules(worker->service);
+        if (worker->stage < WORKER_DRAINS) /* its stores are about to be closed */
+            service_expire(worker->service, now_ns);
+    }
+    if (worker->http != NULL)
+        http_door_set_date(worker->http, time(NULL));
+    look_at_clock(worker);
+}
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+static bool is_own(const struct worker *worker, const struct listener *listener)
+{
+    return listener->worker == LISTENER_ALL_WORKERS || listener->worker == worker->options.index;
+}
+
+static bool has_port(const struct listeners *listeners, enum port port)
+{
+    for (size_t i = 0; i < listeners->n_all; i++)
+        if (listeners->all[i].port == port)
+            return true;
+    return false;
+}
+
+static bool open_acceptors(struct worker *worker)
+{
+    const struct worker_options *options = &worker->options;
+    worker->acceptors = calloc(options->listeners->n_all + 1, sizeof(struct acceptor *));
+    for (size_t i = 0; worker->acceptors != NULL && i < options->listeners->n_all; i++) {
+        const struct listener *listener = &options->listeners->all[i];
+        if (!is_own(worker, listener))
+            continue;
+        struct acceptor *acceptor = acceptor_new(&(struct acceptor_options){
+            .loop = &worker->loop,
+            .listener = listener,
+            .gate = options->gate,
+            .metrics = metrics_of(worker),
+            .log = options->log,
+            .accepted = on_accepted,
+            .arg = worker,
+        });
+        if (acceptor == NULL)
+            return false;
+        worker->acceptors[worker->n_acceptors++] = acceptor;
+    }
+    return worker->acceptors != NULL;
+}
+
+static int reload(void *arg, struct stint_error *error)
+{
+    struct worker *worker = arg;
+    return worker->options.reload(worker->options.arg, worker->options.index, error);
+}
+
+static bool is_ready(void *arg)
+{
+    struct worker *worker = arg;
+    return worker->stage == WORKER_SERVES && worker->options.is_ready(worker->options.arg);
+}
+
+static struct streams *new_streams(struct worker *worker, enum metrics_door door)
+{
+    const struct worker_options *options = &worker->options;
+    return streams_new(&(struct streams_options){
+        .loop = &worker->loop,
+        .clock = hub_clock(worker->options.hub),
+        .gate = worker->options.gate,
+        .metrics = metrics_of(worker),
+        .door = door,
+        .limits = door == METRICS_HTTP ? options->http_stream_limits : options->stream_limits,
+        .memory = &worker->memory,
+        .emptied = end_if_empty,
+        .arg = worker,
+    });
+}
+
+static bool open_grpc(struct worker *worker)
+{
+    const struct worker_options *options = &worker->options;
+    if (!has_port(options->listeners, PORT_GRPC) && !has_port(options->listeners, PORT_GRPC_TLS))
+        return true;
+    worker->grpc = grpc_door_new(&(struct grpc_door_options){
+        .service = worker->service,
+        .access = options->access,
+        .limits = &options->grpc_limits,
+        .form = &options->grpc_form,
+        .is_ready = is_ready,
+        .arg = worker,
+    });
+    worker->grpc_streams = new_streams(worker, METRICS_GRPC);
+    return worker->grpc != NULL && worker->grpc_streams != NULL;
+}
+
+static bool open_http(struct worker *worker)
+{
+    const struct worker_options *options = &worker->options;
+    if (!has_port(options->listeners, PORT_HTTP) && !has_port(options->listeners, PORT_HTTP_TLS))
+        return true;
+    worker->http = http_door_new(&(struct http_door_options){
+        .service = worker->service,
+        .limits = options->http_limits,
+        .site = options->site,
+        .rls_form = &options->grpc_form,
+        .access = options->access,
+        .reload = reload,
+        .is_ready = is_ready,
+        .arg = worker,
+    });
+    worker->http_streams = new_streams(worker, METRICS_HTTP);
+    if (worker->http == NULL || worker->http_streams == NULL)
+        return false;
+    http_door_set_date(worker->http, time(NULL));
+    return true;
+}
+
+static bool open_streams(struct worker *worker)
+{
+    const struct worker_options *options = &worker->options;
+    worker->resp = resp_door_new(worker->service, options->access, &options->resp_limits);
+    worker->streams = new_streams(worker, METRICS_RESP);
+    return worker->resp != NULL && worker->streams != NULL && open_grpc(worker) &&
+           open_http(worker);
+}
+
+static int no_memory(struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYSTEM, "no memory or no descriptor for a worker");
+}
+
+static uint64_t now_for_stores(void *arg)
+{
+    return io_now(arg);
+}
+
+static void log_skew(void *arg, uint64_t skew_ns)
+{
+    const struct worker *worker = arg;
+    log_line(worker->options.log, LOG_CLOCK_AHEAD, LOG_NUMBER("ahead_ms", skew_ns / NS_PER_MS));
+}
+
+/* Each worker has connections of its own; the first tells for all, or there would be many lines. */
+static void log_damage(void *arg, uint64_t states)
+{
+    struct worker *worker = arg;
+    log_line(worker->options.log, LOG_STATE_DAMAGED, LOG_NUMBER("states", states));
+}
+
+static void log_away(void *arg, size_t index, const char *why)
+{
+    const struct worker *worker = arg;
+    const char *name = worker->options.store_configs[index].name;
+    if (why != NULL)
+        log_line(worker->options.log, LOG_STORE_AWAY, LOG_TEXT("store", name),
+                 LOG_TEXT("reason", why));
+    else
+        log_line(worker->options.log, LOG_STORE_BACK, LOG_TEXT("store", name));
+}
+
+static int open_stores(struct worker *worker, struct stint_error *error)
+{
+    const struct worker_options *options = &worker->options;
+    if (options->n_store_configs == 0)
+        return 0;
+    const uint64_t *secret = hub_table(options->hub)->region.fixed.hash_key;
+    struct stores_options of_stores = {
+        .loop = &worker->loop,
+        .configs = options->store_configs,
+        .n_configs = options->n_store_configs,
+        .now = now_for_stores,
+        .now_arg = worker,
+        .skewed = log_skew,
+        .damaged = log_damage,
+        .skewed_arg = worker,
+        .away = options->index == 0 ? log_away : NULL,
+        .away_arg = worker,
+        .seed = io_now(worker) + options->index,
+        .secret = {secret[0], secret[1]},
+    };
+    for (size_t i = 0; i < options->n_store_configs; i++)
+        of_stores.figures[i] = metrics_store(hub_metrics(options->hub), i, options->index);
+    int code = stores_open(&worker->stores, &of_stores, error);
+    if (code != 0)
+        return code;
+    struct question_stores stores = options->question_stores;
+    stores.stores = stores_all(worker->stores);
+    stores.n_stores = stores_count(worker->stores);
+    for (size_t i = 0; i < stores.n_stores; i++)
+        worker->pools[i] = stores_pools(worker->stores, i);
+    stores.pools = worker->pools;
+    service_set_stores(worker->service, &stores);
+    return 0;
+}
+
+/* What is opened here stands on a loop that has not run; free_worker() lets it run to its end. */
+static int set_up(struct worker *worker, struct stint_error *error)
+{
+    uv_async_init(&worker->loop, &worker->message, on_message);
+    uv_timer_init(&worker->loop, &worker->beat);
+    worker->message.data = worker->beat.data = worker;
+    worker->is_open = true;
+    on_beat(&worker->beat);
+    uv_timer_start(&worker->beat, on_beat, BEAT_MS, BEAT_MS);
+    worker->memory.most = worker->options.memory_most;
+    worker->service = service_new(worker->options.hub, worker->options.index);
+    if (worker->service == NULL || !open_streams(worker))
+        return no_memory(error);
+    int code = open_stores(worker, error);
+    if (code == 0 && !open_acceptors(worker))
+        code = no_memory(error);
+    return code;
+}
+
+static void tear_down(struct worker *worker)
+{
+    streams_free(worker->streams);
+    streams_free(worker->grpc_streams);
+    streams_free(worker->http_streams);
+    http_door_free(worker->http);
+    resp_door_free(worker->resp);
+    grpc_door_free(worker->grpc);
+    service_free(worker->service);
+    uv_loop_close(&worker->loop);
+    tls_unref(worker->tls);
+    tls_unref(atomic_exchange(&worker->new_tls, NULL));
+    free(atomic_exchange(&worker->new_stream_limits, NULL));
+    sem_destroy(&worker->may_begin);
+    free(worker->acceptors);
+    free(worker);
+}
+
+static void *run(void *arg)
+{
+    struct worker *worker = arg;
+    char name[16]; /* as top and debuggers show it */
+    struct buf buf = buf_of(name, sizeof(name));
+    buf_add(&buf, "worker %u", worker->options.index);
+    pthread_setname_np(pthread_self(), name);
+    while (sem_wait(&worker->may_begin) != 0 && errno == EINTR)
+        ;
+    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    atomic_store_explicit(&worker->has_ended, true, memory_order_release);
+    worker->options.changed(worker->options.arg);
+    return NULL;
+}
+
+static void undo(struct worker *worker)
+{
+    close_handles(worker);
+    uv_run(&worker->loop, UV_RUN_DEFAULT);
+    tear_down(worker);
+}
+
+int worker_open(struct worker **worker, const struct worker_options *options,
+                struct stint_error *error)
+{
+    struct worker *made = calloc(1, sizeof(*made));
+    if (made == NULL || uv_loop_init(&made->loop) != 0) {
+        free(made);
+        return no_memory(error);
+    }
+    sem_init(&made->may_begin, 0, 0);
+    made->options = *options;
+    made->tls = tls_ref(options->tls);
+    int code = set_up(made, error);
+    if (code == 0 && pthread_create(&made->thread, NULL, run, made) != 0)
+        code = err_set(error, STINT_E_SYSTEM, "cannot start a thread for a worker");
+    if (code != 0) {
+        undo(made);
+        return code;
+    }
+    *worker = made;
+    return 0;
+}
+
+void worker_begin(struct worker *worker)
+{
+    sem_post(&worker->may_begin);
+}
+
+void worker_close(struct worker *worker)
+{
+    if (worker == NULL)
+        return;
+    pthread_join(worker->thread, NULL);
+    tear_down(worker);
+}
+
+void worker_move_to(struct worker *worker, enum worker_stage stage)
+{
+    atomic_store_explicit(&worker->wanted_stage, stage, memory_order_release);
+    if (!worker_has_ended(worker))
+        uv_async_send(&worker->message);
+}
+
+void worker_clock_moved(struct worker *worker)
+{
+    if (!worker_has_ended(worker))
+        uv_async_send(&worker->message);
+}
+
+void worker_set_tls(struct worker *worker, struct tls *tls)
+{
+    tls_unref(atomic_exchange_explicit(&worker->new_tls, tls, memory_order_acq_rel));
+    if (!worker_has_ended(worker))
+        uv_async_send(&worker->message);
+}
+
+void worker_set_stream_limits(struct worker *worker, const struct stream_limits *limits)
+{
+    struct stream_limits *copy = malloc(sizeof(*copy));
+    if (copy == NULL)
+        return; /* those in force stay: nobody is served worse by them */
+    *copy = *limits;
+    free(atomic_exchange_explicit(&worker->new_stream_limits, copy, memory_order_acq_rel));
+    if (!worker_has_ended(worker))
+        uv_async_send(&worker->message);
+}
+
+bool worker_accepts(const struct worker *worker)
+{
+    return !atomic_load_explicit(&worker->accepts_no_more, memory_order_acquire) &&
+           !worker_has_ended(worker);
+}
+
+bool worker_has_ended(const struct worker *worker)
+{
+    return atomic_load_explicit(&worker->has_ended, memory_order_acquire);
+}
+
+uint64_t worker_beat_ns(const struct worker *worker)
+{
+    return atomic_load_explicit(&worker->beat_ns, memory_order_acquire);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One thread of the server: a loop, the sockets it accepts from, and the connections it serves.
+ * Workers share the hub, the gate and the log, and nothing else; what the server tells a worker
+ * goes through worker_move_to() and worker_set_tls(), from any thread.
+ */
+#ifndef STINT_NET_WORKER_H
+#define STINT_NET_WORKER_H
+
+#include "frontend/grpc/grpc_conn.h"
+#include "frontend/http/http_conn.h"
+#include "frontend/resp/resp_conn.h"
+#include "net/listen/gate.h"
+#include "net/listen/listener.h"
+#include "net/log/log.h"
+#include "net/stream.h"
+#include "net/tls.h"
+#include "net/upstream/stores.h"
+#include "service/access/access.h"
+
+/* Each stage is of no return to an earlier one. */
+enum worker_stage {
+    WORKER_SERVES,
+    WORKER_LINGERS, /* others accept now; serves those who are connected until they go */
+    WORKER_DRAINS,  /* answers what was asked, then closes */
+    WORKER_ENDS,    /* closes */
+};
+
+struct worker_options {
+    unsigned index;
+    struct hub *hub;
+    struct access_now *access;
+    const struct http_site *site;
+    const struct listeners *listeners; /* serves those that are its own, and all workers' */
+    struct gate *gate;
+    struct log *log;
+    struct tls *tls; /* NULL: none. The worker takes a reference */
+    struct resp_limits resp_limits;
+    struct http_limits http_limits;
+    struct stream_limits stream_limits; /* of RESP and gRPC */
+    struct stream_limits http_stream_limits;
+    size_t memory_most; /* that connections hold for their peers; 0: no limit */
+    struct grpc_limits grpc_limits;
+    struct rls_form grpc_form;
+    const struct store_config *store_configs; /* n_store_configs of them; outlive the worker */
+    size_t n_store_configs;
+    struct question_stores question_stores; /* but for the stores themselves, which it opens */
+    int (*reload)(void *arg, unsigned worker, struct stint_error *error); /* POST /v1/reload */
+    bool (*is_ready)(void *arg);
+    void (*changed)(void *arg); /* accepts no more, or has ended. From the worker's thread */
+    void *arg;
+};
+
+struct worker;
+
+/* Starts the thread, which waits for worker_begin(): what the process gives up, it gives up, too.
+ */
+int worker_open(struct worker **worker, const struct worker_options *options,
+                struct stint_error *error);
+/* Lets it serve; also before it is told to end. */
+void worker_begin(struct worker *worker);
+/* Waits for the thread to end, and frees it; NULL is fine. */
+void worker_close(struct worker *worker);
+
+void worker_move_to(struct worker *worker, enum worker_stage stage);
+/* The time of decisions was moved: requests that wait for it are asked again. Any thread. */
+void worker_clock_moved(struct worker *worker);
+/* Those who come from now on are met with these certificates. Takes over the reference. */
+void worker_set_tls(struct worker *worker, struct tls *tls);
+/* For all connections of RESP, from now on. Copied. */
+void worker_set_stream_limits(struct worker *worker, const struct stream_limits *limits);
+
+/* False: its listening sockets may be closed. */
+bool worker_accepts(const struct worker *worker);
+bool worker_has_ended(const struct worker *worker);
+/* When it was in its loop last: at most half a second ago, unless it is stuck. */
+uint64_t worker_beat_ns(const struct worker *worker);
+
+#endif
