@@ -5,7 +5,7 @@
  */
 #include "measure.h"
 
-#include "sim/run.h"
+#include "sim/judge/run.h"
 
 #include <stdlib.h>
 

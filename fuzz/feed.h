@@ -9,7 +9,7 @@
 #include "bytes.h"
 
 #include "base/ns.h"
-#include "sim/reader.h"
+#include "sim/input/reader.h"
 
 struct feed {
     struct span left;

@@ -6,8 +6,8 @@
 #define _GNU_SOURCE
 #include "feed.h"
 
-#include "sim/jsonl.h"
-#include "sim/moment.h"
+#include "sim/input/jsonl.h"
+#include "sim/input/moment.h"
 
 struct parsers {
     struct jsonl_options options;

@@ -5,7 +5,7 @@
  */
 #include "feed.h"
 
-#include "sim/logline.h"
+#include "sim/input/logline.h"
 
 static const char *const usual_exprs[] = {"ip", "ip/64", "ip+user+path", "method+path+status",
                                           "user+ip/48"};

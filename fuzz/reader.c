@@ -10,7 +10,7 @@
 #include "bytes.h"
 
 #include "cmd/input.h"
-#include "sim/reader.h"
+#include "sim/input/reader.h"
 
 #include <sys/mman.h>
 #include <unistd.h>

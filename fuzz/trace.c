@@ -5,8 +5,8 @@
  */
 #include "feed.h"
 
-#include "sim/moment.h"
-#include "sim/trace.h"
+#include "sim/input/moment.h"
+#include "sim/input/trace.h"
 
 static void check_event(const struct event *event, struct span line)
 {

@@ -3,7 +3,7 @@
  * Any text as a workload: refused with a sentence, or requests that come in order, to places that
  * there are, whatever the decisions that they are told.
  */
-#include "sim/workload.h"
+#include "sim/workload/workload.h"
 #include "bytes.h"
 
 #define TEXT_MAX 400

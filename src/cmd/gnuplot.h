@@ -6,7 +6,7 @@
 #ifndef STINT_CMD_GNUPLOT_H
 #define STINT_CMD_GNUPLOT_H
 
-#include "sim/plot.h"
+#include "sim/picture/plot.h"
 
 #include <argp.h>
 

@@ -26,7 +26,7 @@ struct input {
 int input_open(struct input *input, const char *path, struct stint_error *error);
 void input_close(struct input *input);
 
-/* A reader_fill of sim/reader.h; `arg` is the struct input. */
+/* A reader_fill of sim/input/reader.h; `arg` is the struct input. */
 long input_fill(void *arg, uint8_t *bytes, size_t size, struct stint_error *error);
 
 #endif

@@ -7,7 +7,7 @@
 #define STINT_CMD_PLAN_H
 
 #include "cmd/replay.h"
-#include "sim/plan.h"
+#include "sim/plan/plan.h"
 
 #define PLAN_PERIODS_MAX 16
 #define PLAN_ALGORITHMS_MAX 3

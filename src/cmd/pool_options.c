@@ -5,7 +5,7 @@
 #include "cmd/cmd.h"
 #include "cmd/pool.h"
 #include "cmd/say.h"
-#include "sim/moment.h"
+#include "sim/input/moment.h"
 
 #include <stdio.h>
 #include <stdlib.h>

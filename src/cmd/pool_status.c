@@ -8,7 +8,7 @@
 #include "cmd/json_text.h"
 #include "cmd/pool.h"
 #include "cmd/say.h"
-#include "sim/chart.h"
+#include "sim/picture/chart.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,13 +12,13 @@
 #include "cmd/replay_rules.h"
 #include "cmd/replay_store.h"
 #include "cmd/source_options.h"
-#include "sim/event.h"
-#include "sim/event_list.h"
-#include "sim/exact.h"
-#include "sim/jsonl.h"
-#include "sim/key_set.h"
-#include "sim/logline.h"
-#include "sim/reader.h"
+#include "sim/input/event.h"
+#include "sim/input/event_list.h"
+#include "sim/input/jsonl.h"
+#include "sim/input/logline.h"
+#include "sim/input/reader.h"
+#include "sim/judge/exact.h"
+#include "sim/judge/key_set.h"
 
 #include <jansson.h>
 

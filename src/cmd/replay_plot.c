@@ -5,7 +5,7 @@
 #include "cmd/human.h"
 #include "cmd/replay.h"
 #include "cmd/say.h"
-#include "sim/picture.h"
+#include "sim/picture/picture.h"
 
 #include <stdlib.h>
 

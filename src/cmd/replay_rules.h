@@ -8,9 +8,9 @@
 
 #include "cmd/rules_given.h"
 #include "decide/question.h"
-#include "sim/exact.h"
-#include "sim/joined_key.h"
-#include "sim/key_set.h"
+#include "sim/input/joined_key.h"
+#include "sim/judge/exact.h"
+#include "sim/judge/key_set.h"
 
 #include <jansson.h>
 

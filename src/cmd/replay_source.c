@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/replay.h"
 #include "cmd/say.h"
-#include "sim/trace.h"
+#include "sim/input/trace.h"
 
 #include <inttypes.h>
 #include <string.h>

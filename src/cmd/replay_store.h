@@ -8,7 +8,7 @@
 #define STINT_CMD_REPLAY_STORE_H
 
 #include "cmd/store_given.h"
-#include "sim/key_set.h"
+#include "sim/judge/key_set.h"
 
 #include "stint.h"
 

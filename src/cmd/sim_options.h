@@ -8,8 +8,8 @@
 
 #include "cmd/gnuplot.h"
 #include "cmd/progress.h"
-#include "sim/key_set.h"
-#include "sim/run.h"
+#include "sim/judge/key_set.h"
+#include "sim/judge/run.h"
 
 #define SIM_SEEDS_MAX 1000
 

@@ -5,8 +5,8 @@
 #include "cmd/human.h"
 #include "cmd/say.h"
 #include "cmd/sim_report.h"
-#include "sim/chart.h"
-#include "sim/picture.h"
+#include "sim/picture/chart.h"
+#include "sim/picture/picture.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -7,8 +7,8 @@
 #define STINT_CMD_SIM_UTILISATION_H
 
 #include "cmd/gnuplot.h"
-#include "sim/bucket_trace.h"
-#include "sim/sweep.h"
+#include "sim/input/bucket_trace.h"
+#include "sim/plan/sweep.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "cmd/cmd.h"
 #include "cmd/human.h"
 #include "cmd/say.h"
-#include "sim/chart.h"
+#include "sim/picture/chart.h"
 
 #include <math.h>
 #include <stdarg.h>

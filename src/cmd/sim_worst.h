@@ -3,7 +3,7 @@
 #ifndef STINT_CMD_SIM_WORST_H
 #define STINT_CMD_SIM_WORST_H
 
-#include "sim/search_worst.h"
+#include "sim/search/search_worst.h"
 
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #include "cmd/source_options.h"
 
 #include "cmd/args.h"
-#include "sim/logline.h"
+#include "sim/input/logline.h"
 
 /* By enum replay_format. */
 static const char *const formats[] = {"trace", "combined", "jsonl", NULL};

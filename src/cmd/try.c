@@ -5,9 +5,9 @@
 #include "cmd/cmd.h"
 #include "cmd/human.h"
 #include "cmd/say.h"
-#include "sim/moment.h"
-#include "sim/reader.h"
-#include "sim/trace.h"
+#include "sim/input/moment.h"
+#include "sim/input/reader.h"
+#include "sim/input/trace.h"
 
 #include <errno.h>
 #include <inttypes.h>

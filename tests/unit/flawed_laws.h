@@ -7,7 +7,7 @@
 #ifndef STINT_TESTS_FLAWED_LAWS_H
 #define STINT_TESTS_FLAWED_LAWS_H
 
-#include "sim/search_worst.h"
+#include "sim/search/search_worst.h"
 
 enum flawed_model {
     FLAWED_GCRA,

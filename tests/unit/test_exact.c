@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The exact count against a count that looks at every pair of uses. */
-#include "sim/exact.h"
+#include "sim/judge/exact.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

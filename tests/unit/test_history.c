@@ -2,7 +2,7 @@
 /* The history of a key against counts made in other ways, and what a picture shows of it. */
 #include "algorithm/groups.h"
 #include "base/ns.h"
-#include "sim/history.h"
+#include "sim/judge/history.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines that are JSON objects, with members of the caller's choice. */
 #include "base/ns.h"
-#include "sim/jsonl.h"
+#include "sim/input/jsonl.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

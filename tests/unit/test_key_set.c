@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Equal bytes have one number, different bytes different ones, over every growth of the set. */
-#include "sim/joined_key.h"
-#include "sim/key_set.h"
+#include "sim/input/joined_key.h"
+#include "sim/judge/key_set.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Access log lines as Apache and nginx write them, and as attackers make them write. */
 #include "base/ns.h"
-#include "sim/logline.h"
+#include "sim/input/logline.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,9 +6,9 @@
  * Who is admitted is thrown dice for, not asked of the engine: so both also meet what no limiter
  * would do, and say so alike.
  */
-#include "sim/oracle.h"
+#include "sim/judge/oracle.h"
 
-#include "sim/random.h"
+#include "sim/workload/random.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

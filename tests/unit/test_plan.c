@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Proposals of quotas: targets in words, requests by key, and searches that can be done by hand. */
 #include "base/ns.h"
-#include "sim/plan.h"
+#include "sim/plan/plan.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * Known answers: a seed gives the same numbers with every compiler, since these very bits are
  * demanded of all. And each law is the law it is named after.
  */
-#include "sim/random.h"
+#include "sim/workload/random.h"
 
 #include "base/splitmix.h"
 

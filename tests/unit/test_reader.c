@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines are the same whatever the sizes of the pieces that the bytes come in. */
-#include "sim/reader.h"
+#include "sim/input/reader.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * Whole runs: every adversary against every algorithm reaches what the algorithm states at most,
  * where that is its prey, and passes it nowhere. A bound that does not hold fails here.
  */
-#include "sim/run.h"
+#include "sim/judge/run.h"
 
 #include "base/ns.h"
 

@@ -4,8 +4,8 @@
  * It is told of no law more than its figures; budgets are decisions, so that a slow machine finds
  * as much as a fast one.
  */
-#include "sim/search_play.h"
-#include "sim/search_worst.h"
+#include "sim/search/search_play.h"
+#include "sim/search/search_worst.h"
 
 #include "flawed_laws.h"
 

@@ -3,8 +3,8 @@
  * that the exhaustive search finds. */
 #include "algorithm/law.h"
 #include "base/ns.h"
-#include "sim/bucket_trace.h"
-#include "sim/sweep.h"
+#include "sim/input/bucket_trace.h"
+#include "sim/plan/sweep.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

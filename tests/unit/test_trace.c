@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* The lines of a trace and the three ways of writing a time. */
 #include "base/ns.h"
-#include "sim/moment.h"
-#include "sim/trace.h"
+#include "sim/input/moment.h"
+#include "sim/input/trace.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

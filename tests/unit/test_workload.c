@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What a workload asks: as often as it says, by whom it says, and in order. */
-#include "sim/workload.h"
+#include "sim/workload/workload.h"
 
 #include "base/ns.h"
 

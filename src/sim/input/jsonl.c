@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT */
+/* Parses with jansson; duplicate members are refused, so that no two readers see two keys. */
+#include "sim/input/jsonl.h"
+
+#include "base/limits.h"
+#include "sim/input/moment.h"
+#include "sim/input/trace.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int jsonl_init(struct jsonl *jsonl, const struct jsonl_options *options, struct stint_error *error)
+{
+    memset(jsonl, 0, sizeof(*jsonl));
+    jsonl->time = options->time;
+    jsonl->cost = options->cost;
+    size_t size = strlen(options->key) + 1;
+    jsonl->names = malloc(size);
+    if (jsonl->names == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    memcpy(jsonl->names, options->key, size);
+    for (char *from = jsonl->names; from != NULL;) {
+        char *plus = strchr(from, '+');
+        if (plus != NULL)
+            *plus++ = '\0';
+        if (*from == '\0' || jsonl->n_members == JOINED_KEY_PARTS_MAX) {
+            jsonl_deinit(jsonl);
+            return err_set(error, STINT_E_SYNTAX,
+                           "'%s' is no key: expected 1 to %d names of members, joined by +",
+                           options->key, JOINED_KEY_PARTS_MAX);
+        }
+        jsonl->members[jsonl->n_members++] = from;
+        from = plus;
+    }
+    return 0;
+}
+
+void jsonl_deinit(struct jsonl *jsonl)
+{
+    json_decref(jsonl->object);
+    free(jsonl->names);
+    jsonl->object = NULL;
+    jsonl->names = NULL;
+}
+
+static int no_member(const char *name, const char *expected, struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYNTAX, "the member \"%s\" is not there or is not %s", name,
+                   expected);
+}
+
+/*
+ * JSON numbers arrive as doubles. The shortest decimal that reads back as the same double is what
+ * the writer wrote, up to 15 digits; longer times belong into strings.
+ */
+static int parse_real_seconds(struct moment *moment, double seconds, struct stint_error *error)
+{
+    char text[64];
+    int len = -1;
+    if (seconds >= 0 && seconds < (double)MOMENT_MAX_NS)
+        for (int decimals = 0; decimals <= 9; decimals++) {
+            len = snprintf(text, sizeof(text), "%.*f", decimals, seconds);
+            if (strtod(text, NULL) == seconds)
+                break;
+        }
+    return moment_parse_seconds(moment, span_of(text, len < 0 ? 0 : (size_t)len), error);
+}
+
+static int parse_time(struct moment *moment, const json_t *value, const char *name,
+                      struct stint_error *error)
+{
+    if (json_is_integer(value)) {
+        json_int_t seconds = json_integer_value(value);
+        char text[32];
+        int len = snprintf(text, sizeof(text), "%lld", (long long)seconds);
+        return moment_parse_seconds(moment, span_of(text, (size_t)len), error);
+    }
+    if (json_is_real(value))
+        return parse_real_seconds(moment, json_real_value(value), error);
+    if (!json_is_string(value))
+        return no_member(name, "a time", error);
+    struct span text = span_of(json_string_value(value), json_string_length(value));
+    bool dated = memchr(text.ptr, '-', text.len) != NULL;
+    return dated ? moment_parse_rfc3339(moment, text, error)
+                 : moment_parse_seconds(moment, text, error);
+}
+
+/* Text as it is; numbers and booleans as JSON writes them. */
+static int parse_part(struct jsonl *jsonl, size_t i, struct span *part, struct stint_error *error)
+{
+    const json_t *value = json_object_get(jsonl->object, jsonl->members[i]);
+    char *number = jsonl->numbers[i];
+    size_t number_size = sizeof(jsonl->numbers[i]);
+    if (json_is_string(value))
+        *part = span_of(json_string_value(value), json_string_length(value));
+    else if (json_is_boolean(value))
+        *part = span_of_text(json_is_true(value) ? "true" : "false");
+    else if (json_is_number(value))
+        *part = span_of(number, json_dumpb(value, number, number_size, JSON_ENCODE_ANY));
+    else
+        return no_member(jsonl->members[i], "text, a number or a boolean", error);
+    return 0;
+}
+
+static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_error *error)
+{
+    struct moment moment;
+    const json_t *time = json_object_get(jsonl->object, jsonl->time);
+    int code = parse_time(&moment, time, jsonl->time, error);
+    if (code != 0)
+        return code;
+    struct span parts[JOINED_KEY_PARTS_MAX], key;
+    for (size_t i = 0; i < jsonl->n_members; i++) {
+        code = parse_part(jsonl, i, &parts[i], error);
+        if (code != 0)
+            return code;
+    }
+    code = joined_key_make(&jsonl->joined, &key, parts, jsonl->n_members, error);
+    if (code != 0)
+        return code;
+    json_int_t cost = 1;
+    if (jsonl->cost != NULL) {
+        const json_t *value = json_object_get(jsonl->object, jsonl->cost);
+        cost = json_is_integer(value) ? json_integer_value(value) : -1;
+        if (cost > UNIT_COUNT_MAX)
+            return no_member(jsonl->cost, "at most " UNIT_COUNT_MAX_TEXT " (" UNITS_ADVICE ")",
+                             error);
+        if (cost < 0)
+            return no_member(jsonl->cost, "a whole number from 0 to 4294967295", error);
+    }
+    *event = (struct event){moment.ns, key, (uint32_t)cost, moment.decimals};
+    return EVENT_FOUND;
+}
+
+int jsonl_parse(struct jsonl *jsonl, struct event *event, struct span line,
+                struct stint_error *error)
+{
+    size_t blanks = 0;
+    while (blanks < line.len && (line.ptr[blanks] == ' ' || line.ptr[blanks] == '\t'))
+        blanks++;
+    if (blanks == line.len)
+        return EVENT_NONE;
+    json_error_t why;
+    json_decref(jsonl->object);
+    jsonl->object =
+        json_loadb((const char *)line.ptr, line.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &why);
+    if (jsonl->object == NULL)
+        return err_set(error, STINT_E_SYNTAX, "expected a JSON object: %s at column %d", why.text,
+                       why.column);
+    if (!json_is_object(jsonl->object))
+        return err_set(error, STINT_E_SYNTAX, "expected a JSON object, found another value");
+    return parse_members(jsonl, event, error);
+}

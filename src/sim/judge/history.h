@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a quota did to one key, instant by instant: how many units were used, how many had come back
+ * exactly one period after their use, and how many the limiter believed to be free. The belief is
+ * asked of the engine's own law on a state of the caller's; the count of units is made apart from
+ * it.
+ *
+ * Memory: 40 bytes for each instant at which something changed, at most some three for each event.
+ */
+#ifndef STINT_SIM_JUDGE_HISTORY_H
+#define STINT_SIM_JUDGE_HISTORY_H
+
+#include "base/err.h"
+
+/* One request of the key. Times never go back. */
+struct history_event {
+    uint64_t at_ns;
+    uint32_t cost, granted;
+};
+
+/* How things stand from at_ns on, until the next row. */
+struct history_row {
+    uint64_t at_ns;
+    uint64_t used, returned; /* units since the beginning */
+    int64_t free_exactly;    /* limit - used + returned; below 0 where too much was admitted */
+    uint32_t free_believed;  /* what one caller could take, by the limiter's own word */
+};
+
+/* A bucket, or a bunch of window: the units numbered from `below` on, in the order of use. */
+struct history_group {
+    uint64_t first_ns, last_ns; /* use */
+    uint64_t returns_ns;
+    uint64_t below, units;
+};
+
+enum history_why {
+    HISTORY_NO_ROOM = 0, /* the exact count had none either */
+    HISTORY_SLACK,       /* the exact count had room */
+    HISTORY_ELSEWHERE,   /* this quota would have granted it; another of the list did not */
+};
+
+struct history_denial {
+    uint64_t at_ns;
+    uint8_t why; /* enum history_why */
+};
+
+struct history {
+    const struct stint_quota *quota;
+    uint64_t period_ns; /* after which a unit is back; the lease of concurrency */
+    struct history_row *rows;
+    struct history_group *groups;
+    struct history_denial *denials;
+    size_t n_rows, n_groups, n_denials;
+    size_t rows_size, groups_size, denials_size;
+    uint64_t used;       /* units, of all events */
+    uint64_t n_slack;    /* denials of HISTORY_SLACK */
+    uint64_t n_no_room;  /* denials of HISTORY_NO_ROOM */
+    uint64_t n_instants; /* of events */
+};
+
+/*
+ * Begins with an unused state at the first event's time and goes on until all units are back. The
+ * quota is borrowed. Events that were denied are asked again, so that it is known whether this
+ * quota denied them. 0 or a negative code; in both cases the history is to be freed.
+ */
+int history_init(struct history *history, const struct stint_quota *quota,
+                 const struct history_event *events, size_t n_events, struct stint_error *error);
+void history_deinit(struct history *history);
+
+/* The row that holds at an instant; the first one before all. */
+const struct history_row *history_at(const struct history *history, uint64_t at_ns);
+
+#endif

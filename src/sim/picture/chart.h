@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Charts of figures that were worked out elsewhere: quotas side by side, a matrix as a heat map,
+ * keys and what is left of them. Each fills a struct plot anew; the caller frees it with
+ * plot_deinit(), also where a code comes back.
+ */
+#ifndef STINT_SIM_PICTURE_CHART_H
+#define STINT_SIM_PICTURE_CHART_H
+
+#include "sim/picture/plot.h"
+
+/* What one quota made of the arrivals, in units. */
+struct chart_quota {
+    const char *name; /* its SPEC */
+    uint64_t admitted;
+    uint64_t denied;         /* all of them */
+    uint64_t denied_falsely; /* of these: the exact count had room */
+    uint64_t most;           /* admitted in any window of its period */
+    uint64_t limit;
+    uint64_t bound; /* what its law admits at most in any window */
+};
+
+#define CHART_QUOTAS_MAX STINT_ITEMS_MAX
+
+/*
+ * Two panels: what became of the units, and the most in a window beside limit and bound. From 1 to
+ * CHART_QUOTAS_MAX quotas.
+ */
+int chart_compare(struct plot *plot, const char *title, const struct chart_quota *quotas,
+                  size_t n_quotas, struct stint_error *error);
+
+struct chart_matrix {
+    const char *title;
+    const char *x_label, *y_label; /* of the axes, with their units */
+    const char *value_label;       /* of the colours, with its unit */
+    const char *const *x_names;    /* of the columns, from the left */
+    const char *const *y_names;    /* of the rows, from below */
+    const double *values;          /* n_y rows of n_x; NAN is a cell without a value */
+    size_t n_x, n_y;               /* at least 1 */
+    double lowest, highest;        /* the ends of the colours; both 0: those of the values */
+    unsigned decimals;             /* of the values that are printed in the cells */
+};
+
+/* Cells coloured by value, which is printed in each; a bar says which colour is what. */
+int chart_heat(struct plot *plot, const struct chart_matrix *matrix, struct stint_error *error);
+
+struct chart_bar {
+    struct span name;       /* any bytes: a key's */
+    uint64_t left, most;    /* units: how many are left now, of how many */
+    uint64_t returns_in_ns; /* until all are back; 0 where nothing is out */
+    bool benched;           /* nothing may be taken, whatever is left */
+};
+
+#define CHART_BARS_MAX 100 /* further ones are left out: nobody could read them */
+
+/* A bar for each: how much is left, and beside it when all will be back. n_bars is at least 1. */
+int chart_bars(struct plot *plot, const char *title, const struct chart_bar *bars, size_t n_bars,
+               struct stint_error *error);
+
+#endif

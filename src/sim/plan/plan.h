@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Finds quotas that deny few: for each key of a log the most units that it asked for in any window,
+ * counted exactly; from these the limits that come into question; and of those the least one that
+ * meets the target when the engine itself decides over the log.
+ *
+ * A key is denied something by an exact limiter if and only if its most is above the limit: until
+ * the first denial nothing was refused yet. `window` may deny earlier, by its slack, so that the
+ * search goes up from there, and tries.
+ *
+ * Memory: 16 bytes for each key beside the traffic, and 16 for each instant of one key within the
+ * period.
+ */
+#ifndef STINT_SIM_PLAN_PLAN_H
+#define STINT_SIM_PLAN_PLAN_H
+
+#include "sim/judge/exact.h"
+#include "sim/plan/plan_target.h"
+#include "sim/workload/traffic.h"
+
+/* What a search returns where it was told to stop; what it was to fill is then incomplete. */
+#define PLAN_STOPPED 1
+
+struct plan_peak {
+    uint64_t units; /* the most asked for in any window of the period */
+    uint32_t key;
+};
+
+struct plan {
+    const struct traffic *traffic;
+    uint64_t period_ns;
+    struct plan_peak *peaks; /* the highest first */
+    /* Asked now and then, with `arg`; NULL: goes on to the end. */
+    bool (*goes_on)(void *arg);
+    void *arg;
+};
+
+/* What a quota does to the log: keys denied at least once, and requests denied. */
+struct plan_touch {
+    uint64_t keys, requests;
+};
+
+enum plan_found {
+    PLAN_FOUND,
+    PLAN_REFUSED, /* such a quota cannot be made: the sentence says why */
+    PLAN_NO_LIMIT /* also the greatest one misses the target */
+};
+
+struct plan_proposal {
+    enum plan_found found;
+    struct stint_quota quota;
+    struct plan_touch touch;
+    char why[STINT_ERROR_MAX]; /* where it was refused */
+};
+
+/* `traffic` is borrowed. 0 or a negative code; then there is nothing to free. */
+int plan_init(struct plan *plan, const struct traffic *traffic, struct stint_error *error);
+void plan_deinit(struct plan *plan);
+
+/* Counts what each key asked for at most in any window of the period: first of all. */
+int plan_set_period(struct plan *plan, uint64_t period_ns, struct stint_error *error);
+
+/* Told of each key that is denied something, by how many requests of it were. */
+struct plan_sees {
+    void (*denied)(void *arg, uint32_t key, uint64_t requests);
+    void *arg;
+};
+
+/*
+ * Puts the log to the engine under a quota with the plan's period. Keys that the quota's law cannot
+ * deny, by their most, are not asked. `sees` may be NULL.
+ */
+int plan_try(const struct plan *plan, const struct stint_quota *quota, struct plan_touch *touch,
+             const struct plan_sees *sees, struct stint_error *error);
+
+/*
+ * The least quota per period that touches no more than the target: `algorithm` is STINT_WINDOW,
+ * STINT_LOG or STINT_GCRA. The next smaller limit misses the target. gcra has the limit of window,
+ * and the least burst with it: the next smaller burst misses the target.
+ */
+int plan_least(const struct plan *plan, enum stint_algorithm algorithm,
+               const struct plan_target *target, struct plan_proposal *proposal,
+               struct stint_error *error);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Keeps the better sequences, and makes new ones of them.
+ *
+ * A sequence is better if it was admitted more units in a window; then, if they came later in it,
+ * because it is they that the next window meets; then, if it asks less often, where a request that
+ * is no take counts twice. Sequences that differ in none of these are the same to the search, so
+ * that the few it keeps stay different.
+ */
+#include "sim/search/search_worst.h"
+
+#include "algorithm/law.h"
+#include "base/wide_int.h"
+#include "sim/search/search_found.h"
+#include "sim/search/search_plan.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEPT_MAX 32
+#define STALE_MAX 4000     /* tries without anything better, before all begins anew */
+#define ASKS_MAX_FIRST 256 /* sequences are kept short until the best is one that was cut off */
+#define CUT_TRIES 30       /* tries that a length is given before it is raised */
+/* Drawing afresh meets what is simple soonest; changing what is kept, what takes many steps. */
+#define AFRESH_PERCENT 50
+
+struct rank {
+    uint64_t units, spread, n_asks;
+    bool cut;
+};
+
+struct kept {
+    struct search_plan plan;
+    struct rank rank;
+};
+
+struct search {
+    struct search_chance chance;
+    struct search_play play;
+    struct kept kept[KEPT_MAX]; /* the best first */
+    size_t n_kept;
+    struct rank best; /* of all beginnings */
+    size_t best_cut_at;
+    struct search_found found;
+    uint64_t tries, stale, cut_tries;
+    bool has_verbs;
+};
+
+static void decide_by_quota(void *arg, void *state, uint64_t now_ns, uint32_t cost,
+                            struct stint_decision *decision)
+{
+    const struct stint_quota *quota = arg;
+    struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
+    *decision = stint_state_ask(quota, state, &ask);
+}
+
+static void act_by_quota(void *arg, void *state, const struct search_act *act,
+                         struct stint_decision *decision)
+{
+    const struct stint_quota *quota = arg;
+    struct stint_ask ask = {
+        .now_ns = act->now_ns, .at_ns = act->granted_at_ns, .cost = act->cost, .verb = STINT_TAKE};
+    switch (act->verb) {
+    case SEARCH_VERB_CHARGE:
+        ask.verb = STINT_CHARGE;
+        break;
+    case SEARCH_VERB_REFUND:
+        ask.verb = STINT_REFUND;
+        break;
+    case SEARCH_VERB_RELEASE:
+        *decision = (struct stint_decision){0};
+        (void)stint_state_release(quota, state, act->now_ns, *act->holder);
+        return;
+    default:
+        assert(act->verb == SEARCH_VERB_TAKE);
+        if (act->holder != NULL && quota->algorithm == STINT_CONCURRENCY) {
+            *decision = stint_state_hold(quota, state, act->now_ns, act->cost, act->holder);
+            return;
+        }
+    }
+    *decision = stint_state_ask(quota, state, &ask);
+}
+
+/*
+ * The counters of windows forget what was charged when their window is over, and then grant all
+ * anew: their bound speaks of takes alone, which charges can only make fewer.
+ */
+void search_subject_of(struct search_subject *subject, struct stint_quota *quota)
+{
+    bool holds = quota->algorithm == STINT_CONCURRENCY;
+    *subject = (struct search_subject){
+        .state_size = stint_state_size(quota),
+        .period_ns = holds ? quota->lease_ns : quota->period_ns,
+        .bound = stint_max_in_any_window(quota),
+        .cost_max = law_capacity(quota),
+        .decide = decide_by_quota,
+        .act = quota->limit > 0 ? act_by_quota : NULL,
+        .arg = quota,
+        .holds = holds,
+        .counts_charge =
+            quota->algorithm != STINT_FIXED_WINDOW && quota->algorithm != STINT_SLIDING_COUNTER,
+        .has_debt = quota->algorithm == STINT_GCRA,
+        .needs_clock = quota->algorithm == STINT_GCRA,
+        .refund_ages = quota->algorithm == STINT_WINDOW || quota->algorithm == STINT_FIXED_WINDOW ||
+                       quota->algorithm == STINT_SLIDING_COUNTER,
+    };
+}
+
+int search_new(struct search **out, const struct search_subject *subject,
+               const struct search_options *options, struct stint_error *error)
+{
+    struct search *search = calloc(1, sizeof(*search));
+    if (search == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory for the search");
+    int code = search_play_init(&search->play, subject, error);
+    if (code != 0) {
+        free(search);
+        return code;
+    }
+    search->play.asks_max = ASKS_MAX_FIRST;
+    search->chance.period_ns = subject->period_ns;
+    search->chance.cost_max = subject->cost_max;
+    search->chance.clock_steps = options->clock_steps;
+    search->chance.holds = subject->holds;
+    search->has_verbs = subject->act != NULL && !options->takes_only;
+    random_init(&search->chance.random, options->seed, 0);
+    *out = search;
+    return 0;
+}
+
+void search_free(struct search *search)
+{
+    if (search == NULL)
+        return;
+    search_play_deinit(&search->play);
+    search_found_deinit(&search->found);
+    free(search);
+}
+
+/* Of the sequences with the most units, what is told in the end is the one that asks least. */
+static bool is_best(const struct search *search, const struct rank *rank)
+{
+    const struct rank *best = &search->best;
+    if (rank->units != best->units)
+        return rank->units > best->units;
+    return rank->cut != best->cut ? best->cut : rank->n_asks < best->n_asks;
+}
+
+/* Above 0 if a is better than b, 0 if nothing tells them apart. */
+static int compare(const struct rank *a, const struct rank *b)
+{
+    if (a->units != b->units)
+        return a->units > b->units ? 1 : -1;
+    if (a->cut != b->cut)
+        return b->cut ? 1 : -1;
+    if (a->spread != b->spread)
+        return a->spread > b->spread ? 1 : -1;
+    if (a->n_asks != b->n_asks)
+        return a->n_asks < b->n_asks ? 1 : -1;
+    return 0;
+}
+
+static void keep(struct search *search, const struct kept *kept)
+{
+    size_t at = 0;
+    while (at < search->n_kept && compare(&search->kept[at].rank, &kept->rank) > 0)
+        at++;
+    if (at == KEPT_MAX ||
+        (at < search->n_kept && compare(&search->kept[at].rank, &kept->rank) == 0))
+        return;
+    search->n_kept += search->n_kept < KEPT_MAX;
+    memmove(&search->kept[at + 1], &search->kept[at],
+            (search->n_kept - at - 1) * sizeof(*search->kept));
+    search->kept[at] = *kept;
+}
+
+/* One that is kept: of two, the better. */
+static const struct search_plan *choose(struct search *search)
+{
+    uint64_t a = random_below(&search->chance.random, search->n_kept);
+    uint64_t b = random_below(&search->chance.random, search->n_kept);
+    return &search->kept[min_u64(a, b)].plan;
+}
+
+/* Every other sequence is of takes alone: what they can do needs no other verbs to be found. */
+static void make(struct search *search, struct search_plan *plan)
+{
+    search->chance.has_verbs = search->has_verbs && search->tries % 2 == 1;
+    if (search->n_kept == 0 || search_percent(&search->chance, AFRESH_PERCENT)) {
+        search_plan_draw(&search->chance, plan);
+        return;
+    }
+    *plan = *choose(search);
+    if (search_percent(&search->chance, 20))
+        search_plan_cross(&search->chance, plan, choose(search));
+    search_plan_change(&search->chance, plan);
+}
+
+/*
+ * The best so far may be good only for its length: then longer ones are let through. One that came
+ * to its end says how long they need to be.
+ */
+static void fit_asks_max(struct search *search)
+{
+    uint64_t asks_max = search->play.asks_max;
+    search->cut_tries = search->best.cut ? search->cut_tries + 1 : 0;
+    if (!search->best.cut)
+        asks_max = max_u64(4 * (uint64_t)search->found.n_asks, ASKS_MAX_FIRST);
+    else if (search->cut_tries == CUT_TRIES) {
+        asks_max *= 4;
+        search->cut_tries = 0;
+    }
+    search->play.asks_max = (size_t)min_u64(asks_max, SEARCH_ASKS_MAX);
+}
+
+int search_try(struct search *search, struct stint_error *error)
+{
+    struct search_play *play = &search->play;
+    struct kept one;
+    make(search, &one.plan);
+    int code = search_play_moves(play, one.plan.moves, one.plan.n_moves, error);
+    if (code != 0)
+        return code;
+    one.rank = (struct rank){play->units, play->spread, play->n_asks + play->n_others, play->cut};
+    bool better = search->n_kept == 0 || compare(&one.rank, &search->kept[0].rank) > 0;
+    search->stale = better ? 0 : search->stale + 1;
+    search->tries++;
+    keep(search, &one);
+    if (is_best(search, &one.rank)) {
+        search->best = one.rank;
+        search->best_cut_at = play->cut ? play->asks_max : 0;
+        code = search_found_take(&search->found, play, error);
+    }
+    fit_asks_max(search);
+    if (search->stale > STALE_MAX)
+        search->n_kept = search->stale = 0;
+    return code;
+}
+
+int search_tidy(struct search *search, struct stint_error *error)
+{
+    return search_found_tidy(&search->found, &search->play, error);
+}
+
+struct search_best search_best(const struct search *search)
+{
+    return (struct search_best){search->found.asks, search->found.n_asks, search->found.units,
+                                search->found.at_ns, search->best_cut_at};
+}
+
+uint64_t search_tries(const struct search *search)
+{
+    return search->tries;
+}
+
+uint64_t search_decisions(const struct search *search)
+{
+    return search->play.decisions;
+}

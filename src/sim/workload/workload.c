@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Puts a workload's requests into the order of time: a stream that reacts to nothing, and a heap of
+ * those that clients will make because of what they were told.
+ */
+#include "sim/workload/workload.h"
+
+#include "base/ns.h"
+#include "base/wide_int.h"
+#include "sim/workload/workload_parts.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEAN_COST_DRAWS 4096
+#define BACKOFF_DOUBLINGS_MAX 10
+#define FLOOD_KEYS_PER_PERIOD 1000
+#define REQUESTS_PER_CYCLE_MIN 1e-3
+
+enum stream { STREAM_ARRIVALS, STREAM_KEYS, STREAM_COSTS, STREAM_CLIENTS, STREAM_MEAN_COST };
+
+bool workload_is_adversary(enum workload_kind kind)
+{
+    return kind >= WORKLOAD_EDGE && kind <= WORKLOAD_CLOCK_STEPS;
+}
+
+static bool follows_plan(enum workload_kind kind)
+{
+    return workload_is_adversary(kind) && kind != WORKLOAD_FLOOD;
+}
+
+/* Clients that ask again once they were allowed. */
+static bool is_closed(enum workload_kind kind)
+{
+    return kind == WORKLOAD_GREEDY || kind == WORKLOAD_CLOSED;
+}
+
+uint32_t workload_places(const struct workload *workload)
+{
+    if (workload->spec.kind == WORKLOAD_FLOOD)
+        return 2; /* the victim, and all the others one after the other */
+    return workload->spec.keys;
+}
+
+uint32_t workload_clients(const struct workload *workload)
+{
+    bool has_clients = is_closed(workload->spec.kind) || workload->spec.kind == WORKLOAD_HERD;
+    return has_clients ? workload->spec.clients : 0;
+}
+
+bool workload_listens(const struct workload *workload)
+{
+    return workload->spec.retry != WORKLOAD_GIVE_UP || is_closed(workload->spec.kind);
+}
+
+/* ---- Costs and keys ---- */
+
+static uint32_t whole_cost(double cost, uint32_t most)
+{
+    if (!(cost >= 1.0))
+        return 1;
+    return cost >= (double)most ? most : (uint32_t)cost;
+}
+
+uint32_t workload_draw_cost(struct workload *workload, struct random *random)
+{
+    const struct workload_spec *spec = &workload->spec;
+    switch (spec->costs) {
+    case WORKLOAD_LOGNORMAL:
+        return whole_cost(spec->cost_a * random_exp(spec->cost_b * random_normal(random)) + 0.5,
+                          spec->cost_max);
+    case WORKLOAD_PARETO:
+        return whole_cost(spec->cost_a * random_pareto(random, spec->cost_b), spec->cost_max);
+    case WORKLOAD_UNIFORM:
+        return whole_cost(spec->cost_a + (double)random_below(
+                                             random, (uint64_t)(spec->cost_b - spec->cost_a) + 1),
+                          spec->cost_max);
+    default:
+        return whole_cost(spec->cost_a, spec->cost_max);
+    }
+}
+
+/* Measured, as truncated and rounded costs have no mean that is simple to write down. */
+static double mean_cost(struct workload *workload)
+{
+    struct random random;
+    double sum = 0;
+    if (workload->spec.costs == WORKLOAD_CONSTANT)
+        return (double)workload_draw_cost(workload, NULL);
+    random_init(&random, 0, STREAM_MEAN_COST);
+    for (int i = 0; i < MEAN_COST_DRAWS; i++)
+        sum += (double)workload_draw_cost(workload, &random);
+    return sum / MEAN_COST_DRAWS;
+}
+
+uint64_t workload_client_key(const struct workload *workload, uint32_t client)
+{
+    return client % workload->spec.keys;
+}
+
+/* ---- Requests that wait ---- */
+
+static bool is_earlier(const struct workload_waiting *a, const struct workload_waiting *b)
+{
+    return a->event.at_ns < b->event.at_ns ||
+           (a->event.at_ns == b->event.at_ns && a->order < b->order);
+}
+
+static bool grow_waiting(struct workload *workload)
+{
+    size_t size = workload->waiting_size == 0 ? 64 : workload->waiting_size * 2;
+    struct workload_waiting *waiting =
+        size > WORKLOAD_WAITING_MAX ? NULL : realloc(workload->waiting, size * sizeof(*waiting));
+    if (waiting == NULL)
+        return false;
+    workload->waiting = waiting;
+    workload->waiting_size = size;
+    return true;
+}
+
+void workload_wait(struct workload *workload, const struct sim_event *event)
+{
+    if (event->at_ns >= workload->end_ns)
+        return;
+    if (workload->n_waiting == workload->waiting_size && !grow_waiting(workload)) {
+        workload->dropped++;
+        return;
+    }
+    struct workload_waiting entry = {*event, workload->order++}, *heap = workload->waiting;
+    size_t at = workload->n_waiting++;
+    for (; at > 0 && is_earlier(&entry, &heap[(at - 1) / 2]); at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = entry;
+}
+
+static void take_waiting(struct workload *workload, struct sim_event *event)
+{
+    struct workload_waiting *heap = workload->waiting;
+    *event = heap[0].event;
+    struct workload_waiting last = heap[--workload->n_waiting];
+    size_t at = 0;
+    for (;;) {
+        size_t child = 2 * at + 1;
+        if (child >= workload->n_waiting)
+            break;
+        if (child + 1 < workload->n_waiting && is_earlier(&heap[child + 1], &heap[child]))
+            child++;
+        if (!is_earlier(&heap[child], &last))
+            break;
+        heap[at] = heap[child];
+        at = child;
+    }
+    heap[at] = last;
+}
+
+/* ---- What clients do next ---- */
+
+static uint64_t think_ns(struct workload *workload)
+{
+    double mean_ns = (double)workload->spec.think_ns;
+    return mean_ns > 0 ? workload_ns(mean_ns * random_exponential(&workload->clients)) + 1 : 0;
+}
+
+static void begin_anew(struct workload *workload, const struct sim_event *event, uint64_t wait_ns)
+{
+    struct sim_event next = {
+        .at_ns = add_sat(event->at_ns, wait_ns), .key = event->key, .client = event->client};
+    next.cost = workload_draw_cost(workload, &workload->costs);
+    workload_wait(workload, &next);
+}
+
+static uint64_t retry_wait_ns(struct workload *workload, const struct sim_event *event,
+                              const struct stint_decision *decision)
+{
+    const struct workload_spec *spec = &workload->spec;
+    if (spec->retry == WORKLOAD_OBEY)
+        return decision->retry_after_ns;
+    if (spec->retry == WORKLOAD_IGNORE)
+        return spec->again_ns;
+    unsigned doublings =
+        event->tries < BACKOFF_DOUBLINGS_MAX ? event->tries : BACKOFF_DOUBLINGS_MAX;
+    double most_ns = (double)spec->backoff_ns * (double)(1u << doublings);
+    return workload_ns(most_ns * random_unit(&workload->clients)) + 1;
+}
+
+/* One key after the other, each asked for once. */
+static void flood_on(struct workload *workload, const struct sim_event *event)
+{
+    uint64_t gap_ns = workload->quota.period_ns / FLOOD_KEYS_PER_PERIOD + 1;
+    struct sim_event next = {.client = event->client, .cost = 1};
+    next.at_ns = event->at_ns + gap_ns + random_below(&workload->clients, gap_ns);
+    next.key = event->key + (UINT64_C(1) << 32);
+    workload_wait(workload, &next);
+}
+
+static void tell_client(struct workload *workload, const struct sim_event *event,
+                        const struct stint_decision *decision)
+{
+    const struct workload_spec *spec = &workload->spec;
+    bool tries_on = decision->outcome == STINT_DENY && spec->retry != WORKLOAD_GIVE_UP &&
+                    (spec->tries == 0 || event->tries < spec->tries);
+    if (tries_on) {
+        struct sim_event next = *event;
+        next.at_ns = add_sat(event->at_ns, retry_wait_ns(workload, event, decision));
+        next.tries = (uint16_t)(next.tries + (next.tries < UINT16_MAX));
+        next.as_told = spec->retry == WORKLOAD_OBEY;
+        workload_wait(workload, &next);
+        return;
+    }
+    if (!is_closed(spec->kind) && spec->kind != WORKLOAD_FLOOD)
+        return;
+    /* A greedy client that can never be served must not ask for ever at one instant. */
+    bool hopeless = decision->outcome != STINT_ALLOW && spec->think_ns == 0;
+    begin_anew(workload, event, hopeless ? workload->quota.period_ns : think_ns(workload));
+}
+
+void workload_tell(struct workload *workload, const struct sim_event *event,
+                   const struct stint_decision *decision)
+{
+    if (follows_plan(workload->spec.kind))
+        workload_plan_tell(workload, event, decision);
+    else if (workload->spec.kind == WORKLOAD_FLOOD && event->client == 1)
+        flood_on(workload, event);
+    else
+        tell_client(workload, event, decision);
+}
+
+/* ---- From beginning to end ---- */
+
+bool workload_next(struct workload *workload, struct sim_event *event)
+{
+    if (workload->n_waiting > 0 &&
+        !(workload->arrives && workload->arrival_ns <= workload->waiting[0].event.at_ns)) {
+        take_waiting(workload, event);
+        return true;
+    }
+    if (workload->arrives)
+        return workload_stream_take(workload, event, 1) > 0;
+    return follows_plan(workload->spec.kind) && workload_plan_next(workload, event);
+}
+
+size_t workload_next_many(struct workload *workload, struct sim_event *events, size_t n_max)
+{
+    assert(n_max <= 1 || !workload_listens(workload));
+    size_t n = workload->n_waiting == 0 ? workload_stream_take(workload, events, n_max) : 0;
+    while (n < n_max && workload_next(workload, &events[n]))
+        n++;
+    return n;
+}
+
+void workload_lend(struct workload *workload, const struct event_list *events, uint64_t epoch_ns)
+{
+    uint32_t keys = 0;
+    for (size_t i = 0; i < events->n_entries; i++)
+        if (events->entries[i].key >= keys)
+            keys = events->entries[i].key + 1;
+    workload->spec.keys = keys > 0 ? keys : 1;
+    workload->entries = events->entries;
+    workload->n_entries = events->n_entries;
+    workload->entries_epoch_ns = epoch_ns;
+}
+
+/* What the text left to the quota. */
+static void settle_defaults(struct workload *workload)
+{
+    struct workload_spec *spec = &workload->spec;
+    const struct stint_quota *quota = &workload->quota;
+    bool is_onoff = spec->kind == WORKLOAD_ONOFF || spec->kind == WORKLOAD_MMPP;
+    if (spec->on_ns == 0)
+        spec->on_ns = quota->period_ns;
+    if (spec->off_ns == 0)
+        spec->off_ns = is_onoff ? 3 * spec->on_ns : 0;
+    if (spec->day_ns == 0)
+        spec->day_ns = 20 * quota->period_ns;
+    if (spec->every_ns == 0)
+        spec->every_ns = quota->period_ns;
+    if (spec->step_ns == 0)
+        spec->step_ns = quota->period_ns / 2;
+    if (spec->clients == 0)
+        spec->clients = spec->kind == WORKLOAD_GREEDY ? spec->keys : 100;
+    if (spec->kind == WORKLOAD_CLOSED && spec->think_ns == 0)
+        spec->think_ns = quota->period_ns / 10;
+    if (spec->tries == 0 && !is_closed(spec->kind) && !workload_is_adversary(spec->kind))
+        spec->tries = 5;
+    if (spec->rate == 0)
+        spec->rate = spec->load * quota->limit / ((double)quota->period_ns / 1e9) * spec->keys /
+                     mean_cost(workload);
+}
+
+/* What holds between times is known once all are settled. */
+static int check_times(const struct workload_spec *spec, struct stint_error *error)
+{
+    if (spec->kind == WORKLOAD_HERD && spec->jitter_ns > spec->every_ns)
+        return err_set(error, STINT_E_MISMATCH, "jitter is longer than every, so that herds mix");
+    /* So that a stream finds its next request soon, and not after most of eternity. */
+    double cycle_s = ((double)spec->on_ns + (double)spec->off_ns) / 1e9;
+    bool has_phases = spec->kind == WORKLOAD_ONOFF || spec->kind == WORKLOAD_MMPP;
+    if (!has_phases || spec->rate == 0 || cycle_s * spec->rate >= REQUESTS_PER_CYCLE_MIN)
+        return 0;
+    return err_set(error, STINT_E_RANGE,
+                   "on and off are so short that fewer than one in %d of these times has a request",
+                   (int)(1 / REQUESTS_PER_CYCLE_MIN));
+}
+
+static int allocate(struct workload *workload, struct stint_error *error)
+{
+    const struct workload_spec *spec = &workload->spec;
+    bool draws_keys = workload->has_arrivals && spec->kind != WORKLOAD_LOG;
+    int code = 0;
+    if (draws_keys && spec->zipf > 0 && spec->keys > 1)
+        code = random_zipf_init(&workload->zipf, spec->keys, spec->zipf, error);
+    if (code != 0 || spec->churn_ns == 0)
+        return code;
+    workload->owners = calloc(spec->keys, sizeof(*workload->owners));
+    return workload->owners != NULL
+               ? 0
+               : err_set(error, STINT_E_SYSTEM, "out of memory for %u keys", spec->keys);
+}
+
+/* Each client's first request; greedy ones come at once, the others after they have thought. */
+static void send_clients(struct workload *workload)
+{
+    const struct workload_spec *spec = &workload->spec;
+    bool floods = spec->kind == WORKLOAD_FLOOD;
+    uint32_t n_clients = floods ? 2 : spec->clients;
+    for (uint32_t client = 0; client < n_clients; client++) {
+        struct sim_event event = {.at_ns = think_ns(workload), .client = client, .cost = 1};
+        event.key = floods ? client : workload_client_key(workload, client);
+        if (!floods)
+            event.cost = workload_draw_cost(workload, &workload->costs);
+        workload_wait(workload, &event);
+    }
+}
+
+int workload_begin(struct workload *workload, const struct workload_terms *terms,
+                   struct stint_error *error)
+{
+    const struct workload_spec *spec = &workload->spec;
+    assert(terms->quota->derived.checked);
+    workload->quota = *terms->quota;
+    workload->end_ns = terms->end_ns;
+    random_init(&workload->arrivals, terms->seed, STREAM_ARRIVALS);
+    random_init(&workload->keys, terms->seed, STREAM_KEYS);
+    random_init(&workload->costs, terms->seed, STREAM_COSTS);
+    random_init(&workload->clients, terms->seed, STREAM_CLIENTS);
+    settle_defaults(workload);
+    if (spec->costs == WORKLOAD_CONSTANT)
+        workload->cost = workload_draw_cost(workload, NULL);
+    workload->has_arrivals = !is_closed(spec->kind) && !workload_is_adversary(spec->kind);
+    int code = check_times(spec, error);
+    if (code == 0)
+        code = allocate(workload, error);
+    if (code != 0)
+        return code;
+    if (workload->has_arrivals)
+        workload_stream_begin(workload);
+    else if (follows_plan(spec->kind))
+        workload_plan_begin(workload, terms->epoch_ns);
+    else
+        send_clients(workload);
+    return 0;
+}
+
+void workload_end(struct workload *workload)
+{
+    random_zipf_deinit(&workload->zipf);
+    free(workload->owners);
+    free(workload->waiting);
+    memset(workload, 0, sizeof(*workload));
+}

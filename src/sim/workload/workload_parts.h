@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of a workload hand each other, and nobody else. */
+#ifndef STINT_SIM_WORKLOAD_WORKLOAD_PARTS_H
+#define STINT_SIM_WORKLOAD_WORKLOAD_PARTS_H
+
+#include "sim/workload/workload.h"
+
+/* Whole nanoseconds; what is too long for any run is as long as one. */
+static inline uint64_t workload_ns(double ns)
+{
+    return ns < 0x1p62 ? (uint64_t)ns : UINT64_C(1) << 62;
+}
+
+/* ---- workload.c: who asks, and requests that wait for their time ---- */
+
+uint32_t workload_draw_cost(struct workload *workload, struct random *random);
+/* A place that clients share by their number. */
+uint64_t workload_client_key(const struct workload *workload, uint32_t client);
+/* The request will be made at its time; one that is too late for the run is forgotten. */
+void workload_wait(struct workload *workload, const struct sim_event *event);
+
+/* ---- workload_stream.c: requests that react to nothing ---- */
+
+void workload_stream_begin(struct workload *workload);
+/* Up to n_max requests from the one at arrival_ns on; returns how many. */
+size_t workload_stream_take(struct workload *workload, struct sim_event *events, size_t n_max);
+
+/* ---- workload_plan.c: adversaries ---- */
+
+void workload_plan_begin(struct workload *workload, int64_t epoch_ns);
+bool workload_plan_next(struct workload *workload, struct sim_event *event);
+void workload_plan_tell(struct workload *workload, const struct sim_event *event,
+                        const struct stint_decision *decision);
+
+#endif
