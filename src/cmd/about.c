@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What the program says of itself: the list of commands, `help` and `version`. */
 #define _GNU_SOURCE
-#include "cmd/args.h"
-#include "cmd/cmd.h"
-#include "cmd/say.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
 #include "stint.h"
 
 #include <stdio.h>

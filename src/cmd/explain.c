@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "algorithm/label.h"
 #include "algorithm/spec.h"
-#include "cmd/args.h"
-#include "cmd/cmd.h"
-#include "cmd/json_text.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/json_text.h"
 
 #include <stdio.h>
 #include <string.h>

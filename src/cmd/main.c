@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* Keeps the standard streams in order and chooses the subcommand; about.c has the table of them. */
 #define _GNU_SOURCE
-#include "cmd/bus_error.h"
-#include "cmd/cmd.h"
-#include "cmd/say.h"
+#include "cmd/lib/bus_error.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
 
 #include <errno.h>
 #include <fcntl.h>

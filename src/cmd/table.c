@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint table`: looks into a table file without touching it. */
 #define _GNU_SOURCE
-#include "cmd/args.h"
-#include "cmd/cmd.h"
-#include "cmd/human.h"
-#include "cmd/json_text.h"
-#include "cmd/say.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/human.h"
+#include "cmd/lib/json_text.h"
+#include "cmd/lib/say.h"
 #include "stint.h"
 
 #include <inttypes.h>

@@ -2,9 +2,9 @@
 /* `stint token`: makes secrets for callers of a server, and the lines that its tokens file wants.
  */
 #define _GNU_SOURCE
-#include "cmd/args.h"
-#include "cmd/cmd.h"
-#include "cmd/say.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
 #include "service/access/access.h"
 
 #include <stdio.h>

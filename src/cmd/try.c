@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /* `stint try`: every line of standard input is a request for one key. */
 #define _GNU_SOURCE
-#include "cmd/args.h"
-#include "cmd/cmd.h"
-#include "cmd/human.h"
-#include "cmd/say.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/human.h"
+#include "cmd/lib/say.h"
 #include "sim/input/moment.h"
 #include "sim/input/reader.h"
 #include "sim/input/trace.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* What `stint pace` has read and not released: nothing is lost, doubled or reordered. */
-#include "cmd/held_lines.h"
+#include "cmd/lib/held_lines.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

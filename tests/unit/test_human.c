@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Numbers for people: rounded, but never so that nothing looks like something, or all like most. */
 #include "base/ns.h"
-#include "cmd/human.h"
+#include "cmd/lib/human.h"
 #include "stint.h"
 
 #include <setjmp.h>

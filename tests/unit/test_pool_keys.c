@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lists and files of keys: what is a name, what is a secret, and what no message may hold. */
 #define _GNU_SOURCE
-#include "cmd/pool_keys.h"
+#include "cmd/pool/pool_keys.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,7 +2,7 @@
 /* What `stint replay --store` holds the engine and a store to, and where their time begins. */
 #include "unit/asking.h"
 
-#include "cmd/replay_store.h"
+#include "cmd/replay/replay_store.h"
 
 #define HOUR (60 * MINUTE)
 #define FIRST (UINT64_C(1790000123) * S + 456789)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What others wrote is shown on a terminal so that it is seen, and steers nothing. */
 #define _GNU_SOURCE
-#include "cmd/say.h"
+#include "cmd/lib/say.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

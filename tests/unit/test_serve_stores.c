@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Settings of stores: how they are written, what a server gets of them, and who sees passwords. */
 #define _GNU_SOURCE
-#include "cmd/serve_stores.h"
-#include "cmd/store_word.h"
+#include "cmd/serve/serve_stores.h"
+#include "cmd/store/store_word.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What `stint sim worst` says of a bound that does not hold, which no law of the library shows. */
 #define _GNU_SOURCE
-#include "cmd/sim_worst.h"
+#include "cmd/sim/sim_worst.h"
 
-#include "cmd/cmd.h"
+#include "cmd/lib/cmd.h"
 #include "flawed_laws.h"
 
 #include <setjmp.h>

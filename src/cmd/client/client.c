@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: MIT */
+/* One libcurl handle: where it connects, what it sends along, and what came back. */
+#define _GNU_SOURCE
+#include "cmd/client/client.h"
+
+#include "base/ns.h"
+#include "base/wide_int.h"
+#include "cmd/client/curl_library.h"
+#include "cmd/serve/token_file.h"
+#include "net/file/file_text.h"
+#include "net/listen/endpoint.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+
+#define URL_MAX 1024
+#define TYPE_MAX 128
+
+struct client {
+    const struct curl_library *curl;
+    CURL *handle;
+    struct curl_slist *fields, *json_fields; /* of requests without and with a body */
+    char origin[URL_MAX];                    /* the URL up to its path */
+    char url[2 * URL_MAX];
+    char why[CURL_ERROR_SIZE];
+    char type[TYPE_MAX];
+    uint64_t timeout_ns;
+    uint8_t *body;
+    size_t body_len, body_size;
+    bool loopback_only; /* a token would go unencrypted */
+    bool left_loopback, too_long;
+};
+
+/* ---- Where to ---- */
+
+/* What libcurl is not asked about: only it reads HOST and PORT. */
+static int set_server(struct client *client, const char *server, struct stint_error *error)
+{
+    static const char unix_prefix[] = "unix:";
+    if (strncmp(server, unix_prefix, strlen(unix_prefix)) == 0) {
+        const char *path = server + strlen(unix_prefix);
+        if (path[0] != '/')
+            return err_set(error, STINT_E_SYNTAX, "expected unix:/PATH, found '%s'", server);
+        snprintf(client->origin, sizeof(client->origin), "http://localhost");
+        client->curl->easy_setopt(client->handle, CURLOPT_UNIX_SOCKET_PATH, path);
+        return 0;
+    }
+    size_t prefix = strncmp(server, "http://", 7) == 0    ? 7
+                    : strncmp(server, "https://", 8) == 0 ? 8
+                                                          : 0;
+    size_t host = strcspn(server + prefix, "/");
+    bool ends = strcmp(server + prefix + host, "") == 0 || strcmp(server + prefix + host, "/") == 0;
+    if (prefix == 0 || host == 0 || !ends || strpbrk(server, "@?#\\ ") != NULL ||
+        prefix + host >= sizeof(client->origin))
+        return err_set(error, STINT_E_SYNTAX,
+                       "expected http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH, found '%s'",
+                       server);
+    snprintf(client->origin, sizeof(client->origin), "%.*s", (int)(prefix + host), server);
+    return 0;
+}
+
+/*
+ * A curl_opensocket_callback: the last word on where a token goes is had here, where the address is
+ * known, and not by the look of a name.
+ */
+static curl_socket_t open_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *address)
+{
+    struct client *client = arg;
+    (void)purpose;
+    if (client->loopback_only && !endpoint_is_local(&address->addr)) {
+        client->left_loopback = true;
+        return CURL_SOCKET_BAD;
+    }
+    int fd = socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
+    return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
+/* ---- What is sent along ---- */
+
+static int add_field(struct client *client, struct curl_slist **fields, const char *field,
+                     struct stint_error *error)
+{
+    struct curl_slist *longer = client->curl->slist_append(*fields, field);
+    if (longer == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    *fields = longer;
+    return 0;
+}
+
+/* Both lists begin with what every request has. */
+static int add_fields(struct client *client, const char *field, struct stint_error *error)
+{
+    int code = add_field(client, &client->fields, field, error);
+    return code != 0 ? code : add_field(client, &client->json_fields, field, error);
+}
+
+static int set_fields(struct client *client, const char *token_file, struct stint_error *error)
+{
+    static const char bearer[] = "Authorization: Bearer ";
+    int code = add_fields(client, "Accept: application/json", error);
+    if (code == 0)
+        code = add_field(client, &client->json_fields, "Content-Type: application/json", error);
+    if (code != 0 || token_file == NULL)
+        return code;
+    char field[sizeof(bearer) + TOKEN_FILE_ROOM];
+    memcpy(field, bearer, sizeof(bearer));
+    code = token_file_read(token_file, field + strlen(bearer), error);
+    if (code == 0)
+        code = add_fields(client, field, error);
+    explicit_bzero(field, sizeof(field));
+    return code;
+}
+
+/* ---- What comes back ---- */
+
+/* A curl_write_callback; any other number than `n` ends the answer. */
+static size_t keep_body(char *bytes, size_t size, size_t n, void *arg)
+{
+    struct client *client = arg;
+    (void)size; /* always 1 */
+    if (n > CLIENT_ANSWER_MAX - client->body_len) {
+        client->too_long = true;
+        return 0;
+    }
+    if (client->body_len + n > client->body_size) {
+        size_t larger = max_u64(client->body_len + n, 2 * client->body_size);
+        uint8_t *body = realloc(client->body, larger);
+        if (body == NULL)
+            return 0;
+        client->body = body;
+        client->body_size = larger;
+    }
+    memcpy(client->body + client->body_len, bytes, n);
+    client->body_len += n;
+    return n;
+}
+
+static void keep_type(struct client *client)
+{
+    char *type = NULL;
+    client->curl->easy_getinfo(client->handle, CURLINFO_CONTENT_TYPE, &type);
+    snprintf(client->type, sizeof(client->type), "%s", type != NULL ? type : "");
+    client->type[strcspn(client->type, "; \t")] = '\0';
+}
+
+static int explain(const struct client *client, CURLcode why, struct stint_error *error)
+{
+    if (client->left_loopback)
+        return err_set(error, STINT_E_MISMATCH,
+                       "%s is another host: the token would go there unencrypted; expected "
+                       "https://, or --insecure",
+                       client->origin);
+    if (client->too_long)
+        return err_set(error, STINT_E_RANGE, "%s: the answer is longer than %u bytes", client->url,
+                       CLIENT_ANSWER_MAX);
+    return err_set(error, STINT_E_SYSTEM, "%s: %s", client->url,
+                   client->why[0] != '\0' ? client->why : client->curl->easy_strerror(why));
+}
+
+/* ---- Questions ---- */
+
+static int ask(struct client *client, const char *path, uint64_t wait_ns,
+               struct client_answer *answer, struct stint_error *error)
+{
+    const struct curl_library *curl = client->curl;
+    /* libcurl takes 0 for "never". */
+    uint64_t timeout_ms = add_sat(client->timeout_ns, wait_ns) / NS_PER_MS + 1;
+    client->body_len = 0;
+    client->why[0] = '\0';
+    client->left_loopback = client->too_long = false;
+    snprintf(client->url, sizeof(client->url), "%s%s", client->origin, path);
+    curl->easy_setopt(client->handle, CURLOPT_URL, client->url);
+    curl->easy_setopt(client->handle, CURLOPT_TIMEOUT_MS, (long)min_u64(timeout_ms, INT32_MAX));
+    CURLcode done = curl->easy_perform(client->handle);
+    if (done != CURLE_OK)
+        return explain(client, done, error);
+    long status = 0;
+    curl->easy_getinfo(client->handle, CURLINFO_RESPONSE_CODE, &status);
+    keep_type(client);
+    *answer = (struct client_answer){.status = (int)status,
+                                     .type = client->type,
+                                     .body = span_of(client->body, client->body_len)};
+    return 0;
+}
+
+int client_get(struct client *client, const char *path, struct client_answer *answer,
+               struct stint_error *error)
+{
+    client->curl->easy_setopt(client->handle, CURLOPT_HTTPGET, 1L);
+    client->curl->easy_setopt(client->handle, CURLOPT_HTTPHEADER, client->fields);
+    return ask(client, path, 0, answer, error);
+}
+
+int client_post(struct client *client, const char *path, struct span body, uint64_t wait_ns,
+                struct client_answer *answer, struct stint_error *error)
+{
+    client->curl->easy_setopt(client->handle, CURLOPT_POST, 1L);
+    client->curl->easy_setopt(client->handle, CURLOPT_HTTPHEADER, client->json_fields);
+    client->curl->easy_setopt(client->handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
+    client->curl->easy_setopt(client->handle, CURLOPT_POSTFIELDS, body.ptr);
+    return ask(client, path, wait_ns, answer, error);
+}
+
+/* ---- A client ---- */
+
+static void set_handle(struct client *client, const struct client_options *options)
+{
+    const struct curl_library *curl = client->curl;
+    CURL *handle = client->handle;
+    curl->easy_setopt(handle, CURLOPT_ERRORBUFFER, client->why);
+    curl->easy_setopt(handle, CURLOPT_NOSIGNAL, 1L);
+    curl->easy_setopt(handle, CURLOPT_PROXY, ""); /* also none of the environment */
+    curl->easy_setopt(handle, CURLOPT_OPENSOCKETFUNCTION, open_socket);
+    curl->easy_setopt(handle, CURLOPT_OPENSOCKETDATA, client);
+    curl->easy_setopt(handle, CURLOPT_WRITEFUNCTION, keep_body);
+    curl->easy_setopt(handle, CURLOPT_WRITEDATA, client);
+    if (options->ca_file != NULL)
+        curl->easy_setopt(handle, CURLOPT_CAINFO, options->ca_file);
+    if (options->cert_file != NULL)
+        curl->easy_setopt(handle, CURLOPT_SSLCERT, options->cert_file);
+    if (options->key_file != NULL)
+        curl->easy_setopt(handle, CURLOPT_SSLKEY, options->key_file);
+    if (options->insecure) {
+        curl->easy_setopt(handle, CURLOPT_SSL_VERIFYPEER, 0L);
+        curl->easy_setopt(handle, CURLOPT_SSL_VERIFYHOST, 0L);
+    }
+}
+
+/* They are opened by their names, in a library. */
+static int check_files(const struct client_options *options, struct stint_error *error)
+{
+    const char *const files[] = {options->ca_file, options->cert_file, options->key_file};
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++)
+        if (files[i] != NULL && file_check(files[i], error) != 0)
+            return STINT_E_SYSTEM;
+    return 0;
+}
+
+static int prepare(struct client *client, const struct client_options *options,
+                   struct stint_error *error)
+{
+    int code = curl_library_load(&client->curl, error);
+    if (code != 0)
+        return code;
+    client->handle = client->curl->easy_init();
+    if (client->handle == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    const char *server = options->server != NULL ? options->server : CLIENT_SERVER_DEFAULT;
+    code = check_files(options, error);
+    if (code != 0)
+        return code;
+    set_handle(client, options);
+    code = set_server(client, server, error);
+    if (code == 0)
+        code = set_fields(client, options->token_file, error);
+    client->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : CLIENT_TIMEOUT_NS_DEFAULT;
+    client->loopback_only = options->token_file != NULL && !options->insecure &&
+                            strncmp(client->origin, "http://", strlen("http://")) == 0;
+    return code;
+}
+
+int client_open(struct client **client, const struct client_options *options,
+                struct stint_error *error)
+{
+    struct client *made = calloc(1, sizeof(*made));
+    if (made == NULL)
+        return err_set(error, STINT_E_SYSTEM, "out of memory");
+    int code = prepare(made, options, error);
+    if (code == 0)
+        *client = made;
+    else
+        client_close(made);
+    return code;
+}
+
+void client_close(struct client *client)
+{
+    if (client == NULL)
+        return;
+    if (client->handle != NULL)
+        client->curl->easy_cleanup(client->handle);
+    if (client->curl != NULL) {
+        client->curl->slist_free_all(client->fields);
+        client->curl->slist_free_all(client->json_fields);
+    }
+    free(client->body);
+    free(client);
+}

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Asks a stint server over HTTP, and waits for its answer: for scripts and for `stint top`.
+ *
+ * A client keeps its connection from one question to the next. It follows no redirect, uses no
+ * proxy, and belongs to one thread at a time.
+ */
+#ifndef STINT_CMD_CLIENT_CLIENT_H
+#define STINT_CMD_CLIENT_CLIENT_H
+
+#include "base/err.h"
+#include "base/span.h"
+
+#include <argp.h>
+
+#define CLIENT_SERVER_DEFAULT "http://127.0.0.1:8080"
+#define CLIENT_TIMEOUT_NS_DEFAULT UINT64_C(5000000000)
+#define CLIENT_ANSWER_MAX (16u << 20) /* bytes of one answer */
+
+/* Zero every field for the defaults. Strings are borrowed until client_close(). */
+struct client_options {
+    const char *server;     /* http://HOST[:PORT], https://…, or unix:/PATH. Default: the above */
+    const char *token_file; /* its first line is sent as a bearer token. NULL: none is sent */
+    const char *ca_file;    /* who may sign the server's certificate. NULL: the system's list */
+    const char *cert_file;  /* PEM, to show who we are. NULL: no certificate */
+    const char *key_file;   /* PEM, of cert_file. NULL: it is in cert_file */
+    uint64_t timeout_ns;    /* for a whole answer, a wait that was asked for apart. 0 = 5 s */
+    bool insecure; /* send a token unencrypted to other hosts too, believe any certificate */
+};
+
+/*
+ * The part of a command line that says whom to ask: --server, --token-file, --ca-file, --cert-file,
+ * --key-file, --timeout and --insecure. A command names it as `.children` of its own argp and, at
+ * ARGP_KEY_INIT, hands its options over: state->child_inputs[0] = &options->client. STINT_URL and
+ * STINT_TOKEN_FILE of the environment stand in for options that are not given.
+ */
+extern const struct argp_child client_children[];
+
+struct client;
+
+/*
+ * Connects with the first question. STINT_E_SYNTAX for a server, STINT_E_SYSTEM or
+ * STINT_E_RANGE for a file, that cannot be used. *client is set only on success.
+ */
+int client_open(struct client **client, const struct client_options *options,
+                struct stint_error *error);
+void client_close(struct client *client); /* NULL is fine */
+
+/* Lives until the next question. */
+struct client_answer {
+    int status;       /* of HTTP: 100 … 599 */
+    const char *type; /* media type without parameters, "application/json"; "" without one */
+    struct span body; /* at most CLIENT_ANSWER_MAX bytes */
+};
+
+/*
+ * `path` begins with a slash and is sent as it is. 0 whatever the status; STINT_E_SYSTEM where no
+ * answer came (refused, timed out, broken off, no certificate to believe), STINT_E_RANGE where it
+ * was too long, STINT_E_MISMATCH where the token would have gone unencrypted to another host.
+ */
+int client_get(struct client *client, const char *path, struct client_answer *answer,
+               struct stint_error *error);
+/* The body is JSON. wait_ns is how long the server was told that it may wait: added to the timeout.
+ */
+int client_post(struct client *client, const char *path, struct span body, uint64_t wait_ns,
+                struct client_answer *answer, struct stint_error *error);
+
+#endif

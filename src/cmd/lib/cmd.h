@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+/* The subcommands of the program, one file each, and the exit codes that all of them share. */
+#ifndef STINT_CMD_LIB_CMD_H
+#define STINT_CMD_LIB_CMD_H
+
+enum cmd_exit {
+    CMD_DONE = 0,
+    CMD_BAD_INPUT = 1, /* a file, a line or a stream that cannot be used or written */
+    CMD_BAD_USAGE = 2, /* options or a SPEC that cannot be meant */
+    CMD_DENIED = 3,    /* the answer is no, or not now */
+};
+
+struct cmd {
+    const char *name;
+    const char *summary;
+    /* argv[0] is "stint NAME". Returns an enum cmd_exit. */
+    int (*run)(int argc, char **argv);
+};
+
+extern const struct cmd cmd_all[]; /* ends with a name of NULL */
+
+int explain_main(int argc, char **argv);
+int help_main(int argc, char **argv);
+int pace_main(int argc, char **argv);
+int peek_main(int argc, char **argv);
+int plan_main(int argc, char **argv);
+int pool_main(int argc, char **argv);
+int replay_main(int argc, char **argv);
+int rls_ask_main(int argc, char **argv);
+int rls_health_main(int argc, char **argv);
+int rls_load_main(int argc, char **argv);
+int rls_main(int argc, char **argv);
+int rules_check_main(int argc, char **argv);
+int rules_explain_main(int argc, char **argv);
+int rules_main(int argc, char **argv);
+int rules_show_main(int argc, char **argv);
+int reset_main(int argc, char **argv);
+int serve_main(int argc, char **argv);
+int sim_compare_main(int argc, char **argv);
+int sim_run_main(int argc, char **argv);
+int sim_main(int argc, char **argv);
+int sim_worst_main(int argc, char **argv);
+int sim_utilisation_main(int argc, char **argv);
+int store_check_main(int argc, char **argv);
+int store_script_main(int argc, char **argv);
+int store_main(int argc, char **argv);
+int table_main(int argc, char **argv);
+int take_main(int argc, char **argv);
+int token_main(int argc, char **argv);
+int top_main(int argc, char **argv);
+int try_main(int argc, char **argv);
+int version_main(int argc, char **argv);
+
+/* NULL if there is no command of that name. */
+const struct cmd *cmd_find(const char *name);
+/* Puts "stint NAME" into argv[0] and runs the command. */
+int cmd_run(const struct cmd *cmd, int argc, char **argv);
+/* Says so, and which command is the nearest. */
+int cmd_unknown(const char *name);
+
+#endif

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * gnuplot reads the script from memory and draws into memory, so that neither a pipe that is full
+ * nor a picture that is half done has to be thought of.
+ */
+#define _GNU_SOURCE
+#include "cmd/lib/gnuplot.h"
+
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define COLUMNS 100
+#define ROWS 30
+#define ROWS_MAX 50 /* a picture of letters is not read over more */
+#define TOLD_MAX 8  /* lines of gnuplot's that are shown */
+
+/* ---- The option ------------------------------------------------------------------------------ */
+
+static enum gnuplot_format format_of(const char *path)
+{
+    const char *name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
+    const char *end = strrchr(name, '.');
+    if (strcmp(path, "-") == 0)
+        return GNUPLOT_TERMINAL;
+    if (end == NULL || end == name)
+        return GNUPLOT_NONE;
+    if (strcasecmp(end, ".svg") == 0)
+        return GNUPLOT_SVG;
+    return strcasecmp(end, ".png") == 0 ? GNUPLOT_PNG : GNUPLOT_NONE;
+}
+
+/* 0, or why the file could not be written. */
+static int writable(const char *path)
+{
+    if (access(path, F_OK) == 0) {
+        int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+        return fd < 0 || close(fd) != 0 ? errno : 0;
+    }
+    char *copy = strdup(path);
+    int why = copy == NULL || access(dirname(copy), W_OK | X_OK) != 0 ? errno : 0;
+    free(copy);
+    return why;
+}
+
+static bool has_control(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            return true;
+    return false;
+}
+
+void gnuplot_option(struct argp_state *state, struct gnuplot *gnuplot, const char *value)
+{
+    if (gnuplot->format != GNUPLOT_NONE)
+        argp_error(state, "expected one --plot, found '%s' too", value);
+    gnuplot->format = format_of(value);
+    gnuplot->path = value;
+    if (gnuplot->format == GNUPLOT_NONE)
+        argp_error(state,
+                   "--plot cannot be '%s'; expected a name that ends with .svg or .png, or -",
+                   value);
+    if (has_control(value))
+        argp_error(state, "the name after --plot has control characters in it");
+    int why = gnuplot->format == GNUPLOT_TERMINAL ? 0 : writable(value);
+    if (why != 0) {
+        say("cannot write %s: %s", value, strerror(why));
+        exit(CMD_BAD_INPUT);
+    }
+}
+
+/* ---- What gnuplot is told -------------------------------------------------------------------- */
+
+/* Whatever might mean something to gnuplot is written as a number. */
+static void put_quoted(FILE *out, const char *text)
+{
+    putc('"', out);
+    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++)
+        fprintf(out, isalnum(*c) || *c >= 0x80 || strchr("/._-", *c) != NULL ? "%c" : "\\%03o", *c);
+    putc('"', out);
+}
+
+static void put_terminal(FILE *out, const struct gnuplot *gnuplot, const struct plot *plot)
+{
+    struct winsize size = {0};
+    fputs("set encoding utf8\n", out);
+    switch (gnuplot->format) {
+    case GNUPLOT_TERMINAL:
+        if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
+            size.ws_col < 40 || size.ws_row < 16)
+            size = (struct winsize){.ws_col = COLUMNS, .ws_row = ROWS + 1};
+        if (size.ws_row > ROWS_MAX)
+            size.ws_row = ROWS_MAX;
+        /* The prompt that follows needs a line of the screen too. */
+        fprintf(out, "set terminal dumb noenhanced size %d,%d\nis_text = 1\n", size.ws_col,
+                size.ws_row - 1);
+        break;
+    case GNUPLOT_SVG:
+        fprintf(out,
+                "set terminal svg noenhanced size %u,%u background rgb 'white' "
+                "font 'sans-serif,14'\nis_text = 0\n",
+                plot->width, plot->height);
+        break;
+    default:
+        fprintf(out,
+                "if (strstrt(GPVAL_TERMINALS, 'pngcairo')) { set terminal pngcairo noenhanced "
+                "size %u,%u background rgb 'white' font 'sans,11' } else { set terminal png "
+                "noenhanced size %u,%u font 'sans,11' }\nis_text = 0\n",
+                plot->width, plot->height, plot->width, plot->height);
+    }
+}
+
+static void put_bytes(FILE *out, const struct plot_text *text)
+{
+    fwrite(text->bytes, 1, text->len, out);
+}
+
+/* Everything in one stream: the data are a block of it. */
+static void put_whole(FILE *out, const struct gnuplot *gnuplot, const struct plot *plot)
+{
+    put_terminal(out, gnuplot, plot);
+    fputs("$data << END_OF_DATA\n", out);
+    put_bytes(out, &plot->data);
+    fputs("END_OF_DATA\ndata = '$data'\n", out);
+    put_bytes(out, &plot->script);
+}
+
+/* ---- Starting it ----------------------------------------------------------------------------- */
+
+struct child {
+    FILE *script, *drawing, *told; /* its standard streams, files in memory */
+};
+
+static FILE *memory_file(void)
+{
+    int fd = memfd_create("stint-plot", MFD_CLOEXEC);
+    FILE *file = fd < 0 ? NULL : fdopen(fd, "w+");
+    if (file == NULL && fd >= 0)
+        close(fd);
+    return file;
+}
+
+static void child_close(struct child *child)
+{
+    FILE *files[] = {child->script, child->drawing, child->told};
+    for (size_t i = 0; i < 3; i++)
+        if (files[i] != NULL)
+            fclose(files[i]);
+}
+
+static bool child_open(struct child *child)
+{
+    *child = (struct child){memory_file(), memory_file(), memory_file()};
+    if (child->script != NULL && child->drawing != NULL && child->told != NULL)
+        return true;
+    say("cannot make a file in memory for gnuplot: %s", strerror(errno));
+    child_close(child);
+    return false;
+}
+
+/* 0 and its status as of waitpid(), or why it could not be started. */
+static int child_run(struct child *child, int *status)
+{
+    char *argv[] = {"gnuplot", "--default-settings", NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    if (fflush(child->script) != 0 || fseek(child->script, 0, SEEK_SET) != 0)
+        return errno;
+    int why = posix_spawn_file_actions_init(&actions);
+    if (why != 0)
+        return why;
+    posix_spawn_file_actions_adddup2(&actions, fileno(child->script), STDIN_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(child->drawing), STDOUT_FILENO);
+    posix_spawn_file_actions_adddup2(&actions, fileno(child->told), STDERR_FILENO);
+    why = posix_spawnp(&pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    if (why != 0)
+        return why;
+    while (waitpid(pid, status, 0) < 0)
+        if (errno != EINTR)
+            return errno;
+    return 0;
+}
+
+/* Its messages: without the command that it repeats, blank lines, and the mark under its place. */
+static void show_told(struct child *child)
+{
+    char *line = NULL;
+    size_t size = 0;
+    rewind(child->told);
+    for (unsigned n = 0; n < TOLD_MAX && getline(&line, &size, child->told) > 0;) {
+        char *text = line + strspn(line, " \t\f");
+        text[strcspn(text, "\n")] = '\0';
+        if (text[strspn(text, " ^")] == '\0' || strncmp(text, "more>", 5) == 0)
+            continue;
+        say("gnuplot: %s", text);
+        n++;
+    }
+    free(line);
+}
+
+/* ---- Where the drawing goes ------------------------------------------------------------------ */
+
+static int cannot_write(const char *path)
+{
+    say("cannot write %s: %s", path, strerror(errno));
+    return CMD_BAD_INPUT;
+}
+
+/* Copies the file from its beginning. Returns its length, or -1. */
+static long copy(FILE *to, FILE *from)
+{
+    char bytes[1 << 14];
+    long all = 0;
+    rewind(from);
+    for (size_t n; (n = fread(bytes, 1, sizeof(bytes), from)) > 0; all += (long)n)
+        if (fwrite(bytes, 1, n, to) != n)
+            return -1;
+    return ferror(from) != 0 ? -1 : all;
+}
+
+static int keep(const struct gnuplot *gnuplot, struct child *child)
+{
+    if (gnuplot->format == GNUPLOT_TERMINAL) {
+        (void)copy(stdout, child->drawing); /* main.c tells an output that takes no more */
+        return CMD_DONE;
+    }
+    FILE *out = fopen(gnuplot->path, "we");
+    if (out == NULL)
+        return cannot_write(gnuplot->path);
+    long length = copy(out, child->drawing);
+    int why = length < 0 ? errno : 0;
+    if (fclose(out) != 0 && why == 0)
+        why = errno;
+    errno = why;
+    return why == 0 ? CMD_DONE : cannot_write(gnuplot->path);
+}
+
+/* ---- Without gnuplot ------------------------------------------------------------------------- */
+
+/* FILE.dat and FILE.gp: whoever has gnuplot elsewhere draws with them what was asked for. */
+static int leave(const struct gnuplot *gnuplot, const struct plot *plot, const char *ending)
+{
+    char *path = NULL, *data = NULL;
+    if (asprintf(&path, "%s%s", gnuplot->path, ending) < 0 ||
+        asprintf(&data, "%s.dat", gnuplot->path) < 0) {
+        say("out of memory");
+        free(path);
+        return CMD_BAD_INPUT;
+    }
+    int result = CMD_DONE;
+    FILE *out = fopen(path, "we");
+    if (out == NULL) {
+        result = cannot_write(path);
+    } else {
+        if (strcmp(ending, ".dat") == 0) {
+            put_bytes(out, &plot->data);
+        } else {
+            put_terminal(out, gnuplot, plot);
+            fputs("set output ", out);
+            put_quoted(out, gnuplot->path);
+            fputs("\nfile = ", out);
+            put_quoted(out, data);
+            fputs("\ndata = 'file'\n", out); /* put in for @data, so that it is quoted once */
+            put_bytes(out, &plot->script);
+        }
+        bool failed = ferror(out) != 0;
+        if (fclose(out) != 0 || failed)
+            result = cannot_write(path);
+    }
+    free(path);
+    free(data);
+    return result;
+}
+
+static int not_started(const struct gnuplot *gnuplot, const struct plot *plot, int why)
+{
+    if (why != ENOENT && why != EACCES) {
+        say("cannot start gnuplot: %s", strerror(why));
+        return CMD_BAD_INPUT;
+    }
+    say("--plot needs gnuplot, which is not installed; Debian's package is gnuplot-nox");
+    if (gnuplot->format != GNUPLOT_TERMINAL && leave(gnuplot, plot, ".dat") == CMD_DONE &&
+        leave(gnuplot, plot, ".gp") == CMD_DONE)
+        say("the data are in %s.dat; where gnuplot is, `gnuplot %s.gp` draws them", gnuplot->path,
+            gnuplot->path);
+    return CMD_BAD_INPUT;
+}
+
+static int drawn(const struct gnuplot *gnuplot, struct child *child, int status)
+{
+    show_told(child);
+    if (WIFSIGNALED(status))
+        say("gnuplot was ended by signal %d; %s is not drawn", WTERMSIG(status), gnuplot->path);
+    else if (WEXITSTATUS(status) != 0)
+        say("gnuplot failed with exit status %d; %s is not drawn", WEXITSTATUS(status),
+            gnuplot->path);
+    else if (lseek(fileno(child->drawing), 0, SEEK_END) <= 0)
+        say("gnuplot has drawn nothing; %s is not written", gnuplot->path);
+    else
+        return keep(gnuplot, child);
+    return CMD_BAD_INPUT;
+}
+
+int gnuplot_draw(const struct gnuplot *gnuplot, const struct plot *plot)
+{
+    struct child child;
+    int status = 0;
+    if (plot->lost) {
+        say("out of memory for the picture");
+        return CMD_BAD_INPUT;
+    }
+    fflush(stdout);
+    if (!child_open(&child))
+        return CMD_BAD_INPUT;
+    put_whole(child.script, gnuplot, plot);
+    int why = child_run(&child, &status);
+    int result = why != 0 ? not_started(gnuplot, plot, why) : drawn(gnuplot, &child, status);
+    child_close(&child);
+    return result;
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `stint pace`: standard input to standard output, at a quota.
+ *
+ * No line that was read is lost. The first SIGINT or SIGTERM ends reading, and what was read is
+ * still released at the quota; the second ends the program, and so does an output that is closed:
+ * what was not released then goes to --rest, or to standard error.
+ */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/held_lines.h"
+#include "cmd/lib/say.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_SIZE 4096u /* bytes: little is read ahead of what may be released */
+#define BATCH_MAX (1u << 20)
+
+struct pace {
+    struct stint_quota quotas[STINT_ITEMS_MAX];
+    struct stint_item items[STINT_ITEMS_MAX];
+    size_t n_quotas;
+    size_t batch; /* lines */
+    uint64_t linger_ns;
+    const char *rest;
+    struct stint_table *table;
+    struct held_lines held;
+    uint64_t read_ns;  /* when bytes were last read */
+    uint64_t first_ns; /* when the first held line was read */
+    bool ended;        /* nothing more is read */
+    sigset_t mask;     /* that lets the signals in */
+};
+
+static volatile sig_atomic_t signals_seen;
+
+enum { OPTION_QUOTA = 256, OPTION_BATCH, OPTION_LINGER, OPTION_REST };
+
+static const struct argp_option options_known[] = {
+    {"quota", OPTION_QUOTA, "SPEC", 0, "Lines per time; several are taken all or nothing", 0},
+    {"batch", OPTION_BATCH, "N", 0, "Release up to N lines at once (default 1)", 0},
+    {"linger", OPTION_LINGER, "TIME", 0,
+     "Release a batch that is not full TIME after its first line (default: when the input ends)",
+     0},
+    {"rest", OPTION_REST, "FILE", 0, "Append lines that cannot be released any more to FILE", 0},
+    {0},
+};
+
+/* Fills the list for the limiter, and refuses a batch that would wait for ever. */
+static void check_batch(struct argp_state *state, struct pace *pace)
+{
+    if (pace->n_quotas == 0)
+        argp_error(state, "expected --quota, for example --quota '100/1m'");
+    for (size_t i = 0; i < pace->n_quotas; i++) {
+        const struct stint_quota *quota = &pace->quotas[i];
+        uint32_t capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
+        if (pace->batch > capacity)
+            argp_error(state, "a batch of %zu lines can never fit a quota that gives %lu at once",
+                       pace->batch, (unsigned long)capacity);
+        pace->items[i] = (struct stint_item){.quota = quota, .key = ""};
+    }
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct pace *pace = state->input;
+    switch (option) {
+    case OPTION_QUOTA:
+        args_add_quota(state, pace->quotas, &pace->n_quotas, value);
+        return 0;
+    case OPTION_BATCH:
+        pace->batch = (size_t)args_number(state, "--batch", value, BATCH_MAX);
+        return 0;
+    case OPTION_LINGER:
+        pace->linger_ns = args_duration(state, "--linger", value);
+        return 0;
+    case OPTION_REST:
+        args_file(state, &pace->rest, value);
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "lines come from standard input; found '%s'", value);
+        return 0;
+    case ARGP_KEY_END:
+        check_batch(state, pace);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    signals_seen++;
+}
+
+/* The signals come in only while the program waits, so that none is missed before a wait. */
+static void catch_signals(struct pace *pace)
+{
+    struct sigaction catch = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ends, &pace->mask);
+    sigaction(SIGINT, &catch, NULL);
+    sigaction(SIGTERM, &catch, NULL);
+    sigaction(SIGPIPE, &ignore, NULL);
+}
+
+/* One write that a signal may end. */
+static ssize_t write_some(const struct pace *pace, int fd, const char *bytes, size_t len)
+{
+    sigset_t blocked;
+    sigprocmask(SIG_SETMASK, &pace->mask, &blocked);
+    ssize_t n = write(fd, bytes, len);
+    int why = errno;
+    sigprocmask(SIG_SETMASK, &blocked, NULL);
+    errno = why;
+    return n;
+}
+
+/* Returns how many bytes were written: all, or fewer where the output or the user ends it. */
+static size_t write_all(const struct pace *pace, int fd, const char *bytes, size_t len)
+{
+    size_t done = 0;
+    while (done < len) {
+        ssize_t n = write_some(pace, fd, bytes + done, len - done);
+        if (n < 0 && (errno != EINTR || signals_seen > 1))
+            break;
+        done += n > 0 ? (size_t)n : 0;
+    }
+    return done;
+}
+
+/* Releases the first lines. What a broken output took of a line counts as not released. */
+static bool release(struct pace *pace, size_t n_lines)
+{
+    struct held_lines *held = &pace->held;
+    size_t len = held_lines_length(held, n_lines);
+    const char *bytes = held->bytes + held->begin;
+    size_t done = write_all(pace, STDOUT_FILENO, bytes, len);
+    if (done == len) {
+        held_lines_drop(held, n_lines);
+        pace->first_ns = pace->read_ns;
+        return true;
+    }
+    if (signals_seen <= 1)
+        say("cannot write to standard output: %s", strerror(errno));
+    size_t n_whole = 0;
+    for (size_t i = 0; i < done; i++)
+        n_whole += bytes[i] == '\n';
+    held_lines_drop(held, n_whole);
+    return false;
+}
+
+static bool end_reading(struct pace *pace)
+{
+    pace->ended = true;
+    if (held_lines_complete(&pace->held))
+        return true;
+    say("out of memory");
+    return false;
+}
+
+static bool read_more(struct pace *pace)
+{
+    char *room = held_lines_room(&pace->held, READ_SIZE);
+    if (room == NULL || pace->held.n_partial > HELD_LINE_MAX) {
+        say(room == NULL ? "out of memory" : "a line is longer than %u bytes", HELD_LINE_MAX);
+        return false;
+    }
+    ssize_t n = read(STDIN_FILENO, room, READ_SIZE);
+    if (n < 0 && errno != EINTR && errno != EAGAIN) {
+        say("cannot read standard input: %s", strerror(errno));
+        return false;
+    }
+    if (n == 0)
+        return end_reading(pace);
+    bool first = pace->held.n_lines == 0;
+    held_lines_added(&pace->held, n > 0 ? (size_t)n : 0);
+    pace->read_ns = stint_now(pace->table);
+    if (first)
+        pace->first_ns = pace->read_ns;
+    return true;
+}
+
+/* Waits for input, a signal, or the time; STINT_NEVER_NS is without end. */
+static bool wait_ns(struct pace *pace, uint64_t ns, bool wants_input)
+{
+    struct pollfd input = {.fd = wants_input ? STDIN_FILENO : -1, .events = POLLIN};
+    struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
+    int n = ppoll(&input, 1, ns == STINT_NEVER_NS ? NULL : &time, &pace->mask);
+    return n > 0 ? read_more(pace) : true;
+}
+
+/* Whether the first lines are a batch, and if not, how long until they are one at the latest. */
+static bool batch_ready(const struct pace *pace, size_t n_lines, uint64_t now_ns, uint64_t *left_ns)
+{
+    *left_ns = STINT_NEVER_NS;
+    if (n_lines == 0)
+        return false;
+    if (n_lines == pace->batch || pace->ended)
+        return true;
+    if (pace->linger_ns == STINT_NEVER_NS)
+        return false;
+    uint64_t waited_ns = now_ns - pace->first_ns;
+    *left_ns = waited_ns < pace->linger_ns ? pace->linger_ns - waited_ns : 0;
+    return *left_ns == 0;
+}
+
+/* Releases a batch, or waits for what is missing: lines, time, or room in the quota. */
+static bool step(struct pace *pace)
+{
+    uint64_t now_ns = stint_now(pace->table), left_ns;
+    size_t n_lines = pace->held.n_lines < pace->batch ? pace->held.n_lines : pace->batch;
+    if (signals_seen > 0 && !pace->ended && !end_reading(pace))
+        return false;
+    bool wants_input = !pace->ended && n_lines < pace->batch;
+    if (!batch_ready(pace, n_lines, now_ns, &left_ns))
+        return wait_ns(pace, left_ns, wants_input);
+    for (size_t i = 0; i < pace->n_quotas; i++)
+        pace->items[i].cost = (uint32_t)n_lines;
+    struct stint_decision decision =
+        stint_take_all(pace->table, pace->items, pace->n_quotas, now_ns);
+    return decision.outcome == STINT_ALLOW ? release(pace, n_lines)
+                                           : wait_ns(pace, decision.retry_after_ns, wants_input);
+}
+
+/* Puts what was read and not released where it is not lost. */
+static void save_rest(struct pace *pace)
+{
+    struct held_lines *held = &pace->held;
+    if (!held_lines_complete(held) || held->n_lines == 0)
+        return;
+    int fd = STDERR_FILENO;
+    if (pace->rest != NULL)
+        fd = open(pace->rest, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        say("cannot open %s: %s", pace->rest, strerror(errno));
+        fd = STDERR_FILENO;
+    }
+    say("%zu line%s read and not released%s", held->n_lines, held->n_lines == 1 ? " was" : "s were",
+        fd == STDERR_FILENO ? "; here they are:" : "");
+    size_t len = held_lines_length(held, held->n_lines);
+    signals_seen = 1; /* one more signal, and even this ends */
+    if (write_all(pace, fd, held->bytes + held->begin, len) != len)
+        say("and could not all be saved: %s", strerror(errno));
+    if (fd != STDERR_FILENO)
+        close(fd);
+}
+
+static int run(struct pace *pace)
+{
+    bool whole = true;
+    while (whole && signals_seen < 2 && !(pace->ended && pace->held.n_lines == 0))
+        whole = step(pace);
+    bool released = pace->ended && pace->held.n_lines == 0;
+    save_rest(pace);
+    return whole && released ? CMD_DONE : CMD_BAD_INPUT;
+}
+
+static int open_table(struct pace *pace, struct stint_error *error)
+{
+    struct stint_table_options table = {
+        .keys = 2 * STINT_ITEMS_MAX, .keys16 = 2 * STINT_ITEMS_MAX, .tickets = 1, .blocks = 1};
+    for (size_t i = 0; i < pace->n_quotas; i++) {
+        size_t size = stint_state_size(&pace->quotas[i]);
+        if (size > 16 && size > table.wide_size)
+            table.wide_size = (uint32_t)size;
+    }
+    table.keys_wide = table.wide_size > 0 ? 2 * STINT_ITEMS_MAX : 0;
+    int code = stint_table_open(&pace->table, &table, error);
+    for (size_t i = 0; code == 0 && i < pace->n_quotas; i++)
+        code = stint_table_accepts(pace->table, &pace->quotas[i], error);
+    return code;
+}
+
+int pace_main(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options_known,
+        .parser = parse_option,
+        .doc = "Copies lines from standard input to standard output no faster than the quota "
+               "allows; a line is a unit.\v"
+               "The first SIGINT or SIGTERM ends reading; what was read is still released, at the "
+               "quota. A second one ends the program: lines that were read and not released go to "
+               "--rest, or to standard error. So do they when the output is closed.",
+    };
+    static struct pace pace = {.batch = 1, .linger_ns = STINT_NEVER_NS};
+    struct stint_error error;
+    args_parse(&argp, argc, argv, &pace);
+    catch_signals(&pace);
+    int result = CMD_BAD_INPUT;
+    if (open_table(&pace, &error) == 0)
+        result = run(&pace);
+    else
+        say("%s", error.sentence);
+    stint_table_close(pace.table);
+    held_lines_deinit(&pace.held);
+    return result;
+}

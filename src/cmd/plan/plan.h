@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The parts of `stint plan` and what they hand each other: the options, the log in memory, what was
+ * found for each algorithm and period, and the reports.
+ */
+#ifndef STINT_CMD_PLAN_PLAN_H
+#define STINT_CMD_PLAN_PLAN_H
+
+#include "cmd/replay/replay.h"
+#include "sim/plan/plan.h"
+
+#define PLAN_PERIODS_MAX 16
+#define PLAN_ALGORITHMS_MAX 3
+#define PLAN_POINTS_MAX 32 /* of one curve */
+#define PLAN_NAMES_MAX 1000
+#define PLAN_NAMES_DEFAULT 10
+
+struct plan_options {
+    struct source_options source; /* what is said of the log */
+    struct plan_target target;
+    const char *target_text;
+    uint64_t periods_ns[PLAN_PERIODS_MAX]; /* shortest first */
+    size_t n_periods;
+    enum stint_algorithm algorithms[PLAN_ALGORITHMS_MAX];
+    size_t n_algorithms;
+    const char *domain, *out; /* of the file of rules; NULL: none is written */
+    size_t names;             /* keys that are named for each proposal */
+    struct gnuplot plot;
+    bool json;
+};
+
+/* Exits where the command line is wrong. */
+void plan_options_parse(struct plan_options *options, int argc, char **argv);
+
+/* ---- The log ---- */
+
+struct plan_log {
+    struct key_set names;
+    struct traffic traffic;
+    const char *name; /* for messages */
+    uint64_t first_ns, last_ns, lines, malformed, late;
+};
+
+int plan_log_read(struct plan_log *log, const struct plan_options *options,
+                  struct stint_error *error);
+void plan_log_free(struct plan_log *log);
+
+/* ---- What was found ---- */
+
+struct plan_named {
+    uint32_t key;
+    uint64_t denied; /* requests */
+};
+
+/* One algorithm over one period: what meets the target, and the curve of what else there is. */
+struct plan_curve {
+    enum stint_algorithm algorithm;
+    uint64_t period_ns;
+    struct plan_proposal proposal;
+    struct plan_named *named; /* those denied most, most first */
+    size_t n_named;
+    /* Touching no key, at most 1, 2, 5, 10 …: the least quotas, greatest first, all PLAN_FOUND. */
+    struct plan_proposal points[PLAN_POINTS_MAX];
+    size_t n_points;
+};
+
+struct plan_result {
+    struct plan_curve curves[PLAN_PERIODS_MAX * PLAN_ALGORITHMS_MAX];
+    size_t n_curves;
+    bool interrupted; /* the curves are those that were done */
+};
+
+/* 0 or a negative code; in both cases to be freed. */
+int plan_search(struct plan_result *result, const struct plan_log *log,
+                const struct plan_options *options, struct stint_error *error);
+void plan_result_free(struct plan_result *result);
+
+/* The proposal for the file of rules: of those found, the one that denies most. NULL: none. */
+const struct plan_curve *plan_chosen(const struct plan_result *result);
+
+/* ---- The reports ---- */
+
+struct plan_spec {
+    char text[96];
+};
+
+/* The quota as a SPEC, in which nothing stands that is the default. Returns spec->text. */
+const char *plan_spec(struct plan_spec *spec, const struct stint_quota *quota);
+
+struct plan_report {
+    const struct plan_options *options;
+    const struct plan_log *log;
+    const struct plan_result *result;
+};
+
+void plan_print_text(const struct plan_report *report);
+/* 0, or -1 where memory did not suffice or standard output takes no more. */
+int plan_print_json(const struct plan_report *report);
+
+/* These return an enum cmd_exit; what went wrong has been said. */
+int plan_write_rules(const struct plan_report *report);
+int plan_draw(const struct plan_report *report);
+
+#endif

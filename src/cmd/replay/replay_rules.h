@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `stint replay --rules`: events decided by files of rules. Columns of the log become the entries
+ * of descriptors; what came of each is counted by rule.
+ */
+#ifndef STINT_CMD_REPLAY_REPLAY_RULES_H
+#define STINT_CMD_REPLAY_REPLAY_RULES_H
+
+#include "cmd/rules/rules_given.h"
+#include "decide/question.h"
+#include "sim/input/joined_key.h"
+#include "sim/judge/exact.h"
+#include "sim/judge/key_set.h"
+
+#include <jansson.h>
+
+/* What the command line says of it. */
+struct replay_rules_options {
+    struct rules_args files;
+    const char *domain;
+    const char *descriptors; /* "ip,path;user": COLUMN or KEY=COLUMN */
+};
+
+/* An entry of a descriptor: which column of the event its value is. */
+struct replay_entry {
+    struct span key;
+    size_t column;
+};
+
+struct replay_descriptor {
+    struct replay_entry entries[ENTRIES_MAX];
+    size_t n_entries;
+};
+
+/* What came of the events that met one rule. */
+struct replay_rule {
+    uint64_t events, over, denied, banned, replaced; /* denied: of `over`, not in shadow_mode */
+    uint64_t units_allowed, units_denied;
+    uint64_t candidate_over;
+    struct key_set keys;
+    struct exact exact;
+    uint32_t most_event;    /* number of the event's key to which the most was admitted */
+    size_t most_descriptor; /* which of its descriptors it was */
+};
+
+struct replay_rules {
+    const struct replay_rules_options *options;
+    struct rules_loaded loaded;
+    struct replay_descriptor descriptors[DESCRIPTORS_MAX];
+    size_t n_descriptors;
+    struct span columns[JOINED_KEY_PARTS_MAX]; /* of the log: these make an event's key */
+    size_t n_columns;
+    char *key_expr;            /* the same, joined by + */
+    struct replay_rule *rules; /* by index */
+    uint64_t unmatched;        /* descriptors */
+    uint64_t bans_lost;        /* the table had no room for them */
+    uint64_t secret[2];
+    struct question question;
+    struct replay_rules_store *store; /* NULL: what the table decides counts */
+    uint8_t parts[STINT_KEY_MAX];     /* of a key, without its backslashes */
+    struct joined_key joined;         /* of the values of a descriptor, for people */
+};
+
+/*
+ * Loads the rules and reads the descriptors: faults are said. 0 or a negative code, and then there
+ * is nothing to free.
+ */
+int replay_rules_open(struct replay_rules **rules, const struct replay_rules_options *options,
+                      struct stint_error *error);
+void replay_rules_close(struct replay_rules *rules); /* NULL is fine */
+
+/* Room in a table for `keys` live keys under each descriptor; 0 = the default. */
+void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
+                       struct stint_table_options *table);
+/* The table is open: whether it takes all quotas of the rules. */
+int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
+                       struct stint_error *error);
+
+struct replay_rules_event {
+    struct span key; /* of the columns, joined */
+    uint32_t number; /* of that key */
+    uint32_t cost;
+    uint64_t now_ns;
+    uint8_t verb; /* enum stint_verb: take, take_upto or peek */
+};
+/*
+ * Decides over an event and counts what came of it. With a store `decision` is the store's, and
+ * `engine` what the table has decided; else they are the same.
+ */
+int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_event *event,
+                        struct stint_decision *decision, struct stint_decision *engine,
+                        struct stint_error *error);
+/* Asks a question that was begun. */
+struct stint_decision replay_rules_verb(struct question *question, uint8_t verb);
+/* Begins the question of an event; nothing is asked yet. */
+int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event *event,
+                     struct question *question, struct stint_error *error);
+
+/* To whom the most was admitted under a rule: valid until the next call. */
+struct span replay_rules_most_key(struct replay_rules *rules, const struct replay_rule *counts,
+                                  const struct key_set *names);
+
+/* `names` are those of the events' keys. */
+void replay_rules_print_text(struct replay_rules *rules, const struct key_set *names);
+json_t *replay_rules_json(struct replay_rules *rules, const struct key_set *names);
+
+#endif

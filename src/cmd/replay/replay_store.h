@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `stint replay --store`: the same events decided by a shared store, in the time of the events, and
+ * held against what the embedded engine has decided. All keys have a prefix of this run's own, and
+ * are deleted at its end.
+ */
+#ifndef STINT_CMD_REPLAY_REPLAY_STORE_H
+#define STINT_CMD_REPLAY_REPLAY_STORE_H
+
+#include "cmd/store/store_given.h"
+#include "sim/judge/key_set.h"
+
+#include "stint.h"
+
+#define REPLAY_STORE_PREFIX "stint:replay:"
+#define REPLAY_STORE_PREFIX_SIZE 40
+
+struct replay_store;
+
+struct replay_store_options {
+    const struct store_given *given;
+    const struct stint_quota *quotas; /* a list: all or nothing. Outlive the store */
+    size_t n_quotas;
+    enum stint_verb verb;
+};
+
+/* "stint:replay:RANDOM:", of one run. */
+int replay_store_name_run(char prefix[REPLAY_STORE_PREFIX_SIZE], struct stint_error *error);
+
+/* STINT_E_RANGE or STINT_E_MISMATCH where it does not take one of the quotas. */
+int replay_store_open(struct replay_store **store, const struct replay_store_options *options,
+                      struct stint_error *error);
+void replay_store_close(struct replay_store *store); /* NULL is fine */
+
+/* One event; its decision is written. */
+struct replay_store_event {
+    struct span key;
+    uint32_t cost;
+    uint64_t now_ns; /* since 1970 or of the trace; whole microseconds */
+    struct stint_decision *decision;
+};
+
+/* Decides over all of them, in their order. STINT_E_GONE: the store did not answer. */
+int replay_store_decide(struct replay_store *store, const struct replay_store_event *events,
+                        size_t n_events, struct stint_error *error);
+
+/* Deletes what was made of these keys. STINT_E_GONE: some of it may be left. */
+int replay_store_clean(struct replay_store *store, const struct key_set *names,
+                       struct stint_error *error);
+
+const char *replay_store_prefix(const struct replay_store *store);
+/* Spent in waiting for it. */
+uint64_t replay_store_ns(const struct replay_store *store);
+/* Asks may have been decided in another order than they were made. */
+bool replay_store_has_detoured(const struct replay_store *store);
+
+/*
+ * Whether an engine that counts in nanoseconds and a store that counts in microseconds have decided
+ * the same: waits rounded up, every other field as it is.
+ */
+bool replay_store_agrees(const struct stint_decision *engine, const struct stint_decision *store);
+
+/*
+ * The time at which a table has to begin so that its windows begin when the store's do: the last
+ * multiple of a day and of all periods that is not after first_ns. Where there is none that both
+ * can count from, the midnight before; then decisions may differ by the slack of their laws.
+ */
+uint64_t replay_store_epoch_ns(const struct stint_quota *quotas, size_t n_quotas,
+                               uint64_t first_ns);
+
+#endif

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+/* Reads PATH... and prints faults, for the commands on files of rules. */
+#define _GNU_SOURCE
+#include "cmd/rules/rules_args.h"
+
+#include "algorithm/spec.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE, OPTION_STORE, OPTION_EMPTY };
+
+static const struct argp_option options_known[] = {
+    {"json", OPTION_JSON, NULL, 0, "The same as JSON", 0},
+    {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
+     "The law of limits that name none (default window)", 0},
+    {"merge-domains", OPTION_MERGE, NULL, 0, "Let a domain be spread over several files", 0},
+    {"store", OPTION_STORE, "NAME", 0,
+     "A store that rules may name, `default` for that of all others; several may be given. Without "
+     "it they may name any",
+     0},
+    {"rules-may-be-empty", OPTION_EMPTY, NULL, 0,
+     "Accept files and folders without any limit; `show` always does", 0},
+    {0},
+};
+
+void rules_args_algorithm(struct rules_args *args, const char *name, struct argp_state *state)
+{
+    const char *nearest;
+    int algorithm = spec_algorithm(span_of_text(name), &nearest);
+    if (algorithm == 0)
+        argp_error(state, "--default-algorithm: there is no '%s'%s%s%s", name,
+                   nearest ? "; did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "");
+    if (algorithm == STINT_CONCURRENCY)
+        argp_error(state, "--default-algorithm: concurrency is not per time, and needs a lease");
+    args->load.default_algorithm = (uint8_t)algorithm;
+}
+
+static void add_store(struct argp_state *state, struct rules_args *args, const char *name)
+{
+    struct rules_load_options *load = &args->load;
+    if (load->n_stores == RULES_STORES_MAX)
+        argp_error(state, "--store: there are at most %d stores", RULES_STORES_MAX);
+    args->stores[load->n_stores++] = name;
+    if (strcmp(name, RULES_STORE_DEFAULT) == 0)
+        load->default_store = load->n_stores;
+    load->stores = args->stores;
+    load->any_store = false;
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct rules_args *args = state->input;
+    switch (option) {
+    case OPTION_JSON:
+        args->json = true;
+        return 0;
+    case OPTION_ALGORITHM:
+        rules_args_algorithm(args, value, state);
+        return 0;
+    case OPTION_MERGE:
+        args->load.merge_domains = true;
+        return 0;
+    case OPTION_STORE:
+        add_store(state, args, value);
+        return 0;
+    case OPTION_EMPTY:
+        args->may_be_empty = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        args->paths[args->n_paths++] = value;
+        return 0;
+    case ARGP_KEY_END:
+        if (args->n_paths == 0)
+            argp_error(state, "expected the PATH of a file of rules, or of a folder of them");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+void rules_args_read(struct rules_args *args, const char *doc, int argc, char **argv)
+{
+    const struct argp argp = {
+        .options = options_known, .parser = parse_option, .args_doc = "PATH...", .doc = doc};
+    *args = (struct rules_args){.paths = calloc((size_t)argc, sizeof(*args->paths)),
+                                .load = {.any_store = true}};
+    if (args->paths == NULL) {
+        say("out of memory");
+        exit(CMD_BAD_INPUT);
+    }
+    args_parse(&argp, argc, argv, args);
+}
+
+void rules_args_free(struct rules_args *args)
+{
+    free(args->paths);
+    args->paths = NULL;
+}
+
+bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded)
+{
+    struct stint_error error;
+    if (rules_files_read(args->paths, args->n_paths, &loaded->files, &error) != 0) {
+        say("%s", error.sentence);
+        return false;
+    }
+    loaded->rules =
+        rules_load(loaded->files.files, loaded->files.n_files, &args->load, &loaded->faults);
+    if (loaded->rules == NULL || !args->must_limit || args->may_be_empty ||
+        rules_files_check(args->paths, args->n_paths, &loaded->files, loaded->rules, &error) == 0)
+        return true;
+    say("%s", error.sentence);
+    rules_loaded_free(loaded);
+    return false;
+}
+
+void rules_loaded_free(struct rules_loaded *loaded)
+{
+    rules_unref(loaded->rules);
+    rules_faults_free(&loaded->faults);
+    rules_files_free(&loaded->files);
+}
+
+static void print_fault(FILE *out, const struct rules_fault *fault, const char *what)
+{
+    say_key(out, span_of_text(fault->file));
+    if (fault->line > 0)
+        fprintf(out, ":%u:%u", (unsigned)fault->line, (unsigned)fault->column);
+    fprintf(out, ": %s", what);
+    say_key(out, span_of_text(fault->sentence));
+    putc('\n', out);
+}
+
+void rules_print_warnings(FILE *out, const struct rules_faults *faults)
+{
+    for (size_t i = 0; i < faults->n_warnings; i++)
+        print_fault(out, &faults->warnings[i], "warning: ");
+}
+
+void rules_print_faults(FILE *out, const struct rules_faults *faults)
+{
+    for (size_t i = 0; i < faults->n_faults; i++)
+        print_fault(out, &faults->faults[i], "");
+    if (faults->n_more > 0)
+        fprintf(out, "and %zu more\n", faults->n_more);
+}

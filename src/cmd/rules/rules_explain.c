@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `stint rules explain`: which rules a request would meet, how each stands, and which would deny.
+ * What a --state file holds is looked at in a copy, so that nothing of it is ever charged.
+ */
+#define _GNU_SOURCE
+#include "cmd/rules/rules_explain_store.h"
+
+#include "base/wide_int.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
+#include "cmd/rules/rules_given.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define DESCRIPTORS_NEXT "," /* the word between two descriptors */
+
+enum { OPTION_STATE = 256, OPTION_COST, OPTION_JSON, OPTION_PREFIX };
+
+struct explain_options {
+    struct rules_args rules;
+    struct store_given store;
+    const char *prefix; /* of the store's keys; NULL: the default */
+    const char *state, *domain;
+    uint64_t cost;
+    bool json, begun; /* a descriptor was begun */
+    struct descriptor_entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
+    struct descriptor descriptors[DESCRIPTORS_MAX];
+    size_t n_descriptors;
+};
+
+static const struct argp_option options_known[] = {
+    {"state", OPTION_STATE, "FILE", 0, "The table whose states count (default: all as never used)",
+     2},
+    {"prefix", OPTION_PREFIX, "TEXT", 0,
+     "With --store: what its keys begin with (default stint:), as servers have it", 2},
+    {"cost", OPTION_COST, "N", 0, "Units that the request asks for (default 1)", 2},
+    {"json", OPTION_JSON, NULL, 0, "The same as one JSON object", 3},
+    {0},
+};
+
+static const char doc[] =
+    "Says which rules a request would meet, how each stands, and which would deny; charges "
+    "nothing. A request has one or more descriptors, each a list of KEY=VALUE, with a word `,` "
+    "between two of them.\v"
+    "    stint rules explain --rules limits.yaml api ip=203.0.113.9 , user=42\n\n"
+    "Of a --state FILE a copy is made in $TMPDIR, and looked at: a server may go on with it.\n\n"
+    "With --store URL it is said what each rule's key is called there, as redis-cli wants it, "
+    "which "
+    "server has it, what it holds, and how it stands.\n\n"
+    "Exit codes: 0 it would be allowed, 3 denied, 1 bad input, 2 bad usage.";
+
+/* ---- The command line ------------------------------------------------------------------------ */
+
+static void add_word(struct argp_state *state, struct explain_options *options, char *word)
+{
+    if (strcmp(word, DESCRIPTORS_NEXT) == 0) {
+        if (!options->begun)
+            argp_error(state, "expected KEY=VALUE before `%s`", DESCRIPTORS_NEXT);
+        options->begun = false;
+        return;
+    }
+    if (!options->begun && options->n_descriptors == DESCRIPTORS_MAX)
+        argp_error(state, "a request has at most %d descriptors", DESCRIPTORS_MAX);
+    if (!options->begun) {
+        size_t i = options->n_descriptors++;
+        options->descriptors[i].entries = options->entries[i];
+        options->begun = true;
+    }
+    struct descriptor *descriptor = &options->descriptors[options->n_descriptors - 1];
+    if (descriptor->n_entries == ENTRIES_MAX)
+        argp_error(state, "a descriptor has at most %d entries", ENTRIES_MAX);
+    const char *equals = strchr(word, '=');
+    if (equals == word)
+        argp_error(state, "expected KEY=VALUE, not '%s'", word);
+    size_t key_len = equals != NULL ? (size_t)(equals - word) : strlen(word);
+    options->entries[options->n_descriptors - 1][descriptor->n_entries++] =
+        (struct descriptor_entry){span_of(word, key_len),
+                                  span_of_text(equals != NULL ? equals + 1 : "")};
+}
+
+static void check(struct argp_state *state, const struct explain_options *options)
+{
+    if (options->rules.n_paths == 0)
+        argp_error(state, "expected --rules PATH");
+    if (options->domain == NULL || options->n_descriptors == 0)
+        argp_error(state, "expected DOMAIN KEY=VALUE, for example: api ip=203.0.113.9");
+    if (!options->begun)
+        argp_error(state, "expected KEY=VALUE after `%s`", DESCRIPTORS_NEXT);
+    if (options->state != NULL && options->store.text != NULL)
+        argp_error(state, "states are in --state or in --store, not in both");
+    if (options->prefix != NULL && options->store.text == NULL)
+        argp_error(state, "--prefix is of the keys of --store");
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct explain_options *options = state->input;
+    switch (option) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->rules;
+        state->child_inputs[1] = &options->store;
+        return 0;
+    case OPTION_PREFIX:
+        options->prefix = value;
+        return 0;
+    case OPTION_STATE:
+        options->state = value;
+        return 0;
+    case OPTION_COST:
+        options->cost = args_number(state, "--cost", value, UINT32_MAX);
+        return 0;
+    case OPTION_JSON:
+        options->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (options->domain == NULL)
+            options->domain = value;
+        else
+            add_word(state, options, value);
+        return 0;
+    case ARGP_KEY_END:
+        check(state, options);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static void read_options(struct explain_options *options, int argc, char **argv)
+{
+    static const struct argp_child children[] = {
+        {&rules_given_argp, 0, NULL, 0}, {&store_given_argp, 0, NULL, 0}, {0}};
+    static const struct argp argp = {.options = options_known,
+                                     .parser = parse_option,
+                                     .args_doc = "DOMAIN KEY=VALUE... [, KEY=VALUE...]",
+                                     .doc = doc,
+                                     .children = children};
+    options->cost = 1;
+    args_parse(&argp, argc, argv, options);
+}
+
+/* ---- The table ------------------------------------------------------------------------------- */
+
+static void widen(struct stint_table_options *options, const struct stint_quota *quota)
+{
+    size_t size = stint_state_size(quota);
+    if (size > 16)
+        options->wide_size = (uint32_t)max_u64(options->wide_size, size);
+}
+
+/* A table in which nothing was used yet, with room for one request under any of the rules. */
+static int open_unused(struct stint_table **table, const struct rules *rules,
+                       struct stint_error *error)
+{
+    struct stint_table_options options = {
+        .keys = 256, .keys16 = 256, .tickets = 1, .quotas = 256, .blocks = 64, .pools = 1};
+    for (size_t i = 0; i < rules_count(rules); i++) {
+        const struct rule *rule = rules_at(rules, i);
+        if (!rule->unlimited)
+            widen(&options, &rule->quota);
+        if (rule->has_shadow)
+            widen(&options, &rule->shadow);
+    }
+    options.keys_wide = options.wide_size > 0 ? 64 : 0;
+    return stint_table_open(table, &options, error);
+}
+
+/* Opens a copy, and gives its name back at once: it goes with the last who has it open. */
+static int open_copy(struct stint_table **table, const struct stint_table *original,
+                     struct stint_error *error)
+{
+    char path[4096];
+    const char *folder = getenv("TMPDIR");
+    snprintf(path, sizeof(path), "%s/stint-explain-%ld",
+             folder != NULL && folder[0] != '\0' ? folder : "/tmp", (long)getpid());
+    const struct stint_table_options copy = {
+        .path = path, .must_exist = true, .clock = STINT_CLOCK_REAL};
+    struct stint_table_options virtual_copy = copy;
+    virtual_copy.clock = STINT_CLOCK_VIRTUAL;
+    struct stint_table_info info;
+    stint_table_info(original, stint_now(original), &info);
+    int code = stint_table_snapshot(original, path, error);
+    if (code != 0)
+        return code;
+    code =
+        stint_table_open(table, info.clock == STINT_CLOCK_VIRTUAL ? &virtual_copy : &copy, error);
+    unlink(path);
+    return code;
+}
+
+static int open_state(struct stint_table **table, const char *path, uint64_t *now_ns,
+                      struct stint_error *error)
+{
+    struct stint_table *original;
+    const struct stint_table_options options = {
+        .path = path, .must_exist = true, .read_only = true};
+    int code = stint_table_open(&original, &options, error);
+    if (code != 0)
+        return code;
+    *now_ns = stint_now(original);
+    code = open_copy(table, original, error);
+    stint_table_close(original);
+    return code;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int print(const struct explain_options *options, const struct rules *rules,
+                 const struct question *question, const struct explained_key *keys,
+                 const struct stint_decision *decision)
+{
+    const struct explained explained = {
+        .domain = options->domain,
+        .has_domain = rules_has_domain(rules, span_of_text(options->domain)),
+        .descriptors = options->descriptors,
+        .question = question,
+        .keys = keys,
+        .decision = *decision,
+    };
+    if (!options->json)
+        rules_explain_text(&explained);
+    else if (rules_explain_json(&explained) != 0)
+        return CMD_BAD_INPUT;
+    return decision->outcome == STINT_ALLOW ? CMD_DONE : CMD_DENIED;
+}
+
+static struct question_ask ask_of(const struct explain_options *options, const struct rules *rules)
+{
+    return (struct question_ask){.rules = rules,
+                                 .domain = span_of_text(options->domain),
+                                 .descriptors = options->descriptors,
+                                 .n_descriptors = options->n_descriptors,
+                                 .cost = (uint32_t)options->cost};
+}
+
+static int explain_table(const struct explain_options *options, const struct rules *rules,
+                         struct question *question, uint64_t now_ns, struct stint_error *error)
+{
+    const struct question_ask ask = ask_of(options, rules);
+    question_begin(question, now_ns);
+    if (question_add_descriptors(question, &ask, error) != 0)
+        return CMD_BAD_INPUT;
+    struct stint_decision decision = question_peek(question);
+    return print(options, rules, question, NULL, &decision);
+}
+
+static int explain_store(const struct explain_options *options, const struct rules *rules,
+                         struct question *question, struct stint_error *error)
+{
+    struct explain_store *store = NULL;
+    const struct explain_store_options opened = {&options->store, options->prefix};
+    const struct question_ask ask = ask_of(options, rules);
+    struct stint_decision decision = {0};
+    int code = explain_store_open(&store, &opened, error);
+    if (code == 0)
+        code = explain_store_peek(store, question, &ask, explain_store_now_ns(store), &decision,
+                                  error);
+    if (code == 0)
+        code = explain_store_look(store, question, error);
+    code = code != 0 ? CMD_BAD_INPUT
+                     : print(options, rules, question, explain_store_keys(store), &decision);
+    explain_store_close(store);
+    return code;
+}
+
+static int explain(const struct explain_options *options, const struct rules *rules,
+                   struct stint_table *table, uint64_t now_ns)
+{
+    struct stint_error error = {0};
+    struct question *question = calloc(1, sizeof(*question));
+    if (question == NULL || question_init(question, table, &error) != 0) {
+        say("out of memory");
+        free(question);
+        return CMD_BAD_INPUT;
+    }
+    int code = options->store.text != NULL
+                   ? explain_store(options, rules, question, &error)
+                   : explain_table(options, rules, question, now_ns, &error);
+    if (error.code != 0)
+        say("%s", error.sentence);
+    question_deinit(question);
+    free(question);
+    return code;
+}
+
+static int explain_with(const struct explain_options *options, const struct rules *rules)
+{
+    struct stint_error error;
+    struct stint_table *table = NULL;
+    uint64_t now_ns = 0;
+    int code = options->state != NULL ? open_state(&table, options->state, &now_ns, &error)
+                                      : open_unused(&table, rules, &error);
+    if (code != 0) {
+        say("%s", error.sentence);
+        return CMD_BAD_INPUT;
+    }
+    if (options->state == NULL)
+        now_ns = stint_now(table);
+    code = explain(options, rules, table, now_ns);
+    stint_table_close(table);
+    return code;
+}
+
+static bool load(const struct explain_options *options, struct rules_loaded *loaded)
+{
+    return options->store.text != NULL ? explain_store_load(&options->rules, loaded)
+                                       : rules_given_load(&options->rules, loaded);
+}
+
+int rules_explain_main(int argc, char **argv)
+{
+    struct rules_loaded loaded;
+    struct explain_options *options = calloc(1, sizeof(*options));
+    if (options == NULL) {
+        say("out of memory");
+        return CMD_BAD_INPUT;
+    }
+    read_options(options, argc, argv);
+    int code = CMD_BAD_INPUT;
+    if (load(options, &loaded)) {
+        code = explain_with(options, loaded.rules);
+        rules_loaded_free(&loaded);
+    }
+    rules_given_free(&options->rules);
+    free(options);
+    return code;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/* What `stint rules explain` was asked, and what came of it, between its two files. */
+#ifndef STINT_CMD_RULES_RULES_EXPLAIN_H
+#define STINT_CMD_RULES_RULES_EXPLAIN_H
+
+#include "backend/url.h"
+#include "decide/question.h"
+
+#include <jansson.h>
+
+#define EXPLAINED_BYTES_MAX 4096 /* of a state that are shown */
+#define EXPLAINED_NO_TTL (-1)
+
+/* The keys that one rule may have. */
+enum { EXPLAINED_STATE, EXPLAINED_SHADOW, EXPLAINED_LEASES, EXPLAINED_KEYS };
+
+/* A state in a shared store. */
+struct explained_key {
+    char *name;                      /* NULL: there is none */
+    char node[STORE_HOST_SIZE + 16]; /* which server has it */
+    int slot;                        /* in a cluster; below 0: it is none */
+    bool is_looked_at, exists;
+    uint8_t *bytes;
+    size_t len, n_shown;
+    int64_t ttl_ms; /* EXPLAINED_NO_TTL; below that: it has just ended */
+    char fault[200];
+};
+
+struct explained {
+    const char *domain;
+    bool has_domain; /* the rules know it */
+    const struct descriptor *descriptors;
+    const struct question *question;
+    /* EXPLAINED_KEYS for each descriptor. NULL: no store was asked */
+    const struct explained_key *keys;
+    struct stint_decision decision; /* of the request as a whole */
+};
+
+void rules_explain_text(const struct explained *explained);
+int rules_explain_json(const struct explained *explained);
+
+void rules_explain_key_text(const struct explained_key *key, const char *title);
+json_t *rules_explain_key_json(const struct explained_key *key);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * `stint rules explain --store`: how the rules of a request stand in a shared store, and what their
+ * keys are called there, for whoever wants to look with redis-cli.
+ */
+#ifndef STINT_CMD_RULES_RULES_EXPLAIN_STORE_H
+#define STINT_CMD_RULES_RULES_EXPLAIN_STORE_H
+
+#include "cmd/rules/rules_explain.h"
+#include "cmd/rules/rules_given.h"
+#include "cmd/store/store_given.h"
+
+struct explain_store;
+
+struct explain_store_options {
+    const struct store_given *given;
+    const char *prefix; /* of its keys. NULL: "stint:" */
+};
+
+/*
+ * Loads the rules anew, with the store in the place of every one that they name, and of the one
+ * that they do not. False: what is wrong has been said.
+ */
+bool explain_store_load(const struct rules_args *args, struct rules_loaded *loaded);
+
+/* STINT_E_GONE: it cannot be asked. */
+int explain_store_open(struct explain_store **store, const struct explain_store_options *options,
+                       struct stint_error *error);
+void explain_store_close(struct explain_store *store); /* NULL is fine */
+
+/* Peeks; the question is filled with it first. STINT_E_GONE: the store did not answer. */
+int explain_store_peek(struct explain_store *store, struct question *question,
+                       const struct question_ask *ask, uint64_t now_ns,
+                       struct stint_decision *decision, struct stint_error *error);
+/* Finds the keys of what was peeked at. They live as long as the store. */
+int explain_store_look(struct explain_store *store, const struct question *question,
+                       struct stint_error *error);
+const struct explained_key *explain_store_keys(const struct explain_store *store);
+uint64_t explain_store_now_ns(const struct explain_store *store);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+/* Files into memory, folders into files. */
+#define _GNU_SOURCE
+#include "cmd/rules/rules_files.h"
+
+#include "base/err.h"
+#include "net/file/file_text.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define READ_SIZE 65536
+
+static int system_fault(struct stint_error *error, const char *path)
+{
+    return err_set(error, STINT_E_SYSTEM, "cannot read %s: %s", path, strerror(errno));
+}
+
+static int no_memory(struct stint_error *error)
+{
+    return err_set(error, STINT_E_SYSTEM, "out of memory");
+}
+
+/* ---- One file -------------------------------------------------------------------------------- */
+
+struct growing {
+    uint8_t *bytes;
+    size_t len, size;
+};
+
+/* One byte more than a file may have shows that it has too many. */
+static int read_all(int fd, const char *path, struct growing *text, struct stint_error *error)
+{
+    for (;;) {
+        if (text->len == text->size) {
+            size_t size = text->size == 0 ? READ_SIZE : 2 * text->size;
+            uint8_t *bytes = realloc(text->bytes, size);
+            if (bytes == NULL)
+                return no_memory(error);
+            text->bytes = bytes;
+            text->size = size;
+        }
+        ssize_t n = read(fd, text->bytes + text->len, text->size - text->len);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return system_fault(error, path);
+        if (n == 0)
+            return STINT_OK;
+        text->len += (size_t)n;
+        if (text->len > RULES_TEXT_MAX)
+            return err_set(error, STINT_E_RANGE, "%s: expected a file of at most %d bytes", path,
+                           RULES_TEXT_MAX);
+    }
+}
+
+/* Thousands of small files are kept until all are read: of each a copy as large as its text. */
+static int add_file(struct rules_files *files, const char *path, const struct growing *text,
+                    struct stint_error *error)
+{
+    struct rules_file *more = realloc(files->files, (files->n_files + 1) * sizeof(*files->files));
+    char *name = strdup(path);
+    uint8_t *copy = malloc(text->len + 1);
+    if (more != NULL)
+        files->files = more;
+    if (more == NULL || name == NULL || copy == NULL) {
+        free(name);
+        free(copy);
+        return no_memory(error);
+    }
+    if (text->len > 0)
+        memcpy(copy, text->bytes, text->len);
+    struct rules_file *file = &files->files[files->n_files++];
+    file->path = name;
+    file->text = span_of(copy, text->len);
+    return STINT_OK;
+}
+
+static int read_open_file(struct rules_files *files, int fd, const char *path,
+                          struct stint_error *error)
+{
+    struct growing text = {0};
+    int code = read_all(fd, path, &text, error);
+    if (code == STINT_OK)
+        code = add_file(files, path, &text, error);
+    free(text.bytes);
+    return code;
+}
+
+static int read_file(struct rules_files *files, const char *path, struct stint_error *error)
+{
+    int fd = file_open(path, error);
+    if (fd < 0)
+        return fd;
+    int code = read_open_file(files, fd, path, error);
+    close(fd);
+    return code;
+}
+
+/* ---- A folder -------------------------------------------------------------------------------- */
+
+static int is_yaml(const struct dirent *entry)
+{
+    const char *ending = strrchr(entry->d_name, '.');
+    return entry->d_name[0] != '.' && ending != NULL &&
+           (strcmp(ending, ".yaml") == 0 || strcmp(ending, ".yml") == 0);
+}
+
+/* By bytes: the same order whatever the language of the machine. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+    return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int read_in_folder(struct rules_files *files, const char *folder, const char *name,
+                          struct stint_error *error)
+{
+    char *path = NULL;
+    struct stat status;
+    size_t len = strlen(folder);
+    if (asprintf(&path, "%s%s%s", folder, len > 0 && folder[len - 1] == '/' ? "" : "/", name) < 0)
+        return no_memory(error);
+    int code = STINT_OK;
+    if (stat(path, &status) != 0)
+        code = system_fault(error, path);
+    else if (S_ISREG(status.st_mode))
+        code = read_file(files, path, error);
+    free(path);
+    return code;
+}
+
+static int read_folder(struct rules_files *files, const char *path, struct stint_error *error)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(path, &entries, is_yaml, by_name), code = STINT_OK;
+    if (n < 0)
+        return system_fault(error, path);
+    for (int i = 0; i < n; i++) {
+        if (code == STINT_OK)
+            code = read_in_folder(files, path, entries[i]->d_name, error);
+        free(entries[i]);
+    }
+    free(entries);
+    return code;
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int read_path(struct rules_files *files, const char *path, struct stint_error *error)
+{
+    struct stat status;
+    if (strcmp(path, "-") == 0)
+        return read_open_file(files, STDIN_FILENO, "-", error);
+    if (stat(path, &status) != 0)
+        return system_fault(error, path);
+    if (S_ISDIR(status.st_mode))
+        return read_folder(files, path, error);
+    return read_file(files, path, error);
+}
+
+int rules_files_read(const char *const *paths, size_t n_paths, struct rules_files *files,
+                     struct stint_error *error)
+{
+    int code = STINT_OK;
+    *files = (struct rules_files){0};
+    for (size_t i = 0; i < n_paths && code == STINT_OK; i++) {
+        size_t n_before = files->n_files;
+        code = read_path(files, paths[i], error);
+        if (files->n_files == n_before && files->empty == 0)
+            files->empty = i + 1;
+    }
+    if (code != STINT_OK)
+        rules_files_free(files);
+    return code;
+}
+
+int rules_files_check(const char *const *paths, size_t n_paths, const struct rules_files *files,
+                      const struct rules *rules, struct stint_error *error)
+{
+    const char *allow = "give it rules, or allow that with --rules-may-be-empty";
+    if (files->empty > 0)
+        return err_set(error, STINT_E_MISMATCH,
+                       "%s: expected a folder with files *.yaml or *.yml, found none; %s",
+                       paths[files->empty - 1], allow);
+    if (n_paths > 0 && rules_count(rules) == 0)
+        return err_set(error, STINT_E_MISMATCH, "%s%s: expected rules, found no limit; %s",
+                       paths[0], n_paths > 1 ? " and the others" : "", allow);
+    return STINT_OK;
+}
+
+void rules_files_free(struct rules_files *files)
+{
+    for (size_t i = 0; i < files->n_files; i++) {
+        free((char *)(uintptr_t)files->files[i].path);
+        free((uint8_t *)(uintptr_t)files->files[i].text.ptr);
+    }
+    free(files->files);
+    *files = (struct rules_files){0};
+}

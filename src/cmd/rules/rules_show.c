@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint rules show`: the rules as they were understood, with what each promises. */
+#define _GNU_SOURCE
+#include "algorithm/label.h"
+#include "algorithm/spec.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/json_text.h"
+#include "cmd/lib/say.h"
+#include "cmd/rules/rules_args.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#define SPEC_MAX 256
+#define SENTENCES_MAX 2048
+
+static const char *const on_store_error_names[] = {
+    [RULE_STORE_ERROR_DENY] = "deny",
+    [RULE_STORE_ERROR_ALLOW] = "allow",
+    [RULE_STORE_ERROR_LOCAL] = "local",
+    [RULE_STORE_ERROR_ERROR] = "error",
+};
+static const char *const lease_names[] = {
+    [RULE_LEASE_NONE] = "none",
+    [RULE_LEASE_STRICT] = "strict",
+    [RULE_LEASE_FAST] = "fast",
+};
+static const char *const tag_names[] = {
+    [RULE_TAG_VALUES] = "values",
+    [RULE_TAG_FIRST] = "first",
+    [RULE_TAG_DOMAIN] = "domain",
+};
+static const char *const hits_names[] = {
+    [RULE_HITS_UNSAID] = NULL,
+    [RULE_HITS_TAKE] = "take",
+    [RULE_HITS_CHARGE] = "charge",
+};
+static const char *const unit_names[] = {
+    [RULE_UNIT_NONE] = NULL, [RULE_SECOND] = "second", [RULE_MINUTE] = "minute",
+    [RULE_HOUR] = "hour",    [RULE_DAY] = "day",       [RULE_MONTH] = "month",
+    [RULE_YEAR] = "year",    [RULE_WEEK] = "week",
+};
+
+/* ---- Text ------------------------------------------------------------------------------------ */
+
+static void print_quota(const char *title, const struct stint_quota *quota)
+{
+    char spec[SPEC_MAX], bound[SENTENCES_MAX];
+    struct buf buf = buf_of(bound, sizeof(bound));
+    stint_quota_format(quota, spec, sizeof(spec));
+    label_bound(&buf, quota);
+    printf("  %-8s%s\n", title, spec);
+    printf("          %s\n", bound);
+    const char *when_full = spec_when_full_name(quota->when_full);
+    printf("          %s; a full table: %s\n", stint_is_strict(quota) ? "Strict" : "Not strict",
+           when_full != NULL ? when_full : "as the server's table_full says");
+}
+
+static void print_ban(const struct rule_ban *ban)
+{
+    char text[SPEC_MAX];
+    struct buf buf = buf_of(text, sizeof(text));
+    buf_add(&buf, "after %u denials within ", (unsigned)ban->after);
+    spec_format_duration(&buf, ban->within_ns);
+    buf_add(&buf, ", for ");
+    spec_format_duration(&buf, ban->for_ns);
+    if (ban->factor > 1) {
+        buf_add(&buf, ", each time %u times as long, at most ", (unsigned)ban->factor);
+        spec_format_duration(&buf, ban->max_ns);
+    }
+    printf("  ban     %s\n", text);
+}
+
+static void print_flags(const struct rule *rule)
+{
+    const struct {
+        const char *name;
+        bool is_set;
+    } flags[] = {
+        {"shadow_mode", rule->shadow_mode},         {"quota_mode", rule->quota_mode},
+        {"detailed_metric", rule->detailed_metric}, {"value_to_metric", rule->value_to_metric},
+        {"share_threshold", rule->share_threshold},
+    };
+    bool any = false;
+    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
+        if (!flags[i].is_set)
+            continue;
+        printf("%s%s", any ? ", " : "  flags   ", flags[i].name);
+        any = true;
+    }
+    if (any)
+        putchar('\n');
+}
+
+/* What a rule leaves open, the server's grpc_hits says. */
+static void print_hits(const struct rule *rule)
+{
+    if (rule->hits == RULE_HITS_CHARGE)
+        puts("  hits    charge: what a gateway reports is recorded, whether it fits or not");
+    else if (rule->hits == RULE_HITS_TAKE)
+        puts("  hits    take: what does not fit is refused, and not recorded");
+}
+
+static void print_replaces(const struct rule *rule)
+{
+    for (size_t i = 0; i < rule->n_replaces; i++) {
+        fputs(i == 0 ? "  drops   " : ", ", stdout);
+        say_key(stdout, span_of_text(rule->replaces[i]));
+    }
+    if (rule->n_replaces > 0)
+        putchar('\n');
+}
+
+static void print_metadata(const struct rule *rule)
+{
+    if (rule->metadata.len == 0)
+        return;
+    fputs("  tells   ", stdout);
+    say_key(stdout, rule->metadata);
+    putchar('\n');
+}
+
+static void add_away(struct buf *buf, const struct rule_store *store)
+{
+    if (store->on_error != RULE_STORE_ERROR_LOCAL) {
+        buf_add(buf, "%s while it cannot be asked", on_store_error_names[store->on_error]);
+        return;
+    }
+    buf_add(buf, "local while it cannot be asked: this node's share for ");
+    spec_format_duration(buf, store->local_for_ns);
+    buf_add(buf, ", %s at first, then %s", store->local_empty ? "unused" : "used",
+            on_store_error_names[store->local_then]);
+}
+
+/* What is as it always is without stores is not told. */
+static void print_store(const struct rule_store *store)
+{
+    char away[SPEC_MAX], lease[SPEC_MAX];
+    struct buf buf = buf_of(away, sizeof(away));
+    const char *title = "  store   ";
+    add_away(&buf, store);
+    if (store->label != NULL) {
+        fputs(title, stdout);
+        say_key(stdout, span_of_text(store->label));
+        printf(", as %s, tagged by %s\n", store->name,
+               store->tag == RULE_TAG_DOMAIN  ? "the domain"
+               : store->tag == RULE_TAG_FIRST ? "the first value"
+                                              : "all values");
+        title = "          ";
+    }
+    if (store->label != NULL || store->on_error != RULE_STORE_ERROR_DENY)
+        printf("%s%s\n", title, away);
+    if (store->lease == RULE_LEASE_NONE)
+        return;
+    buf = buf_of(lease, sizeof(lease));
+    buf_add(&buf, "%s, at most %u unit%s for ", lease_names[store->lease],
+            (unsigned)store->lease_units, store->lease_units == 1 ? "" : "s");
+    spec_format_duration(&buf, store->lease_term_ns);
+    printf("  lease   %s\n", lease);
+}
+
+static void print_on_expiry(const struct rule *rule)
+{
+    if (!rule->has_on_expiry)
+        return;
+    if (rule->kept_units == STINT_KEEP_ALL)
+        puts("  unsettled reservations stay charged as estimated");
+    else if (rule->kept_units == 0)
+        puts("  unsettled reservations are released");
+    else
+        printf("  unsettled reservations stay charged with at most %u units\n",
+               (unsigned)rule->kept_units);
+}
+
+static void print_rule(const struct rule *rule)
+{
+    say_key(stdout, span_of_text(rule->path));
+    if (rule->name[0] != '\0') {
+        fputs("  \"", stdout);
+        say_key(stdout, span_of_text(rule->name));
+        putchar('"');
+    }
+    fputs("  (", stdout);
+    say_key(stdout, span_of_text(rule->file));
+    printf(":%u)\n", (unsigned)rule->line);
+    if (rule->unlimited)
+        puts("  unlimited");
+    else
+        print_quota("limit", &rule->quota);
+    if (rule->has_shadow)
+        print_quota("shadow", &rule->shadow);
+    if (rule->ban.after > 0)
+        print_ban(&rule->ban);
+    print_on_expiry(rule);
+    print_store(&rule->store);
+    print_replaces(rule);
+    print_metadata(rule);
+    print_flags(rule);
+    print_hits(rule);
+}
+
+/* Rules of one domain together, also where files that are merged had another between them. */
+static void print_text(const struct rules *rules)
+{
+    const char *domain;
+    for (size_t i = 0; (domain = rules_domain(rules, i)) != NULL; i++) {
+        printf("%sdomain ", i == 0 ? "" : "\n");
+        say_key(stdout, span_of_text(domain));
+        putchar('\n');
+        for (size_t j = 0; j < rules_count(rules); j++) {
+            const struct rule *rule = rules_at(rules, j);
+            if (rule->domain == domain) {
+                putchar('\n');
+                print_rule(rule);
+            }
+        }
+    }
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+static json_t *quota_json(const struct stint_quota *quota)
+{
+    char spec[SPEC_MAX];
+    stint_quota_format(quota, spec, sizeof(spec));
+    return json_pack("{s:s, s:o, s:b, s:s?}", "spec", spec, "max_in_any_window",
+                     json_text_ns(stint_max_in_any_window(quota)), "strict", stint_is_strict(quota),
+                     "when_full", spec_when_full_name(quota->when_full));
+}
+
+static json_t *ban_json(const struct rule_ban *ban)
+{
+    if (ban->after == 0)
+        return json_null();
+    return json_pack("{s:I, s:I, s:o, s:o, s:o}", "after", (json_int_t)ban->after, "factor",
+                     (json_int_t)ban->factor, "within_ns", json_text_ns(ban->within_ns), "for_ns",
+                     json_text_ns(ban->for_ns), "max_ns", json_text_ns(ban->max_ns));
+}
+
+static json_t *local_json(const struct rule_store *store)
+{
+    if (store->on_error != RULE_STORE_ERROR_LOCAL)
+        return json_null();
+    return json_pack("{s:s, s:o, s:s}", "start", store->local_empty ? "empty" : "full", "for_ns",
+                     json_text_ns(store->local_for_ns), "then",
+                     on_store_error_names[store->local_then]);
+}
+
+static json_t *lease_json(const struct rule_store *store)
+{
+    if (store->lease == RULE_LEASE_NONE)
+        return json_null();
+    return json_pack("{s:s, s:I, s:o}", "kind", lease_names[store->lease], "units",
+                     (json_int_t)store->lease_units, "term_ns", json_text_ns(store->lease_term_ns));
+}
+
+/* NULL as `store` is the table of the process. */
+static json_t *store_json(const struct rule_store *store)
+{
+    return json_pack("{s:o, s:s?, s:s?, s:s, s:o, s:o}", "store",
+                     store->label != NULL ? json_text_key(span_of_text(store->label)) : json_null(),
+                     "store_rule", store->name, "store_shadow_rule", store->shadow_name,
+                     "store_tag", tag_names[store->tag], "local", local_json(store), "lease",
+                     lease_json(store));
+}
+
+static json_t *replaces_json(const struct rule *rule)
+{
+    json_t *names = json_array();
+    for (size_t i = 0; i < rule->n_replaces; i++)
+        json_array_append_new(names, json_text_key(span_of_text(rule->replaces[i])));
+    return names;
+}
+
+/* keep, release or a number; null: left out. */
+static json_t *on_expiry_json(const struct rule *rule)
+{
+    if (!rule->has_on_expiry)
+        return json_null();
+    if (rule->kept_units == STINT_KEEP_ALL)
+        return json_string("keep");
+    return rule->kept_units == 0 ? json_string("release") : json_integer(rule->kept_units);
+}
+
+static json_t *rule_json(const struct rule *rule)
+{
+    char id[24];
+    snprintf(id, sizeof(id), "%016" PRIx64, rule->id);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:o, s:o, s:I, s:I, s:s, s:b, s:o, s:o, s:o, s:I, s:s?, s:s, s:o}", "domain",
+        json_text_key(span_of_text(rule->domain)), "path", json_text_key(span_of_text(rule->path)),
+        "name", json_text_key(span_of_text(rule->name)), "file",
+        json_text_key(span_of_text(rule->file)), "line", (json_int_t)rule->line, "column",
+        (json_int_t)rule->column, "id", id, "unlimited", rule->unlimited, "limit",
+        rule->unlimited ? json_null() : quota_json(&rule->quota), "shadow",
+        rule->has_shadow ? quota_json(&rule->shadow) : json_null(), "ban", ban_json(&rule->ban),
+        "requests_per_unit", (json_int_t)rule->requests_per_unit, "unit", unit_names[rule->unit],
+        "on_store_error", on_store_error_names[rule->store.on_error], "replaces",
+        replaces_json(rule));
+    json_t *flags =
+        json_pack("{s:b, s:b, s:b, s:b, s:b}", "shadow_mode", rule->shadow_mode, "quota_mode",
+                  rule->quota_mode, "detailed_metric", rule->detailed_metric, "value_to_metric",
+                  rule->value_to_metric, "share_threshold", rule->share_threshold);
+    json_object_update_new(object, flags);
+    json_object_update_new(object, json_pack("{s:s?}", "hits", hits_names[rule->hits]));
+    json_object_update_new(object, store_json(&rule->store));
+    json_object_set_new(object, "on_expiry", on_expiry_json(rule));
+    json_object_set_new(object, "metadata",
+                        rule->metadata.len == 0
+                            ? json_null()
+                            : json_loadb((const char *)rule->metadata.ptr, rule->metadata.len,
+                                         JSON_ALLOW_NUL, NULL));
+    return object;
+}
+
+static int print_json(const struct rules *rules)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < rules_count(rules); i++)
+        json_array_append_new(list, rule_json(rules_at(rules, i)));
+    return json_text_print(list, true);
+}
+
+/* ---- The whole ------------------------------------------------------------------------------- */
+
+static int show(const struct rules_args *args)
+{
+    struct rules_loaded loaded;
+    int failed = 0;
+    if (!rules_args_load(args, &loaded))
+        return CMD_BAD_INPUT;
+    if (loaded.rules == NULL)
+        rules_print_faults(stderr, &loaded.faults);
+    else if (args->json)
+        failed = print_json(loaded.rules);
+    else
+        print_text(loaded.rules);
+    bool fine = loaded.rules != NULL && failed == 0;
+    rules_loaded_free(&loaded);
+    return fine ? CMD_DONE : CMD_BAD_INPUT;
+}
+
+int rules_show_main(int argc, char **argv)
+{
+    struct rules_args args;
+    rules_args_read(&args,
+                    "Prints the rules of files as they are understood: each with its quota, the "
+                    "most that it admits in any window, what is beside it and where it stands. "
+                    "PATH is a file, a folder (its *.yaml and *.yml), or - for standard input.\v"
+                    "Exit codes: 0 done, 1 faults or a file that cannot be read, 2 bad usage.",
+                    argc, argv);
+    int code = show(&args);
+    rules_args_free(&args);
+    return code;
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint serve`: gathers the settings, opens what a server stands on, and runs it. */
+#define _GNU_SOURCE
+#include "base/buf.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
+#include "cmd/serve/serve_compat.h"
+#include "cmd/serve/serve_reload.h"
+#include "cmd/serve/serve_stores.h"
+#include "cmd/store/store_word.h"
+#include "decide/question_local.h"
+#include "net/process/core_dump.h"
+#include "net/process/user.h"
+#include "table/table.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { OPTION_CONFIG = 0x1000, OPTION_PRINT_CONFIG, OPTION_COMPAT, OPTION_SETTING };
+#define OPTION_TEXT_SIZE 256
+#define LARGE_MEMORY (128 << 10)
+
+static const char doc[] =
+    "Decides for others over RESP and HTTP.\v"
+    "Each option is also a variable, STINT_TLS_KEY for --tls-key, and a line of the file that "
+    "--config names, tls_key. Options are stronger than variables, and these than the file. "
+    "Options that may be given several times are lists: in a variable with ; between the parts.\n"
+    "SIGHUP reads settings, rules, tokens and certificates anew, SIGTERM lets connections finish, "
+    "SIGUSR2 "
+    "starts a successor that takes over.";
+
+/* A list of options made of the table of settings, with the names and sentences it points to. */
+struct option_list {
+    struct argp_option options[SETTINGS_MAX + 4];
+    char names[SETTINGS_MAX][40];
+    char sentences[SETTINGS_MAX][OPTION_TEXT_SIZE];
+};
+
+/* What the command line says, before weaker origins are read. */
+struct command_line {
+    const char *config, *compat; /* NULL: not given */
+    bool prints_config;
+    struct given {
+        size_t index;
+        const char *text;
+        char *own; /* a copy of the text, where the word itself is no longer what it was */
+    } * given;     /* at most one for each word */
+    size_t n_given;
+};
+
+static void fill_option(struct option_list *list, size_t i)
+{
+    const struct setting *setting = &settings_known[i];
+    memcpy(list->names[i], setting->name, strlen(setting->name) + 1);
+    for (char *c = list->names[i]; *c != '\0'; c++)
+        if (*c == '_')
+            *c = '-';
+    struct buf sentence = buf_of(list->sentences[i], OPTION_TEXT_SIZE);
+    buf_add(&sentence, "%s", setting->sentence);
+    if (setting->value != NULL && setting->kind != SETTING_SWITCH)
+        buf_add(&sentence, " (default %s)", setting->value);
+    list->options[i] = (struct argp_option){
+        .name = list->names[i],
+        .key = OPTION_SETTING + (int)i,
+        .arg = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
+        .flags = setting->kind == SETTING_SWITCH ? OPTION_ARG_OPTIONAL : 0,
+        .doc = list->sentences[i],
+    };
+}
+
+static void fill_options(struct option_list *list)
+{
+    for (size_t i = 0; i < n_settings_known; i++)
+        fill_option(list, i);
+    list->options[n_settings_known] = (struct argp_option){
+        "config", OPTION_CONFIG, "FILE", 0, "Settings as YAML; --print-config shows how", 0};
+    list->options[n_settings_known + 1] = (struct argp_option){
+        "print-config", OPTION_PRINT_CONFIG, NULL, 0, "Print all settings, and end", 0};
+    list->options[n_settings_known + 2] = (struct argp_option){
+        "compat", OPTION_COMPAT, "NAME", 0, "Go by the environment of envoyproxy, too", 0};
+    list->options[n_settings_known + 3] = (struct argp_option){0};
+}
+
+static void add_given(struct command_line *line, size_t index, const char *text)
+{
+    line->given[line->n_given++] = (struct given){.index = index, .text = text};
+}
+
+/* What everybody can see of a process shows no password. */
+static void add_store(struct command_line *line, size_t index, char *text)
+{
+    char *own = strdup(text);
+    if (own == NULL) {
+        say("no memory for the command line");
+        exit(CMD_BAD_INPUT);
+    }
+    store_word_hide(text);
+    add_given(line, index, own);
+    line->given[line->n_given - 1].own = own;
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct command_line *line = state->input;
+    bool is_setting = option >= OPTION_SETTING && option < OPTION_SETTING + (int)n_settings_known;
+    if (is_setting && settings_known[option - OPTION_SETTING].kind == SETTING_STORES)
+        add_store(line, (size_t)(option - OPTION_SETTING), value);
+    else if (is_setting)
+        add_given(line, (size_t)(option - OPTION_SETTING), value != NULL ? value : "true");
+    else if (option == OPTION_CONFIG)
+        line->config = value;
+    else if (option == OPTION_COMPAT)
+        line->compat = value;
+    else if (option == OPTION_PRINT_CONFIG)
+        line->prints_config = true;
+    else if (option == ARGP_KEY_ARG) /* --rules PATH PATH... */
+        add_given(line, (size_t)setting_find(span_of_text("rules"), '_'), value);
+    else
+        return ARGP_ERR_UNKNOWN;
+    return 0;
+}
+
+/* From weak to strong. Returns an enum cmd_exit. */
+static int gather(struct settings *settings, const void *arg, struct stint_error *error)
+{
+    const struct command_line *line = arg;
+    if (settings_init(settings, error) != 0)
+        return CMD_BAD_INPUT;
+    settings->values.config = line->config;
+    if (line->config != NULL && settings_read_file(settings, line->config, error) != 0)
+        return CMD_BAD_INPUT;
+    if (settings_read_environment(settings, error) != 0)
+        return CMD_BAD_USAGE;
+    for (size_t i = 0; i < line->n_given; i++) {
+        char shown[48] = "--";
+        const struct given *given = &line->given[i];
+        struct buf buf = buf_of(shown, sizeof(shown));
+        buf_add(&buf, "--%s", settings_known[given->index].name);
+        for (char *c = shown; *c != '\0'; c++)
+            *c = *c == '_' ? '-' : *c;
+        if (settings_set(settings, given->index, SETTING_OPTION, shown, given->text, error) != 0)
+            return CMD_BAD_USAGE;
+    }
+    /* Last, and yet the weakest: where it listens depends on what the others say. */
+    if (line->compat != NULL && compat_apply(settings, line->compat, error) != 0)
+        return CMD_BAD_USAGE;
+    return CMD_DONE;
+}
+
+/* ---- What a server stands on ----------------------------------------------------------------- */
+
+struct ground {
+    const struct serve_settings *settings;
+    const struct command_line *line;
+    struct log *log;
+    struct stint_table *table;
+    struct access_now *access;
+    struct hub *hub;
+    struct http_site *site;
+    struct serve_stores *stores;
+};
+
+/*
+ * Before a worker has any: what a kind of store takes does not hang on a connection. What may be
+ * decided without it has to have room in the table.
+ */
+static int store_takes(void *arg, size_t store, const struct rule *rule,
+                       const struct stint_quota *quota, struct stint_error *error)
+{
+    const struct ground *ground = arg;
+    const struct serve_stores *stores = ground->stores;
+    int code = stores_accept(&stores->configs[store - 1], rule, quota, error);
+    return code != 0 || quota != &rule->quota
+               ? code
+               : question_local_accepts(ground->table, &stores->question, rule, error);
+}
+
+/* Rules with an answer of their own do without a store; what callers bring along may not. */
+static int add_stores(struct ground *ground, struct stint_error *error)
+{
+    const struct serve_stores *stores = ground->stores;
+    for (size_t i = 0; i < stores->names.n_names; i++) {
+        bool is_needed = stores->question.items == i + 1 &&
+                         stores->question.items_on_error == RULE_STORE_ERROR_ERROR;
+        if (!metrics_add_store(hub_metrics(ground->hub), stores->names.names[i], is_needed))
+            return err_set(error, STINT_E_SYSTEM, "no memory for the figures of stores");
+    }
+    return 0;
+}
+
+static int new_pool_list(void *arg, size_t store, const struct shared_pool_definition *given,
+                         struct shared_pool_list **list, struct stint_error *error)
+{
+    const struct serve_stores *stores = arg;
+    return stores_pool_list(&stores->configs[store], given, list, error);
+}
+
+static void tell_pools_of_stores(const struct ground *ground)
+{
+    pools_set_stores(hub_pools(ground->hub),
+                     &(struct pools_stores){.names = ground->stores->names.names,
+                                            .n_names = ground->stores->names.n_names,
+                                            .list_new = new_pool_list,
+                                            .list_free = stores_pool_list_free,
+                                            .arg = ground->stores});
+}
+
+static int open_hub(struct ground *ground, struct rules *rules, struct stint_error *error)
+{
+    const struct serve_settings *settings = ground->settings;
+    return hub_open(&ground->hub,
+                    &(struct hub_options){
+                        .table = ground->table,
+                        .rules = rules,
+                        .workers = serve_workers(settings),
+                        .id_lifetime_ns = settings->id_lifetime,
+                        .popular_keys = settings->popular_keys,
+                        .popular_half_life_ns = settings->popular_half_life,
+                        .without_popular = settings->popular_keys == 0,
+                        .shadow_mode = settings->shadow_mode,
+                        .quota_mode = settings->quota_mode,
+                        .charges_hits = strcmp(settings->grpc_hits, "take") != 0,
+                        .checks_debt = strcmp(settings->grpc_hits, "add") == 0,
+                        .metrics_names = serve_metrics_names(settings),
+                        .has_virtual_clock = serve_has_virtual_clock(settings),
+                        .near_thousandths = (unsigned)settings->near_limit,
+                        .store_accepts = store_takes,
+                        .store_arg = ground,
+                    },
+                    error);
+}
+
+static void tell_state(const struct ground *ground)
+{
+    struct stint_table_info info;
+    if (ground->settings->state == NULL)
+        return;
+    stint_table_info(ground->table, stint_now(ground->table), &info);
+    log_line(ground->log, LOG_STATE_OPENED, LOG_TEXT("file", ground->settings->state),
+             LOG_TEXT("found", info.restored ? "yes" : "no"),
+             LOG_NUMBER("keys", info.live[0] + info.live[1] + info.live[2]),
+             LOG_NUMBER("damaged", info.states_damaged));
+    if (info.filled)
+        log_line(ground->log, LOG_STATE_FILLED, LOG_TEXT("file", ground->settings->state));
+}
+
+static void tell_clock(const struct ground *ground)
+{
+    if (serve_has_virtual_clock(ground->settings))
+        log_line(ground->log, LOG_CLOCK_VIRTUAL, LOG_NUMBER("now_ns", stint_now(ground->table)));
+}
+
+static int load(const struct ground *ground, struct serve_loaded *loaded, struct stint_error *error)
+{
+    int code = serve_load(ground->settings, ground->settings, ground->log, loaded, error);
+    if (code == 0 || !ground->settings->rules_may_fail)
+        return code;
+    struct stint_error why = *error;
+    code = serve_load_tokens(ground->settings, loaded, error);
+    if (code == 0)
+        log_line(ground->log, LOG_RULES_LACK, LOG_TEXT("reason", why.sentence));
+    return code;
+}
+
+static int open_table(struct ground *ground, struct stint_error *error)
+{
+    const struct stint_table_options options = serve_table_options(ground->settings);
+    struct stint_error why;
+    int code = stint_table_open(&ground->table, &options, &why);
+    if (code == STINT_E_MISMATCH && options.path != NULL)
+        return err_set(error, code, "%s; %s, or name another file with --state", why.sentence,
+                       options.clock == STINT_CLOCK_VIRTUAL ? "leave --clock virtual out"
+                                                            : "say --clock virtual");
+    return code == 0 ? 0 : err_set(error, code, "%s", why.sentence);
+}
+
+/* Rules come first: a fault in them is told before a state is made. */
+static int open_ground(struct ground *ground, struct stint_error *error)
+{
+    const struct serve_settings *settings = ground->settings;
+    struct serve_loaded loaded;
+    int code = load(ground, &loaded, error);
+    if (code != 0)
+        return code;
+    ground->access = access_now_new(loaded.access);
+    code = ground->access == NULL ? err_set(error, STINT_E_SYSTEM, "no memory for the tokens")
+                                  : serve_site(settings, &ground->site, error);
+    if (code == 0)
+        code = open_table(ground, error);
+    if (code == 0) {
+        table_set_when_full(ground->table, serve_table_full(settings));
+        table_reserve_quotas(ground->table);
+    }
+    if (code == 0)
+        code = open_hub(ground, loaded.rules, error);
+    if (code == 0)
+        code = add_stores(ground, error);
+    if (code == 0)
+        tell_pools_of_stores(ground);
+    if (code == 0)
+        code = configured_pools_define(&settings->pools, hub_pools(ground->hub),
+                                       stint_now(ground->table), error);
+    rules_unref(loaded.rules);
+    if (code == 0) {
+        tell_state(ground);
+        tell_clock(ground);
+    }
+    return code;
+}
+
+static void close_ground(struct ground *ground)
+{
+    hub_close(ground->hub);
+    http_site_free(ground->site);
+    access_now_free(ground->access);
+    stint_table_close(ground->table);
+    serve_stores_close(ground->stores);
+}
+
+/* The command line once more, by the name of the file that runs: a newer one may have its place. */
+static char **successor_argv(int argc, char **argv)
+{
+    static char path[PATH_MAX];
+    static char command[] = "serve", replace[] = "--replace";
+    ssize_t len = readlink("/proc/self/exe", path, sizeof(path) - 1);
+    char **all = calloc((size_t)argc + 3, sizeof(char *));
+    if (len <= 0 || all == NULL) {
+        free(all);
+        return NULL;
+    }
+    path[len] = '\0';
+    all[0] = path;
+    all[1] = command;
+    for (int i = 1; i < argc; i++)
+        all[i + 1] = argv[i];
+    all[argc + 1] = replace;
+    return all;
+}
+
+/* First of all, before a file is open: who starts successors, and as whom the rest is done. */
+static int begin_process(const struct serve_settings *settings, struct server_options *options,
+                         char *const *successor, struct stint_error *error)
+{
+    int code = 0;
+    if (options->control != NULL && successor != NULL)
+        code = starter_new(&options->starter, successor, error);
+    if (code == 0 && settings->user != NULL)
+        code = user_become(settings->user, error);
+    return code == 0 ? core_dump_allow(settings->core_dumps, error) : code;
+}
+
+static int serve_on(const struct ground *ground, struct server_options *options,
+                    struct stint_error *error)
+{
+    struct serve_reload *reload = serve_reload_new(&(struct serve_reload_options){
+        .started = ground->settings,
+        .gather = gather,
+        .arg = ground->line,
+        .hub = ground->hub,
+        .access = ground->access,
+        .log = ground->log,
+    });
+    if (reload == NULL)
+        return err_set(error, STINT_E_SYSTEM, "no memory for the server");
+    options->hub = ground->hub;
+    options->access = ground->access;
+    options->site = ground->site;
+    options->store_configs = ground->stores->configs;
+    options->n_store_configs = ground->stores->names.n_names;
+    options->question_stores = ground->stores->question;
+    options->load = serve_reload_read;
+    options->use = serve_reload_use;
+    options->arg = reload;
+    int code = server_run(options, error);
+    serve_reload_free(reload);
+    return code;
+}
+
+static int run(const struct serve_settings *settings, struct ground *ground, char **successor,
+               struct stint_error *error)
+{
+    struct serve_places places;
+    struct server_options options = {.log = ground->log};
+    int code = serve_server_options(settings, &places, &options, error);
+    if (code == 0)
+        code = serve_clock_check(settings, error);
+    if (code == 0)
+        code = begin_process(settings, &options, successor, error);
+    if (code == 0)
+        code = serve_stores_open(&ground->stores, settings, error);
+    if (code == 0)
+        code = open_ground(ground, error);
+    if (code == 0)
+        code = serve_on(ground, &options, error);
+    close_ground(ground);
+    serve_places_deinit(&places);
+    starter_free(options.starter);
+    return code;
+}
+
+/*
+ * Large pieces, as those of rules, go back to the system when they are freed. By itself glibc
+ * would keep them from the first reload on: it takes what was freed once for what is wanted again.
+ */
+static void return_large_memory(void)
+{
+#ifdef M_MMAP_THRESHOLD
+    mallopt(M_MMAP_THRESHOLD, LARGE_MEMORY);
+#endif
+}
+
+static int serve(const struct serve_settings *settings, const struct command_line *line, int argc,
+                 char **argv)
+{
+    struct stint_error error;
+    struct ground ground = {.settings = settings, .line = line};
+    return_large_memory();
+    ground.log = log_new(STDERR_FILENO, serve_log_format(settings), serve_log_level(settings));
+    char **successor = successor_argv(argc, argv);
+    if (ground.log != NULL && settings->is_compat)
+        compat_tell(settings, ground.log);
+    int code = ground.log == NULL ? err_set(&error, STINT_E_SYSTEM, "no memory for the log")
+                                  : run(settings, &ground, successor, &error);
+    if (code != 0)
+        say("%s", error.sentence);
+    free(successor);
+    log_free(ground.log);
+    return code == 0 ? CMD_DONE : CMD_BAD_INPUT;
+}
+
+static int gather_and_serve(const struct command_line *line, int argc, char **argv)
+{
+    struct settings settings;
+    struct stint_error error;
+    int exit_code = gather(&settings, line, &error);
+    if (exit_code != CMD_DONE)
+        say("%s", error.sentence);
+    else if (line->prints_config)
+        settings_print(&settings, stdout);
+    else
+        exit_code = serve(&settings.values, line, argc, argv);
+    settings_deinit(&settings);
+    return exit_code;
+}
+
+static void free_words(char **words, int n_words)
+{
+    for (int i = 0; words != NULL && i < n_words; i++)
+        free(words[i]);
+    free(words);
+}
+
+/* For a successor: argp moves the words about, and passwords are taken out of them. */
+static char **copy_words(int n_words, char **words)
+{
+    char **copies = calloc((size_t)n_words + 1, sizeof(char *));
+    for (int i = 0; copies != NULL && i < n_words; i++) {
+        copies[i] = strdup(words[i]);
+        if (copies[i] == NULL) {
+            free_words(copies, i);
+            return NULL;
+        }
+    }
+    return copies;
+}
+
+static void free_line(struct command_line *line)
+{
+    for (size_t i = 0; i < line->n_given; i++)
+        free(line->given[i].own);
+    free(line->given);
+}
+
+int serve_main(int argc, char **argv)
+{
+    static struct option_list list;
+    struct command_line line = {.given = calloc((size_t)argc + 1, sizeof(struct given))};
+    char **words = copy_words(argc, argv);
+    if (line.given == NULL || words == NULL) {
+        say("no memory for the command line");
+        free(line.given);
+        free_words(words, argc);
+        return CMD_BAD_INPUT;
+    }
+    fill_options(&list);
+    const struct argp argp = {
+        .options = list.options, .parser = parse_option, .args_doc = "", .doc = doc};
+    args_parse(&argp, argc, argv, &line);
+    int exit_code = gather_and_serve(&line, argc, words);
+    free_line(&line);
+    free_words(words, argc);
+    return exit_code;
+}

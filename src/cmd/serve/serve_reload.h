@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A server's settings, rules, tokens and pools, read anew while it serves, and put in force all
+ * together or not at all. What cannot change without a restart is named in the log, and stays.
+ */
+#ifndef STINT_CMD_SERVE_SERVE_RELOAD_H
+#define STINT_CMD_SERVE_SERVE_RELOAD_H
+
+#include "cmd/serve/serve_load.h"
+
+struct serve_reload;
+
+struct serve_reload_options {
+    const struct serve_settings *started; /* with which the server began */
+    /* Gathers them anew, as they were at the beginning; 0, or an enum cmd_exit. */
+    int (*gather)(struct settings *settings, const void *arg, struct stint_error *error);
+    const void *arg;
+    struct hub *hub;
+    struct access_now *access;
+    struct log *log;
+};
+
+struct serve_reload *serve_reload_new(const struct serve_reload_options *options);
+void serve_reload_free(struct serve_reload *reload); /* NULL is fine */
+
+/* server_options.load and .use: `arg` is a struct serve_reload. */
+int serve_reload_read(void *arg, struct server_options *next, struct stint_error *error);
+int serve_reload_use(void *arg, struct stint_error *error);
+
+#endif

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every setting of `stint serve`: one table gives its name, kind, default, range and sentence, and
+ * from it come the options, the environment's names, the keys of the config file, --help,
+ * --print-config and the check of docs/serving.md.
+ *
+ * "tls_key" in a file is --tls-key on the command line and STINT_TLS_KEY in the environment. A
+ * value from a stronger origin takes the place of a weaker one's, lists as a whole.
+ */
+#ifndef STINT_CMD_SERVE_SERVE_SETTINGS_H
+#define STINT_CMD_SERVE_SERVE_SETTINGS_H
+
+#include "base/err.h"
+#include "base/span.h"
+#include "cmd/serve/serve_pools.h"
+
+#include <stdio.h>
+
+struct text_list {
+    char **texts; /* ends with NULL */
+    size_t n_texts;
+};
+
+struct serve_settings {
+    struct text_list rules, resp, resp_tls, http, http_tls, grpc, grpc_tls, http_descriptors,
+        http_trusted_proxies, http_hosts, http_fields, grpc_fields, store, store_node_names;
+    char *state, *control, *tokens, *tls_certificate, *tls_key, *tls_client_ca, *tls_priorities,
+        *default_algorithm, *http_domain, *http_address_field, *http_uri_field, *http_method_field,
+        *grpc_limit_field, *grpc_remaining_field, *grpc_reset_field, *grpc_denied_body,
+        *metrics_names, *metrics_path, *log_format, *log_level, *sandbox, *user, *store_prefix,
+        *store_ca_file, *store_cert_file, *store_key_file, *store_node, *store_on_error,
+        *after_failover, *table_full, *grpc_hits, *clock;
+    uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
+        overrides, requests, popular_keys, auth_guesses, connections, connections_per_address,
+        request_size, argument_size, arguments, output_size, connection_memory, http_header_size,
+        http_body_size, http_deny_status, grpc_message_size, grpc_header_size, grpc_streams,
+        grpc_output_size, grpc_idle_frames, near_limit, store_nodes, deny_cache, lease_keys;
+    uint64_t id_lifetime, popular_half_life, idle_time, request_time, write_time, http_idle_time,
+        http_request_time, http_answer_time, grpc_age, grpc_age_grace, drain_time, watch,
+        store_timeout, store_connect_timeout, deny_cache_max; /* ns */
+    bool merge_domains, shadow_mode, huge_pages, trust_after_crash, insecure, replace,
+        grpc_metadata, quota_mode, rules_may_fail, rules_may_be_empty, ready_with_rules, core_dumps;
+    bool is_compat,
+        is_compat_local;           /* of cmd/serve/serve_compat.h: it was asked for; and narrowed */
+    struct configured_pools pools; /* the config file alone has them */
+    const char *config;            /* the path of that file, borrowed. NULL: none */
+};
+
+enum setting_kind {
+    SETTING_TEXT,
+    SETTING_CHOICE,
+    SETTING_LIST,
+    SETTING_PLACES, /* a list of endpoints: net/listen/endpoint.h */
+    SETTING_STORES, /* a list of cmd/store/store_word.h, whose passwords are not shown */
+    SETTING_NUMBER,
+    SETTING_BYTES, /* a number, or one with KiB, MiB or GiB */
+    SETTING_DURATION,
+    SETTING_SWITCH,
+};
+
+enum setting_origin {
+    SETTING_DEFAULT,
+    SETTING_COMPAT, /* cmd/serve/serve_compat.h */
+    SETTING_FILE,
+    SETTING_ENVIRONMENT,
+    SETTING_OPTION,
+};
+
+struct setting {
+    const char *name; /* as the file has it */
+    enum setting_kind kind;
+    size_t at;            /* of its value in struct serve_settings */
+    const char *argument; /* in --help; NULL for a switch */
+    const char *value; /* the default as text; NULL: none. Of a list: elements with ';' between */
+    uint64_t min, max; /* of numbers, bytes and durations */
+    const char *const *choices;
+    const char *sentence; /* what it does, for --help */
+};
+
+extern const struct setting settings_known[];
+extern const size_t n_settings_known;
+#define SETTINGS_MAX 128
+
+/* Whether another value is put in force by a reload; else it waits for a restart. */
+bool setting_is_live(size_t index);
+bool setting_is_same(size_t index, const struct serve_settings *a, const struct serve_settings *b);
+
+/* A list of texts, of whatever kind. */
+bool setting_is_list(const struct setting *setting);
+
+/* Which of them has the name; -1 for none. `separator` stands between its words: '_' or '-'. */
+int setting_find(struct span name, char separator);
+
+/* The settings as they are gathered; free with settings_deinit(). */
+struct settings {
+    struct serve_settings values;
+    enum setting_origin origins[SETTINGS_MAX];
+    struct arena arena; /* of the config file: its pools are in here */
+};
+
+/* With the defaults. */
+int settings_init(struct settings *settings, struct stint_error *error);
+void settings_deinit(struct settings *settings);
+
+/*
+ * Gives a setting a value, or a list one element more; origins must come from weak to strong.
+ * STINT_E_SYNTAX or STINT_E_RANGE with a sentence that begins with `shown`, the name as the user
+ * wrote it. A text of NULL is no value: the list is empty, the file not named.
+ */
+int settings_set(struct settings *settings, size_t index, enum setting_origin origin,
+                 const char *shown, const char *text, struct stint_error *error);
+
+/* Gives a text, or none, in place of whatever it was. */
+int settings_put_text(char **value, const char *text, struct stint_error *error);
+
+/* All of STINT_… that is set; the rest of the environment is left alone. */
+int settings_read_environment(struct settings *settings, struct stint_error *error);
+/* A file of YAML; the sentence begins FILE:LINE:COLUMN. */
+int settings_read_file(struct settings *settings, const char *path, struct stint_error *error);
+
+/* As a config file that gives the same settings. */
+void settings_print(const struct settings *settings, FILE *out);
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The settings of shared stores, as the parts of a server want them. A store is written [NAME=]URL
+ * or [NAME=]@FILE, with the URL in the first line of the file; without a name it is `default`, that
+ * of all rules that name none.
+ */
+#ifndef STINT_CMD_SERVE_SERVE_STORES_H
+#define STINT_CMD_SERVE_SERVE_STORES_H
+
+#include "cmd/serve/serve_settings.h"
+#include "decide/question.h"
+#include "net/upstream/stores.h"
+#include "rules/yaml/rules_load.h"
+
+#define STORE_NAME_SIZE 33 /* zero included */
+
+_Static_assert(STORES_MAX == RULES_STORES_MAX, "every store that there may be can be named");
+
+struct serve_store_names {
+    char texts[STORES_MAX][STORE_NAME_SIZE];
+    const char *names[STORES_MAX];
+    size_t n_names;
+    size_t default_store; /* from 1; 0: none is */
+};
+
+/* STINT_E_MISMATCH for a name that is there twice, STINT_E_RANGE for too many stores. */
+int serve_store_names(const struct serve_settings *settings, struct serve_store_names *names,
+                      struct stint_error *error);
+/* What rules are loaded with; `names` is borrowed as long. */
+void serve_store_rules(const struct serve_settings *settings, const struct serve_store_names *names,
+                       struct rules_load_options *options);
+
+/* All that follows from settings alone; the same for all workers. */
+struct serve_stores {
+    struct serve_store_names names;
+    struct store_config configs[STORES_MAX]; /* names.n_names of them */
+    struct upstream_tls *tls;
+    struct question_stores question; /* but for `stores`, of which each worker has its own */
+};
+
+/*
+ * Reads files of URLs, certificates and keys: before a sandbox is entered. Without any store there
+ * is nothing in it. Free with serve_stores_close(), which forgets passwords.
+ */
+int serve_stores_open(struct serve_stores **stores, const struct serve_settings *settings,
+                      struct stint_error *error);
+void serve_stores_close(struct serve_stores *stores); /* NULL is fine */
+
+#endif

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT */
+/* The token that a client shows: the first line of a file. */
+#ifndef STINT_CMD_SERVE_TOKEN_FILE_H
+#define STINT_CMD_SERVE_TOKEN_FILE_H
+
+#include "base/err.h"
+
+#define TOKEN_FILE_MAX 4096 /* bytes of a token */
+#define TOKEN_FILE_ROOM (TOKEN_FILE_MAX + 2)
+
+/* Terminated. STINT_E_SYSTEM or STINT_E_RANGE, with a sentence that names the file. */
+int token_file_read(const char *path, char token[TOKEN_FILE_ROOM], struct stint_error *error);
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What `stint sim run` and `stint sim compare` have in common: the options, the runs that they make
+ * of a workload, one for each seed, and the figures of these.
+ */
+#ifndef STINT_CMD_SIM_SIM_OPTIONS_H
+#define STINT_CMD_SIM_SIM_OPTIONS_H
+
+#include "cmd/lib/gnuplot.h"
+#include "cmd/lib/progress.h"
+#include "sim/judge/key_set.h"
+#include "sim/judge/run.h"
+
+#define SIM_SEEDS_MAX 1000
+
+struct sim_options {
+    struct stint_quota quotas[STINT_ITEMS_MAX];
+    size_t n_quotas;
+    const char *workload_text;
+    struct workload workload;
+    uint64_t seed, n_seeds;
+    uint64_t length_ns, decisions_max, table_keys, oracle_bytes_max;
+    bool without_oracle, json, csv;
+    struct gnuplot gnuplot;
+};
+
+/* `command` says for whom: only `compare` prints CSV. Exits where the command line is wrong. */
+enum sim_command { SIM_RUN, SIM_COMPARE };
+void sim_options_parse(struct sim_options *options, enum sim_command command, int argc,
+                       char **argv);
+
+/* ---- sim_log.c: the requests of a log ---- */
+
+struct sim_log {
+    struct event_list events;
+    struct key_set names; /* by place */
+    uint64_t epoch_ns;    /* of virtual time */
+    uint64_t malformed;
+};
+
+/* Reads them all, sorts them, and lends them to the workload. Nothing where it has no log. */
+int sim_log_read(struct sim_log *log, struct sim_options *options, struct stint_error *error);
+void sim_log_free(struct sim_log *log);
+
+/* ---- sim_work.c: the runs ---- */
+
+/* The runs of one list of quotas. */
+struct sim_runs {
+    const struct stint_quota *quotas;
+    const struct stint_quota *workload_quota; /* that the workload speaks of */
+    size_t n_quotas;
+    struct tally *tallies; /* by seed */
+    size_t n_done;         /* the last may be partial */
+};
+
+struct sim_work {
+    const struct sim_options *options;
+    const struct sim_log *log;
+    struct progress progress;
+    uint64_t decisions; /* of the runs that are done */
+    bool interrupted;
+};
+
+/* The options of the run with the i-th seed. */
+struct run_options sim_work_options(const struct sim_work *work, const struct sim_runs *runs,
+                                    size_t i);
+/* Makes a run for each seed, until all are made or a signal comes. 0 or a negative code. */
+int sim_work_do(struct sim_work *work, struct sim_runs *runs, struct stint_error *error);
+void sim_runs_free(struct sim_runs *runs);
+
+/* Says what must not be overlooked; returns an enum cmd_exit. */
+int sim_work_warn(const struct sim_work *work, const struct sim_runs *runs);
+
+/* ---- sim_figures.c: what is told of runs ---- */
+
+enum sim_form { SIM_COUNT, SIM_SHARE, SIM_DURATION, SIM_NS };
+
+struct sim_figure {
+    const char *name;
+    enum sim_form form;
+    bool of_quota; /* differs between the quotas of one list */
+    bool is_rare;  /* not told where it is 0 */
+    const char *label;
+    /* NAN where it is not known. */
+    double (*of)(const struct tally *tally, size_t quota);
+};
+
+extern const struct sim_figure sim_figures[]; /* ends with a name of NULL */
+
+const struct sim_figure *sim_figure_named(const char *name);
+
+/* Over the seeds; NAN where it is not known of any. */
+struct sim_spread {
+    double least, median, most;
+};
+struct sim_spread sim_spread_of(const struct sim_runs *runs, const struct sim_figure *figure,
+                                size_t quota);
+
+struct sim_number {
+    char text[64];
+};
+const char *sim_number(struct sim_number *number, enum sim_form form, double value);
+
+#endif

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+/* The parts of `stint sim worst`: the search, and what it prints. */
+#ifndef STINT_CMD_SIM_SIM_WORST_H
+#define STINT_CMD_SIM_SIM_WORST_H
+
+#include "sim/search/search_worst.h"
+
+#include <stdio.h>
+
+struct sim_worst_options {
+    struct stint_quota quota;
+    const char *path; /* of the trace; NULL = standard output */
+    FILE *trace;      /* NULL where that is none */
+    uint64_t seed;
+    uint64_t time_ns, tries_max; /* the search ends with whichever comes first */
+    bool json;
+    bool takes_only;
+};
+
+struct sim_worst_result {
+    struct search_best best;
+    uint64_t tries, decisions, time_ns;
+    bool interrupted;
+};
+
+/* Searches, prints, closes the trace; an enum cmd_exit, CMD_BAD_INPUT for a broken bound. */
+int sim_worst_run(const struct sim_worst_options *options, const struct search_subject *subject);
+
+/* False where it cannot be written, which is said. */
+bool sim_worst_report(const struct sim_worst_options *options, const struct search_subject *subject,
+                      const struct sim_worst_result *result);
+
+#endif

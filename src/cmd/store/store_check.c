@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint store check`: the command line, and which server of a URL is looked at. */
+#define _GNU_SOURCE
+#include "base/ns.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
+#include "cmd/store/store_memcached.h"
+#include "cmd/store/store_word.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SAMPLES_DEFAULT 100
+#define TIMEOUT_NS_DEFAULT (2 * NS_PER_S)
+
+enum {
+    OPTION_JSON = 256,
+    OPTION_SAMPLES,
+    OPTION_TIMEOUT,
+    OPTION_CA_FILE,
+    OPTION_CERT_FILE,
+    OPTION_KEY_FILE,
+};
+
+static const struct argp_option options_known[] = {
+    {"samples", OPTION_SAMPLES, "N", 0, "Round trips that are measured (default 100)", 1},
+    {"timeout", OPTION_TIMEOUT, "DURATION", 0,
+     "How long connecting, and then each answer, may take (default 2s)", 1},
+    {"json", OPTION_JSON, NULL, 0, "Print one JSON object", 2},
+    {"ca-file", OPTION_CA_FILE, "FILE", 0,
+     "Who may sign the server's certificate (default: whom the system trusts)", 3},
+    {"cert-file", OPTION_CERT_FILE, "FILE", 0, "Show this certificate (PEM)", 3},
+    {"key-file", OPTION_KEY_FILE, "FILE", 0, "The key of --cert-file (PEM)", 3},
+    {0},
+};
+
+struct check {
+    const char *text; /* the URL */
+    struct store_url url;
+    struct upstream_tls_paths paths;
+    struct upstream_tls *tls;
+    unsigned samples;
+    uint64_t timeout_ns;
+    bool is_json;
+};
+
+static void check_usage(struct check *check, struct argp_state *state)
+{
+    struct stint_error error;
+    if (check->text == NULL)
+        check->text = getenv("STINT_STORE");
+    if (check->text == NULL)
+        argp_error(state, "expected the URL of a store, such as redis://127.0.0.1:6379");
+    if (store_word_url(&check->url, check->text, &error) != 0)
+        argp_error(state, "%s", error.sentence);
+    const struct upstream_tls_paths *paths = &check->paths;
+    if (!check->url.is_tls && (paths->ca_file != NULL || paths->cert_file != NULL))
+        argp_error(state,
+                   "--ca-file and --cert-file go with rediss://, valkeys:// and memcacheds://");
+    if (paths->key_file != NULL && paths->cert_file == NULL)
+        argp_error(state, "--key-file goes with --cert-file");
+}
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    struct check *check = state->input;
+    switch (option) {
+    case OPTION_JSON:
+        check->is_json = true;
+        return 0;
+    case OPTION_SAMPLES:
+        check->samples = (unsigned)args_number(state, "--samples", value, STORE_SAMPLES_MAX);
+        return 0;
+    case OPTION_TIMEOUT:
+        check->timeout_ns = args_duration(state, "--timeout", value);
+        if (check->timeout_ns == 0)
+            argp_error(state, "--timeout must be longer than 0s");
+        return 0;
+    case OPTION_CA_FILE:
+        check->paths.ca_file = value;
+        return 0;
+    case OPTION_CERT_FILE:
+        check->paths.cert_file = value;
+        return 0;
+    case OPTION_KEY_FILE:
+        check->paths.key_file = value;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (check->text != NULL)
+            argp_error(state, "expected one URL, and found another word");
+        check->text = value;
+        return 0;
+    case ARGP_KEY_END:
+        check_usage(check, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static struct store_session_options options_of(const struct check *check)
+{
+    return (struct store_session_options){
+        .url = &check->url,
+        .database = check->url.database,
+        .tls = check->tls,
+        .timeout_ns = check->timeout_ns,
+    };
+}
+
+/* The first of the URL's servers that answers; what is told otherwise is of the last. */
+static int open_any(const struct check *check, struct store_session **session,
+                    struct store_findings *findings, struct stint_error *error)
+{
+    struct store_session_options options = options_of(check);
+    int code = STINT_E_GONE;
+    if (check->url.kind == STORE_REDIS_SENTINEL)
+        options.database = 0;
+    if (check->url.n_hosts == 0) {
+        snprintf(findings->address, sizeof(findings->address), "%s", check->url.path);
+        return store_session_open(session, &options, error);
+    }
+    for (unsigned i = 0; i < check->url.n_hosts && code != 0; i++) {
+        options.host = &check->url.hosts[i];
+        store_address(options.host, findings->address, sizeof(findings->address));
+        code = store_session_open(session, &options, error);
+    }
+    return code;
+}
+
+/* From a sentinel to the master that it watches. */
+static int go_to_master(const struct check *check, struct store_session **session,
+                        struct store_findings *findings, struct stint_error *error)
+{
+    struct store_host master;
+    struct store_session_options options = options_of(check);
+    options.host = &master;
+    if (strcmp(store_session_server(*session)->mode, "sentinel") != 0)
+        return err_set(error, STINT_E_MISMATCH, "%s is no sentinel: expected %s://",
+                       findings->address, check->url.is_tls ? "rediss" : "redis");
+    int code = store_find_master(*session, check->url.master, &master, findings, error);
+    if (code != 0)
+        return code;
+    store_session_close(*session);
+    *session = NULL;
+    store_address(&master, findings->address, sizeof(findings->address));
+    return store_session_open(session, &options, error);
+}
+
+static int look(const struct check *check, struct store_session **session,
+                struct store_findings *findings, struct stint_error *error)
+{
+    const struct store_session_options options = options_of(check);
+    int code = open_any(check, session, findings, error);
+    if (code == 0 && check->url.kind == STORE_REDIS_SENTINEL)
+        code = go_to_master(check, session, findings, error);
+    if (code == 0)
+        code = store_look(*session, &check->url, check->samples, findings, error);
+    if (code == 0 && strcmp(findings->mode, "cluster") == 0)
+        code = store_look_around(*session, &options, findings, error);
+    return code;
+}
+
+static int told(int code, bool is_fit)
+{
+    return code != 0 ? CMD_BAD_INPUT : is_fit ? CMD_DONE : CMD_DENIED;
+}
+
+static int check_redis(const struct check *check, struct stint_error *error)
+{
+    static struct store_findings findings;
+    struct store_session *session = NULL;
+    int code = look(check, &session, &findings, error);
+    store_session_close(session);
+    if (code != 0) {
+        say("%s", error->sentence);
+        return CMD_BAD_INPUT;
+    }
+    return told(store_report(&check->url, &findings, check->is_json), store_is_fit(&findings));
+}
+
+static int check_memcached(const struct check *check, struct stint_error *error)
+{
+    static struct memcached_findings findings[STORE_HOSTS_MAX];
+    const struct memcached_check asked = {
+        .url = &check->url,
+        .tls = check->tls,
+        .timeout_ns = check->timeout_ns,
+        .samples = check->samples,
+    };
+    if (store_memcached_look(&asked, findings, error) != 0) {
+        say("%s", error->sentence);
+        return CMD_BAD_INPUT;
+    }
+    return told(store_memcached_report(&check->url, findings, check->is_json),
+                store_memcached_is_fit(findings, check->url.n_hosts));
+}
+
+static int run(struct check *check, struct stint_error *error)
+{
+    if (check->url.is_tls && upstream_tls_load(&check->tls, &check->paths, error) != 0) {
+        say("%s", error->sentence);
+        return CMD_BAD_INPUT;
+    }
+    int code = check->url.kind == STORE_MEMCACHED ? check_memcached(check, error)
+                                                  : check_redis(check, error);
+    upstream_tls_free(check->tls);
+    return code;
+}
+
+int store_check_main(int argc, char **argv)
+{
+    static const struct argp argp = {
+        .options = options_known,
+        .parser = parse_option,
+        .args_doc = "[URL]",
+        .doc = "Asks a Redis, Valkey or memcached whether it can be the store of several servers, "
+               "and how "
+               "well it would do.\v"
+               "URL is redis://[[USER]:PASSWORD@]HOST[:PORT][/DATABASE] or valkey://, rediss:// "
+               "with TLS, unix:/PATH, memcached://HOST[:PORT][,HOST...] (default: STINT_STORE of "
+               "the environment, where other users "
+               "of the machine do not see its password), or @FILE that has it in its first line.\n"
+               "Exit codes: 0 fit, 3 not fit, 1 it could not be asked, 2 bad usage. See "
+               "stint-store(1)."};
+    struct check check = {.samples = SAMPLES_DEFAULT, .timeout_ns = TIMEOUT_NS_DEFAULT};
+    struct stint_error error;
+    args_parse(&argp, argc, argv, &check);
+    return run(&check, &error);
+}

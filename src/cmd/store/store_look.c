@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/* One question after the other; what a server may refuse to tell is left unknown, and said so. */
+#define _GNU_SOURCE
+#include "base/buf.h"
+#include "base/ns.h"
+#include "base/number.h"
+#include "cmd/lib/say.h"
+#include "cmd/store/store.h"
+#include "table/clock.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#define SKEW_MAX_NS (500 * NS_PER_MS)
+/* What every script of ours needs: the time, a state read, written and forgotten again. */
+#define SCRIPT                                                                                     \
+    "local before = redis.call('GET', KEYS[1]) "                                                   \
+    "redis.call('SET', KEYS[1], '1', 'PX', 1000) "                                                 \
+    "redis.call('DEL', KEYS[1]) "                                                                  \
+    "return redis.call('TIME')"
+#define SCRIPT_KEY "stint:{check}"
+
+struct look {
+    struct store_session *session;
+    const struct store_url *url;
+    struct store_findings *findings;
+    struct stint_error *error;
+};
+
+static void add_remark(struct store_findings *findings, bool is_fault, const char *format,
+                       va_list args) ERR_PRINTF(3, 0);
+
+static void add_remark(struct store_findings *findings, bool is_fault, const char *format,
+                       va_list args)
+{
+    if (findings->n_remarks == STORE_REMARKS_MAX)
+        return;
+    struct store_remark *remark = &findings->remarks[findings->n_remarks++];
+    struct buf buf = buf_of(remark->text, sizeof(remark->text));
+    remark->is_fault = is_fault;
+    if (findings->node[0] != '\0')
+        buf_add(&buf, "%s: ", findings->node);
+    vsnprintf(remark->text + buf.len, sizeof(remark->text) - buf.len, format, args);
+    say_plainly(remark->text);
+}
+
+void store_fault(struct store_findings *findings, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_remark(findings, true, format, args);
+    va_end(args);
+}
+
+void store_warn(struct store_findings *findings, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    add_remark(findings, false, format, args);
+    va_end(args);
+}
+
+bool store_is_fit(const struct store_findings *findings)
+{
+    for (unsigned i = 0; i < findings->n_remarks; i++)
+        if (findings->remarks[i].is_fault)
+            return false;
+    return true;
+}
+
+static int ask(const struct look *look, void (*read)(void *, const struct redis_reply *), void *arg,
+               const char *const *words)
+{
+    return store_session_ask(look->session, words, read, arg, look->error);
+}
+
+static int text_len(const struct redis_reply *reply)
+{
+    return reply->text.len < 200 ? (int)reply->text.len : 200;
+}
+
+/* ---- INFO ------------------------------------------------------------------------------------ */
+
+/* The value in a line "name:value"; false: there is none. */
+static bool info_value(struct span info, const char *name, char *value, size_t size)
+{
+    size_t len = strlen(name);
+    const uint8_t *at = info.ptr, *end = info.ptr + info.len;
+    while (at < end) {
+        const uint8_t *eol = memchr(at, '\n', (size_t)(end - at));
+        eol = eol != NULL ? eol : end;
+        if ((size_t)(eol - at) > len && memcmp(at, name, len) == 0 && at[len] == ':') {
+            size_t value_len = (size_t)(eol - at) - len - 1;
+            if (value_len > 0 && at[len + value_len] == '\r')
+                value_len--;
+            snprintf(value, size, "%.*s", value_len < size ? (int)value_len : (int)size - 1,
+                     (const char *)at + len + 1);
+            say_plainly(value);
+            return true;
+        }
+        at = eol + 1;
+    }
+    return false;
+}
+
+static uint64_t info_number(struct span info, const char *name)
+{
+    char text[STORE_WORD_MAX];
+    return info_value(info, name, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
+}
+
+static void read_info(void *arg, const struct redis_reply *reply)
+{
+    struct store_findings *findings = arg;
+    char text[STORE_WORD_MAX];
+    if (reply->type != REDIS_TEXT) {
+        store_warn(findings, "INFO is refused, so eviction and persistence are not known: %.*s",
+                   text_len(reply), (const char *)reply->text.ptr);
+        return;
+    }
+    struct span info = reply->text;
+    if (info_value(info, "valkey_version", text, sizeof(text))) {
+        findings->is_valkey = true;
+        memcpy(findings->version, text, sizeof(text));
+    }
+    info_value(info, "role", findings->role, sizeof(findings->role));
+    info_value(info, "maxmemory_policy", findings->policy, sizeof(findings->policy));
+    findings->memory_max = info_number(info, "maxmemory");
+    findings->replicas = (unsigned)info_number(info, "connected_slaves");
+    if (info_value(info, "aof_enabled", text, sizeof(text)))
+        snprintf(findings->append_only, sizeof(findings->append_only), "%s",
+                 text[0] == '1' ? "on" : "off");
+    if (info_number(info, "loading") != 0)
+        store_warn(findings, "it is reading its data, and answers nothing else until then");
+    if (info_value(info, "rdb_last_bgsave_status", text, sizeof(text)) && strcmp(text, "ok") != 0)
+        store_warn(findings, "its last snapshot has failed: where stop-writes-on-bgsave-error is "
+                             "set it takes no writes");
+    if (info_value(info, "aof_last_write_status", text, sizeof(text)) && strcmp(text, "ok") != 0)
+        store_fault(findings, "it cannot write its append-only file, and takes no writes");
+}
+
+/* CONFIG is closed at many hosts' servers, which is no fault. */
+static void read_save(void *arg, const struct redis_reply *reply)
+{
+    struct store_findings *findings = arg;
+    const struct redis_reply *save = redis_reply_named(reply, "save");
+    if (save != NULL)
+        snprintf(findings->snapshots, sizeof(findings->snapshots), "%.*s",
+                 save->text.len > 0 ? text_len(save) : 3,
+                 save->text.len > 0 ? (const char *)save->text.ptr : "off");
+    say_plainly(findings->snapshots);
+}
+
+static void judge_info(struct store_findings *findings)
+{
+    bool evicts = findings->policy[0] != '\0' && strcmp(findings->policy, "noeviction") != 0;
+    if (evicts)
+        store_warn(findings,
+                   "maxmemory-policy is %s: where memory is full it drops keys, %s, and a limit "
+                   "whose key is gone admits everything anew; expected noeviction",
+                   findings->policy,
+                   strncmp(findings->policy, "allkeys", 7) == 0
+                       ? "whichever they are"
+                       : "those with a time to live, as all of ours have");
+    if (strcmp(findings->append_only, "off") == 0 && strcmp(findings->snapshots, "off") == 0 &&
+        findings->replicas == 0)
+        store_warn(findings, "nothing is kept over a restart: no append-only file, no snapshots, "
+                             "no replica; every limit then begins anew");
+}
+
+/* ---- What it is ------------------------------------------------------------------------------ */
+
+static void judge_server(const struct look *look)
+{
+    const struct redis_server *server = store_session_server(look->session);
+    struct store_findings *findings = look->findings;
+    char *behind_major;
+    unsigned long major = strtoul(server->version, &behind_major, 10);
+    unsigned long minor = *behind_major == '.' ? strtoul(behind_major + 1, NULL, 10) : 0;
+    findings->is_valkey = server->is_valkey;
+    snprintf(findings->version, sizeof(findings->version), "%s", server->version);
+    snprintf(findings->mode, sizeof(findings->mode), "%s", server->mode);
+    say_plainly(findings->version);
+    say_plainly(findings->mode);
+    snprintf(findings->role, sizeof(findings->role), "%s", server->is_replica ? "replica" : "");
+    /* Valkey's first was 7.2; a server that hides its version is not judged by it. */
+    if (*behind_major == '.' && (major < 6 || (major == 6 && minor < 2)))
+        store_fault(findings, "it is of version %s: expected Redis 6.2 or later, or Valkey",
+                    server->version);
+    if (strcmp(server->mode, "sentinel") == 0)
+        store_fault(findings, "it is a sentinel, not a store: expected redis-sentinel:// and "
+                              "/MASTER-NAME behind the hosts");
+    bool is_cluster = strcmp(server->mode, "cluster") == 0;
+    if (is_cluster && look->url->kind != STORE_REDIS_CLUSTER)
+        store_fault(findings, "it is a node of a cluster: expected redis-cluster://");
+    if (!is_cluster && look->url->kind == STORE_REDIS_CLUSTER)
+        store_fault(findings, "it is no cluster: expected redis://");
+}
+
+static void judge_role(struct store_findings *findings)
+{
+    bool is_replica =
+        strcmp(findings->role, "slave") == 0 || strcmp(findings->role, "replica") == 0;
+    if (!is_replica)
+        return;
+    snprintf(findings->role, sizeof(findings->role), "replica");
+    if (strcmp(findings->mode, "cluster") != 0) /* of a cluster, others are asked for */
+        store_fault(findings, "it is a replica and takes no writes: expected the master");
+}
+
+/* ---- Scripts --------------------------------------------------------------------------------- */
+
+struct loading {
+    struct store_findings *findings;
+    char sha[41];
+    bool has_run;
+    bool is_elsewhere; /* the key's slot is another node's */
+};
+
+static void refuse_scripts(struct store_findings *findings, const struct redis_reply *reply,
+                           const char *what)
+{
+    store_fault(findings, "%s is refused: %.*s", what, text_len(reply),
+                (const char *)reply->text.ptr);
+}
+
+static void read_sha(void *arg, const struct redis_reply *reply)
+{
+    struct loading *loading = arg;
+    if (reply->type == REDIS_TEXT && reply->text.len == 40)
+        snprintf(loading->sha, sizeof(loading->sha), "%.40s", (const char *)reply->text.ptr);
+    else
+        refuse_scripts(loading->findings, reply, "SCRIPT LOAD");
+}
+
+static void read_run(void *arg, const struct redis_reply *reply)
+{
+    struct loading *loading = arg;
+    loading->has_run = reply->type == REDIS_ARRAY;
+    if (!loading->has_run)
+        refuse_scripts(loading->findings, reply,
+                       "a script that reads the time and writes a key stint:{check}");
+}
+
+int store_try_scripts(struct store_session *session, const char *key,
+                      struct store_findings *findings, struct stint_error *error)
+{
+    struct loading loading = {.findings = findings};
+    int code = store_session_ask(session, (const char *[]){"SCRIPT", "LOAD", SCRIPT, NULL},
+                                 read_sha, &loading, error);
+    if (code == 0 && loading.sha[0] != '\0')
+        code = store_session_ask(session, (const char *[]){"EVALSHA", loading.sha, "1", key, NULL},
+                                 read_run, &loading, error);
+    findings->runs_scripts = loading.has_run;
+    return code;
+}
+
+static void read_increx(void *arg, const struct redis_reply *reply)
+{
+    struct store_findings *findings = arg;
+    findings->has_increx = reply->type == REDIS_ARRAY && reply->n_items == 1 &&
+                           reply->items[0].type == REDIS_ARRAY && reply->items[0].n_items > 0;
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+static void read_time(void *arg, const struct redis_reply *reply)
+{
+    uint64_t *time_ns = arg;
+    uint64_t seconds, micros;
+    if (reply->type == REDIS_ARRAY && reply->n_items == 2 &&
+        resp_number_read(reply->items[0].text, INT64_MAX / NS_PER_S - 1, &seconds) &&
+        resp_number_read(reply->items[1].text, 999999, &micros))
+        *time_ns = seconds * NS_PER_S + micros * NS_PER_US;
+}
+
+/* Of some tries the quickest: its instant is known best. */
+static int look_at_clock(const struct look *look)
+{
+    struct store_findings *findings = look->findings;
+    uint64_t best_ns = STINT_NEVER_NS;
+    for (int i = 0; i < 5; i++) {
+        uint64_t before_ns = (uint64_t)clock_wall_ns(), time_ns = 0;
+        int code = ask(look, read_time, &time_ns, (const char *[]){"TIME", NULL});
+        uint64_t took_ns = store_session_took_ns(look->session);
+        if (code != 0)
+            return code;
+        if (time_ns == 0 || took_ns >= best_ns)
+            continue;
+        best_ns = took_ns;
+        findings->has_time = true;
+        findings->ahead_ns = (int64_t)time_ns - (int64_t)(before_ns + took_ns / 2);
+        findings->ahead_error_ns = took_ns / 2 + NS_PER_US;
+    }
+    if (findings->has_time &&
+        (uint64_t)llabs(findings->ahead_ns) > SKEW_MAX_NS + findings->ahead_error_ns)
+        store_warn(findings, "its clock and ours differ by %lld ms: it decides by its own",
+                   (long long)llabs(findings->ahead_ns) / 1000000);
+    return 0;
+}
+
+static void read_nothing(void *arg, const struct redis_reply *reply)
+{
+    (void)arg;
+    (void)reply;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return left < right ? -1 : left > right;
+}
+
+struct store_latency store_latency_of(uint64_t *took_ns, unsigned samples)
+{
+    qsort(took_ns, samples, sizeof(*took_ns), by_size);
+    return (struct store_latency){
+        .median_ns = took_ns[(samples - 1) / 2],
+        .p90_ns = took_ns[(uint64_t)(samples - 1) * 90 / 100],
+        .p99_ns = took_ns[(uint64_t)(samples - 1) * 99 / 100],
+        .max_ns = took_ns[samples - 1],
+        .n = samples,
+    };
+}
+
+static int look_at_latency(const struct look *look, unsigned samples)
+{
+    uint64_t *took_ns = calloc(samples, sizeof(*took_ns));
+    if (took_ns == NULL)
+        return err_set(look->error, STINT_E_SYSTEM, "no memory for %u round trips", samples);
+    int code = 0;
+    for (unsigned i = 0; i < samples && code == 0; i++) {
+        code = ask(look, read_nothing, NULL, (const char *[]){"PING", NULL});
+        took_ns[i] = store_session_took_ns(look->session);
+    }
+    if (code == 0)
+        look->findings->latency = store_latency_of(took_ns, samples);
+    free(took_ns);
+    return code;
+}
+
+int store_look(struct store_session *session, const struct store_url *url, unsigned samples,
+               struct store_findings *findings, struct stint_error *error)
+{
+    const struct look look = {session, url, findings, error};
+    judge_server(&look);
+    int code = ask(&look, read_info, findings, (const char *[]){"INFO", NULL});
+    if (code == 0)
+        code = ask(&look, read_save, findings, (const char *[]){"CONFIG", "GET", "save", NULL});
+    if (code != 0)
+        return code;
+    judge_role(findings);
+    judge_info(findings);
+    /* A sentinel is none of those that follow. */
+    if (strcmp(findings->mode, "sentinel") == 0)
+        return 0;
+    if (strcmp(findings->role, "replica") != 0 && strcmp(findings->mode, "cluster") != 0)
+        code = store_try_scripts(session, "stint:{check}", findings, error);
+    if (code == 0)
+        code =
+            ask(&look, read_increx, findings, (const char *[]){"COMMAND", "INFO", "INCREX", NULL});
+    if (code == 0)
+        code = look_at_clock(&look);
+    return code != 0 ? code : look_at_latency(&look, samples);
+}

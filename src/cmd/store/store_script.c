@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT */
+/* `stint store script`: the scripts that a store is given, as text for redis-cli. */
+#define _GNU_SOURCE
+#include "backend/script/lua_script.h"
+#include "cmd/lib/args.h"
+#include "cmd/lib/cmd.h"
+#include "cmd/lib/say.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static error_t parse_option(int option, char *value, struct argp_state *state)
+{
+    const char **name = state->input;
+    switch (option) {
+    case ARGP_KEY_ARG:
+        if (*name != NULL)
+            argp_error(state, "expected one NAME, and found another word");
+        *name = value;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct lua_script *find(const char *name)
+{
+    const struct lua_script *const *script = lua_scripts;
+    while (*script != NULL && strcmp((*script)->name, name) != 0)
+        script++;
+    return *script;
+}
+
+static void list(FILE *out)
+{
+    for (const struct lua_script *const *script = lua_scripts; *script != NULL; script++)
+        fprintf(out, "%s\n", (*script)->name);
+}
+
+int store_script_main(int argc, char **argv)
+{
+    static const struct argp_option no_options[] = {{0}};
+    static const struct argp argp = {
+        .options = no_options,
+        .parser = parse_option,
+        .args_doc = "[NAME]",
+        .doc = "Prints the Lua script NAME as a store is given it, such as rolling_window for "
+               "redis-cli; without NAME, the names of all scripts.\v"
+               "stint store script rolling_window > rolling_window.lua\n"
+               "redis-cli --eval rolling_window.lua mail:alice , 100 10 60000000 5000000 0\n\n"
+               "Exit codes: 0 done, 1 the output cannot be written, 2 bad usage. See "
+               "stint-store(1)."};
+    const char *name = NULL;
+    args_parse(&argp, argc, argv, &name);
+    if (name == NULL) {
+        list(stdout);
+        return CMD_DONE;
+    }
+    const struct lua_script *script = find(name);
+    if (script == NULL) {
+        say("there is no script '%s'; expected one of:", name);
+        list(stderr);
+        return CMD_BAD_USAGE;
+    }
+    fwrite(script->text.ptr, 1, script->text.len, stdout);
+    return CMD_DONE;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/* A store as a setting has it, [NAME=]URL or [NAME=]@FILE, before any file is read. */
+#ifndef STINT_CMD_STORE_STORE_WORD_H
+#define STINT_CMD_STORE_STORE_WORD_H
+
+#include "backend/url.h"
+#include "base/err.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+
+#define STORE_WORD_NAME_MAX 32
+
+struct store_word {
+    struct span name; /* `default` where there is none */
+    const char *text; /* the URL, or the path of its file */
+    bool is_file;
+};
+
+/* STINT_E_SYNTAX or STINT_E_RANGE with a sentence that quotes no password. */
+int store_word_read(struct store_word *word, const char *text, struct stint_error *error);
+
+/* The URL in the first line of a file. The sentence names the file, and quotes no password. */
+int store_word_file(struct store_url *url, const char *path, struct stint_error *error);
+/* URL or @FILE. */
+int store_word_url(struct store_url *url, const char *text, struct stint_error *error);
+
+/* A word with *** for the password, for people; NULL: no memory. To be freed. */
+char *store_word_shown(const char *text);
+
+/* Takes the password out of the words of a process, which others can see. */
+void store_word_hide(char *text);
+
+#endif
