@@ -8,7 +8,7 @@
 
 #include "base/ns.h"
 #include "proto/grpc/rls.h"
-#include "unit/rls_oracle.h"
+#include "unit/proto/rls_oracle.h"
 
 static struct rls_call *call, *other;
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Pictures: that they are drawn, say what they show, are the same again, and that whatever goes
-wrong on the way is told. What the numbers in them are is for tests/unit/test_history.c."""
+wrong on the way is told. What the numbers in them are is for tests/unit/sim/test_history.c."""
 
 import json
 import os

@@ -2,7 +2,7 @@
 """The whole life of a server that has given up files, system calls and the rights of root.
 
 Real time: it is the kernel that is asked. What only a part of the kernels has, a test that needs it
-says so where it is skipped; tests/unit/test_sandbox.c tries what is forbidden, call by call.
+says so where it is skipped; tests/unit/net/test_sandbox.c tries what is forbidden, call by call.
 """
 import os
 import pwd

@@ -5,7 +5,7 @@
  * A denial with retry_after r at t says: no take of that cost or more is allowed before t + r,
  * whatever others take meanwhile, since taking only moves that instant away. It holds for all laws
  * but concurrency, whose holders may leave before their time; and as long as nobody gives back,
- * resets the key or changes its quota. tests/unit/test_denials.c holds the laws to it.
+ * resets the key or changes its quota. tests/unit/backend/test_denials.c holds the laws to it.
  *
  * The store decided after it was asked, so the instant is counted from when it was asked.
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Small and slow on purpose: a law is a few lines here, and its flaw one of them. */
-#include "flawed_laws.h"
+#include "unit/sim/flawed_laws.h"
 
 #include <assert.h>
 #include <string.h>

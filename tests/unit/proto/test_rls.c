@@ -3,7 +3,7 @@
  * Envoy's messages against bytes that are put together by hand, from the published numbers: what a
  * request says, what is refused of it, and what becomes of hostile ones.
  */
-#include "unit/rls_oracle.h"
+#include "unit/proto/rls_oracle.h"
 #include "unit/wiring.h"
 
 #include "base/ns.h"

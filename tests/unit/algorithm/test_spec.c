@@ -3,7 +3,7 @@
 #include "algorithm/spec.h"
 #include "base/buf.h"
 
-#include "asking.h"
+#include "unit/asking.h"
 
 static void assert_error(const char *spec, int code, const char *part)
 {

@@ -6,7 +6,7 @@
  */
 #include "algorithm/law.h"
 
-#include "asking.h"
+#include "unit/asking.h"
 
 #include <stdlib.h>
 

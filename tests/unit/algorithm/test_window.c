@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* window against a plain count of every use, in both forms and at the edges of what fits. */
-#include "strict_model.h"
+#include "unit/strict_model.h"
 
 static struct stint_decision window_ask(const struct stint_quota *quota, void *state,
                                         const struct stint_ask *ask)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Requests and responses by protobuf-c. */
-#include "unit/rls_oracle.h"
+#include "unit/proto/rls_oracle.h"
 
 #include "base/ns.h"
 #include "health.pb-c.h"

@@ -3,7 +3,7 @@
  * What is answered over protobuf: responses to the byte, and field by field the same as /json
  * answers to the same request. Times are virtual.
  */
-#include "unit/rls_oracle.h"
+#include "unit/proto/rls_oracle.h"
 #include "unit/wiring.h"
 
 #include "proto/grpc/rls.h"

@@ -4,7 +4,7 @@
  * each way, timers have whole milliseconds, and one server is a millisecond farther than the
  * others. All of them want one hot key; each has a quiet key of its own.
  */
-#include "memcached_distances.h"
+#include "unit/memcached_distances.h"
 
 /* ---- What must hold -------------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* gcra: its law to the tick, the forms it must not have, and what comes back by refund. */
-#include "asking.h"
+#include "unit/asking.h"
 
 /* A bucket of three a minute answers as a transcript of it would read. */
 static void test_three_a_minute_reads_as_it_should(void **unused)

@@ -4,7 +4,7 @@
 #include "cmd/sim/sim_worst.h"
 
 #include "cmd/lib/cmd.h"
-#include "flawed_laws.h"
+#include "unit/sim/flawed_laws.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * Kuadrant's messages against bytes that are put together by hand: what a reservation and a commit
  * say, what is refused of them, and for whom a reservation_id is good.
  */
-#include "unit/rls_oracle.h"
+#include "unit/proto/rls_oracle.h"
 #include "unit/wiring.h"
 
 #include "base/ns.h"

@@ -287,8 +287,8 @@ static void test_a_dead_bucket_is_not_counted(void **unused)
 }
 
 /*
- * Of all configurations up to 6 units and 6 ns, tests/unit/exhaustive_buckets.c finds 511 in which
- * the formula is reached and 182 in which the most is one less. The trace finds them all.
+ * Of all configurations up to 6 units and 6 ns, tests/unit/algorithm/exhaustive_buckets.c finds 511
+ * in which the formula is reached and 182 in which the most is one less. The trace finds them all.
  */
 static void test_the_trace_reaches_what_the_exhaustive_search_does(void **unused)
 {

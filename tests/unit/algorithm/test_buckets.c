@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* buckets in its three forms against a plain count of every use, and its published traces. */
-#include "strict_model.h"
+#include "unit/strict_model.h"
 
 /*
  * A: U_{W+O} + c > N. B: U_W + c > N - k + 1. AB: both. Of what a charge has displaced, less than

@@ -3,7 +3,7 @@
  * The store over memcached where others are always faster, where memcached says nothing, and where
  * a state is damaged. The servers are those of test_memcached_store.c.
  */
-#include "memcaching.h"
+#include "unit/memcaching.h"
 
 #define K_NAME "p:{k}window,10000000,24:r:"
 

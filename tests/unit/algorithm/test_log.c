@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* log: exact against a plain count of every use, with bookings and their cancelling. */
-#include "strict_model.h"
+#include "unit/strict_model.h"
 
 /* Never denied wrongly: the uses of the last W and the cost are above N. */
 static bool log_justified(const struct strict_model *model, uint64_t cost, uint64_t at_ns)

@@ -7,7 +7,7 @@
 #include "sim/search/search_play.h"
 #include "sim/search/search_worst.h"
 
-#include "flawed_laws.h"
+#include "unit/sim/flawed_laws.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
