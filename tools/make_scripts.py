@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """usage: make_scripts.py FOLDER NAME: prints one Lua script made of the files of lua/.
-       make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for backend/script/lua_script.h.
+       make_scripts.py FOLDER OUTPUT.c: all of them as lua_script_NAME, for backend/script.
 
 NAME is an algorithm (its law between single_begin and single_end), `list` (all of them), either
 with `_once` behind it (the same within once_begin and once_end, for asks with an id),

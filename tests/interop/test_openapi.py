@@ -416,7 +416,8 @@ def test_members_of_bodies_are_those_of_the_source():
     assert names("src/proto/http/http_call.c", "descriptor_members") == set(
         schemas["Descriptor"]["properties"])
     assert names("src/proto/http/http_call.c", "item_members") == set(schemas["Item"]["properties"])
-    assert names("src/proto/http/http_call.c", "entry_members") == set(schemas["Entry"]["properties"])
+    entries = names("src/proto/http/http_call.c", "entry_members")
+    assert entries == set(schemas["Entry"]["properties"])
     pool = ["PoolNext", "PoolGiveBack", "PoolReport", "PoolAdd", "PoolRemove"]
     assert names("src/frontend/http/http_pools.c", "pool_members") == set().union(
         *(schemas[verb]["properties"] for verb in pool))
