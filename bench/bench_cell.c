@@ -97,7 +97,7 @@ static void run(const struct bench_options *options, const struct workload *work
     struct stint_error error;
     char note[64];
     if (stint_quota_parse(&hot.quota, workload->spec, &error) != 0) {
-        fprintf(stderr, "%s: %s\n", workload->spec, error.sentence);
+        fprintf(stderr, "%s: %s\n", workload->spec, error.message);
         exit(1);
     }
     bool small = stint_state_size(&hot.quota) == 8;

@@ -55,7 +55,7 @@ static struct fill fill_one(const struct form *form, uint64_t n_keys, uint64_t s
     struct stint_error error;
     if (stint_quota_parse(&quota, form->spec, &error) != 0 ||
         stint_table_open(&table, &options, &error) != 0) {
-        fprintf(stderr, "bench_fill: %s\n", error.sentence);
+        fprintf(stderr, "bench_fill: %s\n", error.message);
         exit(1);
     }
     uint64_t came = 0, checked = 0;

@@ -47,9 +47,9 @@ struct session {
 
 struct serving {
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct service *service;
-    struct grpc_door *door;
+    struct grpc_frontend *frontend;
     struct conn *conn;
     nghttp2_session *plain;
     struct bytes plain_out;
@@ -58,9 +58,9 @@ struct serving {
     uint64_t ops, now_ns;
 };
 
-static void die(const char *sentence)
+static void die(const char *message)
 {
-    fprintf(stderr, "bench_grpc: %s\n", sentence);
+    fprintf(stderr, "bench_grpc: %s\n", message);
     exit(1);
 }
 
@@ -246,7 +246,7 @@ static void asked(void *arg, unsigned turn)
     keep(sent);
 }
 
-/* Bytes of DATA in an output that has an answer to each call; dies if it has not. */
+/* Bytes of DATA in an output that has an answer to each call; expires if it has not. */
 static uint32_t check_answers(struct span output)
 {
     uint32_t data_len = 0;
@@ -290,15 +290,17 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     if (rules == NULL || stint_table_open(&serving->table, &table, &error) != 0)
         die("the table or its rules cannot be made");
     rules_faults_free(&faults);
-    const struct hub_options hub = {.table = serving->table, .rules = rules, .workers = 1};
-    if (hub_open(&serving->hub, &hub, &error) != 0)
-        die(error.sentence);
+    const struct server_state_options server_state = {
+        .table = serving->table, .rules = rules, .workers = 1};
+    if (server_state_open(&serving->server_state, &server_state, &error) != 0)
+        die(error.message);
     rules_unref(rules);
-    serving->service = service_new(serving->hub, 0);
+    serving->service = service_new(serving->server_state, 0);
     if (serving->service != NULL)
-        serving->door = grpc_door_new(&(struct grpc_door_options){.service = serving->service});
-    if (serving->door != NULL)
-        serving->conn = grpc_conn_new(serving->door, span_of(NULL, 0), serving->now_ns);
+        serving->frontend =
+            grpc_frontend_new(&(struct grpc_frontend_options){.service = serving->service});
+    if (serving->frontend != NULL)
+        serving->conn = grpc_conn_new(serving->frontend, span_of(NULL, 0), serving->now_ns);
     if (serving->conn == NULL)
         die("no memory for a connection");
     open_plain(serving);
@@ -307,10 +309,10 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
 static void close_serving(struct serving *serving)
 {
     serving->conn->ops->free(serving->conn);
-    grpc_door_free(serving->door);
+    grpc_frontend_free(serving->frontend);
     nghttp2_session_del(serving->plain);
     service_free(serving->service);
-    hub_close(serving->hub);
+    server_state_close(serving->server_state);
     stint_table_close(serving->table);
 }
 

@@ -16,25 +16,25 @@
 #define NAME "bench"
 
 struct endless {
-    struct shared_store store;
+    struct backend store;
     uint64_t now_ns, asks;
 };
 
 struct load {
     struct endless inner;
-    struct shared_store *lease;
+    struct backend *lease;
     struct stint_table *table;
     struct stint_quota quota;
     struct rule rule;
     uint64_t ops, keys, refused;
 };
 
-static void endless_ask(struct shared_store *store, const struct shared_ask *ask,
-                        struct shared_op *op)
+static void endless_ask(struct backend *store, const struct backend_request *ask,
+                        struct backend_op *op)
 {
     struct endless *endless = (struct endless *)store;
     endless->asks++;
-    op->answer.outcome = SHARED_DECIDED;
+    op->answer.outcome = BACKEND_DECIDED;
     op->answer.at_ns = endless->now_ns;
     op->answer.lease_ends_ns = endless->now_ns + ask->term_ns;
     op->answer.sum = (struct stint_decision){.limit = ask->items[0].quota->limit,
@@ -43,12 +43,12 @@ static void endless_ask(struct shared_store *store, const struct shared_ask *ask
     op->answer.each[0] = op->answer.sum;
 }
 
-static void endless_free(struct shared_store *store)
+static void endless_free(struct backend *store)
 {
     (void)store;
 }
 
-static const struct shared_store_ops endless_ops = {.ask = endless_ask, .free = endless_free};
+static const struct backend_ops endless_ops = {.ask = endless_ask, .free = endless_free};
 
 static uint64_t clock_of(void *arg)
 {
@@ -74,17 +74,17 @@ static void from_lease(void *arg, unsigned turn)
     (void)turn;
     for (uint64_t i = 0; i < load->ops; i++) {
         struct key key = key_of(i % load->keys);
-        const struct shared_item item = {.quota = &load->quota,
-                                         .rule = &load->rule,
-                                         .name = span_of(NAME, sizeof(NAME) - 1),
-                                         .key = span_of(&key, KEY_LEN),
-                                         .cost = 1};
-        const struct shared_ask ask = {.verb = SHARED_TAKE,
-                                       .items = &item,
-                                       .n_items = 1,
-                                       .now_ns = load->inner.now_ns,
-                                       .deadline_ns = load->inner.now_ns + NS_PER_S};
-        struct shared_op op = {.answer = {.each = &each}};
+        const struct backend_item item = {.quota = &load->quota,
+                                          .rule = &load->rule,
+                                          .name = span_of(NAME, sizeof(NAME) - 1),
+                                          .key = span_of(&key, KEY_LEN),
+                                          .cost = 1};
+        const struct backend_request ask = {.verb = BACKEND_TAKE,
+                                            .items = &item,
+                                            .n_items = 1,
+                                            .now_ns = load->inner.now_ns,
+                                            .deadline_ns = load->inner.now_ns + NS_PER_S};
+        struct backend_op op = {.answer = {.each = &each}};
         load->lease->ops->ask(load->lease, &ask, &op);
         load->refused += op.answer.sum.outcome != STINT_ALLOW;
         load->inner.now_ns += 100;
@@ -121,7 +121,7 @@ int main(int argc, char **argv)
     struct stint_table_options table = {.clock = STINT_CLOCK_VIRTUAL};
     if (stint_quota_parse(&load.quota, "window 1000000000/1s", &error) != STINT_OK ||
         stint_table_open(&load.table, &table, &error) != STINT_OK) {
-        fprintf(stderr, "bench_lease: %s\n", error.sentence);
+        fprintf(stderr, "bench_lease: %s\n", error.message);
         return 1;
     }
     load.rule = (struct rule){.domain = "bench",

@@ -70,7 +70,7 @@ static void must(int code, const struct stint_error *error)
 {
     if (code == 0)
         return;
-    fprintf(stderr, "%s\n", error->sentence);
+    fprintf(stderr, "%s\n", error->message);
     exit(1);
 }
 

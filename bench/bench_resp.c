@@ -24,9 +24,9 @@
 
 struct serving {
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct service *service;
-    struct resp_door *door;
+    struct resp_frontend *frontend;
     struct conn *conn;
     struct sequence sequence;
     struct stint_quota quota;
@@ -76,9 +76,9 @@ static void spoken(void *arg, unsigned turn)
     keep(sent);
 }
 
-static void die(const char *sentence)
+static void die(const char *message)
 {
-    fprintf(stderr, "bench_resp: %s\n", sentence);
+    fprintf(stderr, "bench_resp: %s\n", message);
     exit(1);
 }
 
@@ -95,13 +95,15 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
                                           .rule = THROTTLE_RULE}};
     if (stint_quota_check(&serving->quota, &error) != 0 ||
         stint_table_open(&serving->table, &table, &error) != 0)
-        die(error.sentence);
-    const struct hub_options hub = {.table = serving->table, .workers = 1};
-    if (hub_open(&serving->hub, &hub, &error) != 0)
-        die(error.sentence);
-    serving->service = service_new(serving->hub, 0);
-    serving->door = serving->service != NULL ? resp_door_new(serving->service, NULL, NULL) : NULL;
-    serving->conn = serving->door != NULL ? resp_conn_new(serving->door, span_of(NULL, 0)) : NULL;
+        die(error.message);
+    const struct server_state_options server_state = {.table = serving->table, .workers = 1};
+    if (server_state_open(&serving->server_state, &server_state, &error) != 0)
+        die(error.message);
+    serving->service = service_new(serving->server_state, 0);
+    serving->frontend =
+        serving->service != NULL ? resp_frontend_new(serving->service, NULL, NULL) : NULL;
+    serving->conn =
+        serving->frontend != NULL ? resp_conn_new(serving->frontend, span_of(NULL, 0)) : NULL;
     if (serving->conn == NULL)
         die("no memory for a connection");
     for (size_t i = 0; i < PIPELINE; i++)
@@ -111,13 +113,13 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
 static void close_serving(struct serving *serving)
 {
     serving->conn->ops->free(serving->conn);
-    resp_door_free(serving->door);
+    resp_frontend_free(serving->frontend);
     service_free(serving->service);
-    hub_close(serving->hub);
+    server_state_close(serving->server_state);
     stint_table_close(serving->table);
 }
 
-/* Every key has a state before the first turn: a newcomer costs more than what is measured. */
+/* Every key has a state before the first turn: a new key costs more than what is measured. */
 static void fill(struct serving *serving, uint32_t n_keys)
 {
     serving->sequence = sequence_uniform(n_keys, SEQUENCE_LEN, 3);

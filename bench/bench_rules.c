@@ -58,7 +58,7 @@ static struct rules *make_rules(uint32_t n_values)
     const struct rules_file file = {"bench.yaml", span_of(text, len)};
     struct rules *rules = rules_load(&file, 1, NULL, &faults);
     if (rules == NULL) {
-        fprintf(stderr, "%s\n", faults.n_faults > 0 ? faults.faults[0].sentence : "no rules");
+        fprintf(stderr, "%s\n", faults.n_faults > 0 ? faults.faults[0].message : "no rules");
         exit(1);
     }
     rules_faults_free(&faults);

@@ -19,7 +19,7 @@
 
 struct serving {
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct service *service;
     struct sequence sequence;
     struct stint_quota quota;
@@ -66,9 +66,9 @@ static void served(void *arg, unsigned turn)
     keep(denied);
 }
 
-static void die(const char *sentence)
+static void die(const char *message)
 {
-    fprintf(stderr, "bench_service: %s\n", sentence);
+    fprintf(stderr, "bench_service: %s\n", message);
     exit(1);
 }
 
@@ -89,17 +89,18 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
                                           .rule = THROTTLE_RULE}};
     if (stint_quota_check(&serving->quota, &error) != 0 ||
         stint_table_open(&serving->table, &table, &error) != 0)
-        die(error.sentence);
+        die(error.message);
     struct rules_faults faults;
     const struct rules_file file = {.path = "bench.yaml", .text = span_of_text(rules_text)};
     struct rules *rules = rules_load(
         &file, 1, &(struct rules_load_options){.default_algorithm = STINT_GCRA}, &faults);
-    const struct hub_options hub = {.table = serving->table, .rules = rules, .workers = 1};
-    if (rules == NULL || hub_open(&serving->hub, &hub, &error) != 0)
-        die(rules == NULL ? faults.faults[0].sentence : error.sentence);
+    const struct server_state_options server_state = {
+        .table = serving->table, .rules = rules, .workers = 1};
+    if (rules == NULL || server_state_open(&serving->server_state, &server_state, &error) != 0)
+        die(rules == NULL ? faults.faults[0].message : error.message);
     rules_unref(rules);
     rules_faults_free(&faults);
-    serving->service = service_new(serving->hub, 0);
+    serving->service = service_new(serving->server_state, 0);
     if (serving->service == NULL)
         die("no memory for a service");
 }
@@ -107,11 +108,11 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
 static void close_serving(struct serving *serving)
 {
     service_free(serving->service);
-    hub_close(serving->hub);
+    server_state_close(serving->server_state);
     stint_table_close(serving->table);
 }
 
-/* Every key has a state before the first turn: a newcomer costs more than what is measured. */
+/* Every key has a state before the first turn: a new key costs more than what is measured. */
 static void fill(struct serving *serving, uint32_t n_keys)
 {
     serving->sequence = sequence_uniform(n_keys, SEQUENCE_LEN, 3);

@@ -23,7 +23,7 @@ struct subject {
 
 static void fail(const char *what, const struct stint_error *error)
 {
-    fprintf(stderr, "%s: %s\n", what, error->sentence);
+    fprintf(stderr, "%s: %s\n", what, error->message);
     exit(1);
 }
 
@@ -90,7 +90,7 @@ static const struct load {
     {"window16", "window 100/60s", "simulated, window 16 B"},
 };
 
-/* Everything that `stint sim run` does by default, over a thousand keys by Zipf's law. */
+/* Everything that `stint sim run` does by default, over a thousand keys by Zipf's algorithm. */
 static void judged(const struct bench_options *options, const struct load *load)
 {
     struct subject subject;

@@ -179,7 +179,7 @@ static void open_table(struct load *load, uint32_t n_keys, bool huge)
     };
     struct stint_error error;
     if (stint_table_open(&load->table, &options, &error) != 0) {
-        fprintf(stderr, "bench: %s\n", error.sentence);
+        fprintf(stderr, "bench: %s\n", error.message);
         exit(1);
     }
     load->now_ns = NS_PER_S;
@@ -196,7 +196,7 @@ void load_open(struct load *load, const struct bench_options *options, const str
     struct stint_error error;
     *load = (struct load){.ops = options->quick ? 1 << 16 : 1 << 20, .secret = {1, 2}};
     if (stint_quota_parse(&load->quota, form->spec, &error) != 0) {
-        fprintf(stderr, "%s: %s\n", form->spec, error.sentence);
+        fprintf(stderr, "%s: %s\n", form->spec, error.message);
         exit(1);
     }
     uint64_t period_ps = load->quota.period_ns * 1000;

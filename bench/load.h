@@ -41,7 +41,7 @@ struct load {
     uint64_t secret[2];
 };
 
-/* Leaves with 1 and a sentence if there is no memory. The caller makes the sequence. */
+/* Leaves with 1 and a message if there is no memory. The caller makes the sequence. */
 void load_open(struct load *load, const struct bench_options *options, const struct load_form *form,
                uint32_t n_keys);
 void load_close(struct load *load);

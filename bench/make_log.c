@@ -2,7 +2,7 @@
 /*
  * usage: make_log MEGABYTES [SEED] >FILE
  * An access log in the combined format such as a busy site writes: some hundred requests a second,
- * clients by Zipf's law (one in ten on IPv6), a few thousand paths with queries, agents and
+ * clients by Zipf's algorithm (one in ten on IPv6), a few thousand paths with queries, agents and
  * referers of everyday lengths, times in whole seconds and now and then a line a second late.
  */
 #include "keys.h"

@@ -29,7 +29,7 @@ struct bench_options {
     bool quick;
 };
 
-/* Reads the command line; leaves with 2 and a sentence if it cannot. */
+/* Reads the command line; leaves with 2 and a message if it cannot. */
 struct bench_options bench_options(int argc, char **argv);
 
 /* Whether `name` is what an option asked for; an option that was not given asks for everything. */

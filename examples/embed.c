@@ -39,7 +39,7 @@ int main(void)
 
     if (stint_quota_parse(&quota, "window 3/60s", &error) < 0 ||
         stint_table_open(&table, NULL, &error) < 0) {
-        fprintf(stderr, "embed: %s\n", error.sentence);
+        fprintf(stderr, "embed: %s\n", error.message);
         return 1;
     }
     for (int i = 0; i < 4; i++)
@@ -51,7 +51,7 @@ int main(void)
     struct stint_quota warnings;
     static struct stint_cell8 cell;
     if (stint_quota_parse(&warnings, "gcra 5/1h burst=2", &error) < 0) {
-        fprintf(stderr, "embed: %s\n", error.sentence);
+        fprintf(stderr, "embed: %s\n", error.message);
         return 1;
     }
     for (int i = 0; i < 3; i++) {

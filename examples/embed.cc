@@ -32,7 +32,7 @@ Table open_table()
     stint_table *table = nullptr;
     stint_error error;
     if (stint_table_open(&table, &options, &error) < 0)
-        throw std::runtime_error(error.sentence);
+        throw std::runtime_error(error.message);
     return Table(table);
 }
 
@@ -41,7 +41,7 @@ stint_quota parse(const std::string &spec)
     stint_quota quota;
     stint_error error;
     if (stint_quota_parse(&quota, spec.c_str(), &error) < 0)
-        throw std::runtime_error(error.sentence);
+        throw std::runtime_error(error.message);
     return quota;
 }
 

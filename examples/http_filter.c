@@ -141,7 +141,7 @@ int main(int argc, char **argv)
     if (stint_quota_parse(&filter.quotas[OF_CLIENT], argv[2], &error) < 0 ||
         stint_quota_parse(&filter.quotas[OF_SERVER], argv[3], &error) < 0 ||
         stint_table_open(&filter.table, NULL, &error) < 0) {
-        fprintf(stderr, "http_filter: %s\n", error.sentence);
+        fprintf(stderr, "http_filter: %s\n", error.message);
         return 1;
     }
     serve(&filter, (uint16_t)atoi(argv[1]));

@@ -30,7 +30,7 @@ static void check_gzip(struct span message)
     struct stint_error error = {0};
     struct span plain, packed, again;
     int code = grpc_zip_read(zip, message, MESSAGE_MAX, &plain, &error);
-    MUST(code == 0 || ((code == STINT_E_SYNTAX || code == STINT_E_RANGE) && error.sentence[0]));
+    MUST(code == 0 || ((code == STINT_E_SYNTAX || code == STINT_E_RANGE) && error.message[0]));
     if (code < 0)
         return;
     MUST(plain.len <= MESSAGE_MAX);
@@ -48,7 +48,7 @@ static int check_frame(struct span bytes)
     struct grpc_frame frame;
     uint8_t prefix[GRPC_PREFIX];
     int read = grpc_frame_read(bytes, MESSAGE_MAX, &frame, &error);
-    MUST(read >= 0 || error.sentence[0] != '\0');
+    MUST(read >= 0 || error.message[0] != '\0');
     check_pieces(bytes, read);
     if (read <= 0)
         return read;

@@ -19,7 +19,7 @@
 #define OUTPUT_SLACK 70000 /* beyond output_bytes: one feed of 64 KiB may answer so much more */
 
 static struct stint_table *table;
-static struct hub *hub;
+static struct server_state *server_state;
 static struct service *service;
 static uint64_t now_ns;
 static bool is_ready;
@@ -33,25 +33,26 @@ static void open_server(void)
 {
     const struct stint_table_options options = {
         .keys = 256, .blocks = 64, .quotas = 256, .hash_key = {1, 2}, .clock = STINT_CLOCK_VIRTUAL};
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct rules_file file = {"fuzz.yaml", span_of_text(yaml)};
-    struct rules *rules = rules_load(&file, 1, NULL, &faults);
+    struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     MUST(rules != NULL);
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     now_ns = 1000 * NS_PER_S;
     is_ready = true;
     MUST(stint_table_open(&table, &options, NULL) == 0);
-    const struct hub_options hub_options = {.table = table, .rules = rules, .workers = 1};
-    MUST(hub_open(&hub, &hub_options, NULL) == 0);
+    const struct server_state_options server_state_options = {
+        .table = table, .rules = rules, .workers = 1};
+    MUST(server_state_open(&server_state, &server_state_options, NULL) == 0);
     rules_unref(rules);
-    service = service_new(hub, 0);
+    service = service_new(server_state, 0);
     MUST(service != NULL);
 }
 
 static void close_server(void)
 {
     service_free(service);
-    hub_close(hub);
+    server_state_close(server_state);
     stint_table_close(table);
 }
 
@@ -61,12 +62,12 @@ static bool ask_ready(void *arg)
     return is_ready;
 }
 
-static struct grpc_door *open_door(const struct grpc_limits *limits)
+static struct grpc_frontend *open_frontend(const struct grpc_limits *limits)
 {
-    struct grpc_door *door = grpc_door_new(
-        &(struct grpc_door_options){.service = service, .limits = limits, .is_ready = ask_ready});
-    MUST(door != NULL);
-    return door;
+    struct grpc_frontend *frontend = grpc_frontend_new(&(struct grpc_frontend_options){
+        .service = service, .limits = limits, .is_ready = ask_ready});
+    MUST(frontend != NULL);
+    return frontend;
 }
 
 /* ---- What goes out --------------------------------------------------------------------------- */
@@ -333,8 +334,8 @@ static void begin(struct side *side)
 static void play(struct span bytes, const struct grpc_limits *limits)
 {
     static struct out out;
-    struct grpc_door *door = open_door(limits);
-    struct side side = {.conn = grpc_conn_new(door, span_of(NULL, 0), now_ns)};
+    struct grpc_frontend *frontend = open_frontend(limits);
+    struct side side = {.conn = grpc_conn_new(frontend, span_of(NULL, 0), now_ns)};
     size_t output_max = (limits != NULL ? limits->output_bytes : 262144) + OUTPUT_SLACK;
     uint32_t next_id = 1;
     MUST(side.conn != NULL);
@@ -345,14 +346,14 @@ static void play(struct span bytes, const struct grpc_limits *limits)
         if (what < 0xc0) {
             for (int i = 0; i <= what % 16 && bytes.len > 0; i++)
                 put_frame(&out, &bytes, &next_id);
-            if (!side.conn->ops->is_choked(side.conn))
+            if (!side.conn->ops->is_backpressured(side.conn))
                 feed(&side, span_of(out.bytes, out.len));
         } else if (what < 0xd8)
             step_time(&side, (uint64_t)bytes_u16(&bytes) * NS_PER_MS);
         else if (what < 0xdc)
             is_ready = !is_ready;
         else if (what < 0xde)
-            grpc_door_drain(door);
+            grpc_frontend_drain(frontend);
         else if (what == 0xde)
             side.conn->ops->drain(side.conn, now_ns);
         else
@@ -360,31 +361,31 @@ static void play(struct span bytes, const struct grpc_limits *limits)
         MUST(side.conn->ops->output(side.conn).len <= output_max);
     }
     end_side(&side);
-    grpc_door_free(door);
+    grpc_frontend_free(frontend);
 }
 
 /* Anything, with and without a preface. */
 static void play_raw(struct span bytes)
 {
-    struct grpc_door *door = open_door(NULL);
-    struct side side = {.conn = grpc_conn_new(door, span_of(NULL, 0), now_ns)};
+    struct grpc_frontend *frontend = open_frontend(NULL);
+    struct side side = {.conn = grpc_conn_new(frontend, span_of(NULL, 0), now_ns)};
     MUST(side.conn != NULL);
     if (bytes_u8(&bytes) % 2 == 0)
         begin(&side);
     feed(&side, bytes);
     end_side(&side);
-    grpc_door_free(door);
+    grpc_frontend_free(frontend);
 }
 
 static uint64_t decided(void)
 {
-    return metrics_decisions(metrics_worker(hub_metrics(hub), 0));
+    return metrics_decisions(metrics_worker(server_state_metrics(server_state), 0));
 }
 
 static uint64_t play_in_pieces(struct span bytes, size_t piece)
 {
-    struct grpc_door *door = open_door(NULL);
-    struct side side = {.conn = grpc_conn_new(door, span_of(NULL, 0), now_ns)};
+    struct grpc_frontend *frontend = open_frontend(NULL);
+    struct side side = {.conn = grpc_conn_new(frontend, span_of(NULL, 0), now_ns)};
     uint64_t before = decided();
     MUST(side.conn != NULL);
     begin(&side);
@@ -394,7 +395,7 @@ static uint64_t play_in_pieces(struct span bytes, size_t piece)
         bytes = span_of(bytes.ptr + len, bytes.len - len);
     }
     end_side(&side);
-    grpc_door_free(door);
+    grpc_frontend_free(frontend);
     return decided() - before;
 }
 

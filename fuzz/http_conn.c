@@ -24,10 +24,10 @@ static const char yaml[] = "domain: d\n"
 /* One side: a server of its own, and what its connection has sent. */
 struct side {
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct http_site *site;
     struct service *service;
-    struct http_door *door;
+    struct http_frontend *frontend;
     struct conn *conn;
     uint8_t *heard;
     size_t heard_len, heard_size;
@@ -56,27 +56,28 @@ static void open_side(struct side *side, uint64_t chance, bool has_turns)
                                                 .hash_key = {1, 2},
                                                 .clock = STINT_CLOCK_VIRTUAL};
     const struct rules_file file = {"f.yaml", span_of(yaml, sizeof(yaml) - 1)};
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     *side = (struct side){.chance = chance, .has_turns = has_turns};
-    struct rules *rules = rules_load(&file, 1, &(struct rules_load_options){0}, &faults);
+    struct rules *rules = rules_load(&file, 1, &(struct rules_load_options){0}, &diagnostics);
     MUST(rules != NULL);
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     MUST(stint_table_open(&side->table, &options, NULL) == 0);
     stint_table_set_now(side->table, now_ns);
-    MUST(hub_open(&side->hub,
-                  &(struct hub_options){.table = side->table, .rules = rules, .workers = 1},
-                  NULL) == 0);
+    MUST(server_state_open(
+             &side->server_state,
+             &(struct server_state_options){.table = side->table, .rules = rules, .workers = 1},
+             NULL) == 0);
     rules_unref(rules);
-    side->service = service_new(side->hub, 0);
+    side->service = service_new(side->server_state, 0);
     MUST(side->service != NULL);
     MUST(http_site_new(&side->site, &(struct http_site_options){.domain = "d"}, NULL) == 0);
-    side->door = http_door_new(&(struct http_door_options){
+    side->frontend = http_frontend_new(&(struct http_frontend_options){
         .service = side->service,
         .site = side->site,
         .limits = {HEADER_BYTES, BODY_BYTES, OUTPUT_BYTES},
     });
-    MUST(side->door != NULL);
-    side->conn = http_conn_new(side->door, span_of_text("127.0.0.1"));
+    MUST(side->frontend != NULL);
+    side->conn = http_conn_new(side->frontend, span_of_text("127.0.0.1"));
     MUST(side->conn != NULL);
     if (has_turns) {
         side->conn->owner = side;
@@ -87,10 +88,10 @@ static void open_side(struct side *side, uint64_t chance, bool has_turns)
 static void close_side(struct side *side)
 {
     side->conn->ops->free(side->conn);
-    http_door_free(side->door);
+    http_frontend_free(side->frontend);
     http_site_free(side->site);
     service_free(side->service);
-    hub_close(side->hub);
+    server_state_close(side->server_state);
     stint_table_close(side->table);
     free(side->heard);
 }
@@ -133,13 +134,13 @@ static void feed(struct side *side, struct span bytes)
             size_t most = 1 + (size_t)(splitmix_next(&side->chance) % 64);
             len = len < most ? len : most;
         }
-        while (ops->is_choked(side->conn) &&
+        while (ops->is_backpressured(side->conn) &&
                (ops->output(side->conn).len > 0 || ops->has_work(side->conn))) {
             hear(side, side->has_turns ? 1000 : SIZE_MAX);
             if (ops->has_work(side->conn))
                 ops->wake(side->conn, now_ns);
         }
-        if (ops->is_choked(side->conn))
+        if (ops->is_backpressured(side->conn))
             break; /* a request waits, for a time that does not come */
         uint8_t *copy = bytes_copy(span_of(bytes.ptr, len));
         ops->feed(side->conn, span_of(copy, len), now_ns);

@@ -22,8 +22,8 @@ static bool jansson_may_refuse(const json_error_t *error)
 /* Jansson takes it; why ours may not: what is no object, too deep, or more than there are nodes. */
 static bool we_may_refuse(const json_t *value, const struct stint_error *error)
 {
-    return !json_is_object(value) || strstr(error->sentence, "more than 16 levels") != NULL ||
-           strstr(error->sentence, "more values than a request has") != NULL;
+    return !json_is_object(value) || strstr(error->message, "more than 16 levels") != NULL ||
+           strstr(error->message, "more values than a request has") != NULL;
 }
 
 static const struct http_json_node *compare(const struct http_json_node *node, const json_t *value);
@@ -92,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int code = http_json_parse(&json, span_of(copy, size), &error);
     json_t *value =
         json_loadb((const char *)copy, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &fault);
-    MUST(code == 0 || (code == STINT_E_SYNTAX && strncmp(error.sentence, "JSON, line ", 11) == 0));
+    MUST(code == 0 || (code == STINT_E_SYNTAX && strncmp(error.message, "JSON, line ", 11) == 0));
     if (code == 0 && value != NULL)
         MUST(compare(json.nodes, value) == json.nodes + json.n_nodes);
     else if (code == 0)

@@ -7,7 +7,7 @@
 #include "feed.h"
 
 #include "sim/input/jsonl.h"
-#include "sim/input/moment.h"
+#include "sim/input/timestamp.h"
 
 struct parsers {
     struct jsonl_options options;
@@ -25,10 +25,10 @@ static void see(void *arg, struct span line)
     MUST(jsonl_parse(fresh, &second, line, NULL) == code);
     MUST(code == EVENT_FOUND || code == EVENT_NONE || code < 0);
     if (code < 0)
-        MUST(error.code == code && error.sentence[0] != '\0');
+        MUST(error.code == code && error.message[0] != '\0');
     if (code == EVENT_FOUND) {
         MUST(first.at_ns == second.at_ns && first.cost == second.cost);
-        MUST(first.at_ns <= MOMENT_MAX_NS && first.decimals <= 9);
+        MUST(first.at_ns <= TIMESTAMP_MAX_NS && first.decimals <= 9);
         MUST(parsers->options.cost != NULL || first.cost == 1);
         MUST(first.key.len == second.key.len && first.key.len <= STINT_KEY_MAX);
         MUST(memcmp(first.key.ptr, second.key.ptr, first.key.len) == 0);

@@ -26,10 +26,10 @@ static void see(void *arg, struct span line)
     MUST(logline_parse(fresh, &second, line, NULL) == code);
     MUST(code == EVENT_FOUND || code == EVENT_NONE || code < 0);
     if (code < 0)
-        MUST(error.code == code && error.sentence[0] != '\0');
+        MUST(error.code == code && error.message[0] != '\0');
     if (code == EVENT_FOUND) {
         MUST(first.at_ns == second.at_ns && first.at_ns % NS_PER_S == 0);
-        MUST(first.at_ns <= MOMENT_MAX_NS);
+        MUST(first.at_ns <= TIMESTAMP_MAX_NS);
         MUST(first.cost == 1 && second.cost == 1);
         MUST(first.key.len == second.key.len && first.key.len <= STINT_KEY_MAX);
         MUST(memcmp(first.key.ptr, second.key.ptr, first.key.len) == 0);
@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         parsers->expr = usual_exprs[data[0] % (sizeof(usual_exprs) / sizeof(*usual_exprs))];
     int code = logline_init(&parsers->used, parsers->expr, &error);
     if (code != 0)
-        MUST(code < 0 && error.code == code && error.sentence[0] != '\0');
+        MUST(code < 0 && error.code == code && error.message[0] != '\0');
     else if (newline != NULL)
         feed_lines(span_of(newline + 1, size - expr_len - 1), see, parsers);
     free(expr);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Any bytes as a state that memcached keeps: of a clock ahead and refused, or damaged and used up,
- * or decided by the law, again and again, with tickets that are made and closed. A state that was
- * written is read again.
+ * or decided by the algorithm, again and again, with tickets that are made and closed. A state that
+ * was written is read again.
  */
 #include "bytes.h"
 
@@ -25,8 +25,8 @@ static const char *const specs[] = {
 };
 #define SPECS (sizeof(specs) / sizeof(specs[0]))
 
-static const uint8_t ids[4][SHARED_ID_LEN] = {{1}, {2}, {3}, {4}};
-static const uint8_t closings[] = {SHARED_SETTLE, SHARED_CANCEL, SHARED_EXPIRE, STINT_TAKE};
+static const uint8_t ids[4][BACKEND_ID_LEN] = {{1}, {2}, {3}, {4}};
+static const uint8_t closings[] = {BACKEND_SETTLE, BACKEND_CANCEL, BACKEND_EXPIRE, STINT_TAKE};
 
 static struct memcached_step step_of(const struct stint_quota *quota, struct span *bytes,
                                      uint64_t now_ns)
@@ -48,8 +48,8 @@ static struct memcached_step step_of(const struct stint_quota *quota, struct spa
 static void check_decision(const struct stint_quota *quota, const struct memcached_step *step,
                            const struct stint_decision *decision)
 {
-    bool is_closing = step->verb >= SHARED_SETTLE; /* under the limit that the state has */
-    MUST(decision->limit == law_capacity(quota) || decision->limit == 0 || is_closing);
+    bool is_closing = step->verb >= BACKEND_SETTLE; /* under the limit that the state has */
+    MUST(decision->limit == most_units(quota) || decision->limit == 0 || is_closing);
     MUST(decision->remaining <= decision->limit);
     MUST(decision->granted <= step->cost || is_closing);
     if (step->verb == STINT_TAKE || step->verb == STINT_TAKE_UPTO)
@@ -77,7 +77,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct stint_decision decision;
         int code = memcached_state_ask(&state, &step, &decision, NULL);
         if (code == STINT_E_GONE) {
-            MUST(step.verb >= SHARED_SETTLE);
+            MUST(step.verb >= BACKEND_SETTLE);
         } else if (code != 0) {
             MUST(i == 0 && memcmp(&before, &state, sizeof(state)) == 0);
             return 0;

@@ -12,7 +12,7 @@
 static void check_redirect(struct span text)
 {
     struct redis_redirect redirect;
-    (void)redis_fault_of(text);
+    (void)redis_error_of(text);
     if (!redis_redirect_parse(text, &redirect))
         return;
     MUST(redirect.slot < 16384 && redirect.port > 0);

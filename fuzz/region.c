@@ -141,8 +141,8 @@ struct stretch {
 
 /*
  * The words of class 16 that tell whose a state is: the generation in the pair, or the mark in the
- * top bits of the state. Tags and the states themselves are not changed: a law asserts what it has
- * written itself, and holds a state of other bytes for a mistake of ours.
+ * top bits of the state. Tags and the states themselves are not changed: an algorithm asserts what
+ * it has written itself, and holds a state of other bytes for a mistake of ours.
  */
 static struct stretch generation_at(uint16_t pick)
 {
@@ -195,10 +195,10 @@ static size_t damage(uint8_t *bytes, struct span input)
     return size;
 }
 
-static bool visit(const struct stint_entry *entry, void *arg)
+static bool exchange(const struct stint_entry *entry, void *arg)
 {
     uint64_t *sum = arg;
-    *sum += entry->decision.remaining + entry->dies_at_ns + entry->quota.limit;
+    *sum += entry->decision.remaining + entry->expires_at_ns + entry->quota.limit;
     return true;
 }
 
@@ -209,7 +209,7 @@ static void use_table(struct stint_table *table, const char *copy_path)
     struct stint_table *copy;
     uint64_t sum = 0;
     stint_table_info(table, made_ns, &info);
-    stint_table_each(table, made_ns, visit, &sum);
+    stint_table_each(table, made_ns, exchange, &sum);
     for (size_t i = 0; i < SPECS; i++)
         stint_find(table, &quotas[i], "a", 1, made_ns, &entry);
     use_keys(table, made_ns + 1);
@@ -249,7 +249,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         use_table(table, copy_path);
         stint_table_close(table);
     } else {
-        MUST(error.code == code && error.sentence[0] != '\0');
+        MUST(error.code == code && error.message[0] != '\0');
     }
     unlink(path);
     return 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A whole session: two connections at one door, bytes in pieces, steps of time, waits, replies read
- * late, a drain at the end. Whatever comes, what goes out is whole replies of RESP, a connection
- * that is not over takes more, and the same bytes in one piece give the same replies.
+ * A whole session: two connections at one frontend, bytes in pieces, steps of time, waits, replies
+ * read late, a drain at the end. Whatever comes, what goes out is whole replies of RESP, a
+ * connection that is not over takes more, and the same bytes in one piece give the same replies.
  */
 #include "bytes.h"
 
@@ -15,7 +15,7 @@
 #define REPLY_DEPTH_MAX 8
 
 static struct stint_table *table;
-static struct hub *hub;
+static struct server_state *server_state;
 static struct service *service;
 static struct access_now *tokens;
 static uint64_t now_ns;
@@ -42,29 +42,30 @@ static void open_server(void)
                                                 .hash_key = {1, 2},
                                                 .clock = STINT_CLOCK_VIRTUAL};
     now_ns = 1000 * NS_PER_S;
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct rules_file file = {"fuzz.yaml", span_of_text(yaml)};
-    struct rules *rules = rules_load(&file, 1, NULL, &faults);
+    struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     MUST(rules != NULL);
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     MUST(stint_table_open(&table, &options, NULL) == 0);
-    const struct hub_options hub_options = {.table = table, .rules = rules, .workers = 1};
-    MUST(hub_open(&hub, &hub_options, NULL) == 0);
+    const struct server_state_options server_state_options = {
+        .table = table, .rules = rules, .workers = 1};
+    MUST(server_state_open(&server_state, &server_state_options, NULL) == 0);
     rules_unref(rules);
-    service = service_new(hub, 0);
+    service = service_new(server_state, 0);
     tokens = access_now_new(NULL);
     MUST(service != NULL && tokens != NULL);
     const struct span spec = span_of_text("gcra 2/1s");
     const struct pools_key key = {.name = span_of_text("k"), .quotas = &spec, .n_quotas = 1};
     const struct pools_definition pool = {.name = span_of_text("p"), .keys = &key, .n_keys = 1};
-    MUST(pools_define(hub_pools(hub), &pool, now_ns, NULL) == 0);
+    MUST(pools_define(server_state_pools(server_state), &pool, now_ns, NULL) == 0);
 }
 
 static void close_server(void)
 {
     access_now_free(tokens);
     service_free(service);
-    hub_close(hub);
+    server_state_close(server_state);
     stint_table_close(table);
 }
 
@@ -165,7 +166,7 @@ static void step_time(struct side *sides, uint64_t step_ns)
 static void feed(struct side *side, struct span *rest, size_t len)
 {
     len = len < rest->len ? len : rest->len;
-    if (side->conn->ops->is_choked(side->conn)) {
+    if (side->conn->ops->is_backpressured(side->conn)) {
         hear(side, 1 + len * 16);
         return;
     }
@@ -190,11 +191,11 @@ static void end_side(struct side *side)
 
 static void play(struct span bytes, const struct resp_limits *limits)
 {
-    struct resp_door *door = resp_door_new(service, tokens, limits);
+    struct resp_frontend *frontend = resp_frontend_new(service, tokens, limits);
     struct side sides[CONNS] = {{0}};
-    MUST(door != NULL);
+    MUST(frontend != NULL);
     for (int i = 0; i < CONNS; i++) {
-        sides[i].conn = resp_conn_new(door, span_of(NULL, 0));
+        sides[i].conn = resp_conn_new(frontend, span_of(NULL, 0));
         MUST(sides[i].conn != NULL);
     }
     while (bytes.len > 0) {
@@ -209,7 +210,7 @@ static void play(struct span bytes, const struct resp_limits *limits)
     }
     for (int i = 0; i < CONNS; i++)
         end_side(&sides[i]);
-    resp_door_free(door);
+    resp_frontend_free(frontend);
 }
 
 /*
@@ -219,27 +220,28 @@ static void play(struct span bytes, const struct resp_limits *limits)
 static void check_pieces(struct span bytes)
 {
     struct side whole = {0}, pieces = {0};
-    struct resp_door *door = resp_door_new(service, tokens, NULL);
-    MUST(door != NULL);
-    whole.conn = resp_conn_new(door, span_of(NULL, 0));
-    pieces.conn = resp_conn_new(door, span_of(NULL, 0));
+    struct resp_frontend *frontend = resp_frontend_new(service, tokens, NULL);
+    MUST(frontend != NULL);
+    whole.conn = resp_conn_new(frontend, span_of(NULL, 0));
+    pieces.conn = resp_conn_new(frontend, span_of(NULL, 0));
     MUST(whole.conn != NULL && pieces.conn != NULL);
     struct span rest = bytes;
-    while (rest.len > 0 && !whole.conn->ops->is_choked(whole.conn))
+    while (rest.len > 0 && !whole.conn->ops->is_backpressured(whole.conn))
         feed(&whole, &rest, rest.len);
     rest = bytes;
-    while (rest.len > 0 && !pieces.conn->ops->is_choked(pieces.conn))
+    while (rest.len > 0 && !pieces.conn->ops->is_backpressured(pieces.conn))
         feed(&pieces, &rest, 1);
     bool waits = whole.conn->ops->deadline(whole.conn) != STINT_NEVER_NS ||
                  pieces.conn->ops->deadline(pieces.conn) != STINT_NEVER_NS ||
-                 whole.conn->ops->is_choked(whole.conn) || pieces.conn->ops->is_choked(pieces.conn);
+                 whole.conn->ops->is_backpressured(whole.conn) ||
+                 pieces.conn->ops->is_backpressured(pieces.conn);
     if (!waits) {
         MUST(whole.conn->ops->is_over(whole.conn) == pieces.conn->ops->is_over(pieces.conn));
         MUST(whole.conn->ops->is_busy(whole.conn) == pieces.conn->ops->is_busy(pieces.conn));
     }
     end_side(&whole);
     end_side(&pieces);
-    resp_door_free(door);
+    resp_frontend_free(frontend);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

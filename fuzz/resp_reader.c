@@ -14,7 +14,7 @@
 static const struct resp_bounds bounds = {4096, 1024, ARGUMENTS};
 
 static struct span whole_args[ARGUMENTS], piece_args[ARGUMENTS];
-static uint8_t whole_room[RESP_LINE_MAX], piece_room[RESP_LINE_MAX];
+static uint8_t whole_space[RESP_LINE_MAX], piece_space[RESP_LINE_MAX];
 
 static void check_inside(const struct resp_argv *argv, struct span bytes)
 {
@@ -22,8 +22,8 @@ static void check_inside(const struct resp_argv *argv, struct span bytes)
         const struct span *arg = &argv->args[i];
         const uint8_t *end = arg->ptr + arg->len;
         bool in_bytes = arg->ptr >= bytes.ptr && end <= bytes.ptr + bytes.len;
-        bool in_room = arg->ptr >= argv->room && end <= argv->room + RESP_LINE_MAX;
-        MUST(in_bytes || in_room);
+        bool in_space = arg->ptr >= argv->space && end <= argv->space + RESP_LINE_MAX;
+        MUST(in_bytes || in_space);
     }
 }
 
@@ -44,7 +44,7 @@ static void check_pieces(struct span bytes, long expected, const struct resp_arg
                          struct span *cuts)
 {
     struct resp_reader reader = {0};
-    struct resp_argv argv = {piece_args, 0, piece_room};
+    struct resp_argv argv = {piece_args, 0, piece_space};
     size_t len = 0;
     long read = 0;
     while (read == 0 && len < bytes.len) {
@@ -64,7 +64,7 @@ static void check_pieces(struct span bytes, long expected, const struct resp_arg
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct span rest = span_of(data, size), cuts = rest;
-    struct resp_argv argv = {whole_args, 0, whole_room};
+    struct resp_argv argv = {whole_args, 0, whole_space};
     struct resp_reader reader = {0};
     for (;;) {
         uint8_t *copy = bytes_copy(rest);
@@ -74,7 +74,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (read > 0)
             check_inside(&argv, span_of(copy, (size_t)read));
         else if (read < 0)
-            MUST(strcmp(resp_fault_sentence(read), "unknown fault") != 0);
+            MUST(strcmp(resp_error_message(read), "unknown fault") != 0);
         check_pieces(bytes, read, &argv, &cuts);
         free(copy);
         if (read <= 0)

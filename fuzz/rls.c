@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any bytes as a RateLimitRequest: refused with a sentence, or a request that keeps what a request
+ * Any bytes as a RateLimitRequest: refused with a message, or a request that keeps what a request
  * promises, which written by hand is read as the same, and answered. protobuf-c reads the same in
  * requests and in responses. The same bytes are read as Kuadrant's reservations and commits.
  */
@@ -210,7 +210,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     int code = rls_read(call, span_of(copy, size), &request, &error);
     MUST(rls_oracle_read(span_of(copy, size), code, request) == NULL);
     MUST(code == 0 ||
-         ((code == STINT_E_SYNTAX || code == STINT_E_RANGE) && error.sentence[0] != '\0'));
+         ((code == STINT_E_SYNTAX || code == STINT_E_RANGE) && error.message[0] != '\0'));
     if (code == 0) {
         check_request(request);
         check_written_and_read(request);

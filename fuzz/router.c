@@ -187,7 +187,7 @@ static const char *const said[] = {
 };
 
 /* An error refuses whatever of ours it may be the reply to; more is not known from outside. */
-static void say(struct line *line, const char *bytes)
+static void print_message(struct line *line, const char *bytes)
 {
     bool was_ready = redis_conn_is_ready(line->conn);
     flush(line);
@@ -204,8 +204,8 @@ static void connect_to(struct line *line)
         return;
     redis_conn_dialling(line->conn, world.now_ns);
     redis_conn_connected(line->conn);
-    say(line, said[0]);
-    say(line, said[1]);
+    print_message(line, said[0]);
+    print_message(line, said[1]);
 }
 
 static void lose(struct line *line)
@@ -259,7 +259,7 @@ static void step(struct span *bytes)
         else if (what % 64 == 6)
             lose(line);
         else if (redis_conn_wants(line->conn) == LINK_WANTS_NOTHING)
-            say(line, said[what % (sizeof(said) / sizeof(said[0]))]);
+            print_message(line, said[what % (sizeof(said) / sizeof(said[0]))]);
     }
 }
 

@@ -41,22 +41,22 @@ static bool slow_matches(struct span pattern, struct span text, unsigned *budget
 static uint32_t slow_step(const struct places *places, uint32_t above,
                           const struct descriptor_entry *entry, unsigned *budget)
 {
-    uint32_t exact = PLACE_NONE, wildcard = PLACE_NONE, bare = PLACE_NONE;
-    for (uint32_t at = places_next(places, PLACE_NONE); at; at = places_next(places, at)) {
+    uint32_t exact = TRIE_NONE, wildcard = TRIE_NONE, bare = TRIE_NONE;
+    for (uint32_t at = places_next(places, TRIE_NONE); at; at = places_next(places, at)) {
         const struct place *place = places_at(places, at);
-        const struct place *key = place->kind > PLACE_KEY ? places_at(places, place->above) : place;
-        if (!place->is_entry || key->kind != PLACE_KEY || key->above != above ||
+        const struct place *key = place->kind > TRIE_KEY ? places_at(places, place->above) : place;
+        if (!place->is_entry || key->kind != TRIE_KEY || key->above != above ||
             !is_same(place_text(key), entry->key))
             continue;
-        if (place->kind == PLACE_KEY)
+        if (place->kind == TRIE_KEY)
             bare = at;
-        else if (place->kind == PLACE_VALUE && is_same(place_text(place), entry->value))
+        else if (place->kind == TRIE_VALUE && is_same(place_text(place), entry->value))
             exact = at;
-        else if (place->kind == PLACE_WILDCARD && wildcard == PLACE_NONE &&
+        else if (place->kind == TRIE_WILDCARD && wildcard == TRIE_NONE &&
                  slow_matches(place_text(place), entry->value, budget))
             wildcard = at;
     }
-    return exact != PLACE_NONE ? exact : wildcard != PLACE_NONE ? wildcard : bare;
+    return exact != TRIE_NONE ? exact : wildcard != TRIE_NONE ? wildcard : bare;
 }
 
 struct answer {
@@ -72,14 +72,14 @@ static bool slow_match(const struct rules *rules, uint32_t domain,
     unsigned budget = 200000;
     uint32_t at = domain;
     *answer = (struct answer){.key_len = 8};
-    for (size_t i = 0; i < descriptor->n_entries && at != PLACE_NONE; i++) {
+    for (size_t i = 0; i < descriptor->n_entries && at != TRIE_NONE; i++) {
         at = slow_step(places, at, &descriptor->entries[i], &budget);
-        if (at != PLACE_NONE)
+        if (at != TRIE_NONE)
             answer->key_len +=
                 4 + (places_at(places, at)->is_shared ? places_at(places, at)->text_len
                                                       : descriptor->entries[i].value.len);
     }
-    if (at != PLACE_NONE && places_at(places, at)->rule != RULE_NONE)
+    if (at != TRIE_NONE && places_at(places, at)->rule != RULE_NONE)
         answer->rule = rules_at(rules, places_at(places, at)->rule);
     return budget > 0;
 }
@@ -103,7 +103,7 @@ static struct span draw_value(struct dice *dice, const struct place *place, uint
     static const char *const usual[] = {"", "*", "a", "b/c/d", "x\0y", "192.0.2.1"};
     static const size_t lens[] = {0, 1, 1, 5, 3, 9};
     size_t len = 0;
-    if (place->kind == PLACE_KEY || throw_dice(dice, 8) == 0) {
+    if (place->kind == TRIE_KEY || throw_dice(dice, 8) == 0) {
         uint32_t which = throw_dice(dice, 6);
         return span_of(usual[which], lens[which]);
     }
@@ -122,9 +122,9 @@ static uint32_t draw_entries(const struct places *places, uint32_t at, struct di
 {
     struct descriptor_entry upwards[ENTRIES_MAX];
     size_t n = 0;
-    while (places_at(places, at)->kind != PLACE_DOMAIN) {
+    while (places_at(places, at)->kind != TRIE_DOMAIN) {
         const struct place *place = places_at(places, at);
-        const struct place *key = place->kind > PLACE_KEY ? places_at(places, place->above) : place;
+        const struct place *key = place->kind > TRIE_KEY ? places_at(places, place->above) : place;
         MUST(n < ENTRIES_MAX);
         upwards[n] = (struct descriptor_entry){place_text(key), draw_value(dice, place, bytes[n])};
         n++;
@@ -207,15 +207,15 @@ static void check_rules(const struct rules *rules)
 }
 
 static void check_faults(const struct rules_file *files, size_t n_files,
-                         const struct rules_faults *faults)
+                         const struct rules_diagnostics *diagnostics)
 {
-    MUST(faults->n_faults > 0);
-    for (size_t i = 0; i < faults->n_faults; i++) {
-        const struct rules_fault *fault = &faults->faults[i];
+    MUST(diagnostics->n_diagnostics > 0);
+    for (size_t i = 0; i < diagnostics->n_diagnostics; i++) {
+        const struct rules_fault *fault = &diagnostics->diagnostics[i];
         bool is_file = false;
         for (size_t j = 0; j < n_files; j++)
             is_file = is_file || fault->file == files[j].path;
-        MUST(is_file && fault->sentence[0] != '\0');
+        MUST(is_file && fault->message[0] != '\0');
         MUST((fault->line == 0) == (fault->column == 0));
     }
 }
@@ -228,26 +228,26 @@ static void load(const struct rules_file *files, size_t n_files, bool merge, str
                                                .n_stores = 1 + throw_dice(dice, 2),
                                                .default_store = merge,
                                                .any_store = throw_dice(dice, 2) == 0};
-    struct rules_faults faults, again;
-    struct rules *rules = rules_load(files, n_files, &options, &faults);
+    struct rules_diagnostics diagnostics, again;
+    struct rules *rules = rules_load(files, n_files, &options, &diagnostics);
     struct rules *same = rules_load(files, n_files, &options, &again);
-    MUST((rules == NULL) == (same == NULL) && faults.n_faults == again.n_faults);
+    MUST((rules == NULL) == (same == NULL) && diagnostics.n_diagnostics == again.n_diagnostics);
     if (rules == NULL) {
-        check_faults(files, n_files, &faults);
+        check_faults(files, n_files, &diagnostics);
     } else {
-        MUST(faults.n_faults == 0 && rules_count(rules) == rules_count(same));
+        MUST(diagnostics.n_diagnostics == 0 && rules_count(rules) == rules_count(same));
         check_rules(rules);
-        uint32_t at = PLACE_NONE;
+        uint32_t at = TRIE_NONE;
         for (unsigned i = 0; i < ASKS; i++) {
             at = places_next(&rules->places, at);
-            if (at != PLACE_NONE)
+            if (at != TRIE_NONE)
                 ask(rules, at, dice);
         }
     }
     rules_unref(rules);
     rules_unref(same);
-    rules_faults_free(&faults);
-    rules_faults_free(&again);
+    rules_diagnostics_free(&diagnostics);
+    rules_diagnostics_free(&again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

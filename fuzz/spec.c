@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any text as a SPEC: refused with a sentence, or a quota that is sane, that reads back from its
+ * Any text as a SPEC: refused with a message, or a quota that is sane, that reads back from its
  * own text as the same quota, and whose state survives a few asks.
  */
 #include "bytes.h"
@@ -12,8 +12,8 @@ static void check_refusal(int code, const struct stint_error *error)
 {
     MUST(code == STINT_E_SYNTAX || code == STINT_E_RANGE || code == STINT_E_MISMATCH);
     MUST(error->code == code);
-    MUST(error->sentence[0] != '\0');
-    MUST(memchr(error->sentence, '\0', sizeof(error->sentence)) != NULL);
+    MUST(error->message[0] != '\0');
+    MUST(memchr(error->message, '\0', sizeof(error->message)) != NULL);
 }
 
 static void check_sane(const struct stint_quota *quota)
@@ -36,7 +36,7 @@ static void check_sane(const struct stint_quota *quota)
 }
 
 /* Its text, also when there is too little room for it, is the same quota. */
-static void check_round_trip(const struct stint_quota *quota, uint8_t room)
+static void check_round_trip(const struct stint_quota *quota, uint8_t space)
 {
     char text[TEXT_MAX], cut[256];
     struct stint_quota again;
@@ -45,9 +45,9 @@ static void check_round_trip(const struct stint_quota *quota, uint8_t room)
     MUST(stint_quota_parse(&again, text, NULL) == STINT_OK);
     MUST(memcmp(&again, quota, sizeof(again)) == 0);
     MUST(stint_quota_format(quota, NULL, 0) == len);
-    MUST(stint_quota_format(quota, cut, room) == len);
-    if (room > 0)
-        MUST(strlen(cut) < room && memcmp(cut, text, strlen(cut)) == 0);
+    MUST(stint_quota_format(quota, cut, space) == len);
+    if (space > 0)
+        MUST(strlen(cut) < space && memcmp(cut, text, strlen(cut)) == 0);
 }
 
 static void check_asks(const struct stint_quota *quota, struct span bytes)

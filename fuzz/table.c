@@ -16,7 +16,7 @@
 #define TICKETS 16
 #define STEPS_MAX 300
 #define LIST_MAX 6
-#define SHARED_RULE 7 /* the last two quotas are one promise under two sets of parameters */
+#define BACKEND_RULE 7 /* the last two quotas are one promise under two sets of parameters */
 
 struct held_ticket {
     struct stint_ticket name;
@@ -49,7 +49,7 @@ static const char key_names[KEYS][4] = {"a", "b", "c", "d", "e", "f", "g", "h", 
 /* The last two quotas count as one, because they share a rule. */
 static size_t promise_of(const struct run *run, size_t quota)
 {
-    bool is_shared = run->quotas[quota].rule == SHARED_RULE;
+    bool is_shared = run->quotas[quota].rule == BACKEND_RULE;
     return is_shared ? QUOTAS - 2 : quota;
 }
 
@@ -74,7 +74,7 @@ static void count(struct run *run, size_t quota, size_t key, uint64_t now_ns, ui
     struct uses *uses = &run->uses[promise][key];
     if (units == 0 || !run->counted[promise])
         return;
-    if (run->quotas[quota].rule == SHARED_RULE && run->changes[key] > 1)
+    if (run->quotas[quota].rule == BACKEND_RULE && run->changes[key] > 1)
         return;
     if (uses_is_full(uses)) {
         run->counted[promise] = false;
@@ -155,7 +155,7 @@ static struct request draw_request(struct run *run, bool alone)
         request.quota[i] = (uint8_t)(pick % run->n_quotas);
         request.key[i] = (uint8_t)(pick / 16 % KEYS);
         const struct stint_quota *quota = &run->quotas[request.quota[i]];
-        if (quota->rule == SHARED_RULE && run->shared_quota[request.key[i]] != request.quota[i]) {
+        if (quota->rule == BACKEND_RULE && run->shared_quota[request.key[i]] != request.quota[i]) {
             uint8_t *changes = &run->changes[request.key[i]];
             *changes += *changes < 2 && run->shared_quota[request.key[i]] != 0;
             run->shared_quota[request.key[i]] = request.quota[i];
@@ -192,7 +192,7 @@ static void show(const char *verb, const struct request *request,
     draw_show(":", &ask, decision);
 }
 
-/* How often a newcomer found no place. */
+/* How often a new key found no place. */
 static uint64_t places_missed(const struct run *run)
 {
     const struct region_counters *counters = table_counters(run->table);
@@ -385,7 +385,7 @@ static void set_quota(struct run *run)
         uses_of(run, from, request.key[0])->n = 0;
 }
 
-static bool visit(const struct stint_entry *entry, void *arg)
+static bool exchange(const struct stint_entry *entry, void *arg)
 {
     size_t *n = arg;
     MUST(entry->quota.derived.checked == 1 && entry->decision.remaining <= entry->decision.limit);
@@ -400,7 +400,7 @@ static void look(struct run *run)
     size_t n = 0;
     save_states(run, run->before);
     stint_table_info(run->table, request.now_ns, &info);
-    stint_table_each(run->table, request.now_ns, visit, &n);
+    stint_table_each(run->table, request.now_ns, exchange, &n);
     MUST(n == info.live[0] + info.live[1] + info.live[2]);
     int code = stint_find(run->table, request.items[0].quota, request.items[0].key, 1,
                           request.now_ns, &entry);
@@ -449,7 +449,7 @@ static void draw_quotas(struct run *run)
     uint8_t pick = bytes_u8(&run->bytes);
     if (!draw_quota(&run->bytes, first, STINT_WINDOW) || first->limit > 1000)
         MUST(stint_quota_parse(first, "window 7/1s", NULL) == 0);
-    first->rule = SHARED_RULE;
+    first->rule = BACKEND_RULE;
     *second = *first;
     second->limit = pick % 64;
     second->resolution = pick >= 128 ? 10 : 24;

@@ -5,12 +5,12 @@
  */
 #include "feed.h"
 
-#include "sim/input/moment.h"
+#include "sim/input/timestamp.h"
 #include "sim/input/trace.h"
 
 static void check_event(const struct event *event, struct span line)
 {
-    MUST(event->at_ns <= MOMENT_MAX_NS && event->decimals <= 9);
+    MUST(event->at_ns <= TIMESTAMP_MAX_NS && event->decimals <= 9);
     MUST(event->key.len > 0);
     MUST(event->key.ptr >= line.ptr && event->key.ptr + event->key.len <= line.ptr + line.len);
 
@@ -41,7 +41,7 @@ static void see(void *arg, struct span line)
     if (code == EVENT_FOUND)
         check_event(&event, line);
     else if (code != EVENT_NONE)
-        MUST(code < 0 && error.code == code && error.sentence[0] != '\0');
+        MUST(code < 0 && error.code == code && error.message[0] != '\0');
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Any text as a workload: refused with a sentence, or requests that come in order, to places that
+ * Any text as a workload: refused with a message, or requests that come in order, to places that
  * there are, whatever the decisions that they are told.
  */
 #include "sim/workload/workload.h"
@@ -14,8 +14,8 @@ static void check_refusal(int code, const struct stint_error *error)
 {
     MUST(code == STINT_E_SYNTAX || code == STINT_E_RANGE || code == STINT_E_MISMATCH);
     MUST(error->code == code);
-    MUST(error->sentence[0] != '\0');
-    MUST(memchr(error->sentence, '\0', sizeof(error->sentence)) != NULL);
+    MUST(error->message[0] != '\0');
+    MUST(memchr(error->message, '\0', sizeof(error->message)) != NULL);
 }
 
 /* What a limiter may answer: allowed, denied for some time, or never. */

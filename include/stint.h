@@ -58,15 +58,15 @@ enum stint_code {
     STINT_E_MISMATCH = -3, /* options that contradict each other, or the table they are used with */
     STINT_E_FULL = -4,     /* no room: quotas, blocks, tickets or waiters */
     STINT_E_GONE = -5,     /* the ticket was used, has ended, or never was */
-    STINT_E_SYSTEM = -6,   /* the operating system refused; the sentence holds its reason */
+    STINT_E_SYSTEM = -6,   /* the operating system refused; the message holds its reason */
     STINT_E_CORRUPT = -7,  /* a table file that is not one, or is damaged */
     STINT_E_VERSION = -8,  /* a table file of another version or machine */
     STINT_E_BUSY = -9,     /* the table is in use by somebody it cannot be shared with */
 };
 
 struct stint_error {
-    int code;                       /* enum stint_code */
-    char sentence[STINT_ERROR_MAX]; /* what was wrong, where, and what was expected */
+    int code;                      /* enum stint_code */
+    char message[STINT_ERROR_MAX]; /* what was wrong, where, and what was expected */
 };
 
 STINT_API const char *stint_code_name(int code);
@@ -149,7 +149,7 @@ struct stint_quota {
 
 /*
  * Checks a quota and derives what decisions need. STINT_E_RANGE or STINT_E_MISMATCH, with a
- * sentence, for a quota that cannot be kept: a rate that would be off by more than 0.1 %, times
+ * message, for a quota that cannot be kept: a rate that would be off by more than 0.1 %, times
  * that could overflow within 8 years, a state that is too wide.
  */
 STINT_API int stint_quota_check(struct stint_quota *quota, struct stint_error *error);
@@ -544,7 +544,7 @@ STINT_API void stint_table_info(const struct stint_table *table, uint64_t now_ns
 struct stint_entry {
     struct stint_quota quota;
     uint64_t key_hash; /* keyed: names the key within this table only */
-    uint64_t dies_at_ns;
+    uint64_t expires_at_ns;
     /*
      * How things stand, nothing taken: `remaining` units are left, all is as never used after
      * `reset_after_ns`; `outcome` and `retry_after_ns` are what a take of one unit would be told.
@@ -558,7 +558,7 @@ struct stint_entry {
  * returns false. stint_find() looks at one key without touching it: 0, or STINT_E_GONE.
  */
 STINT_API void stint_table_each(const struct stint_table *table, uint64_t now_ns,
-                                bool (*visit)(const struct stint_entry *entry, void *arg),
+                                bool (*exchange)(const struct stint_entry *entry, void *arg),
                                 void *arg);
 STINT_API int stint_find(const struct stint_table *table, const struct stint_quota *quota,
                          const void *key, size_t key_len, uint64_t now_ns,
@@ -602,7 +602,7 @@ STINT_API struct stint_wake stint_waiters_wake(struct stint_waiters *waiters,
 /*
  * Several keys (API keys, accounts, egress addresses), each good for its own quotas: which may be
  * used now, or when? A pool is this process's list of keys; how far each is used, and which are
- * benched, stands in the table, under the pool's name and the key's. So processes that share a
+ * cooling down, stands in the table, under the pool's name and the key's. So processes that share a
  * table share the pool, also over restarts. No key ever passes its quotas.
  *
  * Every key has a state of its own in the table, and is back when its own quotas say so. A pool
@@ -691,13 +691,13 @@ STINT_API int stint_pool_give_back(struct stint_pool *pool, const char *name, ui
 
 /* What the far side said. */
 enum stint_pool_outcome {
-    STINT_POOL_OK = 0,   /* lifts every bench, and forgets failures */
-    STINT_POOL_COOL,     /* 429 with a time: benched for cooldown_ns, at most 365 days. While it
-                            cools, only a longer cooldown than the one it has moves its end */
-    STINT_POOL_BACK_OFF, /* 429 without one: benched for 1 s, doubled with each failure in turn up
-                            to 1 h; a failure is remembered for as long again. Changes nothing
+    STINT_POOL_OK = 0, /* lifts every bench, and forgets failures */
+    STINT_POOL_COOL,   /* 429 with a time: cooling down for cooldown_ns, at most 365 days. While it
+                          cools, only a longer cooldown than the one it has moves its end */
+    STINT_POOL_BACK_OFF, /* 429 without one: cooling down for 1 s, doubled with each failure in turn
+                            up to 1 h; a failure is remembered for as long again. Changes nothing
                             while the key cools */
-    STINT_POOL_OUT,      /* 401, 403: benched until it is reported OK, or removed */
+    STINT_POOL_OUT,      /* 401, 403: cooling down until it is reported OK, or removed */
 };
 
 /*
@@ -727,7 +727,7 @@ struct stint_pool_status {
 
 /* Calls `visit` for each key, in the order in which they were added, until it returns false. */
 STINT_API void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
-                               bool (*visit)(const struct stint_pool_status *status, void *arg),
+                               bool (*exchange)(const struct stint_pool_status *status, void *arg),
                                void *arg);
 
 /* ---- Keys used most -------------------------------------------------------------------------- */

@@ -132,7 +132,7 @@ end
 local function bench(key, ends, length, failures)
     put('!' .. key.name, pack('>I7I7B', ends, length, failures), ends + back_off(failures))
 end
--- cost: enum stint_pool_outcome; at: the cooldown. As after_report() in src/limiter/pool_bench.c.
+-- cost: enum stint_pool_outcome; at: the cooldown. As after_report() in src/limiter/pool_cooldown.c.
 local function report(key)
     local cools = key.ends > now
     if cost == 0 then

@@ -286,7 +286,7 @@ def main():
                    "--keys-wide", 2048, "--wide-size", 2048, "--drain-time", f"{DRAIN_S}s",
                    "--request-time", "3s", "--http-request-time", "3s", "--write-time", "3s",
                    "--http-answer-time", "3s", "--http-domain", "soak",
-                   "--http-descriptors", "constant:door=auth"]
+                   "--http-descriptors", "constant:frontend=auth"]
         soak = Soak(Server, options, ports, rules)
         try:
             soak.run(args.seconds, GROWTH_MAX_SANITIZED if is_sanitized else GROWTH_MAX)

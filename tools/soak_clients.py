@@ -32,7 +32,7 @@ WINDOW_NS = 1_000_000_000
 RULES = """
 domain: soak
 descriptors:
-  - key: door
+  - key: frontend
     rate_limit: {unit: second, requests_per_unit: 1000000, algorithm: gcra}
 """ + "".join(f"""
   - key: hot
@@ -65,8 +65,8 @@ class Client(threading.Thread):
     def leave(self):
         """After the last turn: closes what is still open."""
 
-    def connect(self, door="resp", timeout=15):
-        return socket.create_connection(("127.0.0.1", self.soak.ports[door]), timeout=timeout)
+    def connect(self, frontend="resp", timeout=15):
+        return socket.create_connection(("127.0.0.1", self.soak.ports[frontend]), timeout=timeout)
 
 
 # ---- who asks as he should ----
@@ -140,19 +140,19 @@ class HttpChecker(Client):
     pause_s = 0.001
 
     def turn(self):
-        door = http.client.HTTPConnection("127.0.0.1", self.soak.ports["http"], timeout=15)
-        with contextlib.closing(door):
+        frontend = http.client.HTTPConnection("127.0.0.1", self.soak.ports["http"], timeout=15)
+        with contextlib.closing(frontend):
             ends = time.monotonic() + CONNECTION_S
             while time.monotonic() < ends and not self.soak.is_over.wait(self.pause_s):
                 for name in HOT:
-                    self.take(door, name)
+                    self.take(frontend, name)
 
-    def take(self, door, name):
+    def take(self, frontend, name):
         entry = {"key": "hot", "value": name}
         sent_ns = time.monotonic_ns()
-        door.request("POST", "/v1/take", headers={"Content-Type": "application/json"},
+        frontend.request("POST", "/v1/take", headers={"Content-Type": "application/json"},
                      body=json.dumps({"domain": "soak", "descriptors": [{"entries": [entry]}]}))
-        answer = door.getresponse()
+        answer = frontend.getresponse()
         fields = json.loads(answer.read())
         got_ns = time.monotonic_ns()
         if answer.status not in (200, 429):
@@ -261,11 +261,11 @@ class SlowReader(Client):
     pause_s = 0.2
 
     def turn(self):
-        door, question = self.chance.choice([
+        frontend, question = self.chance.choice([
             ("resp", Resp.encode("ECHO", "x" * 10000) * 300),
             ("resp", Resp.encode("COMMAND", "DOCS") * 200),
             ("http", b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)])
-        with self.connect(door, 0.2) as slow, contextlib.suppress(OSError):
+        with self.connect(frontend, 0.2) as slow, contextlib.suppress(OSError):
             with contextlib.suppress(socket.timeout):
                 slow.sendall(question)
             for _ in range(self.chance.randrange(20)):
@@ -288,8 +288,8 @@ class HalfOpen(Client):
         self.held = []
 
     def turn(self):
-        door, half = self.chance.choice(self.halves)
-        client = self.connect(door)
+        frontend, half = self.chance.choice(self.halves)
+        client = self.connect(frontend)
         with contextlib.suppress(OSError):
             client.sendall(half)
         self.held.append(client)

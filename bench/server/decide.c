@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Asks a service over one shared Redis, as a door of the server does, with no door between: what is
- * measured is deciding. Requests are as many as REQUESTS, over KEYS keys of one rule, one key after
- * the other; those that wait for the store are asked again once it has answered, IN_FLIGHT at most
- * at a time. The rules are read from FILE, and all of them are for that store.
+ * Asks a service over one shared Redis, as a frontend of the server does, with no frontend between:
+ * what is measured is deciding. Requests are as many as REQUESTS, over KEYS keys of one rule, one
+ * key after the other; those that wait for the store are asked again once it has answered,
+ * IN_FLIGHT at most at a time. The rules are read from FILE, and all of them are for that store.
  *
  *     decide PORT FILE DOMAIN ENTRY KEYS IN_FLIGHT REQUESTS
  *
@@ -14,7 +14,7 @@
 
 #include "base/err.h"
 #include "net/file/file_text.h"
-#include "net/upstream/stores.h"
+#include "net/upstream/backends.h"
 #include "rules/yaml/rules_load.h"
 #include "service/access/access.h"
 #include "service/service.h"
@@ -25,7 +25,7 @@
 #include <sys/resource.h>
 
 #define IN_FLIGHT_MAX 65536
-#define TURN 64 /* requests at one instant: as many as a door finds in one read */
+#define TURN 64 /* requests at one instant: as many as a frontend finds in one read */
 #define FILE_MAX 65536
 #define KEYS_MAX 1024
 #define VALUE_SIZE 16
@@ -45,7 +45,7 @@ struct pending {
 struct load {
     uv_loop_t loop;
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct service *service;
     struct stores *stores;
     struct store_config config;
@@ -57,9 +57,9 @@ struct load {
     char values[KEYS_MAX][VALUE_SIZE];
 };
 
-static _Noreturn void refuse(const char *sentence)
+static _Noreturn void refuse(const char *message)
 {
-    fprintf(stderr, "decide: %s\n", sentence);
+    fprintf(stderr, "decide: %s\n", message);
     exit(1);
 }
 
@@ -75,13 +75,13 @@ static void ask(struct pending *pending, uint64_t now_ns)
     struct load *load = pending->home;
     service_ask(load->service, &pending->request, &caller, now_ns, &reply);
     if (reply.error == REPLY_WAITS) {
-        pending->request.errand = reply.errand;
-        service_on_answers(reply.errand, answered, pending);
+        pending->request.pending = reply.pending;
+        service_on_answers(reply.pending, answered, pending);
         return;
     }
     if (reply.error != REPLY_DECIDED)
-        refuse(reply.sentence);
-    pending->request.errand = NULL;
+        refuse(reply.message);
+    pending->request.pending = NULL;
     pending->next_free = load->free;
     load->free = pending;
     load->decided++;
@@ -137,22 +137,22 @@ static void open_service(struct load *load, const char *path)
     char *text;
     if (stint_table_open(&load->table, &table, &error) != 0 ||
         file_text_read(path, FILE_MAX, &text, &error) != 0)
-        refuse(error.sentence);
+        refuse(error.message);
     const struct rules_file file = {.path = path, .text = span_of_text(text)};
     struct rules *rules = rules_load(&file, 1, &how, &faults);
     if (rules == NULL)
-        refuse(faults.faults[0].sentence);
-    const struct hub_options options = {.table = load->table,
-                                        .rules = rules,
-                                        .workers = 1,
-                                        .store_accepts = accepts,
-                                        .store_arg = load};
-    if (hub_open(&load->hub, &options, &error) != 0)
-        refuse(error.sentence);
+        refuse(faults.faults[0].message);
+    const struct server_state_options options = {.table = load->table,
+                                                 .rules = rules,
+                                                 .workers = 1,
+                                                 .store_accepts = accepts,
+                                                 .store_arg = load};
+    if (server_state_open(&load->server_state, &options, &error) != 0)
+        refuse(error.message);
     rules_unref(rules);
     rules_faults_free(&faults);
     free(text);
-    load->service = service_new(load->hub, 0);
+    load->service = service_new(load->server_state, 0);
     if (load->service == NULL)
         refuse("no memory for a service");
 }
@@ -173,13 +173,13 @@ static void open_stores(struct load *load, const char *port)
                                            .secret = {1, 2}};
     if (store_url_parse(&load->config.url, url, &error) != 0 ||
         stores_open(&load->stores, &options, &error) != 0)
-        refuse(error.sentence);
-    const struct question_stores stores = {.stores = stores_all(load->stores),
-                                           .n_stores = 1,
-                                           .items = 1,
-                                           .throttle = 1,
-                                           .timeout_ns = TIMEOUT_NS,
-                                           .items_on_error = RULE_STORE_ERROR_ERROR};
+        refuse(error.message);
+    const struct evaluation_stores stores = {.stores = stores_all(load->stores),
+                                             .n_stores = 1,
+                                             .items = 1,
+                                             .throttle = 1,
+                                             .timeout_ns = TIMEOUT_NS,
+                                             .items_on_error = RULE_STORE_ERROR_ERROR};
     service_set_stores(load->service, &stores);
 }
 
@@ -228,7 +228,7 @@ static void close_load(struct load *load)
     uv_run(&load->loop, UV_RUN_DEFAULT);
     uv_loop_close(&load->loop);
     service_free(load->service);
-    hub_close(load->hub);
+    server_state_close(load->server_state);
     stint_table_close(load->table);
     free(load->all);
 }

@@ -56,7 +56,7 @@ class Demo:
             self.say("a Redis Cluster of three masters and three replicas ...")
             cluster = stack.enter_context(self.servers.Cluster())
             fleet = stack.enter_context(self.fleets.Fleet(3, cluster.url, rules=rules))
-            for number, (host, port) in enumerate(fleet.doors):
+            for number, (host, port) in enumerate(fleet.frontends):
                 self.say(f"  stint {number} at {host}:{port}")
             requests = self.crowds.by_rule("fleet", "user", self.keys)
             crowd = stack.enter_context(fleet.crowd(requests, connections=8, rate=self.told.rate))

@@ -26,16 +26,16 @@ KINDS = {
 
 def rows(servers, turns, seconds, n):
     found = []
-    for door, kinds in KINDS.items():
+    for frontend, kinds in KINDS.items():
         for kind in kinds:
-            found.append(one(servers, door, kind, turns, seconds, n))
+            found.append(one(servers, frontend, kind, turns, seconds, n))
     return found
 
 
-def one(servers, door, kind, turns, seconds, n):
+def one(servers, frontend, kind, turns, seconds, n):
     grpc = free_port()
     stint = servers.stint("--connections-per-address", 0, "--keys", 100_000, grpc=grpc)
-    port = {"resp": stint.ports[0], "http": stint.ports[1], "grpc": grpc}[door]
+    port = {"resp": stint.ports[0], "http": stint.ports[1], "grpc": grpc}[frontend]
 
     def p99_us():
         text = output(servers.build / "bench/open_loop", stint.ports[0], 50, RATE, seconds, 6)
@@ -52,5 +52,5 @@ def one(servers, door, kind, turns, seconds, n):
             attacked.append(p99_us())
             hostile.stdin.close()
     servers.stop_all()
-    return row(f"honest p99 beside {n} hostile connections: {kind}@{door}", "the quiet run",
+    return row(f"honest p99 beside {n} hostile connections: {kind}@{frontend}", "the quiet run",
                attacked, quiet, "<= 2", "us")

@@ -6,7 +6,7 @@ What a decision costs Redis is what INFO says of its processor time, since that 
 servers shares: there Redis has a core of its own, and the server is with whoever asks it. With
 leases and the cache of denials Redis has little to do, and the server is with it on the other core;
 who asks is then bench/server/closed_loop.c, since redis-benchmark is slower than such a server.
-bench/server/decide.c decides with no door between.
+bench/server/decide.c decides with no frontend between.
 """
 import argparse
 import itertools
@@ -250,7 +250,7 @@ class Bench:
         count = self.requests(4_000_000)
         leased, plain = self.turns_of(lambda: self.decide("leased", count),
                                       lambda: self.decide("hot", count // 20))
-        return row(f"{HOT_KEYS} hot keys decided with no door between, {IN_FLIGHT} in flight, "
+        return row(f"{HOT_KEYS} hot keys decided with no frontend between, {IN_FLIGHT} in flight, "
                    "lease: strict: throughput", "without leases", leased, plain, ">= 20",
                    "decisions/s")
 

@@ -74,7 +74,7 @@ static uint64_t fixed_used(const struct model *model, uint64_t now_ns)
     return now_ns < model->end_ns ? model->current : 0;
 }
 
-static uint64_t fixed_room(const struct model *model, uint64_t now_ns)
+static uint64_t fixed_space(const struct model *model, uint64_t now_ns)
 {
     uint64_t used = fixed_used(model, now_ns);
     return used < model->capacity ? model->capacity - used : 0;
@@ -111,19 +111,19 @@ static uint64_t fixed_chargeable(const struct model *model, uint64_t now_ns)
     return 2 * model->capacity - fixed_used(model, now_ns);
 }
 
-static uint64_t fixed_dies_at(const struct model *model, uint64_t now_ns)
+static uint64_t fixed_expires_at(const struct model *model, uint64_t now_ns)
 {
     (void)now_ns;
     return model->end_ns;
 }
 
-const struct model_law model_fixed_window = {
-    .room = fixed_room,
+const struct model_algorithm model_fixed_window = {
+    .space = fixed_space,
     .in_debt = fixed_in_debt,
     .wait = fixed_wait,
     .spend = fixed_spend,
     .chargeable = fixed_chargeable,
-    .dies_at = fixed_dies_at,
+    .expires_at = fixed_expires_at,
 };
 
 /* ---- sliding_counter ------------------------------------------------------------------------- */
@@ -164,7 +164,7 @@ static uint64_t units_below(const struct model *model, uint64_t now_ns, uint64_t
                                           : 0;
 }
 
-static uint64_t sliding_room(const struct model *model, uint64_t now_ns)
+static uint64_t sliding_space(const struct model *model, uint64_t now_ns)
 {
     return units_below(model, now_ns, model->capacity);
 }
@@ -181,7 +181,7 @@ static uint64_t sliding_wait(const struct model *model, uint64_t now_ns, uint64_
     uint64_t low = now_ns, high = (view_at(model, now_ns).number + 3) * model->quota->period_ns;
     while (high - low > 1) {
         uint64_t middle = low + (high - low) / 2;
-        if (sliding_room(model, middle) >= cost && !sliding_in_debt(model, middle))
+        if (sliding_space(model, middle) >= cost && !sliding_in_debt(model, middle))
             high = middle;
         else
             low = middle;
@@ -203,18 +203,18 @@ static uint64_t sliding_chargeable(const struct model *model, uint64_t now_ns)
 }
 
 /* Not gone in the window after its own, if there are units of both. */
-static uint64_t sliding_dies_at(const struct model *model, uint64_t now_ns)
+static uint64_t sliding_expires_at(const struct model *model, uint64_t now_ns)
 {
     struct view view = view_at(model, now_ns);
     uint64_t windows = view.current > 0 ? 2 : view.previous > 0 ? 1 : 0;
     return windows == 0 ? 0 : (view.number + windows) * model->quota->period_ns;
 }
 
-const struct model_law model_sliding_counter = {
-    .room = sliding_room,
+const struct model_algorithm model_sliding_counter = {
+    .space = sliding_space,
     .in_debt = sliding_in_debt,
     .wait = sliding_wait,
     .spend = sliding_spend,
     .chargeable = sliding_chargeable,
-    .dies_at = sliding_dies_at,
+    .expires_at = sliding_expires_at,
 };

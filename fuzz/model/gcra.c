@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gcra: the law as stated, in 1/32 ns, with numbers that cannot overflow. */
+/* gcra: the algorithm as stated, in 1/32 ns, with numbers that cannot overflow. */
 #include "model/model.h"
 
 typedef unsigned __int128 ticks;
@@ -16,7 +16,7 @@ static ticks ahead(const struct model *model, uint64_t now_ns)
     return model->tat > now ? model->tat - now : 0;
 }
 
-static uint64_t room(const struct model *model, uint64_t now_ns)
+static uint64_t space(const struct model *model, uint64_t now_ns)
 {
     ticks capacity = model->capacity * interval(model), debt = ahead(model, now_ns);
     return debt < capacity ? (uint64_t)((capacity - debt) / interval(model)) : 0;
@@ -49,7 +49,7 @@ static uint64_t chargeable(const struct model *model, uint64_t now_ns)
     return debt < deepest ? (uint64_t)((deepest - debt) / interval(model)) : 0;
 }
 
-static uint64_t dies_at(const struct model *model, uint64_t now_ns)
+static uint64_t expires_at(const struct model *model, uint64_t now_ns)
 {
     (void)now_ns;
     return (uint64_t)((model->tat + 31) / 32);
@@ -69,12 +69,12 @@ static uint64_t refund(struct model *model, const struct stint_ask *ask)
     return units < ask->cost ? units : ask->cost;
 }
 
-const struct model_law model_gcra = {
-    .room = room,
+const struct model_algorithm model_gcra = {
+    .space = space,
     .in_debt = in_debt,
     .wait = wait,
     .spend = spend,
     .chargeable = chargeable,
-    .dies_at = dies_at,
+    .expires_at = expires_at,
     .refund = refund,
 };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* The verbs, told by the questions that each law answers. */
+/* The verbs, told by the questions that each algorithm answers. */
 #include "model/model.h"
 
 #include "bytes.h"
 
-static const struct model_law *const laws[] = {
+static const struct model_algorithm *const algorithms[] = {
     [STINT_WINDOW] = &model_window,
     [STINT_BUCKETS] = &model_buckets,
     [STINT_LOG] = &model_log,
@@ -17,7 +17,7 @@ void model_init(struct model *model, const struct stint_quota *quota)
 {
     memset(model, 0, sizeof(*model));
     model->quota = quota;
-    model->law = laws[quota->algorithm];
+    model->algorithm = algorithms[quota->algorithm];
     model->capacity = quota->algorithm == STINT_GCRA ? quota->burst : quota->limit;
 }
 
@@ -46,8 +46,8 @@ uint64_t model_bound(const struct stint_quota *quota)
 
 static uint64_t chargeable(const struct model *model, uint64_t now_ns)
 {
-    const struct model_law *law = model->law;
-    return law->chargeable != NULL ? law->chargeable(model, now_ns) : model->capacity;
+    const struct model_algorithm *algorithm = model->algorithm;
+    return algorithm->chargeable != NULL ? algorithm->chargeable(model, now_ns) : model->capacity;
 }
 
 static void spend(struct model *model, uint64_t now_ns, uint64_t units,
@@ -55,7 +55,7 @@ static void spend(struct model *model, uint64_t now_ns, uint64_t units,
 {
     if (units == 0)
         return;
-    model->law->spend(model, now_ns, units);
+    model->algorithm->spend(model, now_ns, units);
     if (model->quota->align != STINT_ALIGN_FIRST_USE || model->begin_ns != now_ns ||
         model->current != units)
         return;
@@ -68,13 +68,13 @@ static void spend(struct model *model, uint64_t now_ns, uint64_t units,
 static struct stint_decision answer(const struct model *model, uint8_t outcome, uint64_t granted,
                                     const struct stint_ask *ask)
 {
-    uint64_t dies_ns = model->law->dies_at(model, ask->now_ns);
+    uint64_t expires_ns = model->algorithm->expires_at(model, ask->now_ns);
     return (struct stint_decision){
         .outcome = outcome,
         .granted = (uint32_t)granted,
         .limit = (uint32_t)model->capacity,
-        .remaining = (uint32_t)model->law->room(model, ask->now_ns),
-        .reset_after_ns = dies_ns > ask->now_ns ? dies_ns - ask->now_ns : 0,
+        .remaining = (uint32_t)model->algorithm->space(model, ask->now_ns),
+        .reset_after_ns = expires_ns > ask->now_ns ? expires_ns - ask->now_ns : 0,
     };
 }
 
@@ -87,8 +87,8 @@ static struct stint_decision take(struct model *model, const struct stint_ask *a
         never.retry_after_ns = STINT_NEVER_NS;
         return never;
     }
-    bool in_debt = model->law->in_debt != NULL && model->law->in_debt(model, now_ns);
-    if (ask->cost <= model->law->room(model, now_ns) && !in_debt) {
+    bool in_debt = model->algorithm->in_debt != NULL && model->algorithm->in_debt(model, now_ns);
+    if (ask->cost <= model->algorithm->space(model, now_ns) && !in_debt) {
         spend(model, now_ns, ask->cost, real);
         return answer(model, STINT_ALLOW, ask->cost, ask);
     }
@@ -97,7 +97,7 @@ static struct stint_decision take(struct model *model, const struct stint_ask *a
         spend(model, now_ns, ask->cost < most ? ask->cost : most, real);
     }
     struct stint_decision deny = answer(model, STINT_DENY, 0, ask);
-    deny.retry_after_ns = model->law->wait(model, now_ns, ask->cost);
+    deny.retry_after_ns = model->algorithm->wait(model, now_ns, ask->cost);
     return deny;
 }
 
@@ -106,30 +106,30 @@ struct stint_decision model_ask(struct model *model, const struct stint_ask *ask
 {
     static struct model scratch;
     struct stint_ask less = *ask;
-    uint64_t room = model->law->room(model, ask->now_ns);
+    uint64_t space = model->algorithm->space(model, ask->now_ns);
     switch (ask->verb) {
     case STINT_PEEK:
         scratch = *model;
         return take(&scratch, ask, real);
     case STINT_TAKE_UPTO:
-        if (ask->cost > 0 && room == 0) {
+        if (ask->cost > 0 && space == 0) {
             struct stint_decision deny = answer(model, STINT_DENY, 0, ask);
-            deny.retry_after_ns = model->law->wait(model, ask->now_ns, 1);
+            deny.retry_after_ns = model->algorithm->wait(model, ask->now_ns, 1);
             return deny;
         }
-        less.cost = ask->cost < room ? ask->cost : (uint32_t)room;
+        less.cost = ask->cost < space ? ask->cost : (uint32_t)space;
         return take(model, &less, real);
     case STINT_CHARGE: {
         uint64_t most = chargeable(model, ask->now_ns);
         uint64_t units = ask->cost < most ? ask->cost : most;
-        if (model->law->charge != NULL && ask->cost > 0)
-            model->law->charge(model, ask->now_ns, ask->cost);
+        if (model->algorithm->charge != NULL && ask->cost > 0)
+            model->algorithm->charge(model, ask->now_ns, ask->cost);
         else
             spend(model, ask->now_ns, units, real);
         return answer(model, STINT_ALLOW, units, ask);
     }
     case STINT_REFUND: {
-        uint64_t units = model->law->refund(model, ask);
+        uint64_t units = model->algorithm->refund(model, ask);
         return answer(model, STINT_ALLOW, units, ask);
     }
     default:

@@ -3,8 +3,8 @@
  * Plain slow models of the algorithms, written from their description alone: lists where the
  * library packs bits, 128-bit numbers where it scales, loops where it divides.
  *
- * A model answers a few questions (struct model_law); what the verbs make of them is the same for
- * all and stands in model.c.
+ * A model answers a few questions (struct model_algorithm); what the verbs make of them is the same
+ * for all and stands in model.c.
  */
 #ifndef STINT_FUZZ_MODEL_MODEL_H
 #define STINT_FUZZ_MODEL_MODEL_H
@@ -22,7 +22,7 @@ struct model_group {
 
 struct model {
     const struct stint_quota *quota;
-    const struct model_law *law;
+    const struct model_algorithm *algorithm;
     uint64_t capacity;
     size_t n_groups;
     struct model_group groups[MODEL_GROUPS_MAX]; /* oldest first */
@@ -33,9 +33,9 @@ struct model {
     unsigned __int128 tat;
 };
 
-struct model_law {
+struct model_algorithm {
     /* Units free at an instant; 0 in debt. */
-    uint64_t (*room)(const struct model *model, uint64_t now_ns);
+    uint64_t (*space)(const struct model *model, uint64_t now_ns);
     /* The least wait after which a cost fits that does not fit now. */
     uint64_t (*wait)(const struct model *model, uint64_t now_ns, uint64_t cost);
     /* Records units as used. */
@@ -47,14 +47,14 @@ struct model_law {
     /* How many units the state can be charged with; NULL: the capacity. */
     uint64_t (*chargeable)(const struct model *model, uint64_t now_ns);
     /* The instant from which the state is the same as never used. */
-    uint64_t (*dies_at)(const struct model *model, uint64_t now_ns);
+    uint64_t (*expires_at)(const struct model *model, uint64_t now_ns);
     /* Gives units back; returns how many came back. NULL: not modelled. */
     uint64_t (*refund)(struct model *model, const struct stint_ask *ask);
-    /* When a group comes back, for laws that have groups. */
+    /* When a group comes back, for algorithms that have groups. */
     uint64_t (*group_end)(const struct model *model, const struct model_group *group);
 };
 
-extern const struct model_law model_window, model_buckets, model_log, model_gcra,
+extern const struct model_algorithm model_window, model_buckets, model_log, model_gcra,
     model_fixed_window, model_sliding_counter;
 
 void model_init(struct model *model, const struct stint_quota *quota);

@@ -13,18 +13,18 @@ static uint64_t own_time(const struct model *model, uint64_t now_ns)
     return now_ns > latest_ns ? now_ns : latest_ns;
 }
 
-static size_t n_dead(const struct model *model, uint64_t at_ns)
+static size_t n_expired(const struct model *model, uint64_t at_ns)
 {
     size_t n = 0;
-    while (n < model->n_groups && model->law->group_end(model, &model->groups[n]) <= at_ns)
+    while (n < model->n_groups && model->algorithm->group_end(model, &model->groups[n]) <= at_ns)
         n++;
     return n;
 }
 
-static uint64_t room(const struct model *model, uint64_t now_ns)
+static uint64_t space(const struct model *model, uint64_t now_ns)
 {
     uint64_t free = model->capacity;
-    size_t alive = n_dead(model, own_time(model, now_ns));
+    size_t alive = n_expired(model, own_time(model, now_ns));
     for (size_t i = alive; i < model->n_groups; i++) {
         MUST(model->groups[i].units <= free);
         free -= model->groups[i].units;
@@ -35,11 +35,11 @@ static uint64_t room(const struct model *model, uint64_t now_ns)
 }
 
 /* Forgets the groups that are dead at this time, and with the first of them what was displaced. */
-static void forget_dead(struct model *model, uint64_t at_ns)
+static void forget_expired(struct model *model, uint64_t at_ns)
 {
-    size_t dead = n_dead(model, at_ns);
-    model_forget(model, dead);
-    if (dead > 0)
+    size_t expired = n_expired(model, at_ns);
+    model_forget(model, expired);
+    if (expired > 0)
         model->displaced = 0;
     if (model->n_groups == 0)
         model->unused = 0;
@@ -55,7 +55,7 @@ static uint64_t vacant(const struct model *model)
 }
 
 /* Of a charge, what the groups can hold; its rest, and what they held before, is displaced. */
-static uint64_t make_room(struct model *model, uint64_t units)
+static uint64_t make_space(struct model *model, uint64_t units)
 {
     uint64_t kept = units < model->capacity ? units : model->capacity, free = vacant(model);
     uint64_t over = kept > free ? kept - free : 0;
@@ -75,20 +75,20 @@ static uint64_t make_room(struct model *model, uint64_t units)
 static uint64_t wait(const struct model *model, uint64_t now_ns, uint64_t cost)
 {
     for (size_t i = 0; i < model->n_groups; i++) {
-        uint64_t end_ns = model->law->group_end(model, &model->groups[i]);
-        if (end_ns > now_ns && room(model, end_ns) >= cost)
+        uint64_t end_ns = model->algorithm->group_end(model, &model->groups[i]);
+        if (end_ns > now_ns && space(model, end_ns) >= cost)
             return end_ns - now_ns;
     }
     MUST(cost > model->capacity); /* else it fits once all groups are back */
     return 0;
 }
 
-static uint64_t dies_at(const struct model *model, uint64_t now_ns)
+static uint64_t expires_at(const struct model *model, uint64_t now_ns)
 {
     (void)now_ns;
     if (model->n_groups == 0)
         return model->begin_ns;
-    return model->law->group_end(model, &model->groups[model->n_groups - 1]);
+    return model->algorithm->group_end(model, &model->groups[model->n_groups - 1]);
 }
 
 static struct model_group *open_group(struct model *model, struct model_group group)
@@ -137,7 +137,7 @@ static uint64_t next_bunch(const struct model *model)
 static void window_spend(struct model *model, uint64_t now_ns, uint64_t units)
 {
     uint64_t at_ns = own_time(model, now_ns), slot = slot_of(model, at_ns);
-    forget_dead(model, at_ns);
+    forget_expired(model, at_ns);
     for (;;) {
         if (model->unused > 0)
             move_bunch(model, &model->groups[model->n_groups - 1], slot);
@@ -157,7 +157,7 @@ static void window_spend(struct model *model, uint64_t now_ns, uint64_t units)
 static void window_charge(struct model *model, uint64_t now_ns, uint64_t units)
 {
     uint64_t at_ns = own_time(model, now_ns);
-    forget_dead(model, at_ns);
+    forget_expired(model, at_ns);
     uint64_t free = vacant(model), fitting = units < free ? units : free;
     if (fitting > 0)
         window_spend(model, now_ns, fitting);
@@ -174,12 +174,12 @@ static void window_charge(struct model *model, uint64_t now_ns, uint64_t units)
     model->displaced += units;
 }
 
-const struct model_law model_window = {
-    .room = room,
+const struct model_algorithm model_window = {
+    .space = space,
     .charge = window_charge,
     .wait = wait,
     .spend = window_spend,
-    .dies_at = dies_at,
+    .expires_at = expires_at,
     .group_end = bunch_end,
 };
 
@@ -194,7 +194,7 @@ static void buckets_spend(struct model *model, uint64_t now_ns, uint64_t units)
 {
     const struct stint_quota *quota = model->quota;
     uint64_t at_ns = own_time(model, now_ns);
-    forget_dead(model, at_ns);
+    forget_expired(model, at_ns);
     for (; units > 0; units--) {
         struct model_group *newest =
             model->n_groups > 0 ? &model->groups[model->n_groups - 1] : NULL;
@@ -210,7 +210,8 @@ static void buckets_spend(struct model *model, uint64_t now_ns, uint64_t units)
         if (opens)
             newest = open_group(model, (struct model_group){.first_ns = at_ns});
         newest->last_ns = at_ns;
-        /* One at a time is the law; many at once is the same, as long as the bucket is not full. */
+        /* One at a time is the algorithm; many at once is the same, as long as the bucket is not
+         * full. */
         uint64_t more = quota->count_slack > 0 ? quota->count_slack - newest->units : units;
         more = more < units ? more : units;
         newest->units += more;
@@ -222,16 +223,16 @@ static void buckets_spend(struct model *model, uint64_t now_ns, uint64_t units)
 static void buckets_charge(struct model *model, uint64_t now_ns, uint64_t units)
 {
     uint64_t at_ns = own_time(model, now_ns);
-    forget_dead(model, at_ns);
-    buckets_spend(model, at_ns, make_room(model, units));
+    forget_expired(model, at_ns);
+    buckets_spend(model, at_ns, make_space(model, units));
 }
 
-const struct model_law model_buckets = {
-    .room = room,
+const struct model_algorithm model_buckets = {
+    .space = space,
     .charge = buckets_charge,
     .wait = wait,
     .spend = buckets_spend,
-    .dies_at = dies_at,
+    .expires_at = expires_at,
     .group_end = period_later,
 };
 
@@ -240,7 +241,7 @@ const struct model_law model_buckets = {
 static void log_spend(struct model *model, uint64_t now_ns, uint64_t units)
 {
     uint64_t at_ns = own_time(model, now_ns);
-    forget_dead(model, at_ns);
+    forget_expired(model, at_ns);
     struct model_group use = {.last_ns = at_ns, .units = units};
     if (model->n_groups > 0 && model->groups[model->n_groups - 1].last_ns == at_ns)
         model->groups[model->n_groups - 1].units += units;
@@ -252,8 +253,8 @@ static void log_spend(struct model *model, uint64_t now_ns, uint64_t units)
 static void log_charge(struct model *model, uint64_t now_ns, uint64_t units)
 {
     uint64_t at_ns = own_time(model, now_ns);
-    forget_dead(model, at_ns);
-    log_spend(model, at_ns, make_room(model, units));
+    forget_expired(model, at_ns);
+    log_spend(model, at_ns, make_space(model, units));
 }
 
 /* Units that were displaced are as old as the oldest, or older. */
@@ -270,7 +271,7 @@ static void give_back_displaced(struct model *model, uint64_t granted_ns, uint64
 static uint64_t log_refund(struct model *model, const struct stint_ask *ask)
 {
     uint64_t at_ns = own_time(model, ask->now_ns), left = ask->cost;
-    size_t first = n_dead(model, at_ns);
+    size_t first = n_expired(model, at_ns);
     bool is_dated = ask->at_ns != STINT_NEVER_NS;
     bool is_alive = is_dated && ask->at_ns <= at_ns && ask->at_ns + model->quota->period_ns > at_ns;
     if (is_alive && first == 0 && model->n_groups > 0)
@@ -293,12 +294,12 @@ static uint64_t log_refund(struct model *model, const struct stint_ask *ask)
     return ask->cost - left;
 }
 
-const struct model_law model_log = {
-    .room = room,
+const struct model_algorithm model_log = {
+    .space = space,
     .wait = wait,
     .spend = log_spend,
     .charge = log_charge,
-    .dies_at = dies_at,
+    .expires_at = expires_at,
     .refund = log_refund,
     .group_end = period_later,
 };

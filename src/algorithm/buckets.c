@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The law of `buckets`: a cooldown with bounded memory. Units are remembered in buckets of (last
- * use, count); a bucket comes back W after its last use, all of it at once.
+ * The algorithm of `buckets`: a cooldown with bounded memory. Units are remembered in buckets of
+ * (last use, count); a bucket comes back W after its last use, all of it at once.
  *
  * A use goes to the newest bucket unless that holds count_slack units (forms B, AB) or was first
  * used time_slack ago (forms A, AB); then a new one opens. So all buckets but the newest are full
@@ -30,7 +30,7 @@
  * Where a bucket is missing for that reason, all of the oldest one is displaced. Its units stay
  * used, some longer than they were: it counts as used up.
  */
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "base/read_once.h"
 
 #include <assert.h>
@@ -144,16 +144,16 @@ static uint64_t buckets_latest_ns(const struct stint_quota *quota,
     return buckets_last_ns(quota, state, buckets, buckets->n - 1);
 }
 
-static uint64_t buckets_death_ns(const struct stint_quota *quota, const struct buckets_state *state,
-                                 const struct buckets *buckets)
+static uint64_t buckets_expiry_ns(const struct stint_quota *quota,
+                                  const struct buckets_state *state, const struct buckets *buckets)
 {
     if (buckets->n == 0)
         return buckets->first_ns;
     return buckets_last_ns(quota, state, buckets, buckets->n - 1) + quota->period_ns;
 }
 
-static uint32_t buckets_dead(const struct stint_quota *quota, const struct buckets_state *state,
-                             const struct buckets *buckets, uint64_t at_ns)
+static uint32_t buckets_expired(const struct stint_quota *quota, const struct buckets_state *state,
+                                const struct buckets *buckets, uint64_t at_ns)
 {
     uint32_t n = 0;
     while (n < buckets->n && buckets_last_ns(quota, state, buckets, n) + quota->period_ns <= at_ns)
@@ -163,19 +163,19 @@ static uint32_t buckets_dead(const struct stint_quota *quota, const struct bucke
 
 /* Units in the living buckets. */
 static uint64_t buckets_kept(const struct stint_quota *quota, const struct buckets_state *state,
-                             const struct buckets *buckets, uint32_t n_dead)
+                             const struct buckets *buckets, uint32_t n_expired)
 {
     uint64_t units = 0;
-    for (uint32_t at = n_dead; at < buckets->n; at++)
+    for (uint32_t at = n_expired; at < buckets->n; at++)
         units += buckets_count(quota, state, at);
     return units;
 }
 
 static uint32_t buckets_free(const struct stint_quota *quota, const struct buckets_state *state,
-                             const struct buckets *buckets, uint32_t n_dead)
+                             const struct buckets *buckets, uint32_t n_expired)
 {
-    uint64_t used = buckets_kept(quota, state, buckets, n_dead);
-    return (uint32_t)sub_floor(quota->limit, used + (n_dead == 0 ? buckets->displaced : 0));
+    uint64_t used = buckets_kept(quota, state, buckets, n_expired);
+    return (uint32_t)sub_floor(quota->limit, used + (n_expired == 0 ? buckets->displaced : 0));
 }
 
 /* Forgets the n oldest buckets; the next one's last use becomes the base. */
@@ -202,8 +202,8 @@ static void buckets_drop(const struct stint_quota *quota, struct buckets_state *
 }
 
 /* Units the newest bucket can still take at this time. */
-static uint32_t buckets_room(const struct stint_quota *quota, const struct buckets_state *state,
-                             const struct buckets *buckets, uint64_t at_ns)
+static uint32_t buckets_space(const struct stint_quota *quota, const struct buckets_state *state,
+                              const struct buckets *buckets, uint64_t at_ns)
 {
     if (buckets->n == 0 || buckets->closed)
         return 0;
@@ -217,10 +217,10 @@ static uint32_t buckets_room(const struct stint_quota *quota, const struct bucke
 static void buckets_record(const struct stint_quota *quota, struct buckets_state *state,
                            struct buckets *buckets, struct held_run run)
 {
-    uint64_t room = buckets_room(quota, state, buckets, run.at_ns);
-    if (room > 0) {
+    uint64_t space = buckets_space(quota, state, buckets, run.at_ns);
+    if (space > 0) {
         uint32_t newest = buckets->n - 1;
-        uint64_t added = min_u64(room, run.units);
+        uint64_t added = min_u64(space, run.units);
         if (newest == 0)
             buckets->base_ns = run.at_ns;
         uint64_t count = buckets_count(quota, state, newest) + added;
@@ -287,7 +287,7 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
     uint64_t granted_ns = ask->at_ns == STINT_NEVER_NS ? at_ns : min_u64(ask->at_ns, ask->now_ns);
     if (granted_ns + quota->period_ns <= at_ns)
         return 0;
-    uint32_t oldest = buckets_dead(quota, state, buckets, at_ns), end = oldest, left = ask->cost;
+    uint32_t oldest = buckets_expired(quota, state, buckets, at_ns), end = oldest, left = ask->cost;
     if (oldest == 0 && buckets->displaced > 0) {
         if (buckets->displaced == UINT32_MAX)
             return 0; /* that many or more */
@@ -318,12 +318,12 @@ static uint32_t buckets_refund(const struct stint_quota *quota, struct buckets_s
 
 /* When enough of the oldest buckets have come back for a cost that is not free now. */
 static uint64_t buckets_free_at(const struct stint_quota *quota, const struct buckets_state *state,
-                                const struct buckets *buckets, uint32_t n_dead, uint32_t cost)
+                                const struct buckets *buckets, uint32_t n_expired, uint32_t cost)
 {
     /* What was displaced comes back with the oldest. */
-    uint64_t kept = buckets_kept(quota, state, buckets, n_dead);
+    uint64_t kept = buckets_kept(quota, state, buckets, n_expired);
     uint64_t missing = sub_floor(kept + cost, quota->limit);
-    uint32_t at = n_dead;
+    uint32_t at = n_expired;
     while (at + 1 < buckets->n && buckets_count(quota, state, at) < missing)
         missing -= buckets_count(quota, state, at++);
     return buckets_last_ns(quota, state, buckets, at) + quota->period_ns;
@@ -349,9 +349,9 @@ static struct stint_decision buckets_give_back(const struct stint_quota *quota,
     uint32_t granted = buckets_refund(quota, state, &buckets, ask, at_ns);
     if (granted > 0)
         buckets_pack(quota, state, &buckets);
-    uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns);
-    return buckets_answer(quota, granted, buckets_free(quota, state, &buckets, n_dead),
-                          sub_floor(buckets_death_ns(quota, state, &buckets), ask->now_ns));
+    uint32_t n_expired = buckets_expired(quota, state, &buckets, at_ns);
+    return buckets_answer(quota, granted, buckets_free(quota, state, &buckets, n_expired),
+                          sub_floor(buckets_expiry_ns(quota, state, &buckets), ask->now_ns));
 }
 
 struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_bytes,
@@ -363,47 +363,47 @@ struct stint_decision buckets_ask(const struct stint_quota *quota, void *state_b
     if (ask->verb == STINT_REFUND)
         return buckets_give_back(quota, state, ask, at_ns);
     if (ask->verb == STINT_BOOK || ask->verb == STINT_UNBOOK)
-        return law_never(quota->limit);
+        return algorithm_never(quota->limit);
 
     bool whole = ask->verb == STINT_TAKE || ask->verb == STINT_PEEK;
-    uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns);
+    uint32_t n_expired = buckets_expired(quota, state, &buckets, at_ns);
     if (ask->verb == STINT_CHARGE && ask->cost > 0) {
-        buckets_drop(quota, state, &buckets, n_dead);
+        buckets_drop(quota, state, &buckets, n_expired);
         buckets_charge(quota, state, &buckets, (struct held_run){at_ns, ask->cost});
         buckets_pack(quota, state, &buckets);
         return buckets_answer(quota, (uint32_t)min_u64(ask->cost, quota->limit),
                               buckets_free(quota, state, &buckets, 0),
                               at_ns + quota->period_ns - ask->now_ns);
     }
-    uint32_t free = buckets_free(quota, state, &buckets, n_dead);
+    uint32_t free = buckets_free(quota, state, &buckets, n_expired);
     uint32_t granted = ask->cost <= free ? ask->cost : whole ? 0 : free;
-    uint64_t death_ns = buckets_death_ns(quota, state, &buckets);
+    uint64_t expiry_ns = buckets_expiry_ns(quota, state, &buckets);
     struct stint_decision decision =
-        buckets_answer(quota, granted, free - granted, sub_floor(death_ns, ask->now_ns));
+        buckets_answer(quota, granted, free - granted, sub_floor(expiry_ns, ask->now_ns));
     if (granted == 0 && ask->cost > 0) {
         bool never = whole && ask->cost > quota->limit;
         uint32_t cost = whole ? ask->cost : 1;
         decision.outcome = never ? STINT_NEVER : STINT_DENY;
         decision.retry_after_ns =
             never ? STINT_NEVER_NS
-                  : buckets_free_at(quota, state, &buckets, n_dead, cost) - ask->now_ns;
+                  : buckets_free_at(quota, state, &buckets, n_expired, cost) - ask->now_ns;
     }
     if (granted == 0)
         return decision;
     decision.reset_after_ns = at_ns + quota->period_ns - ask->now_ns;
     if (ask->verb == STINT_PEEK)
         return decision;
-    buckets_drop(quota, state, &buckets, n_dead);
+    buckets_drop(quota, state, &buckets, n_expired);
     buckets_record(quota, state, &buckets, (struct held_run){at_ns, granted});
     buckets_pack(quota, state, &buckets);
     return decision;
 }
 
-uint64_t buckets_dies_at(const struct stint_quota *quota, const void *state_bytes)
+uint64_t buckets_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
-    return buckets_death_ns(quota, state, &buckets);
+    return buckets_expiry_ns(quota, state, &buckets);
 }
 
 /* All N, last used W before; an instant that no now can reach is as good as the last one. */
@@ -464,9 +464,9 @@ bool buckets_is_valid(const struct stint_quota *quota, const void *state_bytes, 
         return false;
     if (buckets.n == 0)
         return !buckets.closed;
-    uint64_t room_ns = min_u64(quota->period_ns - 1, now_ns - buckets.base_ns);
+    uint64_t space_ns = min_u64(quota->period_ns - 1, now_ns - buckets.base_ns);
     for (uint32_t at = 0; at < buckets.n; at++)
-        if (state->entry[at] >> quota->derived.count_bits > (at == 0 ? UINT32_MAX : room_ns))
+        if (state->entry[at] >> quota->derived.count_bits > (at == 0 ? UINT32_MAX : space_ns))
             return false;
     return buckets_can_be(quota, state, &buckets);
 }
@@ -477,15 +477,16 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     uint64_t at_ns = max_u64(now_ns, buckets_latest_ns(quota, state, &buckets));
-    uint32_t n_dead = buckets_dead(quota, state, &buckets, at_ns), n_alive = buckets.n - n_dead;
+    uint32_t n_expired = buckets_expired(quota, state, &buckets, at_ns),
+             n_alive = buckets.n - n_expired;
     uint32_t per_run = (n_alive + HELD_RUNS_MAX - 1) / HELD_RUNS_MAX;
     size_t n_runs = 0;
-    uint64_t units = n_dead == 0 ? buckets.displaced : 0;
+    uint64_t units = n_expired == 0 ? buckets.displaced : 0;
     for (uint32_t at = 0; at < n_alive; at++) {
-        units += buckets_count(quota, state, n_dead + at);
+        units += buckets_count(quota, state, n_expired + at);
         if ((at + 1) % per_run != 0 && at + 1 < n_alive)
             continue;
-        uint64_t last_ns = buckets_last_ns(quota, state, &buckets, n_dead + at);
+        uint64_t last_ns = buckets_last_ns(quota, state, &buckets, n_expired + at);
         runs[n_runs++] = (struct held_run){last_ns, units};
         units = 0;
     }
@@ -496,7 +497,7 @@ uint32_t buckets_living(const struct stint_quota *quota, const void *state_bytes
 {
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
-    return buckets.n - buckets_dead(quota, state, &buckets, now_ns);
+    return buckets.n - buckets_expired(quota, state, &buckets, now_ns);
 }
 
 size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
@@ -505,15 +506,15 @@ size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, 
     const struct buckets_state *state = state_bytes;
     struct buckets buckets = buckets_unpack(quota, state);
     size_t n_groups = 0;
-    uint32_t n_dead = buckets_dead(quota, state, &buckets, now_ns);
-    for (uint32_t at = n_dead; at < buckets.n; at++)
+    uint32_t n_expired = buckets_expired(quota, state, &buckets, now_ns);
+    for (uint32_t at = n_expired; at < buckets.n; at++)
         groups[n_groups++] = (struct held_group){
             buckets_last_ns(quota, state, &buckets, at) + quota->period_ns,
             buckets_count(quota, state, at),
         };
     /* Of what was displaced, as much as would be free without it. */
-    uint64_t kept = buckets_kept(quota, state, &buckets, n_dead);
-    if (n_groups > 0 && n_dead == 0)
+    uint64_t kept = buckets_kept(quota, state, &buckets, n_expired);
+    if (n_groups > 0 && n_expired == 0)
         groups[0].units += min_u64(buckets.displaced, sub_floor(quota->limit, kept));
     return n_groups;
 }
@@ -536,8 +537,8 @@ void buckets_pass(const struct stint_quota *quota, void *state_bytes, uint64_t a
     struct buckets buckets = buckets_unpack(quota, state);
     if (at_ns <= buckets_latest_ns(quota, state, &buckets))
         return;
-    buckets_drop(quota, state, &buckets, buckets_dead(quota, state, &buckets, at_ns));
-    if (buckets.n == 0 || buckets_room(quota, state, &buckets, at_ns) == 0) {
+    buckets_drop(quota, state, &buckets, buckets_expired(quota, state, &buckets, at_ns));
+    if (buckets.n == 0 || buckets_space(quota, state, &buckets, at_ns) == 0) {
         buckets.closed = buckets.n > 0;
         buckets.first_ns = at_ns;
     } else {

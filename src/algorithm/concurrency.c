@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The law of `concurrency`: N units held at once, each until its holder gives it back or its lease
- * ends, so that a crashed holder frees its place by itself.
+ * The algorithm of `concurrency`: N units held at once, each until its holder gives it back or its
+ * lease ends, so that a crashed holder frees its place by itself.
  *
  * A holder is named by a value: its deadline and a small count, deadline_ns << 4 | count. Every
  * value issued is larger than the one before: where 16 holds share a deadline, the next gets a
@@ -9,7 +9,7 @@
  * later holder, and the entries of the state, one per unit, are a sorted ring: the ended ones are
  * at its head, and new ones go to its tail.
  */
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "base/read_once.h"
 
 #include <assert.h>
@@ -134,8 +134,8 @@ static uint64_t concurrency_add(const struct stint_quota *quota, struct concurre
  * An empty state differs from a new one only while it might issue a value again: until the instant
  * after the one at which the latest was issued.
  */
-static uint64_t concurrency_death_ns(const struct stint_quota *quota,
-                                     const struct concurrency *ring)
+static uint64_t concurrency_expiry_ns(const struct stint_quota *quota,
+                                      const struct concurrency *ring)
 {
     if (ring->len > 0)
         return concurrency_deadline_ns(concurrency_get(quota, ring, ring->len - 1));
@@ -144,10 +144,10 @@ static uint64_t concurrency_death_ns(const struct stint_quota *quota,
     return sub_floor(concurrency_deadline_ns(ring->issued) + 1, quota->lease_ns);
 }
 
-uint64_t concurrency_dies_at(const struct stint_quota *quota, const void *state_bytes)
+uint64_t concurrency_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
     struct concurrency ring = concurrency_unpack(quota, state_bytes);
-    return concurrency_death_ns(quota, &ring);
+    return concurrency_expiry_ns(quota, &ring);
 }
 
 struct stint_decision concurrency_hold(const struct stint_quota *quota, void *state_bytes,
@@ -163,7 +163,7 @@ struct stint_decision concurrency_hold(const struct stint_quota *quota, void *st
         .granted = granted,
         .limit = quota->limit,
         .remaining = free - granted,
-        .reset_after_ns = sub_floor(concurrency_death_ns(quota, &ring), ask->now_ns),
+        .reset_after_ns = sub_floor(concurrency_expiry_ns(quota, &ring), ask->now_ns),
     };
     *holder = 0;
     if (granted == 0 && ask->cost > 0 && ask->verb != STINT_CHARGE) {
@@ -201,7 +201,7 @@ struct stint_decision concurrency_ask(const struct stint_quota *quota, void *sta
         return concurrency_hold(quota, state_bytes, &nothing, &holder);
     case STINT_BOOK:
     case STINT_UNBOOK:
-        return law_never(quota->limit);
+        return algorithm_never(quota->limit);
     default:
         return concurrency_hold(quota, state_bytes, ask, &holder);
     }

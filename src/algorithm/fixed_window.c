@@ -19,8 +19,8 @@
  *
  * A window that is later than now is the window of now: the state's time never goes back.
  */
+#include "algorithm/algorithm.h"
 #include "algorithm/calendar.h"
-#include "algorithm/law.h"
 
 #include <assert.h>
 
@@ -249,11 +249,11 @@ struct stint_decision fixed_window_ask(const struct stint_quota *quota, uint64_t
     case STINT_REFUND:
         return refund(quota, state, &fixed, ask);
     default: /* book and unbook: a window cannot be charged in the future */
-        return law_never(quota->limit);
+        return algorithm_never(quota->limit);
     }
 }
 
-uint64_t fixed_window_dies_at(const struct stint_quota *quota, uint64_t state)
+uint64_t fixed_window_expires_at(const struct stint_quota *quota, uint64_t state)
 {
     return unpack(quota, state, 0).end_ns;
 }

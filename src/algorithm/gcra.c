@@ -177,7 +177,7 @@ static struct stint_decision ask_slow(const struct stint_quota *quota, uint64_t 
         return answer(quota, *state, now_ticks, charged);
     }
     case STINT_REFUND:
-    case LAW_REFUND_BOOKED:
+    case ALGORITHM_REFUND_BOOKED:
     case STINT_UNBOOK: /* a place that has not begun was granted later than now: all comes back */
         return refund(quota, state, ask);
     default:
@@ -195,7 +195,7 @@ struct stint_decision gcra_ask(const struct stint_quota *quota, uint64_t *state,
     return ask_slow(quota, state, ask);
 }
 
-uint64_t gcra_dies_at(const struct stint_quota *quota, uint64_t state)
+uint64_t gcra_expires_at(const struct stint_quota *quota, uint64_t state)
 {
     (void)quota;
     return gcra_ns_up(state);

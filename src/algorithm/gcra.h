@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of gcra that nearly every decision takes, inline: a take that is allowed. gcra.c has the
- * law as a whole, and says why it is right.
+ * algorithm as a whole, and says why it is right.
  */
 #ifndef STINT_ALGORITHM_GCRA_H
 #define STINT_ALGORITHM_GCRA_H
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 #define GCRA_TICKS_PER_NS_LOG2 5
 
@@ -30,10 +30,10 @@ static inline void gcra_answer(const struct stint_quota *quota, uint64_t tat, ui
                                uint32_t granted, struct stint_decision *decision)
 {
     uint64_t ahead = sub_floor(tat, now_ticks);
-    uint64_t room = sub_floor(quota->derived.capacity_ticks, ahead);
+    uint64_t space = sub_floor(quota->derived.capacity_ticks, ahead);
     uint64_t time_left = UINT64_MAX - max_u64(tat, now_ticks);
-    uint32_t remaining = (uint32_t)gcra_whole_units(quota, min_u64(room, time_left));
-    law_answer(decision, STINT_ALLOW, granted, quota->burst, remaining);
+    uint32_t remaining = (uint32_t)gcra_whole_units(quota, min_u64(space, time_left));
+    algorithm_answer(decision, STINT_ALLOW, granted, quota->burst, remaining);
     decision->retry_after_ns = 0;
     decision->reset_after_ns = gcra_ns_up(ahead);
 }

@@ -6,7 +6,7 @@
 #ifndef STINT_ALGORITHM_GROUPS_H
 #define STINT_ALGORITHM_GROUPS_H
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 /*
  * Fills in the groups that are not back at now, oldest first, and returns how many there are: 0 for

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The sentences of `stint explain`. Numbers come from the quota as it was checked, never from a
+ * The messages of `stint explain`. Numbers come from the quota as it was checked, never from a
  * second calculation that could differ.
  */
 #include "algorithm/label.h"
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "algorithm/spec.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
@@ -39,7 +39,7 @@ static void promise(struct buf *buf, const struct stint_quota *quota)
     spec_format_duration(buf, quota->period_ns);
 }
 
-static void window_law(struct buf *buf, const struct stint_quota *quota)
+static void window_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
     buf_add(buf, "A strict sliding window: never more than ");
     promise(buf, quota);
@@ -47,7 +47,7 @@ static void window_law(struct buf *buf, const struct stint_quota *quota)
             (unsigned)quota->resolution, (unsigned)quota->derived.bunch);
 }
 
-static void buckets_law(struct buf *buf, const struct stint_quota *quota)
+static void buckets_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
     buf_add(buf, "Strict buckets: never more than ");
     promise(buf, quota);
@@ -67,7 +67,7 @@ static void buckets_law(struct buf *buf, const struct stint_quota *quota)
             (unsigned)quota->derived.max_buckets);
 }
 
-static void gcra_law(struct buf *buf, const struct stint_quota *quota)
+static void gcra_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
     uint64_t interval_ticks = quota->derived.interval_ticks;
     buf_add(buf, "A token bucket that refills all the time: ");
@@ -81,7 +81,7 @@ static void gcra_law(struct buf *buf, const struct stint_quota *quota)
     buf_add(buf, ".");
 }
 
-static void fixed_window_law(struct buf *buf, const struct stint_quota *quota)
+static void fixed_window_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
     buf_add(buf, "One counter per window: ");
     units(buf, quota->limit);
@@ -98,7 +98,7 @@ static void fixed_window_law(struct buf *buf, const struct stint_quota *quota)
     }
 }
 
-void label_law(struct buf *buf, const struct stint_quota *quota)
+void label_algorithm(struct buf *buf, const struct stint_quota *quota)
 {
     assert(quota->derived.checked);
     if (quota->limit == 0) {
@@ -107,10 +107,10 @@ void label_law(struct buf *buf, const struct stint_quota *quota)
     }
     switch (quota->algorithm) {
     case STINT_WINDOW:
-        window_law(buf, quota);
+        window_algorithm(buf, quota);
         break;
     case STINT_BUCKETS:
-        buckets_law(buf, quota);
+        buckets_algorithm(buf, quota);
         break;
     case STINT_LOG:
         buf_add(buf, "The exact log: the time of every unit is kept, and never more than ");
@@ -118,10 +118,10 @@ void label_law(struct buf *buf, const struct stint_quota *quota)
         buf_add(buf, " are admitted.");
         break;
     case STINT_GCRA:
-        gcra_law(buf, quota);
+        gcra_algorithm(buf, quota);
         break;
     case STINT_FIXED_WINDOW:
-        fixed_window_law(buf, quota);
+        fixed_window_algorithm(buf, quota);
         break;
     case STINT_SLIDING_COUNTER:
         buf_add(buf, "Two counters: the units of this window of ");
@@ -220,7 +220,7 @@ void label_slack(struct buf *buf, const struct stint_quota *quota)
         buf_add(buf, " later");
         break;
     default:
-        buf_add(buf, "never, for its own law");
+        buf_add(buf, "never, for its own algorithm");
     }
 }
 
@@ -259,8 +259,8 @@ static void policy(struct buf *buf, const struct stint_quota *quota, uint8_t whe
 void label_policy(struct buf *buf, const struct stint_quota *quota)
 {
     assert(quota->derived.checked);
-    uint8_t library = law_when_full(quota, STINT_FULL_DEFAULT);
-    uint8_t server = law_when_full(quota, STINT_FULL_EVICT);
+    uint8_t library = algorithm_when_full(quota, STINT_FULL_DEFAULT);
+    uint8_t server = algorithm_when_full(quota, STINT_FULL_EVICT);
     if (library != server)
         buf_add(buf, "A server: as its setting table_full says; by default ");
     policy(buf, quota, server);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a checked quota promises, in words and in its own numbers. Each call appends one or more
- * whole sentences without a line break.
+ * whole messages without a line break.
  */
 #ifndef STINT_ALGORITHM_LABEL_H
 #define STINT_ALGORITHM_LABEL_H
 
 #include "base/buf.h"
 
-/* The law: what is allowed. */
-void label_law(struct buf *buf, const struct stint_quota *quota);
+/* The algorithm: what is allowed. */
+void label_algorithm(struct buf *buf, const struct stint_quota *quota);
 
 /* The most that is admitted in any window of the period, and what that leaves out. */
 void label_bound(struct buf *buf, const struct stint_quota *quota);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The law of `log`: the last N times, exactly. A unit taken at u is free again at u + W; nothing is
- * rounded, so nothing is denied that had room.
+ * The algorithm of `log`: the last N times, exactly. A unit taken at u is free again at u + W;
+ * nothing is rounded, so nothing is denied that had room.
  *
  * The times are a multiset in a ring, sorted. Units of one instant share an entry, which holds up
  * to 16 of them, so entries never outnumber units, and units never outnumber N.
@@ -16,10 +16,10 @@
  *
  * A charge is recorded whether it fits or not: the log keeps the newest N units and only counts
  * those that they displace. These are no younger than the oldest unit left, and count as used until
- * that one dies; while they do, N others live, so they deny nothing by themselves. But of units
+ * that one expires; while they do, N others live, so they deny nothing by themselves. But of units
  * given back, as many as were displaced are still in use by others.
  */
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "base/read_once.h"
 
 #include <assert.h>
@@ -231,7 +231,7 @@ static void log_remove_oldest(const struct stint_quota *quota, struct log *log, 
 }
 
 /* Units that are dead at this time; each is walked over once more, when they are taken off. */
-static uint32_t log_dead(const struct stint_quota *quota, const struct log *log, uint64_t at_ns)
+static uint32_t log_expired(const struct stint_quota *quota, const struct log *log, uint64_t at_ns)
 {
     if (log->len == 0)
         return 0;
@@ -247,8 +247,9 @@ static uint32_t log_dead(const struct stint_quota *quota, const struct log *log,
     return (uint32_t)min_u64(units, log->units);
 }
 
-/* When the units-th oldest of the entries dies, or the first entry. */
-static uint64_t log_death_ns(const struct stint_quota *quota, const struct log *log, uint32_t units)
+/* When the units-th oldest of the entries expires, or the first entry. */
+static uint64_t log_expiry_ns(const struct stint_quota *quota, const struct log *log,
+                              uint32_t units)
 {
     assert(units <= log->units && log->units > 0);
     for (uint32_t at = 0;; at++) {
@@ -259,7 +260,7 @@ static uint64_t log_death_ns(const struct stint_quota *quota, const struct log *
     }
 }
 
-static uint64_t log_last_death_ns(const struct stint_quota *quota, const struct log *log)
+static uint64_t log_last_expiry_ns(const struct stint_quota *quota, const struct log *log)
 {
     if (log->len == 0)
         return log->own_ns;
@@ -269,7 +270,7 @@ static uint64_t log_last_death_ns(const struct stint_quota *quota, const struct 
 /* What an ask finds. */
 struct log_view {
     uint64_t at_ns;     /* the effective time */
-    uint32_t dead;      /* units in entries */
+    uint32_t expired;   /* units in entries */
     uint32_t empty;     /* units for which there is room in entries */
     uint32_t displaced; /* those that still count */
     uint32_t free;
@@ -279,9 +280,9 @@ static struct log_view log_view(const struct stint_quota *quota, const struct lo
                                 uint64_t now_ns)
 {
     struct log_view view = {.at_ns = max_u64(now_ns, log->own_ns)};
-    view.dead = log_dead(quota, log, view.at_ns);
-    view.empty = quota->limit - (log->units - view.dead);
-    view.displaced = view.dead == 0 ? log->displaced : 0;
+    view.expired = log_expired(quota, log, view.at_ns);
+    view.empty = quota->limit - (log->units - view.expired);
+    view.displaced = view.expired == 0 ? log->displaced : 0;
     view.free = (uint32_t)sub_floor(view.empty, view.displaced);
     return view;
 }
@@ -294,7 +295,7 @@ static struct stint_decision log_answer(const struct stint_quota *quota, const s
         .granted = granted,
         .limit = quota->limit,
         .remaining = log_view(quota, log, now_ns).free,
-        .reset_after_ns = sub_floor(log_last_death_ns(quota, log), now_ns),
+        .reset_after_ns = sub_floor(log_last_expiry_ns(quota, log), now_ns),
     };
 }
 
@@ -310,7 +311,7 @@ static struct stint_decision log_refuse(const struct stint_quota *quota, const s
         return decision;
     /* All units less those that may stay have to die; the displaced do so with the oldest. */
     uint32_t units = (uint32_t)sub_floor(log->units, quota->limit - cost);
-    uint64_t at_ns = log_death_ns(quota, log, units);
+    uint64_t at_ns = log_expiry_ns(quota, log, units);
     decision.outcome = STINT_DENY;
     decision.retry_after_ns = at_ns - ask->now_ns - wait_max_ns;
     return decision;
@@ -319,7 +320,7 @@ static struct stint_decision log_refuse(const struct stint_quota *quota, const s
 static void log_take(const struct stint_quota *quota, struct log *log, const struct log_view *view,
                      uint32_t units)
 {
-    log_remove_oldest(quota, log, view->dead);
+    log_remove_oldest(quota, log, view->expired);
     log_insert(quota, log, (struct log_run){.at_ns = view->at_ns, .units = units});
     log->own_ns = view->at_ns;
     log->displaced = view->displaced;
@@ -339,7 +340,7 @@ static void log_charge(const struct stint_quota *quota, struct log *log, uint64_
     uint32_t newest = (uint32_t)min_u64(cost, sub_floor(quota->limit, booked));
     uint32_t pushed = (uint32_t)sub_floor(newest, view.empty);
     uint64_t displaced = (uint64_t)view.displaced + pushed + (cost - newest);
-    log_remove_oldest(quota, log, (uint32_t)min_u64(view.dead + pushed, log->units));
+    log_remove_oldest(quota, log, (uint32_t)min_u64(view.expired + pushed, log->units));
     log_insert(quota, log, (struct log_run){.at_ns = view.at_ns, .units = newest});
     log->own_ns = view.at_ns;
     log->displaced = (uint32_t)min_u64(displaced, UINT32_MAX);
@@ -404,7 +405,7 @@ static struct stint_decision log_book(const struct stint_quota *quota, struct lo
 
     uint64_t start_ns = ask->now_ns + wait_ns;
     uint32_t displaced = (uint32_t)sub_floor(ask->cost, view.empty);
-    log_remove_oldest(quota, log, view.dead + displaced);
+    log_remove_oldest(quota, log, view.expired + displaced);
     log_insert(quota, log, (struct log_run){start_ns, displaced, true});
     log_insert(quota, log, (struct log_run){start_ns, ask->cost - displaced, false});
     log->own_ns = view.at_ns;
@@ -463,9 +464,9 @@ static bool log_decide(const struct stint_quota *quota, struct log *log,
         return granted > 0;
     }
     *decision = log_answer(quota, log, ask->now_ns, granted);
-    uint64_t dies_at_ns = max_u64(log_last_death_ns(quota, log), view.at_ns + quota->period_ns);
+    uint64_t expires_at_ns = max_u64(log_last_expiry_ns(quota, log), view.at_ns + quota->period_ns);
     decision->remaining = view.free - granted;
-    decision->reset_after_ns = dies_at_ns - ask->now_ns;
+    decision->reset_after_ns = expires_at_ns - ask->now_ns;
     return false;
 }
 
@@ -496,10 +497,10 @@ struct stint_decision log_ask(const struct stint_quota *quota, void *state_bytes
     return decision;
 }
 
-uint64_t log_dies_at(const struct stint_quota *quota, const void *state_bytes)
+uint64_t log_expires_at(const struct stint_quota *quota, const void *state_bytes)
 {
     struct log log = log_unpack(quota, state_bytes);
-    return log_last_death_ns(quota, &log);
+    return log_last_expiry_ns(quota, &log);
 }
 
 /* All N, W before; an instant that no now can reach is as good as the last one. */

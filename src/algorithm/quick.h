@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A take as most callers ask for it, decided where it is called: the cases that are met most stand
- * inline, the rest goes to the law. `decision->stored` is set.
+ * inline, the rest goes to the algorithm. `decision->stored` is set.
  */
 #ifndef STINT_ALGORITHM_QUICK_H
 #define STINT_ALGORITHM_QUICK_H
@@ -9,8 +9,8 @@
 #include "algorithm/gcra.h"
 #include "algorithm/window.h"
 
-static inline void law8_take(const struct stint_quota *quota, uint64_t *state, uint64_t now_ns,
-                             uint32_t cost, struct stint_decision *decision)
+static inline void algorithm8_take(const struct stint_quota *quota, uint64_t *state,
+                                   uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
     if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_GCRA &&
         (gcra_take_quick(quota, state, now_ns, cost, decision) ||
@@ -22,12 +22,12 @@ static inline void law8_take(const struct stint_quota *quota, uint64_t *state, u
         return;
     }
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-    *decision = law8_ask(quota, state, &ask);
+    *decision = algorithm8_ask(quota, state, &ask);
     decision->stored = 1;
 }
 
-static inline void law16_take(const struct stint_quota *quota, struct word16 *state,
-                              uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
+static inline void algorithm16_take(const struct stint_quota *quota, struct word16 *state,
+                                    uint64_t now_ns, uint32_t cost, struct stint_decision *decision)
 {
     if (now_ns <= STINT_NOW_MAX && quota->algorithm == STINT_WINDOW) {
         if (!window16_take_quick(quota, state, now_ns, cost, decision))
@@ -35,7 +35,7 @@ static inline void law16_take(const struct stint_quota *quota, struct word16 *st
         return;
     }
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
-    *decision = law16_ask(quota, state, &ask);
+    *decision = algorithm16_ask(quota, state, &ask);
     decision->stored = 1;
 }
 

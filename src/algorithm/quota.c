@@ -3,7 +3,7 @@
  * Decides which quotas can be kept: defaults, what all algorithms have in common, and which option
  * belongs to which. The rest each algorithm checks for itself.
  */
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 #include "base/limits.h"
 #include "base/siphash.h"
@@ -60,7 +60,7 @@ static int options_check(const struct stint_quota *quota, struct stint_error *er
     if (quota->initial_set && algorithm == STINT_CONCURRENCY)
         return err_set(error, STINT_E_MISMATCH,
                        "initial is not for concurrency: places are held by somebody or free");
-    if (quota->count_denied && !law_has_debt(quota))
+    if (quota->count_denied && !algorithm_has_debt(quota))
         return option_is_foreign(quota, "count_denied", "gcra, fixed_window and sliding_counter",
                                  error);
     if (quota->utc_offset_s != 0 && !is_calendar(quota))
@@ -121,7 +121,7 @@ static int period_check(struct stint_quota *quota, struct stint_error *error)
 /* After the algorithm's own check, which settles the burst. */
 static int initial_check(struct stint_quota *quota, struct stint_error *error)
 {
-    uint32_t capacity = law_capacity(quota);
+    uint32_t capacity = most_units(quota);
     if (quota->initial_set && quota->initial != STINT_INITIAL_FULL && quota->initial > capacity)
         return err_set(error, STINT_E_RANGE, "initial %u is more than the %u units there are",
                        (unsigned)quota->initial, (unsigned)capacity);
@@ -202,7 +202,7 @@ bool stint_is_strict(const struct stint_quota *quota)
            quota->algorithm == STINT_LOG;
 }
 
-uint8_t law_when_full(const struct stint_quota *quota, uint8_t otherwise)
+uint8_t algorithm_when_full(const struct stint_quota *quota, uint8_t otherwise)
 {
     uint8_t policy = quota->when_full != STINT_FULL_DEFAULT ? quota->when_full : otherwise;
     if (policy == STINT_FULL_DEFAULT)

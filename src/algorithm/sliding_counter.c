@@ -13,7 +13,7 @@
  * Counts have room for 2N, because charging may go N into debt. A window later than now is taken to
  * have just begun: the state's time never goes back.
  */
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 #include <assert.h>
 
@@ -82,7 +82,7 @@ static uint64_t estimate_up(const struct stint_quota *quota, const struct slidin
     return sliding->current + mul_div_up(sliding->previous, left_ns, quota->period_ns);
 }
 
-static uint64_t dies_at(const struct stint_quota *quota, const struct sliding *sliding)
+static uint64_t expires_at(const struct stint_quota *quota, const struct sliding *sliding)
 {
     uint64_t windows = sliding->current > 0 ? 2 : sliding->previous > 0;
     return (sliding->number + windows) * quota->period_ns;
@@ -92,11 +92,11 @@ static uint64_t dies_at(const struct stint_quota *quota, const struct sliding *s
  * How long into a window `previous` units must fade until they leave room for the cost; the whole
  * period means not within this window.
  */
-static uint64_t fade_ns(const struct stint_quota *quota, uint64_t previous, uint64_t room)
+static uint64_t fade_ns(const struct stint_quota *quota, uint64_t previous, uint64_t space)
 {
-    if (previous <= room)
+    if (previous <= space)
         return 0;
-    return quota->period_ns - mul_div(room, quota->period_ns, previous);
+    return quota->period_ns - mul_div(space, quota->period_ns, previous);
 }
 
 /*
@@ -108,8 +108,8 @@ static uint64_t fits_at(const struct stint_quota *quota, const struct sliding *s
 {
     uint64_t start_ns = sliding->number * quota->period_ns;
     if (sliding->current + cost <= quota->limit) {
-        uint64_t room = quota->limit - cost - sliding->current;
-        uint64_t wait_ns = fade_ns(quota, sliding->previous, room);
+        uint64_t space = quota->limit - cost - sliding->current;
+        uint64_t wait_ns = fade_ns(quota, sliding->previous, space);
         if (wait_ns < quota->period_ns)
             return start_ns + wait_ns;
     }
@@ -124,7 +124,7 @@ static struct stint_decision answer(const struct stint_quota *quota, const struc
         .granted = granted,
         .limit = quota->limit,
         .remaining = (uint32_t)sub_floor(quota->limit, estimate_up(quota, sliding)),
-        .reset_after_ns = sub_floor(dies_at(quota, sliding), now_ns),
+        .reset_after_ns = sub_floor(expires_at(quota, sliding), now_ns),
     };
 }
 
@@ -216,20 +216,20 @@ struct stint_decision sliding_counter_ask(const struct stint_quota *quota, struc
     case STINT_REFUND:
         return refund(quota, state, &sliding, ask);
     default: /* book and unbook: a counter cannot be charged in the future */
-        return law_never(quota->limit);
+        return algorithm_never(quota->limit);
     }
 }
 
-uint64_t sliding_counter_dies_at(const struct stint_quota *quota, struct word16 state)
+uint64_t sliding_counter_expires_at(const struct stint_quota *quota, struct word16 state)
 {
     struct sliding sliding = unpack(quota, state);
-    return dies_at(quota, &sliding);
+    return expires_at(quota, &sliding);
 }
 
 /*
  * Denies one unit until the given instant. If `previous` can be so many that they have not faded to
- * N - 1 before then, the state dies with the window of that instant; else it is `current` that is
- * full until the window's end, and fades in the one after.
+ * N - 1 before then, the state expires with the window of that instant; else it is `current` that
+ * is full until the window's end, and fades in the one after.
  */
 struct word16 sliding_counter_fill(const struct stint_quota *quota, uint64_t until_ns)
 {

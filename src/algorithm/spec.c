@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#define SHOWN_MAX 32 /* bytes of the user's text repeated in a sentence */
+#define SHOWN_MAX 32 /* bytes of the user's text repeated in a message */
 
 #define IN(algorithm) (1u << (algorithm))
 #define IN_ALL (~0u)
@@ -438,7 +438,7 @@ int stint_quota_parse(struct stint_quota *quota, const char *spec, struct stint_
     code = stint_quota_check(&reader.quota, &why);
     if (code != STINT_OK)
         return err_set(error, code, "column %u: %s", column_of(&reader, reader.amount),
-                       why.sentence);
+                       why.message);
     *quota = reader.quota;
     return STINT_OK;
 }

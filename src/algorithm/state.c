@@ -3,7 +3,7 @@
  * States in bytes of the caller's, whatever the algorithm: the public calls for whoever keeps the
  * bytes alone. Sharing them between threads is the store's business.
  */
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 #include <assert.h>
 #include <string.h>
@@ -45,19 +45,19 @@ struct stint_decision stint_state_ask(const struct stint_quota *quota, void *sta
     case FORM_8: {
         uint64_t word = load8(state);
         struct stint_ask own = *ask;
-        own.verb = law_own_verb(quota, ask->verb);
-        decision = law8_ask(quota, &word, &own);
+        own.verb = algorithm_own_verb(quota, ask->verb);
+        decision = algorithm8_ask(quota, &word, &own);
         memcpy(state, &word, sizeof(word));
         return decision;
     }
     case FORM_16: {
         struct word16 words = load16(state);
-        decision = law16_ask(quota, &words, ask);
+        decision = algorithm16_ask(quota, &words, ask);
         memcpy(state, &words, sizeof(words));
         return decision;
     }
     default:
-        return law_wide_ask(quota, state, ask);
+        return algorithm_wide_ask(quota, state, ask);
     }
 }
 
@@ -75,11 +75,11 @@ uint64_t stint_state_dies_at(const struct stint_quota *quota, const void *state)
 {
     switch (form_of(quota)) {
     case FORM_8:
-        return law8_dies_at(quota, load8(state));
+        return algorithm8_expires_at(quota, load8(state));
     case FORM_16:
-        return law16_dies_at(quota, load16(state));
+        return algorithm16_expires_at(quota, load16(state));
     default:
-        return law_wide_dies_at(quota, state);
+        return algorithm_wide_expires_at(quota, state);
     }
 }
 
@@ -87,17 +87,17 @@ void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t unt
 {
     switch (form_of(quota)) {
     case FORM_8: {
-        uint64_t word = law8_fill(quota, until_ns);
+        uint64_t word = algorithm8_fill(quota, until_ns);
         memcpy(state, &word, sizeof(word));
         break;
     }
     case FORM_16: {
-        struct word16 words = law16_fill(quota, until_ns);
+        struct word16 words = algorithm16_fill(quota, until_ns);
         memcpy(state, &words, sizeof(words));
         break;
     }
     default:
-        law_wide_fill(quota, state, until_ns);
+        algorithm_wide_fill(quota, state, until_ns);
     }
 }
 
@@ -106,11 +106,11 @@ static size_t held(const struct stint_quota *quota, const void *state, uint64_t 
 {
     switch (form_of(quota)) {
     case FORM_8:
-        return law8_held(quota, load8(state), now_ns, runs);
+        return algorithm8_held(quota, load8(state), now_ns, runs);
     case FORM_16:
-        return law16_held(quota, load16(state), now_ns, runs);
+        return algorithm16_held(quota, load16(state), now_ns, runs);
     default:
-        return law_wide_held(quota, state, now_ns, runs);
+        return algorithm_wide_held(quota, state, now_ns, runs);
     }
 }
 
@@ -118,11 +118,11 @@ static uint64_t own_ns(const struct stint_quota *quota, const void *state)
 {
     switch (form_of(quota)) {
     case FORM_8:
-        return law8_own_ns(quota, load8(state));
+        return algorithm8_own_ns(quota, load8(state));
     case FORM_16:
-        return law16_own_ns(quota, load16(state));
+        return algorithm16_own_ns(quota, load16(state));
     default:
-        return law_wide_own_ns(quota, state);
+        return algorithm_wide_own_ns(quota, state);
     }
 }
 
@@ -163,23 +163,23 @@ void stint_state_convert(const struct stint_quota *from, const void *from_state,
     size_t n_runs = held(from, from_state, at_ns, runs);
     switch (form_of(to)) {
     case FORM_8: {
-        uint64_t word = law8_carry(to, runs, n_runs);
+        uint64_t word = algorithm8_carry(to, runs, n_runs);
         if (keeps_time)
-            law8_pass(to, &word, at_ns);
+            algorithm8_pass(to, &word, at_ns);
         memcpy(to_state, &word, sizeof(word));
         break;
     }
     case FORM_16: {
-        struct word16 words = law16_carry(to, runs, n_runs);
+        struct word16 words = algorithm16_carry(to, runs, n_runs);
         if (keeps_time)
-            law16_pass(to, &words, at_ns);
+            algorithm16_pass(to, &words, at_ns);
         memcpy(to_state, &words, sizeof(words));
         break;
     }
     default:
-        law_wide_carry(to, to_state, runs, n_runs);
+        algorithm_wide_carry(to, to_state, runs, n_runs);
         if (keeps_time)
-            law_wide_pass(to, to_state, at_ns);
+            algorithm_wide_pass(to, to_state, at_ns);
     }
 }
 
@@ -190,7 +190,7 @@ struct stint_decision stint_state_hold(const struct stint_quota *quota, void *st
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_TAKE};
     *holder = 0;
     if (now_ns > STINT_NOW_MAX || quota->limit == 0)
-        return law_wide_ask(quota, state, &ask);
+        return algorithm_wide_ask(quota, state, &ask);
     return concurrency_hold(quota, state, &ask, holder);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The law of `window`: a strict sliding window in 8 or 16 bytes. Decides from one packed state; who
- * swaps it in is not its business.
+ * The algorithm of `window`: a strict sliding window in 8 or 16 bytes. Decides from one packed
+ * state; who swaps it in is not its business.
  *
  * The period W is cut into M slots, the limit N into bunches of q = ceil(N/M) units, of which the
  * last is short where q does not divide N. A unit is taken from the bunch in use; when that is
@@ -72,7 +72,8 @@ static inline uint32_t window_used(const struct stint_quota *quota, const struct
     return size - (place == window_stars(quota, window) ? window->rest : 0);
 }
 
-static inline uint64_t window_dies_at(const struct stint_quota *quota, const struct window *window)
+static inline uint64_t window_expires_at(const struct stint_quota *quota,
+                                         const struct window *window)
 {
     if (window->string == 0)
         return 0;
@@ -151,14 +152,14 @@ static inline void window_take(const struct stint_quota *quota, struct window *w
     uint32_t whole_max = quota->derived.bunches - (short_bunch < bunch);
     uint32_t whole_free = whole_max - (window_stars(quota, window) - (window->place > 0));
     uint32_t opened = units <= bunch ? 1 : (uint32_t)(((uint64_t)units + bunch - 1) / bunch);
-    uint64_t room = (uint64_t)opened * bunch;
+    uint64_t space = (uint64_t)opened * bunch;
     window->string <<= opened;
     if (opened > whole_free) {
         assert(opened == whole_free + 1 && window->place == 0 && short_bunch < bunch);
-        room -= bunch - short_bunch;
+        space -= bunch - short_bunch;
         window->place = window_stars(quota, window);
     }
-    window->rest = (uint32_t)(room - units);
+    window->rest = (uint32_t)(space - units);
 }
 
 /* Empties the oldest bunch, whose units still count, and opens it again in the newest slot. */
@@ -266,7 +267,7 @@ static inline struct stint_decision window_answer(const struct stint_quota *quot
         .granted = granted,
         .limit = quota->limit,
         .remaining = window_free(quota, window),
-        .reset_after_ns = sub_floor(window_dies_at(quota, window), now_ns),
+        .reset_after_ns = sub_floor(window_expires_at(quota, window), now_ns),
     };
 }
 
@@ -310,7 +311,7 @@ window_ask_slow(const struct stint_quota *quota, struct window *window, const st
         *store |= granted > 0;
         return window_answer(quota, window, ask->now_ns, granted);
     default: /* book and unbook: a window cannot be charged in the future */
-        return law_never(quota->limit);
+        return algorithm_never(quota->limit);
     }
     if (granted > 0)
         window_take(quota, window, granted);
@@ -413,7 +414,7 @@ static inline bool window_deny_quick(const struct stint_quota *quota, const stru
         return false;
     uint64_t oldest_slot = window->slot - window_bars(quota) + oldest.bars;
     uint64_t newest_slot = window->slot - window_string_newest_age(window->string);
-    law_answer(decision, STINT_DENY, 0, quota->limit, free);
+    algorithm_answer(decision, STINT_DENY, 0, quota->limit, free);
     decision->retry_after_ns = window_slot_end(quota, oldest_slot) - now_ns;
     decision->reset_after_ns = window_slot_end(quota, newest_slot) - now_ns;
     return true;
@@ -433,14 +434,14 @@ __attribute__((always_inline)) static inline bool window_take_whole(const struct
         decision->stored = 1;
         return was_damaged;
     }
-    uint64_t dies_ns = window_dies_at(quota, window);
+    uint64_t expires_ns = window_expires_at(quota, window);
     if (cost > 0) {
         window_take(quota, window, cost);
-        dies_ns = window_slot_end(quota, window->slot);
+        expires_ns = window_slot_end(quota, window->slot);
     }
-    law_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
+    algorithm_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
     decision->retry_after_ns = 0;
-    decision->reset_after_ns = sub_floor(dies_ns, now_ns);
+    decision->reset_after_ns = sub_floor(expires_ns, now_ns);
     return cost > 0 || was_damaged;
 }
 
@@ -495,16 +496,16 @@ struct stint_decision window16_ask(const struct stint_quota *quota, struct word1
     return decision;
 }
 
-uint64_t window8_dies_at(const struct stint_quota *quota, uint64_t state)
+uint64_t window8_expires_at(const struct stint_quota *quota, uint64_t state)
 {
     struct window window = window8_unpack(quota, state);
-    return window_dies_at(quota, &window);
+    return window_expires_at(quota, &window);
 }
 
-uint64_t window16_dies_at(const struct stint_quota *quota, struct word16 state)
+uint64_t window16_expires_at(const struct stint_quota *quota, struct word16 state)
 {
     struct window window = window16_unpack(quota, state);
-    return window_dies_at(quota, &window);
+    return window_expires_at(quota, &window);
 }
 
 uint64_t window8_fill(const struct stint_quota *quota, uint64_t until_ns)

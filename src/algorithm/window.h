@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The part of `window` that nearly every decision takes, inline: how a state is unpacked, and a
- * take from the bunch in use. window.c has the law as a whole, and says why it is right.
+ * take from the bunch in use. window.c has the algorithm as a whole, and says why it is right.
  */
 #ifndef STINT_ALGORITHM_WINDOW_H
 #define STINT_ALGORITHM_WINDOW_H
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "algorithm/window_string.h"
 
 #define WINDOW16_HI_BITS (64 - WORD16_STORE_BITS)
@@ -142,7 +142,7 @@ static inline bool window_take_quick(const struct stint_quota *quota, struct win
         return false;
     window->rest -= cost;
     uint64_t left = quota->period_ns - past + quota->resolution - 1;
-    law_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
+    algorithm_answer(decision, STINT_ALLOW, cost, quota->limit, window_free(quota, window));
     decision->retry_after_ns = 0;
     decision->reset_after_ns = quota->period_ns + mul_hi(left, window_inverse[quota->resolution]);
     return true;

@@ -86,7 +86,7 @@ static void add_values(struct text *text, struct span values)
 }
 
 /* What stands in the braces, and what behind them. Where it is one text, that is the one value. */
-static struct span add_tag(struct text *text, const struct shared_item *item)
+static struct span add_tag(struct text *text, const struct backend_item *item)
 {
     unsigned mode = item->rule != NULL ? item->rule->store.tag : RULE_TAG_VALUES;
     const struct span nothing = {NULL, 0};
@@ -111,20 +111,20 @@ static struct span add_tag(struct text *text, const struct shared_item *item)
 /* ---- Keys ------------------------------------------------------------------------------------ */
 
 /* LAW, as script_key() has it between "{}" and "::". */
-static void add_law(struct text *text, const struct stint_quota *quota)
+static void add_algorithm(struct text *text, const struct stint_quota *quota)
 {
-    char key[SCRIPT_LAW_MAX + 8];
+    char key[SCRIPT_ALGORITHM_MAX + 8];
     const struct script_name nothing = {.prefix = {NULL, 0}};
     size_t len = script_key(quota, &nothing, key, sizeof(key));
     assert(len > 4 && len <= sizeof(key));
     add_plain(text, span_of(key + 2, len - 4));
 }
 
-size_t store_key(const struct shared_item *item, struct span prefix, char *out, size_t size,
+size_t store_key(const struct backend_item *item, struct span prefix, char *out, size_t size,
                  size_t *tag_len)
 {
     struct text text = {.out = out, .size = size};
-    struct shared_item inner = *item;
+    struct backend_item inner = *item;
     if (item->is_values) {
         assert(item->key.len >= RULE_ID_SIZE);
         inner.key = span_of(item->key.ptr + RULE_ID_SIZE, item->key.len - RULE_ID_SIZE);
@@ -138,7 +138,7 @@ size_t store_key(const struct shared_item *item, struct span prefix, char *out, 
         add(&text, '%');
     add(&text, '}');
     *tag_len = text.len;
-    add_law(&text, item->quota);
+    add_algorithm(&text, item->quota);
     add(&text, ':');
     add_plain(&text, item->name);
     add(&text, ':');
@@ -149,12 +149,12 @@ size_t store_key(const struct shared_item *item, struct span prefix, char *out, 
     return text.len;
 }
 
-size_t store_id_key(struct span head, const uint8_t id[SHARED_ID_LEN], char *out, size_t size)
+size_t store_id_key(struct span head, const uint8_t id[BACKEND_ID_LEN], char *out, size_t size)
 {
     struct text text = {.out = out, .size = size};
     add_plain(&text, head);
     add_plain(&text, span_of_text("id:"));
-    for (size_t i = 0; i < SHARED_ID_LEN; i++)
+    for (size_t i = 0; i < BACKEND_ID_LEN; i++)
         add_hex(&text, id[i], "0123456789abcdef");
     return text.len;
 }

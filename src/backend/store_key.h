@@ -7,7 +7,7 @@
 #ifndef STINT_BACKEND_STORE_KEY_H
 #define STINT_BACKEND_STORE_KEY_H
 
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 /* As text is written there: what is no letter, digit or one of -._~/@+=:* becomes %XX. */
 size_t store_key_escape(struct span text, char *out, size_t size);
@@ -16,11 +16,11 @@ size_t store_key_escape(struct span text, char *out, size_t size);
  * Returns the length; where that is more than `size`, nothing of what was written is of use. The
  * prefix is escaped already. *tag_len: of the bytes at the front that end with the tag's brace.
  */
-size_t store_key(const struct shared_item *item, struct span prefix, char *out, size_t size,
+size_t store_key(const struct backend_item *item, struct span prefix, char *out, size_t size,
                  size_t *tag_len);
 
 /* The key of an id beside a state, in its slot: HEAD is that state's, up to the tag's brace. */
-#define STORE_ID_KEY_MORE (3 + 2 * SHARED_ID_LEN)
-size_t store_id_key(struct span head, const uint8_t id[SHARED_ID_LEN], char *out, size_t size);
+#define STORE_ID_KEY_MORE (3 + 2 * BACKEND_ID_LEN)
+size_t store_id_key(struct span head, const uint8_t id[BACKEND_ID_LEN], char *out, size_t size);
 
 #endif

@@ -54,7 +54,7 @@ static int hex(uint8_t byte)
     return byte >= 'a' && byte <= 'f' ? byte - 'a' + 10 : -1;
 }
 
-/* Resolves %41. The sentence quotes nothing: the word may be a secret. */
+/* Resolves %41. The message quotes nothing: the word may be a secret. */
 static int decode(struct span word, char *text, size_t size, const char *what,
                   struct stint_error *error)
 {

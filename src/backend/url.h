@@ -9,7 +9,7 @@
  *     unix:[//[[user]:password@]]/path
  *     memcached://[user:password@]host[:port][,host[:port]...]
  *
- * A password is told to the server and to nobody else: no sentence of a fault quotes one.
+ * A password is told to the server and to nobody else: no message of a fault quotes one.
  */
 #ifndef STINT_BACKEND_URL_H
 #define STINT_BACKEND_URL_H
@@ -46,7 +46,7 @@ struct store_url {
     unsigned database;
 };
 
-/* STINT_E_SYNTAX or STINT_E_RANGE, with a sentence that says what was expected. */
+/* STINT_E_SYNTAX or STINT_E_RANGE, with a message that says what was expected. */
 int store_url_parse(struct store_url *url, const char *text, struct stint_error *error);
 
 /* The URL as it may be shown: with *** for the password. Returns `text`. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes and their names; the sentence is made where the fault is seen. */
+/* Codes and their names; the message is made where the fault is seen. */
 #include "base/err.h"
 
 #include <stdarg.h>
@@ -12,7 +12,7 @@ int err_set(struct stint_error *error, int code, const char *format, ...)
     va_list args;
     va_start(args, format);
     error->code = code;
-    vsnprintf(error->sentence, sizeof(error->sentence), format, args);
+    vsnprintf(error->message, sizeof(error->message), format, args);
     va_end(args);
     return code;
 }

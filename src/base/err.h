@@ -3,7 +3,7 @@
  * How this code base speaks of failure.
  *
  * A function that can fail returns 0 or a negative enum stint_code and fills a struct stint_error
- * with one sentence: what was wrong, where, what was expected. The caller forwards both unchanged.
+ * with one message: what was wrong, where, what was expected. The caller forwards both unchanged.
  * Parsers return > 0 for bytes consumed, 0 for "more is needed", < 0 for a code. Denied, full and
  * gone are outcomes of working code and are values, not errors. What only a mistake of ours can
  * bring about is an assert.
@@ -31,7 +31,7 @@
 #define ERR_PRINTF(format_at, args_at)
 #endif
 
-/* Fills *error (which may be NULL) and returns code. A sentence too long is cut, never overrun. */
+/* Fills *error (which may be NULL) and returns code. A message too long is cut, never overrun. */
 int err_set(struct stint_error *error, int code, const char *format, ...) ERR_PRINTF(3, 4);
 
 #endif

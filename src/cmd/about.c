@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "stint.h"
 
 #include <stdio.h>
@@ -54,7 +54,7 @@ int cmd_unknown(const char *name)
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         names[i] = cmd_all[i].name;
     struct args_hint hint;
-    say("there is no command '%s'; %s", name, args_hint(&hint, "", name, names));
+    print_message("there is no command '%s'; %s", name, args_hint(&hint, "", name, names));
     return CMD_BAD_USAGE;
 }
 
@@ -73,7 +73,7 @@ static int list_commands(void)
 /* Says which word is one too many. */
 static int too_many(const char *name, const char *expected, const char *word)
 {
-    say("%s takes %s, found '%s'", name, expected, word);
+    print_message("%s takes %s, found '%s'", name, expected, word);
     return CMD_BAD_USAGE;
 }
 

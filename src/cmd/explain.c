@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* `stint explain`: a quota's law, bound and slack; the sentences are core's. */
+/* `stint explain`: a quota's algorithm, bound and slack; the messages are core's. */
 #define _GNU_SOURCE
 #include "algorithm/label.h"
 #include "algorithm/spec.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SENTENCES_MAX 2048
+#define MESSAGES_MAX 2048
 #define LINE_WIDTH 78
 
 struct explain_options {
@@ -50,10 +50,10 @@ static void print_wrapped(const char *text)
     putchar('\n');
 }
 
-static void print_sentences(const char *title, const struct stint_quota *quota,
-                            void (*label)(struct buf *buf, const struct stint_quota *quota))
+static void print_messages(const char *title, const struct stint_quota *quota,
+                           void (*label)(struct buf *buf, const struct stint_quota *quota))
 {
-    char text[SENTENCES_MAX];
+    char text[MESSAGES_MAX];
     struct buf buf = buf_of(text, sizeof(text));
     label(&buf, quota);
     printf("%s\n", title);
@@ -65,11 +65,11 @@ static void print_text(const struct stint_quota *quota)
     char spec[512];
     stint_quota_format(quota, spec, sizeof(spec));
     printf("%s\n\n", spec);
-    print_sentences("What is allowed", quota, label_law);
-    print_sentences("The most in any window", quota, label_bound);
-    print_sentences("When it denies early", quota, label_slack);
-    print_sentences("Bytes per key", quota, label_bytes);
-    print_sentences("When the table is full", quota, label_policy);
+    print_messages("What is allowed", quota, label_algorithm);
+    print_messages("The most in any window", quota, label_bound);
+    print_messages("When it denies early", quota, label_slack);
+    print_messages("Bytes per key", quota, label_bytes);
+    print_messages("When the table is full", quota, label_policy);
 }
 
 static json_t *count_or_null(bool applies, uint64_t count)
@@ -79,7 +79,7 @@ static json_t *count_or_null(bool applies, uint64_t count)
 
 static int print_json(const struct stint_quota *quota)
 {
-    char slack[SENTENCES_MAX];
+    char slack[MESSAGES_MAX];
     struct buf buf = buf_of(slack, sizeof(slack));
     label_slack(&buf, quota);
     bool is_gcra = quota->algorithm == STINT_GCRA;

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/lib/bus_error.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +30,8 @@ static void check_output(void)
     errno = 0;
     if (fflush(stdout) == 0 && ferror(stdout) == 0)
         return;
-    say("cannot write to standard output%s%s", errno != 0 ? ": " : "",
-        errno != 0 ? strerror(errno) : "");
+    print_message("cannot write to standard output%s%s", errno != 0 ? ": " : "",
+                  errno != 0 ? strerror(errno) : "");
     _exit(CMD_BAD_INPUT);
 }
 
@@ -52,7 +52,7 @@ int main(int argc, char **argv)
         return cmd_run(cmd_find("serve"), 3, as_theirs);
     }
     if (argc < 2) {
-        say("expected a command; `stint help` lists them all");
+        print_message("expected a command; `stint help` lists them all");
         return CMD_BAD_USAGE;
     }
     const char *name = argv[1];

@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "stint.h"
 
 #include <inttypes.h>
@@ -100,7 +100,7 @@ static void count_quota(struct view *view, const struct stint_entry *entry)
 }
 
 /* Keeps the worst in a buffer of twice their number, cut to half when it is full. */
-static bool visit(const struct stint_entry *entry, void *arg)
+static bool exchange(const struct stint_entry *entry, void *arg)
 {
     struct view *view = arg;
     count_quota(view, entry);
@@ -120,7 +120,7 @@ static int look(struct view *view, const struct stint_table *table, uint64_t key
         return -1;
     uint64_t now_ns = stint_now(table);
     stint_table_info(table, now_ns, &view->info);
-    stint_table_each(table, now_ns, visit, view);
+    stint_table_each(table, now_ns, exchange, view);
     qsort(view->offenders, view->n_offenders, sizeof(*view->offenders), by_offence);
     if (view->n_offenders > view->offenders_max)
         view->n_offenders = view->offenders_max;
@@ -129,17 +129,17 @@ static int look(struct view *view, const struct stint_table *table, uint64_t key
 
 static void print_fill(const char *label, uint64_t live, uint64_t slots)
 {
-    struct human live_text, slots_text, percent;
+    struct formatted live_text, slots_text, percent;
     if (slots > 0)
-        printf("  %-14s %12s of %12s live  %s\n", label, human_count(&live_text, live),
-               human_count(&slots_text, slots), human_percent(&percent, live, slots));
+        printf("  %-14s %12s of %12s live  %s\n", label, format_count(&live_text, live),
+               format_count(&slots_text, slots), format_percent(&percent, live, slots));
 }
 
 static void print_text(const struct table_options *options, const struct view *view)
 {
     const struct stint_table_info *info = &view->info;
-    struct human text;
-    printf("%s: %s, %s clock\n\n", options->path, human_bytes(&text, info->bytes),
+    struct formatted text;
+    printf("%s: %s, %s clock\n\n", options->path, format_bytes(&text, info->bytes),
            info->clock == STINT_CLOCK_VIRTUAL ? "virtual" : "real");
     print_fill("8-byte states", info->live[0], info->slots[0]);
     print_fill("16-byte states", info->live[1], info->slots[1]);
@@ -147,7 +147,7 @@ static void print_text(const struct table_options *options, const struct view *v
     printf("  wide states have up to %" PRIu32 " bytes; room for %" PRIu32 " tickets; %" PRIu64
            " keys are blocked\n",
            info->wide_size, info->tickets, info->blocked);
-    printf("  clocks of callers may differ by %s\n", human_duration(&text, info->skew_max_ns));
+    printf("  clocks of callers may differ by %s\n", format_duration(&text, info->skew_max_ns));
     printf("  decisions on new keys without a free slot: %" PRIu64 " wait, %" PRIu64
            " evict another (%" PRIu64 " units forgotten), %" PRIu64 " deny, %" PRIu64 " allow\n",
            info->evictions_inherit, info->evictions_evict, info->forgotten_units, info->full_denied,
@@ -169,7 +169,7 @@ static void print_text(const struct table_options *options, const struct view *v
         stint_quota_format(&entry->quota, spec, sizeof(spec));
         printf("  %016" PRIx64 " %8" PRIu32 " of %-8" PRIu32 " %7s   %s\n", entry->key_hash,
                entry->decision.remaining, entry->decision.limit,
-               human_seconds_up(&text, entry->decision.reset_after_ns), spec);
+               format_seconds_up(&text, entry->decision.reset_after_ns), spec);
     }
 }
 
@@ -243,12 +243,12 @@ int table_main(int argc, char **argv)
     args_parse(&argp, argc, argv, &options);
     opening.path = options.path;
     if (stint_table_open(&table, &opening, &error) != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     int failed = look(&view, table, options.keys_shown);
     if (failed != 0)
-        say("out of memory");
+        print_message("out of memory");
     else if (options.json)
         failed = print_json(&view);
     else

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "service/access/access.h"
 
 #include <stdio.h>
@@ -91,7 +91,7 @@ static int make_new(const struct token_options *options)
 {
     char secret[ACCESS_SECRET_SIZE];
     if (!access_secret_new(secret)) {
-        say("the system has no random numbers to give");
+        print_message("the system has no random numbers to give");
         return CMD_BAD_INPUT;
     }
     print_line(options, span_of_text(secret));
@@ -105,21 +105,22 @@ static int hash_input(const struct token_options *options)
     static char text[SECRET_MAX + 2];
     size_t len = fread(text, 1, sizeof(text), stdin);
     if (ferror(stdin) != 0) {
-        say("cannot read standard input");
+        print_message("cannot read standard input");
         return CMD_BAD_INPUT;
     }
     if (len > 0 && text[len - 1] == '\n')
         len--;
     if (len > SECRET_MAX) {
-        say("a secret has at most %d bytes", SECRET_MAX);
+        print_message("a secret has at most %d bytes", SECRET_MAX);
         return CMD_BAD_INPUT;
     }
     if (memchr(text, '\n', len) != NULL) {
-        say("expected one secret, on one line");
+        print_message("expected one secret, on one line");
         return CMD_BAD_INPUT;
     }
     if (len < ACCESS_SECRET_MIN) {
-        say("expected a secret of at least %d bytes that nobody can guess, found %zu; `stint token "
+        print_message(
+            "expected a secret of at least %d bytes that nobody can guess, found %zu; `stint token "
             "new` makes one",
             ACCESS_SECRET_MIN, len);
         return CMD_BAD_INPUT;

@@ -3,10 +3,10 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
-#include "cmd/lib/say.h"
-#include "sim/input/moment.h"
+#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "sim/input/reader.h"
+#include "sim/input/timestamp.h"
 #include "sim/input/trace.h"
 
 #include <errno.h>
@@ -68,13 +68,13 @@ static int parse_line(struct try *try, struct span line, uint64_t *now_ns, uint3
         size_t time_len = 0;
         while (time_len < line.len && !is_blank(line.ptr[time_len]))
             time_len++;
-        struct moment moment;
-        int code = moment_parse_seconds(&moment, span_of(line.ptr, time_len), error);
+        struct timestamp timestamp;
+        int code = timestamp_parse_seconds(&timestamp, span_of(line.ptr, time_len), error);
         if (code != 0)
             return code;
-        if (moment.ns > STINT_NOW_MAX)
+        if (timestamp.ns > STINT_NOW_MAX)
             return err_set(error, STINT_E_RANGE, "times begin at 0 and end after 18 years");
-        *now_ns = moment.ns > try->latest_ns ? moment.ns : try->latest_ns;
+        *now_ns = timestamp.ns > try->latest_ns ? timestamp.ns : try->latest_ns;
         line = trim(span_of(line.ptr + time_len, line.len - time_len));
     } else {
         *now_ns = stint_now(try->table);
@@ -86,11 +86,11 @@ static void answer(struct try *try, uint64_t now_ns, uint32_t cost)
 {
     static const char *const outcomes[] = {
         [STINT_ALLOW] = "ALLOW", [STINT_DENY] = "DENY", [STINT_NEVER] = "NEVER"};
-    struct human reset, retry;
+    struct formatted reset, retry;
     struct stint_decision decision = stint_take(try->table, &try->quota, "", 0, cost, now_ns);
     printf("%-5s  reset %s  retry %s\n", outcomes[decision.outcome],
-           human_seconds_up(&reset, decision.reset_after_ns),
-           human_seconds_up(&retry, decision.retry_after_ns));
+           format_seconds_up(&reset, decision.reset_after_ns),
+           format_seconds_up(&retry, decision.retry_after_ns));
     fflush(stdout);
 }
 
@@ -103,8 +103,8 @@ static int answer_all(struct try *try, struct stint_error *error)
         uint64_t now_ns = 0;
         uint32_t cost = 1;
         if (kind == READER_TOO_LONG || parse_line(try, line, &now_ns, &cost, &why) != 0) {
-            say("line %" PRIu64 ": %s", try->reader.line_number,
-                kind == READER_TOO_LONG ? "too long" : why.sentence);
+            print_message("line %" PRIu64 ": %s", try->reader.line_number,
+                          kind == READER_TOO_LONG ? "too long" : why.message);
             try->malformed = true;
             continue;
         }
@@ -153,7 +153,7 @@ static int run(struct try *try)
     if (code == 0)
         code = answer_all(try, &error);
     if (code != 0)
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     reader_deinit(&try->reader);
     stint_table_close(try->table);
     return code != 0 || try->malformed ? CMD_BAD_INPUT : CMD_DONE;

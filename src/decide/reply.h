@@ -17,7 +17,7 @@ enum reply_error {
     REPLY_CONFLICT,    /* the id was used for something else, or is being answered */
     REPLY_FULL,        /* no room: quotas, blocks, tickets, overrides */
     REPLY_UNAVAILABLE, /* the store cannot be asked */
-    REPLY_WAITS,       /* not yet: a store was asked. `errand`, and service/service.h */
+    REPLY_WAITS,       /* not yet: a store was asked. `pending request`, and service/service.h */
     REPLY_AHEAD,       /* of a request that is_ahead: it is to be asked in its turn */
 };
 
@@ -50,15 +50,16 @@ struct reply {
     uint8_t error; /* enum reply_error */
     bool replayed; /* the answer to an earlier request with the same id */
     bool has_ticket, found;
-    char sentence[STINT_ERROR_MAX]; /* of the error */
+    char message[STINT_ERROR_MAX];  /* of the error */
     struct stint_decision decision; /* of the whole request; binding: index into statuses */
     struct stint_ticket ticket;
-    struct span ticket_text; /* of a ticket in a store; empty: it is `ticket` */
-    uint64_t at_ns;          /* the time that units were charged under: granted_at of a refund */
-    uint64_t dies_after_ns;  /* FIND: until the state is as never used */
+    struct span ticket_text;   /* of a ticket in a store; empty: it is `ticket` */
+    uint64_t at_ns;            /* the time that units were charged under: granted_at of a refund */
+    uint64_t expires_after_ns; /* FIND: until the state is as never used */
     const struct reply_status *statuses;
-    struct errand *errand; /* REPLY_WAITS: of the request, until service_ask() or _drop() had it */
-    size_t n_statuses;     /* as many as descriptors or items were asked; 0 on errors and tickets */
+    struct pending
+        *pending;      /* REPLY_WAITS: of the request, until service_ask() or _drop() had it */
+    size_t n_statuses; /* as many as descriptors or items were asked; 0 on errors and tickets */
 };
 
 #endif

@@ -9,7 +9,7 @@
 
 #include "rules/descriptor.h"
 
-struct errand; /* decide/errand.h */
+struct pending; /* decide/pending.h */
 
 enum request_verb {
     REQUEST_TAKE,
@@ -49,7 +49,7 @@ struct request_throttle {
 struct request {
     uint8_t verb; /* enum request_verb */
     bool has_granted_at;
-    bool has_envoy_hits; /* hits of descriptors are Envoy's: decide/question.h */
+    bool has_envoy_hits; /* hits of descriptors are Envoy's: decide/evaluation.h */
     bool has_on_expiry;  /* RESERVE: kept_units is said */
     bool wants_growth;   /* each status is to say when what is left grows: it costs a look */
     uint32_t cost;       /* 1 where the caller said nothing */
@@ -70,10 +70,10 @@ struct request {
     struct stint_ticket ticket;
     struct span ticket_text; /* of one in a store, as a reply had it; empty: it is `ticket` */
     /*
-     * Of a request that has to wait for a store (REPLY_WAITS): what reply->errand said, so that it
+     * Of a request that has to wait for a store (REPLY_WAITS): what reply->pending said, so that it
      * is the same request again. NULL: it is asked for the first time.
      */
-    struct errand *errand;
+    struct pending *pending;
     /*
      * Others that are to be answered before it are not yet: only what has to wait for a store is
      * begun (REPLY_WAITS). Else nothing is done, and the reply is REPLY_AHEAD.

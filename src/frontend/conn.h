@@ -16,14 +16,14 @@ struct conn;
 struct conn_ops {
     /*
      * Takes all bytes. The answers to them stand in one output, so that a pipeline is answered in
-     * one write. While more than its limit waits to be sent it answers nothing (is_choked), and
-     * the socket is not to be read. It also stops when its turn is over, and then has_work.
+     * one write. While more than its limit waits to be sent it answers nothing (is_backpressured),
+     * and the socket is not to be read. It also stops when its turn is over, and then has_work.
      */
     void (*feed)(struct conn *conn, struct span bytes, uint64_t now_ns);
     /* What is to be sent; valid until the next call. */
     struct span (*output)(struct conn *conn);
     void (*sent)(struct conn *conn, size_t len, uint64_t now_ns);
-    bool (*is_choked)(const struct conn *conn);
+    bool (*is_backpressured)(const struct conn *conn);
     /* Input is left that it can go on with: to be woken in a later turn. NULL: never. */
     bool (*has_work)(const struct conn *conn);
     /* When to call wake() at the latest; STINT_NEVER_NS: nothing is waited for. */
@@ -53,16 +53,16 @@ struct conn {
      * store has answered, and wants its output, deadline and state looked at as after wake(). NULL:
      * nobody has to know. Never called from within the ops.
      */
-    void (*stirred)(void *owner, uint64_t now_ns);
+    void (*woken)(void *owner, uint64_t now_ns);
     /* Set likewise: whether other connections are to be looked at first. NULL: never. */
     bool (*turn_is_over)(void *owner);
     void *owner;
 };
 
-static inline void conn_stir(const struct conn *conn, uint64_t now_ns)
+static inline void conn_wake(const struct conn *conn, uint64_t now_ns)
 {
-    if (conn->stirred != NULL)
-        conn->stirred(conn->owner, now_ns);
+    if (conn->woken != NULL)
+        conn->woken(conn->owner, now_ns);
 }
 
 /* Asked between requests: a connection stops there, and says that it has_work. */

@@ -18,7 +18,7 @@ struct stint_decision stint_take_all(struct stint_table *table, const struct sti
     if (n_items == 1)
         return ask_one(table, items, STINT_TAKE, 0, now_ns);
     if (!list_init(&list, table, items, n_items, now_ns))
-        return law_never(0);
+        return algorithm_never(0);
     return list_take(&list);
 }
 
@@ -29,7 +29,7 @@ struct stint_decision stint_take_upto(struct stint_table *table, const struct st
     if (n_items == 1)
         return ask_one(table, items, STINT_TAKE_UPTO, 0, now_ns);
     if (!list_init(&list, table, items, n_items, now_ns))
-        return law_never(0);
+        return algorithm_never(0);
     uint32_t most = items[0].cost;
     for (size_t i = 1; i < n_items; i++)
         if (items[i].cost < most)
@@ -47,7 +47,7 @@ struct stint_decision stint_peek(struct stint_table *table, const struct stint_i
 {
     struct list list;
     if (!list_init(&list, table, items, n_items, now_ns))
-        return law_never(0);
+        return algorithm_never(0);
     list_ask(&list, STINT_PEEK, 0);
     return list_sum(&list);
 }
@@ -58,7 +58,7 @@ static struct stint_decision move_all(struct stint_table *table, const struct st
 {
     struct list list;
     if (!list_init(&list, table, items, n_items, now_ns))
-        return law_never(0);
+        return algorithm_never(0);
     list_ask(&list, verb, at_ns);
     struct stint_decision sum = list_sum(&list);
     sum.granted = list.parts[0].decision.granted;

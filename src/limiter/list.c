@@ -187,7 +187,7 @@ struct stint_decision list_take(struct list *list)
 }
 
 /* How often one unit of each of its equal items fits a part: what a peek leaves, and itself. */
-static uint32_t room_in(struct list *list, struct list_part *part)
+static uint32_t space_in(struct list *list, struct list_part *part)
 {
     struct stint_decision peek = ask_part(list, part, STINT_PEEK, part->times, 0);
     return peek.outcome == STINT_ALLOW ? peek.remaining / part->times + 1 : 0;
@@ -205,7 +205,7 @@ struct stint_decision list_take_upto(struct list *list, uint32_t most)
     for (;;) {
         uint32_t each = most;
         for (size_t i = 0; i < list->n_parts; i++)
-            each = (uint32_t)min_u64(each, room_in(list, &list->parts[i]));
+            each = (uint32_t)min_u64(each, space_in(list, &list->parts[i]));
         if (each == 0)
             return list_sum(list);
         if (failed > 0 && each >= failed)

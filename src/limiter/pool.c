@@ -396,7 +396,7 @@ int stint_pool_remove(struct stint_pool *pool, const char *name, uint64_t now_ns
     lock_alone(pool);
     struct pool_key *key = pool_find(pool, name, error);
     if (key != NULL) {
-        pool_bench_let_in(pool, key, table_effective_now(pool->table, now_ns));
+        pool_cooldown_let_in(pool, key, table_effective_now(pool->table, now_ns));
         change_list(pool, key, -1);
         key->kept->after = pool->old_names;
         pool->old_names = key->kept;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the files of a key pool share. pool.c has the list of keys; pool_next.c chooses one of them;
- * pool_bench.c knows what reports make of a key. Every key has a state of its own.
+ * pool_cooldown.c knows what reports make of a key. Every key has a state of its own.
  *
  * The list is this process's own. next, report and the like read it with the lock held for reading,
  * add and remove change it. Nothing in the region waits for the lock: whoever is killed with it
@@ -59,7 +59,7 @@ struct stint_pool {
 void pool_lock_shared(struct stint_pool *pool);
 void pool_unlock_shared(struct stint_pool *pool);
 
-/* NULL, with a sentence, where there is none of this name. */
+/* NULL, with a message, where there is none of this name. */
 struct pool_key *pool_find(struct stint_pool *pool, const char *name, struct stint_error *error);
 /* What stint_pool_report() refuses of any pool. */
 int pool_check_report(int outcome, uint64_t cooldown_ns, uint64_t now_ns,
@@ -72,16 +72,17 @@ size_t pool_age_index(const struct stint_pool *pool, uint64_t age);
 struct stint_decision pool_key_ask(struct stint_pool *pool, const struct pool_key *key,
                                    uint8_t verb, uint32_t cost, uint64_t at_ns, uint64_t now_ns);
 
-/* ---- pool_bench.c ---------------------------------------------------------------------------- */
+/* ---- pool_cooldown.c ----------------------------------------------------------------------------
+ */
 
-struct pool_bench {
+struct pool_cooldown {
     uint64_t ends_ns; /* 0: it may be used; STINT_NEVER_NS: out */
     uint32_t failures;
     uint8_t standing; /* FREE, COOLING, BACKING_OFF or IS_OUT */
 };
-struct pool_bench pool_bench_of(struct stint_pool *pool, const struct pool_key *key,
-                                uint64_t now_ns);
+struct pool_cooldown pool_cooldown_of(struct stint_pool *pool, const struct pool_key *key,
+                                      uint64_t now_ns);
 /* Lifts STINT_POOL_OUT, and nothing else. */
-void pool_bench_let_in(struct stint_pool *pool, const struct pool_key *key, uint64_t now_ns);
+void pool_cooldown_let_in(struct stint_pool *pool, const struct pool_key *key, uint64_t now_ns);
 
 #endif

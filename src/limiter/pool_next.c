@@ -16,7 +16,7 @@
 #include "limiter/pool.h"
 
 #include "base/wide_int.h"
-#include "table/bench.h"
+#include "table/cooldown.h"
 
 #define CLAIMS_MAX 64 /* after so many others who were faster, one turn is as good as another */
 
@@ -28,12 +28,12 @@ struct choice {
     struct stint_decision decision;
     uint64_t wait_ns; /* none: the least of all that were tried */
     bool probe;
-    bool some_serve;              /* a key that is not benched could serve this cost, only later */
-    bool uses_waits;              /* one unit, and nothing is to be known of benched keys */
-    uint64_t returns;             /* as counted before the first key was tried */
-    const struct pool_key *least; /* whose wait is wait_ns */
-    bool is_known;                /* of that key, which was not asked */
-    const struct pool_key *nearest; /* the benched key that has room and is back first */
+    bool some_serve;  /* a key that is not cooling down could serve this cost, only later */
+    bool uses_waits;  /* one unit, and nothing is to be known of cooling down keys */
+    uint64_t returns; /* as counted before the first key was tried */
+    const struct pool_key *least;   /* whose wait is wait_ns */
+    bool is_known;                  /* of that key, which was not asked */
+    const struct pool_key *nearest; /* the cooling down key that has room and is back first */
     uint64_t nearest_ns;
 };
 
@@ -106,12 +106,12 @@ static void tell_wait(struct choice *choice)
 {
     const struct pool_key *key = choice->least;
     struct pool_wait wait = wait_of(choice, &key->wait);
-    bool is_plain =
-        key->n_quotas == 1 && wait.until_ns != 0 && !bench_any(choice->pool->table, choice->now_ns);
+    bool is_plain = key->n_quotas == 1 && wait.until_ns != 0 &&
+                    !cooldown_any(choice->pool->table, choice->now_ns);
     if (is_plain) /* what has not one unit has none */
         choice->decision = (struct stint_decision){
             .stored = 1,
-            .limit = law_capacity(&key->quotas[0]),
+            .limit = most_units(&key->quotas[0]),
             .reset_after_ns = sub_floor(wait.reset_ns, choice->now_ns),
         };
     else
@@ -146,8 +146,8 @@ static void keep_all_waiting(struct choice *choice)
 
 /* ---- One key --------------------------------------------------------------------------------- */
 
-/* A benched key is not charged, but it may be the first to be back. */
-static void pass_benched(struct choice *choice, const struct pool_key *key, uint64_t ends_ns)
+/* A cooling down key is not charged, but it may be the first to be back. */
+static void pass_cooling_down(struct choice *choice, const struct pool_key *key, uint64_t ends_ns)
 {
     if (ends_ns == STINT_NEVER_NS)
         return;
@@ -165,9 +165,9 @@ static bool try_key(struct choice *choice, const struct pool_key *key)
 {
     if (pass_waiting(choice, key))
         return false;
-    uint64_t ends_ns = pool_bench_of(choice->pool, key, choice->now_ns).ends_ns;
+    uint64_t ends_ns = pool_cooldown_of(choice->pool, key, choice->now_ns).ends_ns;
     if (ends_ns > choice->now_ns) {
-        pass_benched(choice, key, ends_ns);
+        pass_cooling_down(choice, key, ends_ns);
         return false;
     }
     struct stint_decision decision = key_take(choice, key);
@@ -282,7 +282,7 @@ static void choose_least_used(struct choice *choice)
         uint64_t share = used_share(&peek, choice->ask->cost);
         if (peek.outcome != STINT_ALLOW ||
             (best != NULL && share * best->weight >= best_share * key->weight) ||
-            pool_bench_of(choice->pool, key, choice->now_ns).ends_ns > choice->now_ns)
+            pool_cooldown_of(choice->pool, key, choice->now_ns).ends_ns > choice->now_ns)
             continue;
         best = key;
         best_share = share;
@@ -316,7 +316,7 @@ static void choose_key(struct choice *choice)
 static bool could_serve(const struct pool_key *key, uint32_t cost)
 {
     for (uint32_t i = 0; i < key->n_quotas; i++)
-        if (cost > law_capacity(&key->quotas[i]))
+        if (cost > most_units(&key->quotas[i]))
             return false;
     return true;
 }
@@ -347,8 +347,8 @@ static void choose(struct choice *choice)
 struct stint_pool_answer stint_pool_next(struct stint_pool *pool, const struct stint_pool_ask *ask)
 {
     struct choice choice = {
-        .pool = pool, .ask = ask, .wait_ns = STINT_NEVER_NS, .decision = law_never(0)};
-    struct stint_pool_answer answer = {.wait_ns = STINT_NEVER_NS, .decision = law_never(0)};
+        .pool = pool, .ask = ask, .wait_ns = STINT_NEVER_NS, .decision = algorithm_never(0)};
+    struct stint_pool_answer answer = {.wait_ns = STINT_NEVER_NS, .decision = algorithm_never(0)};
     if (ask->now_ns > STINT_NOW_MAX)
         return answer;
     pool_lock_shared(pool);

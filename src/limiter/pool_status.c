@@ -21,18 +21,19 @@ static void describe(struct stint_pool *pool, const struct pool_key *key, uint64
                      struct stint_pool_status *status)
 {
     uint64_t effective_ns = table_effective_now(pool->table, now_ns);
-    struct pool_bench bench = pool_bench_of(pool, key, effective_ns);
+    struct pool_cooldown cooldown = pool_cooldown_of(pool, key, effective_ns);
     uint64_t ahead_ns = effective_ns - now_ns;
     *status = (struct stint_pool_status){.weight = key->weight,
-                                         .standing = bench.standing,
-                                         .failures = (uint8_t)bench.failures,
+                                         .standing = cooldown.standing,
+                                         .failures = (uint8_t)cooldown.failures,
                                          .decision = stands(pool, key, effective_ns)};
     uint64_t wait_ns = status->decision.retry_after_ns;
-    if (wait_ns > 0 && bench.standing == STINT_POOL_FREE)
+    if (wait_ns > 0 && cooldown.standing == STINT_POOL_FREE)
         status->standing = STINT_POOL_USED_UP;
-    if (bench.standing != STINT_POOL_FREE)
-        wait_ns = bench.ends_ns == STINT_NEVER_NS ? STINT_NEVER_NS
-                                                  : max_u64(wait_ns, bench.ends_ns - effective_ns);
+    if (cooldown.standing != STINT_POOL_FREE)
+        wait_ns = cooldown.ends_ns == STINT_NEVER_NS
+                      ? STINT_NEVER_NS
+                      : max_u64(wait_ns, cooldown.ends_ns - effective_ns);
     status->returns_after_ns = wait_ns > 0 ? add_sat(wait_ns, ahead_ns) : 0;
     if (status->decision.retry_after_ns > 0)
         status->decision.retry_after_ns = add_sat(status->decision.retry_after_ns, ahead_ns);
@@ -49,7 +50,7 @@ static const struct pool_key *from_age(const struct stint_pool *pool, uint64_t a
 
 /* The visitor may ask, add and remove: the list is not held while it is called. */
 void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
-                     bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg)
+                     bool (*exchange)(const struct stint_pool_status *status, void *arg), void *arg)
 {
     char name[STINT_POOL_NAME_MAX + 1];
     struct stint_pool_status status;
@@ -66,7 +67,7 @@ void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
         }
         pool_unlock_shared(pool);
         status.name = name;
-        if (key == NULL || !visit(&status, arg))
+        if (key == NULL || !exchange(&status, arg))
             return;
     }
 }

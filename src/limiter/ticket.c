@@ -11,7 +11,7 @@
  *
  * A reservation that is never settled is closed once its deadline has passed: by stint_expire(), or
  * by the reservation that takes its slot. Both win the nonce first, as a settle does, so units come
- * back at most once; a process that dies in between leaves them charged.
+ * back at most once; a process that expires in between leaves them charged.
  */
 #include "limiter/ticket.h"
 
@@ -304,7 +304,7 @@ struct stint_decision stint_reserve_expiring(struct stint_table *table,
     *ticket = (struct stint_ticket){0, 0};
     if (!list_init(&list, table, items, n_items, now_ns) ||
         !reservation_take(&reservation, &list, items, kept, &decision))
-        return law_never(0);
+        return algorithm_never(0);
     if (decision.outcome == STINT_ALLOW)
         *ticket = reservation_issue(&reservation, table, lifetime_ns, now_ns);
     return decision;
@@ -341,7 +341,7 @@ struct stint_decision stint_book(struct stint_table *table, const struct stint_i
     struct list list;
     *ticket = (struct stint_ticket){0, 0};
     if (!list_init(&list, table, items, n_items, now_ns) || !can_issue(&list) || !can_book(&list))
-        return law_never(0);
+        return algorithm_never(0);
     uint64_t wait_ns = 0;
     max_wait_ns = min_u64(max_wait_ns, BOOK_WAIT_MAX_NS);
     for (size_t i = 0; i < list.n_parts; i++) {
@@ -416,7 +416,7 @@ static struct stint_decision move_part(struct stint_table *table, const struct t
     struct stint_ask ask = {
         .now_ns = now_ns, .at_ns = part->granted_at_ns, .cost = units, .verb = verb};
     if (quota == NULL)
-        return law_never(0);
+        return algorithm_never(0);
     if (part->kind == KIND_HOLD) {
         table_release(table, quota, hash, now_ns, part->granted_at_ns, &decision.granted);
         return decision;

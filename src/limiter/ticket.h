@@ -33,7 +33,8 @@ struct reservation {
 /* Which of the words keep, release and floor a number of units to keep stands for. */
 enum stint_expiry expiry_action(uint32_t kept);
 
-/* What a settle asks of a law: units that were charged and not used go back, more is charged now.
+/* What a settle asks of an algorithm: units that were charged and not used go back, more is charged
+ * now.
  */
 static inline struct stint_ask ticket_settling(uint32_t charged, uint64_t used, uint64_t charged_ns,
                                                uint64_t now_ns)

@@ -368,10 +368,10 @@ static bool describe(const struct top_found *found, struct stint_top_key *key)
 int stint_top_read(struct stint_top *const *tops, size_t n_tops, int order, uint64_t now_ns,
                    struct stint_top_key *keys, size_t keys_max)
 {
-    size_t room = 0, n = 0, told = 0;
+    size_t space = 0, n = 0, told = 0;
     for (size_t i = 0; i < n_tops; i++)
-        room += tops[i]->n_sets * TOP_WAYS;
-    struct top_found *found = calloc(room > 0 ? room : 1, sizeof(*found));
+        space += tops[i]->n_sets * TOP_WAYS;
+    struct top_found *found = calloc(space > 0 ? space : 1, sizeof(*found));
     if (found == NULL)
         return STINT_E_SYSTEM;
     for (size_t i = 0; i < n_tops; i++)

@@ -5,7 +5,7 @@
 
 #include "base/ns.h"
 #include "net/file/watch.h"
-#include "net/listen/reach.h"
+#include "net/listen/exposure.h"
 #include "net/log/eviction_report.h"
 #include "net/log/unmatched_report.h"
 #include "net/process/descriptors.h"
@@ -40,7 +40,7 @@ struct server {
     uv_async_t worker_changed;
     uv_timer_t second, patience;
     struct listeners listeners;
-    struct gate *gate;
+    struct connection_limiter *connection_limiter;
     struct tls *tls;     /* in force */
     struct tls *new_tls; /* read by a reload, not yet in force */
     struct reload *reload;
@@ -59,7 +59,7 @@ struct server {
 
 static struct stint_table *table_of(const struct server *server)
 {
-    return hub_table(server->options.hub);
+    return server_state_table(server->options.server_state);
 }
 
 /* ---- The end --------------------------------------------------------------------------------- */
@@ -77,7 +77,7 @@ static void move_to(struct server *server, enum worker_stage stage, uint64_t pat
 static void drain(struct server *server)
 {
     log_line(server->options.log, LOG_DRAINING,
-             LOG_NUMBER("connections", gate_connections(server->gate)));
+             LOG_NUMBER("connections", connection_limiter_connections(server->connection_limiter)));
     atomic_store_explicit(&server->is_ready, false, memory_order_relaxed);
     if (!server->is_handed_over)
         notify_stopping();
@@ -99,7 +99,7 @@ static void on_patience_over(uv_timer_t *timer)
         return;
     }
     log_line(server->options.log, LOG_DRAIN_LATE,
-             LOG_NUMBER("connections", gate_connections(server->gate)));
+             LOG_NUMBER("connections", connection_limiter_connections(server->connection_limiter)));
     end_now(server);
 }
 
@@ -182,7 +182,7 @@ static int load(void *arg, struct stint_error *error)
     struct server_options *next = &server->next_options;
     struct tls *tls = NULL;
     *next = server->options;
-    hub_free_retired(server->options.hub); /* before there are more */
+    server_state_free_retired(server->options.server_state); /* before there are more */
     int code = server->options.load(server->options.arg, next, error);
     if (code == 0 && next->tls != NULL)
         code = tls_load(&tls, next->tls, error);
@@ -235,10 +235,10 @@ static void use_next_options(struct server *server)
 {
     const struct server_options *next = &server->next_options;
     struct server_options *options = &server->options;
-    struct gate_limits gate = next->gate_limits;
-    if (gate.connections > server->connections_possible)
-        gate.connections = server->connections_possible;
-    gate_set_limits(server->gate, &gate);
+    struct connection_limits connection_limiter = next->connection_limits;
+    if (connection_limiter.connections > server->connections_possible)
+        connection_limiter.connections = server->connections_possible;
+    connection_limiter_set_limits(server->connection_limiter, &connection_limiter);
     for (unsigned i = 0; i < server->n_workers; i++)
         worker_set_stream_limits(server->workers[i], &next->stream_limits);
     options->tls = next->tls;
@@ -255,15 +255,16 @@ static void use_next_options(struct server *server)
 static void on_reload_ended(void *arg, int code, const struct stint_error *error)
 {
     struct server *server = arg;
-    struct hub *hub = server->options.hub;
+    struct server_state *server_state = server->options.server_state;
     if (code == 0) {
         use_new_tls(server);
         use_next_options(server);
-        log_line(server->options.log, LOG_RELOADED, LOG_NUMBER("generation", hub_generation(hub)));
+        log_line(server->options.log, LOG_RELOADED,
+                 LOG_NUMBER("generation", server_state_generation(server_state)));
     } else
-        log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", error->sentence));
-    metrics_reloaded(hub_metrics(hub), code == 0, code == 0 ? "" : error->sentence,
-                     server_clock_io_now(hub_clock(hub)));
+        log_line(server->options.log, LOG_RELOAD_FAILED, LOG_TEXT("reason", error->message));
+    metrics_reloaded(server_state_metrics(server_state), code == 0, code == 0 ? "" : error->message,
+                     server_clock_io_now(server_state_clock(server_state)));
     notify_ready();
 }
 
@@ -309,7 +310,7 @@ static void on_signal(uv_signal_t *signal, int number)
     else if (number != SIGUSR2)
         on_end_signal(server);
     else if (handover_start_successor(server->handover, &error) != 0)
-        log_line(server->options.log, LOG_HANDOVER_FAILED, LOG_TEXT("reason", error.sentence));
+        log_line(server->options.log, LOG_HANDOVER_FAILED, LOG_TEXT("reason", error.message));
 }
 
 static bool are_workers_alive(struct server *server, uint64_t now_ns)
@@ -330,24 +331,24 @@ static bool are_workers_alive(struct server *server, uint64_t now_ns)
 static void on_second(uv_timer_t *timer)
 {
     struct server *server = timer->data;
-    struct server_clock *clock = hub_clock(server->options.hub);
+    struct server_clock *clock = server_state_clock(server->options.server_state);
     uint64_t now_ns = server_clock_io_now(clock);
     bool are_alive = are_workers_alive(server, now_ns);
-    metrics_tick(hub_metrics(server->options.hub), now_ns);
+    metrics_tick(server_state_metrics(server->options.server_state), now_ns);
     server_clock_expire(clock, EXPIRE_SLOTS_MAX);
     eviction_report(&server->evictions, table_of(server), now_ns, server->options.log);
-    unmatched_report(server->options.hub, server->options.log);
+    unmatched_report(server->options.server_state, server->options.log);
     log_flush(server->options.log);
-    hub_free_retired(server->options.hub);
+    server_state_free_retired(server->options.server_state);
     if (server->stage == WORKER_SERVES)
         atomic_store_explicit(&server->is_ready, are_alive, memory_order_relaxed);
     if (are_alive && server->watchdog_ms > 0)
         notify_alive();
 }
 
-static bool has_rules(struct hub *hub)
+static bool has_rules(struct server_state *server_state)
 {
-    struct rules *rules = hub_rules(hub);
+    struct rules *rules = server_state_rules(server_state);
     bool has_domain = rules != NULL && rules_domain(rules, 0) != NULL;
     rules_unref(rules);
     return has_domain;
@@ -357,7 +358,7 @@ static bool is_ready(void *arg)
 {
     struct server *server = arg;
     return atomic_load_explicit(&server->is_ready, memory_order_relaxed) &&
-           (!server->options.needs_rules || has_rules(server->options.hub));
+           (!server->options.needs_rules || has_rules(server->options.server_state));
 }
 
 /* ---- The sockets go to another process ------------------------------------------------------- */
@@ -379,12 +380,12 @@ static void on_handed_over(void *arg, int successor)
 /* Fewer connections where there are not descriptors for all. */
 static void limit_connections(struct server *server)
 {
-    struct gate_limits *gate = &server->options.gate_limits;
+    struct connection_limits *connection_limiter = &server->options.connection_limits;
     uint64_t possible = descriptors_for_connections(server->options.workers);
     server->connections_possible = possible;
-    if (gate->connections <= possible)
+    if (connection_limiter->connections <= possible)
         return;
-    gate->connections = possible;
+    connection_limiter->connections = possible;
     log_line(server->options.log, LOG_DESCRIPTORS_FEW, LOG_NUMBER("connections", possible));
 }
 
@@ -400,11 +401,11 @@ static int open_listeners(struct server *server, struct stint_error *error)
         code = handover_take(server->handover, given, LISTENERS_MAX, &wanted.n_given, error);
     if (code == 0)
         code = listeners_open(&server->listeners, &wanted, error);
-    const struct reach_options reach = {.has_tokens = options->has_tokens,
-                                        .is_insecure = options->is_insecure,
-                                        .has_tls = server->tls != NULL,
-                                        .log = options->log};
-    return code != 0 ? code : reach_check(&server->listeners, &reach, error);
+    const struct exposure_options reach = {.has_tokens = options->has_tokens,
+                                           .is_insecure = options->is_insecure,
+                                           .has_tls = server->tls != NULL,
+                                           .log = options->log};
+    return code != 0 ? code : exposure_check(&server->listeners, &reach, error);
 }
 
 static void tell_listeners(const struct server *server)
@@ -414,15 +415,15 @@ static void tell_listeners(const struct server *server)
         const struct listener *listener = &server->listeners.all[i];
         endpoint_text((const void *)&listener->address, text);
         if (strcmp(text, last) != 0) /* once for all workers */
-            log_line(server->options.log, LOG_LISTENS, LOG_TEXT("door", port_name(listener->port)),
-                     LOG_TEXT("address", text));
+            log_line(server->options.log, LOG_LISTENS,
+                     LOG_TEXT("frontend", port_name(listener->port)), LOG_TEXT("address", text));
         memcpy(last, text, sizeof(last));
     }
 }
 
-static void log_wrong_secret(void *arg, const char *address, const char *door)
+static void log_wrong_secret(void *arg, const char *address, const char *frontend)
 {
-    log_line(arg, LOG_AUTH_FAILED, LOG_TEXT("address", address), LOG_TEXT("door", door));
+    log_line(arg, LOG_AUTH_FAILED, LOG_TEXT("address", address), LOG_TEXT("frontend", frontend));
 }
 
 static int count_guesses(const struct server_options *options, struct stint_error *error)
@@ -442,12 +443,12 @@ static int open_workers(struct server *server, struct stint_error *error)
     struct worker_options worker = {
         .store_configs = options->store_configs,
         .n_store_configs = options->n_store_configs,
-        .question_stores = options->question_stores,
-        .hub = options->hub,
+        .evaluation_stores = options->evaluation_stores,
+        .server_state = options->server_state,
         .access = options->access,
         .site = options->site,
         .listeners = &server->listeners,
-        .gate = server->gate,
+        .connection_limiter = server->connection_limiter,
         .log = options->log,
         .tls = server->tls,
         .resp_limits = options->resp_limits,
@@ -495,7 +496,7 @@ static void open_handles(struct server *server)
 static int open_parts(struct server *server, struct stint_error *error)
 {
     const struct server_options *options = &server->options;
-    server->gate = gate_new(&options->gate_limits);
+    server->connection_limiter = connection_limiter_new(&options->connection_limits);
     server->reload = reload_new(&(struct reload_options){
         .loop = &server->loop,
         .load = load,
@@ -508,12 +509,12 @@ static int open_parts(struct server *server, struct stint_error *error)
         .path = options->control,
         .listeners = &server->listeners,
         .state_fd = table_of(server)->region.fd,
-        .starter = options->starter,
+        .respawn_helper = options->respawn_helper,
         .log = options->log,
         .handed_over = on_handed_over,
         .arg = server,
     });
-    if (server->gate == NULL || server->reload == NULL || server->handover == NULL)
+    if (server->connection_limiter == NULL || server->reload == NULL || server->handover == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for the server");
     if (options->tls == NULL)
         return 0;
@@ -593,7 +594,8 @@ static int open_all(struct server *server, struct stint_error *error)
         code = give_up_rights(server, error);
     if (code == 0)
         code = open_workers(server, error);
-    server_clock_on_move(hub_clock(server->options.hub), tell_clock_moved, server);
+    server_clock_on_move(server_state_clock(server->options.server_state), tell_clock_moved,
+                         server);
     return code != 0 ? code : begin(server, error);
 }
 
@@ -604,7 +606,7 @@ static void free_all(struct server *server)
     uv_loop_close(&server->loop);
     reload_free(server->reload);
     listeners_close(&server->listeners);
-    gate_free(server->gate);
+    connection_limiter_free(server->connection_limiter);
     tls_unref(server->tls);
     tls_unref(server->new_tls);
 }

@@ -2,7 +2,7 @@
 /*
  * The server as a process: opens the sockets, starts the workers, and stays with signals, reloads,
  * the watchdog and the handing over of sockets, until it is told to end. Decisions are made by the
- * workers' services; what the hub, the table and the tokens are, the caller has made.
+ * workers' services; what the server state, the table and the tokens are, the caller has made.
  */
 #ifndef STINT_NET_SERVER_H
 #define STINT_NET_SERVER_H
@@ -10,30 +10,30 @@
 #include "frontend/grpc/grpc_conn.h"
 #include "frontend/http/http.h"
 #include "frontend/resp/resp_conn.h"
+#include "net/listen/connection_limiter.h"
 #include "net/listen/endpoint.h"
-#include "net/listen/gate.h"
 #include "net/listen/listener.h"
 #include "net/log/log.h"
+#include "net/process/respawn_helper.h"
 #include "net/process/sandbox.h"
-#include "net/process/starter.h"
 #include "net/stream.h"
 #include "net/tls.h"
-#include "net/upstream/stores.h"
+#include "net/upstream/backends.h"
 #include "service/access/access.h"
 
 struct server_options {
-    struct hub *hub;
+    struct server_state *server_state;
     struct access_now *access;
     unsigned auth_guesses; /* wrong secrets of one address a minute; 0: no limit */
     bool has_tokens; /* else nobody but this machine may reach the server, unless is_insecure */
     bool is_insecure;
     bool needs_rules; /* is ready only while there are rules */
-    const struct http_site *site;
+    const struct http_config *site;
     unsigned workers;
     const struct endpoint *endpoints[PORTS];
     size_t n_endpoints[PORTS];
     const struct tls_paths *tls; /* NULL: none; needed where a port with TLS is wanted */
-    struct gate_limits gate_limits;
+    struct connection_limits connection_limits;
     struct stream_limits stream_limits; /* of RESP and gRPC */
     struct stream_limits http_stream_limits;
     size_t memory_most; /* that connections hold for their peers, in all; 0: no limit */
@@ -43,11 +43,11 @@ struct server_options {
     struct rls_form grpc_form;                /* of what gRPC is answered with */
     const struct store_config *store_configs; /* that rules may name, in their order */
     size_t n_store_configs;
-    struct question_stores question_stores; /* of the workers, but for the stores themselves */
+    struct evaluation_stores evaluation_stores; /* of the workers, but for the stores themselves */
     uint64_t drain_ns;   /* how long connections have to end, once the server is to */
     const char *control; /* path of the socket by which another process takes over. NULL: none */
     bool replaces;       /* takes over from the process at `control`, if there is one */
-    struct starter *starter; /* what SIGUSR2 asks for a successor. NULL: nobody */
+    struct respawn_helper *respawn_helper; /* what SIGUSR2 asks for a successor. NULL: nobody */
     enum sandbox_mode sandbox;
     /* Files and folders; where one changes, load() is called. */
     const char *const *watched;

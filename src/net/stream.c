@@ -31,10 +31,10 @@ struct stream {
     uv_poll_t poll;
     struct streams *home;
     struct conn *conn;
-    struct gate_seat *seat;
+    struct connection_slot *slot;
     struct stream *next, *prev;
     struct stream *next_ready; /* with work left */
-    struct due due;
+    struct timer timer;
     uint64_t active_ns;     /* when it last was busy or had an answer to send */
     uint64_t busy_since_ns; /* when the request that is not yet whole began; 0: there is none */
     uint64_t unsent_since_ns;
@@ -53,7 +53,7 @@ struct streams {
     struct streams_options options;
     struct stream *first;
     size_t n_streams;
-    struct dues dues;
+    struct timer_queue timer_queue;
     struct stream *ready, **ready_end; /* in the order of their turns */
     uint64_t turn_ends_ns;
     uv_idle_t idle; /* runs once in each round of the loop, while any is ready */
@@ -63,16 +63,16 @@ struct streams {
     uint8_t bytes[READ_SIZE];
 };
 
-static void look_at_due(uv_timer_t *timer);
+static void look_at_timer(uv_timer_t *timer);
 
 static uint64_t now_of(const struct streams *streams)
 {
     return server_clock_io_now(streams->options.clock);
 }
 
-static struct stream *stream_of_due(struct due *due)
+static struct stream *stream_of_timer(struct timer *timer)
 {
-    return (struct stream *)(void *)((char *)due - offsetof(struct stream, due));
+    return (struct stream *)(void *)((char *)timer - offsetof(struct stream, timer));
 }
 
 struct streams *streams_new(const struct streams_options *options)
@@ -83,7 +83,7 @@ struct streams *streams_new(const struct streams_options *options)
     streams->options = *options;
     streams->first = NULL;
     streams->n_streams = 0;
-    streams->dues = (struct dues){0};
+    streams->timer_queue = (struct timer_queue){0};
     streams->timer_at_ns = STINT_NEVER_NS;
     streams->ready = NULL;
     streams->ready_end = &streams->ready;
@@ -99,7 +99,7 @@ void streams_free(struct streams *streams)
 {
     if (streams == NULL)
         return;
-    dues_deinit(&streams->dues);
+    timer_queue_deinit(&streams->timer_queue);
     free(streams);
 }
 
@@ -142,7 +142,7 @@ static void end(struct stream *stream)
     stream->is_closing = true;
     leave_ready(stream);
     count_held(stream, 0);
-    due_set(&home->dues, &stream->due, STINT_NEVER_NS);
+    timer_queue_set(&home->timer_queue, &stream->timer, STINT_NEVER_NS);
     *(stream->prev != NULL ? &stream->prev->next : &home->first) = stream->next;
     if (stream->next != NULL)
         stream->next->prev = stream->prev;
@@ -150,15 +150,15 @@ static void end(struct stream *stream)
     uv_close((uv_handle_t *)&stream->poll, free_stream);
     close(stream->fd);
     stream->conn->ops->free(stream->conn);
-    gate_leave(home->options.gate, stream->seat);
-    metrics_closed(home->options.metrics, home->options.door);
+    connection_limiter_leave(home->options.connection_limiter, stream->slot);
+    metrics_closed(home->options.metrics, home->options.frontend);
     if (home->n_streams == 0)
         home->options.emptied(home->options.arg);
 }
 
 static void count_refused(const struct stream *stream, enum metrics_refusal why)
 {
-    metrics_refused(stream->home->options.metrics, stream->home->options.door, why);
+    metrics_refused(stream->home->options.metrics, stream->home->options.frontend, why);
 }
 
 /* ---- When to look at a stream though nothing comes ------------------------------------------- */
@@ -188,7 +188,7 @@ static void arm_timer(struct streams *streams, uint64_t at_ns, uint64_t now_ns)
     uint64_t wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
     streams->timer_at_ns = at_ns;
     uv_update_time(streams->options.loop);
-    uv_timer_start(&streams->timer, look_at_due, (wait_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
+    uv_timer_start(&streams->timer, look_at_timer, (wait_ns + NS_PER_MS - 1) / NS_PER_MS, 0);
 }
 
 /*
@@ -199,9 +199,9 @@ static void look_again_at(struct stream *stream, uint64_t at_ns, uint64_t now_ns
 {
     if (at_ns <= now_ns) /* what was not ready though it was due: not again in this round */
         at_ns = now_ns + 1;
-    if (stream->due.place != 0 && stream->due.at_ns <= at_ns)
+    if (stream->timer.place != 0 && stream->timer.at_ns <= at_ns)
         return;
-    due_set(&stream->home->dues, &stream->due, at_ns);
+    timer_queue_set(&stream->home->timer_queue, &stream->timer, at_ns);
     if (at_ns != STINT_NEVER_NS)
         arm_timer(stream->home, at_ns, now_ns);
 }
@@ -227,7 +227,7 @@ static bool flush(struct stream *stream, uint64_t now_ns)
         output = conn->ops->output(conn);
     }
     if (sent_bytes > 0)
-        metrics_bytes(stream->home->options.metrics, stream->home->options.door, 0, sent_bytes);
+        metrics_bytes(stream->home->options.metrics, stream->home->options.frontend, 0, sent_bytes);
     if (output.len == 0)
         stream->unsent = 0;
     else if (stream->unsent <= sent_bytes) { /* all that waited is gone: the time begins anew */
@@ -262,7 +262,7 @@ static void note_busy(struct stream *stream, bool has_answered, uint64_t now_ns)
         stream->busy_since_ns = now_ns;
 }
 
-static void say_farewell(struct stream *stream, uint64_t now_ns)
+static void send_farewell(struct stream *stream, uint64_t now_ns)
 {
     if (stream->is_at_end || shutdown(stream->fd, SHUT_WR) != 0) {
         end(stream);
@@ -333,7 +333,7 @@ static void settle(struct stream *stream, uint64_t now_ns)
     size_t unsent = stream->unsent > 0 ? conn->ops->output(conn).len : 0;
     bool is_over = conn->ops->is_over(conn);
     if (is_over && unsent == 0) {
-        say_farewell(stream, now_ns);
+        send_farewell(stream, now_ns);
         return;
     }
     count_held(stream, conn->ops->held(conn));
@@ -347,7 +347,7 @@ static void settle(struct stream *stream, uint64_t now_ns)
     if (works)
         enter_ready(stream);
     bool reads = !is_over && !works && !stream->is_at_end && unsent <= UNSENT_MAX &&
-                 !conn->ops->is_choked(conn);
+                 !conn->ops->is_backpressured(conn);
     poll_for(stream, (reads ? UV_READABLE : 0) | (unsent > 0 ? UV_WRITABLE : 0));
 
     uint64_t deadline_ns = conn->ops->deadline(conn);
@@ -373,7 +373,7 @@ static bool receive(struct stream *stream, uint64_t *now_ns)
         struct timing timing = timing_begin(&home->turn, home->options.metrics);
         stream->conn->ops->feed(stream->conn, span_of(home->bytes, (size_t)len), *now_ns);
         timing_end(&timing, home->options.metrics);
-        metrics_bytes(home->options.metrics, home->options.door, (size_t)len, 0);
+        metrics_bytes(home->options.metrics, home->options.frontend, (size_t)len, 0);
     } else if (len == 0)
         at_end(stream, *now_ns);
     else if (errno != EAGAIN && errno != EINTR) {
@@ -446,36 +446,36 @@ static void look_at(struct stream *stream, uint64_t now_ns)
         begin_turn(stream->home, now_ns);
         conn->ops->wake(conn, now_ns);
     } else if (patience_ends(stream, deadline_ns) <= now_ns) {
-        due_set(&stream->home->dues, &stream->due, STINT_NEVER_NS);
+        timer_queue_set(&stream->home->timer_queue, &stream->timer, STINT_NEVER_NS);
         end_late(stream, now_ns);
         return;
     }
-    due_set(&stream->home->dues, &stream->due, STINT_NEVER_NS);
+    timer_queue_set(&stream->home->timer_queue, &stream->timer, STINT_NEVER_NS);
     settle(stream, now_ns);
 }
 
-static void look_at_due(uv_timer_t *timer)
+static void look_at_timer(uv_timer_t *timer)
 {
     struct streams *streams = timer->data;
     uint64_t now_ns = now_of(streams);
     streams->timer_at_ns = STINT_NEVER_NS;
-    struct due *first;
-    while ((first = dues_first(&streams->dues)) != NULL && first->at_ns <= now_ns)
-        look_at(stream_of_due(first), now_ns);
+    struct timer *first;
+    while ((first = timer_queue_first(&streams->timer_queue)) != NULL && first->at_ns <= now_ns)
+        look_at(stream_of_timer(first), now_ns);
     if (first != NULL)
         arm_timer(streams, first->at_ns, now_ns);
 }
 
 /* The connection has moved on by itself: looked at with the loop's next turn, once for all of it.
  */
-static void on_stirred(void *owner, uint64_t now_ns)
+static void on_woken(void *owner, uint64_t now_ns)
 {
     struct stream *stream = owner;
     (void)now_ns;
     if (stream->farewell_ends_ns != 0)
         return;
     now_ns = now_of(stream->home);
-    due_set(&stream->home->dues, &stream->due, now_ns);
+    timer_queue_set(&stream->home->timer_queue, &stream->timer, now_ns);
     arm_timer(stream->home, now_ns, now_ns);
 }
 
@@ -488,15 +488,15 @@ static void bound_unsent(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &max, sizeof(max));
 }
 
-void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate_seat *seat)
+void streams_add(struct streams *streams, int fd, struct conn *conn, struct connection_slot *slot)
 {
     struct stream *stream = calloc(1, sizeof(*stream));
-    if (stream == NULL || !dues_reserve(&streams->dues, streams->n_streams + 1) ||
+    if (stream == NULL || !timer_queue_reserve(&streams->timer_queue, streams->n_streams + 1) ||
         uv_poll_init_socket(streams->options.loop, &stream->poll, fd) != 0) {
         free(stream);
         conn->ops->free(conn);
         close(fd);
-        gate_leave(streams->options.gate, seat);
+        connection_limiter_leave(streams->options.connection_limiter, slot);
         return;
     }
     uint64_t now_ns = now_of(streams);
@@ -504,9 +504,9 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate
     stream->home = streams;
     stream->conn = conn;
     conn->owner = stream;
-    conn->stirred = on_stirred;
+    conn->woken = on_woken;
     conn->turn_is_over = turn_is_over;
-    stream->seat = seat;
+    stream->slot = slot;
     stream->fd = fd;
     bound_unsent(fd);
     stream->active_ns = now_ns;
@@ -515,7 +515,7 @@ void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate
         stream->next->prev = stream;
     streams->first = stream;
     streams->n_streams++;
-    metrics_opened(streams->options.metrics, streams->options.door);
+    metrics_opened(streams->options.metrics, streams->options.frontend);
     settle(stream, now_ns);
 }
 

@@ -14,8 +14,8 @@
 #define STINT_NET_STREAM_H
 
 #include "frontend/conn.h"
-#include "net/due.h"
-#include "net/listen/gate.h"
+#include "net/listen/connection_limiter.h"
+#include "net/timer_queue.h"
 #include "service/metrics/metrics.h"
 #include "service/server_clock.h"
 
@@ -39,9 +39,9 @@ struct stream_memory {
 struct streams_options {
     uv_loop_t *loop;
     const struct server_clock *clock;
-    struct gate *gate; /* left when a stream ends */
+    struct connection_limiter *connection_limiter; /* left when a stream ends */
     struct metrics_worker *metrics;
-    enum metrics_door door;
+    enum metrics_frontend frontend;
     struct stream_limits limits;
     struct stream_memory *memory; /* outlives the streams */
     void (*emptied)(void *arg);   /* the last stream has ended */
@@ -57,7 +57,7 @@ void streams_free(struct streams *streams);
 
 /* Joins a connected socket, which does not block, with a connection; owns all three from here on.
  */
-void streams_add(struct streams *streams, int fd, struct conn *conn, struct gate_seat *seat);
+void streams_add(struct streams *streams, int fd, struct conn *conn, struct connection_slot *slot);
 size_t streams_count(const struct streams *streams);
 
 /* For all of them, when each is looked at next. */

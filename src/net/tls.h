@@ -23,7 +23,7 @@ struct tls_paths {
 
 struct tls;
 
-/* STINT_E_SYSTEM or STINT_E_SYNTAX, with a sentence that names the file. */
+/* STINT_E_SYSTEM or STINT_E_SYNTAX, with a message that names the file. */
 int tls_load(struct tls **tls, const struct tls_paths *paths, struct stint_error *error);
 struct tls *tls_ref(struct tls *tls); /* NULL is fine */
 void tls_unref(struct tls *tls);      /* NULL is fine */

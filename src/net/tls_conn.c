@@ -18,7 +18,7 @@ struct tls_conn {
     uint8_t *output; /* records; none is kept while there are none */
     size_t output_at, output_len, output_size;
     bool is_handshaken, is_over;
-    bool is_stirred; /* the inner connection is: to be woken */
+    bool is_woken; /* the inner connection is: to be woken */
 };
 
 static struct tls_conn *tls_of(struct conn *conn)
@@ -76,7 +76,7 @@ static void fail(struct tls_conn *tls, int code)
     log_line(tls->options.log, LOG_TLS_FAILED, LOG_TEXT("reason", gnutls_strerror(code)),
              LOG_TEXT("during", tls->is_handshaken ? "session" : "handshake"));
     if (!tls->is_handshaken)
-        metrics_refused(tls->options.metrics, tls->options.door, METRICS_REFUSED_TLS);
+        metrics_refused(tls->options.metrics, tls->options.frontend, METRICS_REFUSED_TLS);
     gnutls_alert_send_appropriate(tls->session, code);
     tls->is_over = true;
 }
@@ -146,11 +146,11 @@ static void encrypt(struct tls_conn *tls, uint64_t now_ns)
 }
 
 /* What the inner connection has to say is encrypted when the socket's owner looks: once for all. */
-static void on_stirred(void *owner, uint64_t now_ns)
+static void on_woken(void *owner, uint64_t now_ns)
 {
     struct tls_conn *tls = owner;
-    tls->is_stirred = true;
-    conn_stir(&tls->conn, now_ns);
+    tls->is_woken = true;
+    conn_wake(&tls->conn, now_ns);
 }
 
 static bool turn_is_over(void *owner)
@@ -195,11 +195,11 @@ static void tls_sent(struct conn *conn, size_t len, uint64_t now_ns)
         encrypt(tls, now_ns);
 }
 
-static bool tls_is_choked(const struct conn *conn)
+static bool tls_is_backpressured(const struct conn *conn)
 {
     const struct tls_conn *tls = tls_of_const(conn);
     const struct conn *inner = tls->options.inner;
-    return unsent(tls) >= OUTPUT_MAX || inner->ops->is_choked(inner);
+    return unsent(tls) >= OUTPUT_MAX || inner->ops->is_backpressured(inner);
 }
 
 static bool tls_has_work(const struct conn *conn)
@@ -213,13 +213,13 @@ static bool tls_has_work(const struct conn *conn)
 static uint64_t tls_deadline(const struct conn *conn)
 {
     const struct conn *inner = tls_of_const(conn)->options.inner;
-    return tls_of_const(conn)->is_stirred ? 0 : inner->ops->deadline(inner);
+    return tls_of_const(conn)->is_woken ? 0 : inner->ops->deadline(inner);
 }
 
 static void tls_wake(struct conn *conn, uint64_t now_ns)
 {
     struct tls_conn *tls = tls_of(conn);
-    tls->is_stirred = false;
+    tls->is_woken = false;
     tls->options.inner->ops->wake(tls->options.inner, now_ns);
     if (tls->is_handshaken)
         encrypt(tls, now_ns);
@@ -280,7 +280,7 @@ static const struct conn_ops tls_ops = {
     .feed = tls_feed,
     .output = tls_output,
     .sent = tls_sent,
-    .is_choked = tls_is_choked,
+    .is_backpressured = tls_is_backpressured,
     .has_work = tls_has_work,
     .deadline = tls_deadline,
     .wake = tls_wake,
@@ -303,7 +303,7 @@ struct conn *tls_conn_new(const struct tls_conn_options *options)
     tls->options = *options;
     tls->options.tls = tls_ref(options->tls);
     options->inner->owner = tls;
-    options->inner->stirred = on_stirred;
+    options->inner->woken = on_woken;
     options->inner->turn_is_over = turn_is_over;
     if (!tls_begin(options->tls, options->protocol, &tls->session)) {
         tls->session = NULL;

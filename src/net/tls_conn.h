@@ -16,7 +16,7 @@ struct tls_conn_options {
     struct conn *inner;
     struct log *log;
     struct metrics_worker *metrics;
-    enum metrics_door door;
+    enum metrics_frontend frontend;
     const char *protocol;   /* "h2": what a client that offers protocols must offer. NULL: any */
     bool requires_protocol; /* refuses a client that offers none */
 };

@@ -30,11 +30,11 @@ struct worker {
     uv_async_t message;
     uv_timer_t beat;
     struct stores *stores; /* NULL: none is configured */
-    struct shared_pools *pools[STORES_MAX];
+    struct backend_pools *pools[STORES_MAX];
     struct service *service;
-    struct resp_door *resp;
-    struct grpc_door *grpc; /* NULL, as its streams: no such port */
-    struct http_door *http; /* as well */
+    struct resp_frontend *resp;
+    struct grpc_frontend *grpc; /* NULL, as its streams: no such port */
+    struct http_frontend *http; /* as well */
     struct streams *streams, *grpc_streams, *http_streams;
     struct stream_memory memory;
     struct tls *tls;
@@ -57,12 +57,13 @@ struct worker {
 
 static struct metrics_worker *metrics_of(const struct worker *worker)
 {
-    return metrics_worker(hub_metrics(worker->options.hub), worker->options.index);
+    return metrics_worker(server_state_metrics(worker->options.server_state),
+                          worker->options.index);
 }
 
 static uint64_t io_now(const struct worker *worker)
 {
-    return server_clock_io_now(hub_clock(worker->options.hub));
+    return server_clock_io_now(server_state_clock(worker->options.server_state));
 }
 
 /* The address without a port, IPv4 as itself where it comes over IPv6; empty: a Unix socket. */
@@ -80,51 +81,51 @@ static struct span address_text(const struct sockaddr *peer, char text[ENDPOINT_
     return span_of(text, len > 0 ? (size_t)len : 0);
 }
 
-static struct conn *new_plain_conn(struct worker *worker, enum metrics_door door,
+static struct conn *new_plain_conn(struct worker *worker, enum metrics_frontend frontend,
                                    const struct sockaddr *peer)
 {
     char text[ENDPOINT_TEXT_SIZE];
     struct span address = address_text(peer, text);
-    if (door == METRICS_RESP)
+    if (frontend == METRICS_RESP)
         return resp_conn_new(worker->resp, address);
-    if (door == METRICS_GRPC)
+    if (frontend == METRICS_GRPC)
         return grpc_conn_new(worker->grpc, address, io_now(worker));
     return http_conn_new(worker->http, address);
 }
 
 static struct conn *new_conn(struct worker *worker, enum port port, const struct sockaddr *peer)
 {
-    static const char *const protocols[METRICS_DOORS] = {
+    static const char *const protocols[METRICS_FRONTENDS] = {
         [METRICS_GRPC] = GRPC_PROTOCOL, [METRICS_HTTP] = HTTP_PROTOCOL};
-    enum metrics_door door = port_door(port);
-    struct conn *conn = new_plain_conn(worker, door, peer);
+    enum metrics_frontend frontend = port_frontend(port);
+    struct conn *conn = new_plain_conn(worker, frontend, peer);
     if (conn != NULL && port_is_tls(port))
         conn = tls_conn_new(&(struct tls_conn_options){
             .tls = worker->tls,
             .inner = conn,
             .log = worker->options.log,
             .metrics = metrics_of(worker),
-            .door = door,
-            .protocol = protocols[door],
-            .requires_protocol = door == METRICS_GRPC,
+            .frontend = frontend,
+            .protocol = protocols[frontend],
+            .requires_protocol = frontend == METRICS_GRPC,
         });
     return conn;
 }
 
 static void on_accepted(void *arg, enum port port, int fd, const struct sockaddr *peer,
-                        struct gate_seat *seat)
+                        struct connection_slot *slot)
 {
     struct worker *worker = arg;
-    struct streams *const streams[METRICS_DOORS] = {[METRICS_RESP] = worker->streams,
-                                                    [METRICS_GRPC] = worker->grpc_streams,
-                                                    [METRICS_HTTP] = worker->http_streams};
+    struct streams *const streams[METRICS_FRONTENDS] = {[METRICS_RESP] = worker->streams,
+                                                        [METRICS_GRPC] = worker->grpc_streams,
+                                                        [METRICS_HTTP] = worker->http_streams};
     struct conn *conn = new_conn(worker, port, peer);
     if (conn == NULL) {
         close(fd);
-        gate_leave(worker->options.gate, seat);
+        connection_limiter_leave(worker->options.connection_limiter, slot);
         return;
     }
-    streams_add(streams[port_door(port)], fd, conn, seat);
+    streams_add(streams[port_frontend(port)], fd, conn, slot);
 }
 
 /* ---- Stages ---------------------------------------------------------------------------------- */
@@ -174,7 +175,7 @@ static void drain_grpc(struct worker *worker)
 {
     if (worker->grpc == NULL)
         return;
-    grpc_door_drain(worker->grpc);
+    grpc_frontend_drain(worker->grpc);
     streams_drain(worker->grpc_streams);
 }
 
@@ -185,7 +186,7 @@ static void linger(struct worker *worker)
     atomic_store_explicit(&worker->accepts_no_more, true, memory_order_release);
     worker->options.changed(worker->options.arg);
     if (worker->http != NULL)
-        http_door_drain(worker->http);
+        http_frontend_drain(worker->http);
 }
 
 static void drain(struct worker *worker, bool empties_queues)
@@ -195,7 +196,7 @@ static void drain(struct worker *worker, bool empties_queues)
     streams_drain(worker->streams);
     drain_grpc(worker);
     if (worker->http != NULL)
-        http_door_drain(worker->http);
+        http_frontend_drain(worker->http);
     streams_drain(worker->http_streams);
 }
 
@@ -257,7 +258,7 @@ static void renew_stream_limits(struct worker *worker)
 /* Also between two messages: another process that has the table open may move its clock. */
 static void look_at_clock(struct worker *worker)
 {
-    uint64_t now_ns = server_clock_now(hub_clock(worker->options.hub), 0);
+    uint64_t now_ns = server_clock_now(server_state_clock(worker->options.server_state), 0);
     if (now_ns == worker->clock_seen_ns)
         return;
     worker->clock_seen_ns = now_ns;
@@ -288,7 +289,7 @@ static void on_beat(uv_timer_t *beat)
             service_expire(worker->service, now_ns);
     }
     if (worker->http != NULL)
-        http_door_set_date(worker->http, time(NULL));
+        http_frontend_set_date(worker->http, time(NULL));
     look_at_clock(worker);
 }
 
@@ -318,7 +319,7 @@ static bool open_acceptors(struct worker *worker)
         struct acceptor *acceptor = acceptor_new(&(struct acceptor_options){
             .loop = &worker->loop,
             .listener = listener,
-            .gate = options->gate,
+            .connection_limiter = options->connection_limiter,
             .metrics = metrics_of(worker),
             .log = options->log,
             .accepted = on_accepted,
@@ -343,16 +344,16 @@ static bool is_ready(void *arg)
     return worker->stage == WORKER_SERVES && worker->options.is_ready(worker->options.arg);
 }
 
-static struct streams *new_streams(struct worker *worker, enum metrics_door door)
+static struct streams *new_streams(struct worker *worker, enum metrics_frontend frontend)
 {
     const struct worker_options *options = &worker->options;
     return streams_new(&(struct streams_options){
         .loop = &worker->loop,
-        .clock = hub_clock(worker->options.hub),
-        .gate = worker->options.gate,
+        .clock = server_state_clock(worker->options.server_state),
+        .connection_limiter = worker->options.connection_limiter,
         .metrics = metrics_of(worker),
-        .door = door,
-        .limits = door == METRICS_HTTP ? options->http_stream_limits : options->stream_limits,
+        .frontend = frontend,
+        .limits = frontend == METRICS_HTTP ? options->http_stream_limits : options->stream_limits,
         .memory = &worker->memory,
         .emptied = end_if_empty,
         .arg = worker,
@@ -364,7 +365,7 @@ static bool open_grpc(struct worker *worker)
     const struct worker_options *options = &worker->options;
     if (!has_port(options->listeners, PORT_GRPC) && !has_port(options->listeners, PORT_GRPC_TLS))
         return true;
-    worker->grpc = grpc_door_new(&(struct grpc_door_options){
+    worker->grpc = grpc_frontend_new(&(struct grpc_frontend_options){
         .service = worker->service,
         .access = options->access,
         .limits = &options->grpc_limits,
@@ -381,7 +382,7 @@ static bool open_http(struct worker *worker)
     const struct worker_options *options = &worker->options;
     if (!has_port(options->listeners, PORT_HTTP) && !has_port(options->listeners, PORT_HTTP_TLS))
         return true;
-    worker->http = http_door_new(&(struct http_door_options){
+    worker->http = http_frontend_new(&(struct http_frontend_options){
         .service = worker->service,
         .limits = options->http_limits,
         .site = options->site,
@@ -394,14 +395,14 @@ static bool open_http(struct worker *worker)
     worker->http_streams = new_streams(worker, METRICS_HTTP);
     if (worker->http == NULL || worker->http_streams == NULL)
         return false;
-    http_door_set_date(worker->http, time(NULL));
+    http_frontend_set_date(worker->http, time(NULL));
     return true;
 }
 
 static bool open_streams(struct worker *worker)
 {
     const struct worker_options *options = &worker->options;
-    worker->resp = resp_door_new(worker->service, options->access, &options->resp_limits);
+    worker->resp = resp_frontend_new(worker->service, options->access, &options->resp_limits);
     worker->streams = new_streams(worker, METRICS_RESP);
     return worker->resp != NULL && worker->streams != NULL && open_grpc(worker) &&
            open_http(worker);
@@ -430,7 +431,7 @@ static void log_damage(void *arg, uint64_t states)
     log_line(worker->options.log, LOG_STATE_DAMAGED, LOG_NUMBER("states", states));
 }
 
-static void log_away(void *arg, size_t index, const char *why)
+static void log_unavailable(void *arg, size_t index, const char *why)
 {
     const struct worker *worker = arg;
     const char *name = worker->options.store_configs[index].name;
@@ -446,7 +447,7 @@ static int open_stores(struct worker *worker, struct stint_error *error)
     const struct worker_options *options = &worker->options;
     if (options->n_store_configs == 0)
         return 0;
-    const uint64_t *secret = hub_table(options->hub)->region.fixed.hash_key;
+    const uint64_t *secret = server_state_table(options->server_state)->region.fixed.hash_key;
     struct stores_options of_stores = {
         .loop = &worker->loop,
         .configs = options->store_configs,
@@ -456,17 +457,18 @@ static int open_stores(struct worker *worker, struct stint_error *error)
         .skewed = log_skew,
         .damaged = log_damage,
         .skewed_arg = worker,
-        .away = options->index == 0 ? log_away : NULL,
-        .away_arg = worker,
+        .unavailable = options->index == 0 ? log_unavailable : NULL,
+        .unavailable_arg = worker,
         .seed = io_now(worker) + options->index,
         .secret = {secret[0], secret[1]},
     };
     for (size_t i = 0; i < options->n_store_configs; i++)
-        of_stores.figures[i] = metrics_store(hub_metrics(options->hub), i, options->index);
+        of_stores.metrics[i] =
+            metrics_store(server_state_metrics(options->server_state), i, options->index);
     int code = stores_open(&worker->stores, &of_stores, error);
     if (code != 0)
         return code;
-    struct question_stores stores = options->question_stores;
+    struct evaluation_stores stores = options->evaluation_stores;
     stores.stores = stores_all(worker->stores);
     stores.n_stores = stores_count(worker->stores);
     for (size_t i = 0; i < stores.n_stores; i++)
@@ -486,7 +488,7 @@ static int set_up(struct worker *worker, struct stint_error *error)
     on_beat(&worker->beat);
     uv_timer_start(&worker->beat, on_beat, BEAT_MS, BEAT_MS);
     worker->memory.most = worker->options.memory_most;
-    worker->service = service_new(worker->options.hub, worker->options.index);
+    worker->service = service_new(worker->options.server_state, worker->options.index);
     if (worker->service == NULL || !open_streams(worker))
         return no_memory(error);
     int code = open_stores(worker, error);
@@ -500,9 +502,9 @@ static void tear_down(struct worker *worker)
     streams_free(worker->streams);
     streams_free(worker->grpc_streams);
     streams_free(worker->http_streams);
-    http_door_free(worker->http);
-    resp_door_free(worker->resp);
-    grpc_door_free(worker->grpc);
+    http_frontend_free(worker->http);
+    resp_frontend_free(worker->resp);
+    grpc_frontend_free(worker->grpc);
     service_free(worker->service);
     uv_loop_close(&worker->loop);
     tls_unref(worker->tls);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * One thread of the server: a loop, the sockets it accepts from, and the connections it serves.
- * Workers share the hub, the gate and the log, and nothing else; what the server tells a worker
- * goes through worker_move_to() and worker_set_tls(), from any thread.
+ * Workers share the server state, the gate and the log, and nothing else; what the server tells a
+ * worker goes through worker_move_to() and worker_set_tls(), from any thread.
  */
 #ifndef STINT_NET_WORKER_H
 #define STINT_NET_WORKER_H
@@ -10,12 +10,12 @@
 #include "frontend/grpc/grpc_conn.h"
 #include "frontend/http/http_conn.h"
 #include "frontend/resp/resp_conn.h"
-#include "net/listen/gate.h"
+#include "net/listen/connection_limiter.h"
 #include "net/listen/listener.h"
 #include "net/log/log.h"
 #include "net/stream.h"
 #include "net/tls.h"
-#include "net/upstream/stores.h"
+#include "net/upstream/backends.h"
 #include "service/access/access.h"
 
 /* Each stage is of no return to an earlier one. */
@@ -28,11 +28,11 @@ enum worker_stage {
 
 struct worker_options {
     unsigned index;
-    struct hub *hub;
+    struct server_state *server_state;
     struct access_now *access;
-    const struct http_site *site;
+    const struct http_config *site;
     const struct listeners *listeners; /* serves those that are its own, and all workers' */
-    struct gate *gate;
+    struct connection_limiter *connection_limiter;
     struct log *log;
     struct tls *tls; /* NULL: none. The worker takes a reference */
     struct resp_limits resp_limits;
@@ -44,7 +44,7 @@ struct worker_options {
     struct rls_form grpc_form;
     const struct store_config *store_configs; /* n_store_configs of them; outlive the worker */
     size_t n_store_configs;
-    struct question_stores question_stores; /* but for the stores themselves, which it opens */
+    struct evaluation_stores evaluation_stores; /* but for the stores themselves, which it opens */
     int (*reload)(void *arg, unsigned worker, struct stint_error *error); /* POST /v1/reload */
     bool (*is_ready)(void *arg);
     void (*changed)(void *arg); /* accepts no more, or has ended. From the worker's thread */

@@ -153,9 +153,9 @@ static const char *write_number(struct http_text *text, uint64_t number)
 static void add_draft_11(struct http_answer *answer, struct http_text *text,
                          const struct request *request, const struct reply *reply)
 {
-    char rooms[2][HTTP_FIELDS_LIST_MAX + 1], quoted[2 * HTTP_FIELDS_NAME_MAX + 3];
-    struct http_text policies = http_text_at(rooms[0], sizeof(rooms[0]));
-    struct http_text standings = http_text_at(rooms[1], sizeof(rooms[1]));
+    char spaces[2][HTTP_FIELDS_LIST_MAX + 1], quoted[2 * HTTP_FIELDS_NAME_MAX + 3];
+    struct http_text policies = http_text_at(spaces[0], sizeof(spaces[0]));
+    struct http_text standings = http_text_at(spaces[1], sizeof(spaces[1]));
     size_t order[DESCRIPTORS_MAX], n = told_in_order(reply, order);
     for (size_t i = 0; i < n; i++) {
         const struct reply_status *status = &reply->statuses[order[i]];

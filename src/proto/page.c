@@ -9,7 +9,7 @@
 #define PAGE_FIRST 4096
 
 /* Whether `more` bytes can be appended. */
-static bool make_room(struct page *page, size_t more)
+static bool make_space(struct page *page, size_t more)
 {
     if (page->failed || more > PAGE_MAX - page->len) {
         page->failed = true;
@@ -33,7 +33,7 @@ static bool make_room(struct page *page, size_t more)
 
 void page_add_span(struct page *page, struct span bytes)
 {
-    if (bytes.len == 0 || !make_room(page, bytes.len))
+    if (bytes.len == 0 || !make_space(page, bytes.len))
         return;
     memcpy(page->text + page->len, bytes.ptr, bytes.len);
     page->len += bytes.len;
@@ -53,7 +53,7 @@ void page_print(struct page *page, const char *format, ...)
     int len = vsnprintf(left > 0 ? page->text + page->len : NULL, left, format, args);
     va_end(args);
     /* vsnprintf wants room for a terminator too. */
-    if (len >= 0 && (size_t)len >= left && make_room(page, (size_t)len + 1))
+    if (len >= 0 && (size_t)len >= left && make_space(page, (size_t)len + 1))
         vsnprintf(page->text + page->len, page->size - page->len, format, again);
     va_end(again);
     if (len >= 0 && !page->failed)

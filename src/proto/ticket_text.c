@@ -23,13 +23,13 @@ bool ticket_hex_read(const uint8_t *text, uint64_t *number)
     return true;
 }
 
-struct span ticket_text_of(const struct reply *reply, char room[TICKET_TEXT_LEN])
+struct span ticket_text_of(const struct reply *reply, char space[TICKET_TEXT_LEN])
 {
     if (reply->ticket_text.len > 0)
         return reply->ticket_text;
-    ticket_hex_write(reply->ticket.slot, room);
-    ticket_hex_write(reply->ticket.nonce, room + TICKET_HEX_LEN);
-    return span_of(room, TICKET_TEXT_LEN);
+    ticket_hex_write(reply->ticket.slot, space);
+    ticket_hex_write(reply->ticket.nonce, space + TICKET_HEX_LEN);
+    return span_of(space, TICKET_TEXT_LEN);
 }
 
 bool ticket_text_read(struct span text, struct request *request)

@@ -11,7 +11,7 @@
 #include "rules/ban.h"
 
 #include "base/wide_int.h"
-#include "table/bench.h"
+#include "table/cooldown.h"
 
 #define BAN_TWEAK UINT64_C(0x6e6162) /* keys of bans are hashed apart from those of rules */
 #define LOW_MASK UINT64_C(63)
@@ -76,9 +76,10 @@ static uint64_t ends_ns(const struct rule_ban *ban, uint64_t word)
 uint64_t ban_until(struct stint_table *table, const struct rule *rule, struct span key,
                    uint64_t now_ns)
 {
-    if (!bench_any(table, now_ns))
+    if (!cooldown_any(table, now_ns))
         return 0;
-    uint64_t until_ns = ends_ns(&rule->ban, bench_read(table, hash_of(table, rule, key), now_ns));
+    uint64_t until_ns =
+        ends_ns(&rule->ban, cooldown_read(table, hash_of(table, rule, key), now_ns));
     return until_ns > now_ns ? until_ns : 0;
 }
 
@@ -87,18 +88,18 @@ static struct ban_made put(struct stint_table *table, const struct rule *rule, s
 {
     struct hash128 hash = hash_of(table, rule, key);
     for (;;) {
-        uint64_t word = bench_read(table, hash, now_ns);
+        uint64_t word = cooldown_read(table, hash, now_ns);
         uint64_t until_ns = ends_ns(&rule->ban, word);
         if (until_ns > now_ns)
             return (struct ban_made){.until_ns = until_ns}; /* somebody else's denial was first */
         uint64_t n = min_u64((word & LOW_MASK) + 1, LOW_MASK);
         uint64_t length = length_ns(&rule->ban, n);
         until_ns = now_ns + length;
-        enum bench_swap done =
-            bench_swap(table, hash, word, ((until_ns + length) & ~LOW_MASK) | n, now_ns);
-        if (done != BENCH_CHANGED)
-            return (struct ban_made){.until_ns = done == BENCH_SWAPPED ? until_ns : 0,
-                                     .is_lost = done == BENCH_FULL};
+        enum cooldown_swap done =
+            cooldown_swap(table, hash, word, ((until_ns + length) & ~LOW_MASK) | n, now_ns);
+        if (done != COOLDOWN_CHANGED)
+            return (struct ban_made){.until_ns = done == COOLDOWN_SWAPPED ? until_ns : 0,
+                                     .is_lost = done == COOLDOWN_FULL};
     }
 }
 
@@ -121,7 +122,8 @@ void ban_lift(struct stint_table *table, const struct rule *rule, struct span ke
 {
     struct stint_quota quota;
     struct hash128 hash = hash_of(table, rule, key);
-    while (bench_swap(table, hash, bench_read(table, hash, now_ns), 0, now_ns) == BENCH_CHANGED) {
+    while (cooldown_swap(table, hash, cooldown_read(table, hash, now_ns), 0, now_ns) ==
+           COOLDOWN_CHANGED) {
     }
     if (denials_quota(&rule->ban, rule->id, &quota, NULL) == 0)
         table_forget(table, &quota, table_hash(table, &quota, key.ptr, key.len));

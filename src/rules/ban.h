@@ -4,8 +4,8 @@
  * time in turn for longer. docs/decisions/0017.
  *
  * Denials are counted as units of a strict window of the rule's own, beside its quota in the table;
- * the ban itself is a word among the blocks (table/bench.h), where no flood of keys evicts it. Both
- * outlive the process. Any number of threads and processes.
+ * the ban itself is a word among the blocks (table/cooldown.h), where no flood of keys evicts it.
+ * Both outlive the process. Any number of threads and processes.
  */
 #ifndef STINT_RULES_BAN_H
 #define STINT_RULES_BAN_H

@@ -18,7 +18,7 @@ void rules_unref(struct rules *rules)
     /* Release: what this holder read is read before another frees. Acquire: for that other. */
     if (rules == NULL || atomic_fetch_sub_explicit(&rules->references, 1, memory_order_acq_rel) > 1)
         return;
-    places_free(&rules->places);
+    trie_free(&rules->places);
     arena_free(&rules->texts);
     free(rules->domains);
     free(rules->rules);

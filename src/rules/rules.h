@@ -54,7 +54,7 @@ struct rule_store {
 };
 #define RULE_STORE_NAME_MAX 200 /* bytes of a name */
 
-/* What becomes of the hits that a descriptor of Envoy's brings along: decide/question.h. */
+/* What becomes of the hits that a descriptor of Envoy's brings along: decide/evaluation.h. */
 enum rule_hits { RULE_HITS_UNSAID = 0, RULE_HITS_TAKE, RULE_HITS_CHARGE };
 
 /* Repeated denials block the key: `after` of them within `within_ns`, for `for_ns` at first. */

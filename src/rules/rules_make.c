@@ -17,7 +17,7 @@ struct rules *rules_new(const uint64_t secret[2])
 }
 
 /* Makes room for one more item; the items, or NULL and nothing has changed. */
-static void *with_room(void *items, size_t n_items, size_t *items_max, size_t item_size)
+static void *with_space(void *items, size_t n_items, size_t *items_max, size_t item_size)
 {
     if (n_items < *items_max)
         return items;
@@ -31,7 +31,7 @@ static void *with_room(void *items, size_t n_items, size_t *items_max, size_t it
 bool rules_add_domain(struct rules *rules, const char *name)
 {
     const char **domains =
-        with_room(rules->domains, rules->n_domains, &rules->domains_max, sizeof(*domains));
+        with_space(rules->domains, rules->n_domains, &rules->domains_max, sizeof(*domains));
     if (domains == NULL)
         return false;
     rules->domains = domains;
@@ -43,7 +43,7 @@ struct rule *rules_add_rule(struct rules *rules)
 {
     if (rules->n_rules >= RULE_NONE)
         return NULL;
-    struct rule *all = with_room(rules->rules, rules->n_rules, &rules->rules_max, sizeof(*all));
+    struct rule *all = with_space(rules->rules, rules->n_rules, &rules->rules_max, sizeof(*all));
     if (all == NULL)
         return NULL;
     rules->rules = all;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Grows a set of rules while its files are read. NULL, false or PLACE_NONE: out of memory. */
+/* Grows a set of rules while its files are read. NULL, false or TRIE_NONE: out of memory. */
 #ifndef STINT_RULES_RULES_MAKE_H
 #define STINT_RULES_RULES_MAKE_H
 

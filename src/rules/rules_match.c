@@ -11,44 +11,44 @@
 
 static uint32_t find_domain(const struct places *places, struct span domain)
 {
-    const struct place_name name = {PLACE_NONE, PLACE_DOMAIN, domain};
-    return places_find(places, &name);
+    const struct place_name name = {TRIE_NONE, TRIE_DOMAIN, domain};
+    return trie_find(places, &name);
 }
 
 size_t rules_find_domain(const struct rules *rules, struct span domain)
 {
     uint32_t number = find_domain(&rules->places, domain);
-    return number != PLACE_NONE ? places_at(&rules->places, number)->rule : SIZE_MAX;
+    return number != TRIE_NONE ? trie_at(&rules->places, number)->rule : SIZE_MAX;
 }
 
 static uint32_t find_wildcard(const struct places *places, uint32_t key, struct span value)
 {
-    uint32_t last = places_at(places, key)->wildcard, at = last;
-    if (last == PLACE_NONE)
-        return PLACE_NONE;
+    uint32_t last = trie_at(places, key)->wildcard, at = last;
+    if (last == TRIE_NONE)
+        return TRIE_NONE;
     do {
-        at = places_at(places, at)->wildcard;
-        if (wildcard_matches(place_text(places_at(places, at)), value))
+        at = trie_at(places, at)->wildcard;
+        if (wildcard_matches(place_text(trie_at(places, at)), value))
             return at;
     } while (at != last);
-    return PLACE_NONE;
+    return TRIE_NONE;
 }
 
 /* The exact value, then wildcards in the order of the file, then the bare key. */
 static uint32_t step(const struct places *places, uint32_t above,
                      const struct descriptor_entry *entry)
 {
-    const struct place_name key_name = {above, PLACE_KEY, entry->key};
-    uint32_t key = places_find(places, &key_name);
-    if (key == PLACE_NONE)
-        return PLACE_NONE;
-    const struct place_name value_name = {key, PLACE_VALUE, entry->value};
-    uint32_t found = places_find(places, &value_name);
-    if (found == PLACE_NONE)
+    const struct place_name key_name = {above, TRIE_KEY, entry->key};
+    uint32_t key = trie_find(places, &key_name);
+    if (key == TRIE_NONE)
+        return TRIE_NONE;
+    const struct place_name value_name = {key, TRIE_VALUE, entry->value};
+    uint32_t found = trie_find(places, &value_name);
+    if (found == TRIE_NONE)
         found = find_wildcard(places, key, entry->value);
-    if (found != PLACE_NONE)
+    if (found != TRIE_NONE)
         return found;
-    return places_at(places, key)->is_entry ? key : PLACE_NONE;
+    return trie_at(places, key)->is_entry ? key : TRIE_NONE;
 }
 
 /* Big-endian, so that a key is the same wherever it is made; compilers make one store of these. */
@@ -107,14 +107,14 @@ static bool walk(const struct places *places, uint32_t domain, const struct desc
 {
     uint32_t at = domain;
     for (size_t i = 0; i < descriptor->n_entries; i++) {
-        if (!places_at(places, at)->has_below)
+        if (!trie_at(places, at)->has_below)
             return false;
         at = step(places, at, &descriptor->entries[i]);
-        if (at == PLACE_NONE)
+        if (at == TRIE_NONE)
             return false;
-        path->places[i] = places_at(places, at);
+        path->places[i] = trie_at(places, at);
     }
-    return places_at(places, at)->rule != RULE_NONE;
+    return trie_at(places, at)->rule != RULE_NONE;
 }
 
 int rules_match(const struct rules *rules, struct span domain, const struct descriptor *descriptor,
@@ -124,7 +124,7 @@ int rules_match(const struct rules *rules, struct span domain, const struct desc
     assert(descriptor->n_entries > 0 && descriptor->n_entries <= ENTRIES_MAX);
     *match = (struct rule_match){0};
     uint32_t at = find_domain(&rules->places, domain);
-    if (at == PLACE_NONE || !walk(&rules->places, at, descriptor, &path))
+    if (at == TRIE_NONE || !walk(&rules->places, at, descriptor, &path))
         return STINT_OK;
     size_t key_len = key_length(&path, descriptor);
     if (key_len > key_size)

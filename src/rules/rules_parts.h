@@ -4,8 +4,8 @@
 #define STINT_RULES_RULES_PARTS_H
 
 #include "rules/arena.h"
-#include "rules/places.h"
 #include "rules/rules.h"
+#include "rules/trie.h"
 
 #include <stdatomic.h>
 

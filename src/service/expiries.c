@@ -2,7 +2,7 @@
 /* A table of entries that are found by the ids of their tickets, which are random. */
 #include "service/expiries.h"
 
-#include "decide/question_ticket.h"
+#include "decide/evaluation_ticket.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static uint32_t *home_of(const struct expiries *expiries, const uint8_t *id)
 static const uint8_t *id_at(const struct expiries *expiries, uint32_t at)
 {
     const struct expiry *entry = &expiries->entries[at];
-    return question_ticket_id(span_of(entry->ticket, entry->len));
+    return evaluation_ticket_id(span_of(entry->ticket, entry->len));
 }
 
 static void link_in(struct expiries *expiries, uint32_t at)
@@ -89,7 +89,7 @@ uint32_t expiries_find(const struct expiries *expiries, const uint8_t *id)
     if (expiries->n_open == 0)
         return EXPIRIES_NONE;
     uint32_t at = *home_of(expiries, id);
-    while (at != EXPIRIES_NONE && memcmp(id_at(expiries, at), id, SHARED_ID_LEN) != 0)
+    while (at != EXPIRIES_NONE && memcmp(id_at(expiries, at), id, BACKEND_ID_LEN) != 0)
         at = expiries->entries[at].next;
     return at;
 }

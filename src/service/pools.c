@@ -494,9 +494,9 @@ int pools_add(struct pools *pools, struct span pool, const struct pools_key *key
 static int remove_in_store(struct pools *pools, struct pools_caller *caller, size_t at,
                            const struct pools_name *key, uint64_t now_ns, struct stint_error *error)
 {
-    const struct shared_pool_answer *answer;
-    struct shared_pool_ask ask = {
-        .verb = SHARED_POOL_LET_IN, .key = span_of_text(key->text), .now_ns = now_ns};
+    const struct backend_pool_answer *answer;
+    struct backend_pool_request ask = {
+        .verb = BACKEND_POOL_LET_IN, .key = span_of_text(key->text), .now_ns = now_ns};
     int code = pool_in_store_ask(pools->in_store[at], caller, &ask, &answer, error);
     if (code != 0)
         return code;

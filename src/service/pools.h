@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The key pools of a server, by name: what STINT.POOL and /v1/pools ask. Which keys a pool has, its
- * definition says; what is used of them, and which are benched, stands in the table, under the
+ * definition says; what is used of them, and which are cooling down, stands in the table, under the
  * pool's name and the key's, and so outlives the server; or in a store, where all servers that have
  * the same pool find it. Then there may be no answer yet.
  *
@@ -16,8 +16,8 @@
 #ifndef STINT_SERVICE_POOLS_H
 #define STINT_SERVICE_POOLS_H
 
-#include "decide/errand.h"
-#include "decide/shared_pool.h"
+#include "decide/backend_pool.h"
+#include "decide/pending.h"
 
 #define POOLS_MAX 256
 /* The `at` of a pool in a store is the store's time since 1970: up to 2^53 us of it. */
@@ -32,11 +32,11 @@ void pools_free(struct pools *pools);               /* NULL is fine */
 struct pools_stores {
     const char *const *names;
     size_t n_names;
-    /* As shared_pools_ops.list_new, of any thread; STINT_E_MISMATCH where a store keeps no pools.
+    /* As backend_pools_ops.list_new, of any thread; STINT_E_MISMATCH where a store keeps no pools.
      */
-    int (*list_new)(void *arg, size_t store, const struct shared_pool_definition *given,
-                    struct shared_pool_list **list, struct stint_error *error);
-    void (*list_free)(struct shared_pool_list *list);
+    int (*list_new)(void *arg, size_t store, const struct backend_pool_definition *given,
+                    struct backend_pool_list **list, struct stint_error *error);
+    void (*list_free)(struct backend_pool_list *list);
     void *arg;
 };
 
@@ -82,16 +82,16 @@ const char *pools_name(const struct pools *pools, size_t index);
 #define POOLS_WAITS 1 /* a store was asked */
 
 /*
- * On whose behalf a pool is asked. Where POOLS_WAITS is returned, there is an errand: whoever asked
- * is told by it when to ask the same once more, with the errand. Where anything else is returned,
- * the errand that there may be is to be dropped once the answer has been used, as names of keys
- * live as long.
+ * On whose behalf a pool is asked. Where POOLS_WAITS is returned, there is a pending request:
+ * whoever asked is told by it when to ask the same once more, with the pending request. Where
+ * anything else is returned, the pending request that there may be is to be dropped once the answer
+ * has been used, as names of keys live as long.
  */
 struct pools_caller {
-    struct shared_pools *const *stores; /* of this thread, in the order of pools_stores.names */
-    struct errands *errands;            /* of this thread */
+    struct backend_pools *const *stores; /* of this thread, in the order of pools_stores.names */
+    struct pending_requests *pending_requests; /* of this thread */
     uint64_t timeout_ns;
-    struct errand *errand; /* NULL: it is asked for the first time */
+    struct pending *pending; /* NULL: it is asked for the first time */
 };
 
 /*
@@ -127,7 +127,7 @@ int pools_remove(struct pools *pools, struct pools_caller *caller, struct span p
 
 /* Calls `visit` for each key until it returns false; visit must not call into the same pools. */
 int pools_each(struct pools *pools, struct pools_caller *caller, struct span pool, uint64_t now_ns,
-               bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg,
+               bool (*exchange)(const struct stint_pool_status *status, void *arg), void *arg,
                struct stint_error *error);
 
 #endif

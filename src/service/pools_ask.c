@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What pools are asked: the table answers at once, a store through an errand. */
+/* What pools are asked: the table answers at once, a store through a pending request. */
 #include "service/pools_parts.h"
 
 #include "base/err.h"
@@ -23,12 +23,12 @@ static int give_back_in_store(struct pool_in_store *pool, struct pools_caller *c
                               const struct pools_return *back, uint64_t now_ns,
                               uint32_t *given_back, struct stint_error *error)
 {
-    const struct shared_pool_answer *answer;
-    struct shared_pool_ask ask = {.verb = SHARED_POOL_GIVE_BACK,
-                                  .key = back->key,
-                                  .cost = back->cost,
-                                  .at_ns = back->granted_at_ns,
-                                  .now_ns = now_ns};
+    const struct backend_pool_answer *answer;
+    struct backend_pool_request ask = {.verb = BACKEND_POOL_GIVE_BACK,
+                                       .key = back->key,
+                                       .cost = back->cost,
+                                       .at_ns = back->granted_at_ns,
+                                       .now_ns = now_ns};
     int code = pool_in_store_ask(pool, caller, &ask, &answer, error);
     if (code == 0)
         *given_back = answer->given_back;
@@ -63,12 +63,12 @@ static int report_in_store(struct pool_in_store *pool, struct pools_caller *call
                            const struct pools_report *report, uint64_t now_ns,
                            struct stint_error *error)
 {
-    const struct shared_pool_answer *answer;
-    struct shared_pool_ask ask = {.verb = SHARED_POOL_REPORT,
-                                  .key = report->key,
-                                  .outcome = (uint8_t)report->outcome,
-                                  .cooldown_ns = report->cooldown_ns,
-                                  .now_ns = now_ns};
+    const struct backend_pool_answer *answer;
+    struct backend_pool_request ask = {.verb = BACKEND_POOL_REPORT,
+                                       .key = report->key,
+                                       .outcome = (uint8_t)report->outcome,
+                                       .cooldown_ns = report->cooldown_ns,
+                                       .now_ns = now_ns};
     int code = pool_check_report(report->outcome, report->cooldown_ns, now_ns, error);
     return code != 0 ? code : pool_in_store_ask(pool, caller, &ask, &answer, error);
 }
@@ -90,20 +90,20 @@ int pools_report(struct pools *pools, struct pools_caller *caller, struct span p
 }
 
 int pools_each(struct pools *pools, struct pools_caller *caller, struct span pool, uint64_t now_ns,
-               bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg,
+               bool (*exchange)(const struct stint_pool_status *status, void *arg), void *arg,
                struct stint_error *error)
 {
     size_t at;
-    const struct shared_pool_answer *answer;
-    struct shared_pool_ask ask = {.verb = SHARED_POOL_STATUS, .now_ns = now_ns};
+    const struct backend_pool_answer *answer;
+    struct backend_pool_request ask = {.verb = BACKEND_POOL_STATUS, .now_ns = now_ns};
     int code = pools_find(pools, pool, &at, error);
     if (code == 0 && pools->in_store[at] == NULL)
-        stint_pool_each(pools->pools[at], now_ns, visit, arg);
+        stint_pool_each(pools->pools[at], now_ns, exchange, arg);
     if (code != 0 || pools->in_store[at] == NULL)
         return code;
     code = pool_in_store_ask(pools->in_store[at], caller, &ask, &answer, error);
     for (size_t i = 0; code == 0 && i < pool_in_store_count(caller); i++)
-        if (!visit(&answer->statuses[i], arg))
+        if (!exchange(&answer->statuses[i], arg))
             break;
     return code;
 }

@@ -62,9 +62,9 @@ int pool_in_store_take_out(struct pool_in_store *pool, const struct pools_name *
 int pool_in_store_next(struct pool_in_store *pool, struct pools_caller *caller,
                        const struct stint_pool_ask *ask, struct stint_pool_answer *answer,
                        struct stint_error *error);
-/* All other verbs; 0: *answer is valid as long as the caller's errand. */
+/* All other verbs; 0: *answer is valid as long as the caller's pending request. */
 int pool_in_store_ask(struct pool_in_store *pool, struct pools_caller *caller,
-                      struct shared_pool_ask *ask, const struct shared_pool_answer **answer,
+                      struct backend_pool_request *ask, const struct backend_pool_answer **answer,
                       struct stint_error *error);
 /* How many statuses the answer has. */
 size_t pool_in_store_count(const struct pools_caller *caller);

@@ -19,7 +19,7 @@
 struct roster {
     unsigned refs;
     const struct pools_stores *stores;
-    struct shared_pool_list *list;
+    struct backend_pool_list *list;
     size_t n_keys;
     struct parsed_key keys[];
 };
@@ -43,12 +43,12 @@ struct pool_in_store {
 };
 
 /* One ask: it has the memory of its answer. */
-struct pool_errand {
-    struct errand_extra extra;
-    struct errand *errand;
-    struct shared_pools *pools;
+struct pool_pending {
+    struct pending_extra extra;
+    struct pending *pending;
+    struct backend_pools *pools;
     struct roster *roster;
-    struct shared_pool_op op;
+    struct backend_pool_op op;
     struct stint_pool_status statuses[];
 };
 
@@ -101,7 +101,7 @@ static int make_list(const struct pool_in_store *pool, struct roster *roster,
         return err_set(error, STINT_E_SYSTEM, "no memory for %zu keys", roster->n_keys);
     for (size_t i = 0; i < roster->n_keys; i++)
         keys[i] = roster->keys[i].key;
-    const struct shared_pool_definition given = {
+    const struct backend_pool_definition given = {
         .name = span_of_text(pool->name.text),
         .order = pool->order,
         .keys = keys,
@@ -224,89 +224,89 @@ int pool_in_store_take_out(struct pool_in_store *pool, const struct pools_name *
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-static struct pool_errand *pool_errand_of(struct errand_extra *extra)
+static struct pool_pending *pool_pending_of(struct pending_extra *extra)
 {
-    return (struct pool_errand *)(void *)extra;
+    return (struct pool_pending *)(void *)extra;
 }
 
-static void free_pool_errand(struct errand_extra *extra)
+static void free_pool_pending(struct pending_extra *extra)
 {
-    struct pool_errand *asked = pool_errand_of(extra);
-    if (asked->op.answer.outcome == SHARED_WAITS)
+    struct pool_pending *asked = pool_pending_of(extra);
+    if (asked->op.answer.outcome == BACKEND_WAITS)
         asked->pools->ops->forget(asked->pools, &asked->op);
     roster_unref(asked->roster);
     free(asked);
 }
 
-static void take_answer(struct shared_pool_op *op, uint64_t now_ns)
+static void take_answer(struct backend_pool_op *op, uint64_t now_ns)
 {
-    errand_answered(((struct pool_errand *)op->arg)->errand, now_ns);
+    pending_answered(((struct pool_pending *)op->arg)->pending, now_ns);
 }
 
-/* The roster is the errand's. */
-static struct pool_errand *begin(struct pools_caller *caller, struct shared_pools *pools,
-                                 struct roster *roster, uint64_t now_ns)
+/* The roster is the pending request's. */
+static struct pool_pending *begin(struct pools_caller *caller, struct backend_pools *pools,
+                                  struct roster *roster, uint64_t now_ns)
 {
-    struct pool_errand *asked =
+    struct pool_pending *asked =
         calloc(1, sizeof(*asked) + roster->n_keys * sizeof(struct stint_pool_status));
-    struct errand *errand = errand_new(caller->errands, now_ns, caller->timeout_ns);
-    if (asked == NULL || errand == NULL) {
-        errand_free(errand);
+    struct pending *pending = pending_new(caller->pending_requests, now_ns, caller->timeout_ns);
+    if (asked == NULL || pending == NULL) {
+        pending_free(pending);
         free(asked);
         roster_unref(roster);
         return NULL;
     }
-    asked->extra.free = free_pool_errand;
-    asked->errand = errand;
+    asked->extra.free = free_pool_pending;
+    asked->pending = pending;
     asked->pools = pools;
     asked->roster = roster;
     asked->op.answered = take_answer;
     asked->op.arg = asked;
     asked->op.answer.statuses = asked->statuses;
-    asked->op.answer.outcome = SHARED_FAILED;
-    errand->extra = &asked->extra;
-    caller->errand = errand;
+    asked->op.answer.outcome = BACKEND_FAILED;
+    pending->extra = &asked->extra;
+    caller->pending = pending;
     return asked;
 }
 
 static int send(struct pool_in_store *pool, struct pools_caller *caller,
-                struct shared_pool_ask *ask, struct stint_error *error)
+                struct backend_pool_request *ask, struct stint_error *error)
 {
-    struct shared_pools *pools = caller->stores != NULL ? caller->stores[pool->store] : NULL;
+    struct backend_pools *pools = caller->stores != NULL ? caller->stores[pool->store] : NULL;
     if (pools == NULL)
         return err_set(error, STINT_E_SYSTEM, "the store of the pool cannot be asked here");
     pthread_mutex_lock(&pool->lock);
     struct roster *roster = roster_ref(pool->roster);
     pthread_mutex_unlock(&pool->lock);
-    struct pool_errand *asked = begin(caller, pools, roster, ask->now_ns);
+    struct pool_pending *asked = begin(caller, pools, roster, ask->now_ns);
     if (asked == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
     ask->list = roster->list;
-    ask->deadline_ns = asked->errand->deadline_ns;
+    ask->deadline_ns = asked->pending->deadline_ns;
     pools->ops->ask(pools, ask, &asked->op);
-    asked->errand->n_waiting = asked->op.answer.outcome == SHARED_WAITS;
+    asked->pending->n_waiting = asked->op.answer.outcome == BACKEND_WAITS;
     return 0;
 }
 
 int pool_in_store_ask(struct pool_in_store *pool, struct pools_caller *caller,
-                      struct shared_pool_ask *ask, const struct shared_pool_answer **answer,
+                      struct backend_pool_request *ask, const struct backend_pool_answer **answer,
                       struct stint_error *error)
 {
-    int code = caller->errand == NULL ? send(pool, caller, ask, error) : 0;
+    int code = caller->pending == NULL ? send(pool, caller, ask, error) : 0;
     if (code != 0)
         return code;
-    struct errand_extra *extra = caller->errand->extra;
-    if (extra == NULL || extra->free != free_pool_errand)
+    struct pending_extra *extra = caller->pending->extra;
+    if (extra == NULL || extra->free != free_pool_pending)
         return err_set(error, STINT_E_SYSTEM, "another request was asked");
-    *answer = &pool_errand_of(extra)->op.answer;
+    *answer = &pool_pending_of(extra)->op.answer;
     switch ((*answer)->outcome) {
-    case SHARED_WAITS:
+    case BACKEND_WAITS:
         return POOLS_WAITS;
-    case SHARED_DECIDED:
-        if (ask->verb != SHARED_POOL_NEXT && ask->verb != SHARED_POOL_STATUS)
+    case BACKEND_DECIDED:
+        if (ask->verb != BACKEND_POOL_NEXT && ask->verb != BACKEND_POOL_STATUS)
             forget_denial(pool);
         return 0;
-    case SHARED_REFUSED:
+    case BACKEND_REFUSED:
         return err_set(error, STINT_E_GONE, "%s", (*answer)->error);
     default:
         return err_set(error, STINT_E_SYSTEM, "%s", (*answer)->error);
@@ -315,7 +315,7 @@ int pool_in_store_ask(struct pool_in_store *pool, struct pools_caller *caller,
 
 size_t pool_in_store_count(const struct pools_caller *caller)
 {
-    return pool_errand_of(caller->errand->extra)->roster->n_keys;
+    return pool_pending_of(caller->pending->extra)->roster->n_keys;
 }
 
 /* ---- Next ------------------------------------------------------------------------------------ */
@@ -355,7 +355,7 @@ static void keep_denial(struct pool_in_store *pool, const struct stint_pool_ask 
 static bool is_in_force(struct pool_in_store *pool, const struct pools_caller *caller)
 {
     pthread_mutex_lock(&pool->lock);
-    bool is = pool_errand_of(caller->errand->extra)->roster == pool->roster;
+    bool is = pool_pending_of(caller->pending->extra)->roster == pool->roster;
     pthread_mutex_unlock(&pool->lock);
     return is;
 }
@@ -364,11 +364,11 @@ int pool_in_store_next(struct pool_in_store *pool, struct pools_caller *caller,
                        const struct stint_pool_ask *ask, struct stint_pool_answer *answer,
                        struct stint_error *error)
 {
-    if (caller->errand == NULL && is_denied(pool, ask, answer))
+    if (caller->pending == NULL && is_denied(pool, ask, answer))
         return 0;
-    struct shared_pool_ask asked = {
-        .verb = SHARED_POOL_NEXT, .cost = ask->cost, .probe = ask->probe, .now_ns = ask->now_ns};
-    const struct shared_pool_answer *told = NULL;
+    struct backend_pool_request asked = {
+        .verb = BACKEND_POOL_NEXT, .cost = ask->cost, .probe = ask->probe, .now_ns = ask->now_ns};
+    const struct backend_pool_answer *told = NULL;
     int code = pool_in_store_ask(pool, caller, &asked, &told, error);
     if (code != 0)
         return code;

@@ -8,27 +8,28 @@
 
 #include <stdlib.h>
 
-struct service *service_new(struct hub *hub, unsigned worker)
+struct service *service_new(struct server_state *server_state, unsigned worker)
 {
     struct service *service = calloc(1, sizeof(*service));
     if (service == NULL)
         return NULL;
-    service->hub = hub;
-    service->table = hub->table;
+    service->server_state = server_state;
+    service->table = server_state->table;
     service->worker = worker;
-    service->metrics = metrics_worker(hub->metrics, worker);
-    if (question_init(&service->question, hub->table, NULL) != 0 ||
+    service->metrics = metrics_worker(server_state->metrics, worker);
+    if (evaluation_init(&service->evaluation, server_state->table, NULL) != 0 ||
         !service_init_expiring(service)) {
-        question_deinit(&service->question);
+        evaluation_deinit(&service->evaluation);
         free(service);
         return NULL;
     }
-    service->question.all_shadow = hub->shadow_mode;
-    service->question.all_quota_mode = hub->quota_mode;
-    service->question.charges_hits = hub->charges_hits;
-    service->question.checks_debt = hub->checks_debt;
-    memcpy(service->specs.secret, hub->table->region.fixed.hash_key, sizeof(service->specs.secret));
-    service->ruleset = hub_ruleset(hub, &service->generation);
+    service->evaluation.all_shadow = server_state->shadow_mode;
+    service->evaluation.all_quota_mode = server_state->quota_mode;
+    service->evaluation.charges_hits = server_state->charges_hits;
+    service->evaluation.checks_debt = server_state->checks_debt;
+    memcpy(service->specs.secret, server_state->table->region.fixed.hash_key,
+           sizeof(service->specs.secret));
+    service->ruleset = server_state_ruleset(server_state, &service->generation);
     return service;
 }
 
@@ -39,15 +40,15 @@ void service_free(struct service *service)
     service_stop_expiring(service);
     free(service->expiring);
     ruleset_unref(service->ruleset);
-    ruleset_unref(service->lent);
-    errands_deinit(&service->errands);
-    question_deinit(&service->question);
+    ruleset_unref(service->borrowed);
+    pending_requests_deinit(&service->pending_requests);
+    evaluation_deinit(&service->evaluation);
     free(service);
 }
 
-struct hub *service_hub(const struct service *service)
+struct server_state *service_server_state(const struct service *service)
 {
-    return service->hub;
+    return service->server_state;
 }
 
 unsigned service_worker(const struct service *service)
@@ -57,26 +58,26 @@ unsigned service_worker(const struct service *service)
 
 /* ---- Refusing -------------------------------------------------------------------------------- */
 
-void service_refuse_as(struct reply *reply, enum reply_error why, const char *sentence)
+void service_refuse_as(struct reply *reply, enum reply_error why, const char *message)
 {
     struct stint_error text;
-    err_set(&text, 0, "%s", sentence);
+    err_set(&text, 0, "%s", message);
     reply->error = (uint8_t)why;
-    memcpy(reply->sentence, text.sentence, sizeof(reply->sentence));
+    memcpy(reply->message, text.message, sizeof(reply->message));
 }
 
 void service_refuse(struct reply *reply, const struct stint_error *error)
 {
     switch (error->code) {
     case STINT_E_FULL:
-        service_refuse_as(reply, REPLY_FULL, error->sentence);
+        service_refuse_as(reply, REPLY_FULL, error->message);
         break;
     case STINT_E_BUSY:
     case STINT_E_SYSTEM:
-        service_refuse_as(reply, REPLY_UNAVAILABLE, error->sentence);
+        service_refuse_as(reply, REPLY_UNAVAILABLE, error->message);
         break;
     default:
-        service_refuse_as(reply, REPLY_BAD_REQUEST, error->sentence);
+        service_refuse_as(reply, REPLY_BAD_REQUEST, error->message);
     }
 }
 
@@ -84,10 +85,10 @@ void service_refuse(struct reply *reply, const struct stint_error *error)
 
 void service_renew_rules(struct service *service)
 {
-    if (hub_generation(service->hub) == service->generation)
+    if (server_state_generation(service->server_state) == service->generation)
         return;
     ruleset_unref(service->ruleset);
-    service->ruleset = hub_ruleset(service->hub, &service->generation);
+    service->ruleset = server_state_ruleset(service->server_state, &service->generation);
 }
 
 static unsigned role_for(unsigned verb)
@@ -102,12 +103,12 @@ static void begin(struct reply *reply, uint64_t now_ns)
     reply->replayed = false;
     reply->has_ticket = false;
     reply->found = false;
-    reply->sentence[0] = '\0';
+    reply->message[0] = '\0';
     reply->at_ns = now_ns;
     reply->statuses = NULL;
     reply->n_statuses = 0;
     reply->ticket_text = span_of(NULL, 0);
-    reply->errand = NULL;
+    reply->pending = NULL;
 }
 
 void service_answer(struct service *service, const struct request *request, uint64_t now_ns,
@@ -129,7 +130,7 @@ void service_answer(struct service *service, const struct request *request, uint
         service_ticket(service, request, now_ns, reply);
         break;
     default:
-        if (request->errand == NULL)
+        if (request->pending == NULL)
             service_renew_rules(service);
         service_decide(service, request, now_ns, reply);
         break;
@@ -141,7 +142,7 @@ static void go_on(struct service *service, const struct request *request, uint64
                   struct reply *reply)
 {
     struct ruleset *in_force = service->ruleset;
-    service->ruleset = request->errand->rules;
+    service->ruleset = request->pending->rules;
     service_answer(service, request, now_ns, reply);
     service->ruleset = in_force;
 }
@@ -178,9 +179,9 @@ static void answer_all(struct service *service, const struct request *request,
 {
     reply->decision = (struct stint_decision){.outcome = STINT_ALLOW};
     reply->ticket = (struct stint_ticket){0, 0};
-    reply->dies_after_ns = 0;
+    reply->expires_after_ns = 0;
     service->caller = caller;
-    if (request->errand != NULL)
+    if (request->pending != NULL)
         go_on(service, request, now_ns, reply);
     else if (request->id.len > 0 && request_is_charging(request->verb) &&
              !service_is_shared(service, request, now_ns))
@@ -199,16 +200,17 @@ void service_ask(struct service *service, const struct request *request,
     }
     if (may_ask(request, caller, reply)) {
         /* The shortest way is for what is asked most. */
-        if (request->verb == REQUEST_THROTTLE && request->id.len == 0 && request->errand == NULL)
+        if (request->verb == REQUEST_THROTTLE && request->id.len == 0 && request->pending == NULL)
             service_throttle(service, request, now_ns, reply);
         else
             answer_all(service, request, caller, now_ns, reply);
     } else {
-        service_drop(service, request->errand);
+        service_drop(service, request->pending);
     }
     if (reply->error == REPLY_WAITS || reply->error == REPLY_AHEAD)
         return;
-    metrics_asked(service->metrics, (enum metrics_door)caller->door, request->verb, reply->error);
+    metrics_asked(service->metrics, (enum metrics_frontend)caller->frontend, request->verb,
+                  reply->error);
 }
 
 uint64_t service_retry_at(const struct request *request, const struct reply *reply,

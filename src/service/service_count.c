@@ -12,8 +12,8 @@ struct name {
 
 static void append(struct name *name, struct span text)
 {
-    size_t room = sizeof(name->bytes) - name->len;
-    size_t len = text.len < room ? text.len : room;
+    size_t space = sizeof(name->bytes) - name->len;
+    size_t len = text.len < space ? text.len : space;
     memcpy(name->bytes + name->len, text.ptr, len);
     name->len += len;
 }
@@ -105,10 +105,10 @@ static void count_hits(struct service *service, const struct target *target, str
 static void count_target(struct service *service, const struct request *request,
                          const struct reply *reply, size_t i)
 {
-    struct name room;
-    const struct target *target = &service->question.targets[i];
+    struct name space;
+    const struct target *target = &service->evaluation.targets[i];
     const struct metrics_bound *bound = service->ruleset->bound;
-    struct span value = shown_values(&room, request, i, target->rule);
+    struct span value = shown_values(&space, request, i, target->rule);
     bool allowed = reply->decision.outcome == STINT_ALLOW;
     enum metrics_outcome outcome = outcome_of(target);
     bool is_moved = (allowed && outcome == METRICS_ALLOW) || target->hits == TARGET_HITS_CHARGE;
@@ -120,53 +120,53 @@ static void count_target(struct service *service, const struct request *request,
         metrics_candidate_over(service->metrics, bound, target->rule);
     if (target->rule != NULL && metrics_counts_hits(service->metrics))
         count_hits(service, target, value);
-    if (service->hub->popular == NULL)
+    if (service->server_state->top_keys == NULL)
         return;
-    const struct popular_ask ask = {
+    const struct top_keys_ask ask = {
         .rule = target->rule,
-        .key = name_of(&room, request, i),
+        .key = name_of(&space, request, i),
         .units = target->cost,
         .denied = target->over && target->part == TARGET_LIVE,
-        .now_ns = service->question.now_ns,
+        .now_ns = service->evaluation.now_ns,
     };
-    popular_note(service->hub->popular, service->worker, &ask);
+    top_keys_note(service->server_state->top_keys, service->worker, &ask);
 }
 
 /* What allows everything, since a domain or a key is another one than the rules have. */
 static void note_unmatched(struct service *service, const struct request *request)
 {
-    const struct question *question = &service->question;
-    bool is_known = question->domain != SIZE_MAX;
-    metrics_unmatched(service->metrics, service->ruleset->bound, question->domain,
-                      question->n_unmatched);
-    for (size_t i = 0; i < question->n_targets; i++)
-        if (question->targets[i].is_unmatched)
-            unmatched_note(service->hub->unmatched,
+    const struct evaluation *evaluation = &service->evaluation;
+    bool is_known = evaluation->domain != SIZE_MAX;
+    metrics_unmatched(service->metrics, service->ruleset->bound, evaluation->domain,
+                      evaluation->n_unmatched);
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].is_unmatched)
+            unmatched_note(service->server_state->unmatched,
                            is_known ? UNMATCHED_DESCRIPTOR : UNMATCHED_DOMAIN, request->domain,
                            &request->descriptors[i]);
 }
 
-void service_count_question(struct service *service, const struct request *request,
-                            const struct reply *reply)
+void service_count_evaluation(struct service *service, const struct request *request,
+                              const struct reply *reply)
 {
-    const struct question *question = &service->question;
+    const struct evaluation *evaluation = &service->evaluation;
     uint64_t bans = 0;
     if (!is_counted(request->verb))
         return;
-    for (size_t i = 0; i < question->n_targets; i++) {
-        const struct target *target = &question->targets[i];
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
         bans += target->made_ban;
         if (target->rule != NULL || target->quota != NULL)
             count_target(service, request, reply, i);
     }
-    if (question->n_unmatched > 0)
+    if (evaluation->n_unmatched > 0)
         note_unmatched(service, request);
-    if (question->all_shadow && question_would_be_denied(question))
+    if (evaluation->all_shadow && evaluation_would_be_denied(evaluation))
         metrics_event(service->metrics, METRICS_ALL_SHADOW, 1);
     if (bans > 0)
         metrics_event(service->metrics, METRICS_BANS, bans);
-    if (question->bans_lost > 0)
-        metrics_event(service->metrics, METRICS_BANS_LOST, question->bans_lost);
+    if (evaluation->bans_lost > 0)
+        metrics_event(service->metrics, METRICS_BANS_LOST, evaluation->bans_lost);
 }
 
 void service_count_throttle(struct service *service, const struct request *request,
@@ -177,9 +177,9 @@ void service_count_throttle(struct service *service, const struct request *reque
                                    : reply->decision.outcome == STINT_DENY ? METRICS_DENY
                                                                            : METRICS_NEVER;
     metrics_decided(service->metrics, NULL, NULL, outcome, reply->decision.granted);
-    if (service->hub->popular == NULL)
+    if (service->server_state->top_keys == NULL)
         return;
-    const struct popular_ask ask = {
+    const struct top_keys_ask ask = {
         .key = request->key, .units = request->cost, .denied = !allowed, .now_ns = reply->at_ns};
-    popular_note(service->hub->popular, service->worker, &ask);
+    top_keys_note(service->server_state->top_keys, service->worker, &ask);
 }

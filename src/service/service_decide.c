@@ -13,7 +13,7 @@
 static int add_items(struct service *service, const struct request *request,
                      struct stint_error *error)
 {
-    struct question *question = &service->question;
+    struct evaluation *evaluation = &service->evaluation;
     for (size_t i = 0; i < request->n_items; i++) {
         const struct request_item *item = &request->items[i];
         const struct stint_quota *quota =
@@ -23,7 +23,8 @@ static int add_items(struct service *service, const struct request *request,
         if (item->key.len > STINT_KEY_MAX)
             return err_set(error, STINT_E_RANGE, "the key has %zu bytes; at most %d are allowed",
                            item->key.len, STINT_KEY_MAX);
-        question_add_item(question, quota, item->key, item->has_cost ? item->cost : request->cost);
+        evaluation_add_item(evaluation, quota, item->key,
+                            item->has_cost ? item->cost : request->cost);
     }
     return 0;
 }
@@ -31,7 +32,7 @@ static int add_items(struct service *service, const struct request *request,
 static int add_descriptors(struct service *service, const struct request *request,
                            struct stint_error *error)
 {
-    const struct question_ask ask = {
+    const struct evaluation_ask ask = {
         .rules = service->ruleset->rules,
         .domain = request->domain,
         .descriptors = request->descriptors,
@@ -47,14 +48,14 @@ static int add_descriptors(struct service *service, const struct request *reques
             request->descriptors[i].n_entries > ENTRIES_MAX)
             return err_set(error, STINT_E_RANGE, "descriptor %zu has %zu entries, not 1 to %d",
                            i + 1, request->descriptors[i].n_entries, ENTRIES_MAX);
-    return question_add_descriptors(&service->question, &ask, error);
+    return evaluation_add_descriptors(&service->evaluation, &ask, error);
 }
 
 static int fill(struct service *service, const struct request *request, uint64_t now_ns,
                 struct stint_error *error)
 {
     size_t n = request->n_items + request->n_descriptors;
-    question_begin(&service->question, now_ns);
+    evaluation_begin(&service->evaluation, now_ns);
     if (n == 0)
         return err_set(error, STINT_E_SYNTAX,
                        "nothing is asked: a quota and a key, or descriptors are needed");
@@ -64,25 +65,25 @@ static int fill(struct service *service, const struct request *request, uint64_t
     int code = request->n_items > 0 ? add_items(service, request, error)
                                     : add_descriptors(service, request, error);
     if (request->verb == REQUEST_RESERVE || request->verb == REQUEST_BOOK)
-        question_leave_distant_shadows(&service->question);
+        evaluation_leave_distant_shadows(&service->evaluation);
     return code;
 }
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-static bool holds_places(const struct question *question)
+static bool holds_places(const struct evaluation *evaluation)
 {
-    for (size_t i = 0; i < question->n_targets; i++)
-        if (question->targets[i].quota != NULL &&
-            question->targets[i].quota->algorithm == STINT_CONCURRENCY)
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].quota != NULL &&
+            evaluation->targets[i].quota->algorithm == STINT_CONCURRENCY)
             return true;
     return false;
 }
 
 /* Holders have a lease to go by; all others need a time. */
-static uint64_t lifetime_of(const struct request *request, const struct question *question)
+static uint64_t lifetime_of(const struct request *request, const struct evaluation *evaluation)
 {
-    if (request->lifetime_ns > 0 || holds_places(question))
+    if (request->lifetime_ns > 0 || holds_places(evaluation))
         return request->lifetime_ns;
     return LIFETIME_DEFAULT_NS;
 }
@@ -93,10 +94,10 @@ static struct stint_decision allowed(void)
     return (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
 }
 
-static struct stint_decision block(struct question *question, const struct request *request,
+static struct stint_decision block(struct evaluation *evaluation, const struct request *request,
                                    struct reply *reply)
 {
-    int code = question_block(question, request->lifetime_ns);
+    int code = evaluation_block(evaluation, request->lifetime_ns);
     if (code == STINT_E_FULL)
         service_refuse_as(reply, REPLY_FULL, "as many keys as the table has room for are blocked");
     else if (code != 0)
@@ -114,7 +115,7 @@ static struct stint_decision set_quota(struct service *service, const struct req
         quota = spec_cache_find(&service->specs, service->table, request->quota, &error);
         is_meant = quota != NULL;
     }
-    if (!is_meant || question_set_quota(&service->question, quota, &error) != 0)
+    if (!is_meant || evaluation_set_quota(&service->evaluation, quota, &error) != 0)
         service_refuse(reply, &error);
     return allowed();
 }
@@ -122,10 +123,10 @@ static struct stint_decision set_quota(struct service *service, const struct req
 /* A ticket names the quotas of this table by their entries: a gcra quota needs one, too. */
 static bool has_entries(struct service *service, struct reply *reply)
 {
-    const struct question *question = &service->question;
+    const struct evaluation *evaluation = &service->evaluation;
     struct stint_error error;
-    for (size_t i = 0; i < question->n_targets; i++) {
-        const struct target *target = &question->targets[i];
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
         if (target->quota == NULL || target->store != 0 ||
             stint_table_accepts(service->table, target->quota, &error) == 0)
             continue;
@@ -138,17 +139,17 @@ static bool has_entries(struct service *service, struct reply *reply)
 static struct stint_decision reserve(struct service *service, const struct request *request,
                                      struct reply *reply)
 {
-    struct question *question = &service->question;
+    struct evaluation *evaluation = &service->evaluation;
     if (!has_entries(service, reply))
-        return law_never(0);
-    question->has_on_expiry = request->has_on_expiry;
-    question->kept_units = request->kept_units;
+        return algorithm_never(0);
+    evaluation->has_on_expiry = request->has_on_expiry;
+    evaluation->kept_units = request->kept_units;
     struct stint_decision decision =
         request->verb == REQUEST_BOOK
-            ? question_book(question, request->lifetime_ns, &reply->ticket, &reply->has_ticket)
-            : question_reserve(question, lifetime_of(request, question), &reply->ticket,
-                               &reply->has_ticket);
-    if (reply->has_ticket && question->errand != NULL)
+            ? evaluation_book(evaluation, request->lifetime_ns, &reply->ticket, &reply->has_ticket)
+            : evaluation_reserve(evaluation, lifetime_of(request, evaluation), &reply->ticket,
+                                 &reply->has_ticket);
+    if (reply->has_ticket && evaluation->pending != NULL)
         service_tell_ticket(service, reply);
     return decision;
 }
@@ -156,45 +157,45 @@ static struct stint_decision reserve(struct service *service, const struct reque
 static struct stint_decision ask(struct service *service, const struct request *request,
                                  struct reply *reply)
 {
-    struct question *question = &service->question;
+    struct evaluation *evaluation = &service->evaluation;
     switch (request->verb) {
     case REQUEST_TAKE:
-        return question_take(question);
+        return evaluation_take(evaluation);
     case REQUEST_TAKE_UPTO:
-        return question_take_upto(question);
+        return evaluation_take_upto(evaluation);
     case REQUEST_RESERVE:
     case REQUEST_BOOK:
         return reserve(service, request, reply);
     case REQUEST_CHARGE:
-        return question_charge(question);
+        return evaluation_charge(evaluation);
     case REQUEST_REFUND:
-        return question_refund(question,
-                               request->has_granted_at ? request->granted_at_ns : STINT_NEVER_NS);
+        return evaluation_refund(evaluation,
+                                 request->has_granted_at ? request->granted_at_ns : STINT_NEVER_NS);
     case REQUEST_BLOCK:
-        return block(question, request, reply);
+        return block(evaluation, request, reply);
     case REQUEST_RESET:
-        question_reset(question);
+        evaluation_reset(evaluation);
         return allowed();
     case REQUEST_SET_QUOTA:
         return set_quota(service, request, reply);
     default: /* PEEK, EXPLAIN */
-        return question_peek(question);
+        return evaluation_peek(evaluation);
     }
 }
 
 /* ---- Telling --------------------------------------------------------------------------------- */
 
-static uint8_t when_full(const struct question *question, const struct target *target)
+static uint8_t when_full(const struct evaluation *evaluation, const struct target *target)
 {
     bool is_in_table = target->quota != NULL && target->store == 0;
-    return is_in_table ? table_when_full(question->table, target->quota) : STINT_FULL_DEFAULT;
+    return is_in_table ? table_when_full(evaluation->table, target->quota) : STINT_FULL_DEFAULT;
 }
 
 static void tell(struct service *service, const struct request *request, struct reply *reply)
 {
-    struct question *question = &service->question;
-    for (size_t i = 0; i < question->n_targets; i++) {
-        const struct target *target = &question->targets[i];
+    struct evaluation *evaluation = &service->evaluation;
+    for (size_t i = 0; i < evaluation->n_targets; i++) {
+        const struct target *target = &evaluation->targets[i];
         service->statuses[i] = (struct reply_status){
             .rule = target->rule,
             .quota = target->is_replaced ? NULL : target->quota,
@@ -204,17 +205,17 @@ static void tell(struct service *service, const struct request *request, struct 
             .over = target->over,
             .banned = target->banned,
             .is_unmatched = target->is_unmatched,
-            .is_domain_unknown = target->is_unmatched && question->domain == SIZE_MAX,
+            .is_domain_unknown = target->is_unmatched && evaluation->domain == SIZE_MAX,
             .is_override = target->is_override,
             .is_all_shadow = target->is_all_shadow,
-            .when_full = when_full(question, target),
-            .grows_after_ns = request->wants_growth ? question_grows_after(question, i) : 0,
+            .when_full = when_full(evaluation, target),
+            .grows_after_ns = request->wants_growth ? evaluation_grows_after(evaluation, i) : 0,
             .shadow_retry_after_ns = target->shadow_retry_after_ns,
             .shadow_over = target->shadow_over,
         };
     }
     reply->statuses = service->statuses;
-    reply->n_statuses = question->n_targets;
+    reply->n_statuses = evaluation->n_targets;
 }
 
 void service_decide(struct service *service, const struct request *request, uint64_t now_ns,
@@ -222,21 +223,21 @@ void service_decide(struct service *service, const struct request *request, uint
 {
     struct stint_error error;
     if (fill(service, request, now_ns, &error) != 0) {
-        service_drop(service, request->errand);
+        service_drop(service, request->pending);
         service_refuse(reply, &error);
         return;
     }
-    if (!service_begin_errand(service, request, reply))
+    if (!service_begin_pending(service, request, reply))
         return;
     reply->decision = ask(service, request, reply);
-    if (!service_end_errand(service, reply))
+    if (!service_end_pending(service, reply))
         return;
-    reply->at_ns = service->question.at_ns;
+    reply->at_ns = service->evaluation.at_ns;
     if (reply->error != REPLY_DECIDED)
         return;
     if (reply->has_ticket && reply->ticket_text.len > 0)
         service_expect_expiry(service, request, now_ns);
-    service_count_question(service, request, reply);
+    service_count_evaluation(service, request, reply);
     tell(service, request, reply);
 }
 
@@ -250,7 +251,8 @@ bool service_is_shared(struct service *service, const struct request *request, u
     if (request->n_items + request->n_descriptors == 0) /* a ticket */
         return false;
     service_renew_rules(service);
-    return fill(service, request, now_ns, &error) == 0 && question_asks_stores(&service->question);
+    return fill(service, request, now_ns, &error) == 0 &&
+           evaluation_asks_stores(&service->evaluation);
 }
 
 void service_show_again(struct service *service, const struct request *request, uint64_t now_ns,
@@ -260,11 +262,11 @@ void service_show_again(struct service *service, const struct request *request, 
     if (request->n_items + request->n_descriptors == 0 ||
         fill(service, request, now_ns, &error) != 0)
         return; /* there are none, or the rules are others by now */
-    struct question *question = &service->question;
-    for (size_t i = 0; i < question->n_targets; i++)
-        question->targets[i].cost = 0;
-    question_peek(question);
-    if (reply->decision.binding < question->n_targets)
-        question->targets[reply->decision.binding].decision = reply->decision;
+    struct evaluation *evaluation = &service->evaluation;
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        evaluation->targets[i].cost = 0;
+    evaluation_peek(evaluation);
+    if (reply->decision.binding < evaluation->n_targets)
+        evaluation->targets[reply->decision.binding].decision = reply->decision;
     tell(service, request, reply);
 }

@@ -16,11 +16,11 @@
 /* What is on its way to a store. */
 struct expiring {
     struct service *service;
-    struct errand *errand; /* NULL: nothing is */
-    uint32_t at;           /* of the worker's expiries */
+    struct pending *pending; /* NULL: nothing is */
+    uint32_t at;             /* of the worker's expiries */
 };
 
-void service_count_expired(struct service *service, const struct question_expired *expired)
+void service_count_expired(struct service *service, const struct evaluation_expired *expired)
 {
     static const uint8_t events[] = {[STINT_EXPIRY_FLOOR] = METRICS_EXPIRED_FLOOR,
                                      [STINT_EXPIRY_RELEASE] = METRICS_EXPIRED_RELEASE};
@@ -33,22 +33,23 @@ void service_count_expired(struct service *service, const struct question_expire
 
 void service_expect_expiry(struct service *service, const struct request *request, uint64_t now_ns)
 {
-    struct question *question = &service->question;
+    struct evaluation *evaluation = &service->evaluation;
     uint8_t bytes[TICKET_BYTES_MAX];
-    if (request->verb != REQUEST_RESERVE || !question_ticket_expires(question))
+    if (request->verb != REQUEST_RESERVE || !evaluation_ticket_expires(evaluation))
         return;
-    size_t len = question_ticket_write(question, bytes);
-    if (expiries_find(&service->expiries, question_ticket_id(span_of(bytes, len))) != EXPIRIES_NONE)
+    size_t len = evaluation_ticket_write(evaluation, bytes);
+    if (expiries_find(&service->expiries, evaluation_ticket_id(span_of(bytes, len))) !=
+        EXPIRIES_NONE)
         return; /* a retry was given the same ticket */
-    uint64_t due_ns = add_sat(now_ns, question->ticket_ns);
+    uint64_t due_ns = add_sat(now_ns, evaluation->ticket_ns);
     if (!expiries_add(&service->expiries, span_of(bytes, len), due_ns,
-                      add_sat(due_ns, question->longer_ns)))
+                      add_sat(due_ns, evaluation->longer_ns)))
         metrics_event(service->metrics, METRICS_EXPIRIES_LOST, 1);
 }
 
 void service_expect_no_expiry(struct service *service, struct span ticket)
 {
-    uint32_t at = expiries_find(&service->expiries, question_ticket_id(ticket));
+    uint32_t at = expiries_find(&service->expiries, evaluation_ticket_id(ticket));
     if (at != EXPIRIES_NONE && !service->expiries.entries[at].is_asked)
         expiries_remove(&service->expiries, at);
 }
@@ -57,15 +58,15 @@ static void on_answers(void *arg, uint64_t now_ns);
 
 /* What the store said, or that it is to be asked again. */
 static void end(struct expiring *expiring, const struct stint_decision *decision,
-                const struct question_expired *expired, uint64_t now_ns)
+                const struct evaluation_expired *expired, uint64_t now_ns)
 {
     struct service *service = expiring->service;
     struct expiry *entry = &service->expiries.entries[expiring->at];
-    uint8_t fault = service->question.fault;
+    uint8_t fault = service->evaluation.fault;
     bool is_early = fault == 0 && !expired->is_closed;
     entry->is_asked = false;
     service_count_expired(service, expired);
-    if (is_early || (fault != 0 && fault != SHARED_GONE && fault != SHARED_REFUSED)) {
+    if (is_early || (fault != 0 && fault != BACKEND_GONE && fault != BACKEND_REFUSED)) {
         entry->due_ns = add_sat(now_ns, is_early ? decision->retry_after_ns : AGAIN_NS);
         if (is_early) /* it was renewed elsewhere */
             entry->give_up_ns = max_u64(entry->give_up_ns, add_sat(entry->due_ns, AGAIN_NS));
@@ -75,45 +76,45 @@ static void end(struct expiring *expiring, const struct stint_decision *decision
     expiries_remove(&service->expiries, expiring->at);
 }
 
-static void run(struct expiring *expiring, struct errand *errand, uint64_t now_ns)
+static void run(struct expiring *expiring, struct pending *pending, uint64_t now_ns)
 {
     struct service *service = expiring->service;
-    struct question *question = &service->question;
+    struct evaluation *evaluation = &service->evaluation;
     struct expiry *entry = &service->expiries.entries[expiring->at];
-    struct question_expired expired = {.is_closed = false};
+    struct evaluation_expired expired = {.is_closed = false};
     struct stint_decision decision = {.outcome = STINT_DENY};
-    question_begin(question, now_ns);
-    if (question_add_ticket(question, span_of(entry->ticket, entry->len), NULL) != 0) {
-        question->fault = SHARED_GONE; /* the store is none of this server's any more */
+    evaluation_begin(evaluation, now_ns);
+    if (evaluation_add_ticket(evaluation, span_of(entry->ticket, entry->len), NULL) != 0) {
+        evaluation->fault = BACKEND_GONE; /* the store is none of this server's any more */
     } else {
-        errand_rewind(errand);
-        errand->done = NULL;
-        question->errand = errand;
-        question->now_ns = errand->now_ns;
-        decision = question_expire(question, &expired);
-        question->errand = NULL;
+        pending_rewind(pending);
+        pending->done = NULL;
+        evaluation->pending = pending;
+        evaluation->now_ns = pending->now_ns;
+        decision = evaluation_expire(evaluation, &expired);
+        evaluation->pending = NULL;
     }
-    if (question->is_waiting && question->fault == 0) {
-        expiring->errand = errand;
-        service_on_answers(errand, on_answers, expiring);
+    if (evaluation->is_waiting && evaluation->fault == 0) {
+        expiring->pending = pending;
+        service_on_answers(pending, on_answers, expiring);
         return;
     }
-    errand_free(errand);
+    pending_free(pending);
     end(expiring, &decision, &expired, now_ns);
 }
 
 static void on_answers(void *arg, uint64_t now_ns)
 {
     struct expiring *expiring = arg;
-    struct errand *errand = expiring->errand;
-    expiring->errand = NULL;
-    run(expiring, errand, now_ns);
+    struct pending *pending = expiring->pending;
+    expiring->pending = NULL;
+    run(expiring, pending, now_ns);
 }
 
 static struct expiring *free_one(struct service *service)
 {
     for (size_t i = 0; i < SERVICE_EXPIRING_MAX; i++)
-        if (service->expiring[i].errand == NULL)
+        if (service->expiring[i].pending == NULL)
             return &service->expiring[i];
     return NULL;
 }
@@ -126,23 +127,23 @@ void service_expire(struct service *service, uint64_t now_ns)
         if (entry->ticket == NULL || entry->is_asked || entry->due_ns > now_ns)
             continue;
         struct expiring *expiring = free_one(service);
-        struct errand *errand =
-            expiring != NULL ? errand_new(&service->errands, now_ns, service->stores.timeout_ns)
-                             : NULL;
-        if (errand == NULL)
+        struct pending *pending = expiring != NULL ? pending_new(&service->pending_requests, now_ns,
+                                                                 service->stores.timeout_ns)
+                                                   : NULL;
+        if (pending == NULL)
             return; /* the rest comes next time */
         entry->is_asked = true;
         expiring->service = service;
         expiring->at = at;
-        run(expiring, errand, now_ns);
+        run(expiring, pending, now_ns);
     }
 }
 
 void service_stop_expiring(struct service *service)
 {
     for (size_t i = 0; service->expiring != NULL && i < SERVICE_EXPIRING_MAX; i++) {
-        errand_free(service->expiring[i].errand);
-        service->expiring[i].errand = NULL;
+        pending_free(service->expiring[i].pending);
+        service->expiring[i].pending = NULL;
     }
     expiries_deinit(&service->expiries);
 }

@@ -135,12 +135,12 @@ static bool hash_for_stores(uint8_t sum[32], const struct request *request,
 }
 
 bool service_shared_id(const struct request *request, const struct caller *caller,
-                       uint8_t id[SHARED_ID_LEN], uint64_t *body)
+                       uint8_t id[BACKEND_ID_LEN], uint64_t *body)
 {
     uint8_t sum[32];
     if (!hash_for_stores(sum, request, caller))
         return false;
-    memcpy(id, sum, SHARED_ID_LEN);
+    memcpy(id, sum, BACKEND_ID_LEN);
     if (!hash_for_stores(sum, request, NULL))
         return false;
     memcpy(body, sum, sizeof(*body));
@@ -189,7 +189,7 @@ void service_once(struct service *service, const struct request *request,
     const struct requests_ask ask = {.hash = id_of(service, request, caller),
                                      .fingerprint = body_of(service, request),
                                      .now_ns = now_ns,
-                                     .lifetime_ns = service->hub->id_lifetime_ns};
+                                     .lifetime_ns = service->server_state->id_lifetime_ns};
     struct requests_claim claim;
     struct requests_answer answer;
     switch (requests_begin(service->table, &ask, &claim, &answer)) {

@@ -43,18 +43,19 @@ static void throttle_end(struct service *service, const struct request *request,
 static void throttle_shared(struct service *service, const struct throttle_entry *entry,
                             const struct request *request, uint64_t now_ns, struct reply *reply)
 {
-    struct question *question = &service->question;
+    struct evaluation *evaluation = &service->evaluation;
     bool is_closed = request->throttle.max_burst < 0;
     uint64_t excess_ns = excess_in_store(entry);
-    question_begin(question, now_ns);
-    question_add_throttle(question, &entry->quota, request->key, is_closed ? 0 : request->cost);
-    if (!service_begin_errand(service, request, reply))
+    evaluation_begin(evaluation, now_ns);
+    evaluation_add_throttle(evaluation, &entry->quota, request->key, is_closed ? 0 : request->cost);
+    if (!service_begin_pending(service, request, reply))
         return;
-    struct stint_decision decision = is_closed ? question_peek(question) : question_take(question);
-    if (!service_end_errand(service, reply))
+    struct stint_decision decision =
+        is_closed ? evaluation_peek(evaluation) : evaluation_take(evaluation);
+    if (!service_end_pending(service, reply))
         return;
     reply->decision = decision;
-    reply->at_ns = question->at_ns;
+    reply->at_ns = evaluation->at_ns;
     throttle_end(service, request, excess_ns, reply);
 }
 
@@ -65,7 +66,7 @@ void service_throttle(struct service *service, const struct request *request, ui
     const struct throttle_entry *entry =
         throttle_cache_find(&service->throttles, service->table, &request->throttle, &error);
     if (entry == NULL) {
-        service_drop(service, request->errand);
+        service_drop(service, request->pending);
         service_refuse(reply, &error);
         return;
     }
@@ -108,19 +109,19 @@ static const struct stint_quota *long_quota(struct stint_quota *quota)
 static void find_shared(struct service *service, const struct request *request, uint64_t now_ns,
                         struct reply *reply)
 {
-    struct question *question = &service->question;
+    struct evaluation *evaluation = &service->evaluation;
     struct stint_quota quota;
-    question_begin(question, now_ns);
-    question_add_throttle(question, long_quota(&quota), request->key, 0);
-    if (!service_begin_errand(service, request, reply))
+    evaluation_begin(evaluation, now_ns);
+    evaluation_add_throttle(evaluation, long_quota(&quota), request->key, 0);
+    if (!service_begin_pending(service, request, reply))
         return;
-    struct stint_decision decision = question_peek(question);
-    if (request->verb == REQUEST_FORGET && !question_is_to_wait(question))
-        question_reset(question);
-    if (!service_end_errand(service, reply))
+    struct stint_decision decision = evaluation_peek(evaluation);
+    if (request->verb == REQUEST_FORGET && !evaluation_is_to_wait(evaluation))
+        evaluation_reset(evaluation);
+    if (!service_end_pending(service, reply))
         return;
     reply->found = decision.reset_after_ns > 0;
-    reply->dies_after_ns = decision.reset_after_ns;
+    reply->expires_after_ns = decision.reset_after_ns;
 }
 
 void service_find(struct service *service, const struct request *request, uint64_t now_ns,
@@ -133,7 +134,7 @@ void service_find(struct service *service, const struct request *request, uint64
     }
     reply->found = stint_find(service->table, throttle_any_quota(), request->key.ptr,
                               request->key.len, now_ns, &entry) == 0;
-    reply->dies_after_ns = reply->found ? sub_floor(entry.dies_at_ns, now_ns) : 0;
+    reply->expires_after_ns = reply->found ? sub_floor(entry.expires_at_ns, now_ns) : 0;
 }
 
 /* The state goes, a block of the key stays: to lift that is for administrators. */

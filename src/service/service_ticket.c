@@ -34,7 +34,7 @@ void service_tell_ticket(struct service *service, struct reply *reply)
 {
     uint8_t bytes[TICKET_BYTES_MAX];
     gnutls_datum_t ticket = {.data = bytes}, text;
-    ticket.size = (unsigned)question_ticket_write(&service->question, bytes);
+    ticket.size = (unsigned)evaluation_ticket_write(&service->evaluation, bytes);
     if (gnutls_base64_encode2(&ticket, &text) != 0) {
         service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory for the ticket of what was charged");
         return;
@@ -48,7 +48,7 @@ void service_tell_ticket(struct service *service, struct reply *reply)
 static int add_ticket(struct service *service, const struct request *request,
                       struct stint_error *error)
 {
-    struct question *question = &service->question;
+    struct evaluation *evaluation = &service->evaluation;
     gnutls_datum_t bytes, text = {.data = (unsigned char *)(uintptr_t)request->ticket_text.ptr,
                                   .size = (unsigned)request->ticket_text.len};
     if (request->ticket_text.len > SERVICE_TICKET_TEXT || gnutls_base64_decode2(&text, &bytes) != 0)
@@ -56,17 +56,17 @@ static int add_ticket(struct service *service, const struct request *request,
     size_t len = min_u64(bytes.size, sizeof(service->ticket)); /* what is longer is none either */
     memcpy(service->ticket, bytes.data, len);
     gnutls_free(bytes.data);
-    return question_add_ticket(question, span_of(service->ticket, len), error);
+    return evaluation_add_ticket(evaluation, span_of(service->ticket, len), error);
 }
 
-static void ask(struct question *question, const struct request *request, struct reply *reply,
-                struct question_expired *expired)
+static void ask(struct evaluation *evaluation, const struct request *request, struct reply *reply,
+                struct evaluation_expired *expired)
 {
     if (request->verb == REQUEST_SETTLE)
-        reply->decision = question_settle(question, request->cost, expired);
+        reply->decision = evaluation_settle(evaluation, request->cost, expired);
     else if (request->verb == REQUEST_CANCEL)
-        reply->decision = question_cancel(question, expired);
-    else if (!question_renew(question))
+        reply->decision = evaluation_cancel(evaluation, expired);
+    else if (!evaluation_renew(evaluation))
         service_refuse_as(reply, REPLY_BAD_REQUEST, HOLDS_NO_PLACE);
 }
 
@@ -74,24 +74,24 @@ static void ask_store(struct service *service, const struct request *request, ui
                       struct reply *reply)
 {
     struct stint_error error;
-    struct question_expired expired = {.is_closed = false};
-    question_begin(&service->question, now_ns);
+    struct evaluation_expired expired = {.is_closed = false};
+    evaluation_begin(&service->evaluation, now_ns);
     if (request->id.len > 0) {
         service_refuse_as(reply, REPLY_BAD_REQUEST,
                           "a ticket of a store is good once by itself: expected no id");
         return;
     }
     if (add_ticket(service, request, &error) != 0) {
-        service_drop(service, request->errand);
+        service_drop(service, request->pending);
         service_refuse(reply, &error);
         return;
     }
-    if (!service_begin_errand(service, request, reply))
+    if (!service_begin_pending(service, request, reply))
         return;
-    ask(&service->question, request, reply, &expired);
-    bool is_decided = service_end_errand(service, reply);
+    ask(&service->evaluation, request, reply, &expired);
+    bool is_decided = service_end_pending(service, reply);
     if (is_decided)
-        reply->at_ns = service->question.at_ns;
+        reply->at_ns = service->evaluation.at_ns;
     if (reply->error == REPLY_GONE)
         service_count_expired(service, &expired);
     if (reply->error == REPLY_GONE || (is_decided && request->verb != REQUEST_RENEW))

@@ -25,7 +25,7 @@ struct spec_cache {
 };
 
 /*
- * The quota of a SPEC, which the table accepts; valid until the next call. NULL, with a sentence:
+ * The quota of a SPEC, which the table accepts; valid until the next call. NULL, with a message:
  * STINT_E_FULL where the table holds too many quotas, else what is wrong with the SPEC.
  */
 const struct stint_quota *spec_cache_find(struct spec_cache *cache, struct stint_table *table,

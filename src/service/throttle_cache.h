@@ -24,7 +24,7 @@ struct throttle_cache {
 };
 
 /*
- * The entry of a set of numbers, valid until the next call; NULL, with a sentence: STINT_E_RANGE
+ * The entry of a set of numbers, valid until the next call; NULL, with a message: STINT_E_RANGE
  * for numbers that cannot be meant or kept, STINT_E_FULL where the table holds too many quotas. Of
  * max_burst -1 the quota is that of 0: a state tells when it ends under any quota.
  */

@@ -61,7 +61,7 @@ static bool is_known(const struct unmatched_list *list, uint64_t id)
 
 static size_t append(char *text, size_t len, struct span more)
 {
-    size_t room = UNMATCHED_TEXT_MAX - len, n = more.len < room ? more.len : room;
+    size_t space = UNMATCHED_TEXT_MAX - len, n = more.len < space ? more.len : space;
     if (n > 0)
         memcpy(text + len, more.ptr, n);
     text[len + n] = '\0';

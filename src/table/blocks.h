@@ -9,7 +9,7 @@
 #include "table/slot/place.h"
 
 #define BLOCK_ID 1
-#define BENCH_ID 2
+#define COOLDOWN_ID 2
 
 /* For putting a word there: where no place is free, that is said, and nobody's word goes. */
 struct asking blocks_asking(struct stint_table *table, struct hash128 hash, uint64_t now_ns);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* States of 8 and 16 bytes that a caller keeps: the law, in a loop around one swap. */
+/* States of 8 and 16 bytes that a caller keeps: the algorithm, in a loop around one swap. */
 #include "algorithm/quick.h"
 #include "table/slot/cas16.h"
 
@@ -16,11 +16,11 @@ struct stint_decision stint_cell8_ask(const struct stint_quota *quota, struct st
 {
     /* relaxed throughout: the word is all there is, and the swap confirms what was read. */
     struct stint_ask own = *ask;
-    own.verb = law_own_verb(quota, ask->verb);
+    own.verb = algorithm_own_verb(quota, ask->verb);
     uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
     for (;;) {
         uint64_t after = before;
-        struct stint_decision decision = law8_ask(quota, &after, &own);
+        struct stint_decision decision = algorithm8_ask(quota, &after, &own);
         decision.stored = 1;
         if (after == before || __atomic_compare_exchange_n(&cell->word, &before, after, true,
                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
@@ -35,7 +35,7 @@ struct stint_decision stint_cell8_take(const struct stint_quota *quota, struct s
     uint64_t before = __atomic_load_n(&cell->word, __ATOMIC_RELAXED);
     for (;;) {
         uint64_t after = before;
-        law8_take(quota, &after, now_ns, cost, &decision);
+        algorithm8_take(quota, &after, now_ns, cost, &decision);
         if (after == before || __atomic_compare_exchange_n(&cell->word, &before, after, true,
                                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             return decision;
@@ -65,7 +65,7 @@ CAS16_TARGET struct stint_decision stint_cell16_ask(const struct stint_quota *qu
     for (;;) {
         struct pair before = cas16_load(at);
         struct word16 state = {before.first, before.second};
-        struct stint_decision decision = law16_ask(quota, &state, ask);
+        struct stint_decision decision = algorithm16_ask(quota, &state, ask);
         decision.stored = 1;
         struct pair after = {state.lo, state.hi};
         if (pair_equals(after, before)) {
@@ -88,7 +88,7 @@ CAS16_TARGET struct stint_decision stint_cell16_take(const struct stint_quota *q
     for (;;) {
         struct pair before = cas16_load(at);
         struct word16 state = {before.first, before.second};
-        law16_take(quota, &state, now_ns, cost, &decision);
+        algorithm16_take(quota, &state, now_ns, cost, &decision);
         struct pair after = {state.lo, state.hi};
         if (!pair_equals(after, before) ? cas16(at, before, after)
                                         : pair_equals(cas16_load(at), before))

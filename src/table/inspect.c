@@ -12,7 +12,7 @@
 /* The live state in a slot; false for an empty, dead or pending one. */
 static bool read_live(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
-    return entry_read(asking, seen, state) && entry_dies_at(state) > asking->ask.now_ns;
+    return entry_read(asking, seen, state) && entry_expires_at(state) > asking->ask.now_ns;
 }
 
 static bool is_live(struct asking *asking, const struct seen *seen)
@@ -21,9 +21,9 @@ static bool is_live(struct asking *asking, const struct seen *seen)
     uint64_t now_ns = asking->ask.now_ns;
     if (asking->slots->class == CLASS_BLOCKS)
         return seen->pair.first != 0 && (seen->pair.first & TAG_PENDING) == 0 &&
-               (seen->pair.first & TAG_ID_MASK) != BENCH_ID && seen->pair.second > now_ns;
+               (seen->pair.first & TAG_ID_MASK) != COOLDOWN_ID && seen->pair.second > now_ns;
     if (asking->slots->class == CLASS_WIDE && seen->pair.first != 0)
-        return wide_dies_at(seen) > now_ns;
+        return wide_expires_at(seen) > now_ns;
     return read_live(asking, seen, &state);
 }
 
@@ -44,7 +44,7 @@ static uint64_t count_live(const struct stint_table *table, enum slot_class clas
     return looked_at > 0 ? mul_div(live, sets, looked_at) : 0;
 }
 
-void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max,
+void table_metrics(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max,
                    struct stint_table_info *info)
 {
     const struct region *region = &table->region;
@@ -76,9 +76,9 @@ void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t se
         .states_damaged = __atomic_load_n(&counters->states_damaged, __ATOMIC_RELAXED),
         .requests_dropped = __atomic_load_n(&counters->requests_dropped, __ATOMIC_RELAXED),
         .requests = requests_count(table, now_ns, sets_max),
-        .requests_max = requests_room(table),
+        .requests_max = requests_space(table),
         .overrides = (uint32_t)__atomic_load_n(&header->overrides, __ATOMIC_RELAXED),
-        .overrides_max = overrides_room(table),
+        .overrides_max = overrides_space(table),
         .memory = region->memory,
         .clock = fixed->clock,
         .huge_pages = region->huge_pages,
@@ -97,7 +97,7 @@ void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t se
 void stint_table_info(const struct stint_table *table, uint64_t now_ns,
                       struct stint_table_info *info)
 {
-    table_figures(table, now_ns, UINT64_MAX, info);
+    table_metrics(table, now_ns, UINT64_MAX, info);
 }
 
 static void describe(const struct seen *seen, struct entry_state *state, uint64_t now_ns,
@@ -105,12 +105,12 @@ static void describe(const struct seen *seen, struct entry_state *state, uint64_
 {
     entry->quota = *state->quota;
     entry->key_hash = seen->pair.first >> 16;
-    entry->dies_at_ns = entry_dies_at(state);
+    entry->expires_at_ns = entry_expires_at(state);
     entry->decision = entry_stands(state, now_ns);
 }
 
 void stint_table_each(const struct stint_table *table, uint64_t now_ns,
-                      bool (*visit)(const struct stint_entry *entry, void *arg), void *arg)
+                      bool (*exchange)(const struct stint_entry *entry, void *arg), void *arg)
 {
     struct entry_state state;
     struct stint_entry entry;
@@ -122,7 +122,7 @@ void stint_table_each(const struct stint_table *table, uint64_t now_ns,
             if (!read_live(&asking, &seen, &state))
                 continue;
             describe(&seen, &state, now_ns, &entry);
-            if (!visit(&entry, arg))
+            if (!exchange(&entry, arg))
                 return;
         }
     }
@@ -141,7 +141,7 @@ int stint_find(const struct stint_table *table, const struct stint_quota *quota,
     if (seen.at == NULL || !read_live(&asking, &seen, &state))
         return STINT_E_GONE;
     if (quota->derived.checked == 1 && quota->algorithm == STINT_GCRA &&
-        intern_is_stand_in(&table->intern, (uint32_t)(seen.pair.first & TAG_ID_MASK)))
+        intern_is_fallback(&table->intern, (uint32_t)(seen.pair.first & TAG_ID_MASK)))
         state.quota = quota; /* the one that is known */
     describe(&seen, &state, now_ns, entry);
     return 0;
@@ -164,9 +164,9 @@ struct stint_decision table_foresee(struct stint_table *table, const struct stin
     _Alignas(16) unsigned char bytes[WIDE_STATE_MAX];
     struct asking asking = entry_looking(table, table_class(quota), now_ns);
     uint32_t id = intern_id(&table->intern, quota);
-    const struct stint_quota *own = intern_law(&table->intern, id, quota);
+    const struct stint_quota *own = intern_algorithm(&table->intern, id, quota);
     if (own == NULL || asking.slots->sets == 0 || now_ns > STINT_NOW_MAX)
-        return law_never(0);
+        return algorithm_never(0);
     asking.hash = hash;
     asking.home = slots_home(asking.slots, hash);
     copy_state(&asking, own, bytes);

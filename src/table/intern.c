@@ -15,7 +15,7 @@
 
 #define INDEX_TWEAK UINT64_C(0x71756f746173)
 /* A stand-in divides a capacity into this many units; a quota of half as many has no more units. */
-#define STAND_IN_UNITS_LOG2 31
+#define FALLBACK_UNITS_LOG2 31
 
 static uint32_t index_size(uint32_t max)
 {
@@ -26,9 +26,9 @@ static uint32_t index_size(uint32_t max)
 }
 
 /* A burst takes 2^log2 ticks to refill. */
-static struct stint_quota stand_in(unsigned log2, int64_t epoch_ns)
+static struct stint_quota fallback(unsigned log2, int64_t epoch_ns)
 {
-    unsigned units_log2 = log2 < STAND_IN_UNITS_LOG2 ? log2 : STAND_IN_UNITS_LOG2;
+    unsigned units_log2 = log2 < FALLBACK_UNITS_LOG2 ? log2 : FALLBACK_UNITS_LOG2;
     struct stint_quota quota = {.algorithm = STINT_GCRA,
                                 .limit = UINT32_C(1) << units_log2,
                                 .period_ns = UINT64_C(1) << (log2 - GCRA_TICKS_PER_NS_LOG2),
@@ -40,16 +40,16 @@ static struct stint_quota stand_in(unsigned log2, int64_t epoch_ns)
     return quota;
 }
 
-static uint32_t stand_in_id(const struct intern *intern, const struct stint_quota *quota)
+static uint32_t fallback_id(const struct intern *intern, const struct stint_quota *quota)
 {
     uint64_t capacity_ticks = quota->derived.capacity_ticks;
-    unsigned log2 = STAND_IN_LOG2_MIN;
-    if (quota->algorithm != STINT_GCRA || quota->burst > UINT32_C(1) << (STAND_IN_UNITS_LOG2 - 1) ||
-        capacity_ticks > UINT64_C(1) << STAND_IN_LOG2_MAX)
+    unsigned log2 = FALLBACK_LOG2_MIN;
+    if (quota->algorithm != STINT_GCRA || quota->burst > UINT32_C(1) << (FALLBACK_UNITS_LOG2 - 1) ||
+        capacity_ticks > UINT64_C(1) << FALLBACK_LOG2_MAX)
         return 0;
     while (capacity_ticks > UINT64_C(1) << log2)
         log2++;
-    return intern_is_stand_in(intern, TABLE_QUOTAS_MAX + log2) ? TABLE_QUOTAS_MAX + log2 : 0;
+    return intern_is_fallback(intern, TABLE_QUOTAS_MAX + log2) ? TABLE_QUOTAS_MAX + log2 : 0;
 }
 
 int intern_open(struct intern *intern, const struct region *region, struct stint_error *error)
@@ -65,8 +65,8 @@ int intern_open(struct intern *intern, const struct region *region, struct stint
         intern_close(intern);
         return err_set(error, STINT_E_SYSTEM, "no memory for %u quotas", intern->max);
     }
-    for (unsigned i = 0; i < STAND_INS; i++)
-        intern->stand_ins[i] = stand_in(STAND_IN_LOG2_MIN + i, region->epoch_ns);
+    for (unsigned i = 0; i < FALLBACKS; i++)
+        intern->fallbacks[i] = fallback(FALLBACK_LOG2_MIN + i, region->epoch_ns);
     return 0;
 }
 
@@ -112,8 +112,8 @@ static bool copy_quota(const struct intern *intern, uint32_t i, struct stint_quo
 const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id)
 {
     if (id - 1 >= intern->max) {
-        uint32_t i = id - TABLE_QUOTAS_MAX - STAND_IN_LOG2_MIN;
-        return i < STAND_INS ? &intern->stand_ins[i] : NULL;
+        uint32_t i = id - TABLE_QUOTAS_MAX - FALLBACK_LOG2_MIN;
+        return i < FALLBACKS ? &intern->fallbacks[i] : NULL;
     }
     struct quota_slot *copy = &intern->copies[id - 1];
     struct stint_quota quota;
@@ -259,13 +259,13 @@ uint32_t intern_id_slow(struct intern *intern, const struct stint_quota *quota)
     uint32_t id = intern_entry_id_slow(intern, quota);
     if (id != 0)
         return id;
-    id = stand_in_id(intern, quota);
+    id = fallback_id(intern, quota);
     if (id != 0)
         remember(intern, quota, id);
     return id;
 }
 
-void intern_mend(struct intern *intern)
+void intern_repair(struct intern *intern)
 {
     uint64_t used = 0;
     for (uint32_t i = 0; i < intern->max; i++) {

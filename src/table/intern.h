@@ -16,14 +16,14 @@
  * Ids above the table's own: a gcra quota without an entry has the id TABLE_QUOTAS_MAX + k, where
  * 2^k is the least power of two that its capacity in ticks does not exceed.
  */
-#define STAND_IN_LOG2_MIN 15
-#define STAND_IN_LOG2_MAX 63
-#define STAND_INS (STAND_IN_LOG2_MAX - STAND_IN_LOG2_MIN + 1)
+#define FALLBACK_LOG2_MIN 15
+#define FALLBACK_LOG2_MAX 63
+#define FALLBACKS (FALLBACK_LOG2_MAX - FALLBACK_LOG2_MIN + 1)
 #define QUOTA_CACHE_SIZE 1024
 
 enum quota_slot_state {
     QUOTA_SLOT_EMPTY = 0,
-    QUOTA_SLOT_WRITING = 1, /* stays so if its writer dies: one place lost, nothing else */
+    QUOTA_SLOT_WRITING = 1, /* stays so if its writer expires: one place lost, nothing else */
     QUOTA_SLOT_READY = 2,
 };
 
@@ -47,7 +47,7 @@ struct intern {
     uint16_t *index;
     uint32_t index_mask;
     uint32_t indexed; /* entries that were entered in it */
-    struct stint_quota stand_ins[STAND_INS];
+    struct stint_quota fallbacks[FALLBACKS];
     struct quota_cache cache[QUOTA_CACHE_SIZE];
 };
 
@@ -65,7 +65,7 @@ const struct stint_quota *intern_quota_slow(struct intern *intern, uint32_t id);
 
 /* Forgets entries that are no quotas, and how many are in use is counted anew. Nobody else has it.
  */
-void intern_mend(struct intern *intern);
+void intern_repair(struct intern *intern);
 
 /* The longest period of all quotas; 0 without any. */
 uint64_t intern_period_max(struct intern *intern);
@@ -78,7 +78,7 @@ static inline bool intern_same_params(const struct stint_quota *a, const struct 
 
 /*
  * An id under which states of a checked quota can be stored: that of its entry, made if new, or the
- * one that stands in for it. 0: there is neither.
+ * one that replaces it. 0: there is neither.
  */
 static inline uint32_t intern_id(struct intern *intern, const struct stint_quota *quota)
 {
@@ -104,12 +104,12 @@ static inline const struct stint_quota *intern_quota(struct intern *intern, uint
 }
 
 /*
- * An id that stands in for the id of a gcra quota without an entry. Many quotas share it: a TAT
+ * An id that replaces the id of a gcra quota without an entry. Many quotas share it: a TAT
  * means the same under every rate. The stand-in's own parameters serve those who find a state and
  * do not know its quota. They are cautious: they give the state no fewer units, and a capacity that
  * is no smaller, than its quota does, and the state is never evicted.
  */
-static inline bool intern_is_stand_in(const struct intern *intern, uint32_t id)
+static inline bool intern_is_fallback(const struct intern *intern, uint32_t id)
 {
     return id > TABLE_QUOTAS_MAX && id > intern->max;
 }
@@ -118,14 +118,14 @@ static inline bool intern_is_stand_in(const struct intern *intern, uint32_t id)
 static inline uint32_t intern_entry_id(struct intern *intern, const struct stint_quota *quota)
 {
     uint32_t id = intern_id(intern, quota);
-    return intern_is_stand_in(intern, id) ? intern_entry_id_slow(intern, quota) : id;
+    return intern_is_fallback(intern, id) ? intern_entry_id_slow(intern, quota) : id;
 }
 
 /* The quota to decide by, for a checked quota with this id. */
-static inline const struct stint_quota *intern_law(struct intern *intern, uint32_t id,
-                                                   const struct stint_quota *quota)
+static inline const struct stint_quota *intern_algorithm(struct intern *intern, uint32_t id,
+                                                         const struct stint_quota *quota)
 {
-    return intern_is_stand_in(intern, id) ? quota : intern_quota(intern, id);
+    return intern_is_fallback(intern, id) ? quota : intern_quota(intern, id);
 }
 
 #endif

@@ -140,7 +140,7 @@ static bool read_place(const struct stint_table *table, uint64_t place, struct o
 }
 
 void overrides_each(struct stint_table *table,
-                    bool (*visit)(const struct overrides_entry *entry, void *arg), void *arg)
+                    bool (*exchange)(const struct overrides_entry *entry, void *arg), void *arg)
 {
     uint64_t places = overrides_places(&table->region.fixed);
     for (uint64_t i = 0; overrides_any(table) && i < places; i++) {
@@ -156,7 +156,7 @@ void overrides_each(struct stint_table *table,
             .hash = {read.pair.first, read.pair.second & ~QUOTA_ID_MASK},
             .quota = *quota};
         entry.quota.rule = read.rule;
-        if (!visit(&entry, arg))
+        if (!exchange(&entry, arg))
             return;
     }
 }
@@ -169,7 +169,7 @@ void overrides_copy(const struct stint_table *table, uint64_t place, void *to)
     memcpy(to, &read, sizeof(read));
 }
 
-uint32_t overrides_room(const struct stint_table *table)
+uint32_t overrides_space(const struct stint_table *table)
 {
     return table->region.fixed.overrides_max;
 }
@@ -196,9 +196,9 @@ static int enter(struct stint_table *table, uint64_t *mine, struct stint_error *
     uint64_t *owner = &table->region.header->overrides_owner;
     for (unsigned tries = 0; tries < TRIES; tries++) {
         enum owner_result taken = owner_take(owner, table_self(table), mine);
-        if (taken == OWNER_ROBBED)
+        if (taken == OWNER_TAKEN_OVER)
             count_anew(table);
-        if (taken == OWNER_ROBBED || taken == OWNER_TAKEN)
+        if (taken == OWNER_TAKEN_OVER || taken == OWNER_TAKEN)
             return 0;
     }
     return err_set(error, STINT_E_BUSY,
@@ -251,9 +251,9 @@ static int replace(struct stint_table *table, struct hash128 hash, const struct 
         return 0;
     struct override *place = free_place(table, hash);
     uint64_t count = __atomic_load_n(&table->region.header->overrides, __ATOMIC_RELAXED);
-    if (place == NULL || (old == NULL && count >= overrides_room(table)))
+    if (place == NULL || (old == NULL && count >= overrides_space(table)))
         return err_set(error, STINT_E_FULL, "%u keys have quotas of their own, and no more may",
-                       overrides_room(table));
+                       overrides_space(table));
     put(table, place, made);
     /* release: whoever sees a place cleared below sees this, and looks for the new one again. */
     __atomic_fetch_add(&table->region.header->overrides_moves, 1, __ATOMIC_RELEASE);
@@ -303,7 +303,7 @@ int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_
     return code == 0 ? 0 : err_set(error, code, "the key has no quota of its own");
 }
 
-void overrides_mend(struct stint_table *table)
+void overrides_repair(struct stint_table *table)
 {
     uint64_t places = overrides_places(&table->region.fixed);
     table->region.header->overrides_owner = 0;

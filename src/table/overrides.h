@@ -44,12 +44,12 @@ struct overrides_entry {
 
 /* Calls `visit` for each until it returns false; those that come or go meanwhile may be missed. */
 void overrides_each(struct stint_table *table,
-                    bool (*visit)(const struct overrides_entry *entry, void *arg), void *arg);
+                    bool (*exchange)(const struct overrides_entry *entry, void *arg), void *arg);
 
-uint32_t overrides_room(const struct stint_table *table);
+uint32_t overrides_space(const struct stint_table *table);
 
 /* At an opening, nobody else there: forgets those whose quota nobody knows, and counts anew. */
-void overrides_mend(struct stint_table *table);
+void overrides_repair(struct stint_table *table);
 
 /* Place `place` as it may stand in a copy of the table. */
 #define OVERRIDE_SIZE 32

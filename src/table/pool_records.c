@@ -51,7 +51,7 @@ int pool_record_open(struct stint_table *table, struct hash128 name, struct pool
 }
 
 /* A record that was damaged is some pool's, which will come and begin with its first turn. */
-void pool_records_mend(struct stint_table *table)
+void pool_records_repair(struct stint_table *table)
 {
     for (uint32_t i = 0; i < table->region.fixed.pools_max; i++) {
         struct pool_record *record = record_at(table, i);

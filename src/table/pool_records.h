@@ -48,7 +48,7 @@ static inline void pool_record_count_return(struct pool_record *record)
 }
 
 /* For a table that nothing else has open: forgets records whose name is damaged. */
-void pool_records_mend(struct stint_table *table);
+void pool_records_repair(struct stint_table *table);
 
 /* For snapshots, and for metrics. */
 void pool_records_copy(const struct stint_table *table, uint32_t i, struct pool_record *copy);

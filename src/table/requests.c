@@ -116,7 +116,7 @@ static bool enter(struct stint_table *table, struct request_set *set, uint64_t *
 {
     for (unsigned tries = 0; tries < TRIES; tries++) {
         enum owner_result taken = owner_take(&set->owner, table_self(table), mine);
-        if (taken == OWNER_TAKEN || taken == OWNER_ROBBED)
+        if (taken == OWNER_TAKEN || taken == OWNER_TAKEN_OVER)
             return true;
     }
     return false;
@@ -195,7 +195,7 @@ static enum requests_found judge(struct stint_table *table, const struct request
     if (state_of(record) == REQUEST_ANSWERED)
         return is_whole_answer(table, record) ? REQUESTS_SAME : REQUESTS_NEW;
     bool is_ours = record->owner == table_self(table);
-    return !is_ours && owner_is_dead(record->owner) ? REQUESTS_NEW : REQUESTS_BUSY;
+    return !is_ours && owner_has_ended(record->owner) ? REQUESTS_NEW : REQUESTS_BUSY;
 }
 
 static enum requests_found begin(struct stint_table *table, struct request_set *set,
@@ -272,7 +272,7 @@ bool requests_drop(struct stint_table *table, const struct requests_claim *claim
 
 /* ---- The whole of it ------------------------------------------------------------------------- */
 
-uint64_t requests_room(const struct stint_table *table)
+uint64_t requests_space(const struct stint_table *table)
 {
     return sets_of(table) * REQUESTS_WAYS;
 }
@@ -298,7 +298,7 @@ uint64_t requests_count(const struct stint_table *table, uint64_t now_ns, uint64
     return looked_at > 0 ? mul_div(count, sets, looked_at) : 0;
 }
 
-void requests_mend(struct stint_table *table)
+void requests_repair(struct stint_table *table)
 {
     for (uint64_t i = 0; i < sets_of(table); i++) {
         struct request_set *set = set_at(table, i);

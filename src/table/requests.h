@@ -66,10 +66,10 @@ bool requests_drop(struct stint_table *table, const struct requests_claim *claim
  * is room.
  */
 uint64_t requests_count(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max);
-uint64_t requests_room(const struct stint_table *table);
+uint64_t requests_space(const struct stint_table *table);
 
 /* At an opening, nobody else there: forgets claims, and answers that nobody can have recorded. */
-void requests_mend(struct stint_table *table);
+void requests_repair(struct stint_table *table);
 
 /* Place `place` as it may stand in a copy of the table, REQUESTS_SET_SIZE bytes of a set at once.
  */

@@ -143,7 +143,7 @@ static bool start(struct asking *asking, struct stint_table *table, const struct
     if (quota->derived.state_size > asking->slots->state_size || asking->slots->sets == 0)
         return false;
     asking->id = intern_id(&table->intern, quota);
-    asking->quota = intern_law(&table->intern, asking->id, quota);
+    asking->quota = intern_algorithm(&table->intern, asking->id, quota);
     asking->rule = quota->rule;
     asking->home = slots_home(asking->slots, hash);
     return asking->quota != NULL;
@@ -183,9 +183,9 @@ static bool ends_at(uint64_t until_ns, const struct stint_quota *quota, const st
     if (until_ns <= ask->now_ns || !asks || ask->cost == 0)
         return false;
     uint64_t wait_ns = until_ns - ask->now_ns;
-    uint32_t capacity = law_capacity(quota);
+    uint32_t capacity = most_units(quota);
     if (ask->cost > capacity && ask->verb != STINT_TAKE_UPTO)
-        *decision = law_never(capacity);
+        *decision = algorithm_never(capacity);
     else
         *decision = (struct stint_decision){.outcome = STINT_DENY,
                                             .stored = 1,
@@ -204,7 +204,7 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
     if (undo != NULL)
         *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
     if (ask->now_ns > STINT_NOW_MAX || !start(&asking, table, quota, hash))
-        return law_never(0);
+        return algorithm_never(0);
     uint64_t effective_ns = table_effective_now(table, ask->now_ns);
     if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, hash), asking.quota, ask, &decision))
@@ -218,7 +218,7 @@ struct stint_decision table_ask_hash(struct stint_table *table, const struct sti
     struct stint_ask careful = *ask;
     if (ask->verb == STINT_REFUND && quota->algorithm == STINT_GCRA &&
         table_booked_until(table) > effective_ns)
-        careful.verb = LAW_REFUND_BOOKED;
+        careful.verb = ALGORITHM_REFUND_BOOKED;
     decision = decide(&asking, &careful, effective_ns);
     if (undo != NULL)
         undo->entered_ns = max_u64(asking.ask.now_ns, asking.own_ns);
@@ -233,7 +233,7 @@ struct stint_decision table_ask(struct stint_table *table, const struct stint_qu
     if (key_len > STINT_KEY_MAX || quota->derived.checked != 1 || quota->initial_set) {
         if (undo != NULL)
             *undo = (struct undo){.at = NULL, .entered_ns = ask->now_ns};
-        return law_never(0);
+        return algorithm_never(0);
     }
     if (table_has_blocks(table, ask->now_ns) &&
         ends_at(table_blocked_until(table, table_block_hash(table, key, key_len)), quota, ask,
@@ -288,7 +288,7 @@ static bool look_in_class(struct asking *asking, struct stint_table *table, int 
 }
 
 /* Whether a state under this quota, or under its rule, may stand in a class. */
-static bool may_stand_in(const struct stint_quota *quota, int class)
+static bool may_fall_back(const struct stint_quota *quota, int class)
 {
     return quota->rule != 0 || class == (int)table_class(quota);
 }
@@ -313,7 +313,7 @@ void table_forget(struct stint_table *table, const struct stint_quota *quota, st
 {
     struct asking asking = {.undo = NULL};
     for (int class = CLASS_8; class <= CLASS_WIDE; class ++)
-        if (may_stand_in(quota, class) && look_in_class(&asking, table, class, hash))
+        if (may_fall_back(quota, class) && look_in_class(&asking, table, class, hash))
             forget_in_class(&asking);
 }
 
@@ -331,7 +331,7 @@ static bool charge_runs(struct stint_table *table, const struct stint_quota *to,
     uint64_t earliest_ns = sub_floor(mark_ns, table->region.fixed.skew_max_ns);
     for (size_t i = 0; i < n_runs; i++) {
         struct asking asking = {.undo = NULL};
-        struct stint_ask ask = law_carry_ask(to, &runs[i]);
+        struct stint_ask ask = algorithm_carry_ask(to, &runs[i]);
         if (!start(&asking, table, to, hash))
             return false;
         ask.now_ns = min_u64(ask.now_ns, latest_ns);
@@ -393,7 +393,7 @@ enum carry table_carry(struct stint_table *table, const struct stint_quota *from
         return CARRY_NONE; /* the next charge does it */
     for (int class = CLASS_8; class <= CLASS_WIDE; class ++) {
         struct asking asking = {.ask = {.now_ns = now_ns}};
-        if (!may_stand_in(from, class) || !look_in_class(&asking, table, class, from_hash))
+        if (!may_fall_back(from, class) || !look_in_class(&asking, table, class, from_hash))
             continue;
         enum carry carried = carry_from_class(&asking, to, to_hash);
         worst = carried > worst ? carried : worst;

@@ -6,7 +6,7 @@
 #ifndef STINT_TABLE_TABLE_H
 #define STINT_TABLE_TABLE_H
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "table/intern.h"
 #include "table/slot/slots.h"
 
@@ -46,7 +46,7 @@ struct undo {
     uint64_t entered_ns;
 };
 
-/* What stood in somebody's way, and how often it was looked at without having changed. */
+/* What was the fallback somebody's way, and how often it was looked at without having changed. */
 struct waits {
     const struct pair *at; /* NULL: nothing yet */
     struct pair pair;
@@ -56,12 +56,13 @@ struct waits {
 /* One decision under way. */
 struct asking {
     struct stint_table *table;
-    const struct stint_quota *quota; /* this table's own copy, or the caller's: intern_law() */
+    const struct stint_quota
+        *quota; /* this table's own copy, or the caller's: intern_algorithm() */
     const struct slots *slots;
     struct hash128 hash;
     struct home home;
     struct stint_ask ask; /* now_ns is the effective time */
-    uint64_t rule;        /* of the caller's quota: other laws may have kept this key's state */
+    uint64_t rule; /* of the caller's quota: other algorithms may have kept this key's state */
     uint32_t id;
     struct undo *undo; /* may be NULL */
     uint64_t *holder;  /* concurrency: what take wrote; may be NULL */
@@ -97,7 +98,7 @@ static inline void table_set_when_full(struct stint_table *table, uint8_t when_f
 static inline uint8_t table_when_full(const struct stint_table *table,
                                       const struct stint_quota *quota)
 {
-    return law_when_full(quota, __atomic_load_n(&table->when_full, __ATOMIC_RELAXED));
+    return algorithm_when_full(quota, __atomic_load_n(&table->when_full, __ATOMIC_RELAXED));
 }
 
 /* The hash of a key under a quota's rule. */
@@ -190,15 +191,16 @@ static inline uint64_t table_grace_ns(const struct stint_table *table)
 }
 
 /*
- * Between the moment at which a newcomer's time was worked out and that at which its key turns out
+ * Between the moment at which a new key's time was worked out and that at which its key turns out
  * to have no state, it may have been stopped for long, and the state it once had may have died and
  * been reused. So the time is looked at again then: true if it has gone on, and all is to be
  * decided anew.
  */
 bool table_catch_up(struct asking *asking);
 
-/* Whether a state with this id obeys the asking quota's law: equal parameters may have two ids. */
-static inline bool table_same_law(const struct asking *asking, uint64_t tag_word)
+/* Whether a state with this id obeys the asking quota's algorithm: equal parameters may have two
+ * ids. */
+static inline bool table_same_algorithm(const struct asking *asking, uint64_t tag_word)
 {
     uint32_t id = (uint32_t)(tag_word & TAG_ID_MASK);
     if (id == asking->id)
@@ -261,7 +263,7 @@ uint64_t table_self(struct stint_table *table);
  * As stint_table_info(), for who asks every second: of live states so many sets of each class are
  * looked at, and the rest are thought to be alike.
  */
-void table_figures(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max,
+void table_metrics(const struct stint_table *table, uint64_t now_ns, uint64_t sets_max,
                    struct stint_table_info *info);
 
 /* Counts a rare event. */

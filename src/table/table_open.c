@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /* Opening and closing tables, and their clock. */
-#include "table/bench.h"
+#include "table/cooldown.h"
 #include "table/pool_records.h"
-#include "table/region/mend.h"
+#include "table/region/repair.h"
 
 #include <stdlib.h>
 
@@ -22,9 +22,9 @@ static int start_table(struct stint_table *table, const struct stint_table_optio
     table->ahead_ns = intern_period_max(&table->intern);
     if (table->region.alone && !table->region.made) {
         bool after_crash = table->region.after_crash && !options->trust_after_crash;
-        mend_table(table, after_crash);
-        bench_mend(table);
-        pool_records_mend(table);
+        repair_table(table, after_crash);
+        cooldown_repair(table);
+        pool_records_repair(table);
     }
     return 0;
 }

@@ -14,7 +14,7 @@
 /* A key on its way: who it is, and where it is sought. */
 struct taking {
     const struct stint_quota *quota; /* the caller's */
-    const struct stint_quota *copy;  /* this table's own, or the caller's: intern_law() */
+    const struct stint_quota *copy;  /* this table's own, or the caller's: intern_algorithm() */
     const struct slots *slots;
     struct hash128 hash;
     struct home home;
@@ -39,7 +39,7 @@ INLINE static inline bool set_out_hashed(struct taking *taking, struct stint_tab
     slots_prefetch(taking->slots, &taking->home);
     uint32_t id = intern_id(&table->intern, quota);
     taking->tag_word = taking->home.tag | id;
-    taking->copy = intern_law(&table->intern, id, quota);
+    taking->copy = intern_algorithm(&table->intern, id, quota);
     return taking->copy != NULL;
 }
 
@@ -60,7 +60,7 @@ CAS16_TARGET INLINE static inline bool hit8(const struct taking *taking, const s
         uint64_t after = before.second;
         if (before.first != taking->tag_word)
             return false;
-        law8_take(taking->copy, &after, now_ns, cost, decision);
+        algorithm8_take(taking->copy, &after, now_ns, cost, decision);
         if (after == before.second) {
             /* Nothing to swap, and so nothing that confirms the two halves: look again. */
             if (pair_equals(cas16_load(seen->at), before))
@@ -83,7 +83,7 @@ CAS16_TARGET INLINE static inline bool hit16(const struct taking *taking, const 
         if (pair.first != taking->tag_word || (before.second & ~STATE_MASK) != mark)
             return false;
         struct word16 after = {before.first, before.second & STATE_MASK};
-        law16_take(taking->copy, &after, now_ns, cost, decision);
+        algorithm16_take(taking->copy, &after, now_ns, cost, decision);
         struct pair packed = {after.lo, after.hi | mark};
         if (pair_equals(packed, before)) {
             if (pair_equals(cas16_load(seen->state), before))

@@ -18,7 +18,7 @@ class Request:
     """`says`: the status of each HTTP answer, or how each line of RESP's begins. `ends`: the server
     ends the connection behind the answer."""
     name: str
-    door: str
+    frontend: str
     bytes: bytes
     says: object
     ends: bool = False
@@ -26,11 +26,11 @@ class Request:
 
 def answered(request, data):
     """How many answers there are; fails if one is not what was expected."""
-    if request.door == "http":
+    if request.frontend == "http":
         found = STATUS.findall(data)
     else:
         found = [line[:len(request.says)] for line in data.split(b"\r\n")[:-1]]
-    expected = b"%d" % request.says if request.door == "http" else request.says
+    expected = b"%d" % request.says if request.frontend == "http" else request.says
     assert set(found) <= {expected}, (request.name, data[:300])
     return len(found)
 

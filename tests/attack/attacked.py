@@ -30,7 +30,7 @@ TIMES = ["idle-time", "request-time", "write-time", "http-idle-time", "http-requ
 def serving(authority, *options, limit_s=LIMIT_S):
     certificate, key = authority.sign("server")
     times = [word for name in TIMES for word in (f"--{name}", f"{limit_s}s")]
-    ports = [word for door in ("resp", "http", "grpc") for word in (f"--{door}-tls", "127.0.0.1:0")]
+    ports = [word for frontend in ("resp", "http", "grpc") for word in (f"--{frontend}-tls", "127.0.0.1:0")]
     return Server(*ports, "--tls-certificate", certificate, "--tls-key", key, "--watch", "0",
                   "--workers", 1, "--connections", 20000, "--connections-per-address", 0,
                   "--http-domain", "edge", "--http-descriptors", "header:User",
@@ -39,10 +39,10 @@ def serving(authority, *options, limit_s=LIMIT_S):
 
 def connect(server, port, timeout_s=20):
     """To the port of that name, in TLS where it is one of TLS."""
-    door, _, tls = port.partition("-")
+    frontend, _, tls = port.partition("-")
     sock = socket.create_connection(("127.0.0.1", server.port(port)), timeout_s)
     try:
-        return context_for(door).wrap_socket(sock) if tls else sock
+        return context_for(frontend).wrap_socket(sock) if tls else sock
     except OSError:
         sock.close()
         raise
@@ -73,11 +73,11 @@ HONEST = {  # the request, and whether the answer is whole
 }
 
 
-def honest_s(server, door):
+def honest_s(server, frontend):
     """How long a new client waits until it is served."""
-    request, is_whole = HONEST[door]
+    request, is_whole = HONEST[frontend]
     began = time.monotonic()
-    with contextlib.closing(connect(server, door)) as sock:
+    with contextlib.closing(connect(server, frontend)) as sock:
         sock.sendall(request)
         receive(sock, is_whole)
     return time.monotonic() - began

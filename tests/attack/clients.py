@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import frames
 
-DOORS = ("resp", "http", "grpc")
+FRONTENDS = ("resp", "http", "grpc")
 SENT_MAX = 8 << 20  # bytes by one client
 LASTS_MAX_S = 60
 TICK_S = 0.01
@@ -42,7 +42,7 @@ class Kind:
     whether TLS is spoken at a port of TLS. `is_idle`: it costs the server nothing to speak of.
     """
     name: str
-    doors: tuple
+    frontends: tuple
     first: bytes = b""
     more: bytes = b""
     piece: int = 0
@@ -55,16 +55,16 @@ class Kind:
     is_idle: bool = False
 
 
-def drips(name, door, first, more, says=b"", piece=1):
-    return Kind(name, (door,), first, more, piece, 0.1, says=says)
+def drips(name, frontend, first, more, says=b"", piece=1):
+    return Kind(name, (frontend,), first, more, piece, 0.1, says=says)
 
 
-def floods(name, door, more, first=b"", **others):
-    return Kind(name, (door,), first, more, reads=NOTHING, **others)
+def floods(name, frontend, more, first=b"", **others):
+    return Kind(name, (frontend,), first, more, reads=NOTHING, **others)
 
 
-def reads_slowly(name, door, request, first=b""):
-    return Kind(name, (door,), first, request, reads=SLOWLY)
+def reads_slowly(name, frontend, request, first=b""):
+    return Kind(name, (frontend,), first, request, reads=SLOWLY)
 
 
 def get(path, *fields):
@@ -88,11 +88,11 @@ LATE_RESP = b"-ERR Protocol error: the command did not arrive within request_tim
 BROWSED = get("/healthz") * 200
 
 KINDS = [
-    Kind("idle", DOORS, in_tls=False, is_idle=True),
-    Kind("half-hello", DOORS, client_hello()[:100], ports=("-tls",), in_tls=False, is_idle=True),
-    Kind("handshake-then-idle", DOORS, ports=("-tls",), is_idle=True),
-    Kind("garbage-for-hello", DOORS, b"\x80garbage" * 500, ports=("-tls",), in_tls=False),
-    Kind("handshake-then-garbage", DOORS, b"\x80\xff\0garbage\r\n\r\n" * 1000, ports=("-tls",)),
+    Kind("idle", FRONTENDS, in_tls=False, is_idle=True),
+    Kind("half-hello", FRONTENDS, client_hello()[:100], ports=("-tls",), in_tls=False, is_idle=True),
+    Kind("handshake-then-idle", FRONTENDS, ports=("-tls",), is_idle=True),
+    Kind("garbage-for-hello", FRONTENDS, b"\x80garbage" * 500, ports=("-tls",), in_tls=False),
+    Kind("handshake-then-garbage", FRONTENDS, b"\x80\xff\0garbage\r\n\r\n" * 1000, ports=("-tls",)),
     # RESP
     drips("slow-bulk", "resp", b"*2\r\n$4\r\nECHO\r\n$9999\r\n", b"x", LATE_RESP),
     drips("slow-inline", "resp", b"", b"PING ", LATE_RESP),
@@ -271,9 +271,9 @@ def unverified():
     return context
 
 
-def context_for(door):
+def context_for(frontend):
     context = unverified()
-    context.set_alpn_protocols({"http": ["http/1.1"], "grpc": ["h2"]}.get(door, []))
+    context.set_alpn_protocols({"http": ["http/1.1"], "grpc": ["h2"]}.get(frontend, []))
     return context
 
 
@@ -282,7 +282,7 @@ def main():
     parser.add_argument("port", type=int)
     parser.add_argument("n", type=int)
     parser.add_argument("kinds", nargs="+", choices=sorted(KIND))
-    parser.add_argument("--tls", choices=DOORS, help="speak TLS, as clients of this port do")
+    parser.add_argument("--tls", choices=FRONTENDS, help="speak TLS, as clients of this port do")
     parser.add_argument("--tick", type=float, default=TICK_S, metavar="S",
                         help="look every S seconds at what is due: the fewer, the less of the CPU")
     arguments = parser.parse_args()

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from attacked import HONEST_S, IS_SHORT, LIMIT_S, MARGIN_S, connections, honest_s, serving
-from clients import DOORS, KIND, KINDS, Swarm, context_for
+from clients import FRONTENDS, KIND, KINDS, Swarm, context_for
 from measure import cpu_s, metric, until
 from test_serve_tls import Authority
 
@@ -31,7 +31,7 @@ def server(authority):
 
 
 def ports(kind):
-    return [door + tls for door in kind.doors for tls in kind.ports]
+    return [frontend + tls for frontend in kind.frontends for tls in kind.ports]
 
 
 @contextlib.contextmanager
@@ -40,15 +40,15 @@ def attacking(server, kind, at, n=N):
     with contextlib.ExitStack() as stack:
         clients = []
         for port in at:
-            door, _, tls = port.partition("-")
-            context = context_for(door) if tls else None
+            frontend, _, tls = port.partition("-")
+            context = context_for(frontend) if tls else None
             swarm = stack.enter_context(Swarm(kind, server.port(port), n, context))
             clients += swarm.clients
         yield clients
 
 
 def assert_honest_are_served(server):
-    waited = {door: honest_s(server, door) for door in DOORS}
+    waited = {frontend: honest_s(server, frontend) for frontend in FRONTENDS}
     assert max(waited.values()) < HONEST_S, waited
 
 
@@ -75,7 +75,7 @@ def test_hostile_clients_hold_nobody_up_and_are_ended(server, kind):
                          MARGIN_S), {client.answer[:80] for client in clients}
 
 
-@pytest.mark.parametrize("port", [door + tls for door in DOORS for tls in ("", "-tls")])
+@pytest.mark.parametrize("port", [frontend + tls for frontend in FRONTENDS for tls in ("", "-tls")])
 def test_the_server_ends_though_they_are_there(authority, port):
     """All kinds at once, before any limit of theirs has passed."""
     with contextlib.ExitStack() as stack:
@@ -91,7 +91,7 @@ def test_the_server_ends_though_they_are_there(authority, port):
 
 def test_those_who_are_ended_are_counted(server):
     refused = "stint_connections_refused_total"
-    before = metric(server.http, refused, door="http", reason="idle")
+    before = metric(server.http, refused, frontend="http", reason="idle")
     with attacking(server, KIND["idle"], ["http"], 5):
-        assert until(lambda: metric(server.http, refused, door="http", reason="idle") == before + 5,
+        assert until(lambda: metric(server.http, refused, frontend="http", reason="idle") == before + 5,
                      LIMIT_S + MARGIN_S)

@@ -43,7 +43,7 @@ def assert_no_growth(server, ask, n=N, warm_up=None):
 
 def ask_pipelined(server, request, n):
     """On one connection, which goes on."""
-    with contextlib.closing(connect(server, request.door)) as sock:
+    with contextlib.closing(connect(server, request.frontend)) as sock:
         for _ in range(-(-n // PIPELINE)):
             sock.sendall(request.bytes * PIPELINE)
             data = b""
@@ -58,7 +58,7 @@ def ask_singly(server, request, n):
     """Each on a connection of its own, which the server ends behind the answer."""
     for _ in range(-(-n // AT_ONCE)):
         with contextlib.ExitStack() as stack:
-            socks = [stack.enter_context(contextlib.closing(connect(server, request.door)))
+            socks = [stack.enter_context(contextlib.closing(connect(server, request.frontend)))
                      for _ in range(AT_ONCE)]
             for sock in socks:
                 sock.sendall(request.bytes)
@@ -73,7 +73,7 @@ def read_to_end(sock):
     return data
 
 
-@pytest.mark.parametrize("request_", HTTP + RESP, ids=lambda each: f"{each.door}, {each.name}")
+@pytest.mark.parametrize("request_", HTTP + RESP, ids=lambda each: f"{each.frontend}, {each.name}")
 def test_requests_are_answered_and_leave_nothing(server, request_):
     ask, n = (ask_singly, N_CONNECTIONS) if request_.ends else (ask_pipelined, N)
     assert_no_growth(server, lambda n: ask(server, request_, n), n)

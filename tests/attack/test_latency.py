@@ -10,7 +10,7 @@ import pytest
 
 from admissions import percentile
 from attacked import HONEST, IS_SHORT, connect, receive, serving
-from clients import DOORS
+from clients import FRONTENDS
 from test_serve_tls import Authority
 
 ATTACKS = [("resp", ["idle", "slow-bulk", "pings-unread"]), ("http", ["idle", "slow-head",
@@ -26,17 +26,17 @@ def server(tmp_path_factory):
         yield running
 
 
-def waits_ms(server, door):
+def waits_ms(server, frontend):
     """Of requests that follow each other; gRPC has a connection for each."""
-    request, is_whole = HONEST[door]
+    request, is_whole = HONEST[frontend]
     waits, sock = [], None
     for _ in range(REQUESTS // 5 if IS_SHORT else REQUESTS):
         began = time.monotonic()
-        sock = sock or connect(server, door)
+        sock = sock or connect(server, frontend)
         sock.sendall(request)
         receive(sock, is_whole)
         waits.append(1000 * (time.monotonic() - began))
-        if door == "grpc":
+        if frontend == "grpc":
             sock.close()
             sock = None
     if sock is not None:
@@ -44,16 +44,16 @@ def waits_ms(server, door):
     return percentile(waits, 0.5), percentile(waits, 0.99)
 
 
-@pytest.mark.parametrize("door, kinds", ATTACKS, ids=[door for door, _ in ATTACKS])
-def test_honest_clients_do_not_wait_long(server, door, kinds):
-    quiet = {each: waits_ms(server, each) for each in DOORS}
-    program = [sys.executable, Path(__file__).with_name("clients.py"), server.port(door), N, *kinds]
+@pytest.mark.parametrize("frontend, kinds", ATTACKS, ids=[frontend for frontend, _ in ATTACKS])
+def test_honest_clients_do_not_wait_long(server, frontend, kinds):
+    quiet = {each: waits_ms(server, each) for each in FRONTENDS}
+    program = [sys.executable, Path(__file__).with_name("clients.py"), server.port(frontend), N, *kinds]
     with subprocess.Popen(list(map(str, program)), stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE) as hostile:
         assert hostile.stdout.readline() == b"connected\n"
-        attacked = {each: waits_ms(server, each) for each in DOORS}
+        attacked = {each: waits_ms(server, each) for each in FRONTENDS}
         hostile.stdin.close()
-    for each in DOORS:
-        print(f"{each} while {door} is attacked: p50 {attacked[each][0]:.2f} ms, "
+    for each in FRONTENDS:
+        print(f"{each} while {frontend} is attacked: p50 {attacked[each][0]:.2f} ms, "
               f"p99 {attacked[each][1]:.2f} ms; quiet {quiet[each][0]:.2f}, {quiet[each][1]:.2f}")
     assert max(p99 for _, p99 in attacked.values()) < P99_MS_MAX

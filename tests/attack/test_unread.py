@@ -7,7 +7,7 @@ import pytest
 
 import frames
 from attacked import HONEST_S, IS_SHORT, MARGIN_S, honest_s, serving
-from clients import DOORS, KIND, Kind, Swarm, get, resp
+from clients import FRONTENDS, KIND, Kind, Swarm, get, resp
 from measure import KIB, MIB, metric, own_memory, until
 from test_serve_tls import Authority
 
@@ -48,12 +48,12 @@ def test_all_connections_together_hold_a_bounded_memory(authority, kind):
     options = ["--connection-memory", "16MiB", "--output-size", "256KiB"]
     with serving(authority, *options, limit_s=60) as server:
         before = own_memory(server.pid)
-        with Swarm(kind, server.port(kind.doors[0]), N):
+        with Swarm(kind, server.port(kind.frontends[0]), N):
             most = 0
             ends = time.monotonic() + 2
             while time.monotonic() < ends:
                 most = max(most, own_memory(server.pid) - before)
-                assert max(honest_s(server, door) for door in DOORS) < HONEST_S
+                assert max(honest_s(server, frontend) for frontend in FRONTENDS) < HONEST_S
             report = f"{kind.name}: {most / MIB:.1f} MiB, {refused(server):.0f} ended"
             assert IS_SHORT or most < MOST + MARGIN, report
             print(report)
@@ -64,11 +64,11 @@ def test_above_it_connections_are_ended_and_counted(authority):
     with serving(authority, "--connection-memory", "1MiB", limit_s=60) as server:
         with Swarm(HELD[2], server.resp, 20):
             assert until(lambda: refused(server) >= 10, MARGIN_S)
-            assert max(honest_s(server, door) for door in DOORS) < HONEST_S
+            assert max(honest_s(server, frontend) for frontend in FRONTENDS) < HONEST_S
 
 
 def sent_bytes(server):
-    return metric(server.http, "stint_sent_bytes_total", door="resp")
+    return metric(server.http, "stint_sent_bytes_total", frontend="resp")
 
 
 def test_a_client_that_does_not_read_is_sent_little(authority):

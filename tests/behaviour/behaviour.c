@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runs cases.jsonl through one door, in virtual time, under every law, with the states in one
- * store; README.md has the form.
- * Whatever a door tells has to be what a service of the same rules, asked beside it, decides.
+ * Runs cases.jsonl through one frontend, in virtual time, under every algorithm, with the states in
+ * one store; README.md has the form. Whatever a frontend tells has to be what a service of the same
+ * rules, asked beside it, decides.
  */
-#include "behaviour/door.h"
+#include "behaviour/frontend.h"
 #include "behaviour/store.h"
 
 #include <math.h>
@@ -15,9 +15,9 @@
 #define RULES_MAX 4096
 #define CASES_MAX 256
 
-static const struct law {
+static const struct algorithm {
     const char *name, *keys;
-} laws[] = {
+} algorithms[] = {
     {"window", "algorithm: window"},
     {"window12", "algorithm: window, resolution: 12"},
     {"buckets", "algorithm: buckets, count_slack: 1"},
@@ -27,8 +27,9 @@ static const struct law {
     {"sliding_counter", "algorithm: sliding_counter"},
 };
 
-static const struct door *const doors[] = {&door_service, &door_resp, &door_http, &door_grpc};
-static const struct door *door;
+static const struct frontend *const frontends[] = {&frontend_service, &frontend_resp,
+                                                   &frontend_http, &frontend_grpc};
+static const struct frontend *frontend;
 static const char *const stores[] = {"table", "redis", "memcached"};
 static const char *store;
 
@@ -36,8 +37,8 @@ static const char *store;
 
 struct behaviour {
     const char *name, *rules, *why;
-    json_t *steps, *differs, *laws;
-    json_t *not_in; /* by store and law: why the case cannot hold there */
+    json_t *steps, *differs, *algorithms;
+    json_t *not_in; /* by store and algorithm: why the case cannot hold there */
 };
 
 struct step {
@@ -55,24 +56,25 @@ static bool is_store(const char *name)
     return false;
 }
 
-static bool is_law(const char *name)
+static bool is_algorithm(const char *name)
 {
-    for (size_t i = 0; i < N(laws); i++)
-        if (strcmp(laws[i].name, name) == 0)
+    for (size_t i = 0; i < N(algorithms); i++)
+        if (strcmp(algorithms[i].name, name) == 0)
             return true;
     return false;
 }
 
-/* A name that is mistaken would take a law, or a step, out of what is tested. */
+/* A name that is mistaken would take an algorithm, or a step, out of what is tested. */
 static void check_names(const struct behaviour *test)
 {
-    const char *law, *step, *name;
+    const char *algorithm, *step, *name;
     json_t *steps, *value, *reasons;
     size_t i;
-    json_array_foreach(test->laws, i, value) assert_true(is_law(json_string_value(value)));
-    json_object_foreach(test->differs, law, steps)
+    json_array_foreach(test->algorithms, i, value)
+        assert_true(is_algorithm(json_string_value(value)));
+    json_object_foreach(test->differs, algorithm, steps)
     {
-        assert_true(is_law(law));
+        assert_true(is_algorithm(algorithm));
         assert_non_null(test->why);
         json_object_foreach(steps, step, value)
             assert_in_range(atoi(step), 0, json_array_size(test->steps) - 1);
@@ -80,8 +82,8 @@ static void check_names(const struct behaviour *test)
     json_object_foreach(test->not_in, name, reasons)
     {
         assert_true(is_store(name));
-        json_object_foreach(reasons, law, value)
-            assert_true(is_law(law) && json_string_length(value) > 0);
+        json_object_foreach(reasons, algorithm, value)
+            assert_true(is_algorithm(algorithm) && json_string_length(value) > 0);
     }
 }
 
@@ -91,7 +93,7 @@ static struct behaviour read_case(json_t *line)
     json_error_t why;
     if (json_unpack_ex(line, &why, JSON_STRICT, "{s:s, s:s, s:o, s?o, s?s, s?o, s?o}", "name",
                        &test.name, "rules", &test.rules, "steps", &test.steps, "differs",
-                       &test.differs, "why", &test.why, "laws", &test.laws, "not_in",
+                       &test.differs, "why", &test.why, "algorithms", &test.algorithms, "not_in",
                        &test.not_in) != 0)
         fail_msg("%s", why.text);
     check_names(&test);
@@ -113,21 +115,22 @@ static struct step read_step(const struct behaviour *test, size_t i)
     return step;
 }
 
-/* Some speak of what one law alone can say. */
-static bool is_for(const struct behaviour *test, const struct law *law)
+/* Some speak of what one algorithm alone can say. */
+static bool is_for(const struct behaviour *test, const struct algorithm *algorithm)
 {
-    bool found = test->laws == NULL;
-    for (size_t i = 0; i < json_array_size(test->laws); i++)
-        found |= strcmp(json_string_value(json_array_get(test->laws, i)), law->name) == 0;
+    bool found = test->algorithms == NULL;
+    for (size_t i = 0; i < json_array_size(test->algorithms); i++)
+        found |=
+            strcmp(json_string_value(json_array_get(test->algorithms, i)), algorithm->name) == 0;
     return found;
 }
 
-/* Puts the keys of law and store where the case says LAW. */
-static void write_rules(char *to, const char *from, const struct law *law)
+/* Puts the keys of algorithm and store where the case says LAW. */
+static void write_rules(char *to, const char *from, const struct algorithm *algorithm)
 {
     size_t at = 0;
     char keys[128];
-    snprintf(keys, sizeof(keys), "%s%s", law->keys, store_keys());
+    snprintf(keys, sizeof(keys), "%s%s", algorithm->keys, store_keys());
     while (*from != '\0') {
         bool is_placeholder = strncmp(from, "LAW", 3) == 0;
         size_t len = is_placeholder ? strlen(keys) : 1;
@@ -143,9 +146,9 @@ static void write_rules(char *to, const char *from, const struct law *law)
 
 struct play {
     const struct behaviour *test;
-    const struct law *law;
-    void *server;  /* behind the door */
-    void *service; /* beside it; NULL: the door is the service itself */
+    const struct algorithm *algorithm;
+    void *server;  /* behind the frontend */
+    void *service; /* beside it; NULL: the frontend is the service itself */
     size_t step;
     uint64_t now_ns;
     uint64_t back_ns; /* when the last who was denied was told to come back */
@@ -160,21 +163,21 @@ __attribute__((noreturn)) static void fail_play(struct play *play, const char *e
     snprintf(play->fault, sizeof(play->fault),
              "%s in %s: step %zu at %.3f s: expected %s; told\n%s\n%s %jd granted, %jd of %jd "
              "remain, %jd ms",
-             play->law->name, store, play->step, (double)play->now_ns / 1e9, expected,
+             play->algorithm->name, store, play->step, (double)play->now_ns / 1e9, expected,
              play->told.answer, play->told.all.outcome, (intmax_t)play->told.all.granted,
              (intmax_t)play->told.all.remaining, (intmax_t)play->told.all.limit,
              (intmax_t)play->told.all.retry_after_ms);
     longjmp(play->failed, 1);
 }
 
-static bool are_same(const struct figures *a, const struct figures *b)
+static bool are_same(const struct metrics *a, const struct metrics *b)
 {
     return strcmp(a->outcome, b->outcome) == 0 && a->granted == b->granted &&
            a->limit == b->limit && a->remaining == b->remaining &&
            a->retry_after_ms == b->retry_after_ms;
 }
 
-/* A door may leave out the statuses of a request that has one. */
+/* A frontend may leave out the statuses of a request that has one. */
 static void compare_with_service(struct play *play)
 {
     const struct told *told = &play->told, *exact = &play->exact;
@@ -191,34 +194,34 @@ static void compare_with_service(struct play *play)
 
 static void ask_once(struct play *play, const struct request *request)
 {
-    if (!door->ask(play->server, request, play->now_ns, &play->told))
+    if (!frontend->ask(play->server, request, play->now_ns, &play->told))
         fail_play(play, "a decision in every part of the answer");
     if (play->service == NULL)
         return;
-    if (!door_service.ask(play->service, request, play->now_ns, &play->exact))
+    if (!frontend_service.ask(play->service, request, play->now_ns, &play->exact))
         fail_msg("the service: %s", play->exact.answer);
     compare_with_service(play);
 }
 
-static void compare_figure(struct play *play, const char *name, const json_t *expected,
+static void compare_metric(struct play *play, const char *name, const json_t *expected,
                            int64_t told)
 {
     char text[64];
-    int64_t figure = json_is_null(expected) ? TOLD_NONE : (int64_t)json_integer_value(expected);
-    if (expected == NULL || figure == told)
+    int64_t metric = json_is_null(expected) ? TOLD_NONE : (int64_t)json_integer_value(expected);
+    if (expected == NULL || metric == told)
         return;
-    snprintf(text, sizeof(text), "%s of %jd", name, (intmax_t)figure);
+    snprintf(text, sizeof(text), "%s of %jd", name, (intmax_t)metric);
     fail_play(play, text);
 }
 
-/* The figures of a step are of its last time, under the laws that do as all others. */
-static void compare_figures(struct play *play, const struct step *step)
+/* The figures of a step are of its last time, under the algorithms that do as all others. */
+static void compare_metrics(struct play *play, const struct step *step)
 {
-    const struct figures *told = &play->told.all;
-    compare_figure(play, "granted", step->granted, told->granted);
-    compare_figure(play, "limit", step->limit, told->limit);
-    compare_figure(play, "remaining", step->remaining, told->remaining);
-    compare_figure(play, "retry_after_ms", step->retry_after_ms, told->retry_after_ms);
+    const struct metrics *told = &play->told.all;
+    compare_metric(play, "granted", step->granted, told->granted);
+    compare_metric(play, "limit", step->limit, told->limit);
+    compare_metric(play, "remaining", step->remaining, told->remaining);
+    compare_metric(play, "retry_after_ms", step->retry_after_ms, told->retry_after_ms);
 }
 
 static const char *differing_outcome(const struct play *play)
@@ -226,7 +229,7 @@ static const char *differing_outcome(const struct play *play)
     char step[24];
     snprintf(step, sizeof(step), "%zu", play->step);
     return json_string_value(
-        json_object_get(json_object_get(play->test->differs, play->law->name), step));
+        json_object_get(json_object_get(play->test->differs, play->algorithm->name), step));
 }
 
 static void set_time(struct play *play, const struct step *step)
@@ -252,16 +255,16 @@ static void play_step(struct play *play)
             fail_play(play, outcome);
     }
     if (other == NULL)
-        compare_figures(play, &step);
+        compare_metrics(play, &step);
     if (strcmp(outcome, "deny") == 0)
         play->back_ns = play->now_ns + (uint64_t)play->told.all.retry_after_ms * MS;
 }
 
 /* Why this case cannot hold in this store, by the case; NULL: it has to. */
-static const char *why_not(const struct behaviour *test, const struct law *law)
+static const char *why_not(const struct behaviour *test, const struct algorithm *algorithm)
 {
     const json_t *reasons = json_object_get(test->not_in, store);
-    return json_string_value(json_object_get(reasons, law->name));
+    return json_string_value(json_object_get(reasons, algorithm->name));
 }
 
 static bool play_all(struct play *play)
@@ -273,33 +276,33 @@ static bool play_all(struct play *play)
     return true;
 }
 
-static void play_under(const struct behaviour *test, const struct law *law)
+static void play_under(const struct behaviour *test, const struct algorithm *algorithm)
 {
     static struct play play;
     char rules[RULES_MAX];
-    play = (struct play){.test = test, .law = law};
-    write_rules(rules, test->rules, law);
-    play.server = door->open(rules, EPOCH_NS);
-    if (door != &door_service)
-        play.service = door_service.open(rules, EPOCH_NS);
+    play = (struct play){.test = test, .algorithm = algorithm};
+    write_rules(rules, test->rules, algorithm);
+    play.server = frontend->open(rules, EPOCH_NS);
+    if (frontend != &frontend_service)
+        play.service = frontend_service.open(rules, EPOCH_NS);
     bool holds = play_all(&play);
-    door->close(play.server);
+    frontend->close(play.server);
     if (play.service != NULL)
-        door_service.close(play.service);
+        frontend_service.close(play.service);
     store_take_back();
-    const char *why = why_not(test, law);
+    const char *why = why_not(test, algorithm);
     if (!holds && why == NULL)
         fail_msg("%s", play.fault);
     if (holds && why != NULL)
-        fail_msg("%s in %s holds, though not_in says: %s", law->name, store, why);
+        fail_msg("%s in %s holds, though not_in says: %s", algorithm->name, store, why);
 }
 
-static void test_case_under_every_law(void **state)
+static void test_case_under_every_algorithm(void **state)
 {
     const struct behaviour test = read_case(*state);
-    for (size_t i = 0; i < N(laws); i++)
-        if (is_for(&test, &laws[i]))
-            play_under(&test, &laws[i]);
+    for (size_t i = 0; i < N(algorithms); i++)
+        if (is_for(&test, &algorithms[i]))
+            play_under(&test, &algorithms[i]);
 }
 
 /* ---- All of them ----------------------------------------------------------------------------- */
@@ -322,7 +325,7 @@ static size_t load(struct CMUnitTest *tests, const char *path)
         }
         tests[n++] = (struct CMUnitTest){
             .name = json_string_value(json_object_get(test, "name")),
-            .test_func = test_case_under_every_law,
+            .test_func = test_case_under_every_algorithm,
             .initial_state = test,
         };
     }
@@ -335,11 +338,11 @@ static size_t load(struct CMUnitTest *tests, const char *path)
 int main(int argc, char **argv)
 {
     static struct CMUnitTest tests[CASES_MAX];
-    for (size_t i = 0; i < N(doors) && argc == 4; i++)
-        if (strcmp(doors[i]->name, argv[1]) == 0)
-            door = doors[i];
+    for (size_t i = 0; i < N(frontends) && argc == 4; i++)
+        if (strcmp(frontends[i]->name, argv[1]) == 0)
+            frontend = frontends[i];
     store = argc == 4 ? argv[2] : "";
-    if (door == NULL || !store_begin(store, EPOCH_NS)) {
+    if (frontend == NULL || !store_begin(store, EPOCH_NS)) {
         fprintf(stderr, "usage: behaviour service|resp|http|grpc table|redis|memcached CASES\n");
         return 2;
     }

@@ -32,7 +32,7 @@ static struct {
     struct given {
         char prefix[16];
         struct virtual_store *store;
-        struct shared_store *stores[1];
+        struct backend *stores[1];
     } each[GIVEN_MAX];
     size_t n_given;
 } used;
@@ -161,12 +161,12 @@ void store_give(struct service *service)
     struct given *given = &used.each[used.n_given++];
     snprintf(given->prefix, sizeof(given->prefix), "b%u:", used.n_prefixes++);
     if (virtual_store_open(&given->store, &used.given, given->prefix, used.epoch_ns, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     given->stores[0] = virtual_store_shared(given->store);
-    const struct question_stores stores = {.stores = given->stores,
-                                           .n_stores = 1,
-                                           .timeout_ns = STARTS_S * NS_PER_S,
-                                           .items_on_error = RULE_STORE_ERROR_ERROR};
+    const struct evaluation_stores stores = {.stores = given->stores,
+                                             .n_stores = 1,
+                                             .timeout_ns = STARTS_S * NS_PER_S,
+                                             .items_on_error = RULE_STORE_ERROR_ERROR};
     service_set_stores(service, &stores);
 }
 

@@ -4,7 +4,7 @@
  * stays valid, nobody waits for the dead, and no key ever admits more than its limit: a worker
  * counts a unit only after it was allowed, so a death can lose a count, never add one. FIELD B26.
  *
- * crash_kill [KILLS]: per law and kind of memory; default 40, and thousands for the long run.
+ * crash_kill [KILLS]: per algorithm and kind of memory; default 40, and thousands for the long run.
  */
 #define _GNU_SOURCE
 #include "crash/workers.h"

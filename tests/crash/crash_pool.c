@@ -8,7 +8,7 @@
  *
  * Each stretch of asks is a pool of its own, so that each begins unused.
  *
- * crash_pool [KILLS]: per law; default 150, and thousands for the long run.
+ * crash_pool [KILLS]: per algorithm; default 150, and thousands for the long run.
  */
 #define _GNU_SOURCE
 #include "crash/workers.h"

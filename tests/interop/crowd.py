@@ -16,7 +16,7 @@ from admissions import S, Admission, percentile
 from server import Resp
 
 # outcome: allow, deny, never; "error": `text` is the sentence; "lost": the connection ended.
-Seen = namedtuple("Seen", "door key units sent_ns answered_ns outcome granted at_ns text")
+Seen = namedtuple("Seen", "frontend key units sent_ns answered_ns outcome granted at_ns text")
 
 REDIAL_S = 0.05
 
@@ -68,20 +68,20 @@ def by_quota(spec, keys, units=1):
 
 
 class Client:
-    def __init__(self, door, address):
-        self.door, self.address = door, address
+    def __init__(self, frontend, address):
+        self.frontend, self.address = frontend, address
         self.link, self.rest, self.asked = None, b"", []
         self.sent_ns = self.ready_at = 0
 
 
 class Crowd:
-    """Asks within its `with`. `doors` are (host, port); `rate` is of all together, per second;
+    """Asks within its `with`. `frontends` are (host, port); `rate` is of all together, per second;
     `depth` requests go out at once on each connection."""
 
-    def __init__(self, doors, requests, connections=4, rate=1000, depth=1, seed=1):
+    def __init__(self, frontends, requests, connections=4, rate=1000, depth=1, seed=1):
         self.requests, self.depth = list(requests), depth
         self.rng = random.Random(seed)
-        self.clients = [Client(place, tuple(door)) for place, door in enumerate(doors)
+        self.clients = [Client(place, tuple(frontend)) for place, frontend in enumerate(frontends)
                         for _ in range(connections)]
         self.pause_s = len(self.clients) * depth / rate if rate else 0
         self.seen, self.fault = [], None
@@ -102,7 +102,7 @@ class Crowd:
     def _lose(self, client, now):
         answered_ns = time.time_ns()
         for one in client.asked:
-            self.seen.append(Seen(client.door, one.key, one.units, client.sent_ns, answered_ns,
+            self.seen.append(Seen(client.frontend, one.key, one.units, client.sent_ns, answered_ns,
                                   "lost", 0, None, ""))
         try:
             self.selector.unregister(client.link)
@@ -144,7 +144,7 @@ class Crowd:
             fields = dict(zip(value[::2], value[1::2]))
             outcome, granted, text = fields["outcome"], fields["granted"], ""
             at_ns = int(fields["at"]) if "at" in fields and outcome == "allow" else None
-        self.seen.append(Seen(client.door, asked.key, asked.units, client.sent_ns, answered_ns,
+        self.seen.append(Seen(client.frontend, asked.key, asked.units, client.sent_ns, answered_ns,
                               outcome, granted, at_ns, text))
 
     # ---- all of them ----

@@ -43,7 +43,7 @@ class Fleet:
         self.count, self.machines, self.env = count, machines, env
         self.options = ["--workers", workers, *(["--store", store] if store else []), *options]
         self.rules = fleet_rules() if rules is None else rules
-        self.servers, self.doors = [], []
+        self.servers, self.frontends = [], []
 
     def start(self, place):
         more = {"env": self.env, "rules": self.rules}
@@ -55,14 +55,14 @@ class Fleet:
             server = Server(*self.options, "--insecure", "--resp", f"{address}:0", "--http",
                             f"{address}:0", command=(*machine.prefix, STINT, "serve"), **more)
         self.servers.append(self.stack.enter_context(server))
-        self.doors.append(tuple(server.doors["resp"][0].rsplit(":", 1)))
+        self.frontends.append(tuple(server.frontends["resp"][0].rsplit(":", 1)))
         return server
 
     def __enter__(self):
         with contextlib.ExitStack() as self.stack:
             for place in range(self.count):
                 self.start(place)
-            self.doors = [(host, int(port)) for host, port in self.doors]
+            self.frontends = [(host, int(port)) for host, port in self.frontends]
             self.stack = self.stack.pop_all()
         return self
 
@@ -76,17 +76,17 @@ class Fleet:
         """kill -9 of that server; another takes its ports."""
         old = self.servers[place]
         old.kill()
-        address = ":".join(map(str, self.doors[place]))
+        address = ":".join(map(str, self.frontends[place]))
         self.servers[place] = self.stack.enter_context(Server(
             *self.options, "--resp", address, rules=self.rules, env=self.env))
 
     def crowd(self, requests=None, **options):
-        return Crowd(self.doors, requests or by_rule("fleet", "user", KEYS), **options)
+        return Crowd(self.frontends, requests or by_rule("fleet", "user", KEYS), **options)
 
     def readiness(self, server):
         """(status, text) of /readyz."""
         try:
-            with urllib.request.urlopen(f"http://{server.doors['http'][0]}/readyz",
+            with urllib.request.urlopen(f"http://{server.frontends['http'][0]}/readyz",
                                         timeout=10) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as refused:
@@ -96,14 +96,14 @@ class Fleet:
 # ---- What may be claimed ----
 
 
-def wait_until_served(crowd, doors, seconds=RECOVERS_S, since_ns=None):
+def wait_until_served(crowd, frontends, seconds=RECOVERS_S, since_ns=None):
     """Until a take that was sent after this moment has been granted by each server; the seconds."""
     began = since_ns or time.time_ns()
 
     def all_have():
-        return len({one.door for one in crowd.snapshot() if one.sent_ns >= began and
-                    one.outcome == "allow"}) == doors
-    until(all_have, f"all {doors} servers grant again; now {errors(crowd.snapshot()[-200:])}",
+        return len({one.frontend for one in crowd.snapshot() if one.sent_ns >= began and
+                    one.outcome == "allow"}) == frontends
+    until(all_have, f"all {frontends} servers grant again; now {errors(crowd.snapshot()[-200:])}",
           seconds, 0.05)
     return (time.time_ns() - began) / S
 

@@ -20,7 +20,7 @@ from program import SOURCE, STINT
 
 STARTS_S = 20
 SANITIZER = re.compile(r"(AddressSanitizer|LeakSanitizer|ThreadSanitizer|runtime error):?")
-LISTENS = re.compile(r"listens: listening door=(\S+) address=(\S+)")
+LISTENS = re.compile(r"listens: listening frontend=(\S+) address=(\S+)")
 
 
 def free_port():
@@ -39,7 +39,7 @@ class Server:
     def __init__(self, *options, rules=None, env=None, ports=True, wait=True, limits=None,
                  command=(STINT, "serve"), pass_fds=()):
         self.options = list(map(str, options))
-        self.lines, self.doors = [], {}
+        self.lines, self.frontends = [], {}
         self.folder = tempfile.mkdtemp(prefix="stint-serve-")
         if rules is not None:
             self.rules = os.path.join(self.folder, "rules.yaml")
@@ -64,7 +64,7 @@ class Server:
                 self.lines.append(line.decode(errors="replace").rstrip("\n"))
                 found = LISTENS.search(self.lines[-1])
                 if found:
-                    self.doors.setdefault(found[1], []).append(found[2])
+                    self.frontends.setdefault(found[1], []).append(found[2])
                 self.changed.notify_all()
         with self.changed:
             self.changed.notify_all()
@@ -92,8 +92,8 @@ class Server:
     def pid(self):
         return self.process.pid
 
-    def port(self, door):
-        return int(self.doors[door][0].rpartition(":")[2])
+    def port(self, frontend):
+        return int(self.frontends[frontend][0].rpartition(":")[2])
 
     @property
     def resp(self):
@@ -106,8 +106,8 @@ class Server:
     def url(self, path="/"):
         return f"http://127.0.0.1:{self.http}{path}"
 
-    def connect(self, door="resp"):
-        return Resp(socket.create_connection(("127.0.0.1", self.port(door)), timeout=20))
+    def connect(self, frontend="resp"):
+        return Resp(socket.create_connection(("127.0.0.1", self.port(frontend)), timeout=20))
 
     def post(self, path, body):
         """(status, what the answer says)."""

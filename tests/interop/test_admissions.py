@@ -136,7 +136,7 @@ def test_percentiles():
 def test_a_server_alone_holds_and_two_that_share_nothing_do_not():
     """What the tests with stores would see if their store did not join the servers."""
     with Fleet(2, None) as fleet:
-        with Crowd(fleet.doors[:1], by_rule("fleet", "user", KEYS), rate=2000) as alone:
+        with Crowd(fleet.frontends[:1], by_rule("fleet", "user", KEYS), rate=2000) as alone:
             time.sleep(2.5)
         with fleet.crowd(rate=4000) as both:
             time.sleep(2.5)

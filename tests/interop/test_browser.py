@@ -235,7 +235,7 @@ def counts(server):
 
 
 def refused(server):
-    return int(re.search(r'stint_malformed_total\{door="http"\} (\d+)', metrics(server))[1])
+    return int(re.search(r'stint_malformed_total\{frontend="http"\} (\d+)', metrics(server))[1])
 
 
 both_ways = pytest.mark.parametrize(

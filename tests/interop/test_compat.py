@@ -115,8 +115,8 @@ class Compat(Server):
             "RUNTIME_ROOT": str(folder / "current"), "RUNTIME_SUBDIRECTORY": "ratelimit", **ports,
             **env})
 
-    def get(self, path, door=0):
-        url = "http://" + self.doors["http"][door] + path
+    def get(self, path, frontend=0):
+        url = "http://" + self.frontends["http"][frontend] + path
         with urllib.request.urlopen(url, timeout=20) as answer:
             return answer.read().decode()
 
@@ -357,15 +357,15 @@ def test_what_their_store_cannot_be_here_is_refused(env, said):
 def test_their_ports_and_paths(folder):
     with Compat(folder, USE_PROMETHEUS="true", PROMETHEUS_ADDR=f":{free_port()}",
                 PROMETHEUS_PATH="/figures") as server:
-        assert len(server.doors["http"]) == 3
+        assert len(server.frontends["http"]) == 3
         assert server.get("/healthcheck") == "OK"
         answer = subprocess.run(
             ["curl", "-s", "-d", '{"domain":"edge","descriptors":[{"entries":[{"key":"user"}]}]}',
-             f"http://{server.doors['http'][0]}/json"], capture_output=True, timeout=20, check=True)
+             f"http://{server.frontends['http'][0]}/json"], capture_output=True, timeout=20, check=True)
         assert b'"overallCode":"OK"' in answer.stdout
         assert "edge.user: unit=HOUR requests_per_unit=5" in server.get("/rlconfig", 1)
-        for door in range(3):
-            assert "ratelimit_service_config_load_success 1" in server.get("/figures", door)
+        for frontend in range(3):
+            assert "ratelimit_service_config_load_success 1" in server.get("/figures", frontend)
         assert "stint_build_info" in server.get("/metrics", 2)
 
 
@@ -693,7 +693,7 @@ def test_shadow_mode_of_all(folder):
         body = b'{"domain":"edge","descriptors":[{"entries":[{"key":"two","value":"u"}]}]}'
         answer = subprocess.run(
             ["curl", "-sw", "%{http_code}", "-d", body,
-             "http://" + beside.server.doors["http"][0] + "/json"],
+             "http://" + beside.server.frontends["http"][0] + "/json"],
             capture_output=True, timeout=20, check=True).stdout
         assert answer.endswith(b"200") and b'{"code":"OVER_LIMIT"' in answer
         begin = "ratelimit.service."
@@ -719,7 +719,7 @@ def test_a_store_that_is_away_is_an_error(folder):
         body = b'{"domain":"edge","descriptors":[{"entries":[{"key":"two","value":"u"}]}]}'
         answer = subprocess.run(
             ["curl", "-sw", "%{http_code}", "-d", body,
-             "http://" + beside.server.doors["http"][0] + "/json"],
+             "http://" + beside.server.frontends["http"][0] + "/json"],
             capture_output=True, timeout=20, check=True).stdout
         assert answer.endswith(b"503")
         assert beside.server.figure("ratelimit.service.call.should_rate_limit.redis_error") == 1

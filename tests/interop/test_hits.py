@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Costs that are known only afterwards, as Envoy asks for them: hits of 0 before a request, and N
-when it is done. At both doors, in the table, over Redis and over memcached, under every algorithm.
+when it is done. At both frontends, in the table, over Redis and over memcached, under every algorithm.
 
 The limits are per year, so that no edge of a window falls into a test.
 """
@@ -90,11 +90,11 @@ class Json:
         pass
 
 
-def play(door, algorithm, user, sequence, charges=True):
+def play(frontend, algorithm, user, sequence, charges=True):
     """Asks in turn; what is told to remain is what a model of the budget has left."""
     used = 0
     for at, (hits, expected) in enumerate(sequence):
-        code, remaining, reset = door.ask(algorithm, user, hits)
+        code, remaining, reset = frontend.ask(algorithm, user, hits)
         where = f"{algorithm}: hits {hits} at {at} of {sequence}"
         assert code == expected, where
         if charges or code == OK:
@@ -103,10 +103,10 @@ def play(door, algorithm, user, sequence, charges=True):
         assert (reset is None) == (used == 0), where
 
 
-@pytest.mark.parametrize("door", [Grpc, Json])
+@pytest.mark.parametrize("frontend", [Grpc, Json])
 @pytest.mark.parametrize("store", [None, Redis, Memcached], ids=["table", "redis", "memcached"])
-def test_what_was_used_is_charged(store, door):
-    with serving(store, ", hits: charge") as server, contextlib.closing(door(server)) as asks:
+def test_what_was_used_is_charged(store, frontend):
+    with serving(store, ", hits: charge") as server, contextlib.closing(frontend(server)) as asks:
         for algorithm in ALGORITHMS:
             for user, sequence in SEQUENCES.items():
                 play(asks, algorithm, user, sequence)

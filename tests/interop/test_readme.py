@@ -110,7 +110,7 @@ def server():
 @pytest.fixture
 def at_its_ports(server, scratch):
     """The same text with the ports of that server, and of an nginx of the test's own."""
-    ports = {port: str(server.port(door)) for port, door in PORTS.items()}
+    ports = {port: str(server.port(frontend)) for port, frontend in PORTS.items()}
     ports |= {port: str(free_port()) for port in ("8088", "8089")}
 
     def exchange(text):

@@ -38,7 +38,7 @@ def test_faults_as_json(tmp_path):
     path = tmp_path / "b.yaml"
     path.write_text(BAD)
     faults = json.loads(stint("rules", "check", "--json", path, code=1)[0])
-    assert faults == [{"file": str(path), "line": 4, "column": 3, "sentence":
+    assert faults == [{"file": str(path), "line": 4, "column": 3, "message":
                        "unknown key \"rate_limt\" in an entry; did you mean \"rate_limit\"?"}]
     path.write_text(GOOD)
     assert json.loads(stint("rules", "check", "--json", path)[0]) == []
@@ -50,7 +50,7 @@ def test_what_loads_and_is_perhaps_not_meant_is_warned_of():
     assert stint("rules", "check", "-", given=odd)[0] == (
         f"-:2:36: warning: {sentence}\n1 rule in 1 domain, 1 file: no fault, 1 warning\n")
     assert json.loads(stint("rules", "check", "--json", "-", given=odd)[0]) == [
-        {"file": "-", "line": 2, "column": 36, "sentence": sentence, "warning": True}]
+        {"file": "-", "line": 2, "column": 36, "message": sentence, "warning": True}]
 
 
 def test_standard_input_is_a_file_like_others():
@@ -283,13 +283,13 @@ def test_a_file_of_the_guide(file, told):
 
 
 def test_the_guide_names_every_key():
-    keys = re.findall(r'\[\w+\] = "(\w+)"', (SOURCE / "src/rules/yaml/shapes.c").read_text())
+    keys = re.findall(r'\[\w+\] = "(\w+)"', (SOURCE / "src/rules/yaml/schema_keys.c").read_text())
     assert len(keys) > 30
     for key in keys:
         assert f"`{key}`" in GUIDE.read_text(), key
 
 
 def test_the_guide_names_no_key_that_there_is_not():
-    keys = set(re.findall(r'\[\w+\] = "(\w+)"', (SOURCE / "src/rules/yaml/shapes.c").read_text()))
+    keys = set(re.findall(r'\[\w+\] = "(\w+)"', (SOURCE / "src/rules/yaml/schema_keys.c").read_text()))
     for row in re.findall(r"^\| (`.*?`) \|", GUIDE.read_text(), re.M):
         assert set(re.findall(r"`(\w+)`", row)) <= keys, row

@@ -183,17 +183,17 @@ def test_other_machines_need_tokens(tmp_path):
 
 def test_every_port_can_be_off():
     with Server("--resp", "off") as server:
-        assert "resp" not in server.doors
+        assert "resp" not in server.frontends
         assert ask(server.url("/healthz")) == (200, "ok\n")
     with Server("--http", "off") as server:
-        assert "http" not in server.doors
+        assert "http" not in server.frontends
         assert server.connect().ask("PING") == "PONG"
 
 
 def test_ipv6_and_unix_sockets(tmp_path):
     path = tmp_path / "resp.sock"
     with Server("--resp", "[::1]:0", "--resp", f"unix:{path},mode=0600", "--workers", 2) as server:
-        assert server.doors["resp"][0].startswith("[::1]:")
+        assert server.frontends["resp"][0].startswith("[::1]:")
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         with socket.create_connection(("::1", server.resp)) as v6:
             assert Resp(v6).ask("PING") == "PONG"

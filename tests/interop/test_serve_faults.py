@@ -142,7 +142,7 @@ def test_connections_of_one_address_and_in_all_have_limits():
         clients = [server.connect() for _ in range(3)]
         assert all(client.ask("PING") == "PONG" for client in clients)
         assert server.connect().is_closed()
-        six = int(server.doors["resp"][1].rpartition(":")[2])
+        six = int(server.frontends["resp"][1].rpartition(":")[2])
         others = []
         for _ in range(2):  # each before the next: workers accept in no order
             others.append(Resp(socket.create_connection(("::1", six), timeout=5)))
@@ -161,12 +161,12 @@ def test_connections_of_one_address_and_in_all_have_limits():
         raise AssertionError(server.log)
 
 
-def idle_kib(server, n_connections, door="resp"):
+def idle_kib(server, n_connections, frontend="resp"):
     def resident():
         with open(f"/proc/{server.pid}/statm", encoding="ascii") as statm:
             return int(statm.read().split()[1]) * resource.getpagesize() / 1024
     before = resident()
-    clients = [server.connect(door) for _ in range(n_connections)]
+    clients = [server.connect(frontend) for _ in range(n_connections)]
     for client in clients:
         assert client.ask("PING") == "PONG"
     return clients, (resident() - before) / n_connections

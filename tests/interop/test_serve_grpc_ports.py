@@ -50,11 +50,11 @@ def test_plain():
         with grpc.insecure_channel(f"127.0.0.1:{server.port('grpc')}") as channel:
             assert codes(channel) == [OK, OK, OK, OVER_LIMIT]
             assert check(channel) == check(channel, "ratelimit") == SERVING
-        # One state, whichever port it is asked at; and figures of a door of their own.
+        # One state, whichever port it is asked at; and figures of a frontend of their own.
         page = urllib.request.urlopen(server.url("/metrics"), timeout=20).read().decode()
         assert 'stint_decisions_total{domain="edge",rule="user",outcome="deny"} 1' in page
-        assert 'stint_requests_total{door="grpc",verb="take"} 4' in page
-        assert 'stint_connections_opened_total{door="grpc"} 1' in page
+        assert 'stint_requests_total{frontend="grpc",verb="take"} 4' in page
+        assert 'stint_connections_opened_total{frontend="grpc"} 1' in page
 
 
 def test_a_unix_socket(tmp_path):
@@ -68,7 +68,7 @@ def test_a_unix_socket(tmp_path):
 
 def test_it_can_be_off():
     with Server("--grpc", "off") as server:
-        assert "grpc" not in server.doors
+        assert "grpc" not in server.frontends
         assert server.connect().ask("PING") == "PONG"
 
 
@@ -238,7 +238,7 @@ def test_a_busy_client_is_not_taken_for_a_flood():
                                                timeout=20).code, range(6000))
                 assert set(asked) == {OK}
         page = urllib.request.urlopen(server.url("/metrics"), timeout=20).read().decode()
-        assert 'stint_connections_opened_total{door="grpc"} 1' in page
+        assert 'stint_connections_opened_total{frontend="grpc"} 1' in page
 
 
 def test_an_idle_connection_is_told_to_go(tmp_path):

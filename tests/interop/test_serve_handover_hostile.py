@@ -273,19 +273,19 @@ import array, os, socket, sys
 control, port = sys.argv[1], int(sys.argv[2])
 os.umask(0)
 bait = socket.create_server(("127.0.0.1", port))
-door = socket.socket(socket.AF_UNIX)
-door.bind(control)
-door.listen()
+frontend = socket.socket(socket.AF_UNIX)
+frontend.bind(control)
+frontend.listen()
 print("ready", flush=True)
 while True:
-    asker, _ = door.accept()
+    asker, _ = frontend.accept()
     if not asker.recv(32):
         continue
     print("asked", flush=True)
     def tell(verb, rest=b"", fds=()):
         socket.send_fds(asker, [verb.ljust(16, b"\\0") + rest.ljust(16, b"\\0")], fds)
     tell(b"socket", b"resp", [bait.fileno()])
-    tell(b"control", b"", [door.fileno()])
+    tell(b"control", b"", [frontend.fileno()])
     tell(b"all")
     asker.recv(32)
     tell(b"leaves")

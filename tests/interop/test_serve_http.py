@@ -290,7 +290,7 @@ def test_h2load_and_the_server_count_the_same(server, tmp_path, pipeline):
                  for rule in ("remote_address", "") for outcome in ("allow", "deny")}
     assert decisions == {("remote_address", "allow"): 4000, ("remote_address", "deny"): 0,
                          ("", "allow"): 1500, ("", "deny"): 2500}
-    assert metric(server.http, "stint_requests_total", door="http", verb="take") == 8000
+    assert metric(server.http, "stint_requests_total", frontend="http", verb="take") == 8000
 
 
 # ---- TLS ----------------------------------------------------------------------------------------

@@ -163,7 +163,7 @@ def test_health_and_metrics_know_it(server, channel):
     assert one(call(block(1, SERVICE), timeout=20), 1) == SERVING
 
     def counted():
-        return [metric(server.http, "stint_requests_total", door="grpc", verb=verb)
+        return [metric(server.http, "stint_requests_total", frontend="grpc", verb=verb)
                 for verb in ("peek", "charge", "reserve", "settle")]
 
     before, kuadrant = counted(), Kuadrant(channel)

@@ -89,8 +89,8 @@ def test_an_address_that_guesses_is_not_listened_to(tmp_path, ask):
         lines = [line for line in server.log.splitlines() if "auth_failed" in line]
         assert len(lines) >= 10 and all("address=127.0.0.1" in line for line in lines)
         assert "guess-" not in server.log and SECRET not in server.log
-        door = {over_http: "http", over_grpc: "grpc"}.get(ask, "resp")
-        assert f"door={door}" in lines[0]
+        frontend = {over_http: "http", over_grpc: "grpc"}.get(ask, "resp")
+        assert f"frontend={frontend}" in lines[0]
 
 
 def test_guesses_are_a_figure(tmp_path):
@@ -103,7 +103,7 @@ def test_guesses_are_a_figure(tmp_path):
         conn.request("GET", "/metrics", headers={"Authorization": f"Bearer {secret}"})
         page = conn.getresponse().read().decode()
         conn.close()
-        assert 'stint_wrong_secrets_total{door="resp"} 1' in page
+        assert 'stint_wrong_secrets_total{frontend="resp"} 1' in page
 
 
 # ---- What a crash leaves ----

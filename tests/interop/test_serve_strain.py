@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What many, slow, hostile and vanishing clients cost at both doors, what a killed server owes.
+"""What many, slow, hostile and vanishing clients cost at both frontends, what a killed server owes.
 
 Real time throughout: kernel queues, limits of time, processes that are killed. Deadlines are set to
 a second, so that each test is short. With STINT_LONG=1 the flood has 100 million keys.
@@ -57,8 +57,8 @@ def median_ms(client, n=100):
 
 def connections(server):
     """Those of RESP, and of HTTP without the one that asks."""
-    return (metric(server.http, "stint_connections", door="resp") +
-            metric(server.http, "stint_connections", door="http") - 1)
+    return (metric(server.http, "stint_connections", frontend="resp") +
+            metric(server.http, "stint_connections", frontend="http") - 1)
 
 
 def listens(port):
@@ -84,8 +84,8 @@ def many_descriptors(n):
 # ---- clients who are many, slow, or gone --------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", ["resp", "http"])
-def test_connections_that_come_and_stay_and_go_cost_the_same_each_time(door):
+@pytest.mark.parametrize("frontend", ["resp", "http"])
+def test_connections_that_come_and_stay_and_go_cost_the_same_each_time(frontend):
     """At most 16 KiB while idle, no processor; the third thousand needs no more than the first."""
     with many_descriptors(4000) as room, \
             Server("--connections", 20000, "--connections-per-address", 0,
@@ -94,10 +94,10 @@ def test_connections_that_come_and_stay_and_go_cost_the_same_each_time(door):
         before, open_before = own_memory(server.pid), descriptors(server.pid)
         peaks = []
         for _ in range(3):
-            clients = [server.connect(door) for _ in range(n)]
+            clients = [server.connect(frontend) for _ in range(n)]
             assert until(lambda: descriptors(server.pid) >= open_before + n)
             for client in clients:
-                if door == "resp":
+                if frontend == "resp":
                     assert client.ask("PING") == "PONG"
                 else:
                     client.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -135,7 +135,7 @@ def test_who_does_not_read_is_not_read_from():
         assert until(lambda: own_memory(server.pid) < before + 2 * MIB)
 
 
-def test_who_never_reads_is_ended_at_both_doors():
+def test_who_never_reads_is_ended_at_both_frontends():
     with Server("--write-time", "1s", "--http-answer-time", "1s") as server, \
             server.connect() as resp, server.connect("http") as http:
         before = own_memory(server.pid)
@@ -170,7 +170,7 @@ def drips_for(client, text, most_s):
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("door, head, rest", [
+@pytest.mark.parametrize("frontend, head, rest", [
     ("resp", b"*2\r\n$4\r\nECHO\r\n$9999\r\n", b"x"),
     ("resp", b"", b"PING "),
     ("http", b"", b"\r\n"),
@@ -183,10 +183,10 @@ def drips_for(client, text, most_s):
              b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
 ], ids=["resp", "resp-inline", "http-empty", "http-line", "http-field", "http-fields", "http-body",
         "http-chunks"])
-def test_who_sends_drop_by_drop_is_ended(door, head, rest):
+def test_who_sends_drop_by_drop_is_ended(frontend, head, rest):
     """A byte each 0.1 s puts no deadline off."""
     with Server("--request-time", "1s", "--http-request-time", "1s",
-                "--http-idle-time", "1s") as server, server.connect(door) as slow:
+                "--http-idle-time", "1s") as server, server.connect(frontend) as slow:
         slow.sock.sendall(head)
         took = drips_for(slow, rest * 1000, 8)
         assert 0.5 < took < 5, took
@@ -205,8 +205,8 @@ def test_who_vanishes_in_the_midst_leaves_nothing_behind():
             assert take(first, "1/1h", "gone")
         before = descriptors(server.pid)
         for i in range(500):
-            door, half = halves[i % len(halves)]
-            client = server.connect(door)
+            frontend, half = halves[i % len(halves)]
+            client = server.connect(frontend)
             client.sock.sendall(half)
             if i % 2 == 0:
                 client.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
@@ -227,7 +227,7 @@ def test_garbage_ends_the_one_who_sends_it():
                 client.sock.sendall(text)
                 assert client.sock.recv(100).startswith(b"-ERR Protocol error: ")
                 assert client.is_closed()
-        assert metric(server.http, "stint_malformed_total", door="resp") == 4
+        assert metric(server.http, "stint_malformed_total", frontend="resp") == 4
         for text in [b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"no request\r\n\r\n",
                      b"GET / HTTP/1.1\r\nHost a\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"]:
             with server.connect("http") as client:

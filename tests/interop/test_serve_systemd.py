@@ -132,7 +132,7 @@ def test_sockets_come_by_their_names(tmp_path):
     local.listen()
     with activated([resp.fileno(), local.fileno()], ["resp", "resp"], "--http", "127.0.0.1:0",
                    "--resp", "127.0.0.1:1", "--workers", 2) as server:
-        assert set(server.doors["resp"]) == {
+        assert set(server.frontends["resp"]) == {
             "127.0.0.1:%d" % resp.getsockname()[1], f"unix:{path}"}
         for _ in range(10):
             with Resp(socket.create_connection(resp.getsockname(), timeout=5)) as client:

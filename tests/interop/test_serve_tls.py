@@ -54,8 +54,8 @@ def trusting(authority, **versions):
     return context
 
 
-def connect(server, context, door="resp-tls"):
-    plain = socket.create_connection(("127.0.0.1", server.port(door)), timeout=20)
+def connect(server, context, frontend="resp-tls"):
+    plain = socket.create_connection(("127.0.0.1", server.port(frontend)), timeout=20)
     try:
         return Resp(context.wrap_socket(plain, server_hostname="localhost"))
     except OSError:
@@ -89,17 +89,17 @@ def test_older_versions_are_refused(authority):
                        maximum_version=ssl.TLSVersion.TLSv1_1)
     context.set_ciphers("DEFAULT:@SECLEVEL=0")
     with serving(authority) as server:
-        for door in ("resp-tls", "http-tls"):
+        for frontend in ("resp-tls", "http-tls"):
             with pytest.raises((ssl.SSLError, ConnectionError)):
-                connect(server, context, door)
+                connect(server, context, frontend)
         server.wait_for("tls_failed")
 
 
-@pytest.mark.parametrize("door", ["resp-tls", "http-tls"])
-def test_clients_show_a_certificate_where_it_is_demanded(authority, tmp_path, door):
+@pytest.mark.parametrize("frontend", ["resp-tls", "http-tls"])
+def test_clients_show_a_certificate_where_it_is_demanded(authority, tmp_path, frontend):
     def speaks(context):
-        with connect(server, context, door) as client:
-            client.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" if door == "http-tls"
+        with connect(server, context, frontend) as client:
+            client.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" if frontend == "http-tls"
                                 else b"PING\r\n")
             return client.sock.recv(4) in (b"HTTP", b"+PON")
 
@@ -117,19 +117,19 @@ def test_clients_show_a_certificate_where_it_is_demanded(authority, tmp_path, do
 def test_certificates_are_renewed_without_a_restart(authority):
     context = trusting(authority)
 
-    def serial(door):
-        with connect(server, context, door) as client:
+    def serial(frontend):
+        with connect(server, context, frontend) as client:
             return client.sock.getpeercert()["serialNumber"]
 
     with serving(authority, name="renewed") as server:
         with connect(server, context) as before:
             assert before.ask("PING") == "PONG"
-            first = {door: serial(door) for door in ("resp-tls", "http-tls")}
+            first = {frontend: serial(frontend) for frontend in ("resp-tls", "http-tls")}
             authority.sign("renewed")
             server.tell(signal.SIGHUP)
             server.wait_for("info reloaded")
-            for door in first:
-                assert serial(door) != first[door]
+            for frontend in first:
+                assert serial(frontend) != first[frontend]
             assert before.ask("PING") == "PONG"
             (authority.folder / "renewed.pem").write_text("no certificate")
             server.tell(signal.SIGHUP)
@@ -162,7 +162,7 @@ def test_a_drain_says_goodbye(authority):
 def test_an_idle_tls_connection_is_small(authority):
     context = trusting(authority)
     with serving(authority, "--workers", 1) as server:
-        server.connect = lambda door: connect(server, context, door)
+        server.connect = lambda frontend: connect(server, context, frontend)
         clients, kib = idle_kib(server, 300, "resp-tls")
         for client in clients:
             client.close()

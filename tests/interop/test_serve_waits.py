@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The doors of a server whose quotas are in a real store, which answers, is late, or is gone."""
+"""The frontends of a server whose quotas are in a real store, which answers, is late, or is gone."""
 import concurrent.futures
 import http.client
 import json
@@ -86,7 +86,7 @@ def test_grpc_admits_what_the_rule_says_however_many_ask(server):
     assert codes.count(OK) == 100 and codes.count(OVER_LIMIT) == 50
 
 
-def test_one_quota_for_all_doors(server):
+def test_one_quota_for_all_frontends(server):
     resp = server.connect()
     for _ in range(40):
         assert post(server.http, "user", "c")[0] == 200

@@ -101,7 +101,7 @@ def test_clocks_of_servers_differ_on_memcached(tmp_path):
             until(lambda: ahead_s / 2 < skew(fleet, 0) < ahead_s + 0.5, "the clock ahead is seen")
             assert skew(fleet, 1) < ahead_s / 2
     seen = without_instants(crowd.seen)
-    assert {one.door for one in seen if one.outcome == "allow"} == {0, 1}
+    assert {one.frontend for one in seen if one.outcome == "allow"} == {0, 1}
     check_bound(seen, window_ns=WINDOW - ahead_s * S)
     check_bound(seen, limit=2 * LIMIT, window_ns=WINDOW)
     check_waits(seen)

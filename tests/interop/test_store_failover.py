@@ -167,6 +167,6 @@ def test_a_server_is_cut_off_from_the_store():
     check_bound(crowd.seen)
     check_waits(crowd.seen)
     away = between(crowd.seen, cut_ns + S // 2, mended_ns - S // 4)
-    here, there = ([one for one in away if one.door == door] for door in (0, 1))
+    here, there = ([one for one in away if one.frontend == frontend] for frontend in (0, 1))
     assert outcomes(here)["allow"] == 0 and len(here) > 100
     assert outcomes(there)["allow"] > 50

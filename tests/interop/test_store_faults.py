@@ -313,8 +313,8 @@ def test_shares_while_a_store_stands_still(redis):
     assert len(full) > 100 and outcomes(full)["allow"] == 0
     shared = between(away, paused_ns + WINDOW + S // 2)
     share = LIMIT // nodes
-    for door in range(nodes):
-        own = by_key(admissions([one for one in shared if one.door == door]))
+    for frontend in range(nodes):
+        own = by_key(admissions([one for one in shared if one.frontend == frontend]))
         worst = [most_in_any_window(granted, WINDOW).units for granted in own.values()]
         assert len(own) == len(KEYS) and max(worst) <= share
         assert sum(worst) >= 0.8 * share * len(KEYS)

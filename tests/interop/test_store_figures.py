@@ -35,7 +35,7 @@ def server(redis):
 def get(server, path, body=None):
     """Status and text."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://{server.doors['http'][0]}{path}", data,
+    request = urllib.request.Request(f"http://{server.frontends['http'][0]}{path}", data,
                                      {"Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=10) as answer:
@@ -91,7 +91,7 @@ def test_a_store_that_is_away_is_told_of_everywhere(server, redis):
     status, text = until(lambda: (take(server)[0], get(server, "/readyz"))[1]
                          if "main" in get(server, "/readyz")[1] else None, "it is named")
     assert status == 200 and text.startswith("ready\nstore main: away for ")
-    host, port = server.doors["resp"][0].rsplit(":", 1)
+    host, port = server.frontends["resp"][0].rsplit(":", 1)
     with client_library.Redis(host, int(port)) as client:
         info = client.execute_command("INFO", "stores")
     assert info["stores"] == 1 and info["store0"]["name"] == "main"

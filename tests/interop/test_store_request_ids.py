@@ -44,7 +44,7 @@ def left(client, key, value):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_memcached_refuses_ids_at_every_door(server, verb):
+def test_memcached_refuses_ids_at_every_frontend(server, verb):
     key = f"alone-{verb}"
     with server.connect() as client:
         told = str(client.ask(f"STINT.{verb}", *words(("everybody", key)), "ID", "x"))

@@ -105,8 +105,8 @@ class Parted:
         return f"redis-sentinel://{self.sentinel.host}:{self.sentinel.port}/main"
 
 
-def granted_by(seen, door):
-    return [one for one in seen if one.door == door and one.outcome == "allow"]
+def granted_by(seen, frontend):
+    return [one for one in seen if one.frontend == frontend and one.outcome == "allow"]
 
 
 def part(**settings):
@@ -140,8 +140,8 @@ def test_a_master_that_others_have_given_up_goes_on():
     # They do not know of each other: more than N, or this would be no test.
     worst = [most_in_any_window(own, WINDOW).units for own in by_key(admissions(both)).values()]
     assert max(worst) > 1.5 * LIMIT, worst
-    for door in (0, 1):
-        check_bound([one for one in both if one.door == door])
+    for frontend in (0, 1):
+        check_bound([one for one in both if one.frontend == frontend])
 
 
 @pytest.mark.skipif(why_not() is not None, reason=str(why_not()))

@@ -149,7 +149,7 @@ class Refused(Exception):
 
     def __init__(self, error):
         self.code = error.code
-        super().__init__(error.sentence.decode())
+        super().__init__(error.message.decode())
 
 
 def from_c(decision):

@@ -137,7 +137,7 @@ class Table:
         """(0, None), or the code and the sentence."""
         error = abi.Error()
         code = lib.stint_table_accepts(self.handle, c.byref(quota), c.byref(error))
-        return code, error.sentence.decode() if code != K.STINT_OK else None
+        return code, error.message.decode() if code != K.STINT_OK else None
 
     def info(self):
         info = S["stint_table_info"]()

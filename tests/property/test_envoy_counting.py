@@ -18,7 +18,7 @@ import pytest
 
 GUIDE = Path(os.environ["STINT_SOURCE"]) / "docs/migrate-from-envoyproxy-ratelimit.md"
 S = 1_000_000_000
-START_S = 60_000  # where the door's table begins
+START_S = 60_000  # where the frontend's table begins
 PERIODS_S = {"second": 1, "minute": 60, "hour": 3600}
 N_REQUESTS = 10_000
 
@@ -215,12 +215,12 @@ def read(line):
 @pytest.fixture(scope="module")
 def answered(tmp_path_factory):
     """(request, answer) of all."""
-    rules = tmp_path_factory.mktemp("door") / "rules.yaml"
+    rules = tmp_path_factory.mktemp("frontend") / "rules.yaml"
     rules.write_text(RULES)
     requests = list(random_requests(20))
     lines = "".join(f"{now_ns} {body(hits, descriptors)}\n"
                     for now_ns, hits, descriptors in requests)
-    done = subprocess.run([os.environ["STINT_JSON_DOOR"], rules], input=lines, text=True,
+    done = subprocess.run([os.environ["STINT_JSON_FRONTEND"], rules], input=lines, text=True,
                           capture_output=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     answers = [read(line) for line in done.stdout.splitlines()]

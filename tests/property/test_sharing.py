@@ -171,6 +171,6 @@ def test_a_snapshot_opens_as_a_table_with_the_same_states(tmp_path):
         table.at(S).take(quota, b"key", 4)
         path = str(tmp_path / "copy").encode()
         code = abi.lib.stint_table_snapshot(table.handle, abi.c.c_char_p(path), abi.c.byref(error))
-        assert code == K.STINT_OK, error.sentence
+        assert code == K.STINT_OK, error.message
         with Table(path=path, must_exist=True) as copy:
             assert copy.at(S).peek((quota, b"key", 0)).remaining == 1

@@ -381,7 +381,7 @@ def test_a_table_without_a_setting_keeps_wide_states(spec):
     assert abi.lib.stint_table_open(c.byref(handle), None, c.byref(error)) == K.STINT_OK
     try:
         assert abi.lib.stint_table_accepts(handle, c.byref(quota), c.byref(error)) == K.STINT_OK, \
-            error.sentence
+            error.message
         now = abi.lib.stint_now(handle)
         outcomes = [abi.lib.stint_take(handle, c.byref(quota), b"k", 1, 1, now).outcome
                     for _ in range(501)]
@@ -394,8 +394,8 @@ def test_what_is_wider_than_the_table_is_refused_with_what_to_do():
     with Table() as table:
         error, quota = abi.Error(), abi.parse("log 510/10m")
         assert abi.lib.stint_table_accepts(table.handle, c.byref(quota), c.byref(error)) < 0
-        assert b"4104 bytes; the table was made for at most 4096" in error.sentence
-        assert b"wide_size" in error.sentence
+        assert b"4104 bytes; the table was made for at most 4096" in error.message
+        assert b"wide_size" in error.message
 
 
 def test_room_for_wide_states_is_no_memory_until_it_is_used():

@@ -48,7 +48,7 @@ static inline void crew_parse(struct stint_quota *quota, const char *spec)
 {
     struct stint_error error;
     if (stint_quota_parse(quota, spec, &error) != 0) {
-        fprintf(stderr, "%s: %s\n", spec, error.sentence);
+        fprintf(stderr, "%s: %s\n", spec, error.message);
         exit(1);
     }
 }
@@ -58,7 +58,7 @@ static inline struct stint_table *crew_open(const struct stint_table_options *op
     struct stint_error error;
     struct stint_table *table;
     if (stint_table_open(&table, options, &error) != 0) {
-        fprintf(stderr, "%s\n", error.sentence);
+        fprintf(stderr, "%s\n", error.message);
         exit(1);
     }
     return table;

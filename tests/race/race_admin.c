@@ -125,7 +125,7 @@ static bool look_at_entry(const struct stint_entry *entry, void *arg)
 {
     struct shared *shared = arg;
     note_odd(shared, entry->decision.remaining > entry->decision.limit ||
-                         entry->dies_at_ns <= NOW_NS || entry->quota.limit != 20);
+                         entry->expires_at_ns <= NOW_NS || entry->quota.limit != 20);
     return true;
 }
 
@@ -163,7 +163,7 @@ static void snapshot_decides_alike(struct shared *shared, const char *spec)
         .path = shared->path, .clock = STINT_CLOCK_VIRTUAL, .must_exist = true};
     struct stint_error error;
     int code = stint_table_snapshot(shared->table, shared->path, &error);
-    crew_check(code == 0, "%s: snapshot: %s", spec, error.sentence);
+    crew_check(code == 0, "%s: snapshot: %s", spec, error.message);
     struct stint_table *copy = crew_open(&options);
     for (uint32_t key = 0; key < KEYS; key++) {
         struct stint_item item = {&shared->quotas[0], &key, sizeof(key), 1};

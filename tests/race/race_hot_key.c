@@ -162,7 +162,8 @@ static void take_with_stale_times(void *arg, unsigned number)
     }
 }
 
-/* 80 s pass: no law may admit more than its bound for as many windows, and one more at the start.
+/* 80 s pass: no algorithm may admit more than its bound for as many windows, and one more at the
+ * start.
  */
 static void stale_times_mint_nothing(const char *spec, uint64_t bound)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Threads and processes on one pool, also while keys come, go and are benched: no key is ever given
- * out more often than its limit allows, all that may be given out is, and every grant has charged
- * its key once.
+ * Threads and processes on one pool, also while keys come, go and are cooling down: no key is ever
+ * given out more often than its limit allows, all that may be given out is, and every grant has
+ * charged its key once.
  */
 #define _GNU_SOURCE
 #include "race/crew.h"
@@ -60,11 +60,11 @@ static struct stint_pool *open_pool(unsigned first, unsigned n)
     const struct stint_pool_options options = {.order = order};
     struct stint_error error;
     struct stint_pool *pool;
-    crew_check(stint_pool_open(&pool, table, &options, &error) == 0, "%s", error.sentence);
+    crew_check(stint_pool_open(&pool, table, &options, &error) == 0, "%s", error.message);
     for (unsigned i = 0; i < n; i++) {
         const char name[2] = {(char)('a' + (first + i) % KEYS), '\0'};
         struct stint_pool_key key = {.name = name, .quotas = &quota, .n_quotas = 1};
-        crew_check(stint_pool_add(pool, &key, NOW_NS, &error) == 0, "%s", error.sentence);
+        crew_check(stint_pool_add(pool, &key, NOW_NS, &error) == 0, "%s", error.message);
     }
     return pool;
 }
@@ -122,7 +122,7 @@ static void work(struct stint_pool *pool, unsigned number, unsigned window)
     uint64_t now_ns = NOW_NS + window * 10 * HOUR_NS;
     for (unsigned turn = 0; turn < ASKS; turn++) {
         take_one(pool, window, turn + number, now_ns);
-        /* An even number of times: in the end all keys are there, and none is benched. */
+        /* An even number of times: in the end all keys are there, and none is cooling down. */
         if (number == 0 && turn % 8 == 5 && turn / 8 < ASKS / 16 * 2)
             make_trouble(pool, turn / 8, now_ns);
     }

@@ -11,7 +11,7 @@
 #include "limiter/pool.h"
 
 #include "race/schedule.h"
-#include "table/bench.h"
+#include "table/cooldown.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,9 +30,9 @@ struct task {
 struct scenario {
     const char *name;
     const char *spec;
-    uint32_t keys, tasks, asks;            /* asks per task */
-    uint32_t costs, benches, backs, lists; /* 1 in so many asks makes such trouble; 0: none */
-    bool others;                           /* the last task has one key less */
+    uint32_t keys, tasks, asks;              /* asks per task */
+    uint32_t costs, cooldowns, backs, lists; /* 1 in so many asks makes such trouble; 0: none */
+    bool others;                             /* the last task has one key less */
     bool time_passes, stops, kills;
 };
 
@@ -102,7 +102,7 @@ static void work(unsigned number, uint64_t seed)
             world.window + 1 < WINDOWS)
             world.window++;
         uint64_t now_ns = NOW_NS(world.window);
-        if (happens(dice >> 24, scenario->benches))
+        if (happens(dice >> 24, scenario->cooldowns))
             stint_pool_report(task->pool, "a", (int)(dice >> 33 & 3) / 3 * STINT_POOL_COOL,
                               (dice >> 33 & 3) == 3 ? NS_PER_S : 0, now_ns, NULL);
         if (happens(dice >> 28, scenario->lists))
@@ -127,7 +127,7 @@ static void open_table(const struct scenario *scenario, uint64_t hash_key)
                                                 .clock = STINT_CLOCK_VIRTUAL};
     if (stint_quota_parse(&world.quota, scenario->spec, &error) != 0 ||
         stint_table_open(&world.table, &options, &error) != 0) {
-        fprintf(stderr, "%s\n", error.sentence);
+        fprintf(stderr, "%s\n", error.message);
         exit(1);
     }
 }
@@ -176,7 +176,7 @@ static void check(const struct scenario *scenario, uint64_t seed)
             if (world.given[window][key] > (int64_t)world.quota.limit)
                 fail(scenario, seed, "in one window", key, world.given[window][key]);
     bool exact = !scenario->stops && !scenario->kills && !scenario->others && !scenario->costs &&
-                 !scenario->benches && !scenario->backs && !scenario->lists &&
+                 !scenario->cooldowns && !scenario->backs && !scenario->lists &&
                  !scenario->time_passes;
     for (unsigned key = 0; exact && key < scenario->keys; key++)
         if (units[key] != (int64_t)world.quota.limit)
@@ -227,7 +227,7 @@ static const struct scenario scenarios[] = {
      .time_passes = true,
      .stops = true},
     {.name = "costs", .spec = "window 4/1h", .keys = 2, .tasks = 4, .asks = 6, .costs = 6},
-    {.name = "benches", .spec = "window 3/1h", .keys = 3, .tasks = 4, .asks = 6, .benches = 6},
+    {.name = "benches", .spec = "window 3/1h", .keys = 3, .tasks = 4, .asks = 6, .cooldowns = 6},
     {.name = "units given back, and stops",
      .spec = "window 3/1h resolution=12",
      .keys = 2,
@@ -263,7 +263,7 @@ static const struct scenario scenarios[] = {
      .keys = 3,
      .tasks = 5,
      .asks = 8,
-     .benches = 4,
+     .cooldowns = 4,
      .stops = true,
      .kills = true},
     {.name = "all of it",
@@ -272,7 +272,7 @@ static const struct scenario scenarios[] = {
      .tasks = 5,
      .asks = 10,
      .costs = 12,
-     .benches = 12,
+     .cooldowns = 12,
      .backs = 12,
      .lists = 24,
      .others = true,

@@ -128,14 +128,14 @@ static void open_table(const struct scenario *scenario, uint64_t hash_key)
                                           .hash_key = {hash_key, 1},
                                           .clock = STINT_CLOCK_VIRTUAL};
     if (stint_table_open(&world.table, &options, &error) != 0) {
-        fprintf(stderr, "%s\n", error.sentence);
+        fprintf(stderr, "%s\n", error.message);
         exit(1);
     }
     world.n_quotas = 0;
     while (world.n_quotas < SPECS_MAX && scenario->specs[world.n_quotas] != NULL) {
         struct stint_quota *quota = &world.quotas[world.n_quotas];
         if (stint_quota_parse(quota, scenario->specs[world.n_quotas++], &error) != 0) {
-            fprintf(stderr, "%s\n", error.sentence);
+            fprintf(stderr, "%s\n", error.message);
             exit(1);
         }
         quota->rule = scenario->specs[1] != NULL ? 77 : 0;

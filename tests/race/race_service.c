@@ -35,7 +35,7 @@ static const char yaml[] = "domain: d\n"
                            "algorithm: sliding_counter}\n";
 static const uint32_t limits[KEYS] = {20000, 9000, 5000, 30000};
 
-static struct hub *hub;
+static struct server_state *server_state;
 static struct rules *rules;
 static int stop;
 
@@ -78,7 +78,7 @@ static const struct reply *ask(struct service *service, uint8_t verb, const int 
                                     .descriptors = descriptors,
                                     .n_descriptors = n};
     service_ask(service, &request, &caller, NOW, reply);
-    expect(reply->error == REPLY_DECIDED, reply->sentence);
+    expect(reply->error == REPLY_DECIDED, reply->message);
     return reply;
 }
 
@@ -119,18 +119,18 @@ static void *change_rules(void *arg)
 {
     (void)arg;
     while (!__atomic_load_n(&stop, __ATOMIC_RELAXED))
-        expect(hub_set_rules(hub, rules, NULL) == 0, "no memory for rules");
+        expect(server_state_set_rules(server_state, rules, NULL) == 0, "no memory for rules");
     return NULL;
 }
 
 static void load(void)
 {
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct rules_file file = {.path = "race.yaml", .text = span_of(yaml, strlen(yaml))};
     const struct rules_load_options options = {.default_algorithm = STINT_WINDOW};
-    rules = rules_load(&file, 1, &options, &faults);
+    rules = rules_load(&file, 1, &options, &diagnostics);
     expect(rules != NULL, "the rules cannot be read");
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
 }
 
 static void check(struct worker *workers, struct stint_table *table)
@@ -161,10 +161,11 @@ int main(void)
     pthread_t changer;
     load();
     expect(stint_table_open(&table, &table_options, NULL) == 0, "no table");
-    const struct hub_options hub_options = {.table = table, .rules = rules, .workers = WORKERS};
-    expect(hub_open(&hub, &hub_options, NULL) == 0, "no hub");
+    const struct server_state_options server_state_options = {
+        .table = table, .rules = rules, .workers = WORKERS};
+    expect(server_state_open(&server_state, &server_state_options, NULL) == 0, "no server state");
     for (int i = 0; i < WORKERS; i++) {
-        workers[i].service = service_new(hub, (unsigned)i);
+        workers[i].service = service_new(server_state, (unsigned)i);
         workers[i].seed = (uint64_t)i + 1;
         pthread_create(&workers[i].thread, NULL, work, &workers[i]);
     }
@@ -182,7 +183,7 @@ int main(void)
     expect(candidate_allowed <= 700, "a candidate admitted more than it would have");
     for (int i = 0; i < WORKERS; i++)
         service_free(workers[i].service);
-    hub_close(hub);
+    server_state_close(server_state);
     rules_unref(rules);
     stint_table_close(table);
     return 0;

@@ -12,7 +12,7 @@ static void on_turn(uv_timer_t *timer)
     asker->turn(asker);
 }
 
-static void on_room(uv_handle_t *handle, size_t wanted, uv_buf_t *buf)
+static void on_space(uv_handle_t *handle, size_t wanted, uv_buf_t *buf)
 {
     struct asker *asker = handle->data;
     (void)wanted;
@@ -43,7 +43,7 @@ bool asker_open(struct asker *asker, const char *url)
     if (store_url_parse(&asker->config.url, url, &error) == 0 &&
         stores_open(&asker->stores, &options, &error) == 0)
         return true;
-    fprintf(stderr, "%s\n", error.sentence);
+    fprintf(stderr, "%s\n", error.message);
     return false;
 }
 
@@ -51,7 +51,7 @@ int asker_run(struct asker *asker)
 {
     uv_timer_start(&asker->timer, on_turn, 0, 1);
     uv_pipe_open(&asker->input, 0);
-    uv_read_start((uv_stream_t *)&asker->input, on_room, on_input);
+    uv_read_start((uv_stream_t *)&asker->input, on_space, on_input);
     uv_run(&asker->loop, UV_RUN_DEFAULT);
     return uv_loop_close(&asker->loop) == 0 ? 0 : 1;
 }

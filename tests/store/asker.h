@@ -6,7 +6,7 @@
 #ifndef STINT_TESTS_STORE_ASKER_H
 #define STINT_TESTS_STORE_ASKER_H
 
-#include "net/upstream/stores.h"
+#include "net/upstream/backends.h"
 
 struct asker {
     uv_loop_t loop;

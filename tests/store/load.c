@@ -3,7 +3,7 @@
  * Asks a store as a worker does, for test_store_router.py: so many takes a second, over so many
  * keys, whatever becomes of them. Each that is over is a line on stdout:
  *     SENT_NS ANSWERED_NS AT_NS OUTCOME FAULT VERDICT GRANTED KEY[,KEY]
- * times since 1970, OUTCOME as enum shared_outcome, FAULT as enum shared_fault, VERDICT as enum
+ * times since 1970, OUTCOME as enum backend_outcome, FAULT as enum backend_error, VERDICT as enum
  * stint_outcome. Ends when stdin does, with a line of figures behind "figures".
  *
  *     store_load URL RATE KEYS KEYS_PER_ASK COST SPEC TIMEOUT_MS VERB [id]
@@ -24,7 +24,7 @@
 struct load;
 
 struct ask {
-    struct shared_op op;
+    struct backend_op op;
     struct load *home;
     uint64_t sent_ns;
     char keys[ITEMS_MAX][KEY_SIZE];
@@ -33,7 +33,7 @@ struct ask {
 
 struct load {
     struct asker asker;
-    struct shared_store *store;
+    struct backend *store;
     struct stint_quota quota;
     unsigned rate, keys, keys_per_ask, cost;
     uint64_t timeout_ns, begun_ns, n_asked, n_waiting, n_ids, n_named;
@@ -50,7 +50,7 @@ static uint64_t wall_ns(void)
 
 static void print(const struct ask *ask)
 {
-    const struct shared_answer *answer = &ask->op.answer;
+    const struct backend_answer *answer = &ask->op.answer;
     printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %u %u %u %u ", ask->sent_ns, wall_ns(),
            answer->at_ns, answer->outcome, answer->fault, answer->sum.outcome, answer->sum.granted);
     for (unsigned i = 0; i < ask->home->keys_per_ask; i++)
@@ -58,15 +58,15 @@ static void print(const struct ask *ask)
     printf("\n");
 }
 
-static void tell_figures(struct asker *asker)
+static void tell_metrics(struct asker *asker)
 {
-    const struct router_figures *figures = stores_router_figures(asker->stores, 0);
+    const struct router_metrics *metrics = backends_router_metrics(asker->stores, 0);
     printf("figures asks=%" PRIu64 " reconnects=%" PRIu64 " redirects=%" PRIu64 " retries=%" PRIu64
            " refreshes=%" PRIu64 " late=%" PRIu64 " lost=%" PRIu64 " generation=%" PRIu64
            " failovers=%" PRIu64 " waiting=%" PRIu64 "\n",
-           figures->asks, figures->reconnects, figures->redirects, figures->retries,
-           figures->refreshes, figures->late, figures->lost, figures->generation,
-           figures->failovers, figures->asks_waiting);
+           metrics->asks, metrics->reconnects, metrics->redirects, metrics->retries,
+           metrics->refreshes, metrics->late, metrics->lost, metrics->generation,
+           metrics->failovers, metrics->asks_waiting);
 }
 
 static void end(struct asker *asker)
@@ -82,7 +82,7 @@ static void over(struct ask *ask)
     free(ask);
 }
 
-static void answered(struct shared_op *op, uint64_t now_ns)
+static void answered(struct backend_op *op, uint64_t now_ns)
 {
     struct ask *ask = op->arg;
     struct load *load = ask->home;
@@ -95,15 +95,15 @@ static void answered(struct shared_op *op, uint64_t now_ns)
 
 static void ask_once(struct load *load)
 {
-    struct shared_item items[ITEMS_MAX];
+    struct backend_item items[ITEMS_MAX];
     struct ask *ask = calloc(1, sizeof(*ask));
-    uint8_t id[SHARED_ID_LEN] = {0};
+    uint8_t id[BACKEND_ID_LEN] = {0};
     /* Each key in its turn, and in each round beside other neighbours. */
     uint64_t first = load->n_named + load->n_named / load->keys;
     load->n_named += load->keys_per_ask;
     for (unsigned i = 0; i < load->keys_per_ask; i++) {
         snprintf(ask->keys[i], KEY_SIZE, "k%u", (unsigned)((first + i) % load->keys));
-        items[i] = (struct shared_item){
+        items[i] = (struct backend_item){
             .quota = &load->quota,
             .name = span_of_text("load"),
             .key = span_of_text(ask->keys[i]),
@@ -115,10 +115,10 @@ static void ask_once(struct load *load)
     uint64_t begun_ns = wall_ns();
     memcpy(id + 8, &begun_ns, sizeof(begun_ns));
     ask->home = load;
-    ask->op = (struct shared_op){.answered = answered, .arg = ask, .answer = {.each = ask->each}};
+    ask->op = (struct backend_op){.answered = answered, .arg = ask, .answer = {.each = ask->each}};
     ask->sent_ns = wall_ns();
     uint64_t now_ns = uv_hrtime();
-    const struct shared_ask asked = {
+    const struct backend_request asked = {
         .verb = load->verb,
         .items = items,
         .n_items = load->keys_per_ask,
@@ -131,7 +131,7 @@ static void ask_once(struct load *load)
     };
     load->n_waiting++;
     load->store->ops->ask(load->store, &asked, &ask->op);
-    if (ask->op.answer.outcome != SHARED_WAITS) {
+    if (ask->op.answer.outcome != BACKEND_WAITS) {
         load->n_waiting--;
         over(ask);
     }
@@ -140,11 +140,11 @@ static void ask_once(struct load *load)
 static void ask_those_due(struct asker *asker)
 {
     struct load *load = (struct load *)asker;
-    uint64_t due = (uv_hrtime() - load->begun_ns) / NS_PER_MS * load->rate / 1000;
+    uint64_t timer = (uv_hrtime() - load->begun_ns) / NS_PER_MS * load->rate / 1000;
     /* Who was held up asks on from here, and not for all the time that he missed. */
-    if (due > load->n_asked + load->rate / 20)
-        load->n_asked = due - load->rate / 20;
-    for (; load->n_asked < due; load->n_asked++)
+    if (timer > load->n_asked + load->rate / 20)
+        load->n_asked = timer - load->rate / 20;
+    for (; load->n_asked < timer; load->n_asked++)
         ask_once(load);
 }
 
@@ -152,11 +152,11 @@ int main(int argc, char **argv)
 {
     static struct load load = {.asker = {.turn = ask_those_due,
                                          .ended = end,
-                                         .closing = tell_figures,
-                                         .config.without_guard = true}};
+                                         .closing = tell_metrics,
+                                         .config.without_front = true}};
     struct stint_error error;
     if (argc < 9 || stint_quota_parse(&load.quota, argv[6], &error) != 0) {
-        fprintf(stderr, "load: %s\n", argc < 9 ? "too few arguments" : error.sentence);
+        fprintf(stderr, "load: %s\n", argc < 9 ? "too few arguments" : error.message);
         return 2;
     }
     load.rate = (unsigned)strtoul(argv[2], NULL, 10);
@@ -164,7 +164,7 @@ int main(int argc, char **argv)
     load.keys_per_ask = (unsigned)strtoul(argv[4], NULL, 10);
     load.cost = (unsigned)strtoul(argv[5], NULL, 10);
     load.timeout_ns = strtoull(argv[7], NULL, 10) * NS_PER_MS;
-    load.verb = strcmp(argv[8], "take_upto") == 0 ? SHARED_TAKE_UPTO : SHARED_TAKE;
+    load.verb = strcmp(argv[8], "take_upto") == 0 ? BACKEND_TAKE_UPTO : BACKEND_TAKE;
     load.has_ids = argc > 9;
     if (load.keys == 0 || load.keys_per_ask == 0 || load.keys_per_ask > ITEMS_MAX)
         return 2;

@@ -9,8 +9,8 @@
  *     once VERB {TAB COST TAB KEY TAB SPEC}…     with the id of a request
  *     load COUNT PARALLEL COST KEY TAB SPEC
  * VERB as a number, NOW_NS of - for real time, ID of a ticket: a number. Of an ask a line is
- * answered: the outcome as enum shared_outcome, the time, then the decision over all and those of
- * each item between bars; or the sentence of what went wrong. A load is so many takes, so many of
+ * answered: the outcome as enum backend_outcome, the time, then the decision over all and those of
+ * each item between bars; or the message of what went wrong. A load is so many takes, so many of
  * them at once: each that was granted is a line "granted TIME UNITS", then comes "done", and how
  * many were decided and failed. "figures" prints what was counted.
  */
@@ -29,7 +29,7 @@
 
 static struct {
     uv_loop_t loop;
-    struct shared_store *store;
+    struct backend *store;
     uint64_t ahead_ns, timeout_ns, skew_told_ns;
 } run;
 
@@ -60,7 +60,7 @@ static void parse(struct stint_quota *quota, const char *spec)
     struct stint_error error;
     if (stint_quota_parse(quota, spec, &error) == 0)
         return;
-    fprintf(stderr, "store_memcached: %s\n", error.sentence);
+    fprintf(stderr, "store_memcached: %s\n", error.message);
     exit(2);
 }
 
@@ -71,10 +71,10 @@ static void print_decision(const struct stint_decision *decision)
            decision->retry_after_ns, decision->reset_after_ns, decision->binding);
 }
 
-static void print_answer(const struct shared_answer *answer, size_t n_items)
+static void print_answer(const struct backend_answer *answer, size_t n_items)
 {
     printf("%u %" PRIu64, answer->outcome, answer->at_ns);
-    if (answer->outcome == SHARED_DECIDED) {
+    if (answer->outcome == BACKEND_DECIDED) {
         print_decision(&answer->sum);
         for (size_t i = 0; i < n_items; i++)
             print_decision(&answer->each[i]);
@@ -85,20 +85,20 @@ static void print_answer(const struct shared_answer *answer, size_t n_items)
 
 /* ---- One ask --------------------------------------------------------------------------------- */
 
-static void stop(struct shared_op *op, uint64_t now_ns)
+static void stop(struct backend_op *op, uint64_t now_ns)
 {
     (void)now_ns;
     *(bool *)op->arg = true;
     uv_stop(&run.loop);
 }
 
-static size_t read_items(char *rest, struct shared_item *items)
+static size_t read_items(char *rest, struct backend_item *items)
 {
     static struct stint_quota quotas[STINT_ITEMS_MAX];
     size_t n_items = 0;
     while (rest != NULL && *rest != '\0') {
-        struct shared_item *item = &items[n_items];
-        *item = (struct shared_item){.quota = &quotas[n_items], .name = span_of_text("test")};
+        struct backend_item *item = &items[n_items];
+        *item = (struct backend_item){.quota = &quotas[n_items], .name = span_of_text("test")};
         char *kept;
         item->cost = (uint32_t)strtoul(field(&rest), &kept, 10);
         item->kept = *kept == '/' ? (uint32_t)strtoul(kept + 1, NULL, 10) : STINT_KEEP_ALL;
@@ -110,29 +110,29 @@ static size_t read_items(char *rest, struct shared_item *items)
 
 static void once(char *rest)
 {
-    static const uint8_t id[SHARED_ID_LEN] = {1};
-    struct shared_item items[STINT_ITEMS_MAX];
+    static const uint8_t id[BACKEND_ID_LEN] = {1};
+    struct backend_item items[STINT_ITEMS_MAX];
     struct stint_decision each[STINT_ITEMS_MAX];
-    struct shared_op op = {.answer.each = each};
-    struct shared_ask asked = {.items = items, .now_ns = uv_hrtime(), .id = id};
+    struct backend_op op = {.answer.each = each};
+    struct backend_request asked = {.items = items, .now_ns = uv_hrtime(), .id = id};
     asked.verb = (uint8_t)strtoul(field(&rest), NULL, 10);
     asked.deadline_ns = asked.now_ns + run.timeout_ns;
     asked.n_items = read_items(rest, items);
     run.store->ops->ask(run.store, &asked, &op);
-    if (op.answer.outcome == SHARED_WAITS) /* it must not be asked at all */
+    if (op.answer.outcome == BACKEND_WAITS) /* it must not be asked at all */
         exit(1);
     print_answer(&op.answer, asked.n_items);
 }
 
 static void ask(char *rest)
 {
-    struct shared_item items[STINT_ITEMS_MAX];
+    struct backend_item items[STINT_ITEMS_MAX];
     struct stint_decision each[STINT_ITEMS_MAX];
     bool is_answered = false;
-    struct shared_op op = {.answer.each = each, .answered = stop, .arg = &is_answered};
-    struct shared_ask asked = {.items = items, .now_ns = uv_hrtime()};
+    struct backend_op op = {.answer.each = each, .answered = stop, .arg = &is_answered};
+    struct backend_request asked = {.items = items, .now_ns = uv_hrtime()};
     char now[32], *head = field(&rest);
-    uint8_t id[SHARED_ID_LEN] = {0};
+    uint8_t id[BACKEND_ID_LEN] = {0};
     uint64_t number;
     unsigned verb;
     int n_words = sscanf(head, "%u %31s %" SCNu64 " %" SCNu64 " %" SCNu64, &verb, now, &asked.at_ns,
@@ -151,9 +151,9 @@ static void ask(char *rest)
         asked.now_ns = strtoull(now, NULL, 10);
     asked.n_items = read_items(rest, items);
     run.store->ops->ask(run.store, &asked, &op);
-    if (op.answer.outcome != SHARED_WAITS) /* nobody else runs the loop */
+    if (op.answer.outcome != BACKEND_WAITS) /* nobody else runs the loop */
         uv_run(&run.loop, UV_RUN_NOWAIT);
-    while (op.answer.outcome == SHARED_WAITS && !is_answered)
+    while (op.answer.outcome == BACKEND_WAITS && !is_answered)
         uv_run(&run.loop, UV_RUN_ONCE);
     print_answer(&op.answer, asked.n_items);
 }
@@ -168,18 +168,18 @@ struct load {
 };
 
 struct one {
-    struct shared_op op;
+    struct backend_op op;
     struct stint_decision each;
 };
 
 static void go_on(struct one *one, struct load *load);
 
-static void take(struct shared_op *op, uint64_t now_ns)
+static void take(struct backend_op *op, uint64_t now_ns)
 {
     struct load *load = op->arg;
     (void)now_ns;
     load->n_waiting--;
-    if (op->answer.outcome == SHARED_DECIDED) {
+    if (op->answer.outcome == BACKEND_DECIDED) {
         load->decided++;
         if (op->answer.sum.granted > 0)
             printf("granted %" PRIu64 " %" PRIu32 "\n", op->answer.at_ns, op->answer.sum.granted);
@@ -191,21 +191,21 @@ static void take(struct shared_op *op, uint64_t now_ns)
 
 static void go_on(struct one *one, struct load *load)
 {
-    const struct shared_item item = {.quota = &load->quota,
-                                     .name = span_of_text("test"),
-                                     .key = span_of_text(load->key),
-                                     .cost = load->cost};
+    const struct backend_item item = {.quota = &load->quota,
+                                      .name = span_of_text("test"),
+                                      .key = span_of_text(load->key),
+                                      .cost = load->cost};
     uint64_t now_ns = uv_hrtime();
-    const struct shared_ask asked = {.verb = SHARED_TAKE,
-                                     .items = &item,
-                                     .n_items = 1,
-                                     .now_ns = now_ns,
-                                     .deadline_ns = now_ns + run.timeout_ns};
+    const struct backend_request asked = {.verb = BACKEND_TAKE,
+                                          .items = &item,
+                                          .n_items = 1,
+                                          .now_ns = now_ns,
+                                          .deadline_ns = now_ns + run.timeout_ns};
     while (load->left > 0) {
         load->left--;
         *one = (struct one){.op = {.answer.each = &one->each, .answered = take, .arg = load}};
         run.store->ops->ask(run.store, &asked, &one->op);
-        if (one->op.answer.outcome == SHARED_WAITS) {
+        if (one->op.answer.outcome == BACKEND_WAITS) {
             load->n_waiting++;
             return;
         }
@@ -233,13 +233,13 @@ static void load_many(char *rest)
     printf("done %u %u\n", load.decided, load.failed);
 }
 
-static void print_figures(void)
+static void print_metrics(void)
 {
-    const struct memcached_figures *figures = memcached_store_figures(run.store);
+    const struct memcached_metrics *metrics = memcached_backend_metrics(run.store);
     printf("%" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
            " %" PRIu64 "\n",
-           figures->asks, figures->conflicts, figures->lost, figures->kept, figures->restarts,
-           figures->skew_ns, figures->damaged, run.skew_told_ns);
+           metrics->asks, metrics->conflicts, metrics->lost, metrics->kept, metrics->restarts,
+           metrics->skew_ns, metrics->damaged, run.skew_told_ns);
 }
 
 /* The loop runs while nobody asks: answers to looks at clocks, and sockets that go. */
@@ -289,7 +289,7 @@ int main(int argc, char **argv)
         else if (strncmp(line, "idle ", 5) == 0)
             idle(strtoul(line + 5, NULL, 10));
         else if (strcmp(line, "figures\n") == 0)
-            print_figures();
+            print_metrics();
         else
             return 2;
         fflush(stdout);

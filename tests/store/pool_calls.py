@@ -83,7 +83,7 @@ def rounded_wait(ns):
 
 
 class CPool(StorePool):
-    """The same, in words of backend/redis/pool_store.h, and its readings of the replies."""
+    """The same, in words of backend/redis/pool_backend.h, and its readings of the replies."""
 
     def __init__(self, client, order="round_robin"):
         self.client, self.order, self.keys, self.known = client, order, {}, None

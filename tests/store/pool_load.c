@@ -25,14 +25,14 @@
 struct load;
 
 struct ask {
-    struct shared_pool_op op;
+    struct backend_pool_op op;
     struct load *home;
 };
 
 struct load {
     struct asker asker;
-    struct shared_pools *pools;
-    struct shared_pool_list *list;
+    struct backend_pools *pools;
+    struct backend_pool_list *list;
     struct ask asks[AT_ONCE_MAX];
     struct stint_pool_status statuses[KEYS_MAX];
     unsigned at_once, n_waiting, stage;
@@ -42,10 +42,10 @@ struct load {
 
 static void go_on(struct asker *asker);
 
-static void print(struct load *load, const struct shared_pool_answer *answer)
+static void print(struct load *load, const struct backend_pool_answer *answer)
 {
     const struct stint_pool_answer *next = &answer->next;
-    if (answer->outcome != SHARED_DECIDED) {
+    if (answer->outcome != BACKEND_DECIDED) {
         printf("! %s\n", answer->error);
     } else if (next->name == NULL) {
         printf("- %" PRIu64 "\n", next->wait_ns);
@@ -56,7 +56,7 @@ static void print(struct load *load, const struct shared_pool_answer *answer)
     }
 }
 
-static void answered(struct shared_pool_op *op, uint64_t now_ns)
+static void answered(struct backend_pool_op *op, uint64_t now_ns)
 {
     struct ask *ask = op->arg;
     struct load *load = ask->home;
@@ -67,18 +67,18 @@ static void answered(struct shared_pool_op *op, uint64_t now_ns)
     go_on(&load->asker);
 }
 
-static void ask(struct load *load, struct ask *ask, struct shared_pool_ask asked)
+static void ask(struct load *load, struct ask *ask, struct backend_pool_request asked)
 {
     uint64_t now_ns = uv_hrtime();
     asked.list = load->list;
     asked.now_ns = now_ns;
     asked.deadline_ns = now_ns + TIMEOUT_NS;
     ask->home = load;
-    ask->op = (struct shared_pool_op){
+    ask->op = (struct backend_pool_op){
         .answered = answered, .arg = ask, .answer = {.statuses = load->statuses}};
     load->n_waiting++;
     load->pools->ops->ask(load->pools, &asked, &ask->op);
-    if (ask->op.answer.outcome != SHARED_WAITS)
+    if (ask->op.answer.outcome != BACKEND_WAITS)
         load->n_waiting--;
 }
 
@@ -92,40 +92,40 @@ static void free_list(struct asker *asker)
 static void step(struct load *load)
 {
     struct ask *one = &load->asks[0];
-    const struct shared_pool_answer *answer = &one->op.answer;
+    const struct backend_pool_answer *answer = &one->op.answer;
     const struct stint_pool_status *status = &load->statuses[0];
     struct span key = span_of_text(load->key);
-    if (load->stage > 1 && answer->outcome != SHARED_DECIDED && answer->outcome != SHARED_REFUSED)
+    if (load->stage > 1 && answer->outcome != BACKEND_DECIDED && answer->outcome != BACKEND_REFUSED)
         printf("! %s\n", answer->error);
     switch (load->stage++) {
     case 1:
         ask(load, one,
-            (struct shared_pool_ask){
-                .verb = SHARED_POOL_GIVE_BACK, .key = key, .cost = 1, .at_ns = load->at_ns});
+            (struct backend_pool_request){
+                .verb = BACKEND_POOL_GIVE_BACK, .key = key, .cost = 1, .at_ns = load->at_ns});
         break;
     case 2:
         printf("given_back %" PRIu32 "\n", answer->given_back);
         ask(load, one,
-            (struct shared_pool_ask){
-                .verb = SHARED_POOL_REPORT, .key = span_of_text("k0"), .outcome = STINT_POOL_OUT});
+            (struct backend_pool_request){
+                .verb = BACKEND_POOL_REPORT, .key = span_of_text("k0"), .outcome = STINT_POOL_OUT});
         break;
     case 3:
     case 5:
-        ask(load, one, (struct shared_pool_ask){.verb = SHARED_POOL_STATUS});
+        ask(load, one, (struct backend_pool_request){.verb = BACKEND_POOL_STATUS});
         break;
     case 4:
         printf("status %s %u\n", status->name, status->standing);
         ask(load, one,
-            (struct shared_pool_ask){.verb = SHARED_POOL_LET_IN, .key = span_of_text("k0")});
+            (struct backend_pool_request){.verb = BACKEND_POOL_LET_IN, .key = span_of_text("k0")});
         break;
     case 6:
         printf("status %s %u\n", status->name, status->standing);
         ask(load, one,
-            (struct shared_pool_ask){
-                .verb = SHARED_POOL_REPORT, .key = span_of_text("nobody"), .outcome = 0});
-        printf("refused %d %s\n", answer->outcome == SHARED_REFUSED, answer->error);
-        ask(load, one, (struct shared_pool_ask){.verb = SHARED_POOL_STATUS});
-        printf("forgotten %d\n", answer->outcome == SHARED_WAITS);
+            (struct backend_pool_request){
+                .verb = BACKEND_POOL_REPORT, .key = span_of_text("nobody"), .outcome = 0});
+        printf("refused %d %s\n", answer->outcome == BACKEND_REFUSED, answer->error);
+        ask(load, one, (struct backend_pool_request){.verb = BACKEND_POOL_STATUS});
+        printf("forgotten %d\n", answer->outcome == BACKEND_WAITS);
         load->pools->ops->forget(load->pools, &one->op);
         load->n_waiting--;
         asker_close(&load->asker);
@@ -157,8 +157,8 @@ static void ask_next(struct asker *asker)
     for (unsigned i = 0; i < load->at_once; i++)
         if (load->asks[i].op.at_work == NULL) {
             ask(load, &load->asks[i],
-                (struct shared_pool_ask){.verb = SHARED_POOL_NEXT, .cost = 1});
-            if (load->asks[i].op.answer.outcome != SHARED_WAITS)
+                (struct backend_pool_request){.verb = BACKEND_POOL_NEXT, .cost = 1});
+            if (load->asks[i].op.answer.outcome != BACKEND_WAITS)
                 print(load, &load->asks[i].op.answer);
         }
 }
@@ -168,10 +168,10 @@ static int make_list(struct load *load, char **argv, struct stint_error *error)
     static char names[KEYS_MAX][8];
     struct stint_quota quota;
     struct stint_pool_key keys[KEYS_MAX];
-    struct shared_pool_definition given = {.name = span_of_text("load"),
-                                           .order = (uint8_t)strtoul(argv[2], NULL, 10),
-                                           .keys = keys,
-                                           .n_keys = strtoul(argv[3], NULL, 10)};
+    struct backend_pool_definition given = {.name = span_of_text("load"),
+                                            .order = (uint8_t)strtoul(argv[2], NULL, 10),
+                                            .keys = keys,
+                                            .n_keys = strtoul(argv[3], NULL, 10)};
     int code = stint_quota_parse(&quota, argv[4], error);
     for (size_t i = 0; i < given.n_keys && i < KEYS_MAX; i++) {
         snprintf(names[i], sizeof(names[i]), "k%zu", i);
@@ -193,7 +193,7 @@ int main(int argc, char **argv)
         return 1;
     load.pools = stores_pools(load.asker.stores, 0);
     if (load.pools == NULL || make_list(&load, argv, &error) != 0) {
-        fprintf(stderr, "pool_load: %s\n", error.sentence);
+        fprintf(stderr, "pool_load: %s\n", error.message);
         return 1;
     }
     return asker_run(&load.asker);

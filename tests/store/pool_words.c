@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What backend/redis/pool_store.h makes of asks and replies, for test_store_pools.py. A line is
+ * What backend/redis/pool_backend.h makes of asks and replies, for test_store_pools.py. A line is
  *     pool ORDER {TAB NAME TAB WEIGHT TAB SPEC[|SPEC…]}…       the pool from here on
  *     next NOW COST PROBE | status NOW | give_back NAME COST AT NOW
  *     report NAME OUTCOME COOLDOWN NOW | let_in NAME NOW
@@ -8,7 +8,7 @@
  * Times are in ns, NOW of - is the store's. Answered by a line: of an ask its words in hexadecimal,
  * an empty one as -; of a reply what it says; `none` where there is nothing to be said.
  */
-#include "backend/redis/pool_store.h"
+#include "backend/redis/pool_backend.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@
 #define LINE_MAX_BYTES (1 << 18)
 #define KEYS_MAX 128
 
-static struct pool_store *pool;
+static struct pool_backend *pool;
 static struct pool_command command;
 
 static void define(char *line)
@@ -26,10 +26,10 @@ static void define(char *line)
     static struct stint_quota quotas[KEYS_MAX][STINT_POOL_QUOTAS_MAX];
     struct stint_pool_key keys[KEYS_MAX];
     struct stint_error error;
-    struct pool_store_options options = {.prefix = span_of_text("stint:"),
-                                         .name = span_of_text("a pool"),
-                                         .order = (uint8_t)strtoul(line, &line, 10),
-                                         .keys = keys};
+    struct pool_backend_options options = {.prefix = span_of_text("stint:"),
+                                           .name = span_of_text("a pool"),
+                                           .order = (uint8_t)strtoul(line, &line, 10),
+                                           .keys = keys};
     char *rest = *line == '\t' ? line + 1 : NULL;
     while (rest != NULL && options.n_keys < KEYS_MAX) {
         struct stint_pool_key *key = &keys[options.n_keys];
@@ -45,9 +45,9 @@ static void define(char *line)
         if (rest != NULL && *rest == '\0')
             rest = NULL;
     }
-    pool_store_free(pool);
+    pool_backend_free(pool);
     pool = NULL;
-    puts(pool_store_new(&pool, &options, &error) == 0 ? "made" : error.sentence);
+    puts(pool_backend_new(&pool, &options, &error) == 0 ? "made" : error.message);
 }
 
 static struct pool_time time_of(const char *word)
@@ -102,22 +102,22 @@ static bool print_reply(const char *what, const int64_t *values, size_t n_values
     static struct stint_pool_status statuses[KEYS_MAX];
     uint32_t given_back;
     if (strcmp(what, "next") == 0) {
-        if (!pool_store_read_next(pool, values, n_values, &answer))
+        if (!pool_backend_read_next(pool, values, n_values, &answer))
             return false;
         printf("%s %" PRIu64 " %" PRIu64 " %d ", answer.name != NULL ? answer.name : "-",
                answer.wait_ns, answer.granted_at_ns, answer.probe);
         print_decision(&answer.decision);
     } else if (strcmp(what, "status") == 0) {
-        if (!pool_store_read_status(pool, values, n_values, statuses))
+        if (!pool_backend_read_status(pool, values, n_values, statuses))
             return false;
-        for (size_t i = 0; i < pool_store_n_keys(pool); i++) {
+        for (size_t i = 0; i < pool_backend_n_keys(pool); i++) {
             printf("%s %" PRIu32 " %u %u %" PRIu64 " ", statuses[i].name, statuses[i].weight,
                    statuses[i].standing, statuses[i].failures, statuses[i].returns_after_ns);
             print_decision(&statuses[i].decision);
             putchar(' ');
         }
     } else {
-        if (!pool_store_read_given_back(values, n_values, &given_back))
+        if (!pool_backend_read_given_back(values, n_values, &given_back))
             return false;
         printf("%" PRIu32, given_back);
     }
@@ -159,6 +159,6 @@ int main(void)
         fflush(stdout);
     }
     pool_command_deinit(&command);
-    pool_store_free(pool);
+    pool_backend_free(pool);
     return 0;
 }

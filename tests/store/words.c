@@ -74,7 +74,7 @@ static void ask(char *line, bool whole)
         item->quota = &quotas[n_items];
         if (stint_quota_parse(&quotas[n_items], field(&rest), &error) != STINT_OK ||
             script_accepts(&quotas[n_items], &error) != STINT_OK) {
-            printf("refused %s\n", error.sentence);
+            printf("refused %s\n", error.message);
             return;
         }
         item->key = span_of(keys[n_items],

@@ -120,12 +120,12 @@ static void states_outlive_a_restart(void)
 }
 
 /* As a boot would leave it: another name of the boot, and the last heartbeat some time ago. */
-static uint64_t boot(bool clean, int64_t away_ns)
+static uint64_t boot(bool clean, int64_t unavailable_ns)
 {
     struct region_header header = read_header();
     header.boot_id ^= 2;
     header.clean = clean;
-    header.heartbeat_wall_ns -= away_ns;
+    header.heartbeat_wall_ns -= unavailable_ns;
     write_header(&header);
     return header.heartbeat_ns > header.mark_ns ? header.heartbeat_ns : header.mark_ns;
 }
@@ -213,7 +213,7 @@ static void others_are_refused(void)
         crew_check(try_open(&table, STINT_CLOCK_VIRTUAL) != 0, "byte %zu flipped", byte);
     }
     write_header(&good);
-    crew_check(try_open(&table, STINT_CLOCK_VIRTUAL) == 0, "the mended one is refused");
+    crew_check(try_open(&table, STINT_CLOCK_VIRTUAL) == 0, "the repaired one is refused");
     stint_table_close(table);
     static const uint64_t cuts[] = {0, 1, 100, sizeof(struct region_header), 4096, 65536};
     for (size_t i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++) {
@@ -266,7 +266,7 @@ static void damage_is_survived(unsigned rounds)
 }
 
 /* A file is made with all its bytes, or not at all. */
-static void no_room_leaves_no_file(void)
+static void no_space_leaves_no_file(void)
 {
     pid_t child = fork();
     if (child == 0) {
@@ -351,7 +351,7 @@ int main(int argc, char **argv)
     unclean_boot_fills(false);
     unclean_boot_fills(true);
     others_are_refused();
-    no_room_leaves_no_file();
+    no_space_leaves_no_file();
     read_only_only_looks();
     all_open_the_same();
     damage_is_survived(rounds);

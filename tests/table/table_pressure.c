@@ -201,7 +201,7 @@ static void policies_do_what_they_say(void)
     }
 }
 
-/* A newcomer is told when the first place comes free, and finds it free then. */
+/* A new key is told when the first place comes free, and finds it free then. */
 static void wait_for_a_place_is_exact(void)
 {
     struct stint_table *table = tiny_table();
@@ -238,11 +238,11 @@ static void reuse_waits_for_slow_clocks(const char *spec)
     uint32_t key = 5000;
     stint_take(table, &quota, &key, sizeof(key), 1, START_NS);
     crew_check(stint_find(table, &quota, &key, sizeof(key), START_NS, &entry) == 0, "not found");
-    uint64_t dies_ns = entry.dies_at_ns, behind_ns = dies_ns - MS_NS / 2;
+    uint64_t expires_ns = entry.expires_at_ns, behind_ns = expires_ns - MS_NS / 2;
     uint32_t nobody = 1;
     struct stint_item item = {&quota, &nobody, sizeof(nobody), 1};
     stint_peek(table, &item, 1, behind_ns); /* the mark is here, and stays for a millisecond */
-    admit_flood(table, &quota, 0, 100, dies_ns + 1);
+    admit_flood(table, &quota, 0, 100, expires_ns + 1);
     struct stint_decision decision = stint_take(table, &quota, &key, sizeof(key), 1, behind_ns);
     crew_check(decision.outcome == STINT_DENY, "%s: a slow clock minted a unit", spec);
     stint_table_close(table);

@@ -51,10 +51,10 @@ struct play {
     bool by_lines, by_bytes; /* how commands are sent */
     bool has_virtual_clock;
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct service *service;
     struct access_now *access;
-    struct resp_door *door;
+    struct resp_frontend *frontend;
     uint64_t now_ns;
     struct speaker *speakers;
     char tickets[TICKETS][TICKET_TEXT_LEN + 1];
@@ -78,12 +78,13 @@ __attribute__((noreturn, format(printf, 2, 3))) static void fail(const struct pl
 
 static struct rules *load_rules(const struct play *play)
 {
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct rules_file file = {.path = "rules.yaml", .text = span_of_text(play->yaml)};
-    struct rules *rules = rules_load(&file, play->yaml[0] != '\0', NULL, &faults);
+    struct rules *rules = rules_load(&file, play->yaml[0] != '\0', NULL, &diagnostics);
     if (rules == NULL)
-        fail(play, "rules, line %u: %s", faults.faults[0].line, faults.faults[0].sentence);
-    rules_faults_free(&faults);
+        fail(play, "rules, line %u: %s", diagnostics.diagnostics[0].line,
+             diagnostics.diagnostics[0].message);
+    rules_diagnostics_free(&diagnostics);
     return rules;
 }
 
@@ -94,7 +95,7 @@ static struct access *load_tokens(const struct play *play)
     if (play->tokens[0] == '\0')
         return NULL;
     if (access_load(&access, "tokens", span_of_text(play->tokens), &error) != 0)
-        fail(play, "%s", error.sentence);
+        fail(play, "%s", error.message);
     return access;
 }
 
@@ -109,17 +110,17 @@ static void open_server(struct play *play)
     struct stint_error error;
     struct rules *rules = load_rules(play);
     if (stint_table_open(&play->table, &table, &error) != 0)
-        fail(play, "%s", error.sentence);
-    const struct hub_options hub = {.table = play->table,
-                                    .rules = rules,
-                                    .workers = 1,
-                                    .has_virtual_clock = play->has_virtual_clock};
-    if (hub_open(&play->hub, &hub, &error) != 0)
-        fail(play, "%s", error.sentence);
+        fail(play, "%s", error.message);
+    const struct server_state_options server_state = {.table = play->table,
+                                                      .rules = rules,
+                                                      .workers = 1,
+                                                      .has_virtual_clock = play->has_virtual_clock};
+    if (server_state_open(&play->server_state, &server_state, &error) != 0)
+        fail(play, "%s", error.message);
     rules_unref(rules);
-    play->service = service_new(play->hub, 0);
+    play->service = service_new(play->server_state, 0);
     play->access = access_now_new(load_tokens(play));
-    play->door = resp_door_new(play->service, play->access, NULL);
+    play->frontend = resp_frontend_new(play->service, play->access, NULL);
     play->now_ns = START_NS;
     stint_table_set_now(play->table, START_NS);
 }
@@ -134,10 +135,10 @@ static void close_server(struct play *play)
             speaker->conn->ops->free(speaker->conn);
     }
     free(play->speakers);
-    resp_door_free(play->door);
+    resp_frontend_free(play->frontend);
     access_now_free(play->access);
     service_free(play->service);
-    hub_close(play->hub);
+    server_state_close(play->server_state);
     stint_table_close(play->table);
 }
 
@@ -298,9 +299,9 @@ static void put_tickets(struct play *play, const char *text, char *out)
 static void send_command(struct play *play, struct speaker *speaker, const char *text)
 {
     static struct span args[ARGUMENTS];
-    static uint8_t room[RESP_LINE_MAX];
+    static uint8_t space[RESP_LINE_MAX];
     static char line[TEXT_SIZE], bytes[2 * TEXT_SIZE];
-    struct resp_argv argv = {args, 0, room};
+    struct resp_argv argv = {args, 0, space};
     put_tickets(play, text, line);
     if (play->by_lines) {
         strcat(line, "\r\n");
@@ -359,12 +360,12 @@ static void add_pool_key(struct play *play, const char *text)
     const struct pools_key key = {.name = span_of_text(name), .quotas = &quota, .n_quotas = 1};
     const struct pools_definition definition = {
         .name = span_of_text(pool), .keys = &key, .n_keys = 1};
-    struct pools *pools = hub_pools(play->hub);
+    struct pools *pools = server_state_pools(play->server_state);
     int code = pools_add(pools, definition.name, &key, play->now_ns, &error);
     if (code == STINT_E_GONE)
         code = pools_define(pools, &definition, play->now_ns, &error);
     if (code != 0)
-        fail(play, "%s", error.sentence);
+        fail(play, "%s", error.message);
 }
 
 static void speak(struct play *play, const char *text)
@@ -381,7 +382,7 @@ static void speak(struct play *play, const char *text)
         fail(play, "expected a speaker, A to Z");
     struct speaker *speaker = &play->speakers[text[0] - 'A'];
     if (speaker->conn == NULL)
-        speaker->conn = resp_conn_new(play->door, span_of(NULL, 0));
+        speaker->conn = resp_conn_new(play->frontend, span_of(NULL, 0));
     text += 2;
     if (text[0] != '<')
         expect_no_more(play, speaker);
@@ -418,7 +419,7 @@ static void play_line(struct play *play, char *text)
         play->has_virtual_clock = true;
         return;
     }
-    if (play->door == NULL)
+    if (play->frontend == NULL)
         open_server(play);
     if (strncmp(text, "pool ", 5) == 0)
         add_pool_key(play, text + 5);
@@ -440,7 +441,7 @@ static void play_file(const char *path, bool by_lines, bool by_bytes)
         play_line(&play, text);
     }
     fclose(file);
-    if (play.door == NULL)
+    if (play.frontend == NULL)
         fail(&play, "nothing is said");
     for (int i = 0; i < SPEAKERS; i++)
         expect_no_more(&play, &play.speakers[i]);

@@ -25,7 +25,7 @@ static inline struct stint_quota quota_of(const char *spec)
     struct stint_quota quota;
     struct stint_error error;
     if (stint_quota_parse(&quota, spec, &error) != STINT_OK)
-        fail_msg("%s: %s", spec, error.sentence);
+        fail_msg("%s: %s", spec, error.message);
     return quota;
 }
 

@@ -39,7 +39,7 @@ struct heard {
 struct calling {
     struct serving s;
     struct access_now *access;
-    struct grpc_door *door;
+    struct grpc_frontend *frontend;
     struct conn *conn;
     nghttp2_session *client;
     struct heard heard[HEARD_MAX];
@@ -167,12 +167,13 @@ static inline bool calling_is_ready(void *arg)
 
 static inline void connect_to(struct calling *calling)
 {
-    calling->conn = grpc_conn_new(calling->door, span_of(NULL, 0), calling->s.now_ns);
+    calling->conn = grpc_conn_new(calling->frontend, span_of(NULL, 0), calling->s.now_ns);
     assert_non_null(calling->conn);
     calling->client = client_of(calling);
 }
 
-/* A door and one connection, whose client has said nothing yet. To be freed by call_no_more(). */
+/* A frontend and one connection, whose client has said nothing yet. To be freed by call_no_more().
+ */
 static inline struct calling *call_since(const char *yaml, int64_t epoch_ns,
                                          const struct grpc_limits *limits, struct access *access)
 {
@@ -183,12 +184,13 @@ static inline struct calling *call_since(const char *yaml, int64_t epoch_ns,
     calling->is_ready = true;
     calling->access = access_now_new(access);
     assert_non_null(calling->access);
-    calling->door = grpc_door_new(&(struct grpc_door_options){.service = calling->s.service,
-                                                              .access = calling->access,
-                                                              .limits = limits,
-                                                              .is_ready = calling_is_ready,
-                                                              .arg = calling});
-    assert_non_null(calling->door);
+    calling->frontend =
+        grpc_frontend_new(&(struct grpc_frontend_options){.service = calling->s.service,
+                                                          .access = calling->access,
+                                                          .limits = limits,
+                                                          .is_ready = calling_is_ready,
+                                                          .arg = calling});
+    assert_non_null(calling->frontend);
     connect_to(calling);
     nghttp2_submit_settings(calling->client, NGHTTP2_FLAG_NONE, NULL, 0);
     return calling;
@@ -221,7 +223,7 @@ static inline void hang_up_on(struct calling *calling)
 static inline void call_no_more(struct calling *calling)
 {
     hang_up_on(calling);
-    grpc_door_free(calling->door);
+    grpc_frontend_free(calling->frontend);
     access_now_free(calling->access);
     serve_no_more(&calling->s);
     free(calling);

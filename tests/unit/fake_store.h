@@ -8,7 +8,7 @@
 
 #include "unit/asking.h"
 
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,11 +28,11 @@ struct fake_item {
 struct fake_ask {
     uint8_t verb;
     bool is_virtual, has_id;
-    uint8_t id[SHARED_ID_LEN];
+    uint8_t id[BACKEND_ID_LEN];
     uint64_t body, at_ns, now_ns, deadline_ns;
     struct fake_item *items;
     size_t n_items;
-    struct shared_op *op; /* NULL: answered, or nobody wants the answer any more */
+    struct backend_op *op; /* NULL: answered, or nobody wants the answer any more */
     bool is_forgotten;
     bool is_allowed; /* it was answered so */
     struct stint_decision sum;
@@ -40,17 +40,17 @@ struct fake_ask {
 };
 
 struct fake_store {
-    struct shared_store store; /* ask it through this one */
+    struct backend store;      /* ask it through this one */
     struct stint_table *table; /* the states */
     struct fake_ask *asks;     /* all that came, in their order */
     size_t n_asks, size;
     size_t n_forgotten;
-    bool is_prompt;         /* answers from within ask() */
-    bool is_failing;        /* the same, with FAILED */
-    bool has_servers;       /* a key lies on the server that its first byte names: '0' … */
-    uint64_t ahead_ns;      /* its clock is so much ahead of the asker's */
-    uint64_t away_since_ns; /* as it tells it */
-    int accepts_code;       /* of accepts() */
+    bool is_prompt;                /* answers from within ask() */
+    bool is_failing;               /* the same, with FAILED */
+    bool has_servers;              /* a key lies on the server that its first byte names: '0' … */
+    uint64_t ahead_ns;             /* its clock is so much ahead of the asker's */
+    uint64_t unavailable_since_ns; /* as it tells it */
+    int accepts_code;              /* of accepts() */
     bool is_freed;
 };
 
@@ -65,35 +65,35 @@ static inline uint32_t fake_cost(const struct fake_ask *ask, size_t i)
         const struct fake_item *other = &ask->items[j];
         if (other->name_len == item->name_len && other->quota.rule == item->quota.rule &&
             memcmp(other->name, item->name, item->name_len) == 0)
-            cost += ask->verb == SHARED_TAKE_UPTO && other->cost > 1 ? 1 : other->cost;
+            cost += ask->verb == BACKEND_TAKE_UPTO && other->cost > 1 ? 1 : other->cost;
     }
     return cost;
 }
 
 static inline void fake_decide(struct fake_store *fake, const struct fake_ask *ask,
-                               struct shared_answer *answer)
+                               struct backend_answer *answer)
 {
-    struct stint_item items[SHARED_ITEMS_MAX];
+    struct stint_item items[BACKEND_ITEMS_MAX];
     uint64_t now_ns = ask->now_ns + (ask->is_virtual ? 0 : fake->ahead_ns);
     for (size_t i = 0; i < ask->n_items; i++)
         items[i] = (struct stint_item){&ask->items[i].quota, ask->items[i].name,
                                        ask->items[i].name_len, ask->items[i].cost};
-    answer->outcome = SHARED_DECIDED;
+    answer->outcome = BACKEND_DECIDED;
     answer->at_ns = now_ns;
     switch (ask->verb) {
-    case SHARED_TAKE:
+    case BACKEND_TAKE:
         answer->sum = stint_take_all(fake->table, items, ask->n_items, now_ns);
         break;
-    case SHARED_TAKE_UPTO:
+    case BACKEND_TAKE_UPTO:
         answer->sum = stint_take_upto(fake->table, items, ask->n_items, now_ns);
         break;
-    case SHARED_CHARGE:
+    case BACKEND_CHARGE:
         answer->sum = stint_charge(fake->table, items, ask->n_items, now_ns);
         break;
-    case SHARED_REFUND:
+    case BACKEND_REFUND:
         answer->sum = stint_refund(fake->table, items, ask->n_items, ask->at_ns, now_ns);
         break;
-    case SHARED_RESET:
+    case BACKEND_RESET:
         for (size_t i = 0; i < ask->n_items; i++)
             stint_reset(fake->table, items[i].quota, items[i].key, items[i].key_len, now_ns);
         answer->sum = (struct stint_decision){.outcome = STINT_ALLOW, .stored = 1};
@@ -101,12 +101,12 @@ static inline void fake_decide(struct fake_store *fake, const struct fake_ask *a
     default:
         answer->sum = stint_peek(fake->table, items, ask->n_items, now_ns);
     }
-    bool is_taken = answer->sum.outcome == STINT_ALLOW && ask->verb != SHARED_PEEK;
+    bool is_taken = answer->sum.outcome == STINT_ALLOW && ask->verb != BACKEND_PEEK;
     for (size_t i = 0; i < ask->n_items; i++) {
         struct stint_item item = items[i];
         item.cost = is_taken ? 0 : fake_cost(ask, i);
         answer->each[i] = stint_peek(fake->table, &item, 1, now_ns);
-        bool is_not_taken = !is_taken && ask->verb != SHARED_PEEK;
+        bool is_not_taken = !is_taken && ask->verb != BACKEND_PEEK;
         if (is_not_taken && answer->each[i].outcome == STINT_ALLOW) {
             item.cost = 0; /* as it stands, not as it would */
             answer->each[i] = stint_peek(fake->table, &item, 1, now_ns);
@@ -115,21 +115,21 @@ static inline void fake_decide(struct fake_store *fake, const struct fake_ask *a
             answer->each[i].outcome = STINT_ALLOW; /* also where a charge has made a debt */
             answer->each[i].retry_after_ns = 0;
             answer->each[i].granted =
-                ask->verb == SHARED_TAKE ? items[i].cost : answer->sum.granted;
+                ask->verb == BACKEND_TAKE ? items[i].cost : answer->sum.granted;
         }
     }
 }
 
 /* An id that was answered ALLOW is answered so again; false: it is a new one. */
 static inline bool fake_replay(struct fake_store *fake, const struct fake_ask *ask,
-                               struct shared_answer *answer)
+                               struct backend_answer *answer)
 {
     for (size_t i = 0; ask->has_id && i < fake->n_asks; i++) {
         const struct fake_ask *before = &fake->asks[i];
         if (before == ask || !before->has_id || !before->is_allowed ||
-            memcmp(before->id, ask->id, SHARED_ID_LEN) != 0)
+            memcmp(before->id, ask->id, BACKEND_ID_LEN) != 0)
             continue;
-        answer->outcome = before->body == ask->body ? SHARED_DECIDED : SHARED_CONFLICT;
+        answer->outcome = before->body == ask->body ? BACKEND_DECIDED : BACKEND_CONFLICT;
         answer->is_replayed = true;
         answer->at_ns = before->decided_ns;
         answer->sum = before->sum;
@@ -141,7 +141,7 @@ static inline bool fake_replay(struct fake_store *fake, const struct fake_ask *a
 }
 
 static inline void fake_fill(struct fake_store *fake, struct fake_ask *ask,
-                             struct shared_answer *answer)
+                             struct backend_answer *answer)
 {
     if (fake_replay(fake, ask, answer))
         return;
@@ -151,10 +151,10 @@ static inline void fake_fill(struct fake_store *fake, struct fake_ask *ask,
     ask->decided_ns = answer->at_ns;
 }
 
-static inline struct shared_op *fake_op(struct fake_store *fake, size_t i)
+static inline struct backend_op *fake_op(struct fake_store *fake, size_t i)
 {
     assert_true(i < fake->n_asks);
-    struct shared_op *op = fake->asks[i].op;
+    struct backend_op *op = fake->asks[i].op;
     assert_non_null(op);
     fake->asks[i].op = NULL;
     op->at_work = NULL;
@@ -164,7 +164,7 @@ static inline struct shared_op *fake_op(struct fake_store *fake, size_t i)
 /* Decides the ith ask of all, from 0, and answers it. */
 static inline void fake_let(struct fake_store *fake, size_t i, uint64_t now_ns)
 {
-    struct shared_op *op = fake_op(fake, i);
+    struct backend_op *op = fake_op(fake, i);
     fake_fill(fake, &fake->asks[i], &op->answer);
     op->answered(op, now_ns);
 }
@@ -173,8 +173,8 @@ static inline void fake_let(struct fake_store *fake, size_t i, uint64_t now_ns)
 static inline void fake_answer(struct fake_store *fake, size_t i, struct stint_decision decision,
                                uint64_t now_ns)
 {
-    struct shared_op *op = fake_op(fake, i);
-    op->answer.outcome = SHARED_DECIDED;
+    struct backend_op *op = fake_op(fake, i);
+    op->answer.outcome = BACKEND_DECIDED;
     op->answer.at_ns = now_ns;
     op->answer.sum = decision;
     for (size_t j = 0; j < fake->asks[i].n_items; j++)
@@ -182,10 +182,10 @@ static inline void fake_answer(struct fake_store *fake, size_t i, struct stint_d
     op->answered(op, now_ns);
 }
 
-static inline void fake_fail_as(struct fake_store *fake, size_t i, enum shared_outcome outcome,
+static inline void fake_fail_as(struct fake_store *fake, size_t i, enum backend_outcome outcome,
                                 const char *error, uint64_t now_ns)
 {
-    struct shared_op *op = fake_op(fake, i);
+    struct backend_op *op = fake_op(fake, i);
     op->answer.outcome = (uint8_t)outcome;
     op->answer.error = error;
     op->answered(op, now_ns);
@@ -194,7 +194,7 @@ static inline void fake_fail_as(struct fake_store *fake, size_t i, enum shared_o
 /* The store was not there, or was too slow. */
 static inline void fake_fail(struct fake_store *fake, size_t i, uint64_t now_ns)
 {
-    fake_fail_as(fake, i, SHARED_FAILED, "the store did not answer in time", now_ns);
+    fake_fail_as(fake, i, BACKEND_FAILED, "the store did not answer in time", now_ns);
 }
 
 /* How many wait for their answers. */
@@ -216,7 +216,8 @@ static inline void fake_let_all(struct fake_store *fake, uint64_t now_ns)
 
 /* ---- As a store ------------------------------------------------------------------------------ */
 
-static inline uint64_t fake_servers(const struct fake_store *fake, const struct shared_ask *ask)
+static inline uint64_t fake_servers(const struct fake_store *fake,
+                                    const struct backend_request *ask)
 {
     uint64_t servers = 0;
     for (size_t i = 0; i < ask->n_items; i++)
@@ -224,7 +225,7 @@ static inline uint64_t fake_servers(const struct fake_store *fake, const struct 
     return servers;
 }
 
-static inline struct fake_ask *fake_keep(struct fake_store *fake, const struct shared_ask *ask)
+static inline struct fake_ask *fake_keep(struct fake_store *fake, const struct backend_request *ask)
 {
     if (fake->n_asks == fake->size) {
         fake->size = fake->size > 0 ? 2 * fake->size : 64;
@@ -241,12 +242,12 @@ static inline struct fake_ask *fake_keep(struct fake_store *fake, const struct s
                               .deadline_ns = ask->deadline_ns,
                               .n_items = ask->n_items};
     if (ask->id != NULL)
-        memcpy(kept->id, ask->id, SHARED_ID_LEN);
+        memcpy(kept->id, ask->id, BACKEND_ID_LEN);
     kept->items = calloc(ask->n_items, sizeof(*kept->items));
     assert_non_null(kept->items);
-    assert_true(ask->n_items >= 1 && ask->n_items <= SHARED_ITEMS_MAX);
+    assert_true(ask->n_items >= 1 && ask->n_items <= BACKEND_ITEMS_MAX);
     for (size_t i = 0; i < ask->n_items; i++) {
-        const struct shared_item *item = &ask->items[i];
+        const struct backend_item *item = &ask->items[i];
         struct fake_item *to = &kept->items[i];
         int len = snprintf(to->name, FAKE_NAME_MAX, "%.*s:", (int)item->name.len,
                            item->name.len > 0 ? (const char *)item->name.ptr : "");
@@ -262,24 +263,24 @@ static inline struct fake_ask *fake_keep(struct fake_store *fake, const struct s
     return kept;
 }
 
-static inline void fake_take_ask(struct shared_store *store, const struct shared_ask *ask,
-                                 struct shared_op *op)
+static inline void fake_take_ask(struct backend *store, const struct backend_request *ask,
+                                 struct backend_op *op)
 {
     struct fake_store *fake = (struct fake_store *)(void *)store;
     if (ask->is_ahead && (fake->is_prompt || fake->is_failing)) {
-        op->answer.outcome = SHARED_AHEAD;
+        op->answer.outcome = BACKEND_AHEAD;
         return;
     }
     op->answer.servers = fake_servers(fake, ask);
     if ((op->answer.servers & ask->stopped) != 0) {
-        op->answer.outcome = ask->is_ahead ? SHARED_AHEAD : SHARED_FAILED;
-        op->answer.fault = SHARED_FAULT_STOPPED;
+        op->answer.outcome = ask->is_ahead ? BACKEND_AHEAD : BACKEND_FAILED;
+        op->answer.fault = BACKEND_ERROR_STOPPED;
         return;
     }
     struct fake_ask *kept = fake_keep(fake, ask);
-    op->answer.outcome = SHARED_WAITS;
+    op->answer.outcome = BACKEND_WAITS;
     if (fake->is_failing) {
-        op->answer.outcome = SHARED_FAILED;
+        op->answer.outcome = BACKEND_FAILED;
         op->answer.error = "the store cannot be asked";
     } else if (fake->is_prompt) {
         fake_fill(fake, kept, &op->answer);
@@ -289,7 +290,7 @@ static inline void fake_take_ask(struct shared_store *store, const struct shared
     }
 }
 
-static inline void fake_forget(struct shared_store *store, struct shared_op *op)
+static inline void fake_forget(struct backend *store, struct backend_op *op)
 {
     struct fake_store *fake = (struct fake_store *)(void *)store;
     for (size_t i = 0; i < fake->n_asks; i++) {
@@ -303,31 +304,31 @@ static inline void fake_forget(struct shared_store *store, struct shared_op *op)
     fail_msg("what does not wait is forgotten");
 }
 
-static inline int fake_accepts(const struct shared_store *store, const struct stint_quota *quota,
+static inline int fake_accepts(const struct backend *store, const struct stint_quota *quota,
                                struct stint_error *error)
 {
     const struct fake_store *fake = (const struct fake_store *)(const void *)store;
     (void)quota;
     if (fake->accepts_code != 0 && error != NULL)
         *error = (struct stint_error){.code = fake->accepts_code,
-                                      .sentence = "the store does not take this quota"};
+                                      .message = "the store does not take this quota"};
     return fake->accepts_code;
 }
 
-static inline uint64_t fake_away_since(const struct shared_store *store)
+static inline uint64_t fake_unavailable_since(const struct backend *store)
 {
-    return ((const struct fake_store *)(const void *)store)->away_since_ns;
+    return ((const struct fake_store *)(const void *)store)->unavailable_since_ns;
 }
 
-static inline void fake_drain(struct shared_store *store, uint64_t deadline_ns,
-                              void (*done)(void *arg), void *arg)
+static inline void fake_drain(struct backend *store, uint64_t deadline_ns, void (*done)(void *arg),
+                              void *arg)
 {
     (void)store, (void)deadline_ns;
     done(arg);
 }
 
 /* Its memory is the test's: fake_store_end(). */
-static inline void fake_free(struct shared_store *store)
+static inline void fake_free(struct backend *store)
 {
     struct fake_store *fake = (struct fake_store *)(void *)store;
     fake->is_freed = true;
@@ -338,11 +339,11 @@ static inline void fake_free(struct shared_store *store)
 
 static inline void fake_store_begin(struct fake_store *fake)
 {
-    static const struct shared_store_ops ops = {
+    static const struct backend_ops ops = {
         .ask = fake_take_ask,
         .forget = fake_forget,
         .accepts = fake_accepts,
-        .away_since_ns = fake_away_since,
+        .unavailable_since_ns = fake_unavailable_since,
         .drain = fake_drain,
         .free = fake_free,
     };

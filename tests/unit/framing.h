@@ -146,7 +146,7 @@ static inline struct answer take_answer(void)
     return answer;
 }
 
-static inline void assert_sent_away(uint32_t code)
+static inline void assert_sent_unavailable(uint32_t code)
 {
     struct answer answer = take_answer();
     assert_int_equal(answer.n_goaways, 1);

@@ -21,7 +21,7 @@ struct world_key {
     char name[32];
     struct stint_quota own, *quota; /* quotas of asks are gone when they arrive */
     void *state;
-    struct shared_lease leases[WORLD_LEASES];
+    struct backend_lease leases[WORLD_LEASES];
     size_t n_leases;
 };
 
@@ -30,17 +30,17 @@ struct world_node;
 /* One ask on its way. */
 struct flight {
     struct world_node *node;                      /* NULL: no flight */
-    struct shared_op *op;                         /* NULL: nobody waits */
+    struct backend_op *op;                        /* NULL: nobody waits */
     uint64_t arrives_ns, answers_ns, deadline_ns; /* by the world's clock; never: lost */
     bool is_done;
     uint8_t verb;
     uint32_t cost, least;
     uint64_t at_ns, term_ns;
-    struct shared_lease ended[8];
+    struct backend_lease ended[8];
     size_t n_ended;
     char name[32];
     const struct stint_quota *quota;
-    struct shared_answer answer;
+    struct backend_answer answer;
 };
 
 struct world {
@@ -55,11 +55,11 @@ struct world {
 };
 
 struct world_node {
-    struct shared_store store; /* its way to the store */
+    struct backend store; /* its way to the store */
     struct world *world;
     uint64_t offset_ns;
     unsigned rate_per_mille; /* of its clock, 1,000 is the store's */
-    struct shared_store *lease;
+    struct backend *lease;
     bool is_prompt; /* answers from within ask(), at once */
     void (*drained)(void *arg);
 };
@@ -104,8 +104,8 @@ static inline struct world_key *world_key(struct world *world, const char *name,
     abort();
 }
 
-static inline struct stint_decision world_law(struct world_key *key, uint8_t verb, uint32_t cost,
-                                              uint64_t now_ns, uint64_t at_ns)
+static inline struct stint_decision world_algorithm(struct world_key *key, uint8_t verb,
+                                                    uint32_t cost, uint64_t now_ns, uint64_t at_ns)
 {
     const struct stint_ask ask = {.now_ns = now_ns, .at_ns = at_ns, .cost = cost, .verb = verb};
     return stint_state_ask(key->quota, key->state, &ask);
@@ -127,7 +127,7 @@ static inline void world_remove(struct world_key *key, size_t i)
 
 static inline void world_charge(struct world_key *key, uint32_t units, uint64_t at_ns)
 {
-    if (units > 0 && world_law(key, STINT_CHARGE, units, at_ns, 0).granted != units) {
+    if (units > 0 && world_algorithm(key, STINT_CHARGE, units, at_ns, 0).granted != units) {
         fprintf(stderr, "a lease did not fit when it was charged\n");
         abort();
     }
@@ -141,7 +141,7 @@ static inline void world_settle(struct world_key *key, const struct flight *flig
     }
     for (size_t i = 0; i < flight->n_ended; i++)
         for (size_t j = 0; j < key->n_leases; j++) {
-            const struct shared_lease *ended = &flight->ended[i];
+            const struct backend_lease *ended = &flight->ended[i];
             if (key->leases[j].ends_ns != ended->ends_ns || key->leases[j].units != ended->units)
                 continue;
             world_remove(key, j);
@@ -150,10 +150,10 @@ static inline void world_settle(struct world_key *key, const struct flight *flig
         }
 }
 
-static inline void world_lend(struct world_key *key, const struct flight *flight, uint32_t room,
-                              uint64_t now_ns, struct shared_answer *answer)
+static inline void world_lend(struct world_key *key, const struct flight *flight, uint32_t space,
+                              uint64_t now_ns, struct backend_answer *answer)
 {
-    uint32_t share = room / (uint32_t)(2 * (key->n_leases + 1));
+    uint32_t share = space / (uint32_t)(2 * (key->n_leases + 1));
     if (share < flight->least)
         share = flight->least;
     if (share > flight->cost)
@@ -162,65 +162,66 @@ static inline void world_lend(struct world_key *key, const struct flight *flight
     if (key->n_leases == WORLD_LEASES)
         return;
     answer->sum.granted = share;
-    answer->sum.remaining = room - share;
+    answer->sum.remaining = space - share;
     if (flight->term_ns == 0) {
-        world_law(key, STINT_TAKE, share, now_ns, 0);
+        world_algorithm(key, STINT_TAKE, share, now_ns, 0);
         return;
     }
     size_t place = key->n_leases++;
     answer->lease_ends_ns = now_ns + flight->term_ns;
     for (; place > 0 && key->leases[place - 1].ends_ns > answer->lease_ends_ns; place--)
         key->leases[place] = key->leases[place - 1];
-    key->leases[place] = (struct shared_lease){answer->lease_ends_ns, share, share};
+    key->leases[place] = (struct backend_lease){answer->lease_ends_ns, share, share};
 }
 
 static inline void world_decide(struct world *world, const struct flight *flight,
-                                struct shared_answer *answer)
+                                struct backend_answer *answer)
 {
     uint64_t now_ns = world->now_ns / 1000 * 1000;
     struct world_key *key = world_key(world, flight->name, flight->quota);
     world_settle(key, flight, now_ns);
-    struct stint_decision seen = world_law(key, STINT_PEEK, 0, now_ns, 0);
-    uint32_t out = world_out(key), room = seen.remaining > out ? seen.remaining - out : 0;
-    uint32_t cost = flight->verb == SHARED_LEASE ? flight->least : flight->cost;
-    *answer = (struct shared_answer){.outcome = SHARED_DECIDED, .at_ns = now_ns, .sum = seen};
-    answer->sum.remaining = room;
-    if (flight->verb == SHARED_RETURN)
+    struct stint_decision seen = world_algorithm(key, STINT_PEEK, 0, now_ns, 0);
+    uint32_t out = world_out(key), space = seen.remaining > out ? seen.remaining - out : 0;
+    uint32_t cost = flight->verb == BACKEND_LEASE ? flight->least : flight->cost;
+    *answer = (struct backend_answer){.outcome = BACKEND_DECIDED, .at_ns = now_ns, .sum = seen};
+    answer->sum.remaining = space;
+    if (flight->verb == BACKEND_RETURN)
         return;
-    if (flight->verb == SHARED_REFUND || flight->verb == SHARED_CHARGE) {
-        if (flight->verb == SHARED_CHARGE && cost > room)
-            cost = room;
-        answer->sum.granted = world_law(key, flight->verb, cost, now_ns, flight->at_ns).granted;
+    if (flight->verb == BACKEND_REFUND || flight->verb == BACKEND_CHARGE) {
+        if (flight->verb == BACKEND_CHARGE && cost > space)
+            cost = space;
+        answer->sum.granted =
+            world_algorithm(key, flight->verb, cost, now_ns, flight->at_ns).granted;
         return;
     }
-    if (flight->verb == SHARED_RESET) {
+    if (flight->verb == BACKEND_RESET) {
         stint_state_init(key->quota, key->state, now_ns);
         return;
     }
-    if (flight->verb == SHARED_TAKE_UPTO && cost > room && room > 0)
-        cost = room;
-    if (cost > room) {
-        struct stint_decision refused = world_law(key, STINT_PEEK, cost + out, now_ns, 0);
+    if (flight->verb == BACKEND_TAKE_UPTO && cost > space && space > 0)
+        cost = space;
+    if (cost > space) {
+        struct stint_decision refused = world_algorithm(key, STINT_PEEK, cost + out, now_ns, 0);
         answer->sum.outcome = cost > seen.limit ? STINT_NEVER : STINT_DENY;
         answer->sum.retry_after_ns = cost > seen.limit                ? STINT_NEVER_NS
                                      : refused.outcome == STINT_NEVER ? key->quota->period_ns
                                                                       : refused.retry_after_ns;
         answer->leases = (uint32_t)key->n_leases;
-    } else if (flight->verb == SHARED_LEASE) {
-        world_lend(key, flight, room, now_ns, answer);
+    } else if (flight->verb == BACKEND_LEASE) {
+        world_lend(key, flight, space, now_ns, answer);
     } else {
         answer->sum.granted = cost;
-        answer->sum.remaining = room - cost;
-        if (flight->verb != SHARED_PEEK)
-            world_law(key, STINT_TAKE, cost, now_ns, 0);
+        answer->sum.remaining = space - cost;
+        if (flight->verb != BACKEND_PEEK)
+            world_algorithm(key, STINT_TAKE, cost, now_ns, 0);
     }
 }
 
 /* ---- The way to it --------------------------------------------------------------------------- */
 
-static inline void world_answer(struct flight *flight, const struct shared_answer *answer)
+static inline void world_answer(struct flight *flight, const struct backend_answer *answer)
 {
-    struct shared_op *op = flight->op;
+    struct backend_op *op = flight->op;
     struct world_node *node = flight->node;
     struct stint_decision *each = op->answer.each;
     flight->op = NULL;
@@ -230,8 +231,8 @@ static inline void world_answer(struct flight *flight, const struct shared_answe
     op->answered(op, world_node_now(node));
 }
 
-static inline void world_ask(struct shared_store *store, const struct shared_ask *ask,
-                             struct shared_op *op)
+static inline void world_ask(struct backend *store, const struct backend_request *ask,
+                             struct backend_op *op)
 {
     struct world_node *node = (struct world_node *)store;
     struct world *world = node->world;
@@ -272,11 +273,11 @@ static inline void world_ask(struct shared_store *store, const struct shared_ask
                              ? UINT64_MAX
                              : flight->arrives_ns + world_random(world, world->slow_ns);
     flight->deadline_ns = world->now_ns + left_ns;
-    op->answer.outcome = SHARED_WAITS;
+    op->answer.outcome = BACKEND_WAITS;
     op->at_work = flight;
 }
 
-static inline void world_forget(struct shared_store *store, struct shared_op *op)
+static inline void world_forget(struct backend *store, struct backend_op *op)
 {
     (void)store;
     ((struct flight *)op->at_work)->op = NULL;
@@ -284,7 +285,7 @@ static inline void world_forget(struct shared_store *store, struct shared_op *op
 
 static inline bool world_step_flight(struct world *world, struct flight *flight)
 {
-    static const struct shared_answer late = {.outcome = SHARED_FAILED, .error = "late"};
+    static const struct backend_answer late = {.outcome = BACKEND_FAILED, .error = "late"};
     if (flight->node == NULL)
         return false;
     if (!flight->is_done && flight->arrives_ns <= world->now_ns) {
@@ -312,7 +313,7 @@ static inline void world_run(struct world *world)
     }
 }
 
-static inline int world_accepts(const struct shared_store *store, const struct stint_quota *quota,
+static inline int world_accepts(const struct backend *store, const struct stint_quota *quota,
                                 struct stint_error *error)
 {
     (void)store;
@@ -321,14 +322,14 @@ static inline int world_accepts(const struct shared_store *store, const struct s
     return 0;
 }
 
-static inline uint64_t world_away(const struct shared_store *store)
+static inline uint64_t world_unavailable(const struct backend *store)
 {
     (void)store;
     return 0;
 }
 
-static inline void world_drain(struct shared_store *store, uint64_t deadline_ns,
-                               void (*done)(void *arg), void *arg)
+static inline void world_drain(struct backend *store, uint64_t deadline_ns, void (*done)(void *arg),
+                               void *arg)
 {
     (void)store;
     (void)deadline_ns;
@@ -336,20 +337,20 @@ static inline void world_drain(struct shared_store *store, uint64_t deadline_ns,
 }
 
 /* A node that ends: what is on its way may arrive all the same. */
-static inline void world_node_free(struct shared_store *store)
+static inline void world_node_free(struct backend *store)
 {
-    static const struct shared_answer ended = {.outcome = SHARED_FAILED, .error = "it ends"};
+    static const struct backend_answer ended = {.outcome = BACKEND_FAILED, .error = "it ends"};
     struct world_node *node = (struct world_node *)store;
     for (size_t i = 0; i < node->world->n_flights; i++)
         if (node->world->flights[i].node == node && node->world->flights[i].op != NULL)
             world_answer(&node->world->flights[i], &ended);
 }
 
-static const struct shared_store_ops world_ops = {
+static const struct backend_ops world_ops = {
     .ask = world_ask,
     .forget = world_forget,
     .accepts = world_accepts,
-    .away_since_ns = world_away,
+    .unavailable_since_ns = world_unavailable,
     .drain = world_drain,
     .free = world_node_free,
 };

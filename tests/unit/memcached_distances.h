@@ -7,8 +7,8 @@
 #ifndef STINT_TESTS_MEMCACHED_DISTANCES_H
 #define STINT_TESTS_MEMCACHED_DISTANCES_H
 
-#include "backend/front/guard.h"
-#include "backend/memcached/memcached_store.h"
+#include "backend/front/front.h"
+#include "backend/memcached/memcached_backend.h"
 
 #include "base/ns.h"
 #include "base/splitmix.h"
@@ -44,7 +44,7 @@ struct plan {
     uint32_t limit;   /* N of it, in one second */
     unsigned n_nodes;
     struct node_plan nodes[NODES_MAX];
-    size_t denials;    /* of the guard's cache */
+    size_t denials;    /* of the front's cache */
     uint64_t stops_ns; /* memcached says nothing from then on; 0: it goes on */
     uint64_t lasts_ns;
 };
@@ -86,9 +86,9 @@ static struct packet *pipe_take(struct pipe *pipe, uint64_t now_ns)
 struct node;
 
 struct client {
-    struct shared_op op;
+    struct backend_op op;
     struct stint_decision each[1];
-    struct shared_item item;
+    struct backend_item item;
     struct node *node;
     uint64_t asked_ns, next_ns; /* next_ns STINT_NEVER_NS: it waits for an answer */
     bool is_quiet;
@@ -97,8 +97,8 @@ struct client {
 struct node {
     struct memcached_io io;
     struct memcached_conn *conn;
-    struct shared_store *store, *guard;
-    struct store_figures figures;
+    struct backend *store, *front;
+    struct backend_metrics metrics;
     const struct node_plan *plan;
     struct pipe up, down;
     uint64_t timer_ns; /* as uv has it: whole milliseconds */
@@ -111,7 +111,7 @@ struct value {
     char key[256];
     uint8_t bytes[64];
     size_t len;
-    uint64_t number, dies_ns;
+    uint64_t number, expires_ns;
     bool was_read;
 };
 
@@ -134,7 +134,7 @@ static struct value *find(const char *key)
 {
     for (unsigned i = 0; i < sim.n_values; i++)
         if (strcmp(sim.values[i].key, key) == 0)
-            return sim.values[i].dies_ns > sim.now_ns ? &sim.values[i] : NULL;
+            return sim.values[i].expires_ns > sim.now_ns ? &sim.values[i] : NULL;
     return NULL;
 }
 
@@ -195,7 +195,7 @@ static const char *write_value(const char *line, const char *key, const uint8_t 
     value->len = len;
     value->number = ++sim.number;
     value->was_read = false;
-    value->dies_ns = sim.now_ns + ttl_s * NS_PER_S;
+    value->expires_ns = sim.now_ns + ttl_s * NS_PER_S;
     sim.won += is_hot(key);
     return "HD\r\n";
 }
@@ -267,7 +267,7 @@ static void io_asked(struct memcached_io *io, unsigned server)
 static void io_hurry(struct memcached_io *io)
 {
     struct node *node = (struct node *)io;
-    uint64_t at_ns = memcached_store_deadline(node->store);
+    uint64_t at_ns = memcached_backend_deadline(node->store);
     if (at_ns < node->timer_ns)
         node->timer_ns = at_ns == STINT_NEVER_NS ? at_ns : (at_ns + MS - 1) / MS * MS;
 }
@@ -317,8 +317,8 @@ static uint64_t rest_of(const struct client *client)
 static void note_answer(struct client *client, uint64_t now_ns)
 {
     struct node *node = client->node;
-    const struct shared_answer *answer = &client->op.answer;
-    bool is_granted = answer->outcome == SHARED_DECIDED && answer->sum.outcome == STINT_ALLOW;
+    const struct backend_answer *answer = &client->op.answer;
+    bool is_granted = answer->outcome == BACKEND_DECIDED && answer->sum.outcome == STINT_ALLOW;
     uint64_t took_ns = now_ns - client->asked_ns;
     client->next_ns = now_ns + rest_of(client);
     if (client->is_quiet) {
@@ -328,15 +328,15 @@ static void note_answer(struct client *client, uint64_t now_ns)
         return;
     }
     node->granted += is_granted;
-    node->denied += answer->outcome == SHARED_DECIDED && !is_granted;
-    node->failed += answer->outcome != SHARED_DECIDED;
+    node->denied += answer->outcome == BACKEND_DECIDED && !is_granted;
+    node->failed += answer->outcome != BACKEND_DECIDED;
     if (is_granted) {
         assert_in_range(sim.n_grants, 0, GRANTS_MAX - 1);
         sim.grants[sim.n_grants++] = answer->at_ns - WALL_NS;
     }
 }
 
-static void answered(struct shared_op *op, uint64_t now_ns)
+static void answered(struct backend_op *op, uint64_t now_ns)
 {
     note_answer(op->arg, now_ns);
 }
@@ -344,21 +344,21 @@ static void answered(struct shared_op *op, uint64_t now_ns)
 static void ask(struct client *client)
 {
     struct node *node = client->node;
-    const struct shared_ask asked = {
-        .verb = SHARED_TAKE,
+    const struct backend_request asked = {
+        .verb = BACKEND_TAKE,
         .items = &client->item,
         .n_items = 1,
         .now_ns = sim.now_ns,
         .deadline_ns = sim.now_ns + TIMEOUT_NS,
     };
     client->op =
-        (struct shared_op){.answer.each = client->each, .answered = answered, .arg = client};
+        (struct backend_op){.answer.each = client->each, .answered = answered, .arg = client};
     client->asked_ns = sim.now_ns;
     client->next_ns = STINT_NEVER_NS;
     node->asked += !client->is_quiet;
     node->quiet_asked += client->is_quiet;
-    node->guard->ops->ask(node->guard, &asked, &client->op);
-    if (client->op.answer.outcome != SHARED_WAITS)
+    node->front->ops->ask(node->front, &asked, &client->op);
+    if (client->op.answer.outcome != BACKEND_WAITS)
         note_answer(client, sim.now_ns);
 }
 
@@ -372,7 +372,7 @@ static void greet(struct node *node)
     link_sent(link, link_output(link).len);
     link_feed(link, span_of_text("VERSION 1.6.18\r\nEND\r\n"), sim.now_ns);
     assert_true(link_is_ready(link));
-    memcached_store_changed(node->store, sim.now_ns);
+    memcached_backend_changed(node->store, sim.now_ns);
 }
 
 static void open_node(struct node *node, unsigned number)
@@ -381,18 +381,18 @@ static void open_node(struct node *node, unsigned number)
     *node = (struct node){
         .io.ops = &io_ops, .plan = &sim.plan->nodes[number], .timer_ns = STINT_NEVER_NS};
     node->conn = memcached_conn_new(&(struct memcached_conn_options){.seed = number});
-    node->store = memcached_store_new(&(struct memcached_store_options){
+    node->store = memcached_backend_new(&(struct memcached_backend_options){
         .url = &sim.url, .io = &node->io, .conns = &node->conn, .beat_ns = NS_PER_HOUR});
     assert_non_null(node->store);
-    node->guard = guard_new(&(struct guard_options){
-        .inner = node->store, .denials = sim.plan->denials, .figures = &node->figures});
-    assert_non_null(node->guard);
+    node->front = front_new(&(struct front_options){
+        .inner = node->store, .denials = sim.plan->denials, .metrics = &node->metrics});
+    assert_non_null(node->front);
     node->n_clients = (node->plan->every_ns > 0 ? 1 : node->plan->clients) + 1;
     for (unsigned i = 0; i < node->n_clients; i++) {
         struct client *client = &node->clients[i];
         client->node = node;
         client->is_quiet = i == 0;
-        client->item = (struct shared_item){
+        client->item = (struct backend_item){
             .quota = i == 0 ? &sim.quiet : &sim.hot,
             .name = span_of_text("r"),
             .key = span_of_text(i == 0 ? quiet[number] : "hot"),
@@ -413,7 +413,7 @@ static void step(struct node *node)
             ask(&node->clients[i]);
     if (node->timer_ns <= sim.now_ns) {
         node->timer_ns = STINT_NEVER_NS;
-        memcached_store_wake(node->store, sim.now_ns);
+        memcached_backend_wake(node->store, sim.now_ns);
         io_hurry(&node->io);
     }
     if (link_deadline(link) <= sim.now_ns)
@@ -453,7 +453,7 @@ static void end(void)
     for (unsigned i = 0; i < sim.plan->n_nodes; i++) {
         struct node *node = &sim.nodes[i];
         struct packet *packet;
-        node->guard->ops->free(node->guard);
+        node->front->ops->free(node->front);
         while ((packet = pipe_take(&node->up, STINT_NEVER_NS)) != NULL)
             free(packet);
         while ((packet = pipe_take(&node->down, STINT_NEVER_NS)) != NULL)

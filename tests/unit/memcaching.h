@@ -3,8 +3,8 @@
 #ifndef STINT_TESTS_MEMCACHING_H
 #define STINT_TESTS_MEMCACHING_H
 
+#include "backend/memcached/memcached_backend.h"
 #include "backend/memcached/memcached_state.h"
-#include "backend/memcached/memcached_store.h"
 
 #include "base/ns.h"
 
@@ -34,13 +34,13 @@ struct server {
     size_t n_values;
     uint64_t number;
     unsigned reads, writes;
-    bool is_away;
+    bool is_unavailable;
     const char *fault; /* that it answers writes with */
 };
 
 static struct server servers[SERVERS];
 static struct store_url url;
-static struct shared_store *store;
+static struct backend *store;
 static uint64_t now_ns, wall_ns, skew_told_ns;
 static unsigned hurried;
 
@@ -154,7 +154,7 @@ static inline void run_all(void)
     while (has_run) {
         has_run = false;
         for (unsigned i = 0; i < SERVERS; i++)
-            has_run = (!servers[i].is_away && run_one(&servers[i])) || has_run;
+            has_run = (!servers[i].is_unavailable && run_one(&servers[i])) || has_run;
     }
 }
 
@@ -166,14 +166,14 @@ static inline void greet(struct server *server)
     link_sent(link, link_output(link).len);
     answer(server, "VERSION 1.6.18\r\nEND\r\n");
     assert_true(link_is_ready(link));
-    server->is_away = false;
-    memcached_store_changed(store, now_ns);
+    server->is_unavailable = false;
+    memcached_backend_changed(store, now_ns);
 }
 
 static inline void cut(struct server *server)
 {
     link_lost(memcached_conn_link(server->conn), "reset", now_ns);
-    server->is_away = true;
+    server->is_unavailable = true;
 }
 
 /* ---- What the store has ---------------------------------------------------------------------- */
@@ -254,7 +254,7 @@ static inline int set_up(void **state)
     memset(servers, 0, sizeof(servers));
     for (unsigned i = 0; i < SERVERS; i++)
         conns[i] = servers[i].conn = memcached_conn_new(&(struct memcached_conn_options){0});
-    store = memcached_store_new(&(struct memcached_store_options){
+    store = memcached_backend_new(&(struct memcached_backend_options){
         .url = &url, .io = &io, .conns = conns, .prefix = "p:", .beat_ns = NS_PER_HOUR});
     assert_non_null(store);
     for (unsigned i = 0; i < SERVERS; i++)
@@ -274,9 +274,9 @@ static inline int tear_down(void **state)
     return 0;
 }
 
-static inline const struct memcached_figures *figures(void)
+static inline const struct memcached_metrics *metrics(void)
 {
-    return memcached_store_figures(store);
+    return memcached_backend_metrics(store);
 }
 
 static inline unsigned all_reads(void)
@@ -294,15 +294,15 @@ static inline unsigned all_writes(void)
 #define ITEMS_MAX 4
 
 struct asked {
-    struct shared_op op;
+    struct backend_op op;
     struct stint_quota quotas[ITEMS_MAX];
-    struct shared_item items[ITEMS_MAX];
+    struct backend_item items[ITEMS_MAX];
     struct stint_decision each[ITEMS_MAX];
-    struct shared_ask ask;
+    struct backend_request ask;
     unsigned n_answers;
 };
 
-static inline void note(struct shared_op *op, uint64_t at_ns)
+static inline void note(struct backend_op *op, uint64_t at_ns)
 {
     struct asked *asked = op->arg;
     assert_int_equal(at_ns, now_ns);
@@ -313,15 +313,15 @@ static inline void add(struct asked *asked, const char *spec, const char *key, u
 {
     size_t i = asked->ask.n_items++;
     assert_int_equal(stint_quota_parse(&asked->quotas[i], spec, NULL), 0);
-    asked->items[i] = (struct shared_item){.quota = &asked->quotas[i],
-                                           .name = span_of_text("r"),
-                                           .key = span_of_text(key),
-                                           .cost = cost};
+    asked->items[i] = (struct backend_item){.quota = &asked->quotas[i],
+                                            .name = span_of_text("r"),
+                                            .key = span_of_text(key),
+                                            .cost = cost};
 }
 
-static inline void start(struct asked *asked, enum shared_verb verb)
+static inline void start(struct asked *asked, enum backend_verb verb)
 {
-    asked->op = (struct shared_op){.answer.each = asked->each, .answered = note, .arg = asked};
+    asked->op = (struct backend_op){.answer.each = asked->each, .answered = note, .arg = asked};
     asked->ask.verb = (uint8_t)verb;
     asked->ask.items = asked->items;
     asked->ask.now_ns = now_ns;
@@ -330,7 +330,7 @@ static inline void start(struct asked *asked, enum shared_verb verb)
 }
 
 /* One key, which is asked and not answered yet. */
-static inline void start_one(struct asked *asked, enum shared_verb verb, const char *spec,
+static inline void start_one(struct asked *asked, enum backend_verb verb, const char *spec,
                              const char *key, uint32_t cost)
 {
     *asked = (struct asked){.n_answers = 0};
@@ -341,10 +341,10 @@ static inline void start_one(struct asked *asked, enum shared_verb verb, const c
 static inline struct stint_decision take(const char *spec, const char *key, uint32_t cost)
 {
     struct asked asked;
-    start_one(&asked, SHARED_TAKE, spec, key, cost);
+    start_one(&asked, BACKEND_TAKE, spec, key, cost);
     run_all();
     assert_int_equal(asked.n_answers, 1);
-    assert_int_equal(asked.op.answer.outcome, SHARED_DECIDED);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);
     assert_int_equal(asked.op.answer.at_ns, wall_ns);
     return asked.op.answer.sum;
 }
@@ -361,10 +361,10 @@ static inline struct server *server_of(const char *spec, const char *key)
     return servers[0].reads > reads ? &servers[0] : &servers[1];
 }
 
-static inline void assert_failed(const struct asked *asked, enum shared_fault fault)
+static inline void assert_failed(const struct asked *asked, enum backend_error fault)
 {
     assert_int_equal(asked->n_answers, 1);
-    assert_int_equal(asked->op.answer.outcome, SHARED_FAILED);
+    assert_int_equal(asked->op.answer.outcome, BACKEND_FAILED);
     assert_int_equal(asked->op.answer.fault, fault);
     assert_true(strlen(asked->op.answer.error) > 10);
 }
@@ -373,7 +373,7 @@ static inline void assert_decided(const struct asked *asked, enum stint_outcome 
                                   uint32_t granted)
 {
     assert_int_equal(asked->n_answers, 1);
-    assert_int_equal(asked->op.answer.outcome, SHARED_DECIDED);
+    assert_int_equal(asked->op.answer.outcome, BACKEND_DECIDED);
     assert_int_equal(asked->op.answer.sum.outcome, outcome);
     assert_int_equal(asked->op.answer.sum.granted, granted);
 }

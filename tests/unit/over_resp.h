@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that talk to a service through the door of RESP, over a table in virtual time: one
+ * For tests that talk to a service through the frontend of RESP, over a table in virtual time: one
  * connection, for a whole test program.
  */
 #ifndef STINT_TESTS_OVER_RESP_H
@@ -12,56 +12,57 @@
 
 struct over_resp {
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct service *service;
     struct access_now *access;
-    struct resp_door *door;
+    struct resp_frontend *frontend;
     struct conn *conn;
     uint64_t now_ns;
 };
 
 static struct over_resp resp;
 
-/* There is a service; a door is yet to be opened. */
+/* There is a service; a frontend is yet to be opened. */
 static inline void talk(void)
 {
     const struct stint_table_options table = {.keys = 64, .clock = STINT_CLOCK_VIRTUAL};
     resp = (struct over_resp){.now_ns = 1000 * S};
     assert_int_equal(stint_table_open(&resp.table, &table, NULL), 0);
-    const struct hub_options hub = {.table = resp.table, .workers = 1, .without_popular = true};
-    assert_int_equal(hub_open(&resp.hub, &hub, NULL), 0);
-    resp.service = service_new(resp.hub, 0);
+    const struct server_state_options server_state = {
+        .table = resp.table, .workers = 1, .without_top_keys = true};
+    assert_int_equal(server_state_open(&resp.server_state, &server_state, NULL), 0);
+    resp.service = service_new(resp.server_state, 0);
     assert_non_null(resp.service);
     stint_table_set_now(resp.table, resp.now_ns);
 }
 
 /* Quotas that callers bring along are in the first of the stores; without it they are an error. */
-static inline void talk_with_stores(struct shared_store *const *stores,
-                                    struct shared_pools *const *pools, size_t n_stores)
+static inline void talk_with_stores(struct backend *const *stores,
+                                    struct backend_pools *const *pools, size_t n_stores)
 {
     service_set_stores(resp.service,
-                       &(struct question_stores){.stores = stores,
-                                                 .pools = pools,
-                                                 .n_stores = n_stores,
-                                                 .items = 1,
-                                                 .throttle = 1,
-                                                 .timeout_ns = 50 * NS_PER_MS,
-                                                 .items_on_error = RULE_STORE_ERROR_ERROR});
+                       &(struct evaluation_stores){.stores = stores,
+                                                   .pools = pools,
+                                                   .n_stores = n_stores,
+                                                   .items = 1,
+                                                   .throttle = 1,
+                                                   .timeout_ns = 50 * NS_PER_MS,
+                                                   .items_on_error = RULE_STORE_ERROR_ERROR});
 }
 
 static inline void dial(void)
 {
-    resp.conn = resp_conn_new(resp.door, span_of(NULL, 0));
+    resp.conn = resp_conn_new(resp.frontend, span_of(NULL, 0));
     assert_non_null(resp.conn);
 }
 
 /* NULL: anybody may ask; the limits are the default. */
-static inline void open_door(struct access *access, const struct resp_limits *limits)
+static inline void open_frontend(struct access *access, const struct resp_limits *limits)
 {
     resp.access = access_now_new(access);
     assert_non_null(resp.access);
-    resp.door = resp_door_new(resp.service, resp.access, limits);
-    assert_non_null(resp.door);
+    resp.frontend = resp_frontend_new(resp.service, resp.access, limits);
+    assert_non_null(resp.frontend);
     dial();
 }
 
@@ -75,10 +76,10 @@ static inline void hang_up(void)
 static inline void talk_no_more(void)
 {
     hang_up();
-    resp_door_free(resp.door);
+    resp_frontend_free(resp.frontend);
     access_now_free(resp.access);
     service_free(resp.service);
-    hub_close(resp.hub);
+    server_state_close(resp.server_state);
     stint_table_close(resp.table);
 }
 

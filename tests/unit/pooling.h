@@ -59,7 +59,7 @@ static inline struct stint_pool *pool_of(struct stint_table *table, int order, s
                                      .n_quotas = n_quotas,
                                      .weight = weights != NULL ? weights[i] : 0};
         if (stint_pool_add(pool, &key, 0, &error) != 0)
-            fail_msg("%s", error.sentence);
+            fail_msg("%s", error.message);
     }
     return pool;
 }

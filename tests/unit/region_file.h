@@ -13,8 +13,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The bytes of a region's file that are locked: by all who are in it, and by who is in its door. */
-enum { USERS_BYTE, DOOR_BYTE };
+/* The bytes of a region's file that are locked: by all who are in it, and by who is in its
+ * frontend. */
+enum { USERS_BYTE, FRONTEND_BYTE };
 
 static char path[64];
 
@@ -51,7 +52,7 @@ static inline struct region must_open(const struct stint_table_options *options)
     struct region region;
     struct stint_error error;
     if (region_open(&region, options, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return region;
 }
 
@@ -68,7 +69,7 @@ static inline struct stint_table *must_open_table(const struct stint_table_optio
     struct stint_table *table;
     struct stint_error error;
     if (stint_table_open(&table, options, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return table;
 }
 

@@ -51,11 +51,11 @@ static inline struct router_ask *ask(const char *key)
     return asked;
 }
 
-static inline uint64_t figure(const _Atomic uint64_t *value)
+static inline uint64_t metric(const _Atomic uint64_t *value)
 {
     return atomic_load(value);
 }
-#define FIGURE(name) figure(&router_figures(net.router)->name)
+#define FIGURE(name) metric(&router_metrics(net.router)->name)
 
 /* ---- Set-up ---------------------------------------------------------------------------------- */
 
@@ -65,7 +65,7 @@ static inline void begin_with(const char *text, struct router_options options)
     dialling_begin(&net);
     telling = buf_of(told, sizeof(told));
     if (store_url_parse(&url, text, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     options.url = &url;
     options.dialer = &net.dialer;
     net.router = router_new(&options);

@@ -27,13 +27,14 @@ static inline struct rules *rules_of_files(const char *const *texts,
                                            const struct rules_load_options *options)
 {
     struct rules_file files[FILES_MAX];
-    struct rules_faults faults;
-    struct rules *rules = rules_load(files, files_of(files, texts), options, &faults);
+    struct rules_diagnostics diagnostics;
+    struct rules *rules = rules_load(files, files_of(files, texts), options, &diagnostics);
     if (rules == NULL)
-        fail_msg("%s:%u:%u: %s", faults.faults[0].file, (unsigned)faults.faults[0].line,
-                 (unsigned)faults.faults[0].column, faults.faults[0].sentence);
-    assert_int_equal(faults.n_faults + faults.n_more, 0);
-    rules_faults_free(&faults);
+        fail_msg("%s:%u:%u: %s", diagnostics.diagnostics[0].file,
+                 (unsigned)diagnostics.diagnostics[0].line,
+                 (unsigned)diagnostics.diagnostics[0].column, diagnostics.diagnostics[0].message);
+    assert_int_equal(diagnostics.n_diagnostics + diagnostics.n_more, 0);
+    rules_diagnostics_free(&diagnostics);
     return rules;
 }
 

@@ -19,15 +19,15 @@ static const struct caller anybody = {.name = "", .roles = ACCESS_ALL};
 static inline struct rules *rules_of(const char *yaml)
 {
     static const char *const stores[] = {"red", "blue"};
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct rules_file file = {.path = "test.yaml", .text = span_of_text(yaml)};
     const struct rules_load_options options = {
         .default_algorithm = STINT_WINDOW, .stores = stores, .n_stores = 2};
-    struct rules *rules = rules_load(&file, 1, &options, &faults);
+    struct rules *rules = rules_load(&file, 1, &options, &diagnostics);
     if (rules == NULL)
-        fail_msg("%u:%u: %s", faults.faults[0].line, faults.faults[0].column,
-                 faults.faults[0].sentence);
-    rules_faults_free(&faults);
+        fail_msg("%u:%u: %s", diagnostics.diagnostics[0].line, diagnostics.diagnostics[0].column,
+                 diagnostics.diagnostics[0].message);
+    rules_diagnostics_free(&diagnostics);
     return rules;
 }
 
@@ -49,7 +49,7 @@ static inline struct stint_table *table_for_tests(int64_t epoch_ns)
 
 struct serving {
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct service *service;
     uint64_t now_ns;
     struct reply reply;
@@ -61,11 +61,12 @@ static inline void serve_since(struct serving *serving, const char *yaml, int64_
     struct stint_error error;
     struct rules *rules = yaml != NULL ? rules_of(yaml) : NULL;
     *serving = (struct serving){.table = table_for_tests(epoch_ns), .now_ns = START};
-    const struct hub_options options = {.table = serving->table, .rules = rules, .workers = 2};
-    if (hub_open(&serving->hub, &options, &error) != 0)
-        fail_msg("%s", error.sentence);
+    const struct server_state_options options = {
+        .table = serving->table, .rules = rules, .workers = 2};
+    if (server_state_open(&serving->server_state, &options, &error) != 0)
+        fail_msg("%s", error.message);
     rules_unref(rules);
-    serving->service = service_new(serving->hub, 0);
+    serving->service = service_new(serving->server_state, 0);
     assert_non_null(serving->service);
 }
 
@@ -77,7 +78,7 @@ static inline void serve(struct serving *serving, const char *yaml)
 static inline void serve_no_more(struct serving *serving)
 {
     service_free(serving->service);
-    hub_close(serving->hub);
+    server_state_close(serving->server_state);
     stint_table_close(serving->table);
 }
 
@@ -152,7 +153,7 @@ static inline int outcome(struct serving *serving, const char *text)
 {
     const struct reply *reply = ask_verb(serving, REQUEST_TAKE, 1, text);
     if (reply->error != REPLY_DECIDED)
-        fail_msg("%s: %s", text, reply->sentence);
+        fail_msg("%s: %s", text, reply->message);
     return reply->decision.outcome;
 }
 

@@ -19,7 +19,7 @@
 
 #include <cmocka.h>
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 #define STRICT_USES_MAX 4096
 
@@ -41,7 +41,7 @@ struct strict_model {
 struct strict_subject {
     struct stint_decision (*ask)(const struct stint_quota *quota, void *state,
                                  const struct stint_ask *ask);
-    uint64_t (*dies_at)(const struct stint_quota *quota, const void *state);
+    uint64_t (*expires_at)(const struct stint_quota *quota, const void *state);
     size_t (*held)(const struct stint_quota *quota, const void *state, uint64_t now_ns,
                    struct held_run *runs);
     /* Whether the slack of this algorithm explains why a cost is denied. */
@@ -185,7 +185,7 @@ static inline void strict_check_denial(struct strict_run *run, uint64_t now_ns, 
 }
 
 /* Figures that have to agree with each other and with the model, whatever was asked. */
-static inline void strict_check_figures(struct strict_run *run, uint64_t now_ns,
+static inline void strict_check_metrics(struct strict_run *run, uint64_t now_ns,
                                         struct stint_decision decision)
 {
     const struct stint_quota *quota = run->model.quota;
@@ -199,13 +199,13 @@ static inline void strict_check_figures(struct strict_run *run, uint64_t now_ns,
     if (decision.remaining < UINT32_MAX)
         assert_int_not_equal(strict_peek(run, now_ns, decision.remaining + 1).outcome, STINT_ALLOW);
 
-    uint64_t dies_ns = run->subject->dies_at(quota, run->state);
-    assert_true(decision.reset_after_ns == sub_floor(dies_ns, now_ns));
-    if (dies_ns <= STINT_NOW_MAX) {
-        struct stint_decision reborn = strict_peek(run, max_u64(dies_ns, now_ns), quota->limit);
+    uint64_t expires_ns = run->subject->expires_at(quota, run->state);
+    assert_true(decision.reset_after_ns == sub_floor(expires_ns, now_ns));
+    if (expires_ns <= STINT_NOW_MAX) {
+        struct stint_decision reborn = strict_peek(run, max_u64(expires_ns, now_ns), quota->limit);
         assert_int_equal(reborn.outcome, STINT_ALLOW);
-        if (dies_ns > now_ns && decision.remaining < quota->limit)
-            assert_int_equal(strict_peek(run, dies_ns - 1, quota->limit).outcome, STINT_DENY);
+        if (expires_ns > now_ns && decision.remaining < quota->limit)
+            assert_int_equal(strict_peek(run, expires_ns - 1, quota->limit).outcome, STINT_DENY);
     }
 }
 
@@ -331,7 +331,7 @@ static inline void strict_refund(struct strict_run *run, uint64_t now_ns)
     use->units -= decision.granted;
     if (decision.granted > 0 && run->subject->refund_ages)
         model->latest_ns = strict_at(run, now_ns);
-    strict_check_figures(run, now_ns, decision);
+    strict_check_metrics(run, now_ns, decision);
 }
 
 /*
@@ -382,7 +382,7 @@ static inline void strict_step(struct strict_run *run)
     } else {
         strict_check_denial(run, now_ns, ask.verb == STINT_TAKE ? ask.cost : 1, decision);
     }
-    strict_check_figures(run, now_ns, decision);
+    strict_check_metrics(run, now_ns, decision);
     if (!run->options->refunds && strict_below(&run->random, 16) == 0)
         strict_check_held(run, now_ns);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * For tests that speak HTTP with a door, without sockets: messages and answers as text, in virtual
- * time. A message is its request line, fields and, behind an empty line, its body; an answer the
- * same, with a status in the place of the line.
+ * For tests that speak HTTP with a frontend, without sockets: messages and answers as text, in
+ * virtual time. A message is its request line, fields and, behind an empty line, its body; an
+ * answer the same, with a status in the place of the line.
  */
 #ifndef STINT_TESTS_TALKING_H
 #define STINT_TESTS_TALKING_H
@@ -20,33 +20,33 @@
 
 struct talking {
     struct serving s;
-    struct http_site *site;
-    struct http_door *door;
-    uint64_t asked_ns;     /* of a message that waits; 0: none does */
-    struct errand *errand; /* of one that waits for a store */
+    struct http_config *site;
+    struct http_frontend *frontend;
+    uint64_t asked_ns;       /* of a message that waits; 0: none does */
+    struct pending *pending; /* of one that waits for a store */
     bool is_urgent;
     const char *peer;
     char answer[ANSWER_MAX];
 };
 
 static inline void talk_at(struct talking *talking, const char *yaml,
-                           const struct http_site_options *site, struct access_now *access)
+                           const struct http_config_options *site, struct access_now *access)
 {
     struct stint_error error;
     memset(talking, 0, sizeof(*talking));
     serve(&talking->s, yaml);
-    if (http_site_new(&talking->site, site, &error) != 0)
-        fail_msg("%s", error.sentence);
-    talking->door = http_door_new(&(struct http_door_options){
+    if (http_config_new(&talking->site, site, &error) != 0)
+        fail_msg("%s", error.message);
+    talking->frontend = http_frontend_new(&(struct http_frontend_options){
         .service = talking->s.service, .site = talking->site, .access = access});
-    assert_non_null(talking->door);
+    assert_non_null(talking->frontend);
     talking->peer = "127.0.0.1";
 }
 
 static inline void talk_no_more(struct talking *talking)
 {
-    http_door_free(talking->door);
-    http_site_free(talking->site);
+    http_frontend_free(talking->frontend);
+    http_config_free(talking->site);
     serve_no_more(&talking->s);
 }
 
@@ -74,7 +74,8 @@ static inline void write_answer(struct talking *talking, const struct http_answe
              (const char *)answer->body.ptr);
 }
 
-/* The answer as text, or NULL where it is to be asked again at *again_ns, or has an errand. */
+/* The answer as text, or NULL where it is to be asked again at *again_ns, or has a pending request.
+ */
 static inline const char *talk_or_wait(struct talking *talking, const char *text,
                                        uint64_t *again_ns)
 {
@@ -86,17 +87,17 @@ static inline const char *talk_or_wait(struct talking *talking, const char *text
         .body = body != NULL && body[2] != '\0' ? span_of_text(body + 2) : (struct span){0},
         .peer = span_of_text(talking->peer),
         .is_urgent = talking->is_urgent,
-        .errand = talking->errand,
+        .pending = talking->pending,
         .field = talking_field,
         .field_arg = text,
     };
     struct http_answer answer;
     if (talking->asked_ns == 0)
         talking->asked_ns = talking->s.now_ns;
-    http_door_ask(talking->door, &message, talking->asked_ns, talking->s.now_ns, &answer);
+    http_frontend_ask(talking->frontend, &message, talking->asked_ns, talking->s.now_ns, &answer);
     *again_ns = answer.again_at_ns;
-    talking->errand = answer.errand;
-    if (answer.again_at_ns != 0 || answer.errand != NULL) {
+    talking->pending = answer.pending;
+    if (answer.again_at_ns != 0 || answer.pending != NULL) {
         assert_int_equal(answer.status, 0);
         return NULL;
     }

@@ -55,7 +55,7 @@ struct step {
 struct sequence {
     struct stint_quota quota;
     uint64_t unit_ns;
-    void *room, *state; /* room is what to free, state lies aligned in it */
+    void *space, *state; /* room is what to free, state lies aligned in it */
     unsigned steps;
 };
 
@@ -227,16 +227,16 @@ static void make_quota(const struct reader *reader, struct sequence *sequence, c
 {
     struct stint_error error;
     if (stint_quota_parse(&sequence->quota, spec, &error) != STINT_OK) {
-        fprintf(stderr, "%s:%u: %s\n", reader->path, reader->line, error.sentence);
+        fprintf(stderr, "%s:%u: %s\n", reader->path, reader->line, error.message);
         exit(UNREADABLE);
     }
     size_t size = stint_state_size(&sequence->quota);
-    free(sequence->room);
-    sequence->room = calloc(1, size + STATE_ALIGN);
-    if (sequence->room == NULL)
+    free(sequence->space);
+    sequence->space = calloc(1, size + STATE_ALIGN);
+    if (sequence->space == NULL)
         unreadable(reader, "enough memory");
-    size_t over = (size_t)((uintptr_t)sequence->room % STATE_ALIGN);
-    sequence->state = (char *)sequence->room + (STATE_ALIGN - over);
+    size_t over = (size_t)((uintptr_t)sequence->space % STATE_ALIGN);
+    sequence->state = (char *)sequence->space + (STATE_ALIGN - over);
 }
 
 /* One line; "quota" and "unit" stand before "steps". */
@@ -290,7 +290,7 @@ static bool run_file(const char *path, char *line)
         reader.at = line;
         as_expected = run_sequence(&reader, &sequence) && as_expected;
         steps += sequence.steps;
-        free(sequence.room);
+        free(sequence.space);
     }
     fclose(file);
     if (steps == 0) {

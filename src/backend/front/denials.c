@@ -54,7 +54,7 @@ static size_t set_of(const struct denials *denials, const struct denial_name *na
 }
 
 /* The parameters of the quota are in it: under another quota it is another key. */
-struct denial_name denials_name(const struct denials *denials, const struct shared_item *item)
+struct denial_name denials_name(const struct denials *denials, const struct backend_item *item)
 {
     const uint64_t *params = item->quota->derived.params_hash;
     uint64_t rule =

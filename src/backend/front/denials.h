@@ -8,11 +8,11 @@
 #define STINT_BACKEND_FRONT_DENIALS_H
 
 #include "base/siphash.h"
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 struct denials;
 
-/* How a key stood. Every instant is one of struct shared_ask. */
+/* How a key stood. Every instant is one of struct backend_request. */
 struct denial {
     uint64_t ends_ns;  /* nothing of this is known from then on */
     uint64_t retry_ns; /* `cost`, and all above it, are denied until then */
@@ -31,7 +31,7 @@ struct denial_name {
 struct denials *denials_new(size_t entries, const uint64_t secret[2]);
 void denials_free(struct denials *denials); /* NULL is fine */
 
-struct denial_name denials_name(const struct denials *denials, const struct shared_item *item);
+struct denial_name denials_name(const struct denials *denials, const struct backend_item *item);
 bool denials_same(const struct denial_name *a, const struct denial_name *b);
 
 /* NULL: nothing is known. Valid until the next put or drop. */

@@ -19,7 +19,7 @@
 #define LOW_PARTS 8       /* of the limit: little */
 #define FORGOTTEN_NS NS_PER_S
 
-static struct lease *of(struct shared_store *store)
+static struct lease *of(struct backend *store)
 {
     return (struct lease *)store;
 }
@@ -27,18 +27,18 @@ static struct lease *of(struct shared_store *store)
 /* ---- Those who wait -------------------------------------------------------------------------- */
 
 struct lease_waiter *lease_new_waiter(struct lease *lease, enum lease_waiting kind,
-                                      struct shared_op *op)
+                                      struct backend_op *op)
 {
     struct lease_waiter *waiter = lease->free_waiters;
     if (waiter == NULL) {
-        op->answer.outcome = SHARED_FAILED;
-        op->answer.fault = SHARED_FAULT_OVERLOAD;
+        op->answer.outcome = BACKEND_FAILED;
+        op->answer.fault = BACKEND_ERROR_OVERLOAD;
         op->answer.error = "too many asks wait for leases";
         return NULL;
     }
     lease->free_waiters = waiter->next;
     *waiter = (struct lease_waiter){.home = lease, .kind = kind, .op = op, .turn = ++lease->turns};
-    op->answer.outcome = SHARED_WAITS;
+    op->answer.outcome = BACKEND_WAITS;
     op->at_work = waiter;
     return waiter;
 }
@@ -73,18 +73,19 @@ void lease_free_waiter(struct lease_waiter *waiter)
     lease->free_waiters = waiter;
 }
 
-static void fill(struct shared_op *op, const struct shared_answer *answer)
+static void fill(struct backend_op *op, const struct backend_answer *answer)
 {
     struct stint_decision *each = op->answer.each;
     op->answer = *answer;
     op->answer.each = each;
-    if (answer->outcome == SHARED_DECIDED)
+    if (answer->outcome == BACKEND_DECIDED)
         each[0] = answer->sum;
 }
 
-void lease_deliver(struct lease_waiter *waiter, const struct shared_answer *answer, uint64_t now_ns)
+void lease_deliver(struct lease_waiter *waiter, const struct backend_answer *answer,
+                   uint64_t now_ns)
 {
-    struct shared_op *op = waiter->op;
+    struct backend_op *op = waiter->op;
     bool is_new = waiter->is_new;
     lease_free_waiter(waiter);
     fill(op, answer);
@@ -115,7 +116,7 @@ static uint64_t hand_out(struct lease_key *key, uint32_t units)
     return at_ns;
 }
 
-static struct stint_decision figures(const struct lease_key *key, uint32_t left, uint64_t now_ns)
+static struct stint_decision metrics(const struct lease_key *key, uint32_t left, uint64_t now_ns)
 {
     uint64_t remaining = min_u64((uint64_t)key->remaining + left, key->limit);
     return (struct stint_decision){
@@ -128,53 +129,53 @@ static struct stint_decision figures(const struct lease_key *key, uint32_t left,
 
 static bool is_denied(const struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns)
 {
-    uint32_t least = verb == SHARED_TAKE_UPTO ? 1 : cost;
+    uint32_t least = verb == BACKEND_TAKE_UPTO ? 1 : cost;
     return key->denied_cost > 0 && least >= key->denied_cost && cost <= key->limit &&
            now_ns < key->denied_until_ns;
 }
 
 /* A peek of more than is held here is the store's to answer, and a cost of 0 tells figures. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
-                 struct shared_answer *answer)
+                 struct backend_answer *answer)
 {
     uint32_t left = lease_left(key);
     bool fits = left > 0 && cost <= left;
     if (!fits && cost > 0 && is_denied(key, verb, cost, now_ns)) {
-        answer->sum = figures(key, left, now_ns);
+        answer->sum = metrics(key, left, now_ns);
         answer->sum.outcome = STINT_DENY;
         answer->sum.retry_after_ns = key->retry_ns - now_ns;
     } else if (fits) {
-        bool is_peek = verb == SHARED_PEEK;
+        bool is_peek = verb == BACKEND_PEEK;
         answer->at_ns = key->held[0].at_ns;
         if (!is_peek && cost > 0)
             answer->at_ns = hand_out(key, cost);
-        answer->sum = figures(key, left - cost, now_ns);
+        answer->sum = metrics(key, left - cost, now_ns);
         answer->sum.granted = cost;
     } else {
         return false;
     }
-    answer->outcome = SHARED_DECIDED;
+    answer->outcome = BACKEND_DECIDED;
     answer->is_local = true;
     return true;
 }
 
 /* ---- Asks ------------------------------------------------------------------------------------ */
 
-static void pass_on(struct lease *lease, const struct shared_ask *ask, struct shared_op *op)
+static void pass_on(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
     lease->inner->ops->ask(lease->inner, ask, op);
 }
 
 /* What is held here is not in the store's room. */
-static void on_peeked(struct shared_op *inner, uint64_t now_ns)
+static void on_peeked(struct backend_op *inner, uint64_t now_ns)
 {
     struct lease_waiter *waiter = inner->arg;
-    struct shared_answer answer = inner->answer;
+    struct backend_answer answer = inner->answer;
     struct lease_key *key = waiter->key;
     key->pins--;
     lease_drop_ended(key, now_ns);
     uint32_t left = lease_left(key);
-    if (answer.outcome == SHARED_DECIDED && left > 0) {
+    if (answer.outcome == BACKEND_DECIDED && left > 0) {
         uint64_t remaining = min_u64((uint64_t)answer.sum.remaining + left, answer.sum.limit);
         answer.sum.remaining = (uint32_t)remaining;
         if (answer.sum.outcome == STINT_DENY && waiter->cost <= remaining) {
@@ -186,7 +187,8 @@ static void on_peeked(struct shared_op *inner, uint64_t now_ns)
     lease_deliver(waiter, &answer, now_ns);
 }
 
-static void ask_peek(struct lease_key *key, const struct shared_ask *ask, struct shared_op *op)
+static void ask_peek(struct lease_key *key, const struct backend_request *ask,
+                     struct backend_op *op)
 {
     struct lease *lease = key->home;
     struct lease_waiter *waiter = lease_new_waiter(lease, LEASE_PEEKS, op);
@@ -194,18 +196,18 @@ static void ask_peek(struct lease_key *key, const struct shared_ask *ask, struct
         return;
     waiter->key = key;
     waiter->cost = ask->items[0].cost;
-    waiter->inner =
-        (struct shared_op){.answer = {.each = &waiter->each}, .answered = on_peeked, .arg = waiter};
+    waiter->inner = (struct backend_op){
+        .answer = {.each = &waiter->each}, .answered = on_peeked, .arg = waiter};
     key->pins++;
     pass_on(lease, ask, &waiter->inner);
-    if (waiter->inner.answer.outcome == SHARED_WAITS)
+    if (waiter->inner.answer.outcome == BACKEND_WAITS)
         return;
     waiter->is_new = true;
     on_peeked(&waiter->inner, ask->now_ns);
 }
 
-static void wait_for_lease(struct lease_key *key, const struct shared_ask *ask,
-                           struct shared_op *op, uint64_t now_ns)
+static void wait_for_lease(struct lease_key *key, const struct backend_request *ask,
+                           struct backend_op *op, uint64_t now_ns)
 {
     struct lease *lease = key->home;
     struct lease_waiter *waiter = lease_new_waiter(lease, LEASE_WAITS, op);
@@ -217,13 +219,13 @@ static void wait_for_lease(struct lease_key *key, const struct shared_ask *ask,
     enqueue(key, waiter);
     waiter->is_new = true;
     lease_pump(key, now_ns);
-    if (op->answer.outcome == SHARED_WAITS && op->at_work == waiter)
+    if (op->answer.outcome == BACKEND_WAITS && op->at_work == waiter)
         waiter->is_new = false;
 }
 
 /* Units of a lease of ours, that were not used after all: nobody else ever counted them as used. */
-static bool refund_here(struct lease_key *key, const struct shared_ask *ask, uint64_t now_ns,
-                        struct shared_answer *answer)
+static bool refund_here(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
+                        struct backend_answer *answer)
 {
     uint32_t cost = ask->items[0].cost;
     if (ask->at_ns == STINT_NEVER_NS || ask->at_ns % NS_PER_US == 0)
@@ -234,11 +236,11 @@ static bool refund_here(struct lease_key *key, const struct shared_ask *ask, uin
             continue;
         held->lease.left += cost;
         lease_count(key->home, cost);
-        *answer = (struct shared_answer){
-            .outcome = SHARED_DECIDED,
+        *answer = (struct backend_answer){
+            .outcome = BACKEND_DECIDED,
             .is_local = true,
             .at_ns = ask->at_ns,
-            .sum = figures(key, lease_left(key), now_ns),
+            .sum = metrics(key, lease_left(key), now_ns),
         };
         answer->sum.granted = cost;
         return true;
@@ -247,34 +249,34 @@ static bool refund_here(struct lease_key *key, const struct shared_ask *ask, uin
 }
 
 /* What is held here goes with the state. What others hold they may still use, so it stays. */
-static void reset(struct lease_key *key, const struct shared_ask *ask, struct shared_op *op,
+static void reset(struct lease_key *key, const struct backend_request *ask, struct backend_op *op,
                   uint64_t now_ns)
 {
-    struct shared_lease ended[LEASE_HELD_MAX];
-    struct shared_ask asked = *ask;
+    struct backend_lease ended[LEASE_HELD_MAX];
+    struct backend_request asked = *ask;
     asked.ended = ended;
     asked.n_ended = lease_end(key, true, now_ns, ended);
     key->remaining = 0;
     pass_on(key->home, &asked, op);
 }
 
-static bool takes(const struct shared_ask *ask)
+static bool takes(const struct backend_request *ask)
 {
-    return ask->verb == SHARED_TAKE || ask->verb == SHARED_TAKE_UPTO;
+    return ask->verb == BACKEND_TAKE || ask->verb == BACKEND_TAKE_UPTO;
 }
 
 /* True: it is answered here and now. */
-static bool answer_here(struct lease_key *key, const struct shared_ask *ask, uint64_t now_ns,
-                        struct shared_answer *answer)
+static bool answer_here(struct lease_key *key, const struct backend_request *ask, uint64_t now_ns,
+                        struct backend_answer *answer)
 {
     uint32_t cost = ask->items[0].cost;
-    if (ask->verb == SHARED_REFUND)
+    if (ask->verb == BACKEND_REFUND)
         return refund_here(key, ask, now_ns, answer);
-    if (ask->verb == SHARED_RESET)
+    if (ask->verb == BACKEND_RESET)
         return false;
-    if (ask->verb == SHARED_CHARGE)
+    if (ask->verb == BACKEND_CHARGE)
         return cost > 0 && lease_left(key) >= cost &&
-               lease_serve(key, SHARED_TAKE, cost, now_ns, answer);
+               lease_serve(key, BACKEND_TAKE, cost, now_ns, answer);
     /* Who came first is served first, but for those who take nothing of what he waits for. */
     if (key->first != NULL && takes(ask) && cost > 0 && lease_left(key) < key->waiting + cost)
         return false;
@@ -285,23 +287,23 @@ static bool answer_here(struct lease_key *key, const struct shared_ask *ask, uin
  * Whether answer_here() would, or may well by the time of its turn, as a lease is on its way that
  * is large enough for all who wait; nothing is done.
  */
-static bool is_ahead_of_time(const struct lease_key *key, const struct shared_ask *ask,
+static bool is_ahead_of_time(const struct lease_key *key, const struct backend_request *ask,
                              uint64_t now_ns)
 {
     uint32_t cost = ask->items[0].cost;
-    if (!ask->is_ahead || ask->verb == SHARED_RESET)
+    if (!ask->is_ahead || ask->verb == BACKEND_RESET)
         return false;
-    bool is_coming = key->asking == SHARED_LEASE && key->coming >= key->waiting + cost;
+    bool is_coming = key->asking == BACKEND_LEASE && key->coming >= key->waiting + cost;
     return lease_left(key) >= cost || (is_coming && takes(ask)) ||
-           is_denied(key, ask->verb, cost, now_ns) || ask->verb == SHARED_REFUND;
+           is_denied(key, ask->verb, cost, now_ns) || ask->verb == BACKEND_REFUND;
 }
 
-void lease_ask_item(struct lease *lease, const struct shared_ask *ask, struct shared_op *op)
+void lease_ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
     uint64_t now_ns = lease_now(lease);
-    bool goes_on = ask->is_virtual || ask->id != NULL || ask->verb > SHARED_RESET;
+    bool goes_on = ask->is_virtual || ask->id != NULL || ask->verb > BACKEND_RESET;
     struct lease_key *key = NULL;
-    struct shared_answer answer = {.outcome = SHARED_WAITS};
+    struct backend_answer answer = {.outcome = BACKEND_WAITS};
     lease->turns++;
     if (!goes_on)
         key = takes(ask) && ask->items[0].cost > 0 ? lease_key_of(lease, &ask->items[0])
@@ -312,19 +314,19 @@ void lease_ask_item(struct lease *lease, const struct shared_ask *ask, struct sh
     }
     lease_touch(key, now_ns);
     lease_drop_ended(key, now_ns);
-    if (ask->verb > SHARED_PEEK)
+    if (ask->verb > BACKEND_PEEK)
         key->denied_cost = 0;
     if (is_ahead_of_time(key, ask, now_ns)) {
-        op->answer.outcome = SHARED_AHEAD;
+        op->answer.outcome = BACKEND_AHEAD;
         return;
     }
     if (answer_here(key, ask, now_ns, &answer)) {
         fill(op, &answer);
         if (takes(ask))
             lease_prefetch(key, ask->deadline_ns, now_ns);
-    } else if (ask->verb == SHARED_RESET) {
+    } else if (ask->verb == BACKEND_RESET) {
         reset(key, ask, op, now_ns);
-    } else if (ask->verb == SHARED_PEEK && lease_left(key) > 0) {
+    } else if (ask->verb == BACKEND_PEEK && lease_left(key) > 0) {
         ask_peek(key, ask, op);
     } else if (takes(ask) && ask->items[0].cost > 0 && now_ns >= key->direct_until_ns &&
                !lease->is_draining) {
@@ -334,7 +336,7 @@ void lease_ask_item(struct lease *lease, const struct shared_ask *ask, struct sh
     }
 }
 
-static void op_ask(struct shared_store *store, const struct shared_ask *ask, struct shared_op *op)
+static void op_ask(struct backend *store, const struct backend_request *ask, struct backend_op *op)
 {
     struct lease *lease = of(store);
     bool any_is_leased = false;
@@ -348,7 +350,7 @@ static void op_ask(struct shared_store *store, const struct shared_ask *ask, str
         lease_ask_list(lease, ask, op);
 }
 
-static void op_forget(struct shared_store *store, struct shared_op *op)
+static void op_forget(struct backend *store, struct backend_op *op)
 {
     struct lease *lease = of(store);
     struct lease_waiter *waiter = op->at_work;
@@ -370,21 +372,21 @@ static void op_forget(struct shared_store *store, struct shared_op *op)
 
 /* ---- The other operations -------------------------------------------------------------------- */
 
-static int op_accepts(const struct shared_store *store, const struct stint_quota *quota,
+static int op_accepts(const struct backend *store, const struct stint_quota *quota,
                       struct stint_error *error)
 {
-    const struct shared_store *inner = ((const struct lease *)store)->inner;
+    const struct backend *inner = ((const struct lease *)store)->inner;
     return inner->ops->accepts(inner, quota, error);
 }
 
-static uint64_t op_away_since_ns(const struct shared_store *store)
+static uint64_t op_unavailable_since_ns(const struct backend *store)
 {
-    const struct shared_store *inner = ((const struct lease *)store)->inner;
-    return inner->ops->away_since_ns(inner);
+    const struct backend *inner = ((const struct lease *)store)->inner;
+    return inner->ops->unavailable_since_ns(inner);
 }
 
 /* What is on its way is waited for by the store behind; what it then brings goes back as well. */
-static void op_drain(struct shared_store *store, uint64_t deadline_ns, void (*done)(void *arg),
+static void op_drain(struct backend *store, uint64_t deadline_ns, void (*done)(void *arg),
                      void *arg)
 {
     struct lease *lease = of(store);
@@ -395,7 +397,7 @@ static void op_drain(struct shared_store *store, uint64_t deadline_ns, void (*do
     lease->inner->ops->drain(lease->inner, deadline_ns, done, arg);
 }
 
-static void op_free(struct shared_store *store)
+static void op_free(struct backend *store)
 {
     struct lease *lease = of(store);
     lease->is_ending = true;
@@ -414,18 +416,18 @@ static void op_free(struct shared_store *store)
     free(lease);
 }
 
-static const struct shared_store_ops ops = {
+static const struct backend_ops ops = {
     .ask = op_ask,
     .forget = op_forget,
     .accepts = op_accepts,
-    .away_since_ns = op_away_since_ns,
+    .unavailable_since_ns = op_unavailable_since_ns,
     .drain = op_drain,
     .free = op_free,
 };
 
 /* ---- Time ------------------------------------------------------------------------------------ */
 
-uint64_t lease_deadline(const struct shared_store *store)
+uint64_t lease_deadline(const struct backend *store)
 {
     const struct lease *lease = (const struct lease *)store;
     return lease->n_keys == 0 ? STINT_NEVER_NS : lease->woken_ns + TICK_NS;
@@ -451,7 +453,7 @@ static void look_after(struct lease_key *key, uint64_t now_ns)
     }
 }
 
-void lease_wake(struct shared_store *store, uint64_t now_ns)
+void lease_wake(struct backend *store, uint64_t now_ns)
 {
     struct lease *lease = of(store);
     struct lease_key *key = lease->oldest, *newer;
@@ -464,7 +466,7 @@ void lease_wake(struct shared_store *store, uint64_t now_ns)
 
 /* ---- Life ------------------------------------------------------------------------------------ */
 
-struct shared_store *lease_new(const struct lease_options *options)
+struct backend *lease_new(const struct lease_options *options)
 {
     struct lease *lease = calloc(1, sizeof(*lease));
     if (lease == NULL)

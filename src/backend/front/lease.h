@@ -11,15 +11,16 @@
 #ifndef STINT_BACKEND_FRONT_LEASE_H
 #define STINT_BACKEND_FRONT_LEASE_H
 
-#include "decide/shared.h"
-#include "decide/store_figures.h"
+#include "decide/backend.h"
+#include "decide/backend_metrics.h"
 
 /* Zero is the default, but for the first two. */
 struct lease_options {
-    struct shared_store *inner; /* freed with it */
+    struct backend *inner; /* freed with it */
     /*
-     * The clock of struct shared_ask. A lease holds by it, so it never steps, and goes on while the
-     * machine sleeps; its rate and that of the store's differ by less than one in a hundred.
+     * The clock of struct backend_request. A lease holds by it, so it never steps, and goes on
+     * while the machine sleeps; its rate and that of the store's differ by less than one in a
+     * hundred.
      */
     uint64_t (*now)(void *arg);
     void (*hurry)(void *arg); /* lease_deadline() was never, and is not now. NULL: nobody cares */
@@ -28,17 +29,17 @@ struct lease_options {
     size_t keys;            /* of which there may be leases at once. Default 4,096 */
     size_t waiting;         /* asks that may wait at once. Default 4,096 */
     uint64_t denied_max_ns; /* how long a denial may be told again. Default 1 s */
-    struct store_figures *figures; /* lease_units is written here; NULL: nowhere */
+    struct backend_metrics *metrics; /* lease_units is written here; NULL: nowhere */
 };
 
 /* NULL: no memory; inner is still the caller's. */
-struct shared_store *lease_new(const struct lease_options *options);
+struct backend *lease_new(const struct lease_options *options);
 
 /*
  * When to call wake() next: it gives back what is not used. STINT_NEVER_NS: nothing is held. Late
  * calls lose units for the others, and never a bound.
  */
-uint64_t lease_deadline(const struct shared_store *store);
-void lease_wake(struct shared_store *store, uint64_t now_ns);
+uint64_t lease_deadline(const struct backend *store);
+void lease_wake(struct backend *store, uint64_t now_ns);
 
 #endif

@@ -33,8 +33,8 @@ uint32_t lease_left(const struct lease_key *key)
 void lease_count(struct lease *lease, int64_t units)
 {
     lease->units += (uint64_t)units;
-    if (lease->options.figures != NULL)
-        store_figure_set(&lease->options.figures->lease_units, lease->units);
+    if (lease->options.metrics != NULL)
+        backend_metric_set(&lease->options.metrics->lease_units, lease->units);
 }
 
 static void drop(struct lease_key *key, size_t i)
@@ -59,7 +59,7 @@ static uint64_t term_of(const struct lease_key *key)
 }
 
 size_t lease_end(struct lease_key *key, bool all, uint64_t now_ns,
-                 struct shared_lease ended[LEASE_HELD_MAX])
+                 struct backend_lease ended[LEASE_HELD_MAX])
 {
     size_t n_ended = 0;
     uint64_t soon_ns = now_ns + term_of(key) / SOON_PARTS;
@@ -76,7 +76,7 @@ size_t lease_end(struct lease_key *key, bool all, uint64_t now_ns,
     return n_ended;
 }
 
-static void hold(struct lease_key *key, const struct shared_answer *answer, uint64_t until_ns)
+static void hold(struct lease_key *key, const struct backend_answer *answer, uint64_t until_ns)
 {
     struct lease *lease = key->home;
     uint32_t units = answer->sum.granted;
@@ -101,14 +101,14 @@ static void hold(struct lease_key *key, const struct shared_answer *answer, uint
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-static void lease_answered(struct shared_op *op, uint64_t now_ns);
+static void lease_answered(struct backend_op *op, uint64_t now_ns);
 
 /* Leaves the outcome in key->op; WAITS: lease_answered() will be called. */
-static void ask(struct lease_key *key, uint32_t cost, const struct shared_ask *about,
+static void ask(struct lease_key *key, uint32_t cost, const struct backend_request *about,
                 uint64_t now_ns)
 {
-    struct shared_ask asked = *about;
-    struct shared_item item = key->item;
+    struct backend_request asked = *about;
+    struct backend_item item = key->item;
     item.cost = cost;
     asked.items = &item;
     asked.n_items = 1;
@@ -116,7 +116,7 @@ static void ask(struct lease_key *key, uint32_t cost, const struct shared_ask *a
     key->asking = asked.verb;
     key->sent_ns = now_ns;
     key->op =
-        (struct shared_op){.answer = {.each = &key->each}, .answered = lease_answered, .arg = key};
+        (struct backend_op){.answer = {.each = &key->each}, .answered = lease_answered, .arg = key};
     key->home->inner->ops->ask(key->home->inner, &asked, &key->op);
 }
 
@@ -137,7 +137,7 @@ static void adapt(struct lease_key *key, uint64_t waiting, uint64_t now_ns)
 /* The least that the first of those who wait can be served with. */
 static uint32_t wanted(const struct lease_key *key)
 {
-    return key->first != NULL && key->first->verb == SHARED_TAKE ? key->first->cost : 1;
+    return key->first != NULL && key->first->verb == BACKEND_TAKE ? key->first->cost : 1;
 }
 
 static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
@@ -150,12 +150,12 @@ static uint64_t deadline_of(const struct lease_key *key, uint64_t deadline_ns)
 /* deadline_ns: where nobody waits. */
 static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_ns)
 {
-    struct shared_lease ended[LEASE_HELD_MAX];
+    struct backend_lease ended[LEASE_HELD_MAX];
     bool is_fast = key->rule.store.lease == RULE_LEASE_FAST;
     uint32_t least = wanted(key);
     adapt(key, key->waiting, now_ns);
     uint32_t units = key->units;
-    struct shared_ask asked = {.verb = SHARED_LEASE, .ended = ended};
+    struct backend_request asked = {.verb = BACKEND_LEASE, .ended = ended};
     asked.n_ended = lease_end(key, key->first != NULL, now_ns, ended);
     key->least = least;
     if (is_fast) {
@@ -176,7 +176,7 @@ static void ask_lease(struct lease_key *key, uint64_t deadline_ns, uint64_t now_
 
 /* ---- Answers --------------------------------------------------------------------------------- */
 
-static void take_figures(struct lease_key *key, const struct stint_decision *sum, uint64_t now_ns)
+static void take_metrics(struct lease_key *key, const struct stint_decision *sum, uint64_t now_ns)
 {
     key->limit = sum->limit;
     key->remaining = sum->remaining;
@@ -187,17 +187,17 @@ static void take_figures(struct lease_key *key, const struct stint_decision *sum
  * Tells all who wait now, and want so much. Whoever is told may ask anew or forget what others ask;
  * then it is begun again, with those who waited before.
  */
-static void tell_waiting(struct lease_key *key, uint32_t least, const struct shared_answer *answer,
+static void tell_waiting(struct lease_key *key, uint32_t least, const struct backend_answer *answer,
                          uint64_t now_ns)
 {
     struct lease *lease = key->home;
-    const struct shared_answer told = *answer;
+    const struct backend_answer told = *answer;
     uint64_t before = lease->turns;
     struct lease_waiter *waiter = key->first;
     while (waiter != NULL && waiter->turn <= before) {
         struct lease_waiter *next = waiter->next;
         uint64_t turn = lease->turns;
-        if ((waiter->verb == SHARED_TAKE_UPTO ? 1 : waiter->cost) >= least)
+        if ((waiter->verb == BACKEND_TAKE_UPTO ? 1 : waiter->cost) >= least)
             lease_deliver(waiter, &told, now_ns);
         waiter = lease->turns == turn ? next : key->first;
     }
@@ -205,9 +205,9 @@ static void tell_waiting(struct lease_key *key, uint32_t least, const struct sha
 
 /*
  * Whoever wants as much is denied. Where others have nothing leased, nobody gives back, and the
- * denial holds as long as its law says: it may be told again.
+ * denial holds as long as its algorithm says: it may be told again.
  */
-static void deny(struct lease_key *key, const struct shared_answer *answer, uint64_t now_ns)
+static void deny(struct lease_key *key, const struct backend_answer *answer, uint64_t now_ns)
 {
     const struct stint_decision *sum = &answer->sum;
     if (sum->outcome == STINT_DENY && answer->leases == 0) {
@@ -221,17 +221,17 @@ static void deny(struct lease_key *key, const struct shared_answer *answer, uint
     tell_waiting(key, key->least, answer, now_ns);
 }
 
-static void take_lease(struct lease_key *key, const struct shared_answer *answer, uint64_t now_ns)
+static void take_lease(struct lease_key *key, const struct backend_answer *answer, uint64_t now_ns)
 {
     uint64_t until_ns =
         key->sent_ns + sub_floor(key->sent_term_ns / 100 * RATES_PERCENT, NS_PER_US);
-    if (answer->outcome != SHARED_DECIDED) {
+    if (answer->outcome != BACKEND_DECIDED) {
         key->units = 1;
         key->quiet_until_ns = add_sat(now_ns, term_of(key) / QUIET_PARTS);
         tell_waiting(key, 0, answer, now_ns);
         return;
     }
-    take_figures(key, &answer->sum, now_ns);
+    take_metrics(key, &answer->sum, now_ns);
     if (answer->sum.outcome != STINT_ALLOW) {
         deny(key, answer, now_ns);
         return;
@@ -245,16 +245,16 @@ static void take_lease(struct lease_key *key, const struct shared_answer *answer
 
 static void take_answer(struct lease_key *key, uint64_t now_ns)
 {
-    const struct shared_answer answer = key->op.answer;
+    const struct backend_answer answer = key->op.answer;
     uint8_t verb = key->asking;
     key->asking = 0;
-    if (verb == SHARED_LEASE)
+    if (verb == BACKEND_LEASE)
         take_lease(key, &answer, now_ns);
-    else if (answer.outcome == SHARED_DECIDED)
-        take_figures(key, &answer.sum, now_ns);
+    else if (answer.outcome == BACKEND_DECIDED)
+        take_metrics(key, &answer.sum, now_ns);
 }
 
-static void lease_answered(struct shared_op *op, uint64_t now_ns)
+static void lease_answered(struct backend_op *op, uint64_t now_ns)
 {
     struct lease_key *key = op->arg;
     key->pins++;
@@ -274,11 +274,11 @@ static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
 {
     struct lease_key *key = waiter->key;
     struct lease *lease = key->home;
-    struct shared_op *op = waiter->op;
+    struct backend_op *op = waiter->op;
     bool is_new = waiter->is_new;
-    struct shared_item item = key->item;
+    struct backend_item item = key->item;
     item.cost = waiter->cost;
-    const struct shared_ask asked = {
+    const struct backend_request asked = {
         .verb = waiter->verb,
         .items = &item,
         .n_items = 1,
@@ -287,7 +287,7 @@ static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
     };
     lease_free_waiter(waiter);
     lease->inner->ops->ask(lease->inner, &asked, op);
-    if (op->answer.outcome != SHARED_WAITS && !is_new)
+    if (op->answer.outcome != BACKEND_WAITS && !is_new)
         op->answered(op, now_ns);
 }
 
@@ -297,11 +297,11 @@ static void ask_directly(struct lease_waiter *waiter, uint64_t now_ns)
  */
 static void serve_waiting(struct lease_key *key, uint64_t now_ns)
 {
-    struct shared_answer answer;
+    struct backend_answer answer;
     while (key->first != NULL) {
         struct lease_waiter *waiter = key->first;
         uint64_t served_ns = lease_now(key->home);
-        answer = (struct shared_answer){.outcome = SHARED_WAITS};
+        answer = (struct backend_answer){.outcome = BACKEND_WAITS};
         lease_drop_ended(key, served_ns);
         if (lease_serve(key, waiter->verb, waiter->cost, served_ns, &answer))
             lease_deliver(waiter, &answer, now_ns);
@@ -314,8 +314,8 @@ static void serve_waiting(struct lease_key *key, uint64_t now_ns)
 
 void lease_pump(struct lease_key *key, uint64_t now_ns)
 {
-    static const struct shared_answer ending = {.outcome = SHARED_FAILED,
-                                                .error = "the server ends"};
+    static const struct backend_answer ending = {.outcome = BACKEND_FAILED,
+                                                 .error = "the server ends"};
     if (key->is_pumping)
         return;
     key->pins++;
@@ -327,7 +327,7 @@ void lease_pump(struct lease_key *key, uint64_t now_ns)
         if (key->asking != 0 || key->first == NULL)
             break;
         ask_lease(key, STINT_NEVER_NS, now_ns);
-        if (key->op.answer.outcome == SHARED_WAITS)
+        if (key->op.answer.outcome == BACKEND_WAITS)
             break;
         take_answer(key, now_ns);
     }
@@ -339,7 +339,7 @@ void lease_pump(struct lease_key *key, uint64_t now_ns)
 
 static void finish(struct lease_key *key, uint64_t now_ns)
 {
-    if (key->op.answer.outcome != SHARED_WAITS)
+    if (key->op.answer.outcome != BACKEND_WAITS)
         take_answer(key, now_ns);
 }
 
@@ -374,9 +374,9 @@ static bool refund_one(struct lease_key *key, uint64_t now_ns)
         drop(key, i--);
         if (held.lease.left == 0)
             continue;
-        struct shared_ask asked = {.verb = SHARED_REFUND,
-                                   .at_ns = held.at_ns - held.at_ns % NS_PER_US,
-                                   .deadline_ns = now_ns + RETURN_NS};
+        struct backend_request asked = {.verb = BACKEND_REFUND,
+                                        .at_ns = held.at_ns - held.at_ns % NS_PER_US,
+                                        .deadline_ns = now_ns + RETURN_NS};
         ask(key, held.lease.left, &asked, now_ns);
         return true;
     }
@@ -385,13 +385,13 @@ static bool refund_one(struct lease_key *key, uint64_t now_ns)
 
 void lease_give_back(struct lease_key *key, uint64_t now_ns)
 {
-    struct shared_lease ended[LEASE_HELD_MAX];
+    struct backend_lease ended[LEASE_HELD_MAX];
     if (key->asking != 0 || key->home->is_ending)
         return;
     key->pins++;
     key->units = 1;
-    struct shared_ask asked = {
-        .verb = SHARED_RETURN, .ended = ended, .deadline_ns = now_ns + RETURN_NS};
+    struct backend_request asked = {
+        .verb = BACKEND_RETURN, .ended = ended, .deadline_ns = now_ns + RETURN_NS};
     asked.n_ended = lease_end(key, true, now_ns, ended);
     if (asked.n_ended > 0) {
         ask(key, 0, &asked, now_ns);

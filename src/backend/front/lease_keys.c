@@ -18,7 +18,7 @@ static struct span keep(uint8_t **at, struct span span)
     return kept;
 }
 
-bool lease_copy_item(const struct shared_item *item, struct shared_item *copy,
+bool lease_copy_item(const struct backend_item *item, struct backend_item *copy,
                      struct stint_quota *quota, struct rule *rule, uint8_t **bytes)
 {
     const char *domain = item->rule != NULL ? item->rule->domain : NULL;
@@ -45,7 +45,7 @@ bool lease_copy_item(const struct shared_item *item, struct shared_item *copy,
 /* ---- Finding --------------------------------------------------------------------------------- */
 
 /* Names are not hashed: the rule's own number stands for them, and is_same() looks. */
-static uint64_t hash_of(const struct lease *lease, const struct shared_item *item)
+static uint64_t hash_of(const struct lease *lease, const struct backend_item *item)
 {
     uint64_t tweak = item->quota->derived.params_hash[0] ^ item->quota->rule;
     return siphash13_128(lease->options.secret, tweak, item->key.ptr, item->key.len).lo;
@@ -56,7 +56,7 @@ static bool spans_are_equal(struct span a, struct span b)
     return a.len == b.len && (a.len == 0 || memcmp(a.ptr, b.ptr, a.len) == 0);
 }
 
-static bool is_same(const struct lease_key *key, const struct shared_item *item)
+static bool is_same(const struct lease_key *key, const struct backend_item *item)
 {
     return memcmp(key->quota.derived.params_hash, item->quota->derived.params_hash,
                   sizeof(key->quota.derived.params_hash)) == 0 &&
@@ -64,7 +64,7 @@ static bool is_same(const struct lease_key *key, const struct shared_item *item)
            spans_are_equal(key->item.name, item->name) && spans_are_equal(key->item.key, item->key);
 }
 
-static struct lease_key *find(struct lease *lease, const struct shared_item *item, uint64_t hash)
+static struct lease_key *find(struct lease *lease, const struct backend_item *item, uint64_t hash)
 {
     struct lease_key *key = lease->buckets[hash % lease->n_buckets];
     while (key != NULL && (key->hash != hash || !is_same(key, item)))
@@ -72,7 +72,7 @@ static struct lease_key *find(struct lease *lease, const struct shared_item *ite
     return key;
 }
 
-struct lease_key *lease_find(struct lease *lease, const struct shared_item *item)
+struct lease_key *lease_find(struct lease *lease, const struct backend_item *item)
 {
     return find(lease, item, hash_of(lease, item));
 }
@@ -125,7 +125,7 @@ void lease_remove(struct lease_key *key)
 }
 
 /* Whether there is room now. Where all of the oldest hold something, one gives it back. */
-static bool make_room(struct lease *lease, uint64_t now_ns)
+static bool make_space(struct lease *lease, uint64_t now_ns)
 {
     if (lease->n_keys < lease->options.keys)
         return true;
@@ -146,7 +146,7 @@ static bool make_room(struct lease *lease, uint64_t now_ns)
     return false;
 }
 
-struct lease_key *lease_key_of(struct lease *lease, const struct shared_item *item)
+struct lease_key *lease_key_of(struct lease *lease, const struct backend_item *item)
 {
     uint64_t hash = hash_of(lease, item), now_ns;
     struct lease_key *key = find(lease, item, hash);
@@ -157,7 +157,7 @@ struct lease_key *lease_key_of(struct lease *lease, const struct shared_item *it
         return key;
     }
     now_ns = lease_now(lease);
-    if (lease->is_draining || !make_room(lease, now_ns))
+    if (lease->is_draining || !make_space(lease, now_ns))
         return NULL;
     key = lease->free_keys;
     if (key != NULL)

@@ -15,7 +15,7 @@
 
 /* One item, and what came of it. */
 struct entry {
-    struct shared_item item;
+    struct backend_item item;
     struct stint_quota quota;
     struct rule rule;
     uint8_t *bytes;
@@ -29,14 +29,14 @@ struct entry {
 struct lease_list {
     struct lease *home;
     struct lease_waiter *waiter; /* of whoever asked; its op is NULL once he has forgotten it */
-    struct shared_op op;         /* of the step that is on its way */
-    struct stint_decision each[SHARED_ITEMS_MAX];
-    struct shared_ask ask; /* without items */
-    uint8_t id[SHARED_ID_LEN];
+    struct backend_op op;        /* of the step that is on its way */
+    struct stint_decision each[BACKEND_ITEMS_MAX];
+    struct backend_request ask; /* without items */
+    uint8_t id[BACKEND_ID_LEN];
     struct entry *entries;
     size_t n_items, n_plain;
     size_t step; /* n_items: the plain ones; above: what is given back */
-    struct shared_answer answer;
+    struct backend_answer answer;
     bool is_denied, is_over, is_local, is_replayed;
     bool is_take; /* the step on its way takes */
     uint32_t least;
@@ -44,7 +44,7 @@ struct lease_list {
 
 static bool takes(const struct lease_list *list)
 {
-    return list->ask.verb == SHARED_TAKE || list->ask.verb == SHARED_TAKE_UPTO;
+    return list->ask.verb == BACKEND_TAKE || list->ask.verb == BACKEND_TAKE_UPTO;
 }
 
 /* ---- Memory ---------------------------------------------------------------------------------- */
@@ -57,7 +57,7 @@ static void list_free(struct lease_list *list)
     free(list);
 }
 
-static struct lease_list *list_new(struct lease *lease, const struct shared_ask *ask)
+static struct lease_list *list_new(struct lease *lease, const struct backend_request *ask)
 {
     struct lease_list *list = calloc(1, sizeof(*list));
     if (list == NULL)
@@ -71,7 +71,7 @@ static struct lease_list *list_new(struct lease *lease, const struct shared_ask 
     }
     list->answer.at_ns = UINT64_MAX;
     if (ask->id != NULL)
-        memcpy(list->id, ask->id, SHARED_ID_LEN);
+        memcpy(list->id, ask->id, BACKEND_ID_LEN);
     for (; list->n_items < ask->n_items; list->n_items++) {
         struct entry *entry = &list->entries[list->n_items];
         if (!lease_copy_item(&ask->items[list->n_items], &entry->item, &entry->quota, &entry->rule,
@@ -87,21 +87,21 @@ static struct lease_list *list_new(struct lease *lease, const struct shared_ask 
 
 /* ---- Steps ----------------------------------------------------------------------------------- */
 
-static void on_step(struct shared_op *op, uint64_t now_ns);
+static void on_step(struct backend_op *op, uint64_t now_ns);
 
 /* What is asked of the items of a step; the id is another one for each. */
-static struct shared_ask asked_of(struct lease_list *list, struct shared_item *items,
-                                  uint8_t id[SHARED_ID_LEN])
+static struct backend_request asked_of(struct lease_list *list, struct backend_item *items,
+                                       uint8_t id[BACKEND_ID_LEN])
 {
-    struct shared_ask asked = list->ask;
+    struct backend_request asked = list->ask;
     asked.items = items;
     asked.n_items = 0;
     asked.is_ahead = false;
     list->is_take = takes(list) && !list->is_denied;
     if (takes(list) && !list->is_take)
-        asked.verb = SHARED_PEEK;
+        asked.verb = BACKEND_PEEK;
     if (asked.id != NULL) {
-        memcpy(id, list->id, SHARED_ID_LEN);
+        memcpy(id, list->id, BACKEND_ID_LEN);
         id[0] ^= (uint8_t)(list->step + 1);
         asked.id = id;
     }
@@ -110,17 +110,18 @@ static struct shared_ask asked_of(struct lease_list *list, struct shared_item *i
         if (list->step < list->n_items ? i != list->step : entry->is_leased)
             continue;
         items[asked.n_items] = entry->item;
-        if (list->ask.verb == SHARED_TAKE_UPTO && entry->item.cost > list->least)
+        if (list->ask.verb == BACKEND_TAKE_UPTO && entry->item.cost > list->least)
             items[asked.n_items].cost = list->least;
         asked.n_items++;
     }
     return asked;
 }
 
-static void ask_step(struct lease_list *list, const struct shared_ask *asked, bool is_plain)
+static void ask_step(struct lease_list *list, const struct backend_request *asked, bool is_plain)
 {
     struct lease *lease = list->home;
-    list->op = (struct shared_op){.answer = {.each = list->each}, .answered = on_step, .arg = list};
+    list->op =
+        (struct backend_op){.answer = {.each = list->each}, .answered = on_step, .arg = list};
     if (is_plain)
         lease->inner->ops->ask(lease->inner, asked, &list->op);
     else
@@ -129,9 +130,9 @@ static void ask_step(struct lease_list *list, const struct shared_ask *asked, bo
 
 static void take_step(struct lease_list *list)
 {
-    const struct shared_answer *answer = &list->op.answer;
+    const struct backend_answer *answer = &list->op.answer;
     size_t at = 0;
-    if (answer->outcome != SHARED_DECIDED) {
+    if (answer->outcome != BACKEND_DECIDED) {
         list->is_over = true;
         list->is_denied = true;
         list->answer.outcome = answer->outcome;
@@ -163,8 +164,8 @@ static uint32_t kept_of(const struct lease_list *list, const struct entry *entry
 {
     if (list->is_denied)
         return 0;
-    return list->ask.verb == SHARED_TAKE_UPTO && entry->taken > list->least ? list->least
-                                                                            : entry->taken;
+    return list->ask.verb == BACKEND_TAKE_UPTO && entry->taken > list->least ? list->least
+                                                                             : entry->taken;
 }
 
 /* False: nothing of this entry is to be given back. */
@@ -173,14 +174,14 @@ static bool give_back(struct lease_list *list, struct entry *entry)
     uint32_t kept = kept_of(list, entry);
     if (!entry->is_taken || entry->taken == kept)
         return false;
-    struct shared_item item = entry->item;
-    struct shared_ask asked = list->ask;
+    struct backend_item item = entry->item;
+    struct backend_request asked = list->ask;
     item.cost = entry->taken - kept;
     entry->told.remaining =
         (uint32_t)min_u64((uint64_t)entry->told.remaining + item.cost, entry->told.limit);
     asked.items = &item;
     asked.n_items = 1;
-    asked.verb = SHARED_REFUND;
+    asked.verb = BACKEND_REFUND;
     asked.at_ns = entry->at_ns;
     asked.is_ahead = false;
     entry->is_taken = false;
@@ -210,7 +211,7 @@ static struct stint_decision sum_of(const struct lease_list *list)
                                                       : 0;
     if (sum.outcome != STINT_ALLOW)
         sum.granted = 0;
-    else if (list->ask.verb != SHARED_TAKE)
+    else if (list->ask.verb != BACKEND_TAKE)
         sum.granted = list->least;
     return sum;
 }
@@ -218,11 +219,11 @@ static struct stint_decision sum_of(const struct lease_list *list)
 static void finish(struct lease_list *list, bool is_at_once, uint64_t now_ns)
 {
     struct lease_waiter *waiter = list->waiter;
-    struct shared_op *op = waiter->op;
+    struct backend_op *op = waiter->op;
     if (op != NULL) {
         struct stint_decision *each = op->answer.each;
         if (!list->is_over) {
-            list->answer.outcome = SHARED_DECIDED;
+            list->answer.outcome = BACKEND_DECIDED;
             list->answer.is_local = list->is_local;
             list->answer.is_replayed = list->is_replayed;
             for (size_t i = 0; i < list->n_items; i++) {
@@ -244,27 +245,27 @@ static void finish(struct lease_list *list, bool is_at_once, uint64_t now_ns)
 /* Until a step waits. True: it is all done. */
 static bool go_on(struct lease_list *list)
 {
-    struct shared_item items[SHARED_ITEMS_MAX];
-    uint8_t id[SHARED_ID_LEN];
+    struct backend_item items[BACKEND_ITEMS_MAX];
+    uint8_t id[BACKEND_ID_LEN];
     for (; list->step <= list->n_items && !list->is_over; list->step++) {
         bool is_plain = list->step == list->n_items;
         if (is_plain ? list->n_plain == 0 : !list->entries[list->step].is_leased)
             continue;
-        struct shared_ask asked = asked_of(list, items, id);
+        struct backend_request asked = asked_of(list, items, id);
         ask_step(list, &asked, is_plain);
-        if (list->op.answer.outcome == SHARED_WAITS)
+        if (list->op.answer.outcome == BACKEND_WAITS)
             return false;
         take_step(list);
     }
     for (size_t i = 0; i < list->n_items; i++) {
         list->step = list->n_items + 1;
-        if (give_back(list, &list->entries[i]) && list->op.answer.outcome == SHARED_WAITS)
+        if (give_back(list, &list->entries[i]) && list->op.answer.outcome == BACKEND_WAITS)
             return false;
     }
     return true;
 }
 
-static void on_step(struct shared_op *op, uint64_t now_ns)
+static void on_step(struct backend_op *op, uint64_t now_ns)
 {
     struct lease_list *list = op->arg;
     list->ask.now_ns = max_u64(list->ask.now_ns, now_ns); /* else each would have its whole time */
@@ -276,10 +277,10 @@ static void on_step(struct shared_op *op, uint64_t now_ns)
         finish(list, false, now_ns);
 }
 
-void lease_ask_list(struct lease *lease, const struct shared_ask *ask, struct shared_op *op)
+void lease_ask_list(struct lease *lease, const struct backend_request *ask, struct backend_op *op)
 {
     if (ask->is_ahead) { /* it may be answered at once */
-        op->answer.outcome = SHARED_AHEAD;
+        op->answer.outcome = BACKEND_AHEAD;
         return;
     }
     struct lease_waiter *waiter = lease_new_waiter(lease, LEASE_LISTS, op);
@@ -288,7 +289,7 @@ void lease_ask_list(struct lease *lease, const struct shared_ask *ask, struct sh
     struct lease_list *list = list_new(lease, ask);
     if (list == NULL) {
         lease_free_waiter(waiter);
-        op->answer.outcome = SHARED_FAILED;
+        op->answer.outcome = BACKEND_FAILED;
         op->answer.error = "no memory to ask a store";
         return;
     }

@@ -13,7 +13,7 @@ struct lease_list;
 
 /* One lease of ours. `lease.ends_ns` is 0 where it was charged at once. */
 struct lease_held {
-    struct shared_lease lease;
+    struct backend_lease lease;
     uint64_t until_ns; /* by our clock: nothing of it is handed out from then on */
     /*
      * What is told to whoever gets units of it, as the time at which they were granted: when the
@@ -30,14 +30,14 @@ struct lease_waiter {
     struct lease_waiter *next, *previous;
     struct lease *home;
     struct lease_key *key;
-    struct shared_op *op;
+    struct backend_op *op;
     enum lease_waiting kind;
     bool is_new; /* it is being asked: the answer is left, not told */
     uint8_t verb;
     uint32_t cost;
     uint64_t deadline_ns;
-    uint64_t turn;          /* lease.turns when it came */
-    struct shared_op inner; /* of LEASE_PEEKS */
+    uint64_t turn;           /* lease.turns when it came */
+    struct backend_op inner; /* of LEASE_PEEKS */
     struct stint_decision each;
     struct lease_list *list; /* of LEASE_LISTS */
 };
@@ -54,7 +54,7 @@ struct lease_key {
      */
     bool is_pumping;
     /* A copy of what it is asked by: it is asked for when nobody is there any more. */
-    struct shared_item item;
+    struct backend_item item;
     struct stint_quota quota;
     struct rule rule;
     uint8_t *bytes;
@@ -63,9 +63,9 @@ struct lease_key {
     struct lease_waiter *first, *last;
     uint64_t waiting; /* units that they want, all together */
     /* The one ask on its way. */
-    uint8_t asking;  /* SHARED_LEASE, SHARED_RETURN, SHARED_REFUND; 0: none */
+    uint8_t asking;  /* BACKEND_LEASE, BACKEND_RETURN, BACKEND_REFUND; 0: none */
     uint32_t coming; /* units that a LEASE asks for */
-    struct shared_op op;
+    struct backend_op op;
     struct stint_decision each;
     uint64_t sent_ns;
     uint64_t sent_term_ns; /* of a lease: the rule may say another one before it is there */
@@ -85,9 +85,9 @@ struct lease_key {
 };
 
 struct lease {
-    struct shared_store store;
+    struct backend store;
     struct lease_options options;
-    struct shared_store *inner;
+    struct backend *inner;
     struct lease_key **buckets, *newest, *oldest, *free_keys;
     size_t n_buckets, n_keys;
     struct lease_waiter *waiters, *free_waiters;
@@ -105,12 +105,12 @@ static inline uint64_t lease_now(const struct lease *lease)
 /* ---- lease_keys.c ---------------------------------------------------------------------------- */
 
 /* Copies of the item, in one piece of memory; false: none. */
-bool lease_copy_item(const struct shared_item *item, struct shared_item *copy,
+bool lease_copy_item(const struct backend_item *item, struct backend_item *copy,
                      struct stint_quota *quota, struct rule *rule, uint8_t **bytes);
 
-struct lease_key *lease_find(struct lease *lease, const struct shared_item *item);
+struct lease_key *lease_find(struct lease *lease, const struct backend_item *item);
 /* The same, or a new one. NULL: there is no room; one of the others is made ready to go. */
-struct lease_key *lease_key_of(struct lease *lease, const struct shared_item *item);
+struct lease_key *lease_key_of(struct lease *lease, const struct backend_item *item);
 void lease_touch(struct lease_key *key, uint64_t now_ns);
 /* Nothing is held of it, asked or waited for. */
 void lease_remove(struct lease_key *key);
@@ -125,7 +125,7 @@ void lease_drop_ended(struct lease_key *key, uint64_t now_ns);
 /* Takes out what is to be ended. `all`, or what is used up, or soon over. At most LEASE_HELD_MAX.
  */
 size_t lease_end(struct lease_key *key, bool all, uint64_t now_ns,
-                 struct shared_lease ended[LEASE_HELD_MAX]);
+                 struct backend_lease ended[LEASE_HELD_MAX]);
 /* Answers those who wait as long as it can, and asks for a lease where it cannot. */
 void lease_pump(struct lease_key *key, uint64_t now_ns);
 /* Asks for more before what is held is used up. Whoever comes to wait for it waits no longer. */
@@ -137,19 +137,19 @@ void lease_give_back(struct lease_key *key, uint64_t now_ns);
 
 /* True: it was decided by what is held or known here. */
 bool lease_serve(struct lease_key *key, uint8_t verb, uint32_t cost, uint64_t now_ns,
-                 struct shared_answer *answer);
+                 struct backend_answer *answer);
 struct lease_waiter *lease_new_waiter(struct lease *lease, enum lease_waiting kind,
-                                      struct shared_op *op);
+                                      struct backend_op *op);
 void lease_free_waiter(struct lease_waiter *waiter);
 /* Takes it off the queue of its key, and answers it. */
-void lease_deliver(struct lease_waiter *waiter, const struct shared_answer *answer,
+void lease_deliver(struct lease_waiter *waiter, const struct backend_answer *answer,
                    uint64_t now_ns);
 /* One item under a rule that leases. */
-void lease_ask_item(struct lease *lease, const struct shared_ask *ask, struct shared_op *op);
+void lease_ask_item(struct lease *lease, const struct backend_request *ask, struct backend_op *op);
 
 /* ---- lease_list.c ---------------------------------------------------------------------------- */
 
-void lease_ask_list(struct lease *lease, const struct shared_ask *ask, struct shared_op *op);
+void lease_ask_list(struct lease *lease, const struct backend_request *ask, struct backend_op *op);
 void lease_forget_list(struct lease_waiter *waiter);
 
 #endif

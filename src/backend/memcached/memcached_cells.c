@@ -70,7 +70,7 @@ void cells_free(struct cells *cells)
 
 const char *cells_fault(const struct cells *cells)
 {
-    return cells->fault.sentence;
+    return cells->fault.message;
 }
 
 /* ---- The cells ------------------------------------------------------------------------------- */
@@ -305,17 +305,17 @@ static void request_gaps(const struct cell *cell, uint64_t gap_ns, uint64_t now_
 
 static void note_damage(const struct cells_options *options)
 {
-    uint64_t states = ++options->figures->damaged;
+    uint64_t states = ++options->metrics->damaged;
     if ((states & (states - 1)) == 0)
         options->io->ops->damaged(options->io, states);
 }
 
-static void note_closed(struct memcached_figures *figures, const struct memcached_closed *closed)
+static void note_closed(struct memcached_metrics *metrics, const struct memcached_closed *closed)
 {
-    figures->expired_floor += closed->expired[STINT_EXPIRY_FLOOR];
-    figures->expired_release += closed->expired[STINT_EXPIRY_RELEASE];
-    figures->expiry_kept_units += closed->kept_units;
-    figures->tickets_dropped += closed->dropped;
+    metrics->expired_floor += closed->expired[STINT_EXPIRY_FLOOR];
+    metrics->expired_release += closed->expired[STINT_EXPIRY_RELEASE];
+    metrics->expiry_kept_units += closed->kept_units;
+    metrics->tickets_dropped += closed->dropped;
 }
 
 static void win(struct cell *cell, uint64_t now_ns)
@@ -323,7 +323,7 @@ static void win(struct cell *cell, uint64_t now_ns)
     struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
     if (cell->is_mending)
         note_damage(&cell->cells->options);
-    note_closed(cell->cells->options.figures, &cell->closing);
+    note_closed(cell->cells->options.metrics, &cell->closing);
     if (turn != NULL)
         turns_won(&cell->cells->turns, turn, now_ns);
     cell->due_ns = 0;
@@ -334,7 +334,7 @@ static void lose(struct cell *cell, uint64_t now_ns)
 {
     struct turn *turn = turns_keep(&cell->cells->turns, cell->name, now_ns);
     uint64_t gap_ns = turn != NULL ? turn_lost(turn, now_ns - cell->asked_ns, now_ns) : 0;
-    cell->cells->options.figures->conflicts++;
+    cell->cells->options.metrics->conflicts++;
     for (struct cell_ask *ask = cell->first; ask != NULL; ask = ask->next)
         ask->has_lost = true;
     if (gap_ns > 0)
@@ -381,7 +381,7 @@ static void take_written(void *arg, enum memcached_outcome outcome,
                          const struct memcached_reply *reply, uint64_t now_ns)
 {
     struct cell *cell = arg;
-    struct memcached_figures *figures = cell->cells->options.figures;
+    struct memcached_metrics *metrics = cell->cells->options.metrics;
     cell->replied_ns = now_ns;
     switch (outcome) {
     case MEMCACHED_DONE:
@@ -398,7 +398,7 @@ static void take_written(void *arg, enum memcached_outcome outcome,
         begin_again(cell, now_ns);
         return;
     default:
-        figures->lost++;
+        metrics->lost++;
         err_set(&cell->cells->fault, STINT_E_GONE,
                 "memcached did not say whether it has written a state");
         answer_all(cell, outcome == MEMCACHED_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
@@ -518,7 +518,7 @@ static bool forget_key(struct cell *cell, uint64_t now_ns)
     struct memcached_command command = {.verb = MEMCACHED_DELETE, .answered = take_forgotten};
     const struct cells_options *options = &cell->cells->options;
     for (struct cell_ask *ask = cell->first; ask != NULL && ask->is_reset; ask = ask->next) {
-        uint32_t capacity = law_capacity(ask->step.quota);
+        uint32_t capacity = most_units(ask->step.quota);
         ask->decision = (struct stint_decision){
             .outcome = STINT_ALLOW, .stored = 1, .limit = capacity, .remaining = capacity};
         ask->at_ns = ask->step.is_virtual ? ask->step.now_ns : options->io->ops->wall(options->io);

@@ -8,8 +8,8 @@
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_CELLS_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_CELLS_H
 
+#include "backend/memcached/memcached_backend.h"
 #include "backend/memcached/memcached_state.h"
-#include "backend/memcached/memcached_store.h"
 
 struct cells;
 struct cell;
@@ -48,7 +48,7 @@ struct cell_ask {
 struct cells_options {
     struct memcached_conn *const *conns;
     struct memcached_io *io;
-    struct memcached_figures *figures;
+    struct memcached_metrics *metrics;
     uint64_t skew_max_ns;
     size_t prefix_len; /* of all keys */
     uint64_t seed;     /* of waits for turns */

@@ -18,8 +18,8 @@ static uint64_t read_time(struct span value)
 
 static void note(struct memcached_clock *clock, uint64_t skew_ns)
 {
-    if (skew_ns > clock->figures->skew_ns)
-        clock->figures->skew_ns = skew_ns;
+    if (skew_ns > clock->metrics->skew_ns)
+        clock->metrics->skew_ns = skew_ns;
     /* Once for each doubling, so that nobody is told the same again and again. */
     if (skew_ns <= clock->skew_max_ns || skew_ns / 2 < clock->told_ns)
         return;

@@ -8,13 +8,13 @@
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_CLOCK_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_CLOCK_H
 
-#include "backend/memcached/memcached_store.h"
+#include "backend/memcached/memcached_backend.h"
 
 struct memcached_clock {
     struct memcached_conn *conn; /* of the server that has the key */
     unsigned server;
     struct memcached_io *io;
-    struct memcached_figures *figures;
+    struct memcached_metrics *metrics;
     struct memcached_key key;
     uint64_t beat_ns, skew_max_ns;
     uint64_t next_ns; /* the next look */

@@ -25,7 +25,7 @@ static void write_hash(struct memcached_key *key, struct span prefix, struct spa
 }
 
 bool memcached_key_write(struct memcached_key *key, struct span prefix,
-                         const struct shared_item *item, memcached_digest *digest, void *arg)
+                         const struct backend_item *item, memcached_digest *digest, void *arg)
 {
     size_t tag_len;
     key->len = store_key(item, prefix, key->text, sizeof(key->text), &tag_len);

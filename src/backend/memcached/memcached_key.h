@@ -10,7 +10,7 @@
 
 #include "backend/url.h"
 #include "backend/wire/memcached_command.h"
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 #define MEMCACHED_DIGEST_LEN 32
 #define MEMCACHED_PREFIX_MAX 128 /* escaped */
@@ -25,7 +25,7 @@ typedef void memcached_digest(void *arg, struct span bytes, uint8_t out[MEMCACHE
 
 /* The prefix is escaped already. False: no memory. */
 bool memcached_key_write(struct memcached_key *key, struct span prefix,
-                         const struct shared_item *item, memcached_digest *digest, void *arg);
+                         const struct backend_item *item, memcached_digest *digest, void *arg);
 
 /* Of the URL's hosts, from 0; 0 for a socket. */
 unsigned memcached_key_server(const struct store_url *url, struct span key);

@@ -3,9 +3,9 @@
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_PARTS_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_PARTS_H
 
+#include "backend/memcached/memcached_backend.h"
 #include "backend/memcached/memcached_cells.h"
 #include "backend/memcached/memcached_clock.h"
-#include "backend/memcached/memcached_store.h"
 
 enum phase {
     PHASE_ONLY,    /* the verb as it was asked for, and nothing behind it */
@@ -34,13 +34,13 @@ struct part {
 struct work {
     struct work *next, *previous;
     struct store *store;
-    struct shared_op *op; /* NULL: nobody wants to know any more */
+    struct backend_op *op; /* NULL: nobody wants to know any more */
     uint64_t at_ns, now_ns, deadline_ns;
     uint64_t decided_ns; /* the earliest of its decisions */
     enum phase phase;
-    uint8_t verb; /* enum shared_verb */
+    uint8_t verb; /* enum backend_verb */
     bool is_virtual, has_failed, is_ticket;
-    uint8_t id[SHARED_ID_LEN];   /* of the ticket */
+    uint8_t id[BACKEND_ID_LEN];  /* of the ticket */
     uint64_t ticket_ns;          /* for which it is good */
     uint32_t most, each, failed; /* take_upto */
     size_t n_items, n_parts, n_waiting;
@@ -49,14 +49,14 @@ struct work {
 };
 
 struct store {
-    struct shared_store shared;
-    struct memcached_store_options options;
+    struct backend shared;
+    struct memcached_backend_options options;
     char prefix[MEMCACHED_PREFIX_MAX]; /* escaped */
     size_t prefix_len;
     unsigned n_servers;
     struct cells *cells;
     struct memcached_clock clock;
-    struct memcached_figures figures;
+    struct memcached_metrics metrics;
     struct stint_error fault;
     struct work *first;
     size_t n_works;
@@ -67,7 +67,7 @@ struct store {
 /* Begins: with a look at all keys, or with the verb itself. */
 void work_start(struct work *work, uint64_t now_ns);
 /* Tells whoever asked that it has failed. */
-void work_fail(struct work *work, enum shared_fault fault, const char *why, uint64_t now_ns);
+void work_fail(struct work *work, enum backend_error fault, const char *why, uint64_t now_ns);
 /* Its time is over: tells what is known. */
 void work_be_late(struct work *work, uint64_t now_ns);
 /* A list that is being taken goes on to its end, and is taken back if need be. */
@@ -78,7 +78,7 @@ void work_end(struct work *work);
 /* What becomes of a ticket, at each of its keys by itself. */
 static inline bool closes_ticket(uint8_t verb)
 {
-    return verb == SHARED_SETTLE || verb == SHARED_CANCEL || verb == SHARED_EXPIRE;
+    return verb == BACKEND_SETTLE || verb == BACKEND_CANCEL || verb == BACKEND_EXPIRE;
 }
 
 /* As in an answer. Servers beyond the 64th share a bit with one of the first. */

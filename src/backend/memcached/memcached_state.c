@@ -180,51 +180,53 @@ static bool is_never_used(const struct loaded *loaded)
                                    : loaded->words.lo == 0 && loaded->words.hi == 0;
 }
 
-static struct stint_decision ask_law(struct loaded *loaded, const struct stint_ask *ask)
+static struct stint_decision ask_algorithm(struct loaded *loaded, const struct stint_ask *ask)
 {
     if (is_wide(&loaded->quota))
-        return law_wide_ask(&loaded->quota, loaded->wide, ask);
-    return has_two_words(&loaded->quota) ? law16_ask(&loaded->quota, &loaded->words, ask)
-                                         : law8_ask(&loaded->quota, &loaded->words.lo, ask);
+        return algorithm_wide_ask(&loaded->quota, loaded->wide, ask);
+    return has_two_words(&loaded->quota) ? algorithm16_ask(&loaded->quota, &loaded->words, ask)
+                                         : algorithm8_ask(&loaded->quota, &loaded->words.lo, ask);
 }
 
 static struct stint_decision ask_words(struct loaded *loaded, const struct stint_ask *ask)
 {
     struct stint_ask own = *ask;
-    own.verb = law_own_verb(&loaded->quota, ask->verb);
-    return ask_law(loaded, &own);
+    own.verb = algorithm_own_verb(&loaded->quota, ask->verb);
+    return ask_algorithm(loaded, &own);
 }
 
 static bool is_valid(const struct loaded *loaded, uint64_t now_ns)
 {
     if (is_wide(&loaded->quota))
-        return law_wide_is_valid(&loaded->quota, loaded->wide, now_ns);
-    return has_two_words(&loaded->quota) ? law16_is_valid(&loaded->quota, loaded->words, now_ns)
-                                         : law8_is_valid(&loaded->quota, loaded->words.lo, now_ns);
+        return algorithm_wide_is_valid(&loaded->quota, loaded->wide, now_ns);
+    return has_two_words(&loaded->quota)
+               ? algorithm16_is_valid(&loaded->quota, loaded->words, now_ns)
+               : algorithm8_is_valid(&loaded->quota, loaded->words.lo, now_ns);
 }
 
 static uint64_t own_ns(const struct loaded *loaded)
 {
     if (is_wide(&loaded->quota))
-        return law_wide_own_ns(&loaded->quota, loaded->wide);
-    return has_two_words(&loaded->quota) ? law16_own_ns(&loaded->quota, loaded->words)
-                                         : law8_own_ns(&loaded->quota, loaded->words.lo);
+        return algorithm_wide_own_ns(&loaded->quota, loaded->wide);
+    return has_two_words(&loaded->quota) ? algorithm16_own_ns(&loaded->quota, loaded->words)
+                                         : algorithm8_own_ns(&loaded->quota, loaded->words.lo);
 }
 
-static uint64_t dies_at(const struct loaded *loaded)
+static uint64_t expires_at(const struct loaded *loaded)
 {
     if (is_wide(&loaded->quota))
-        return law_wide_dies_at(&loaded->quota, loaded->wide);
-    return has_two_words(&loaded->quota) ? law16_dies_at(&loaded->quota, loaded->words)
-                                         : law8_dies_at(&loaded->quota, loaded->words.lo);
+        return algorithm_wide_expires_at(&loaded->quota, loaded->wide);
+    return has_two_words(&loaded->quota) ? algorithm16_expires_at(&loaded->quota, loaded->words)
+                                         : algorithm8_expires_at(&loaded->quota, loaded->words.lo);
 }
 
 static size_t held(const struct loaded *loaded, uint64_t at_ns, struct held_run *runs)
 {
     if (is_wide(&loaded->quota))
-        return law_wide_held(&loaded->quota, loaded->wide, at_ns, runs);
-    return has_two_words(&loaded->quota) ? law16_held(&loaded->quota, loaded->words, at_ns, runs)
-                                         : law8_held(&loaded->quota, loaded->words.lo, at_ns, runs);
+        return algorithm_wide_held(&loaded->quota, loaded->wide, at_ns, runs);
+    return has_two_words(&loaded->quota)
+               ? algorithm16_held(&loaded->quota, loaded->words, at_ns, runs)
+               : algorithm8_held(&loaded->quota, loaded->words.lo, at_ns, runs);
 }
 
 /* ---- Epochs ---------------------------------------------------------------------------------- */
@@ -276,17 +278,17 @@ static void carry(const struct loaded *from, struct loaded *to, uint64_t now_ns)
     at_ns = sub_floor(at_ns, later_ns);
     bool keeps_time = to->quota.limit > 0 && !is_never_used(from);
     if (is_wide(&to->quota)) {
-        law_wide_carry(&to->quota, to->wide, runs, n_runs);
+        algorithm_wide_carry(&to->quota, to->wide, runs, n_runs);
         if (keeps_time)
-            law_wide_pass(&to->quota, to->wide, at_ns);
+            algorithm_wide_pass(&to->quota, to->wide, at_ns);
     } else if (has_two_words(&to->quota)) {
-        to->words = law16_carry(&to->quota, runs, n_runs);
+        to->words = algorithm16_carry(&to->quota, runs, n_runs);
         if (keeps_time)
-            law16_pass(&to->quota, &to->words, at_ns);
+            algorithm16_pass(&to->quota, &to->words, at_ns);
     } else {
-        to->words = (struct word16){.lo = law8_carry(&to->quota, runs, n_runs)};
+        to->words = (struct word16){.lo = algorithm8_carry(&to->quota, runs, n_runs)};
         if (keeps_time)
-            law8_pass(&to->quota, &to->words.lo, at_ns);
+            algorithm8_pass(&to->quota, &to->words.lo, at_ns);
     }
 }
 
@@ -381,14 +383,14 @@ static bool read_words(struct loaded *loaded, struct span bytes, const uint8_t *
 
 enum reading {
     READ_STATE,
-    READ_DAMAGED, /* no law has left this */
+    READ_DAMAGED, /* no algorithm has left this */
     READ_AHEAD,   /* a clock that is more than AHEAD_MAX_NS ahead may have */
 };
 
 /* What of an epoch so long ago that core has no time for now, and dead. */
 static bool is_forgotten(const struct loaded *loaded, uint64_t now_ns)
 {
-    return since(loaded, now_ns) > STINT_NOW_MAX && dies_at(loaded) <= since(loaded, now_ns);
+    return since(loaded, now_ns) > STINT_NOW_MAX && expires_at(loaded) <= since(loaded, now_ns);
 }
 
 /* A state that was never used. */
@@ -453,7 +455,7 @@ static void use_up(struct loaded *loaded, const struct memcached_step *step)
     const struct stint_ask charge = {
         .now_ns = since(loaded, step->now_ns),
         .at_ns = STINT_NEVER_NS,
-        .cost = law_capacity(step->quota),
+        .cost = most_units(step->quota),
         .verb = STINT_CHARGE,
     };
     if (step->quota->limit > 0)
@@ -507,7 +509,7 @@ static void limit_debt(struct loaded *loaded, const struct memcached_step *step)
 
 static bool is_closing(const struct memcached_step *step)
 {
-    return step->verb >= SHARED_SETTLE;
+    return step->verb >= BACKEND_SETTLE;
 }
 
 static bool is_under(const struct loaded *loaded, const struct stint_quota *quota)
@@ -602,7 +604,8 @@ static void limit_back(const struct loaded *loaded, const struct memcached_ticke
 
 /*
  * Closes one that has ended, as it says. What was to come back and could not is counted. Tickets
- * ask the law as those of a table do: no place is booked here, so what is in debt gives back, too.
+ * ask the algorithm as those of a table do: no place is booked here, so what is in debt gives back,
+ * too.
  */
 static struct stint_decision expire(struct loaded *loaded, struct memcached_ticket *ticket,
                                     uint64_t now_ns, struct memcached_closed *closed)
@@ -614,7 +617,7 @@ static struct stint_decision expire(struct loaded *loaded, struct memcached_tick
                              .verb = STINT_REFUND};
     limit_back(loaded, ticket, &back);
     struct stint_decision decision =
-        back.cost > 0 ? ask_law(loaded, &back) : look(loaded, now_ns, 0);
+        back.cost > 0 ? ask_algorithm(loaded, &back) : look(loaded, now_ns, 0);
     closed->expired[expiry_action(ticket->kept)]++;
     closed->kept_units += units - min_u64(decision.granted, units);
     memcached_tickets_remove(&tickets, ticket);
@@ -637,8 +640,8 @@ static bool close_ended(struct loaded *loaded, const struct memcached_step *step
             i++;
             continue;
         }
-        bool is_own =
-            step->verb == SHARED_EXPIRE && memcmp(ticket->id, step->ticket.id, SHARED_ID_LEN) == 0;
+        bool is_own = step->verb == BACKEND_EXPIRE &&
+                      memcmp(ticket->id, step->ticket.id, BACKEND_ID_LEN) == 0;
         struct stint_decision one = expire(loaded, ticket, now_ns, is_own ? &own : closed);
         if (is_own)
             *decision = one;
@@ -657,17 +660,17 @@ static int close_asked(struct loaded *loaded, const struct memcached_step *step,
         *decision = look(loaded, now_ns, 0);
         return STINT_E_GONE;
     }
-    if (step->verb == SHARED_EXPIRE) {
+    if (step->verb == BACKEND_EXPIRE) {
         *decision = look(loaded, now_ns, 0);
         decision->outcome = STINT_DENY;
         decision->retry_after_ns = ticket->ends_ns - step->now_ns;
         return 0;
     }
     struct stint_ask ask =
-        ticket_settling(ticket->units, step->verb == SHARED_SETTLE ? step->cost : 0,
+        ticket_settling(ticket->units, step->verb == BACKEND_SETTLE ? step->cost : 0,
                         charged_at(loaded, ticket, now_ns), now_ns);
     limit_back(loaded, ticket, &ask);
-    *decision = ask_law(loaded, &ask);
+    *decision = ask_algorithm(loaded, &ask);
     memcached_tickets_remove(&tickets, ticket);
     return 0;
 }
@@ -684,7 +687,7 @@ static void reserve(const struct loaded *loaded, const struct memcached_step *st
         .units = units,
         .kept = step->ticket.kept,
     };
-    memcpy(ticket.id, step->ticket.id, SHARED_ID_LEN);
+    memcpy(ticket.id, step->ticket.id, BACKEND_ID_LEN);
     closed->dropped += !memcached_tickets_add(&tickets, &ticket);
 }
 
@@ -745,9 +748,9 @@ uint64_t memcached_state_ttl_s(const struct memcached_state *state,
     struct loaded loaded;
     if (step->is_virtual || load(&loaded, state, step) != READ_STATE)
         return 0;
-    uint64_t ends_ns = add_sat(dies_at(&loaded), loaded.epoch_ns);
-    uint64_t dies_ns = add_sat(max_u64(ends_ns, memcached_tickets_until(&tickets)), skew_ns);
-    uint64_t left_s = sub_floor(dies_ns, step->now_ns) / NS_PER_S + 1 + CLOCK_LATE_S;
+    uint64_t ends_ns = add_sat(expires_at(&loaded), loaded.epoch_ns);
+    uint64_t expires_ns = add_sat(max_u64(ends_ns, memcached_tickets_until(&tickets)), skew_ns);
+    uint64_t left_s = sub_floor(expires_ns, step->now_ns) / NS_PER_S + 1 + CLOCK_LATE_S;
     if (left_s <= TTL_RELATIVE_MAX_S)
         return left_s;
     uint64_t at_s = step->now_ns / NS_PER_S + left_s + 3600;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * States as memcached keeps them: the words of core behind what is needed to read them, and one
- * decision on them by core's laws. Instants are whole microseconds since 1970, as on any shared
- * store; core counts from an epoch of the state's, since its own time ends after eighteen years.
+ * decision on them by core's algorithms. Instants are whole microseconds since 1970, as on any
+ * shared store; core counts from an epoch of the state's, since its own time ends after eighteen
+ * years.
  */
 #ifndef STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_STATE_H
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "backend/memcached/memcached_tickets.h"
 #include "base/span.h"
 
@@ -24,7 +25,7 @@ struct memcached_state {
 
 /* The id of a ticket. Of a take: it is made, is good for so long, and keeps so much. */
 struct memcached_step_ticket {
-    const uint8_t *id; /* NULL: no ticket. SHARED_ID_LEN bytes */
+    const uint8_t *id; /* NULL: no ticket. BACKEND_ID_LEN bytes */
     uint64_t good_ns;
     uint32_t kept; /* units that stay charged if it is never settled: STINT_KEEP_ALL */
 };
@@ -34,7 +35,7 @@ struct memcached_step {
     uint64_t now_ns; /* since 1970, or virtual */
     uint64_t at_ns;  /* refund: as now_ns, STINT_NEVER_NS for just now */
     uint32_t cost;
-    uint8_t verb; /* enum stint_verb; of a ticket SHARED_SETTLE, SHARED_CANCEL, SHARED_EXPIRE */
+    uint8_t verb; /* enum stint_verb; of a ticket BACKEND_SETTLE, BACKEND_CANCEL, BACKEND_EXPIRE */
     bool is_virtual;
     struct memcached_step_ticket ticket;
 };
@@ -57,11 +58,12 @@ static inline void memcached_state_forget(struct memcached_state *state)
 void memcached_state_read(struct memcached_state *state, struct span bytes);
 
 /*
- * Decides, and changes the state where the law does. Bytes that are no state, or not the state that
- * was written, are replaced by a state of which all is used just now, whatever the verb: what was
- * used is not known, so nothing is granted that may have been granted before. STINT_E_MISMATCH, and
- * nothing is changed, for a state of a clock that is more than an hour ahead. STINT_E_GONE for a
- * ticket that was used, has ended, or never was: nothing moves because of this ask.
+ * Decides, and changes the state where the algorithm does. Bytes that are no state, or not the
+ * state that was written, are replaced by a state of which all is used just now, whatever the verb:
+ * what was used is not known, so nothing is granted that may have been granted before.
+ * STINT_E_MISMATCH, and nothing is changed, for a state of a clock that is more than an hour ahead.
+ * STINT_E_GONE for a ticket that was used, has ended, or never was: nothing moves because of this
+ * ask.
  *
  * Any verb that may change the state closes the tickets that have ended, first, as each says; a
  * peek decides as if it had.

@@ -47,12 +47,12 @@ bool memcached_tickets_read(struct memcached_tickets *tickets, struct span *byte
     const uint8_t *at = end - len;
     for (size_t i = 0; i < n; i++, at += MEMCACHED_TICKET_LEN) {
         struct memcached_ticket *ticket = &tickets->each[i];
-        memcpy(ticket->id, at, SHARED_ID_LEN);
-        ticket->charged_ns = read_8(at + SHARED_ID_LEN);
-        ticket->ends_ns = read_8(at + SHARED_ID_LEN + 8);
-        ticket->unit_ticks = read_8(at + SHARED_ID_LEN + 16);
-        ticket->units = read_4(at + SHARED_ID_LEN + 24);
-        ticket->kept = read_4(at + SHARED_ID_LEN + 28);
+        memcpy(ticket->id, at, BACKEND_ID_LEN);
+        ticket->charged_ns = read_8(at + BACKEND_ID_LEN);
+        ticket->ends_ns = read_8(at + BACKEND_ID_LEN + 8);
+        ticket->unit_ticks = read_8(at + BACKEND_ID_LEN + 16);
+        ticket->units = read_4(at + BACKEND_ID_LEN + 24);
+        ticket->kept = read_4(at + BACKEND_ID_LEN + 28);
     }
     tickets->n = n;
     return true;
@@ -63,12 +63,12 @@ void memcached_tickets_write(const struct memcached_tickets *tickets, uint8_t **
     assert(tickets->n > 0 && tickets->n <= MEMCACHED_TICKETS_MAX);
     for (size_t i = 0; i < tickets->n; i++, *at += MEMCACHED_TICKET_LEN) {
         const struct memcached_ticket *ticket = &tickets->each[i];
-        memcpy(*at, ticket->id, SHARED_ID_LEN);
-        write_8(*at + SHARED_ID_LEN, ticket->charged_ns);
-        write_8(*at + SHARED_ID_LEN + 8, ticket->ends_ns);
-        write_8(*at + SHARED_ID_LEN + 16, ticket->unit_ticks);
-        write_4(*at + SHARED_ID_LEN + 24, ticket->units);
-        write_4(*at + SHARED_ID_LEN + 28, ticket->kept);
+        memcpy(*at, ticket->id, BACKEND_ID_LEN);
+        write_8(*at + BACKEND_ID_LEN, ticket->charged_ns);
+        write_8(*at + BACKEND_ID_LEN + 8, ticket->ends_ns);
+        write_8(*at + BACKEND_ID_LEN + 16, ticket->unit_ticks);
+        write_4(*at + BACKEND_ID_LEN + 24, ticket->units);
+        write_4(*at + BACKEND_ID_LEN + 28, ticket->kept);
     }
     *(*at)++ = (uint8_t)(tickets->n >> 8);
     *(*at)++ = (uint8_t)tickets->n;
@@ -78,19 +78,19 @@ struct memcached_ticket *memcached_tickets_find(struct memcached_tickets *ticket
                                                 const uint8_t *id)
 {
     for (size_t i = 0; i < tickets->n; i++)
-        if (memcmp(tickets->each[i].id, id, SHARED_ID_LEN) == 0)
+        if (memcmp(tickets->each[i].id, id, BACKEND_ID_LEN) == 0)
             return &tickets->each[i];
     return NULL;
 }
 
 bool memcached_tickets_add(struct memcached_tickets *tickets, const struct memcached_ticket *ticket)
 {
-    bool has_room = tickets->n < MEMCACHED_TICKETS_MAX;
-    if (!has_room)
+    bool has_space = tickets->n < MEMCACHED_TICKETS_MAX;
+    if (!has_space)
         memcached_tickets_remove(tickets, &tickets->each[0]);
     tickets->each[tickets->n++] = *ticket;
     tickets->has_changed = true;
-    return has_room;
+    return has_space;
 }
 
 void memcached_tickets_remove(struct memcached_tickets *tickets, struct memcached_ticket *ticket)

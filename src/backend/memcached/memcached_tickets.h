@@ -9,14 +9,14 @@
 #define STINT_BACKEND_MEMCACHED_MEMCACHED_TICKETS_H
 
 #include "base/span.h"
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 #define MEMCACHED_TICKETS_MAX 1024 /* of one key: 48 KiB, read and written with each decision */
-#define MEMCACHED_TICKET_LEN (SHARED_ID_LEN + 8 + 8 + 8 + 4 + 4)
+#define MEMCACHED_TICKET_LEN (BACKEND_ID_LEN + 8 + 8 + 8 + 4 + 4)
 #define MEMCACHED_TICKETS_LEN_MAX (MEMCACHED_TICKETS_MAX * MEMCACHED_TICKET_LEN + 2)
 
 struct memcached_ticket {
-    uint8_t id[SHARED_ID_LEN];
+    uint8_t id[BACKEND_ID_LEN];
     uint64_t charged_ns, ends_ns; /* since 1970, or virtual; whole microseconds */
     uint64_t unit_ticks;  /* gcra: what each unit was charged, as its state counts; else 0 */
     uint32_t units, kept; /* kept: if it is never settled; STINT_KEEP_ALL */

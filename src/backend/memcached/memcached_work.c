@@ -33,7 +33,7 @@ void work_end(struct work *work)
 /* Tells whoever asked; he may ask anew at once. */
 static void tell(struct work *work, uint64_t now_ns)
 {
-    struct shared_op *op = work->op;
+    struct backend_op *op = work->op;
     work->op = NULL;
     if (op == NULL)
         return;
@@ -55,14 +55,14 @@ static uint64_t failed_servers(const struct work *work)
     return failed;
 }
 
-void work_fail(struct work *work, enum shared_fault fault, const char *why, uint64_t now_ns)
+void work_fail(struct work *work, enum backend_error fault, const char *why, uint64_t now_ns)
 {
     if (work->op != NULL) {
         work->op->answer.fault = (uint8_t)fault;
         work->op->answer.failed = failed_servers(work);
         err_set(&work->store->fault, STINT_E_GONE, "%s", why);
-        work->op->answer.outcome = SHARED_FAILED;
-        work->op->answer.error = work->store->fault.sentence;
+        work->op->answer.outcome = BACKEND_FAILED;
+        work->op->answer.error = work->store->fault.message;
     }
     tell(work, now_ns);
 }
@@ -82,7 +82,7 @@ static struct stint_decision sum_of(const struct work *work)
     }
     struct stint_decision sum = list_sum(&list);
     bool moves =
-        work->verb == SHARED_CHARGE || work->verb == SHARED_REFUND || closes_ticket(work->verb);
+        work->verb == BACKEND_CHARGE || work->verb == BACKEND_REFUND || closes_ticket(work->verb);
     if (moves && sum.outcome == STINT_ALLOW)
         sum.granted = least;
     return sum;
@@ -112,10 +112,10 @@ static bool all_gone(const struct work *work)
 static void answer(struct work *work, uint64_t now_ns)
 {
     if (work->op != NULL && closes_ticket(work->verb) && all_gone(work)) {
-        work->op->answer.outcome = SHARED_GONE;
+        work->op->answer.outcome = BACKEND_GONE;
     } else if (work->op != NULL) {
-        struct shared_answer *answer = &work->op->answer;
-        answer->outcome = SHARED_DECIDED;
+        struct backend_answer *answer = &work->op->answer;
+        answer->outcome = BACKEND_DECIDED;
         answer->at_ns = work->decided_ns;
         answer->sum = sum_of(work);
         if (answer->sum.outcome != STINT_ALLOW && work->phase != PHASE_UNDOING)
@@ -150,7 +150,7 @@ static void ask_part(struct part *part, uint8_t verb, uint32_t cost, uint64_t at
                      uint64_t now_ns)
 {
     struct work *work = part->work;
-    bool is_reset = verb == SHARED_RESET;
+    bool is_reset = verb == BACKEND_RESET;
     part->ask = (struct cell_ask){
         .step = {.quota = &part->quota,
                  .now_ns = work->now_ns,
@@ -182,8 +182,8 @@ static void ask_all(struct work *work, enum phase phase, uint8_t verb, uint64_t 
     work->decided_ns = STINT_NEVER_NS;
     for (size_t i = 0; i < work->n_parts; i++) {
         struct part *part = &work->parts[i];
-        bool looks_for_room = phase == PHASE_LOOKING && work->verb == SHARED_TAKE_UPTO;
-        uint32_t cost = looks_for_room ? (work->most > 0 ? part->times : 0) : cost_of(work, part);
+        bool looks_for_space = phase == PHASE_LOOKING && work->verb == BACKEND_TAKE_UPTO;
+        uint32_t cost = looks_for_space ? (work->most > 0 ? part->times : 0) : cost_of(work, part);
         ask_part(part, verb, cost, work->at_ns, now_ns);
     }
 }
@@ -217,7 +217,7 @@ static void undo(struct work *work, uint64_t now_ns)
     work->phase = PHASE_UNDOING;
     for (size_t i = 0; i < work->n_parts; i++)
         if (was_charged(&work->parts[i]))
-            ask_part(&work->parts[i], work->is_ticket ? SHARED_CANCEL : STINT_REFUND,
+            ask_part(&work->parts[i], work->is_ticket ? BACKEND_CANCEL : STINT_REFUND,
                      work->parts[i].decision.granted, work->parts[i].ask.at_ns, now_ns);
 }
 
@@ -230,9 +230,9 @@ static void count_undone(struct work *work)
         bool is_undone = part->outcome == CELL_DECIDED;
         uint8_t verb = part->ask.step.verb;
         if (part->decision.outcome != STINT_ALLOW ||
-            (verb != STINT_REFUND && verb != SHARED_CANCEL))
+            (verb != STINT_REFUND && verb != BACKEND_CANCEL))
             continue;
-        work->store->figures.kept +=
+        work->store->metrics.kept +=
             part->ask.step.cost - (is_undone ? part->ask.decision.granted : 0);
         part->decision.granted = 0;
         if (!is_undone)
@@ -248,9 +248,9 @@ static void choose_each(struct work *work)
     uint32_t each = work->most;
     for (size_t i = 0; i < work->n_parts; i++) {
         const struct stint_decision *peek = &work->parts[i].decision;
-        uint32_t room =
+        uint32_t space =
             peek->outcome == STINT_ALLOW ? peek->remaining / work->parts[i].times + 1 : 0;
-        each = room < each ? room : each;
+        each = space < each ? space : each;
     }
     if (work->failed > 0 && each >= work->failed)
         each = work->failed / 2;
@@ -268,7 +268,7 @@ static bool go_on_from_look(struct work *work, uint64_t now_ns)
 {
     if (!all_decided(work) || !all_allowed(work))
         return false;
-    if (work->verb == SHARED_TAKE_UPTO) {
+    if (work->verb == BACKEND_TAKE_UPTO) {
         if (work->most == 0)
             return false;
         choose_each(work);
@@ -293,7 +293,7 @@ static bool go_on_from_taking(struct work *work, uint64_t now_ns)
 static bool go_on_from_undoing(struct work *work, uint64_t now_ns)
 {
     count_undone(work);
-    if (work->has_failed || work->verb != SHARED_TAKE_UPTO || work->op == NULL)
+    if (work->has_failed || work->verb != BACKEND_TAKE_UPTO || work->op == NULL)
         return false;
     work->failed = work->each;
     look(work, now_ns);
@@ -301,15 +301,15 @@ static bool go_on_from_undoing(struct work *work, uint64_t now_ns)
 }
 
 /* Where something may have been done, that is told. */
-static enum shared_fault fault_of(const struct work *work)
+static enum backend_error fault_of(const struct work *work)
 {
     for (size_t i = 0; i < work->n_parts; i++)
         if (work->parts[i].outcome == CELL_LOST || work->parts[i].outcome == CELL_LATE)
-            return work->parts[i].outcome == CELL_LOST ? SHARED_FAULT_LOST : SHARED_FAULT_LATE;
+            return work->parts[i].outcome == CELL_LOST ? BACKEND_ERROR_LOST : BACKEND_ERROR_LATE;
     for (size_t i = 0; i < work->n_parts; i++)
         if (work->parts[i].outcome == CELL_REFUSED)
-            return SHARED_FAULT_OTHER;
-    return SHARED_FAULT_STATE;
+            return BACKEND_ERROR_OTHER;
+    return BACKEND_ERROR_STATE;
 }
 
 /* Nothing is waited for: the next phase, or the answer. */
@@ -338,8 +338,8 @@ static void go_on(struct work *work, uint64_t now_ns)
 static void start_all(struct work *work, uint64_t now_ns)
 {
     bool is_list = work->n_parts > 1 || work->parts[0].times > 1;
-    bool looks = (work->verb == SHARED_TAKE && work->n_parts > 1) ||
-                 (work->verb == SHARED_TAKE_UPTO && is_list);
+    bool looks = (work->verb == BACKEND_TAKE && work->n_parts > 1) ||
+                 (work->verb == BACKEND_TAKE_UPTO && is_list);
     if (looks)
         look(work, now_ns);
     else
@@ -389,15 +389,15 @@ static void deny_busy(struct work *work, uint64_t now_ns)
 {
     const struct stint_decision denial = {
         .outcome = STINT_DENY, .stored = 1, .retry_after_ns = BUSY_RETRY_NS};
-    struct shared_op *op = work->op;
+    struct backend_op *op = work->op;
     if (op == NULL)
         return;
-    op->answer.outcome = SHARED_DECIDED;
+    op->answer.outcome = BACKEND_DECIDED;
     op->answer.at_ns = work->store->options.io->ops->wall(work->store->options.io);
     for (size_t i = 0; i < work->n_items; i++) {
         const struct part *part = &work->parts[work->part_of[i]];
         op->answer.each[i] = denial;
-        op->answer.each[i].limit = law_capacity(&part->quota);
+        op->answer.each[i].limit = most_units(&part->quota);
     }
     op->answer.sum = op->answer.each[0];
     tell(work, now_ns);
@@ -406,19 +406,20 @@ static void deny_busy(struct work *work, uint64_t now_ns)
 void work_be_late(struct work *work, uint64_t now_ns)
 {
     enum cell_wait wait = wait_of(work, now_ns);
-    bool may_deny = work->verb == SHARED_TAKE || work->verb == SHARED_TAKE_UPTO;
+    bool may_deny = work->verb == BACKEND_TAKE || work->verb == BACKEND_TAKE_UPTO;
     if (wait == CELL_WAITS_FOR_TURN && work->op != NULL)
-        work->store->figures.busy++;
+        work->store->metrics.busy++;
     if (work->phase == PHASE_UNDOING && !work->has_failed)
         answer(work, now_ns);
     else if (wait == CELL_WAITS_FOR_TURN && may_deny)
         deny_busy(work, now_ns);
     else if (wait == CELL_WAITS_FOR_TURN)
-        work_fail(work, SHARED_FAULT_BUSY,
+        work_fail(work, BACKEND_ERROR_BUSY,
                   "other servers changed a state in memcached each time before this one could; "
                   "send the request again",
                   now_ns);
     else
-        work_fail(work, wait == CELL_WAITS_FOR_REPLY ? SHARED_FAULT_LATE : SHARED_FAULT_UNREACHABLE,
+        work_fail(work,
+                  wait == CELL_WAITS_FOR_REPLY ? BACKEND_ERROR_LATE : BACKEND_ERROR_UNREACHABLE,
                   "memcached has not answered in time", now_ns);
 }

@@ -45,7 +45,7 @@ struct router *router_new(const struct router_options *options)
     router->random = options->seed;
     router->ends_ns = STINT_NEVER_NS;
     uint64_t now_ns = options->dialer->ops->now(options->dialer);
-    router->away_since_ns = now_ns > 0 ? now_ns : 1;
+    router->unavailable_since_ns = now_ns > 0 ? now_ns : 1;
     router->earliest_ns = router->refresh_ns = now_ns; /* begins to connect */
     router->is_refresh_wanted = true;
     if (options->url->kind != STORE_REDIS_CLUSTER)
@@ -132,7 +132,7 @@ static void end_late(struct router *router, struct ask_list *list, enum router_o
         ask_list_remove(ask);
         ask_list_add(&router->sent, ask);
         if (answered != NULL) {
-            figure_add(&router->figures.late, 1);
+            metric_add(&router->metrics.late, 1);
             answered(ask->arg, outcome, NULL, now_ns);
         }
     }
@@ -178,14 +178,14 @@ void router_end_by(struct router *router, uint64_t deadline_ns)
 
 /* ---- How things are -------------------------------------------------------------------------- */
 
-uint64_t router_away_since(const struct router *router)
+uint64_t router_unavailable_since(const struct router *router)
 {
-    return router->away_since_ns;
+    return router->unavailable_since_ns;
 }
 
-const char *router_fault(const struct router *router)
+const char *router_error(const struct router *router)
 {
-    return router->fault.sentence;
+    return router->fault.message;
 }
 
 bool router_has_slots(const struct router *router)
@@ -193,7 +193,7 @@ bool router_has_slots(const struct router *router)
     return router->options.url->kind == STORE_REDIS_CLUSTER;
 }
 
-const struct router_figures *router_figures(const struct router *router)
+const struct router_metrics *router_metrics(const struct router *router)
 {
-    return &router->figures;
+    return &router->metrics;
 }

@@ -125,14 +125,14 @@ void router_end_by(struct router *router, uint64_t deadline_ns);
 /* ---- How things are -------------------------------------------------------------------------- */
 
 /* Since when no server could be asked; 0: one can. */
-uint64_t router_away_since(const struct router *router);
+uint64_t router_unavailable_since(const struct router *router);
 /* Why the last connection was lost or not to be had; "" if none was. */
-const char *router_fault(const struct router *router);
+const char *router_error(const struct router *router);
 /* Whether the keys of one command must have one slot. */
 bool router_has_slots(const struct router *router);
 
 /* Written by the router's thread, read by any. */
-struct router_figures {
+struct router_metrics {
     _Atomic uint64_t asks, reconnects, redirects, retries, refreshes;
     _Atomic uint64_t late,
         lost; /* asks that may have been done, by how their answer went missing */
@@ -144,6 +144,6 @@ struct router_figures {
     _Atomic uint64_t failovers;
     _Atomic uint64_t servers_ready, asks_waiting;
 };
-const struct router_figures *router_figures(const struct router *router);
+const struct router_metrics *router_metrics(const struct router *router);
 
 #endif

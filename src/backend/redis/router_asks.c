@@ -90,7 +90,7 @@ static struct router_ask *new_ask(struct router *router, const struct router_com
         return NULL;
     }
     router->n_bytes += n_bytes;
-    figure_set(&router->figures.asks_waiting, ++router->n_asks);
+    metric_set(&router->metrics.asks_waiting, ++router->n_asks);
     return ask;
 }
 
@@ -100,7 +100,7 @@ static void free_ask(struct router_ask *ask)
     bind(ask, NULL);
     ask_list_remove(ask);
     router->n_bytes -= ask->n_bytes;
-    figure_set(&router->figures.asks_waiting, --router->n_asks);
+    metric_set(&router->metrics.asks_waiting, --router->n_asks);
     if (ask->size > KEPT_SIZE) {
         free(ask->memory);
         ask->memory = NULL;
@@ -118,9 +118,9 @@ void ask_finish(struct router_ask *ask, enum router_outcome outcome,
     router_answered *answered = ask->answered;
     void *arg = ask->arg;
     if (outcome == ROUTER_LATE && answered != NULL)
-        figure_add(&ask->router->figures.late, 1);
+        metric_add(&ask->router->metrics.late, 1);
     if (outcome == ROUTER_LOST && answered != NULL)
-        figure_add(&ask->router->figures.lost, 1);
+        metric_add(&ask->router->metrics.lost, 1);
     free_ask(ask);
     if (answered != NULL)
         answered(arg, outcome, reply, now_ns);
@@ -145,7 +145,7 @@ static void retry(struct router_ask *ask, uint64_t now_ns)
     ask->tries++;
     ask->is_asking = false;
     bind(ask, NULL);
-    figure_add(&ask->router->figures.retries, 1);
+    metric_add(&ask->router->metrics.retries, 1);
     wait_until(ask, now_ns + router_jitter(ask->router, PAUSE_FIRST_NS << doublings));
 }
 
@@ -197,7 +197,7 @@ static void on_moved(struct router_ask *ask, struct server *said, const struct r
     struct router *router = ask->router;
     struct redis_redirect redirect;
     struct store_host host;
-    figure_add(&router->figures.redirects, 1);
+    metric_add(&router->metrics.redirects, 1);
     if (!redis_redirect_parse(reply->text, &redirect) || !host_of(&redirect, said, &host)) {
         retry(ask, now_ns);
         return;
@@ -217,7 +217,7 @@ static void on_ask(struct router_ask *ask, struct server *said, const struct red
     struct redis_redirect redirect;
     struct store_host host;
     struct server *server = NULL;
-    figure_add(&router->figures.redirects, 1);
+    metric_add(&router->metrics.redirects, 1);
     if (redis_redirect_parse(reply->text, &redirect) && host_of(&redirect, said, &host)) {
         server = server_find(router, &host);
         if (server == NULL)
@@ -231,28 +231,28 @@ static bool take_refusal(struct router_ask *ask, struct server *said,
                          const struct redis_reply *reply, uint64_t now_ns)
 {
     bool has_slots = router_has_slots(ask->router);
-    switch (redis_fault_of(reply->text)) {
-    case REDIS_FAULT_MOVED:
+    switch (redis_error_of(reply->text)) {
+    case REDIS_ERROR_MOVED:
         if (has_slots)
             on_moved(ask, said, reply, now_ns);
         return has_slots;
-    case REDIS_FAULT_ASK:
+    case REDIS_ERROR_ASK:
         if (has_slots)
             on_ask(ask, said, reply, now_ns);
         return has_slots;
-    case REDIS_FAULT_CLUSTERDOWN:
+    case REDIS_ERROR_CLUSTERDOWN:
         topology_doubt(ask->router, now_ns);
         retry(ask, now_ns);
         return true;
-    case REDIS_FAULT_READONLY:
-    case REDIS_FAULT_MASTERDOWN:
+    case REDIS_ERROR_READONLY:
+    case REDIS_ERROR_MASTERDOWN:
         retry(ask, now_ns);
         topology_refuse_master(said, "the store is a replica: it takes no writes", now_ns);
         return true;
-    case REDIS_FAULT_TRYAGAIN:
-    case REDIS_FAULT_LOADING:
-    case REDIS_FAULT_BUSY:
-    case REDIS_FAULT_NOSCRIPT:
+    case REDIS_ERROR_TRYAGAIN:
+    case REDIS_ERROR_LOADING:
+    case REDIS_ERROR_BUSY:
+    case REDIS_ERROR_NOSCRIPT:
         retry(ask, now_ns);
         return true;
     default:
@@ -355,7 +355,7 @@ struct router_ask *router_ask(struct router *router, const struct router_command
     ask->is_repeatable = command->is_repeatable;
     ask->is_asking = ask->is_sent = false;
     ask_list_add(&router->waiting, ask);
-    figure_add(&router->figures.asks, 1);
+    metric_add(&router->metrics.asks, 1);
     ask_send(ask, now_ns);
     router_hurry(router, ask->deadline_ns < router->ends_ns ? ask->deadline_ns : router->ends_ns);
     return ask;

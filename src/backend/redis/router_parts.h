@@ -38,8 +38,8 @@ struct router_ask {
 enum server_use { SERVER_STORE, SERVER_SENTINEL, SERVER_CHANNEL };
 
 enum server_state {
-    SERVER_AWAY,     /* connects, or waits until it may */
-    SERVER_CHECKING, /* has greeted, and is asked who it is */
+    SERVER_UNAVAILABLE, /* connects, or waits until it may */
+    SERVER_CHECKING,    /* has greeted, and is asked who it is */
     SERVER_READY,
     SERVER_ENDED, /* is closed by the next wake() */
 };
@@ -64,7 +64,7 @@ struct server {
 
 struct router {
     struct router_options options;
-    struct router_figures figures;
+    struct router_metrics metrics;
     struct stint_error fault;
     uint64_t random;
 
@@ -76,7 +76,7 @@ struct router {
 
     struct server *servers;
     size_t n_servers;
-    uint64_t away_since_ns;
+    uint64_t unavailable_since_ns;
 
     /* A single server, or whom sentinels name. */
     struct server *master;
@@ -110,14 +110,14 @@ void router_dispatch(struct router *router, uint64_t now_ns);
 /* Asks that wait for a server that is not to be had wait for whoever has the slot. */
 void router_unbind(struct router *router, struct server *server);
 
-static inline void figure_add(_Atomic uint64_t *figure, uint64_t more)
+static inline void metric_add(_Atomic uint64_t *metric, uint64_t more)
 {
-    atomic_fetch_add_explicit(figure, more, memory_order_relaxed);
+    atomic_fetch_add_explicit(metric, more, memory_order_relaxed);
 }
 
-static inline void figure_set(_Atomic uint64_t *figure, uint64_t value)
+static inline void metric_set(_Atomic uint64_t *metric, uint64_t value)
 {
-    atomic_store_explicit(figure, value, memory_order_relaxed);
+    atomic_store_explicit(metric, value, memory_order_relaxed);
 }
 
 /* ---- router_asks.c --------------------------------------------------------------------------- */

@@ -96,12 +96,12 @@ void servers_count(struct router *router, uint64_t now_ns)
     uint64_t n_ready = 0;
     for (const struct server *server = router->servers; server != NULL; server = server->next)
         n_ready += server->use == SERVER_STORE && server->state == SERVER_READY;
-    figure_set(&router->figures.servers_ready, n_ready);
+    metric_set(&router->metrics.servers_ready, n_ready);
     /* Without a map nobody is known to be asked for anything. */
     if (n_ready > 0 && (router->cluster == NULL || router->has_map))
-        router->away_since_ns = 0;
-    else if (router->away_since_ns == 0)
-        router->away_since_ns = now_ns > 0 ? now_ns : 1;
+        router->unavailable_since_ns = 0;
+    else if (router->unavailable_since_ns == 0)
+        router->unavailable_since_ns = now_ns > 0 ? now_ns : 1;
 }
 
 static void forget_place(struct router *router, const struct server *server)
@@ -261,7 +261,7 @@ static void compare_run_id(struct server *server, const char *run_id)
     bool is_other_host = router->cluster == NULL && router->master_host.port != 0 &&
                          !same_host(&router->master_host, &server->host);
     if (is_known ? strcmp(known, run_id) != 0 : is_other_host)
-        figure_add(&router->figures.failovers, 1);
+        metric_add(&router->metrics.failovers, 1);
     memcpy(known, run_id, strlen(run_id) + 1);
     if (router->cluster == NULL)
         router->master_host = server->host;
@@ -288,7 +288,7 @@ static void on_info(void *arg, enum redis_outcome outcome, const struct redis_re
     compare_run_id(server, run_id);
     server->state = SERVER_READY;
     if (server->has_been_ready)
-        figure_add(&router->figures.reconnects, 1);
+        metric_add(&router->metrics.reconnects, 1);
     server->has_been_ready = true;
     servers_count(router, now_ns);
     topology_ready(server, now_ns);
@@ -326,14 +326,14 @@ void router_changed(void *arg, uint64_t now_ns)
     bool is_ready = redis_conn_is_ready(server->dialled.conn);
     if (server->state == SERVER_ENDED || router->is_ending)
         return;
-    if (is_ready && server->state == SERVER_AWAY)
+    if (is_ready && server->state == SERVER_UNAVAILABLE)
         check(server, now_ns);
     if (is_ready)
         return;
-    const char *why = redis_conn_fault(server->dialled.conn);
+    const char *why = redis_conn_error(server->dialled.conn);
     if (why[0] != '\0')
         err_set(&router->fault, STINT_E_GONE, "%s", why);
-    server->state = SERVER_AWAY;
+    server->state = SERVER_UNAVAILABLE;
     servers_count(router, now_ns);
     topology_lost(server, now_ns);
 }

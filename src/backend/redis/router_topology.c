@@ -64,7 +64,7 @@ static void begin_refresh(struct router *router, uint64_t now_ns)
     router->is_refresh_wanted = false;
     router->refreshed_ns = now_ns;
     router->refresh_ns = now_ns + hurry_ns(router);
-    figure_add(&router->figures.refreshes, 1);
+    metric_add(&router->metrics.refreshes, 1);
 }
 
 /* ---- A cluster ------------------------------------------------------------------------------- */
@@ -122,11 +122,11 @@ static void take_map(struct router *router, uint64_t now_ns)
     if (router->has_map && same_map(old, new))
         return;
     if (router->has_map && masters_missing(old, new) > 0 && masters_missing(new, old) > 0)
-        figure_add(&router->figures.failovers, 1);
+        metric_add(&router->metrics.failovers, 1);
     router->cluster = new;
     router->spare = old;
     router->has_map = true;
-    figure_add(&router->figures.generation, 1);
+    metric_add(&router->metrics.generation, 1);
     take_servers(router, now_ns);
     servers_count(router, now_ns);
     router_dispatch(router, now_ns);
@@ -224,7 +224,7 @@ static void set_master(struct router *router, const struct store_host *host, uin
         return;
     if (router->master != NULL)
         server_end(router->master, now_ns);
-    figure_add(&router->figures.generation, 1);
+    metric_add(&router->metrics.generation, 1);
     router->master = server_open(router, host, SERVER_STORE, now_ns);
     if (router->master != NULL)
         router->master->is_wanted = true;

@@ -9,12 +9,12 @@
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-bool increx_decides(const struct shared_ask *ask)
+bool increx_decides(const struct backend_request *ask)
 {
-    const struct shared_item *item = &ask->items[0];
+    const struct backend_item *item = &ask->items[0];
     const struct stint_quota *quota = item->quota;
     bool is_leased = item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE;
-    return ask->verb == SHARED_TAKE && ask->n_items == 1 && ask->id == NULL && !ask->is_virtual &&
+    return ask->verb == BACKEND_TAKE && ask->n_items == 1 && ask->id == NULL && !ask->is_virtual &&
            quota->algorithm == STINT_FIXED_WINDOW && quota->align == STINT_ALIGN_FIRST_USE &&
            !quota->count_denied && !is_leased && item->cost > 0 && item->cost <= quota->limit &&
            quota->period_ns % NS_PER_MS == 0;

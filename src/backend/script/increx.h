@@ -9,7 +9,7 @@
 #define STINT_BACKEND_SCRIPT_INCREX_H
 
 #include "backend/wire/redis_reply.h"
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 #define INCREX_WORDS 9 /* of the longest command */
 #define INCREX_DIGITS 64
@@ -31,10 +31,11 @@ struct increx {
 };
 
 /*
- * Whether an ask is one that INCREX decides as the law does: one take of 1 … limit units, without
- * an id, under a window of the first use that counts no denials and lasts whole milliseconds.
+ * Whether an ask is one that INCREX decides as the algorithm does: one take of 1 … limit units,
+ * without an id, under a window of the first use that counts no denials and lasts whole
+ * milliseconds.
  */
-bool increx_decides(const struct shared_ask *ask);
+bool increx_decides(const struct backend_request *ask);
 
 void increx_write(struct increx_words *out, enum increx_command command,
                   const struct stint_quota *quota, struct span key, uint32_t cost);

@@ -51,7 +51,7 @@ extern const struct lua_script lua_script_lease_sliding_counter_once;
 extern const struct lua_script lua_script_list;
 extern const struct lua_script lua_script_rolling_window;
 
-/* Which key of a pool may be used: backend/redis/pool_store.h. */
+/* Which key of a pool may be used: backend/redis/pool_backend.h. */
 extern const struct lua_script lua_script_pool;
 
 #endif

@@ -162,7 +162,7 @@ static void key_add_parameter(struct key_text *text, int64_t number)
 }
 
 /* The states of the other algorithms mean the same whatever the parameters. */
-static void key_add_law(struct key_text *text, const struct stint_quota *quota)
+static void key_add_algorithm(struct key_text *text, const struct stint_quota *quota)
 {
     int64_t period_us = (int64_t)(quota->period_ns / NS_PER_US);
     key_add_plain(text, span_of_text(stint_algorithm_name(quota->algorithm)));
@@ -183,7 +183,7 @@ size_t script_key(const struct stint_quota *quota, const struct script_name *nam
 {
     struct key_text text = {.out = out, .size = size};
     key_begin(&text, name->prefix, name->tag);
-    key_add_law(&text, quota);
+    key_add_algorithm(&text, quota);
     key_add(&text, ':');
     key_add_escaped(&text, name->rule, false);
     key_add(&text, ':');
@@ -293,17 +293,17 @@ static void add_body(struct script_command *command, uint64_t body)
 /* GOOD, or GOOD+LONGER: one word. */
 static void add_good(struct script_command *command, const struct script_id *id)
 {
-    char *room = command->digits + command->n_digits;
+    char *space = command->digits + command->n_digits;
     char numbers[SCRIPT_DIGITS_MAX];
     uint64_t good_us = min_u64(id->ticket_ns / NS_PER_US, TICKET_MAX_US);
-    struct key_text text = {.out = room, .size = (size_t)2 * SCRIPT_DIGITS_MAX};
+    struct key_text text = {.out = space, .size = (size_t)2 * SCRIPT_DIGITS_MAX};
     key_add_plain(&text, digits_of(numbers, (int64_t)good_us));
     if (id->longer_ns > 0) {
         key_add(&text, '+');
         key_add_plain(&text, digits_of(numbers, (int64_t)(id->longer_ns / NS_PER_US)));
     }
     command->n_digits += (size_t)2 * SCRIPT_DIGITS_MAX;
-    add(command, span_of(room, text.len));
+    add(command, span_of(space, text.len));
 }
 
 /* Behind all other words. What is longer than a store can count is as good as that. */
@@ -389,7 +389,7 @@ static bool is_within(int64_t value, int64_t least, int64_t most)
     return value >= least && value <= most;
 }
 
-bool script_figures_read(struct stint_decision *decision, const int64_t values[6])
+bool script_metrics_read(struct stint_decision *decision, const int64_t values[6])
 {
     bool is_never = values[0] == STINT_NEVER;
     if (!is_within(values[0], STINT_ALLOW, STINT_NEVER) || !is_within(values[1], 0, UINT32_MAX) ||
@@ -411,12 +411,12 @@ bool script_figures_read(struct stint_decision *decision, const int64_t values[6
 
 static bool decision_read(struct script_reply *reply, const int64_t *values)
 {
-    int64_t figures[6];
-    memcpy(figures, values, sizeof(figures));
+    int64_t metrics[6];
+    memcpy(metrics, values, sizeof(metrics));
     reply->is_replayed = values[0] == REPLAYED;
     if (reply->is_replayed)
-        figures[0] = STINT_ALLOW;
-    if (!script_figures_read(&reply->decision, figures) ||
+        metrics[0] = STINT_ALLOW;
+    if (!script_metrics_read(&reply->decision, metrics) ||
         !is_within(values[6], 0, STINT_ITEMS_MAX - 1) || !is_within(values[7], 0, EXACT_MAX))
         return false;
     reply->decision.binding = (uint8_t)values[6];
@@ -448,7 +448,7 @@ bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_
     reply->n_each = n_listed > 0 ? n_listed : 1;
     reply->each[0] = reply->decision;
     for (size_t i = 0; i < n_listed; i++)
-        if (!script_figures_read(&reply->each[i], &values[REPLY_FIXED + REPLY_EACH * i]))
+        if (!script_metrics_read(&reply->each[i], &values[REPLY_FIXED + REPLY_EACH * i]))
             return false;
     return holders_read(reply, values + before_holders, n_values - before_holders);
 }

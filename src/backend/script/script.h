@@ -118,7 +118,7 @@ struct script_reply {
 
 /*
  * 0 if a store decides under this quota as the table does; else STINT_E_RANGE or STINT_E_MISMATCH,
- * with a sentence: lengths that are not whole microseconds, `initial`. The quota has passed
+ * with a message: lengths that are not whole microseconds, `initial`. The quota has passed
  * stint_quota_check().
  */
 int script_accepts(const struct stint_quota *quota, struct stint_error *error);
@@ -129,9 +129,9 @@ int script_accepts(const struct stint_quota *quota, struct stint_error *error);
  * All keys of one decision need the same tag. What is not a letter, a digit or one of -._~/@+=,*
  * or, except in RULE, a colon is written %XX. Returns the length; where that is more than `size`,
  * nothing of what was written is of use. KEY grows to three times its length, the others too; LAW
- * has at most SCRIPT_LAW_MAX bytes.
+ * has at most SCRIPT_ALGORITHM_MAX bytes.
  */
-#define SCRIPT_LAW_MAX 64
+#define SCRIPT_ALGORITHM_MAX 64
 struct script_name {
     struct span prefix, tag, rule, key;
 };
@@ -164,7 +164,7 @@ void script_command_whole(struct script_command *command);
 bool script_reply_read(struct script_reply *reply, size_t n_listed, const int64_t *values,
                        size_t n_values);
 /* outcome, granted, limit, remaining, retry_after, reset_after: as every decision begins. */
-bool script_figures_read(struct stint_decision *decision, const int64_t values[6]);
+bool script_metrics_read(struct stint_decision *decision, const int64_t values[6]);
 /* Whether an error of the store says that the id was used for something else. */
 bool script_is_conflict(struct span error);
 /* The same: that the ticket was used, has ended, or never was. */

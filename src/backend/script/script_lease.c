@@ -19,7 +19,7 @@ static const struct lua_script *const scripts[][2] = {
                                &lua_script_lease_sliding_counter_once},
 };
 
-bool script_is_leased(const struct shared_item *item)
+bool script_is_leased(const struct backend_item *item)
 {
     return item->rule != NULL && item->rule->store.lease != RULE_LEASE_NONE &&
            item->quota != &item->rule->shadow && /* a candidate admits nobody */
@@ -56,10 +56,10 @@ void script_command_leased(struct script_command *command, const struct script_i
                            struct span leases, const struct script_ask *ask,
                            const struct script_lease *lease)
 {
-    bool lends = lease->verb == SHARED_LEASE, has_id = ask->id != NULL;
+    bool lends = lease->verb == BACKEND_LEASE, has_id = ask->id != NULL;
     struct script_ask asked = *ask;
     assert(item->quota->algorithm != STINT_CONCURRENCY && lease->n_ended <= SCRIPT_ENDED_MAX);
-    assert(!has_id || (!lends && lease->verb != SHARED_RETURN && lease->n_ended == 0));
+    assert(!has_id || (!lends && lease->verb != BACKEND_RETURN && lease->n_ended == 0));
     if (lends)
         asked.at_ns = lease->least * NS_PER_US;
     script_command_one(command, item, &asked);
@@ -68,7 +68,7 @@ void script_command_leased(struct script_command *command, const struct script_i
     command->words[2] = span_of_text(has_id ? "3" : "2");
     insert(command, WORD_KEY + 1, leases);
     size_t first = WORD_KEY + 2;
-    if (lends || lease->verb == SHARED_RETURN)
+    if (lends || lease->verb == BACKEND_RETURN)
         command->words[first] = span_of_text(lends ? "lease" : "return");
     if (!lends && lease->n_ended == 0)
         return;

@@ -9,7 +9,7 @@
 #define STINT_BACKEND_SCRIPT_SCRIPT_LEASE_H
 
 #include "backend/script/script.h"
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 #define SCRIPT_LEASES_MAX 64 /* of one key */
 #define SCRIPT_ENDED_MAX 8   /* leases that one ask ends */
@@ -18,13 +18,13 @@
                */
 
 /* Whether units of this item are leased: then all that is asked of it is asked through these. */
-bool script_is_leased(const struct shared_item *item);
+bool script_is_leased(const struct backend_item *item);
 
 struct script_lease {
-    uint8_t verb;                     /* SHARED_LEASE, SHARED_RETURN; else that of the ask */
-    uint64_t term_ns;                 /* of a lease; 0: charged at once */
-    uint32_t least;                   /* of a lease */
-    const struct shared_lease *ended; /* at most SCRIPT_ENDED_MAX */
+    uint8_t verb;                      /* BACKEND_LEASE, BACKEND_RETURN; else that of the ask */
+    uint64_t term_ns;                  /* of a lease; 0: charged at once */
+    uint32_t least;                    /* of a lease */
+    const struct backend_lease *ended; /* at most SCRIPT_ENDED_MAX */
     size_t n_ended;
 };
 

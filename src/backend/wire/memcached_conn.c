@@ -13,10 +13,10 @@
 #define INPUT_MAX (MEMCACHED_LINE_MAX + MEMCACHED_VALUE_MAX + 2)
 
 enum state {
-    STATE_AWAY,     /* until the back-off ends */
-    STATE_DUE,      /* wants a socket */
-    STATE_DIALLING, /* has one that is not connected yet */
-    STATE_GREETING, /* has asked for the version */
+    STATE_UNAVAILABLE, /* until the back-off ends */
+    STATE_DUE,         /* wants a socket */
+    STATE_DIALLING,    /* has one that is not connected yet */
+    STATE_GREETING,    /* has asked for the version */
     STATE_READY,
     STATE_GIVEN_UP, /* wants its socket closed */
 };
@@ -47,8 +47,8 @@ struct memcached_conn {
     uint64_t base;            /* position of the first byte */
     uint64_t sent;            /* up to where */
 
-    uint64_t state_ends_ns; /* of AWAY, or of DIALLING and GREETING together */
-    uint64_t away_since_ns; /* 0: it is ready */
+    uint64_t state_ends_ns;        /* of AWAY, or of DIALLING and GREETING together */
+    uint64_t unavailable_since_ns; /* 0: it is ready */
     struct backoff backoff;
 };
 
@@ -203,8 +203,8 @@ static void conn_dialling(struct link *link, uint64_t now_ns)
     assert(conn->state == STATE_DUE);
     conn->state = STATE_DIALLING;
     conn->state_ends_ns = now_ns + conn->options.connect_ns;
-    if (conn->away_since_ns == 0)
-        conn->away_since_ns = now_ns;
+    if (conn->unavailable_since_ns == 0)
+        conn->unavailable_since_ns = now_ns;
 }
 
 static void give_up(struct memcached_conn *conn)
@@ -230,14 +230,14 @@ static void conn_connected(struct link *link, uint64_t now_ns)
 static void conn_lost(struct link *link, const char *why, uint64_t now_ns)
 {
     struct memcached_conn *conn = conn_of(link);
-    if (conn->state == STATE_AWAY)
+    if (conn->state == STATE_UNAVAILABLE)
         return;
     if (why != NULL && conn->state != STATE_GIVEN_UP)
         err_set(&conn->fault, STINT_E_GONE, "%s", why);
     memcached_greeting_deinit(&conn->greeting);
-    conn->state = STATE_AWAY;
-    if (conn->away_since_ns == 0)
-        conn->away_since_ns = now_ns;
+    conn->state = STATE_UNAVAILABLE;
+    if (conn->unavailable_since_ns == 0)
+        conn->unavailable_since_ns = now_ns;
     conn->state_ends_ns = now_ns + backoff_wait_ns(&conn->backoff, conn->options.backoff_max_ns);
     end_all(conn, now_ns);
 }
@@ -245,7 +245,7 @@ static void conn_lost(struct link *link, const char *why, uint64_t now_ns)
 static void conn_free(struct link *link, uint64_t now_ns)
 {
     struct memcached_conn *conn = conn_of(link);
-    conn->state = STATE_AWAY;
+    conn->state = STATE_UNAVAILABLE;
     end_all(conn, now_ns);
     memcached_greeting_deinit(&conn->greeting);
     redis_bytes_deinit(&conn->input);
@@ -267,7 +267,7 @@ static uint64_t conn_deadline(const struct link *link)
 static void conn_wake(struct link *link, uint64_t now_ns)
 {
     struct memcached_conn *conn = conn_of(link);
-    if (conn->state_ends_ns <= now_ns && conn->state == STATE_AWAY) {
+    if (conn->state_ends_ns <= now_ns && conn->state == STATE_UNAVAILABLE) {
         conn->state = STATE_DUE;
         conn->state_ends_ns = STINT_NEVER_NS;
     } else if (conn->state_ends_ns <= now_ns) {
@@ -333,14 +333,14 @@ static void greet(struct memcached_conn *conn, const struct memcached_reply *rep
     conn->state = STATE_READY;
     conn->state_ends_ns = STINT_NEVER_NS;
     conn->backoff.next_ns = conn->options.backoff_first_ns;
-    conn->away_since_ns = 0;
+    conn->unavailable_since_ns = 0;
 }
 
 /* Which replies a command has beside errors. */
 static bool is_reply_of(enum memcached_verb verb, enum memcached_code code)
 {
     switch (code) {
-    case MEMCACHED_FAULT:
+    case MEMCACHED_ERROR:
         return true;
     case MEMCACHED_VALUE:
     case MEMCACHED_MISS:
@@ -377,7 +377,7 @@ static void answer(struct memcached_conn *conn, const struct memcached_reply *re
     if (conn->n_pending == 0)
         drop_sent(conn);
     pending.answered(pending.arg,
-                     reply->code == MEMCACHED_FAULT ? MEMCACHED_REFUSED : MEMCACHED_DONE, reply,
+                     reply->code == MEMCACHED_ERROR ? MEMCACHED_REFUSED : MEMCACHED_DONE, reply,
                      now_ns);
 }
 
@@ -448,12 +448,12 @@ static bool conn_is_ready(const struct link *link)
 
 static const char *conn_fault(const struct link *link)
 {
-    return const_conn_of(link)->fault.sentence;
+    return const_conn_of(link)->fault.message;
 }
 
-uint64_t memcached_conn_away_since(const struct memcached_conn *conn)
+uint64_t memcached_conn_unavailable_since(const struct memcached_conn *conn)
 {
-    return conn->away_since_ns;
+    return conn->unavailable_since_ns;
 }
 
 unsigned memcached_conn_restarts(const struct memcached_conn *conn)

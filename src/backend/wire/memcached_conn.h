@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * One connection to memcached as its socket sees it: a link (backend/wire/store_link.h) that speaks
- * the meta commands. It takes commands only while it has a server that has greeted, bounded in
- * number, bytes and time, and sends none of them twice. Answers come in the order of the asks, and
- * a late one ends the connection. One thread.
+ * One connection to memcached as its socket sees it: a link (backend/wire/backend_link.h) that
+ * speaks the meta commands. It takes commands only while it has a server that has greeted, bounded
+ * in number, bytes and time, and sends none of them twice. Answers come in the order of the asks,
+ * and a late one ends the connection. One thread.
  */
 #ifndef STINT_BACKEND_WIRE_MEMCACHED_CONN_H
 #define STINT_BACKEND_WIRE_MEMCACHED_CONN_H
 
+#include "backend/wire/backend_link.h"
 #include "backend/wire/memcached_command.h"
 #include "backend/wire/memcached_reply.h"
-#include "backend/wire/store_link.h"
 
 struct memcached_conn;
 
@@ -41,6 +41,6 @@ const char *memcached_conn_version(const struct memcached_conn *conn);
 /* How often it came back to a server that had begun anew, or that does not tell. */
 unsigned memcached_conn_restarts(const struct memcached_conn *conn);
 /* Since when it is not ready; 0: it is, or has not begun to connect. */
-uint64_t memcached_conn_away_since(const struct memcached_conn *conn);
+uint64_t memcached_conn_unavailable_since(const struct memcached_conn *conn);
 
 #endif

@@ -111,7 +111,7 @@ int memcached_greeting_take(struct memcached_greeting *greeting,
                             const struct memcached_reply *reply, struct stint_error *error)
 {
     bool is_known = greeting->server.version[0] != '\0';
-    if (reply->code == MEMCACHED_FAULT && !is_known)
+    if (reply->code == MEMCACHED_ERROR && !is_known)
         return refuse(greeting, reply->value, error);
     if (!greeting->is_let_in && reply->code == MEMCACHED_STORED) {
         greeting->is_let_in = true;
@@ -121,7 +121,7 @@ int memcached_greeting_take(struct memcached_greeting *greeting,
         return read_version(&greeting->server, reply->value, error);
     if (is_known && reply->code == MEMCACHED_STAT)
         return read_stat(&greeting->server, reply);
-    if (is_known && (reply->code == MEMCACHED_END || reply->code == MEMCACHED_FAULT))
+    if (is_known && (reply->code == MEMCACHED_END || reply->code == MEMCACHED_ERROR))
         return 1;
     return err_set(error, STINT_E_MISMATCH, "the other side does not say that it is memcached");
 }

@@ -19,9 +19,9 @@ static const struct {
     {"STAT", MEMCACHED_STAT},
     {"END", MEMCACHED_END},
     {"VERSION", MEMCACHED_VERSION},
-    {"ERROR", MEMCACHED_FAULT},
-    {"CLIENT_ERROR", MEMCACHED_FAULT},
-    {"SERVER_ERROR", MEMCACHED_FAULT},
+    {"ERROR", MEMCACHED_ERROR},
+    {"CLIENT_ERROR", MEMCACHED_ERROR},
+    {"SERVER_ERROR", MEMCACHED_ERROR},
 };
 
 static int no_reply(struct stint_error *error)
@@ -102,7 +102,7 @@ int memcached_reply_read(struct memcached_reply *reply, struct span bytes,
     case MEMCACHED_VERSION:
         reply->value = rest;
         return (int)len;
-    case MEMCACHED_FAULT:
+    case MEMCACHED_ERROR:
         reply->value = line;
         return (int)len;
     default:

@@ -23,7 +23,7 @@ enum memcached_code {
     MEMCACHED_STAT,       /* a figure: `name` and `value` */
     MEMCACHED_END,        /* there are no more figures */
     MEMCACHED_VERSION,    /* `value` */
-    MEMCACHED_FAULT,      /* ERROR, CLIENT_ERROR, SERVER_ERROR: `value` is the line */
+    MEMCACHED_ERROR,      /* ERROR, CLIENT_ERROR, SERVER_ERROR: `value` is the line */
 };
 
 /* Spans point into what was read. */

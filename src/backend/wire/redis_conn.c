@@ -15,10 +15,10 @@
 #include <stdlib.h>
 
 enum state {
-    STATE_AWAY,     /* until the back-off ends */
-    STATE_DUE,      /* wants a socket */
-    STATE_DIALLING, /* has one that is not connected yet */
-    STATE_GREETING, /* has said HELLO */
+    STATE_UNAVAILABLE, /* until the back-off ends */
+    STATE_DUE,         /* wants a socket */
+    STATE_DIALLING,    /* has one that is not connected yet */
+    STATE_GREETING,    /* has said HELLO */
     STATE_READY,
     STATE_GIVEN_UP, /* wants its socket closed */
 };
@@ -343,7 +343,7 @@ void redis_conn_connected(struct redis_conn *conn)
 
 void redis_conn_lost(struct redis_conn *conn, const char *why, uint64_t now_ns)
 {
-    if (conn->state == STATE_AWAY)
+    if (conn->state == STATE_UNAVAILABLE)
         return;
     if (why != NULL && conn->state != STATE_GIVEN_UP)
         err_set(&conn->fault, STINT_E_GONE, "%s", why);
@@ -351,7 +351,7 @@ void redis_conn_lost(struct redis_conn *conn, const char *why, uint64_t now_ns)
     conn->reader = NULL;
     redis_greeting_deinit(&conn->greeting);
     conn->loaded = NULL;
-    conn->state = STATE_AWAY;
+    conn->state = STATE_UNAVAILABLE;
     conn->state_ends_ns = now_ns + backoff_wait_ns(&conn->backoff, conn->options.backoff_max_ns);
     end_sent(conn, now_ns);
 }
@@ -381,7 +381,7 @@ uint64_t redis_conn_deadline(const struct redis_conn *conn)
 
 void redis_conn_wake(struct redis_conn *conn, uint64_t now_ns)
 {
-    if (conn->state_ends_ns <= now_ns && conn->state == STATE_AWAY) {
+    if (conn->state_ends_ns <= now_ns && conn->state == STATE_UNAVAILABLE) {
         conn->state = STATE_DUE;
         conn->state_ends_ns = STINT_NEVER_NS;
     } else if (conn->state_ends_ns <= now_ns) {
@@ -455,7 +455,7 @@ static void answer(struct redis_conn *conn, const struct redis_reply *reply, uin
     }
     bool is_error = reply->type == REDIS_ERROR;
     if (is_error && first->script.len > 0 && !first->is_retried &&
-        redis_fault_of(reply->text) == REDIS_FAULT_NOSCRIPT && ask_again(conn, at(conn, 0))) {
+        redis_error_of(reply->text) == REDIS_ERROR_NOSCRIPT && ask_again(conn, at(conn, 0))) {
         conn->first = (conn->first + 1) % conn->options.commands_max;
         conn->n_pending--;
         return;
@@ -497,9 +497,9 @@ bool redis_conn_is_ready(const struct redis_conn *conn)
     return conn->state == STATE_READY;
 }
 
-const char *redis_conn_fault(const struct redis_conn *conn)
+const char *redis_conn_error(const struct redis_conn *conn)
 {
-    return conn->fault.sentence;
+    return conn->fault.message;
 }
 
 const struct redis_server *redis_conn_server(const struct redis_conn *conn)

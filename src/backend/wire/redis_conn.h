@@ -13,14 +13,14 @@
 #ifndef STINT_BACKEND_WIRE_REDIS_CONN_H
 #define STINT_BACKEND_WIRE_REDIS_CONN_H
 
+#include "backend/wire/backend_link.h"
 #include "backend/wire/redis_reply.h"
-#include "backend/wire/store_link.h"
 
 struct redis_conn;
 
 enum redis_outcome {
     REDIS_DONE,    /* the reply is what was asked for */
-    REDIS_REFUSED, /* the reply is an error, redis_fault_of() */
+    REDIS_REFUSED, /* the reply is an error, redis_error_of() */
     REDIS_UNSENT,  /* no reply: the server never had it, and it may be asked elsewhere */
     REDIS_LATE,    /* no reply in time: it may have been done */
     REDIS_LOST,    /* no reply, the connection has ended: it may have been done */
@@ -92,7 +92,7 @@ void redis_conn_sent(struct redis_conn *conn, size_t len);
 uint64_t redis_conn_deadline(const struct redis_conn *conn);
 void redis_conn_wake(struct redis_conn *conn, uint64_t now_ns);
 bool redis_conn_is_ready(const struct redis_conn *conn);
-const char *redis_conn_fault(const struct redis_conn *conn);
+const char *redis_conn_error(const struct redis_conn *conn);
 const struct redis_server *redis_conn_server(const struct redis_conn *conn);
 
 #endif

@@ -55,7 +55,7 @@ static bool op_is_ready(const struct link *link)
 
 static const char *op_fault(const struct link *link)
 {
-    return redis_conn_fault((const struct redis_conn *)link);
+    return redis_conn_error((const struct redis_conn *)link);
 }
 
 static void op_free(struct link *link, uint64_t now_ns)

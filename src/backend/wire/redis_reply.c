@@ -218,34 +218,34 @@ static struct span innermost(struct span text)
     return text;
 }
 
-enum redis_fault redis_fault_of(struct span text)
+enum redis_error redis_error_of(struct span text)
 {
     static const struct {
         const char *word;
-        enum redis_fault fault;
+        enum redis_error fault;
     } known[] = {
-        {"NOSCRIPT", REDIS_FAULT_NOSCRIPT},
-        {"MOVED", REDIS_FAULT_MOVED},
-        {"ASK", REDIS_FAULT_ASK},
-        {"TRYAGAIN", REDIS_FAULT_TRYAGAIN},
-        {"CROSSSLOT", REDIS_FAULT_CROSSSLOT},
-        {"CLUSTERDOWN", REDIS_FAULT_CLUSTERDOWN},
-        {"LOADING", REDIS_FAULT_LOADING},
-        {"READONLY", REDIS_FAULT_READONLY},
-        {"MASTERDOWN", REDIS_FAULT_MASTERDOWN},
-        {"BUSY", REDIS_FAULT_BUSY},
-        {"OOM", REDIS_FAULT_OUT_OF_MEMORY},
-        {"MISCONF", REDIS_FAULT_CANNOT_WRITE},
-        {"NOREPLICAS", REDIS_FAULT_CANNOT_WRITE},
-        {"NOAUTH", REDIS_FAULT_DENIED},
-        {"WRONGPASS", REDIS_FAULT_DENIED},
-        {"NOPERM", REDIS_FAULT_DENIED},
+        {"NOSCRIPT", REDIS_ERROR_NOSCRIPT},
+        {"MOVED", REDIS_ERROR_MOVED},
+        {"ASK", REDIS_ERROR_ASK},
+        {"TRYAGAIN", REDIS_ERROR_TRYAGAIN},
+        {"CROSSSLOT", REDIS_ERROR_CROSSSLOT},
+        {"CLUSTERDOWN", REDIS_ERROR_CLUSTERDOWN},
+        {"LOADING", REDIS_ERROR_LOADING},
+        {"READONLY", REDIS_ERROR_READONLY},
+        {"MASTERDOWN", REDIS_ERROR_MASTERDOWN},
+        {"BUSY", REDIS_ERROR_BUSY},
+        {"OOM", REDIS_ERROR_OUT_OF_MEMORY},
+        {"MISCONF", REDIS_ERROR_CANNOT_WRITE},
+        {"NOREPLICAS", REDIS_ERROR_CANNOT_WRITE},
+        {"NOAUTH", REDIS_ERROR_DENIED},
+        {"WRONGPASS", REDIS_ERROR_DENIED},
+        {"NOPERM", REDIS_ERROR_DENIED},
     };
     text = innermost(text);
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (begins_with(text, known[i].word))
             return known[i].fault;
-    return REDIS_FAULT_OTHER;
+    return REDIS_ERROR_OTHER;
 }
 
 bool redis_redirect_parse(struct span text, struct redis_redirect *redirect)

@@ -39,25 +39,25 @@ int redis_reader_next(struct redis_reader *reader, const struct redis_reply **re
                       struct stint_error *error);
 
 /* What the first word of an error asks of the caller. */
-enum redis_fault {
-    REDIS_FAULT_OTHER,
-    REDIS_FAULT_NOSCRIPT,
-    REDIS_FAULT_MOVED,       /* for good; redis_redirect_parse() */
-    REDIS_FAULT_ASK,         /* this once, behind ASKING */
-    REDIS_FAULT_TRYAGAIN,    /* the keys of a list are moving */
-    REDIS_FAULT_CROSSSLOT,   /* they have no common slot */
-    REDIS_FAULT_CLUSTERDOWN, /* no master for the slot */
-    REDIS_FAULT_LOADING,     /* it has started, and reads its data */
-    REDIS_FAULT_READONLY,    /* it is a replica: another is master now */
-    REDIS_FAULT_MASTERDOWN,
-    REDIS_FAULT_BUSY, /* somebody's script does not end */
-    REDIS_FAULT_OUT_OF_MEMORY,
-    REDIS_FAULT_CANNOT_WRITE, /* MISCONF, NOREPLICAS */
-    REDIS_FAULT_DENIED,       /* NOAUTH, WRONGPASS, NOPERM */
+enum redis_error {
+    REDIS_ERROR_OTHER,
+    REDIS_ERROR_NOSCRIPT,
+    REDIS_ERROR_MOVED,       /* for good; redis_redirect_parse() */
+    REDIS_ERROR_ASK,         /* this once, behind ASKING */
+    REDIS_ERROR_TRYAGAIN,    /* the keys of a list are moving */
+    REDIS_ERROR_CROSSSLOT,   /* they have no common slot */
+    REDIS_ERROR_CLUSTERDOWN, /* no master for the slot */
+    REDIS_ERROR_LOADING,     /* it has started, and reads its data */
+    REDIS_ERROR_READONLY,    /* it is a replica: another is master now */
+    REDIS_ERROR_MASTERDOWN,
+    REDIS_ERROR_BUSY, /* somebody's script does not end */
+    REDIS_ERROR_OUT_OF_MEMORY,
+    REDIS_ERROR_CANNOT_WRITE, /* MISCONF, NOREPLICAS */
+    REDIS_ERROR_DENIED,       /* NOAUTH, WRONGPASS, NOPERM */
 };
 
 /* Of the text of an error; also where a script passes on what a command in it was told. */
-enum redis_fault redis_fault_of(struct span text);
+enum redis_error redis_error_of(struct span text);
 
 struct redis_redirect {
     unsigned slot;

@@ -4,9 +4,9 @@
 #include "cmd/client/ask.h"
 
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,23 +37,24 @@ static void tell_unmatched(const struct ask_options *options, const json_t *obje
         if (why == NULL)
             continue;
         bool is_domain = strcmp(why, "domain") == 0;
-        say(is_domain ? "nothing limits descriptor %zu: no rules have the domain '%s'"
-                      : "nothing limits descriptor %zu: no rule of the domain '%s' matches it",
-            i + 1, options->domain);
+        print_message(is_domain
+                          ? "nothing limits descriptor %zu: no rules have the domain '%s'"
+                          : "nothing limits descriptor %zu: no rule of the domain '%s' matches it",
+                      i + 1, options->domain);
     }
 }
 
 /* Prints what a script wants to know; an enum cmd_exit. */
 static int tell(const struct ask_options *options, const struct ask_answer *answer)
 {
-    struct human wait;
+    struct formatted wait;
     bool allowed = answer->outcome == STINT_ALLOW;
     if (options->verb != ASK_RESET)
         tell_unmatched(options, answer->object);
     if (options->json && answer->object != NULL)
         (void)json_text_print(json_incref(answer->object), false);
     else if (!allowed)
-        puts(human_wait(&wait, answer->retry_after_ns));
+        puts(format_wait(&wait, answer->retry_after_ns));
     return allowed ? CMD_DONE : CMD_DENIED;
 }
 
@@ -67,7 +68,7 @@ static int converse(struct client *client, const struct ask_options *options, co
         ask_answer_read(&answer, options->verb, &from, &error) == 0)
         result = tell(options, &answer);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     json_decref(answer.object);
     return result;
 }
@@ -80,7 +81,7 @@ static int ask(enum ask_verb verb, int argc, char **argv)
     ask_options_parse(&options, verb, argc, argv);
     json_t *body = ask_body(&options, &error);
     if (body == NULL) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return CMD_BAD_USAGE;
     }
     int result, code = client_open(&client, &options.client, &error);
@@ -88,7 +89,7 @@ static int ask(enum ask_verb verb, int argc, char **argv)
         result = converse(client, &options, body);
         client_close(client);
     } else {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         result = code == STINT_E_SYNTAX ? CMD_BAD_USAGE : CMD_BAD_INPUT;
     }
     json_decref(body);

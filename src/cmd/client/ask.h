@@ -32,7 +32,7 @@ void ask_options_parse(struct ask_options *options, enum ask_verb verb, int argc
 /* ---- What is sent ---- */
 
 /*
- * The body of the question; NULL with a sentence where a descriptor is no KEY=VALUE[,KEY=VALUE …],
+ * The body of the question; NULL with a message where a descriptor is no KEY=VALUE[,KEY=VALUE …],
  * something is not UTF-8, or memory does not suffice. Words are cut up on the way.
  */
 json_t *ask_body(struct ask_options *options, struct stint_error *error);

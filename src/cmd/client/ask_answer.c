@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-/* A sentence of the server's, for a person; NULL without one. */
-static const char *sentence_of(const json_t *object)
+/* A message of the server's, for a person; NULL without one. */
+static const char *message_of(const json_t *object)
 {
     const char *detail = json_string_value(json_object_get(object, "detail"));
     return detail != NULL ? detail : json_string_value(json_object_get(object, "title"));
@@ -16,9 +16,9 @@ static const char *sentence_of(const json_t *object)
 static int refused(const struct client_answer *from, const json_t *object,
                    struct stint_error *error)
 {
-    const char *sentence = sentence_of(object);
-    if (sentence != NULL)
-        return err_set(error, STINT_E_SYSTEM, "the server answers %d: %s", from->status, sentence);
+    const char *message = message_of(object);
+    if (message != NULL)
+        return err_set(error, STINT_E_SYSTEM, "the server answers %d: %s", from->status, message);
     return err_set(error, STINT_E_SYSTEM, "the server answers %d, and does not say why",
                    from->status);
 }

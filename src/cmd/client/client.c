@@ -103,7 +103,7 @@ static int set_fields(struct client *client, const char *token_file, struct stin
         code = add_field(client, &client->json_fields, "Content-Type: application/json", error);
     if (code != 0 || token_file == NULL)
         return code;
-    char field[sizeof(bearer) + TOKEN_FILE_ROOM];
+    char field[sizeof(bearer) + TOKEN_FILE_SPACE];
     memcpy(field, bearer, sizeof(bearer));
     code = token_file_read(token_file, field + strlen(bearer), error);
     if (code == 0)

@@ -7,7 +7,7 @@
 #include "algorithm/spec.h"
 #include "base/limits.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -56,8 +56,8 @@ static void unknown_option(const struct argp_option *options, const char *comman
     names[n_names] = "help";
     /* There are no letters for options: one is meant to be the first of a name. */
     const struct argp_option *begun = strlen(name) == 1 ? find_option(options, name, 1) : NULL;
-    say("%s has no option '%s'; %s", command, arg,
-        args_hint(&hint, "--", begun != NULL ? begun->name : name, names));
+    print_message("%s has no option '%s'; %s", command, arg,
+                  args_hint(&hint, "--", begun != NULL ? begun->name : name, names));
     exit(CMD_BAD_USAGE);
 }
 
@@ -122,7 +122,7 @@ static void read_quota(struct argp_state *state, struct stint_quota *quota, cons
 {
     struct stint_error error;
     if (stint_quota_parse(quota, spec, &error) != 0)
-        argp_error(state, "'%s' is no quota: %s", spec, error.sentence);
+        argp_error(state, "'%s' is no quota: %s", spec, error.message);
 }
 
 void args_add_quota(struct argp_state *state, struct stint_quota *quotas, size_t *n_quotas,

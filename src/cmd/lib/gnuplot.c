@@ -7,7 +7,7 @@
 #include "cmd/lib/gnuplot.h"
 
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -77,7 +77,7 @@ void gnuplot_option(struct argp_state *state, struct gnuplot *gnuplot, const cha
         argp_error(state, "the name after --plot has control characters in it");
     int why = gnuplot->format == GNUPLOT_TERMINAL ? 0 : writable(value);
     if (why != 0) {
-        say("cannot write %s: %s", value, strerror(why));
+        print_message("cannot write %s: %s", value, strerror(why));
         exit(CMD_BAD_INPUT);
     }
 }
@@ -166,7 +166,7 @@ static bool child_open(struct child *child)
     *child = (struct child){memory_file(), memory_file(), memory_file()};
     if (child->script != NULL && child->drawing != NULL && child->told != NULL)
         return true;
-    say("cannot make a file in memory for gnuplot: %s", strerror(errno));
+    print_message("cannot make a file in memory for gnuplot: %s", strerror(errno));
     child_close(child);
     return false;
 }
@@ -206,7 +206,7 @@ static void show_told(struct child *child)
         text[strcspn(text, "\n")] = '\0';
         if (text[strspn(text, " ^")] == '\0' || strncmp(text, "more>", 5) == 0)
             continue;
-        say("gnuplot: %s", text);
+        print_message("gnuplot: %s", text);
         n++;
     }
     free(line);
@@ -216,7 +216,7 @@ static void show_told(struct child *child)
 
 static int cannot_write(const char *path)
 {
-    say("cannot write %s: %s", path, strerror(errno));
+    print_message("cannot write %s: %s", path, strerror(errno));
     return CMD_BAD_INPUT;
 }
 
@@ -257,7 +257,7 @@ static int leave(const struct gnuplot *gnuplot, const struct plot *plot, const c
     char *path = NULL, *data = NULL;
     if (asprintf(&path, "%s%s", gnuplot->path, ending) < 0 ||
         asprintf(&data, "%s.dat", gnuplot->path) < 0) {
-        say("out of memory");
+        print_message("out of memory");
         free(path);
         return CMD_BAD_INPUT;
     }
@@ -289,14 +289,14 @@ static int leave(const struct gnuplot *gnuplot, const struct plot *plot, const c
 static int not_started(const struct gnuplot *gnuplot, const struct plot *plot, int why)
 {
     if (why != ENOENT && why != EACCES) {
-        say("cannot start gnuplot: %s", strerror(why));
+        print_message("cannot start gnuplot: %s", strerror(why));
         return CMD_BAD_INPUT;
     }
-    say("--plot needs gnuplot, which is not installed; Debian's package is gnuplot-nox");
+    print_message("--plot needs gnuplot, which is not installed; Debian's package is gnuplot-nox");
     if (gnuplot->format != GNUPLOT_TERMINAL && leave(gnuplot, plot, ".dat") == CMD_DONE &&
         leave(gnuplot, plot, ".gp") == CMD_DONE)
-        say("the data are in %s.dat; where gnuplot is, `gnuplot %s.gp` draws them", gnuplot->path,
-            gnuplot->path);
+        print_message("the data are in %s.dat; where gnuplot is, `gnuplot %s.gp` draws them",
+                      gnuplot->path, gnuplot->path);
     return CMD_BAD_INPUT;
 }
 
@@ -304,12 +304,13 @@ static int drawn(const struct gnuplot *gnuplot, struct child *child, int status)
 {
     show_told(child);
     if (WIFSIGNALED(status))
-        say("gnuplot was ended by signal %d; %s is not drawn", WTERMSIG(status), gnuplot->path);
+        print_message("gnuplot was ended by signal %d; %s is not drawn", WTERMSIG(status),
+                      gnuplot->path);
     else if (WEXITSTATUS(status) != 0)
-        say("gnuplot failed with exit status %d; %s is not drawn", WEXITSTATUS(status),
-            gnuplot->path);
+        print_message("gnuplot failed with exit status %d; %s is not drawn", WEXITSTATUS(status),
+                      gnuplot->path);
     else if (lseek(fileno(child->drawing), 0, SEEK_END) <= 0)
-        say("gnuplot has drawn nothing; %s is not written", gnuplot->path);
+        print_message("gnuplot has drawn nothing; %s is not written", gnuplot->path);
     else
         return keep(gnuplot, child);
     return CMD_BAD_INPUT;
@@ -320,7 +321,7 @@ int gnuplot_draw(const struct gnuplot *gnuplot, const struct plot *plot)
     struct child child;
     int status = 0;
     if (plot->lost) {
-        say("out of memory for the picture");
+        print_message("out of memory for the picture");
         return CMD_BAD_INPUT;
     }
     fflush(stdout);

@@ -4,7 +4,7 @@
 #include "cmd/lib/group.h"
 
 #include "cmd/lib/args.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -32,14 +32,15 @@ static int unknown(const struct cmd_group *group, const char *word)
         assert(i < COMMANDS_MAX);
         names[i] = group->commands[i].name;
     }
-    say("there is no command '%s %s'; %s", group->name, word, args_hint(&hint, "", word, names));
+    print_message("there is no command '%s %s'; %s", group->name, word,
+                  args_hint(&hint, "", word, names));
     return CMD_BAD_USAGE;
 }
 
 int cmd_group_run(const struct cmd_group *group, int argc, char **argv)
 {
     if (argc < 2) {
-        say("expected a subcommand; `stint help %s` lists them all", group->name);
+        print_message("expected a subcommand; `stint help %s` lists them all", group->name);
         return CMD_BAD_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0)

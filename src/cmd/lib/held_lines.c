@@ -12,17 +12,17 @@ void held_lines_deinit(struct held_lines *held)
     *held = (struct held_lines){0};
 }
 
-char *held_lines_room(struct held_lines *held, size_t room)
+char *held_lines_space(struct held_lines *held, size_t space)
 {
-    if (held->size - held->end >= room)
+    if (held->size - held->end >= space)
         return held->bytes + held->end;
     size_t len = held->end - held->begin;
     if (len > 0 && held->begin > 0)
         memmove(held->bytes, held->bytes + held->begin, len);
     held->begin = 0;
     held->end = len;
-    if (held->size - len < room) {
-        size_t size = 2 * (len + room);
+    if (held->size - len < space) {
+        size_t size = 2 * (len + space);
         char *bytes = realloc(held->bytes, size);
         if (bytes == NULL)
             return NULL;
@@ -49,10 +49,10 @@ bool held_lines_complete(struct held_lines *held)
 {
     if (held->n_partial == 0)
         return true;
-    char *room = held_lines_room(held, 1);
-    if (room == NULL)
+    char *space = held_lines_space(held, 1);
+    if (space == NULL)
         return false;
-    *room = '\n';
+    *space = '\n';
     held_lines_added(held, 1);
     return true;
 }

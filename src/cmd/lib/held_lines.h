@@ -19,7 +19,7 @@ struct held_lines {
 void held_lines_deinit(struct held_lines *held);
 
 /* Memory for at least `room` more bytes; NULL if there is none. */
-char *held_lines_room(struct held_lines *held, size_t room);
+char *held_lines_space(struct held_lines *held, size_t space);
 /* `n` bytes were written there. */
 void held_lines_added(struct held_lines *held, size_t n);
 /* Ends a last line that has no newline, at the end of the input. False: no memory. */

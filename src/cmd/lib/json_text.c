@@ -3,7 +3,7 @@
 #include "cmd/lib/json_text.h"
 
 #include "base/utf8.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,7 @@ int json_text_print(json_t *object, bool pretty)
     if (!failed)
         putchar('\n');
     else if (!ferror(stdout))
-        say("out of memory");
+        print_message("out of memory");
     json_decref(object);
     return failed ? -1 : 0;
 }

@@ -11,7 +11,7 @@
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/held_lines.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -152,7 +152,7 @@ static bool release(struct pace *pace, size_t n_lines)
         return true;
     }
     if (signals_seen <= 1)
-        say("cannot write to standard output: %s", strerror(errno));
+        print_message("cannot write to standard output: %s", strerror(errno));
     size_t n_whole = 0;
     for (size_t i = 0; i < done; i++)
         n_whole += bytes[i] == '\n';
@@ -165,20 +165,21 @@ static bool end_reading(struct pace *pace)
     pace->ended = true;
     if (held_lines_complete(&pace->held))
         return true;
-    say("out of memory");
+    print_message("out of memory");
     return false;
 }
 
 static bool read_more(struct pace *pace)
 {
-    char *room = held_lines_room(&pace->held, READ_SIZE);
-    if (room == NULL || pace->held.n_partial > HELD_LINE_MAX) {
-        say(room == NULL ? "out of memory" : "a line is longer than %u bytes", HELD_LINE_MAX);
+    char *space = held_lines_space(&pace->held, READ_SIZE);
+    if (space == NULL || pace->held.n_partial > HELD_LINE_MAX) {
+        print_message(space == NULL ? "out of memory" : "a line is longer than %u bytes",
+                      HELD_LINE_MAX);
         return false;
     }
-    ssize_t n = read(STDIN_FILENO, room, READ_SIZE);
+    ssize_t n = read(STDIN_FILENO, space, READ_SIZE);
     if (n < 0 && errno != EINTR && errno != EAGAIN) {
-        say("cannot read standard input: %s", strerror(errno));
+        print_message("cannot read standard input: %s", strerror(errno));
         return false;
     }
     if (n == 0)
@@ -243,15 +244,16 @@ static void save_rest(struct pace *pace)
     if (pace->rest != NULL)
         fd = open(pace->rest, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0) {
-        say("cannot open %s: %s", pace->rest, strerror(errno));
+        print_message("cannot open %s: %s", pace->rest, strerror(errno));
         fd = STDERR_FILENO;
     }
-    say("%zu line%s read and not released%s", held->n_lines, held->n_lines == 1 ? " was" : "s were",
-        fd == STDERR_FILENO ? "; here they are:" : "");
+    print_message("%zu line%s read and not released%s", held->n_lines,
+                  held->n_lines == 1 ? " was" : "s were",
+                  fd == STDERR_FILENO ? "; here they are:" : "");
     size_t len = held_lines_length(held, held->n_lines);
     signals_seen = 1; /* one more signal, and even this ends */
     if (write_all(pace, fd, held->bytes + held->begin, len) != len)
-        say("and could not all be saved: %s", strerror(errno));
+        print_message("and could not all be saved: %s", strerror(errno));
     if (fd != STDERR_FILENO)
         close(fd);
 }
@@ -301,7 +303,7 @@ int pace_main(int argc, char **argv)
     if (open_table(&pace, &error) == 0)
         result = run(&pace);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     stint_table_close(pace.table);
     held_lines_deinit(&pace.held);
     return result;

@@ -4,7 +4,7 @@
 #include "cmd/lib/progress.h"
 
 #include "base/ns.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "table/clock.h"
 
 #include <stdio.h>
@@ -27,14 +27,14 @@ void progress_begin(struct progress *progress, uint64_t total)
 static void describe(const struct progress *progress, uint64_t done, uint64_t since_ns, char *words,
                      size_t words_size)
 {
-    struct human all, speed;
+    struct formatted all, speed;
     uint64_t a_second = (uint64_t)((double)done * 1e9 / (double)since_ns);
     if (progress->what == NULL)
-        snprintf(words, words_size, "%s, %s/s", human_bytes(&all, done),
-                 human_bytes(&speed, a_second));
+        snprintf(words, words_size, "%s, %s/s", format_bytes(&all, done),
+                 format_bytes(&speed, a_second));
     else
-        snprintf(words, words_size, "%s %s, %s %s/s", human_count(&all, done), progress->what,
-                 human_count(&speed, a_second), progress->what);
+        snprintf(words, words_size, "%s %s, %s %s/s", format_count(&all, done), progress->what,
+                 format_count(&speed, a_second), progress->what);
 }
 
 void progress_step(struct progress *progress, uint64_t done)
@@ -46,7 +46,7 @@ void progress_step(struct progress *progress, uint64_t done)
         return;
     progress->next_ns = now_ns + STEP_NS;
     progress->shown = true;
-    struct human percent;
+    struct formatted percent;
     char words[96];
     describe(progress, done, now_ns - progress->begun_ns, words, sizeof(words));
     if (progress->total == 0) {
@@ -59,7 +59,7 @@ void progress_step(struct progress *progress, uint64_t done)
     memset(bar, ' ', BAR_WIDTH);
     memset(bar, '#', filled);
     bar[BAR_WIDTH] = '\0';
-    fprintf(stderr, "\r\033[K[%s] %s, %s", bar, human_percent(&percent, seen, progress->total),
+    fprintf(stderr, "\r\033[K[%s] %s, %s", bar, format_percent(&percent, seen, progress->total),
             words);
 }
 

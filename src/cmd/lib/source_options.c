@@ -48,5 +48,5 @@ void source_check(const struct source_options *options, struct argp_state *state
         argp_error(state, "--time and --cost are for --format jsonl");
     if (options->format == REPLAY_COMBINED && options->key != NULL &&
         logline_init(&logline, options->key, &error) != 0)
-        argp_error(state, "--key: %s", error.sentence);
+        argp_error(state, "--key: %s", error.message);
 }

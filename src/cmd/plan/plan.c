@@ -4,7 +4,7 @@
 #include "cmd/plan/plan.h"
 
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,8 +21,8 @@ static int tell(const struct plan_report *report)
     const struct plan_options *options = report->options;
     int result = CMD_DONE;
     if (report->result->interrupted) {
-        say("interrupted: these are %zu of %zu searches", report->result->n_curves,
-            options->n_periods * options->n_algorithms);
+        print_message("interrupted: these are %zu of %zu searches", report->result->n_curves,
+                      options->n_periods * options->n_algorithms);
         result = CMD_BAD_INPUT;
     }
     if (!options->json)
@@ -48,7 +48,7 @@ static int run(const struct plan_options *options, struct plan_result *result)
         plan_search(result, &log, options, &error) == 0)
         exit_code = tell(&report);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     plan_result_free(result);
     plan_log_free(&log);
     return exit_code;
@@ -59,7 +59,7 @@ int plan_main(int argc, char **argv)
     struct plan_options options;
     struct plan_result *result = calloc(1, sizeof(*result));
     if (result == NULL) {
-        say("out of memory");
+        print_message("out of memory");
         return CMD_BAD_INPUT;
     }
     plan_options_parse(&options, argc, argv);

@@ -27,7 +27,7 @@ static json_t *named_json(const struct plan_report *report, const struct plan_cu
     return list;
 }
 
-/* Where nothing was found there is no quota, and a sentence says why. */
+/* Where nothing was found there is no quota, and a message says why. */
 static json_t *proposal_json(const struct plan_report *report, const struct plan_curve *curve)
 {
     if (curve->proposal.found != PLAN_FOUND)

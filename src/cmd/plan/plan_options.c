@@ -67,7 +67,7 @@ static void add_period(struct argp_state *state, char *part)
     struct stint_quota quota = {.period_ns = period_ns, .limit = 1};
     size_t at = options->n_periods;
     if (stint_quota_check(&quota, &error) != 0)
-        argp_error(state, "--periods %s: %s", part, error.sentence);
+        argp_error(state, "--periods %s: %s", part, error.message);
     while (at > 0 && options->periods_ns[at - 1] > period_ns)
         at--;
     if (at > 0 && options->periods_ns[at - 1] == period_ns)
@@ -122,7 +122,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
     switch (option) {
     case OPTION_TARGET:
         if (plan_target_parse(&options->target, value, &error) != 0)
-            argp_error(state, "--target: %s", error.sentence);
+            argp_error(state, "--target: %s", error.message);
         options->target_text = value;
         return 0;
     case OPTION_PERIODS:

@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/plan/plan.h"
 
 #include <inttypes.h>
@@ -91,13 +91,13 @@ int plan_draw(const struct plan_report *report)
     for (size_t i = 0; i < report->result->n_curves; i++)
         n_points += report->result->curves[i].n_points;
     if (n_points == 0) {
-        say("there is nothing to draw: no limit was found");
+        print_message("there is nothing to draw: no limit was found");
         return result;
     }
     if (fill(&plot, report, &error) == 0)
         result = gnuplot_draw(&report->options->plot, &plot);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     plot_deinit(&plot);
     return result;
 }

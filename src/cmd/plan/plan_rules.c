@@ -5,8 +5,8 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "cmd/plan/plan.h"
 
 #include <errno.h>
@@ -85,13 +85,13 @@ static void print_comment(FILE *out, const struct plan_report *report,
                           const struct plan_curve *curve)
 {
     const struct plan_touch *touch = &curve->proposal.touch;
-    struct human keys, all_keys, requests, all_requests;
+    struct formatted keys, all_keys, requests, all_requests;
     fprintf(out,
             "# Of the log that it was planned by, this limit touches %s of %s keys\n"
             "# and denies %s of %s requests.\n",
-            human_count(&keys, touch->keys), human_count(&all_keys, report->log->traffic.n_keys),
-            human_count(&requests, touch->requests),
-            human_count(&all_requests, report->log->traffic.n_requests));
+            format_count(&keys, touch->keys), format_count(&all_keys, report->log->traffic.n_keys),
+            format_count(&requests, touch->requests),
+            format_count(&all_requests, report->log->traffic.n_requests));
 }
 
 int plan_write_rules(const struct plan_report *report)
@@ -100,7 +100,7 @@ int plan_write_rules(const struct plan_report *report)
     const struct plan_curve *curve = plan_chosen(report->result);
     struct plan_spec spec;
     if (curve == NULL) {
-        say("no limit keeps to the target, so that %s is not written", options->out);
+        print_message("no limit keeps to the target, so that %s is not written", options->out);
         return CMD_BAD_INPUT;
     }
     errno = 0;
@@ -116,7 +116,7 @@ int plan_write_rules(const struct plan_report *report)
     if (out != NULL && fclose(out) != 0)
         failed = true;
     if (failed) {
-        say("cannot write %s: %s", options->out, strerror(errno));
+        print_message("cannot write %s: %s", options->out, strerror(errno));
         return CMD_BAD_INPUT;
     }
     if (!options->json)

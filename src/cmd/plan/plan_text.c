@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint plan` found, in sentences and a table. */
+/* What `stint plan` found, in messages and a table. */
 #define _GNU_SOURCE
 #include "algorithm/spec.h"
 #include "base/buf.h"
-#include "cmd/lib/human.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "cmd/plan/plan.h"
 
 #include <inttypes.h>
@@ -21,15 +21,15 @@ const char *plan_spec(struct plan_spec *spec, const struct stint_quota *quota)
 }
 
 /* 0.02 %: parts of a thousandth matter here. */
-static const char *share(struct human *human, uint64_t part, uint64_t whole)
+static const char *share(struct formatted *formatted, uint64_t part, uint64_t whole)
 {
     double percent = whole == 0 ? 0 : 100.0 * (double)part / (double)whole;
     if (part > 0 && percent < 0.01)
-        snprintf(human->text, sizeof(human->text), "<0.01 %%");
+        snprintf(formatted->text, sizeof(formatted->text), "<0.01 %%");
     else
-        snprintf(human->text, sizeof(human->text), "%.*f %%", percent < 10 && part > 0 ? 2 : 0,
-                 percent);
-    return human->text;
+        snprintf(formatted->text, sizeof(formatted->text), "%.*f %%",
+                 percent < 10 && part > 0 ? 2 : 0, percent);
+    return formatted->text;
 }
 
 static const char *plural(uint64_t number)
@@ -40,23 +40,23 @@ static const char *plural(uint64_t number)
 static void print_log(const struct plan_report *report)
 {
     const struct plan_log *log = report->log;
-    struct human requests, keys, from, to, length;
+    struct formatted requests, keys, from, to, length;
     printf("%s: %s request%s of %s key%s", log->name,
-           human_count(&requests, log->traffic.n_requests), plural(log->traffic.n_requests),
-           human_count(&keys, log->traffic.n_keys), plural(log->traffic.n_keys));
-    human_duration(&length, log->last_ns - log->first_ns);
+           format_count(&requests, log->traffic.n_requests), plural(log->traffic.n_requests),
+           format_count(&keys, log->traffic.n_keys), plural(log->traffic.n_keys));
+    format_duration(&length, log->last_ns - log->first_ns);
     if (report->options->source.format == REPLAY_TRACE)
         printf(" in %s\n", length.text);
     else
-        printf("\n%s to %s (%s)\n", human_date(&from, log->first_ns), human_date(&to, log->last_ns),
-               length.text);
+        printf("\n%s to %s (%s)\n", format_date(&from, log->first_ns),
+               format_date(&to, log->last_ns), length.text);
     if (log->malformed > 0)
-        printf("left out: %s malformed line%s\n", human_count(&requests, log->malformed),
+        printf("left out: %s malformed line%s\n", format_count(&requests, log->malformed),
                plural(log->malformed));
     if (log->late > 0)
         printf("%s line%s came late, and count%s at the latest time seen; --sort lets them count "
                "at their own\n",
-               human_count(&requests, log->late), plural(log->late), log->late == 1 ? "s" : "");
+               format_count(&requests, log->late), plural(log->late), log->late == 1 ? "s" : "");
 }
 
 static void print_target(const struct plan_report *report)
@@ -64,25 +64,25 @@ static void print_target(const struct plan_report *report)
     const struct plan_target *target = &report->options->target;
     const struct traffic *traffic = &report->log->traffic;
     uint64_t all = target->of_keys ? traffic->n_keys : traffic->n_requests;
-    struct human most, whole;
+    struct formatted most, whole;
     printf("\ntarget: %s, which is %s of %s. The least limits that keep to it:\n",
-           report->options->target_text, human_count(&most, plan_target_most(target, all)),
-           human_count(&whole, all));
+           report->options->target_text, format_count(&most, plan_target_most(target, all)),
+           format_count(&whole, all));
 }
 
 /* ---- Proposals ------------------------------------------------------------------------------- */
 
 static void print_named(const struct plan_report *report, const struct plan_curve *curve)
 {
-    struct human denied, more;
+    struct formatted denied, more;
     for (size_t i = 0; i < curve->n_named; i++) {
         fputs("    ", stdout);
-        say_key(stdout, key_set_name(&report->log->names, curve->named[i].key));
-        printf(" (%s denied)\n", human_count(&denied, curve->named[i].denied));
+        print_escaped(stdout, key_set_name(&report->log->names, curve->named[i].key));
+        printf(" (%s denied)\n", format_count(&denied, curve->named[i].denied));
     }
     if (curve->proposal.touch.keys > curve->n_named)
         printf("    and %s more\n",
-               human_count(&more, curve->proposal.touch.keys - curve->n_named));
+               format_count(&more, curve->proposal.touch.keys - curve->n_named));
 }
 
 static void print_found(const struct plan_report *report, const struct plan_curve *curve)
@@ -90,12 +90,13 @@ static void print_found(const struct plan_report *report, const struct plan_curv
     const struct plan_touch *touch = &curve->proposal.touch;
     const struct traffic *traffic = &report->log->traffic;
     struct plan_spec spec;
-    struct human keys, all_keys, key_share, requests, all_requests, request_share;
+    struct formatted keys, all_keys, key_share, requests, all_requests, request_share;
     printf("%s touches %s of %s key%s (%s), %s of %s requests (%s)%s\n",
-           plan_spec(&spec, &curve->proposal.quota), human_count(&keys, touch->keys),
-           human_count(&all_keys, traffic->n_keys), plural(traffic->n_keys),
-           share(&key_share, touch->keys, traffic->n_keys), human_count(&requests, touch->requests),
-           human_count(&all_requests, traffic->n_requests),
+           plan_spec(&spec, &curve->proposal.quota), format_count(&keys, touch->keys),
+           format_count(&all_keys, traffic->n_keys), plural(traffic->n_keys),
+           share(&key_share, touch->keys, traffic->n_keys),
+           format_count(&requests, touch->requests),
+           format_count(&all_requests, traffic->n_requests),
            share(&request_share, touch->requests, traffic->n_requests), touch->keys > 0 ? ":" : "");
     print_named(report, curve);
 }
@@ -103,8 +104,8 @@ static void print_found(const struct plan_report *report, const struct plan_curv
 static void print_proposal(const struct plan_report *report, const struct plan_curve *curve)
 {
     const char *name = stint_algorithm_name((int)curve->algorithm);
-    struct human period;
-    human_duration(&period, curve->period_ns);
+    struct formatted period;
+    format_duration(&period, curve->period_ns);
     fputs("  ", stdout);
     switch (curve->proposal.found) {
     case PLAN_FOUND:
@@ -124,11 +125,11 @@ static void print_short(const struct plan_report *report)
 {
     uint64_t length_ns = report->log->last_ns - report->log->first_ns;
     const struct plan_options *options = report->options;
-    struct human length, period;
+    struct formatted length, period;
     if (options->periods_ns[options->n_periods - 1] > length_ns)
         printf("\nThe log is of %s only: what it says of %s is what it says of all its time.\n",
-               human_duration(&length, length_ns),
-               human_duration(&period, options->periods_ns[options->n_periods - 1]));
+               format_duration(&length, length_ns),
+               format_duration(&period, options->periods_ns[options->n_periods - 1]));
 }
 
 /* ---- Curves ---------------------------------------------------------------------------------- */
@@ -137,11 +138,11 @@ static void print_point(const struct plan_report *report, const struct plan_prop
 {
     const struct traffic *traffic = &report->log->traffic;
     struct plan_spec spec;
-    struct human keys, key_share, requests, request_share;
+    struct formatted keys, key_share, requests, request_share;
     printf("  %-28s %10s %8s %14s %8s\n", plan_spec(&spec, &point->quota),
-           human_count(&keys, point->touch.keys),
+           format_count(&keys, point->touch.keys),
            share(&key_share, point->touch.keys, traffic->n_keys),
-           human_count(&requests, point->touch.requests),
+           format_count(&requests, point->touch.requests),
            share(&request_share, point->touch.requests, traffic->n_requests));
 }
 

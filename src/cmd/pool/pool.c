@@ -5,7 +5,7 @@
 
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -35,7 +35,7 @@ static int run(const struct pool_options *options)
     if (pool_session_open(&session, options, &error) == 0) {
         result = runs[options->verb](&session);
     } else {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         result = session.bad_usage ? CMD_BAD_USAGE : CMD_BAD_INPUT;
     }
     pool_session_close(&session);
@@ -46,9 +46,10 @@ static int wrong_verb(const char *word)
 {
     struct args_hint hint;
     if (word == NULL)
-        say("stint pool expects a verb; %s", args_hint(&hint, "", "", pool_verb_names));
+        print_message("stint pool expects a verb; %s", args_hint(&hint, "", "", pool_verb_names));
     else
-        say("stint pool has no verb '%s'; %s", word, args_hint(&hint, "", word, pool_verb_names));
+        print_message("stint pool has no verb '%s'; %s", word,
+                      args_hint(&hint, "", word, pool_verb_names));
     return CMD_BAD_USAGE;
 }
 

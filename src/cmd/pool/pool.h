@@ -32,7 +32,7 @@ struct pool_options {
     const char **weight;    /* NAME=N */
     size_t n_quota_for, n_weight;
     enum stint_pool_order order;
-    uint64_t room; /* keys; 0 = by how many there are */
+    uint64_t space; /* keys; 0 = by how many there are */
     uint32_t cost;
     bool has_now, has_status, probe, secret, both, wait, json, verbose;
     uint64_t now_ns;                 /* virtual time */

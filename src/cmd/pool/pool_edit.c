@@ -9,7 +9,7 @@
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/pool/pool.h"
 
 #include <errno.h>
@@ -193,7 +193,7 @@ static int tell(const struct pool_session *session, size_t n_keys, const char *w
 {
     const struct pool_options *options = session->options;
     if (pool_is_chatty(options))
-        say("'%s' is %s the pool: %zu keys", options->words[0], what, n_keys);
+        print_message("'%s' is %s the pool: %zu keys", options->words[0], what, n_keys);
     if (!options->json)
         return CMD_DONE;
     return json_text_print(json_pack("{s:o, s:I}", "key",
@@ -244,7 +244,7 @@ int pool_add(struct pool_session *session)
     explicit_bzero(text, sizeof(text));
     if (code == 0)
         return tell(session, session->keys.n_keys + 1, "in");
-    say("%s", error.sentence);
+    print_message("%s", error.message);
     return CMD_BAD_INPUT;
 }
 
@@ -279,6 +279,6 @@ int pool_remove(struct pool_session *session)
     end_edit(&edit);
     if (code == 0)
         return tell(session, session->keys.n_keys - 1, "out of");
-    say("%s", error.sentence);
+    print_message("%s", error.message);
     return CMD_BAD_INPUT;
 }

@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/pool/pool.h"
 
 #include <inttypes.h>
@@ -17,21 +17,22 @@ int pool_give_back(struct pool_session *session)
     uint32_t given_back = 0;
     uint64_t now_ns = pool_session_now(session);
     if (pool_keys_find(&session->keys, name, &error) == NULL) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     if (options->granted_at_ns != STINT_NEVER_NS && options->granted_at_ns > now_ns) {
-        say("--granted-at is later than now: it belongs to another FILE");
+        print_message("--granted-at is later than now: it belongs to another FILE");
         return CMD_BAD_INPUT;
     }
     if (stint_pool_give_back(session->pool, name, options->cost, options->granted_at_ns, now_ns,
                              &given_back) != 0) {
-        say("'%s' is in the pool no more", name);
+        print_message("'%s' is in the pool no more", name);
         return CMD_BAD_INPUT;
     }
     if (given_back < options->cost && pool_is_chatty(options))
-        say("%" PRIu32 " of %" PRIu32 " came back; what did not stays charged until its time",
-            given_back, options->cost);
+        print_message("%" PRIu32 " of %" PRIu32
+                      " came back; what did not stays charged until its time",
+                      given_back, options->cost);
     if (!options->json) {
         printf("%" PRIu32 "\n", given_back);
         return CMD_DONE;

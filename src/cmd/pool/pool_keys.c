@@ -57,7 +57,7 @@ static int add_key(struct pool_keys *keys, struct pool_key key, struct stint_err
     int code = pool_keys_check_name(span_of_text(key.name), &why);
     if (code != 0)
         return err_set(error, code, "%s, %s %zu: %s", place_name(keys), place_unit(keys), key.place,
-                       why.sentence);
+                       why.message);
     if (keys->n_keys == STINT_POOL_KEYS_MAX)
         return err_set(error, STINT_E_RANGE, "%s holds more than %d keys", place_name(keys),
                        STINT_POOL_KEYS_MAX);

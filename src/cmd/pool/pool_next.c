@@ -9,9 +9,9 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/pool/pool.h"
 
 #include <inttypes.h>
@@ -75,24 +75,24 @@ static int hand_out(const struct pool_session *session, const struct stint_pool_
         return CMD_BAD_INPUT; /* main.c says why */
     }
     if (answer->probe && pool_is_chatty(session->options))
-        say("all keys are cooling; '%s' is the nearest to recover: try it, and report",
-            answer->name);
+        print_message("all keys are cooling; '%s' is the nearest to recover: try it, and report",
+                      answer->name);
     return CMD_DONE;
 }
 
 static int none_is_free(const struct pool_session *session, const struct stint_pool_answer *answer)
 {
-    struct human wait;
-    human_wait(&wait, answer->wait_ns);
+    struct formatted wait;
+    format_wait(&wait, answer->wait_ns);
     if (session->options->json)
         print_json(session, answer);
     else
         puts(wait.text);
     if (pool_is_chatty(session->options)) {
         if (answer->wait_ns == STINT_NEVER_NS)
-            say("no key is free, and none will be before it is reported ok");
+            print_message("no key is free, and none will be before it is reported ok");
         else
-            say("no key is free for another %s s", wait.text);
+            print_message("no key is free for another %s s", wait.text);
     }
     return CMD_DENIED;
 }
@@ -127,7 +127,7 @@ static struct stint_pool_answer wait_for_key(const struct pool_session *session,
 static void die_of(const struct pool_session *session, const sigset_t *signals, int number)
 {
     if (pool_is_chatty(session->options))
-        say("no key was taken");
+        print_message("no key was taken");
     signal(number, SIG_DFL);
     raise(number);
     sigprocmask(SIG_UNBLOCK, signals, NULL);
@@ -139,8 +139,8 @@ static bool have_secrets(const struct pool_session *session)
     bool wanted = session->options->secret || session->options->both;
     for (size_t i = 0; wanted && i < session->keys.n_keys; i++)
         if (session->keys.keys[i].secret.ptr == NULL) {
-            say("%s, line %zu: '%s' has no secret", session->keys.path, session->keys.keys[i].place,
-                session->keys.keys[i].name);
+            print_message("%s, line %zu: '%s' has no secret", session->keys.path,
+                          session->keys.keys[i].place, session->keys.keys[i].name);
             return false;
         }
     return true;

@@ -3,15 +3,15 @@
 #define _GNU_SOURCE
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/pool/pool.h"
-#include "sim/input/moment.h"
+#include "sim/input/timestamp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_MAX (UINT64_C(1) << 20)
+#define SPACE_MAX (UINT64_C(1) << 20)
 
 enum {
     OPTION_STATE = 256,
@@ -21,7 +21,7 @@ enum {
     OPTION_WEIGHT,
     OPTION_ORDER,
     OPTION_POOL,
-    OPTION_ROOM,
+    OPTION_SPACE,
     OPTION_NOW,
     OPTION_COST,
     OPTION_WAIT,
@@ -58,7 +58,7 @@ static const struct {
      FOR_ALL},
     {{"pool", OPTION_POOL, "NAME", 0, "Of several pools in one FILE (default: default)", 1},
      FOR_ALL},
-    {{"room", OPTION_ROOM, "N", 0, "Make FILE with room for N keys (default: 4 for each, 256)", 1},
+    {{"room", OPTION_SPACE, "N", 0, "Make FILE with room for N keys (default: 4 for each, 256)", 1},
      FOR_ALL},
     {{"now", OPTION_NOW, "SECONDS", 0, "Virtual time; such a FILE is never used in real time", 1},
      FOR_ALL},
@@ -113,13 +113,13 @@ static const struct {
 
 static uint64_t read_seconds(struct argp_state *state, const char *option, const char *text)
 {
-    struct moment moment = {0};
+    struct timestamp timestamp = {0};
     struct stint_error error;
-    if (moment_parse_seconds(&moment, span_of_text(text), &error) != 0)
-        argp_error(state, "%s: %s", option, error.sentence);
-    if (moment.ns > STINT_NOW_MAX)
+    if (timestamp_parse_seconds(&timestamp, span_of_text(text), &error) != 0)
+        argp_error(state, "%s: %s", option, error.message);
+    if (timestamp.ns > STINT_NOW_MAX)
         argp_error(state, "%s: times begin at 0 and end after 18 years", option);
-    return moment.ns;
+    return timestamp.ns;
 }
 
 static void add_quota(struct argp_state *state, struct pool_options *options, const char *spec)
@@ -158,8 +158,8 @@ static error_t parse_common(int option, char *value, struct argp_state *state)
     case OPTION_POOL:
         options->pool = value;
         return 0;
-    case OPTION_ROOM:
-        options->room = args_number(state, "--room", value, ROOM_MAX);
+    case OPTION_SPACE:
+        options->space = args_number(state, "--room", value, SPACE_MAX);
         return 0;
     case OPTION_NOW:
         options->now_ns = read_seconds(state, "--now", value);
@@ -264,7 +264,7 @@ void pool_options_parse(struct pool_options *options, enum pool_verb verb, int a
                                      .quota_for = calloc((size_t)argc, sizeof(const char *)),
                                      .weight = calloc((size_t)argc, sizeof(const char *))};
     if (options->quota_for == NULL || options->weight == NULL) {
-        say("out of memory");
+        print_message("out of memory");
         exit(CMD_BAD_INPUT);
     }
     args_parse(&argp, argc, argv, options);

@@ -66,7 +66,7 @@ static int read_own_quota(struct pool_session *session, const char *setting,
         return code;
     code = stint_quota_parse(&own->quota, value, &why);
     if (code != 0)
-        return err_set(error, code, "--quota-for '%s' is no quota: %s", setting, why.sentence);
+        return err_set(error, code, "--quota-for '%s' is no quota: %s", setting, why.message);
     session->n_own++;
     return 0;
 }

@@ -2,9 +2,9 @@
 /* `stint pool report`: what an answer of the far side means for the key that was used. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/pool/pool.h"
 #include "cmd/pool/pool_after.h"
 
@@ -71,18 +71,19 @@ static int print_json(const struct verdict *verdict, const struct stint_pool_sta
 static void tell(const struct pool_session *session, const struct verdict *verdict,
                  const struct stint_pool_status *status)
 {
-    struct human human;
+    struct formatted formatted;
     if (verdict->nothing)
-        say("status %03u says nothing of the key '%s': nothing is done", session->options->status,
-            status->name);
+        print_message("status %03u says nothing of the key '%s': nothing is done",
+                      session->options->status, status->name);
     else if (status->returns_after_ns == STINT_NEVER_NS)
-        say("'%s' is %s, until it is reported ok or removed", status->name,
-            pool_standing_names[status->standing]);
+        print_message("'%s' is %s, until it is reported ok or removed", status->name,
+                      pool_standing_names[status->standing]);
     else if (status->returns_after_ns > 0)
-        say("'%s' is %s, and returns in %s", status->name, pool_standing_names[status->standing],
-            human_seconds_up(&human, status->returns_after_ns));
+        print_message("'%s' is %s, and returns in %s", status->name,
+                      pool_standing_names[status->standing],
+                      format_seconds_up(&formatted, status->returns_after_ns));
     else
-        say("'%s' is %s", status->name, pool_standing_names[status->standing]);
+        print_message("'%s' is %s", status->name, pool_standing_names[status->standing]);
 }
 
 int pool_report(struct pool_session *session)
@@ -98,7 +99,7 @@ int pool_report(struct pool_session *session)
         code = stint_pool_report(session->pool, name, (int)verdict.outcome, verdict.cooldown_ns,
                                  pool_session_now(session), &error);
     if (code != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     if (!pool_session_status(session, name, &status))

@@ -5,14 +5,14 @@
 #include "base/limits.h"
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/pool/pool.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define ROOM_LEAST 256   /* keys */
-#define ROOM_TIMES 4     /* keys that come, or have gone and are held to what they used */
+#define SPACE_LEAST 256  /* keys */
+#define SPACE_TIMES 4    /* keys that come, or have gone and are held to what they used */
 #define QUOTAS_LEAST 256 /* each number of keys has one for all together */
 
 /* ---- The table ---- */
@@ -29,19 +29,19 @@ static void size_table(struct stint_table_options *table, const struct pool_sess
 {
     const struct pool_options *options = session->options;
     uint64_t times = options->n_quotas > 0 ? options->n_quotas : 1;
-    uint64_t room = options->room;
+    uint64_t space = options->space;
     if (session->n_own > 0)
         times = STINT_POOL_QUOTAS_MAX;
-    if (room == 0)
-        room = max_u64(ROOM_LEAST, ROOM_TIMES * session->keys.n_keys);
+    if (space == 0)
+        space = max_u64(SPACE_LEAST, SPACE_TIMES * session->keys.n_keys);
     for (size_t i = 0; i < options->n_quotas; i++)
         widen(table, &options->quotas[i]);
     for (size_t i = 0; i < session->n_own; i++)
         widen(table, &session->own[i].quota);
-    table->keys = table->keys16 = room * times;
-    table->keys_wide = table->wide_size > 0 ? room * times : 0;
+    table->keys = table->keys16 = space * times;
+    table->keys_wide = table->wide_size > 0 ? space * times : 0;
     table->tickets = 1;
-    table->blocks = (uint32_t)room;
+    table->blocks = (uint32_t)space;
     table->quotas = (uint32_t)min_u64(QUOTAS_LEAST + 2 * session->n_own, TABLE_QUOTAS_MAX);
 }
 
@@ -60,10 +60,10 @@ static int open_table(struct pool_session *session, struct stint_error *error)
     size_table(&table, session);
     int code = stint_table_open(&session->table, &table, &why);
     if (code == STINT_E_MISMATCH)
-        return err_set(error, code, "%s; %s, or name another FILE", why.sentence,
+        return err_set(error, code, "%s; %s, or name another FILE", why.message,
                        options->has_now ? "leave --now out" : "say --now");
     if (code != 0)
-        return err_set(error, code, "%s", why.sentence);
+        return err_set(error, code, "%s", why.message);
     if (options->has_now)
         stint_table_set_now(session->table, options->now_ns);
     return 0;
@@ -86,7 +86,7 @@ static int add_key(struct pool_session *session, const char *name, size_t index,
     if (code != 0)
         return code;
     code = stint_pool_add(session->pool, &key, pool_session_now(session), &why);
-    return code == 0 ? 0 : err_set(error, code, "the key '%s': %s", name, why.sentence);
+    return code == 0 ? 0 : err_set(error, code, "the key '%s': %s", name, why.message);
 }
 
 int pool_session_add(struct pool_session *session, const char *name, struct stint_error *error)
@@ -120,7 +120,7 @@ static bool compare(const struct stint_pool_status *status, void *arg)
     search->found = strcmp(status->name, search->name) == 0;
     if (search->found) {
         *search->status = *status;
-        search->status->name = search->name; /* that of the visit is lent for the visit */
+        search->status->name = search->name; /* that of the visit is borrowed for the visit */
     }
     return !search->found;
 }
@@ -138,8 +138,8 @@ static int read_keys(struct pool_session *session, struct stint_error *error)
     int code = pool_keys_read(&session->keys, session->options->keys, error);
     session->bad_usage = code != 0 && session->keys.path == NULL;
     if (code == 0 && session->keys.holds_secrets && session->keys.seen_by_others)
-        say("%s holds secrets and others may read it: chmod 600 %s", session->keys.path,
-            session->keys.path);
+        print_message("%s holds secrets and others may read it: chmod 600 %s", session->keys.path,
+                      session->keys.path);
     return code;
 }
 

@@ -4,9 +4,9 @@
 #define _GNU_SOURCE
 #include "base/ns.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/pool/pool.h"
 #include "sim/picture/chart.h"
 
@@ -50,14 +50,14 @@ static void print_text(const struct view *view)
     printf("%-*s  standing     remaining of limit   returns in\n", (int)columns, "key");
     for (size_t i = 0; i < view->n_keys; i++) {
         const struct stint_pool_status *key = &view->keys[i];
-        struct human human;
+        struct formatted formatted;
         /* A cooldown ends some us late: no second more is to be said for that. */
         uint64_t returns_ns = key->returns_after_ns;
         if (returns_ns != STINT_NEVER_NS)
             returns_ns -= returns_ns % NS_PER_MS;
         printf("%-*s  %-11s  %9" PRIu32 " of %-8" PRIu32 "  %s\n", (int)columns, key->name,
                pool_standing_names[key->standing], key->decision.remaining, key->decision.limit,
-               key->returns_after_ns == 0 ? "-" : human_seconds_up(&human, returns_ns));
+               key->returns_after_ns == 0 ? "-" : format_seconds_up(&formatted, returns_ns));
     }
     printf("%zu of %zu free\n", view->n_free, view->n_keys);
 }
@@ -93,7 +93,7 @@ static int draw(const struct pool_session *session, const struct view *view)
     struct plot plot;
     char title[STINT_POOL_NAME_MAX + 64];
     if (bars == NULL) {
-        say("out of memory");
+        print_message("out of memory");
         return CMD_BAD_INPUT;
     }
     for (size_t i = 0; i < view->n_keys; i++) {
@@ -103,14 +103,14 @@ static int draw(const struct pool_session *session, const struct view *view)
             .left = key->decision.remaining,
             .most = key->decision.limit,
             .returns_in_ns = key->returns_after_ns == STINT_NEVER_NS ? 0 : key->returns_after_ns,
-            .benched = key->standing >= STINT_POOL_COOLING};
+            .cooling_down = key->standing >= STINT_POOL_COOLING};
     }
     snprintf(title, sizeof(title), "Pool %s: what each key has left", session->options->pool);
     int result = CMD_BAD_INPUT;
     if (chart_bars(&plot, title, bars, view->n_keys, &error) == 0)
         result = gnuplot_draw(&session->options->plot, &plot);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     plot_deinit(&plot);
     free(bars);
     return result;
@@ -133,7 +133,7 @@ int pool_status(struct pool_session *session)
     struct view view = {.names = &session->keys,
                         .keys = calloc(session->keys.n_keys, sizeof(*view.keys))};
     if (view.keys == NULL) {
-        say("out of memory");
+        print_message("out of memory");
         return CMD_BAD_INPUT;
     }
     stint_pool_each(session->pool, pool_session_now(session), collect, &view);

@@ -5,7 +5,7 @@
 
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/interrupt.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,27 +122,27 @@ static int run(struct replay *replay)
 {
     struct stint_error error;
     if (open_rules(replay, &error) != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     if (replay->options.source.path == NULL && isatty(STDIN_FILENO) && isatty(STDERR_FILENO))
         fputs("Reading events from standard input; ^D ends.\n", stderr);
     if (replay_source_open(&replay->source, &replay->options.source, &error) != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     int result = CMD_BAD_INPUT;
     progress_begin(&replay->progress, replay->source.input.size);
     if (replay_run_init(&replay->run, &replay->options, replay->rules, &error) != 0 ||
         replay_all(replay, &error) != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     } else {
         result = report(replay);
     }
     if (interrupt_seen())
-        say("ended by a signal: what came behind is not decided");
+        print_message("ended by a signal: what came behind is not decided");
     if (replay_run_clean(&replay->run, &error) != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         result = CMD_BAD_INPUT;
     }
     replay_run_deinit(&replay->run);
@@ -155,7 +155,7 @@ int replay_main(int argc, char **argv)
 {
     struct replay *replay = calloc(1, sizeof(*replay));
     if (replay == NULL) {
-        say("out of memory");
+        print_message("out of memory");
         return CMD_BAD_INPUT;
     }
     replay_options_parse(&replay->options, argc, argv);

@@ -35,7 +35,7 @@ struct replay_options {
     uint64_t keys;     /* live keys the table has room for; 0 = the default */
     struct gnuplot plot;
     const char *plot_key; /* NULL: the one denied most */
-    size_t popular;       /* keys asked most, and denied most, to be told; 0: it was not said */
+    size_t top_keys;      /* keys asked most, and denied most, to be told; 0: it was not said */
     bool decisions, json;
 };
 

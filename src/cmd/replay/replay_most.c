@@ -4,9 +4,9 @@
  * name anyway.
  */
 #define _GNU_SOURCE
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/replay/replay.h"
 
 #include <stdio.h>
@@ -49,7 +49,7 @@ static void find_most(struct most *most, const struct replay_run *run, size_t ma
 
 static size_t denied_max(const struct replay_run *run)
 {
-    return run->options->popular > 0 ? run->options->popular : DENIED_MOST_DEFAULT;
+    return run->options->top_keys > 0 ? run->options->top_keys : DENIED_MOST_DEFAULT;
 }
 
 /* ---- Text ---- */
@@ -60,10 +60,10 @@ static void print_list(const struct replay_run *run, const struct most *most,
 {
     for (size_t i = 0; i < most->n_keys; i++) {
         const struct replay_tally *tally = &run->tallies[most->keys[i]];
-        struct human units, beside;
-        printf("  %20s %14s   ", human_count(&units, units_of(tally)),
-               human_count(&beside, beside_of(tally)));
-        say_key(stdout, key_set_name(&run->names, most->keys[i]));
+        struct formatted units, beside;
+        printf("  %20s %14s   ", format_count(&units, units_of(tally)),
+               format_count(&beside, beside_of(tally)));
+        print_escaped(stdout, key_set_name(&run->names, most->keys[i]));
         putchar('\n');
     }
 }
@@ -76,7 +76,7 @@ static uint64_t allowed_of(const struct replay_tally *tally)
 void replay_print_most(const struct replay_run *run)
 {
     struct most most;
-    find_most(&most, run, run->options->popular, asked_of);
+    find_most(&most, run, run->options->top_keys, asked_of);
     if (most.n_keys > 0)
         printf("\nkeys asked most  %21s %14s\n", "asked", "denied");
     print_list(run, &most, asked_of, denied_of);
@@ -112,6 +112,6 @@ json_t *replay_denied_most_json(const struct replay_run *run)
 json_t *replay_asked_most_json(const struct replay_run *run)
 {
     struct most most;
-    find_most(&most, run, run->options->popular, asked_of);
+    find_most(&most, run, run->options->top_keys, asked_of);
     return list_json(run, &most);
 }

@@ -119,7 +119,7 @@ static void check_together(struct argp_state *state, const struct replay_options
     if (options->n_quotas == 0 && options->rules.files.n_paths == 0)
         argp_error(state, "expected --quota, for example --quota '100/60s', or --rules PATH");
     source_check(&options->source, state);
-    if (options->popular > 0 && options->decisions)
+    if (options->top_keys > 0 && options->decisions)
         argp_error(state, "--popular is told in the summary, which --decisions leaves out");
     if (options->plot.format == GNUPLOT_NONE && options->plot_key != NULL)
         argp_error(state, "--plot-key says what --plot shows; expected --plot too");
@@ -162,7 +162,7 @@ static error_t parse_option(int option, char *value, struct argp_state *state)
         gnuplot_option(state, &options->plot, value);
         return 0;
     case OPTION_POPULAR:
-        options->popular = args_number(state, "--popular", value, REPLAY_POPULAR_MAX);
+        options->top_keys = args_number(state, "--popular", value, REPLAY_POPULAR_MAX);
         return 0;
     case OPTION_PLOT_KEY:
         options->plot_key = value;

@@ -2,8 +2,8 @@
 /* `stint replay --plot`: keeps what came of the events, and draws the picture of one key. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "cmd/replay/replay.h"
 #include "sim/picture/picture.h"
 
@@ -75,7 +75,8 @@ static int make_history(struct history *history, struct stint_quota *quotas, siz
     for (size_t i = 1; code == 0 && i < n_quotas; i++) {
         struct history other;
         code = history_init(&other, &quotas[i], events, n_events, error);
-        if (code == 0 && other.n_no_room + other.n_slack > history->n_no_room + history->n_slack) {
+        if (code == 0 &&
+            other.n_no_space + other.n_slack > history->n_no_space + history->n_slack) {
             struct history less = *history;
             *history = other;
             other = less;
@@ -87,18 +88,18 @@ static int make_history(struct history *history, struct stint_quota *quotas, siz
 
 static int draw_history(const struct replay_run *run, const struct history *history, uint32_t key)
 {
-    struct human date;
+    struct formatted date;
     struct picture picture = {.history = history, .key = key_set_name(&run->names, key)};
     /* A trace has a 0 of its own; times of a log are told from the key's first. */
     if (run->options->source.format != REPLAY_TRACE) {
         picture.zero_ns = history->rows[0].at_ns;
-        picture.origin = human_date(&date, run->epoch_ns + picture.zero_ns);
+        picture.origin = format_date(&date, run->epoch_ns + picture.zero_ns);
     }
     struct plot plot;
     struct stint_error error;
     int result = CMD_BAD_INPUT;
     if (picture_draw(&plot, &picture, &error) != 0)
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     else
         result = gnuplot_draw(&run->options->plot, &plot);
     plot_deinit(&plot);
@@ -110,9 +111,9 @@ int replay_plot_draw(const struct replay_run *run)
     const struct replay_options *options = run->options;
     if (run->plot.n_events == 0) {
         if (options->plot_key != NULL)
-            say("--plot: no event has the key '%s'", options->plot_key);
+            print_message("--plot: no event has the key '%s'", options->plot_key);
         else
-            say("--plot: there are no events to draw");
+            print_message("--plot: there are no events to draw");
         return CMD_BAD_INPUT;
     }
     uint32_t key = options->plot_key != NULL ? run->plot.events[0].key : choose_key(run);
@@ -125,13 +126,13 @@ int replay_plot_draw(const struct replay_run *run)
     size_t n_events;
     struct history_event *events = events_of(&run->plot, key, &n_events);
     if (events == NULL) {
-        say("out of memory for --plot");
+        print_message("out of memory for --plot");
         return CMD_BAD_INPUT;
     }
     struct history history;
     int result = CMD_BAD_INPUT;
     if (make_history(&history, quotas, options->n_quotas, events, n_events, &error) != 0)
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     else
         result = draw_history(run, &history, key);
     history_deinit(&history);

@@ -2,9 +2,9 @@
 /* What `stint replay` prints: a line for each decision, or a summary as text or JSON. */
 #define _GNU_SOURCE
 #include "base/ns.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/replay/replay.h"
 
 #include <inttypes.h>
@@ -16,12 +16,12 @@ static const char *const outcome_names[] = {
     [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
 
 /* The time with as many decimals as the input gave it. */
-static void format_time(struct human *human, const struct event_entry *entry)
+static void format_time(struct formatted *formatted, const struct event_entry *entry)
 {
-    int len = snprintf(human->text, sizeof(human->text), "%" PRIu64 ".%09" PRIu64,
+    int len = snprintf(formatted->text, sizeof(formatted->text), "%" PRIu64 ".%09" PRIu64,
                        entry->at_ns / NS_PER_S, entry->at_ns % NS_PER_S);
     int n_left_out = entry->decimals > 0 ? 9 - entry->decimals : 10; /* with the point */
-    human->text[len - n_left_out] = '\0';
+    formatted->text[len - n_left_out] = '\0';
 }
 
 static void print_decision_json(const char *time, struct span key, const struct event_entry *entry,
@@ -40,7 +40,7 @@ static void print_decision_json(const char *time, struct span key, const struct 
 void replay_print_decision(const struct replay_run *run, const struct event_entry *entry,
                            const struct stint_decision *decision)
 {
-    struct human time;
+    struct formatted time;
     struct span key = key_set_name(&run->names, entry->key);
     format_time(&time, entry);
     if (run->options->json) {
@@ -48,7 +48,7 @@ void replay_print_decision(const struct replay_run *run, const struct event_entr
         return;
     }
     printf("%s\t", time.text);
-    say_key(stdout, key);
+    print_escaped(stdout, key);
     printf("\t%" PRIu32 "\t%s\t%" PRIu32 "\t%" PRIu32 "\t", entry->cost,
            outcome_names[decision->outcome], decision->granted, decision->remaining);
     if (decision->retry_after_ns == STINT_NEVER_NS)
@@ -73,9 +73,9 @@ static uint64_t ns_per_decision(const struct replay_run *run)
 
 static void print_units(const char *label, uint64_t events, uint64_t units, uint64_t units_all)
 {
-    struct human event_text, unit_text, percent;
-    printf("  %-8s %14s units  %7s   in %s event%s\n", label, human_count(&unit_text, units),
-           human_percent(&percent, units, units_all), human_count(&event_text, events),
+    struct formatted event_text, unit_text, percent;
+    printf("  %-8s %14s units  %7s   in %s event%s\n", label, format_count(&unit_text, units),
+           format_percent(&percent, units, units_all), format_count(&event_text, events),
            events == 1 ? "" : "s");
 }
 
@@ -83,21 +83,22 @@ static void print_most(const struct replay_run *run, size_t i)
 {
     const struct stint_quota *quota = &run->options->quotas[i];
     const struct exact_most *most = &run->exact.most[i];
-    struct human units, limit, period, date;
+    struct formatted units, limit, period, date;
     char spec[SPEC_MAX];
     stint_quota_format(quota, spec, sizeof(spec));
     printf("  %s\n    most admitted in any %s: %s of %s", spec,
-           human_duration(&period, run->exact.periods_ns[i]), human_count(&units, most->units),
-           human_count(&limit, quota->limit));
+           format_duration(&period, run->exact.periods_ns[i]), format_count(&units, most->units),
+           format_count(&limit, quota->limit));
     if (stint_max_in_any_window(quota) != quota->limit)
-        printf(" (at most %s by its law)", human_count(&limit, stint_max_in_any_window(quota)));
+        printf(" (at most %s by its algorithm)",
+               format_count(&limit, stint_max_in_any_window(quota)));
     if (most->units > 0) {
         fputs(", to ", stdout);
-        say_key(stdout, key_set_name(&run->names, most->key));
+        print_escaped(stdout, key_set_name(&run->names, most->key));
         if (run->options->source.format == REPLAY_TRACE)
             printf(" (until %.9g s)", (double)most->at_ns / 1e9);
         else
-            printf(" (until %s)", human_date(&date, run->epoch_ns + most->at_ns));
+            printf(" (until %s)", format_date(&date, run->epoch_ns + most->at_ns));
     }
     putchar('\n');
 }
@@ -111,7 +112,7 @@ static uint64_t store_ns_per_decision(const struct replay_run *run,
 static void print_store(const struct replay_run *run)
 {
     char url[STORE_URL_TEXT_SIZE];
-    struct human differing, events;
+    struct formatted differing, events;
     struct replay_store_told told;
     if (!replay_run_store(run, &told))
         return;
@@ -121,47 +122,47 @@ static void print_store(const struct replay_run *run)
         puts("all are those of the embedded engine");
     else
         printf("%s of %s are not those of the embedded engine\n",
-               human_count(&differing, run->differing), human_count(&events, run->events));
+               format_count(&differing, run->differing), format_count(&events, run->events));
 }
 
 static void print_costs(const struct replay_run *run, const struct replay_source *source)
 {
     struct stint_table_info info = {0};
-    struct human state, bytes, lines, malformed, late;
+    struct formatted state, bytes, lines, malformed, late;
     if (run->table != NULL)
         stint_table_info(run->table, run->latest_ns, &info);
     if (run->rules == NULL)
         printf("\nstate  %s a key, in a table of %s\n",
-               human_bytes(&state, state_bytes(run->options)), human_bytes(&bytes, info.bytes));
+               format_bytes(&state, state_bytes(run->options)), format_bytes(&bytes, info.bytes));
     else
-        printf("\nstate  in a table of %s\n", human_bytes(&bytes, info.bytes));
+        printf("\nstate  in a table of %s\n", format_bytes(&bytes, info.bytes));
     printf("speed  %" PRIu64 " ns a decision\n", ns_per_decision(run));
     print_store(run);
-    printf("lines  %s, %s malformed, %s late%s\n", human_count(&lines, source->reader.line_number),
-           human_count(&malformed, source->malformed), human_count(&late, run->late),
+    printf("lines  %s, %s malformed, %s late%s\n", format_count(&lines, source->reader.line_number),
+           format_count(&malformed, source->malformed), format_count(&late, run->late),
            run->late > 0 ? " (decided at the latest time seen; see --sort)" : "");
 }
 
 void replay_print_text(const struct replay_run *run, const struct replay_source *source)
 {
-    struct human events, keys, from, to, length;
+    struct formatted events, keys, from, to, length;
     uint64_t units = run->units.allowed + run->units.denied;
-    printf("%s: %s event%s of %s key%s", source->input.name, human_count(&events, run->events),
-           run->events == 1 ? "" : "s", human_count(&keys, run->names.n_keys),
+    printf("%s: %s event%s of %s key%s", source->input.name, format_count(&events, run->events),
+           run->events == 1 ? "" : "s", format_count(&keys, run->names.n_keys),
            run->names.n_keys == 1 ? "" : "s");
     if (run->events > 0 && run->options->source.format == REPLAY_TRACE)
-        printf(" in %s\n\n", human_duration(&length, run->last_ns - run->first_ns));
+        printf(" in %s\n\n", format_duration(&length, run->last_ns - run->first_ns));
     else if (run->events > 0)
-        printf("\n%s to %s (%s)\n\n", human_date(&from, run->first_ns),
-               human_date(&to, run->last_ns),
-               human_duration(&length, run->last_ns - run->first_ns));
+        printf("\n%s to %s (%s)\n\n", format_date(&from, run->first_ns),
+               format_date(&to, run->last_ns),
+               format_duration(&length, run->last_ns - run->first_ns));
     else
         fputs("\n\n", stdout);
     print_units("allowed", run->allowed, run->units.allowed, units);
     print_units("denied", run->denied + run->never, run->units.denied, units);
     if (run->never > 0)
         printf("  %s of these cost more than the quota can ever give\n",
-               human_count(&events, run->never));
+               format_count(&events, run->never));
     putchar('\n');
     for (size_t i = 0; i < run->options->n_quotas; i++)
         print_most(run, i);
@@ -221,7 +222,7 @@ int replay_print_json(const struct replay_run *run, const struct replay_source *
         json_object_set_new(rest, "rules", replay_rules_json(run->rules, &run->names));
     if (replay_run_store(run, &told) && rest != NULL)
         json_object_set_new(rest, "store", store_json(run, &told));
-    if (run->options->popular > 0)
+    if (run->options->top_keys > 0)
         json_object_set_new(rest, "asked_most", replay_asked_most_json(run));
     if (object == NULL || rest == NULL || json_object_update(object, rest) != 0) {
         json_decref(object);
@@ -236,9 +237,10 @@ void replay_warn(const struct replay_run *run, const struct replay_source *sourc
     struct stint_table_info info;
     struct replay_store_told told;
     if (run->events == 0 && source->malformed > 0)
-        say("no line of %s could be read; is it another --format?", source->input.name);
+        print_message("no line of %s could be read; is it another --format?", source->input.name);
     if (replay_run_store(run, &told) && told.has_detoured)
-        say("servers of the store changed places meanwhile: some events may have been decided in "
+        print_message(
+            "servers of the store changed places meanwhile: some events may have been decided in "
             "another order");
     if (run->table == NULL)
         return;
@@ -246,7 +248,8 @@ void replay_warn(const struct replay_run *run, const struct replay_source *sourc
     uint64_t pressed =
         info.evictions_inherit + info.evictions_evict + info.full_denied + info.full_allowed;
     if (pressed > 0)
-        say("the table was too small: %" PRIu64 " times a new key found no free place, so that "
-            "decisions may differ from those of a larger one; see --keys",
-            pressed);
+        print_message("the table was too small: %" PRIu64
+                      " times a new key found no free place, so that "
+                      "decisions may differ from those of a larger one; see --keys",
+                      pressed);
 }

@@ -5,7 +5,7 @@
 
 #include "base/limits.h"
 #include "base/wide_int.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/replay/replay_rules_store.h"
 
 #include <stdlib.h>
@@ -170,7 +170,7 @@ void replay_rules_close(struct replay_rules *rules)
         key_set_deinit(&rules->rules[i].keys);
         exact_deinit(&rules->rules[i].exact);
     }
-    question_deinit(&rules->question);
+    evaluation_deinit(&rules->evaluation);
     replay_rules_store_close(rules->store);
     rules_loaded_free(&rules->loaded);
     free(rules->rules);
@@ -181,8 +181,8 @@ void replay_rules_close(struct replay_rules *rules)
 /* ---- The table ------------------------------------------------------------------------------- */
 
 /* Which classes of states the rules use, and how often each can be asked for one descriptor. */
-static void add_room(struct stint_table_options *table, const struct stint_quota *quota,
-                     uint64_t times[3])
+static void add_space(struct stint_table_options *table, const struct stint_quota *quota,
+                      uint64_t times[3])
 {
     size_t size = stint_state_size(quota), class = size <= 8 ? 0 : size <= 16 ? 1 : 2;
     times[class] = 1;
@@ -198,9 +198,9 @@ void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
     for (size_t i = 0; i < n_rules; i++) {
         const struct rule *rule = rules_at(rules->loaded.rules, i);
         if (!rule->unlimited)
-            add_room(table, &rule->quota, live);
+            add_space(table, &rule->quota, live);
         if (rule->has_shadow)
-            add_room(table, &rule->shadow, candidates);
+            add_space(table, &rule->shadow, candidates);
         if (rule->ban.after > 0)
             bans[1] = 1; /* where denials are counted */
     }
@@ -221,8 +221,8 @@ void replay_rules_size(const struct replay_rules *rules, uint64_t keys,
 int replay_rules_begin(struct replay_rules *rules, struct stint_table *table,
                        struct stint_error *error)
 {
-    int code = question_accepts(table, rules->loaded.rules, error);
-    return code != 0 ? code : question_init(&rules->question, table, error);
+    int code = evaluation_accepts(table, rules->loaded.rules, error);
+    return code != 0 ? code : evaluation_init(&rules->evaluation, table, error);
 }
 
 /* ---- Deciding -------------------------------------------------------------------------------- */
@@ -249,15 +249,15 @@ static void split_key(struct replay_rules *rules, struct span key, struct span *
     }
 }
 
-struct stint_decision replay_rules_verb(struct question *question, uint8_t verb)
+struct stint_decision replay_rules_verb(struct evaluation *evaluation, uint8_t verb)
 {
-    return verb == STINT_TAKE        ? question_take(question)
-           : verb == STINT_TAKE_UPTO ? question_take_upto(question)
-                                     : question_peek(question);
+    return verb == STINT_TAKE        ? evaluation_take(evaluation)
+           : verb == STINT_TAKE_UPTO ? evaluation_take_upto(evaluation)
+                                     : evaluation_peek(evaluation);
 }
 
 int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event *event,
-                     struct question *question, struct stint_error *error)
+                     struct evaluation *evaluation, struct stint_error *error)
 {
     struct descriptor_entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
     struct descriptor descriptors[DESCRIPTORS_MAX];
@@ -270,26 +270,26 @@ int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event
                 (struct descriptor_entry){from->entries[i].key, values[from->entries[i].column]};
         descriptors[d] = (struct descriptor){.entries = entries[d], .n_entries = from->n_entries};
     }
-    const struct question_ask what = {.rules = rules->loaded.rules,
-                                      .domain = span_of_text(rules->options->domain),
-                                      .descriptors = descriptors,
-                                      .n_descriptors = rules->n_descriptors,
-                                      .cost = event->cost};
-    question_begin(question, event->now_ns);
-    return question_add_descriptors(question, &what, error);
+    const struct evaluation_ask what = {.rules = rules->loaded.rules,
+                                        .domain = span_of_text(rules->options->domain),
+                                        .descriptors = descriptors,
+                                        .n_descriptors = rules->n_descriptors,
+                                        .cost = event->cost};
+    evaluation_begin(evaluation, event->now_ns);
+    return evaluation_add_descriptors(evaluation, &what, error);
 }
 
 static int ask(struct replay_rules *rules, const struct replay_rules_event *event,
                struct stint_decision *decision, struct stint_error *error)
 {
-    int code = replay_rules_ask(rules, event, &rules->question, error);
+    int code = replay_rules_ask(rules, event, &rules->evaluation, error);
     if (code == 0)
-        *decision = replay_rules_verb(&rules->question, event->verb);
+        *decision = replay_rules_verb(&rules->evaluation, event->verb);
     return code;
 }
 
 /* What was admitted under a rule that is enforced, and to whom the most. */
-static int count_exact(struct replay_rules *rules, const struct question *question,
+static int count_exact(struct replay_rules *rules, const struct evaluation *evaluation,
                        const struct target *target, uint64_t units,
                        const struct replay_rules_event *event, struct stint_error *error)
 {
@@ -301,12 +301,12 @@ static int count_exact(struct replay_rules *rules, const struct question *questi
         code = exact_add(&counts->exact, key, (struct exact_run){event->now_ns, units}, error);
     if (code == 0 && counts->exact.most[0].units > most) {
         counts->most_event = event->number;
-        counts->most_descriptor = (size_t)(target - question->targets);
+        counts->most_descriptor = (size_t)(target - evaluation->targets);
     }
     return code;
 }
 
-static int count(struct replay_rules *rules, const struct question *question,
+static int count(struct replay_rules *rules, const struct evaluation *evaluation,
                  const struct target *target, const struct replay_rules_event *event,
                  uint32_t granted, struct stint_error *error)
 {
@@ -314,14 +314,14 @@ static int count(struct replay_rules *rules, const struct question *question,
     counts->events++;
     counts->replaced += target->is_replaced;
     counts->over += target->over;
-    counts->denied += target->over && target->part == TARGET_LIVE && !target->stepped_back;
+    counts->denied += target->over && target->part == TARGET_LIVE && !target->excluded;
     counts->banned += target->banned;
     counts->candidate_over += target->shadow_over;
     counts->units_allowed += granted;
     counts->units_denied += event->cost - granted;
-    bool is_counted = target->part == TARGET_LIVE && !target->stepped_back && granted > 0 &&
+    bool is_counted = target->part == TARGET_LIVE && !target->excluded && granted > 0 &&
                       event->verb != STINT_PEEK;
-    return is_counted ? count_exact(rules, question, target, granted, event, error) : 0;
+    return is_counted ? count_exact(rules, evaluation, target, granted, event, error) : 0;
 }
 
 /* What was granted of an event's cost. */
@@ -338,22 +338,23 @@ int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_ev
                         struct stint_decision *decision, struct stint_decision *engine,
                         struct stint_error *error)
 {
-    const struct question *question = &rules->question;
+    const struct evaluation *evaluation = &rules->evaluation;
     int code = ask(rules, event, engine, error);
     *decision = *engine;
     if (code == 0 && rules->store != NULL) {
         code = replay_rules_store_decide(rules->store, rules, event, decision, error);
-        question = replay_rules_store_question(rules->store);
+        evaluation = replay_rules_store_evaluation(rules->store);
     }
     if (code != 0)
         return code;
     engine->granted = granted_of(event, engine);
     decision->granted = granted_of(event, decision);
-    rules->unmatched += question->n_unmatched;
-    rules->bans_lost += question->bans_lost;
-    for (size_t i = 0; code == 0 && i < question->n_targets; i++)
-        if (question->targets[i].rule != NULL)
-            code = count(rules, question, &question->targets[i], event, decision->granted, error);
+    rules->unmatched += evaluation->n_unmatched;
+    rules->bans_lost += evaluation->bans_lost;
+    for (size_t i = 0; code == 0 && i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].rule != NULL)
+            code =
+                count(rules, evaluation, &evaluation->targets[i], event, decision->granted, error);
     return code;
 }
 

@@ -7,7 +7,7 @@
 #define STINT_CMD_REPLAY_REPLAY_RULES_H
 
 #include "cmd/rules/rules_given.h"
-#include "decide/question.h"
+#include "decide/evaluation.h"
 #include "sim/input/joined_key.h"
 #include "sim/judge/exact.h"
 #include "sim/judge/key_set.h"
@@ -55,7 +55,7 @@ struct replay_rules {
     uint64_t unmatched;        /* descriptors */
     uint64_t bans_lost;        /* the table had no room for them */
     uint64_t secret[2];
-    struct question question;
+    struct evaluation evaluation;
     struct replay_rules_store *store; /* NULL: what the table decides counts */
     uint8_t parts[STINT_KEY_MAX];     /* of a key, without its backslashes */
     struct joined_key joined;         /* of the values of a descriptor, for people */
@@ -91,10 +91,10 @@ int replay_rules_decide(struct replay_rules *rules, const struct replay_rules_ev
                         struct stint_decision *decision, struct stint_decision *engine,
                         struct stint_error *error);
 /* Asks a question that was begun. */
-struct stint_decision replay_rules_verb(struct question *question, uint8_t verb);
+struct stint_decision replay_rules_verb(struct evaluation *evaluation, uint8_t verb);
 /* Begins the question of an event; nothing is asked yet. */
 int replay_rules_ask(struct replay_rules *rules, const struct replay_rules_event *event,
-                     struct question *question, struct stint_error *error);
+                     struct evaluation *evaluation, struct stint_error *error);
 
 /* To whom the most was admitted under a rule: valid until the next call. */
 struct span replay_rules_most_key(struct replay_rules *rules, const struct replay_rule *counts,

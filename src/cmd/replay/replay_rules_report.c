@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "cmd/replay/replay_rules.h"
 
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 
@@ -13,9 +13,9 @@
 
 static void print_line(const char *label, uint64_t events, const char *rest)
 {
-    struct human number;
+    struct formatted number;
     if (events > 0)
-        printf("    %-9s %14s event%s%s\n", label, human_count(&number, events),
+        printf("    %-9s %14s event%s%s\n", label, format_count(&number, events),
                events == 1 ? "" : "s", rest);
 }
 
@@ -24,17 +24,17 @@ static void print_most(struct replay_rules *rules, const struct rule *rule,
 {
     const struct replay_rule *counts = &rules->rules[rule->index];
     const struct exact_most *most = &counts->exact.most[0];
-    struct human units, limit, period;
+    struct formatted units, limit, period;
     if (most->units == 0)
         return;
     printf("    most admitted in any %s: %s of %s",
-           human_duration(&period, counts->exact.periods_ns[0]), human_count(&units, most->units),
-           human_count(&limit, rule->quota.limit));
+           format_duration(&period, counts->exact.periods_ns[0]), format_count(&units, most->units),
+           format_count(&limit, rule->quota.limit));
     if (stint_max_in_any_window(&rule->quota) != rule->quota.limit)
-        printf(" (at most %s by its law)",
-               human_count(&limit, stint_max_in_any_window(&rule->quota)));
+        printf(" (at most %s by its algorithm)",
+               format_count(&limit, stint_max_in_any_window(&rule->quota)));
     fputs(", to ", stdout);
-    say_key(stdout, replay_rules_most_key(rules, counts, names));
+    print_escaped(stdout, replay_rules_most_key(rules, counts, names));
     putchar('\n');
 }
 
@@ -44,7 +44,7 @@ static void print_rule(struct replay_rules *rules, const struct rule *rule,
     const struct replay_rule *counts = &rules->rules[rule->index];
     char spec[SPEC_MAX];
     fputs("  ", stdout);
-    say_key(stdout, span_of_text(rule->path));
+    print_escaped(stdout, span_of_text(rule->path));
     if (rule->unlimited) {
         puts(": unlimited");
     } else {
@@ -63,15 +63,15 @@ static void print_rule(struct replay_rules *rules, const struct rule *rule,
 
 void replay_rules_print_text(struct replay_rules *rules, const struct key_set *names)
 {
-    struct human number;
+    struct formatted number;
     for (size_t i = 0; i < rules_count(rules->loaded.rules); i++)
         if (rules->rules[i].events > 0)
             print_rule(rules, rules_at(rules->loaded.rules, i), names);
     if (rules->unmatched > 0)
-        printf("  %s descriptor%s met no rule\n", human_count(&number, rules->unmatched),
+        printf("  %s descriptor%s met no rule\n", format_count(&number, rules->unmatched),
                rules->unmatched == 1 ? "" : "s");
     if (rules->bans_lost > 0)
-        say("the table had no room for every ban");
+        print_message("the table had no room for every ban");
 }
 
 static json_t *rule_json(struct replay_rules *rules, const struct rule *rule,

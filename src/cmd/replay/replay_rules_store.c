@@ -5,18 +5,18 @@
 
 #include "cmd/replay/replay_store.h"
 #include "cmd/store/virtual_store.h"
-#include "decide/errand.h"
+#include "decide/pending.h"
 
 #include <stdlib.h>
 
 struct replay_rules_store {
     char prefix[REPLAY_STORE_PREFIX_SIZE];
     struct virtual_store *store;
-    struct shared_store *stores[1];
-    struct question_stores given;
-    struct errands errands;
+    struct backend *stores[1];
+    struct evaluation_stores given;
+    struct pending_requests pending_requests;
     struct stint_table *table; /* of bans, and of rules with store: none */
-    struct question question;
+    struct evaluation evaluation;
 };
 
 /* ---- Opening and closing --------------------------------------------------------------------- */
@@ -26,7 +26,7 @@ static int accepts(const struct replay_rules_store *store, const struct rule *ru
 {
     struct stint_error why;
     int code = store->stores[0]->ops->accepts(store->stores[0], quota, &why);
-    return code == 0 ? 0 : err_set(error, code, "%s: %s", rule->path, why.sentence);
+    return code == 0 ? 0 : err_set(error, code, "%s: %s", rule->path, why.message);
 }
 
 static int check_rules(const struct replay_rules_store *store, const struct rules *rules,
@@ -59,21 +59,21 @@ int replay_rules_store_open(struct replay_rules_store **store, struct replay_rul
         code = virtual_store_open(&made->store, given, made->prefix, (uint64_t)own.epoch_ns, error);
     if (code == 0) {
         made->stores[0] = virtual_store_shared(made->store);
-        made->given = (struct question_stores){.stores = made->stores,
-                                               .n_stores = 1,
-                                               .timeout_ns = given->timeout_ns,
-                                               .items_on_error = RULE_STORE_ERROR_ERROR};
+        made->given = (struct evaluation_stores){.stores = made->stores,
+                                                 .n_stores = 1,
+                                                 .timeout_ns = given->timeout_ns,
+                                                 .items_on_error = RULE_STORE_ERROR_ERROR};
         code = check_rules(made, rules->loaded.rules, error);
     }
     if (code == 0)
         code = stint_table_open(&made->table, &own, error);
     if (code == 0)
-        code = question_init(&made->question, made->table, error);
+        code = evaluation_init(&made->evaluation, made->table, error);
     if (code != 0) {
         replay_rules_store_close(made);
         return code;
     }
-    made->question.stores = &made->given;
+    made->evaluation.stores = &made->given;
     *store = made;
     return 0;
 }
@@ -82,9 +82,9 @@ void replay_rules_store_close(struct replay_rules_store *store)
 {
     if (store == NULL)
         return;
-    question_deinit(&store->question);
+    evaluation_deinit(&store->evaluation);
     stint_table_close(store->table);
-    errands_deinit(&store->errands);
+    pending_requests_deinit(&store->pending_requests);
     virtual_store_close(store->store);
     free(store);
 }
@@ -95,29 +95,30 @@ void replay_rules_store_close(struct replay_rules_store *store)
 static int begin(struct replay_rules_store *store, struct replay_rules *rules,
                  const struct replay_rules_event *event, struct stint_error *error)
 {
-    struct question *question = &store->question;
-    int code = replay_rules_ask(rules, event, question, error);
-    for (size_t i = 0; code == 0 && i < question->n_targets; i++) {
-        struct target *target = &question->targets[i];
+    struct evaluation *evaluation = &store->evaluation;
+    int code = replay_rules_ask(rules, event, evaluation, error);
+    for (size_t i = 0; code == 0 && i < evaluation->n_targets; i++) {
+        struct target *target = &evaluation->targets[i];
         target->store = target->rule != NULL && target->rule->store.label != NULL;
         target->on_error = RULE_STORE_ERROR_ERROR;
     }
     if (code == 0)
-        question->errand = errand_new(&store->errands, event->now_ns, store->given.timeout_ns);
-    return code == 0 && question->errand == NULL
+        evaluation->pending =
+            pending_new(&store->pending_requests, event->now_ns, store->given.timeout_ns);
+    return code == 0 && evaluation->pending == NULL
                ? err_set(error, STINT_E_SYSTEM, "out of memory for a request to the store")
                : code;
 }
 
 static int end(struct replay_rules_store *store, struct stint_error *error)
 {
-    struct question *question = &store->question;
-    const char *why = question->fault_sentence;
-    errand_free(question->errand);
-    question->errand = NULL;
-    if (question->fault == 0)
+    struct evaluation *evaluation = &store->evaluation;
+    const char *why = evaluation->fault_message;
+    pending_free(evaluation->pending);
+    evaluation->pending = NULL;
+    if (evaluation->fault == 0)
         return 0;
-    return err_set(error, question->fault == SHARED_REFUSED ? STINT_E_MISMATCH : STINT_E_GONE,
+    return err_set(error, evaluation->fault == BACKEND_REFUSED ? STINT_E_MISMATCH : STINT_E_GONE,
                    "--store: %s", why != NULL ? why : "no answer came in time");
 }
 
@@ -128,13 +129,13 @@ int replay_rules_store_decide(struct replay_rules_store *store, struct replay_ru
     int code = begin(store, rules, event, error);
     if (code != 0)
         return code;
-    *decision = replay_rules_verb(&store->question, event->verb);
+    *decision = replay_rules_verb(&store->evaluation, event->verb);
     return end(store, error);
 }
 
-const struct question *replay_rules_store_question(const struct replay_rules_store *store)
+const struct evaluation *replay_rules_store_evaluation(const struct replay_rules_store *store)
 {
-    return &store->question;
+    return &store->evaluation;
 }
 
 /* ---- Cleaning up ----------------------------------------------------------------------------- */
@@ -150,7 +151,7 @@ int replay_rules_store_clean(struct replay_rules_store *store, struct replay_rul
         code = begin(store, rules, &event, error);
         if (code != 0)
             return code;
-        question_reset(&store->question);
+        evaluation_reset(&store->evaluation);
         code = end(store, error);
     }
     return code;

@@ -24,7 +24,7 @@ int replay_rules_store_decide(struct replay_rules_store *store, struct replay_ru
                               const struct replay_rules_event *event,
                               struct stint_decision *decision, struct stint_error *error);
 /* The question of the last event, as the store has decided it. */
-const struct question *replay_rules_store_question(const struct replay_rules_store *store);
+const struct evaluation *replay_rules_store_evaluation(const struct replay_rules_store *store);
 
 /* Deletes what was made of these keys. STINT_E_GONE: some of it may be left. */
 int replay_rules_store_clean(struct replay_rules_store *store, struct replay_rules *rules,

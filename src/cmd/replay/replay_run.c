@@ -12,7 +12,7 @@
 #include "backend/memcached/memcached_state.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/replay/replay.h"
 #include "cmd/replay/replay_rules_store.h"
 #include "table/clock.h"
@@ -98,7 +98,7 @@ static int refused(const struct replay_options *options, int code, struct stint_
     if (code != STINT_E_MISMATCH || options->state == NULL)
         return code;
     return err_set(error, code, "%s; --state goes on with what a replay under such quotas has made",
-                   why.sentence);
+                   why.message);
 }
 
 static int open_store(struct replay_run *run, const struct stint_table_options *table,
@@ -218,12 +218,12 @@ static void name_difference(const struct replay_run *run, size_t i,
     static const char *const outcomes[] = {
         [STINT_ALLOW] = "allow", [STINT_DENY] = "deny", [STINT_NEVER] = "never"};
     if (run->differing < DIFFERENCES_NAMED)
-        say("event %" PRIu64 ": the store says %s, %" PRIu32 " left, and the engine %s, %" PRIu32
-            " left",
-            run->events + i + 1, outcomes[store->outcome], store->remaining,
-            outcomes[engine->outcome], engine->remaining);
+        print_message("event %" PRIu64 ": the store says %s, %" PRIu32
+                      " left, and the engine %s, %" PRIu32 " left",
+                      run->events + i + 1, outcomes[store->outcome], store->remaining,
+                      outcomes[engine->outcome], engine->remaining);
     else if (run->differing == DIFFERENCES_NAMED)
-        say("further decisions that differ are counted, not named");
+        print_message("further decisions that differ are counted, not named");
 }
 
 static int ask_rules(struct replay_run *run, size_t i, struct stint_error *error)
@@ -334,7 +334,7 @@ int replay_run_clean(struct replay_run *run, struct stint_error *error)
                    : replay_rules_store_clean(run->rules->store, run->rules, &run->names, &why);
     return code == 0 ? 0
                      : err_set(error, code, "%s; keys that begin with %s may be left there",
-                               why.sentence, told.prefix);
+                               why.message, told.prefix);
 }
 
 bool replay_run_store(const struct replay_run *run, struct replay_store_told *told)

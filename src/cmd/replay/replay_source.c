@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Lines to events: chooses the parser, counts and names what is malformed. */
 #define _GNU_SOURCE
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/replay/replay.h"
 #include "sim/input/trace.h"
 
@@ -95,11 +95,12 @@ static int count_malformed(struct replay_source *source, const struct stint_erro
     source->malformed++;
     if (source->strict)
         return err_set(error, STINT_E_SYNTAX, "%s:%" PRIu64 ": %s", source->input.name,
-                       source->reader.line_number, why->sentence);
+                       source->reader.line_number, why->message);
     if (source->malformed <= NAMED_MAX)
-        say("%s:%" PRIu64 ": %s", source->input.name, source->reader.line_number, why->sentence);
+        print_message("%s:%" PRIu64 ": %s", source->input.name, source->reader.line_number,
+                      why->message);
     if (source->malformed == NAMED_MAX)
-        say("further malformed lines are counted, not named");
+        print_message("further malformed lines are counted, not named");
     return 0;
 }
 
@@ -108,8 +109,8 @@ static int count_malformed(struct replay_source *source, const struct stint_erro
 static void name_broken_line(const struct replay_source *source)
 {
     if (source->reader.end > source->reader.begin)
-        say("%s:%" PRIu64 ": the input breaks off in this line, which is left out",
-            source->input.name, source->reader.line_number + 1);
+        print_message("%s:%" PRIu64 ": the input breaks off in this line, which is left out",
+                      source->input.name, source->reader.line_number + 1);
 }
 
 int replay_source_next(struct replay_source *source, struct event *event, struct stint_error *error)

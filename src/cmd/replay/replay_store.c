@@ -28,7 +28,7 @@ struct replay_store {
     uint64_t spent_ns;
     size_t n_waiting;   /* of the batch */
     bool may_have_keys; /* something was done there, or may have been */
-    struct shared_op ops[BATCH];
+    struct backend_op ops[BATCH];
     struct stint_decision each[BATCH][STINT_ITEMS_MAX];
 };
 
@@ -46,7 +46,7 @@ int replay_store_name_run(char prefix[REPLAY_STORE_PREFIX_SIZE], struct stint_er
 
 static int check_quotas(struct replay_store *store, struct stint_error *error)
 {
-    const struct shared_store *shared = shared_session_store(store->session);
+    const struct backend *shared = shared_session_store(store->session);
     int code = 0;
     for (size_t i = 0; i < store->options.n_quotas && code == 0; i++) {
         const struct stint_quota *quota = &store->options.quotas[i];
@@ -86,7 +86,7 @@ void replay_store_close(struct replay_store *store)
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-static void take_answer(struct shared_op *op, uint64_t now_ns)
+static void take_answer(struct backend_op *op, uint64_t now_ns)
 {
     struct replay_store *store = op->arg;
     (void)now_ns;
@@ -94,26 +94,27 @@ static void take_answer(struct shared_op *op, uint64_t now_ns)
 }
 
 /* The items of a list on one key; how many there are. */
-static size_t make_items(const struct replay_store *store, struct shared_item *items,
+static size_t make_items(const struct replay_store *store, struct backend_item *items,
                          struct span key, uint32_t cost)
 {
     for (size_t i = 0; i < store->options.n_quotas; i++)
-        items[i] = (struct shared_item){.quota = &store->options.quotas[i],
-                                        .name = span_of_text(store->names[i]),
-                                        .key = key,
-                                        .cost = cost};
+        items[i] = (struct backend_item){.quota = &store->options.quotas[i],
+                                         .name = span_of_text(store->names[i]),
+                                         .key = key,
+                                         .cost = cost};
     return store->options.n_quotas;
 }
 
-static void begin(struct replay_store *store, size_t at, const struct shared_ask *ask)
+static void begin(struct replay_store *store, size_t at, const struct backend_request *ask)
 {
-    struct shared_store *shared = shared_session_store(store->session);
-    struct shared_op *op = &store->ops[at];
-    *op = (struct shared_op){.answered = take_answer, .arg = store, .answer.each = store->each[at]};
+    struct backend *shared = shared_session_store(store->session);
+    struct backend_op *op = &store->ops[at];
+    *op =
+        (struct backend_op){.answered = take_answer, .arg = store, .answer.each = store->each[at]};
     /* Counted first: it may be answered at once, but never from within. */
     store->n_waiting++;
     shared->ops->ask(shared, ask, op);
-    if (op->answer.outcome != SHARED_WAITS)
+    if (op->answer.outcome != BACKEND_WAITS)
         store->n_waiting--;
 }
 
@@ -127,13 +128,13 @@ static void wait_for_all(struct replay_store *store)
 static int check_answers(struct replay_store *store, size_t n, struct stint_error *error)
 {
     for (size_t i = 0; i < n; i++)
-        store->may_have_keys |= store->ops[i].answer.outcome != SHARED_REFUSED &&
-                                store->ops[i].answer.fault != SHARED_FAULT_UNREACHABLE;
+        store->may_have_keys |= store->ops[i].answer.outcome != BACKEND_REFUSED &&
+                                store->ops[i].answer.fault != BACKEND_ERROR_UNREACHABLE;
     for (size_t i = 0; i < n; i++) {
-        const struct shared_answer *answer = &store->ops[i].answer;
-        if (answer->outcome == SHARED_REFUSED)
+        const struct backend_answer *answer = &store->ops[i].answer;
+        if (answer->outcome == BACKEND_REFUSED)
             return err_set(error, STINT_E_MISMATCH, "--store: %s", answer->error);
-        if (answer->outcome != SHARED_DECIDED)
+        if (answer->outcome != BACKEND_DECIDED)
             return err_set(error, STINT_E_GONE, "--store: %s",
                            answer->error != NULL ? answer->error : "no answer came in time");
     }
@@ -143,10 +144,10 @@ static int check_answers(struct replay_store *store, size_t n, struct stint_erro
 static int decide_batch(struct replay_store *store, const struct replay_store_event *events,
                         size_t n_events, struct stint_error *error)
 {
-    struct shared_item items[STINT_ITEMS_MAX];
+    struct backend_item items[STINT_ITEMS_MAX];
     for (size_t i = 0; i < n_events; i++) {
         const struct replay_store_event *event = &events[i];
-        const struct shared_ask ask = {
+        const struct backend_request ask = {
             .verb = (uint8_t)store->options.verb,
             .is_virtual = true,
             .items = items,
@@ -182,10 +183,10 @@ int replay_store_decide(struct replay_store *store, const struct replay_store_ev
 static int clean_batch(struct replay_store *store, const struct key_set *names, size_t first,
                        size_t n, struct stint_error *error)
 {
-    struct shared_item items[STINT_ITEMS_MAX];
+    struct backend_item items[STINT_ITEMS_MAX];
     for (size_t i = 0; i < n; i++) {
-        const struct shared_ask ask = {
-            .verb = SHARED_RESET,
+        const struct backend_request ask = {
+            .verb = BACKEND_RESET,
             .is_virtual = true,
             .items = items,
             .n_items = make_items(store, items, key_set_name(names, (uint32_t)(first + i)), 0),

@@ -63,7 +63,7 @@ bool replay_store_agrees(const struct stint_decision *engine, const struct stint
 /*
  * The time at which a table has to begin so that its windows begin when the store's do: the last
  * multiple of a day and of all periods that is not after first_ns. Where there is none that both
- * can count from, the midnight before; then decisions may differ by the slack of their laws.
+ * can count from, the midnight before; then decisions may differ by the slack of their algorithms.
  */
 uint64_t replay_store_epoch_ns(const struct stint_quota *quotas, size_t n_quotas,
                                uint64_t first_ns);

@@ -7,7 +7,7 @@
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/group.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "proto/grpc/grpc.h"
 #include "proto/grpc/health.h"
 #include "proto/grpc/rls_limit.h"
@@ -47,13 +47,13 @@ static int tell_limits(const struct rls_options *options, struct span message)
     struct stint_error error;
     int code = rls_message_code(message, &error);
     if (code < 0) {
-        say("%s: %s", options->link.server, error.sentence);
+        print_message("%s: %s", options->link.server, error.message);
         return CMD_BAD_INPUT;
     }
     if (options->json)
         (void)json_text_print(rls_message_json(message, &error), false);
     else
-        (void)rls_message_print(stdout, message, &options->question, &error);
+        (void)rls_message_print(stdout, message, &options->evaluation, &error);
     return code == RLS_CODE_OK ? CMD_DONE : CMD_DENIED;
 }
 
@@ -63,7 +63,8 @@ static int tell_health(const struct rls_options *options, struct span message)
     struct stint_error error;
     int status = rls_health_read(message, &error);
     if (status < 0 || status > HEALTH_SERVICE_UNKNOWN) {
-        say("%s: %s", options->link.server, status < 0 ? error.sentence : "no such status");
+        print_message("%s: %s", options->link.server,
+                      status < 0 ? error.message : "no such status");
         return CMD_BAD_INPUT;
     }
     if (options->json)
@@ -84,7 +85,8 @@ static void on_answer(void *arg, const struct rls_answer *answer)
         return;
     }
     const char *name = grpc_status_name(answer->grpc_status);
-    say("%s: %s%s%s", options->link.server, name, name[0] != '\0' ? ": " : "", answer->sentence);
+    print_message("%s: %s%s%s", options->link.server, name, name[0] != '\0' ? ": " : "",
+                  answer->status_message);
     call->exit = CMD_BAD_INPUT;
 }
 
@@ -108,8 +110,8 @@ static int wait_for_answer(struct rls_client *client, const struct one_call *cal
     return call->is_over ? 0 : code;
 }
 
-static int send_question(struct rls_client *client, const struct rls_options *options,
-                         struct stint_error *error)
+static int send_evaluation(struct rls_client *client, const struct rls_options *options,
+                           struct stint_error *error)
 {
     uint8_t health[RLS_HEALTH_SIZE];
     if (options->mode == RLS_HEALTH) {
@@ -119,7 +121,7 @@ static int send_question(struct rls_client *client, const struct rls_options *op
         return rls_session_ask(client->session, RLS_HEALTH_PATH, span_of(health, len),
                                options->timeout_ns, 0, error);
     }
-    struct rls_writer *writer = rls_writer_new(&options->question);
+    struct rls_writer *writer = rls_writer_new(&options->evaluation);
     if (writer == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
     int code = rls_session_ask(client->session, RLS_PATH, rls_writer_write(writer, 0),
@@ -133,7 +135,7 @@ static int call_once(enum rls_mode mode, int argc, char **argv)
     struct rls_options options;
     struct rls_client client;
     struct stint_error error;
-    char token[TOKEN_FILE_ROOM];
+    char token[TOKEN_FILE_SPACE];
     rls_options_parse(&options, mode, argc, argv);
     struct one_call call = {.options = &options, .exit = CMD_BAD_INPUT};
     int code = options.token_file != NULL ? token_file_read(options.token_file, token, &error) : 0;
@@ -142,14 +144,14 @@ static int call_once(enum rls_mode mode, int argc, char **argv)
                                on_answer, &call, &error);
     explicit_bzero(token, sizeof(token));
     if (code != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return code == STINT_E_SYNTAX ? CMD_BAD_USAGE : CMD_BAD_INPUT;
     }
-    code = send_question(&client, &options, &error);
+    code = send_evaluation(&client, &options, &error);
     if (code == 0)
         code = wait_for_answer(&client, &call, &error);
     if (code != 0)
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     rls_client_close(&client);
     return call.exit;
 }

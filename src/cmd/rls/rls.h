@@ -13,7 +13,7 @@ enum rls_mode { RLS_ASK = 0, RLS_LOAD, RLS_HEALTH };
 struct rls_options {
     enum rls_mode mode;
     struct rls_link_options link;
-    struct rls_question question;
+    struct rls_evaluation evaluation;
     const char *token_file; /* NULL: no token is shown */
     const char *service;    /* of health; "" is the whole server */
     uint64_t timeout_ns;    /* of a call, told to the server */

@@ -125,7 +125,7 @@ static int dial(struct rls_link *link, struct stint_error *error)
 static int refuse(const struct rls_link *link, int why, struct stint_error *error)
 {
     char text[160];
-    upstream_tls_fault(link->session, why, text, sizeof(text));
+    upstream_tls_error(link->session, why, text, sizeof(text));
     return err_set(error, STINT_E_SYSTEM, "%s: %s", link->options->server, text);
 }
 

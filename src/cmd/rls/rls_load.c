@@ -10,11 +10,11 @@
 #include "base/ns.h"
 #include "base/wide_int.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/interrupt.h"
 #include "cmd/lib/json_text.h"
+#include "cmd/lib/print.h"
 #include "cmd/lib/progress.h"
-#include "cmd/lib/say.h"
 #include "proto/grpc/grpc.h"
 #include "proto/grpc/rls_limit.h"
 #include "table/clock.h"
@@ -40,7 +40,7 @@ struct load {
     uint64_t sent, answered, ok, over_limit, broken; /* broken: without a status of gRPC */
     uint64_t by_status[STATUSES];
     uint64_t latencies[BUCKETS], latency_max_ns, ended_ns;
-    char sentence[STINT_ERROR_MAX]; /* of the first call that failed */
+    char status_message[STINT_ERROR_MAX]; /* of the first call that failed */
 };
 
 /* ---- Latencies ------------------------------------------------------------------------------- */
@@ -97,8 +97,8 @@ static void on_answer(void *arg, const struct rls_answer *answer)
     else
         load->broken++;
     if (answer->grpc_status != GRPC_OK) {
-        if (load->sentence[0] == '\0')
-            memcpy(load->sentence, answer->sentence, sizeof(load->sentence));
+        if (load->status_message[0] == '\0')
+            memcpy(load->status_message, answer->status_message, sizeof(load->status_message));
         return;
     }
     int code = rls_message_code(answer->message, &error);
@@ -227,18 +227,18 @@ static void print_json(const struct load *load)
 
 static void print_text(const struct load *load)
 {
-    struct human count, other;
-    printf("%s calls in %.2f s, %s a second of %s that were due\n", human_count(&count, load->sent),
-           seconds_of(load),
-           human_count(&other, (uint64_t)((double)load->answered / seconds_of(load))),
-           human_count(&(struct human){0}, load->options->rate));
-    printf("OK %s, OVER_LIMIT %s\n", human_count(&count, load->ok),
-           human_count(&other, load->over_limit));
+    struct formatted count, other;
+    printf("%s calls in %.2f s, %s a second of %s that were due\n",
+           format_count(&count, load->sent), seconds_of(load),
+           format_count(&other, (uint64_t)((double)load->answered / seconds_of(load))),
+           format_count(&(struct formatted){0}, load->options->rate));
+    printf("OK %s, OVER_LIMIT %s\n", format_count(&count, load->ok),
+           format_count(&other, load->over_limit));
     for (int i = 1; i < STATUSES; i++)
         if (load->by_status[i] > 0)
-            printf("%s %s\n", grpc_status_name(i), human_count(&count, load->by_status[i]));
+            printf("%s %s\n", grpc_status_name(i), format_count(&count, load->by_status[i]));
     if (unanswered(load) + load->broken > 0)
-        printf("without an answer %s\n", human_count(&count, unanswered(load) + load->broken));
+        printf("without an answer %s\n", format_count(&count, unanswered(load) + load->broken));
     for (size_t i = 0; i < N_PERCENTILES; i++)
         printf("%-6s %9.3f ms\n", percentiles[i].name,
                (double)percentile_ns(load, percentiles[i].share) / 1e6);
@@ -250,7 +250,7 @@ static void print_text(const struct load *load)
 static int open_all(struct load *load, const char *token, struct stint_error *error)
 {
     const struct rls_options *options = load->options;
-    load->writer = rls_writer_new(&options->question);
+    load->writer = rls_writer_new(&options->evaluation);
     load->clients = calloc(options->connections, sizeof(load->clients[0]));
     load->fds = calloc(options->connections, sizeof(load->fds[0]));
     if (load->writer == NULL || load->clients == NULL || load->fds == NULL)
@@ -275,7 +275,7 @@ int rls_load_main(int argc, char **argv)
     static struct load load; /* its histogram is large */
     static struct rls_options options;
     struct stint_error error;
-    char token[TOKEN_FILE_ROOM];
+    char token[TOKEN_FILE_SPACE];
     rls_options_parse(&options, RLS_LOAD, argc, argv);
     load.options = &options;
     load.random = options.seed * UINT64_C(0x9e3779b97f4a7c15) | 1;
@@ -289,9 +289,9 @@ int rls_load_main(int argc, char **argv)
     if (load.sent > 0)
         options.json ? print_json(&load) : print_text(&load);
     if (code != 0)
-        say("%s", error.sentence);
-    else if (load.sentence[0] != '\0')
-        say("%s: %s", options.link.server, load.sentence);
+        print_message("%s", error.message);
+    else if (load.status_message[0] != '\0')
+        print_message("%s: %s", options.link.server, load.status_message);
     close_all(&load);
     if (code == STINT_E_SYNTAX && load.sent == 0)
         return CMD_BAD_USAGE;

@@ -4,9 +4,9 @@
 #include "cmd/rls/rls_message.h"
 
 #include "base/ns.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "health.pb-c.h"
 #include "proto/grpc/rls_limit.h"
 #include "rls.pb-c.h"
@@ -20,7 +20,7 @@
 
 /* Structs of one request, which point at each other; values with a mark are made in `texts`. */
 struct rls_writer {
-    const struct rls_question *question;
+    const struct rls_evaluation *evaluation;
     Pb__RateLimitRequest request;
     Pb__RateLimitDescriptor descriptors[DESCRIPTORS_MAX], *descriptor_list[DESCRIPTORS_MAX];
     Pb__RateLimitDescriptor__Entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
@@ -61,50 +61,50 @@ static struct span with_key(char **text, struct span value, uint64_t key)
 
 static void put_key(struct rls_writer *writer, uint64_t key)
 {
-    const struct rls_question *question = writer->question;
+    const struct rls_evaluation *evaluation = writer->evaluation;
     char *text = writer->texts;
-    for (size_t i = 0; i < question->n_descriptors; i++)
-        for (size_t j = 0; j < question->n_entries[i]; j++)
+    for (size_t i = 0; i < evaluation->n_descriptors; i++)
+        for (size_t j = 0; j < evaluation->n_entries[i]; j++)
             writer->entries[i][j].value =
-                bytes_of(with_key(&text, question->entries[i][j].value, key));
+                bytes_of(with_key(&text, evaluation->entries[i][j].value, key));
 }
 
 static void link_parts(struct rls_writer *writer)
 {
-    const struct rls_question *question = writer->question;
+    const struct rls_evaluation *evaluation = writer->evaluation;
     pb__rate_limit_request__init(&writer->request);
     pb__uint64_value__init(&writer->hits);
-    writer->hits.value = question->hits;
-    for (size_t i = 0; i < question->n_descriptors; i++) {
+    writer->hits.value = evaluation->hits;
+    for (size_t i = 0; i < evaluation->n_descriptors; i++) {
         Pb__RateLimitDescriptor *descriptor = &writer->descriptors[i];
         pb__rate_limit_descriptor__init(descriptor);
-        for (size_t j = 0; j < question->n_entries[i]; j++) {
+        for (size_t j = 0; j < evaluation->n_entries[i]; j++) {
             pb__rate_limit_descriptor__entry__init(&writer->entries[i][j]);
-            writer->entries[i][j].key = bytes_of(question->entries[i][j].key);
+            writer->entries[i][j].key = bytes_of(evaluation->entries[i][j].key);
             writer->entry_list[i][j] = &writer->entries[i][j];
         }
-        descriptor->n_entries = question->n_entries[i];
+        descriptor->n_entries = evaluation->n_entries[i];
         descriptor->entries = writer->entry_list[i];
-        descriptor->is_negative_hits = question->is_refund;
+        descriptor->is_negative_hits = evaluation->is_refund;
         /* The request's own hits cannot be 0: there, unset is 1. */
-        descriptor->hits_addend = question->has_hits ? &writer->hits : NULL;
+        descriptor->hits_addend = evaluation->has_hits ? &writer->hits : NULL;
         writer->descriptor_list[i] = descriptor;
     }
-    writer->request.domain = bytes_of(span_of_text(question->domain));
-    writer->request.n_descriptors = question->n_descriptors;
+    writer->request.domain = bytes_of(span_of_text(evaluation->domain));
+    writer->request.n_descriptors = evaluation->n_descriptors;
     writer->request.descriptors = writer->descriptor_list;
 }
 
-struct rls_writer *rls_writer_new(const struct rls_question *question)
+struct rls_writer *rls_writer_new(const struct rls_evaluation *evaluation)
 {
     struct rls_writer *writer = calloc(1, sizeof(*writer));
     size_t texts_size = 1;
     if (writer == NULL)
         return NULL;
-    writer->question = question;
-    for (size_t i = 0; i < question->n_descriptors; i++)
-        for (size_t j = 0; j < question->n_entries[i]; j++)
-            texts_size += question->entries[i][j].value.len + KEY_DIGITS + 1;
+    writer->evaluation = evaluation;
+    for (size_t i = 0; i < evaluation->n_descriptors; i++)
+        for (size_t j = 0; j < evaluation->n_entries[i]; j++)
+            texts_size += evaluation->entries[i][j].value.len + KEY_DIGITS + 1;
     writer->texts = malloc(texts_size);
     link_parts(writer);
     if (writer->texts != NULL) {
@@ -226,7 +226,7 @@ json_t *rls_message_json(struct span message, struct stint_error *error)
 static void print_limit(FILE *out, const Pb__RateLimitResponse__DescriptorStatus *status)
 {
     const Pb__RateLimitResponse__RateLimit *limit = status->current_limit;
-    struct human human;
+    struct formatted formatted;
     if (limit == NULL) {
         fputs(status->limit_remaining == RLS_UNLIMITED
                   ? "unlimited"
@@ -234,36 +234,36 @@ static void print_limit(FILE *out, const Pb__RateLimitResponse__DescriptorStatus
               out);
         return;
     }
-    fprintf(out, "%s left of %s per ", human_count(&human, status->limit_remaining),
-            human_count(&(struct human){0}, limit->requests_per_unit));
+    fprintf(out, "%s left of %s per ", format_count(&formatted, status->limit_remaining),
+            format_count(&(struct formatted){0}, limit->requests_per_unit));
     if (multiplier_of(limit) != 1)
         fprintf(out, "%" PRIu32 " ", multiplier_of(limit));
     fputs(unit_name(limit), out);
     if (limit->name.len > 0) {
         fputs(", ", out);
-        say_key(out, text_of(limit->name));
+        print_escaped(out, text_of(limit->name));
     }
     const Pb__Duration *reset = status->duration_until_reset;
     if (reset != NULL && reset->seconds >= 0)
         fprintf(out, ", more in %s",
-                human_duration(&human, (uint64_t)reset->seconds * NS_PER_S +
-                                           (uint64_t)(reset->nanos > 0 ? reset->nanos : 0)));
+                format_duration(&formatted, (uint64_t)reset->seconds * NS_PER_S +
+                                                (uint64_t)(reset->nanos > 0 ? reset->nanos : 0)));
 }
 
-static void print_descriptor(FILE *out, const struct rls_question *question, size_t index)
+static void print_descriptor(FILE *out, const struct rls_evaluation *evaluation, size_t index)
 {
-    if (index >= question->n_descriptors)
+    if (index >= evaluation->n_descriptors)
         return;
-    for (size_t i = 0; i < question->n_entries[index]; i++) {
+    for (size_t i = 0; i < evaluation->n_entries[index]; i++) {
         fputs(i > 0 ? "," : "", out);
-        say_key(out, question->entries[index][i].key);
+        print_escaped(out, evaluation->entries[index][i].key);
         fputc('=', out);
-        say_key(out, question->entries[index][i].value);
+        print_escaped(out, evaluation->entries[index][i].value);
     }
     fputs(": ", out);
 }
 
-int rls_message_print(FILE *out, struct span message, const struct rls_question *question,
+int rls_message_print(FILE *out, struct span message, const struct rls_evaluation *evaluation,
                       struct stint_error *error)
 {
     Pb__RateLimitResponse *response = unpack(message, error);
@@ -273,16 +273,16 @@ int rls_message_print(FILE *out, struct span message, const struct rls_question 
     for (size_t i = 0; i < response->n_statuses; i++) {
         const Pb__RateLimitResponse__DescriptorStatus *status = response->statuses[i];
         fputs("  ", out);
-        print_descriptor(out, question, i);
+        print_descriptor(out, evaluation, i);
         fprintf(out, "%s, ", rls_code_name((enum rls_code)status->code));
         print_limit(out, status);
         fputc('\n', out);
     }
     for (size_t i = 0; i < response->n_response_headers_to_add; i++) {
         fputs("  ", out);
-        say_key(out, text_of(response->response_headers_to_add[i]->key));
+        print_escaped(out, text_of(response->response_headers_to_add[i]->key));
         fputs(": ", out);
-        say_key(out, text_of(response->response_headers_to_add[i]->value));
+        print_escaped(out, text_of(response->response_headers_to_add[i]->value));
         fputc('\n', out);
     }
     pb__rate_limit_response__free_unpacked(response, NULL);

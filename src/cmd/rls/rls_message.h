@@ -14,7 +14,7 @@
 #define RLS_KEY_MARK "{}" /* in a value: stands for the number of a key */
 
 /* What is asked, again and again. */
-struct rls_question {
+struct rls_evaluation {
     const char *domain;
     struct descriptor_entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
     size_t n_entries[DESCRIPTORS_MAX];
@@ -26,7 +26,7 @@ struct rls_question {
 
 /* Makes the messages of one question, which outlives it. NULL: no memory. */
 struct rls_writer;
-struct rls_writer *rls_writer_new(const struct rls_question *question);
+struct rls_writer *rls_writer_new(const struct rls_evaluation *evaluation);
 void rls_writer_free(struct rls_writer *writer); /* NULL is fine */
 /* A RateLimitRequest with `key` in the place of each mark; valid until the next. */
 struct span rls_writer_write(struct rls_writer *writer, uint64_t key);
@@ -34,11 +34,11 @@ struct span rls_writer_write(struct rls_writer *writer, uint64_t key);
 /* The overall code of a RateLimitResponse (enum rls_code), or STINT_E_SYNTAX. */
 int rls_message_code(struct span message, struct stint_error *error);
 /*
- * All of it, as proto3 has it in JSON, but with defaults told; NULL with a sentence. And the same
+ * All of it, as proto3 has it in JSON, but with defaults told; NULL with a message. And the same
  * for people, a line for each descriptor of the question.
  */
 json_t *rls_message_json(struct span message, struct stint_error *error);
-int rls_message_print(FILE *out, struct span message, const struct rls_question *question,
+int rls_message_print(FILE *out, struct span message, const struct rls_evaluation *evaluation,
                       struct stint_error *error);
 
 #define RLS_HEALTH_SIZE 300 /* bytes of a HealthCheckRequest */

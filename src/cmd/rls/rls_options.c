@@ -109,16 +109,16 @@ static const char doc_of_health[] =
     "Exit codes: 0 it serves, 3 it does not, 1 no answer could be had, 2 bad usage. See "
     "stint-rls(1).";
 
-static void add_descriptor(struct rls_question *question, struct argp_state *state, char *word)
+static void add_descriptor(struct rls_evaluation *evaluation, struct argp_state *state, char *word)
 {
     struct stint_error error;
-    size_t index = question->n_descriptors;
+    size_t index = evaluation->n_descriptors;
     if (index == DESCRIPTORS_MAX)
         argp_error(state, "more than %d descriptors", DESCRIPTORS_MAX);
-    if (descriptor_word_cut(word, question->entries[index], &question->n_entries[index], &error) !=
-        0)
-        argp_error(state, "--descriptor: %s", error.sentence);
-    question->n_descriptors++;
+    if (descriptor_word_cut(word, evaluation->entries[index], &evaluation->n_entries[index],
+                            &error) != 0)
+        argp_error(state, "--descriptor: %s", error.message);
+    evaluation->n_descriptors++;
 }
 
 /* args_number() begins at 1. */
@@ -131,10 +131,11 @@ static uint32_t hits_of(struct argp_state *state, const char *value)
 
 static void check_together(struct rls_options *options, struct argp_state *state)
 {
-    const struct rls_question *question = &options->question;
+    const struct rls_evaluation *evaluation = &options->evaluation;
     struct rls_link_options *link = &options->link;
     if (options->mode != RLS_HEALTH &&
-        (question->domain == NULL || question->domain[0] == '\0' || question->n_descriptors == 0))
+        (evaluation->domain == NULL || evaluation->domain[0] == '\0' ||
+         evaluation->n_descriptors == 0))
         argp_error(state, "expected --domain DOMAIN and --descriptor K=V[,K=V...]");
     if (!link->is_tls &&
         (link->ca_file != NULL || link->cert_file != NULL || link->key_file != NULL))
@@ -210,17 +211,17 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
         return 0;
     switch (key) {
     case OPTION_DOMAIN:
-        options->question.domain = value;
+        options->evaluation.domain = value;
         return 0;
     case OPTION_DESCRIPTOR:
-        add_descriptor(&options->question, state, value);
+        add_descriptor(&options->evaluation, state, value);
         return 0;
     case OPTION_HITS:
-        options->question.hits = hits_of(state, value);
-        options->question.has_hits = true;
+        options->evaluation.hits = hits_of(state, value);
+        options->evaluation.has_hits = true;
         return 0;
     case OPTION_REFUND:
-        options->question.is_refund = true;
+        options->evaluation.is_refund = true;
         return 0;
     case OPTION_SERVICE:
         options->service = value;

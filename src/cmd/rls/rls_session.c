@@ -66,7 +66,8 @@ static struct call *call_of(nghttp2_session *http2, int32_t stream)
 }
 
 /* %XX as they were meant; what cannot be printed is shown as `?` when it is said. */
-static void read_sentence(char sentence[STINT_ERROR_MAX], const uint8_t *value, size_t len)
+static void read_status_message(char status_message[STINT_ERROR_MAX], const uint8_t *value,
+                                size_t len)
 {
     size_t n = 0;
     for (size_t i = 0; i < len && n + 1 < STINT_ERROR_MAX; i++) {
@@ -74,15 +75,15 @@ static void read_sentence(char sentence[STINT_ERROR_MAX], const uint8_t *value, 
         char *end = digits;
         if (value[i] == '%' && i + 2 < len) {
             memcpy(digits, value + i + 1, 2);
-            sentence[n] = (char)strtoul(digits, &end, 16);
+            status_message[n] = (char)strtoul(digits, &end, 16);
         }
         if (end == digits + 2)
             i += 2;
         else
-            sentence[n] = (char)value[i];
+            status_message[n] = (char)value[i];
         n++;
     }
-    sentence[n] = '\0';
+    status_message[n] = '\0';
 }
 
 static int number_of(const uint8_t *value, size_t len)
@@ -111,7 +112,7 @@ static int on_header(nghttp2_session *http2, const nghttp2_frame *frame, const u
     else if (span_equals(field, "grpc-status"))
         call->answer.grpc_status = number_of(value, value_len);
     else if (span_equals(field, "grpc-message"))
-        read_sentence(call->answer.sentence, value, value_len);
+        read_status_message(call->answer.status_message, value, value_len);
     return 0;
 }
 
@@ -142,7 +143,7 @@ static void read_message(struct call *call)
         return;
     }
     call->answer.grpc_status = GRPC_INTERNAL;
-    snprintf(call->answer.sentence, sizeof(call->answer.sentence),
+    snprintf(call->answer.status_message, sizeof(call->answer.status_message),
              "the answer is not one message that was not compressed");
 }
 
@@ -152,11 +153,11 @@ static void complete(struct rls_session *session, struct call *call, uint32_t wh
     if (answer->grpc_status == GRPC_OK)
         read_message(call);
     else if (answer->grpc_status < 0 && answer->http_status > 0)
-        snprintf(answer->sentence, sizeof(answer->sentence), "HTTP status %d, and none of gRPC",
-                 answer->http_status);
+        snprintf(answer->status_message, sizeof(answer->status_message),
+                 "HTTP status %d, and none of gRPC", answer->http_status);
     else if (answer->grpc_status < 0)
-        snprintf(answer->sentence, sizeof(answer->sentence), "the call was broken off: %s",
-                 nghttp2_http2_strerror(why));
+        snprintf(answer->status_message, sizeof(answer->status_message),
+                 "the call was broken off: %s", nghttp2_http2_strerror(why));
     session->n_pending--;
     session->options.answered(session->options.arg, answer);
 }
@@ -218,7 +219,7 @@ static struct call *call_new(struct rls_session *session, struct span message, u
     call->answer.tag = tag;
     call->answer.http_status = 0;
     call->answer.grpc_status = -1;
-    call->answer.sentence[0] = '\0';
+    call->answer.status_message[0] = '\0';
     call->answer.message = (struct span){NULL, 0};
     return call;
 }

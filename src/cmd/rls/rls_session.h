@@ -15,11 +15,11 @@
 
 /* How a call ended. */
 struct rls_answer {
-    uint64_t tag;                   /* of rls_session_ask() */
-    int http_status;                /* 0: the call ended without */
-    int grpc_status;                /* -1: there was none */
-    char sentence[STINT_ERROR_MAX]; /* grpc-message, or why there is no status */
-    struct span message;            /* of GRPC_OK; valid during the call */
+    uint64_t tag;                         /* of rls_session_ask() */
+    int http_status;                      /* 0: the call ended without */
+    int grpc_status;                      /* -1: there was none */
+    char status_message[STINT_ERROR_MAX]; /* grpc-message, or why there is no status */
+    struct span message;                  /* of GRPC_OK; valid during the call */
 };
 
 struct rls_session_options {

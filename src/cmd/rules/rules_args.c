@@ -6,7 +6,7 @@
 #include "algorithm/spec.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ enum { OPTION_JSON = 256, OPTION_ALGORITHM, OPTION_MERGE, OPTION_STORE, OPTION_E
 static const struct argp_option options_known[] = {
     {"json", OPTION_JSON, NULL, 0, "The same as JSON", 0},
     {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
-     "The law of limits that name none (default window)", 0},
+     "The algorithm of limits that name none (default window)", 0},
     {"merge-domains", OPTION_MERGE, NULL, 0, "Let a domain be spread over several files", 0},
     {"store", OPTION_STORE, "NAME", 0,
      "A store that rules may name, `default` for that of all others; several may be given. Without "
@@ -89,7 +89,7 @@ void rules_args_read(struct rules_args *args, const char *doc, int argc, char **
     *args = (struct rules_args){.paths = calloc((size_t)argc, sizeof(*args->paths)),
                                 .load = {.any_store = true}};
     if (args->paths == NULL) {
-        say("out of memory");
+        print_message("out of memory");
         exit(CMD_BAD_INPUT);
     }
     args_parse(&argp, argc, argv, args);
@@ -105,15 +105,15 @@ bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded)
 {
     struct stint_error error;
     if (rules_files_read(args->paths, args->n_paths, &loaded->files, &error) != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return false;
     }
     loaded->rules =
-        rules_load(loaded->files.files, loaded->files.n_files, &args->load, &loaded->faults);
+        rules_load(loaded->files.files, loaded->files.n_files, &args->load, &loaded->diagnostics);
     if (loaded->rules == NULL || !args->must_limit || args->may_be_empty ||
         rules_files_check(args->paths, args->n_paths, &loaded->files, loaded->rules, &error) == 0)
         return true;
-    say("%s", error.sentence);
+    print_message("%s", error.message);
     rules_loaded_free(loaded);
     return false;
 }
@@ -121,30 +121,30 @@ bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded)
 void rules_loaded_free(struct rules_loaded *loaded)
 {
     rules_unref(loaded->rules);
-    rules_faults_free(&loaded->faults);
+    rules_diagnostics_free(&loaded->diagnostics);
     rules_files_free(&loaded->files);
 }
 
 static void print_fault(FILE *out, const struct rules_fault *fault, const char *what)
 {
-    say_key(out, span_of_text(fault->file));
+    print_escaped(out, span_of_text(fault->file));
     if (fault->line > 0)
         fprintf(out, ":%u:%u", (unsigned)fault->line, (unsigned)fault->column);
     fprintf(out, ": %s", what);
-    say_key(out, span_of_text(fault->sentence));
+    print_escaped(out, span_of_text(fault->message));
     putc('\n', out);
 }
 
-void rules_print_warnings(FILE *out, const struct rules_faults *faults)
+void rules_print_warnings(FILE *out, const struct rules_diagnostics *diagnostics)
 {
-    for (size_t i = 0; i < faults->n_warnings; i++)
-        print_fault(out, &faults->warnings[i], "warning: ");
+    for (size_t i = 0; i < diagnostics->n_warnings; i++)
+        print_fault(out, &diagnostics->warnings[i], "warning: ");
 }
 
-void rules_print_faults(FILE *out, const struct rules_faults *faults)
+void rules_print_faults(FILE *out, const struct rules_diagnostics *diagnostics)
 {
-    for (size_t i = 0; i < faults->n_faults; i++)
-        print_fault(out, &faults->faults[i], "");
-    if (faults->n_more > 0)
-        fprintf(out, "and %zu more\n", faults->n_more);
+    for (size_t i = 0; i < diagnostics->n_diagnostics; i++)
+        print_fault(out, &diagnostics->diagnostics[i], "");
+    if (diagnostics->n_more > 0)
+        fprintf(out, "and %zu more\n", diagnostics->n_more);
 }

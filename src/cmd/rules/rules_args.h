@@ -22,14 +22,14 @@ struct rules_args {
 void rules_args_read(struct rules_args *args, const char *doc, int argc, char **argv);
 void rules_args_free(struct rules_args *args);
 
-/* Takes what --default-algorithm was given; exits as well where that is no law for limits. */
+/* Takes what --default-algorithm was given; exits as well where that is no algorithm for limits. */
 void rules_args_algorithm(struct rules_args *args, const char *name, struct argp_state *state);
 
 /* A set of rules out of the files that a command line names, or what is wrong with them. */
 struct rules_loaded {
     struct rules_files files;
     struct rules *rules; /* NULL where there are faults */
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
 };
 
 /* False where a file cannot be read, or there are no rules, which is said: then there is nothing to
@@ -37,9 +37,9 @@ struct rules_loaded {
 bool rules_args_load(const struct rules_args *args, struct rules_loaded *loaded);
 void rules_loaded_free(struct rules_loaded *loaded);
 
-/* Prints "FILE:LINE:COLUMN: sentence", and how many faults were too many to keep. */
-void rules_print_faults(FILE *out, const struct rules_faults *faults);
-/* Prints "FILE:LINE:COLUMN: warning: sentence". */
-void rules_print_warnings(FILE *out, const struct rules_faults *faults);
+/* Prints "FILE:LINE:COLUMN: message", and how many faults were too many to keep. */
+void rules_print_faults(FILE *out, const struct rules_diagnostics *diagnostics);
+/* Prints "FILE:LINE:COLUMN: warning: message". */
+void rules_print_warnings(FILE *out, const struct rules_diagnostics *diagnostics);
 
 #endif

@@ -20,20 +20,20 @@ static void print_count(size_t n, const char *noun, const char *end)
 
 static void print_text(const struct rules_loaded *loaded)
 {
-    const struct rules_faults *faults = &loaded->faults;
-    rules_print_warnings(stdout, faults);
-    rules_print_faults(stdout, faults);
+    const struct rules_diagnostics *diagnostics = &loaded->diagnostics;
+    rules_print_warnings(stdout, diagnostics);
+    rules_print_faults(stdout, diagnostics);
     if (loaded->rules == NULL) {
-        print_count(faults->n_faults + faults->n_more, "fault", " in ");
+        print_count(diagnostics->n_diagnostics + diagnostics->n_more, "fault", " in ");
         print_count(loaded->files.n_files, "file", "\n");
         return;
     }
     print_count(rules_count(loaded->rules), "rule", " in ");
     print_count(count_domains(loaded->rules), "domain", ", ");
     print_count(loaded->files.n_files, "file", ": no fault");
-    if (faults->n_warnings > 0) {
+    if (diagnostics->n_warnings > 0) {
         fputs(", ", stdout);
-        print_count(faults->n_warnings, "warning", "");
+        print_count(diagnostics->n_warnings, "warning", "");
     }
     putchar('\n');
 }
@@ -42,19 +42,19 @@ static json_t *fault_json(const struct rules_fault *fault)
 {
     return json_pack("{s:o, s:I, s:I, s:o}", "file", json_text_key(span_of_text(fault->file)),
                      "line", (json_int_t)fault->line, "column", (json_int_t)fault->column,
-                     "sentence", json_text_key(span_of_text(fault->sentence)));
+                     "message", json_text_key(span_of_text(fault->message)));
 }
 
-static int print_json(const struct rules_faults *faults)
+static int print_json(const struct rules_diagnostics *diagnostics)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < faults->n_warnings; i++) {
-        json_t *warning = fault_json(&faults->warnings[i]);
+    for (size_t i = 0; i < diagnostics->n_warnings; i++) {
+        json_t *warning = fault_json(&diagnostics->warnings[i]);
         json_object_set_new(warning, "warning", json_true());
         json_array_append_new(list, warning);
     }
-    for (size_t i = 0; i < faults->n_faults; i++)
-        json_array_append_new(list, fault_json(&faults->faults[i]));
+    for (size_t i = 0; i < diagnostics->n_diagnostics; i++)
+        json_array_append_new(list, fault_json(&diagnostics->diagnostics[i]));
     return json_text_print(list, true);
 }
 
@@ -65,7 +65,7 @@ static int check(const struct rules_args *args)
     if (!rules_args_load(args, &loaded))
         return CMD_BAD_INPUT;
     if (args->json)
-        failed = print_json(&loaded.faults);
+        failed = print_json(&loaded.diagnostics);
     else
         print_text(&loaded);
     bool fine = loaded.rules != NULL && failed == 0;
@@ -79,7 +79,7 @@ int rules_check_main(int argc, char **argv)
     rules_args_read(
         &args,
         "Reads files of rules, as a server would with --rules, and prints each fault "
-        "as FILE:LINE:COLUMN: sentence. PATH is a file, a folder (its *.yaml and "
+        "as FILE:LINE:COLUMN: message. PATH is a file, a folder (its *.yaml and "
         "*.yml), or - for standard input. With --json, prints one array of faults, "
         "in which \"warning\": true marks what loads and perhaps is not meant.\v"
         "Exit codes: 0 no fault, 1 faults, a file that cannot be read or no limit at all, 2 "

@@ -9,7 +9,7 @@
 #include "base/wide_int.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/rules/rules_given.h"
 
 #include <stdio.h>
@@ -210,14 +210,14 @@ static int open_state(struct stint_table **table, const char *path, uint64_t *no
 /* ---- The whole ------------------------------------------------------------------------------- */
 
 static int print(const struct explain_options *options, const struct rules *rules,
-                 const struct question *question, const struct explained_key *keys,
+                 const struct evaluation *evaluation, const struct explained_key *keys,
                  const struct stint_decision *decision)
 {
     const struct explained explained = {
         .domain = options->domain,
         .has_domain = rules_has_domain(rules, span_of_text(options->domain)),
         .descriptors = options->descriptors,
-        .question = question,
+        .evaluation = evaluation,
         .keys = keys,
         .decision = *decision,
     };
@@ -228,41 +228,42 @@ static int print(const struct explain_options *options, const struct rules *rule
     return decision->outcome == STINT_ALLOW ? CMD_DONE : CMD_DENIED;
 }
 
-static struct question_ask ask_of(const struct explain_options *options, const struct rules *rules)
+static struct evaluation_ask ask_of(const struct explain_options *options,
+                                    const struct rules *rules)
 {
-    return (struct question_ask){.rules = rules,
-                                 .domain = span_of_text(options->domain),
-                                 .descriptors = options->descriptors,
-                                 .n_descriptors = options->n_descriptors,
-                                 .cost = (uint32_t)options->cost};
+    return (struct evaluation_ask){.rules = rules,
+                                   .domain = span_of_text(options->domain),
+                                   .descriptors = options->descriptors,
+                                   .n_descriptors = options->n_descriptors,
+                                   .cost = (uint32_t)options->cost};
 }
 
 static int explain_table(const struct explain_options *options, const struct rules *rules,
-                         struct question *question, uint64_t now_ns, struct stint_error *error)
+                         struct evaluation *evaluation, uint64_t now_ns, struct stint_error *error)
 {
-    const struct question_ask ask = ask_of(options, rules);
-    question_begin(question, now_ns);
-    if (question_add_descriptors(question, &ask, error) != 0)
+    const struct evaluation_ask ask = ask_of(options, rules);
+    evaluation_begin(evaluation, now_ns);
+    if (evaluation_add_descriptors(evaluation, &ask, error) != 0)
         return CMD_BAD_INPUT;
-    struct stint_decision decision = question_peek(question);
-    return print(options, rules, question, NULL, &decision);
+    struct stint_decision decision = evaluation_peek(evaluation);
+    return print(options, rules, evaluation, NULL, &decision);
 }
 
 static int explain_store(const struct explain_options *options, const struct rules *rules,
-                         struct question *question, struct stint_error *error)
+                         struct evaluation *evaluation, struct stint_error *error)
 {
     struct explain_store *store = NULL;
     const struct explain_store_options opened = {&options->store, options->prefix};
-    const struct question_ask ask = ask_of(options, rules);
+    const struct evaluation_ask ask = ask_of(options, rules);
     struct stint_decision decision = {0};
     int code = explain_store_open(&store, &opened, error);
     if (code == 0)
-        code = explain_store_peek(store, question, &ask, explain_store_now_ns(store), &decision,
+        code = explain_store_peek(store, evaluation, &ask, explain_store_now_ns(store), &decision,
                                   error);
     if (code == 0)
-        code = explain_store_look(store, question, error);
+        code = explain_store_look(store, evaluation, error);
     code = code != 0 ? CMD_BAD_INPUT
-                     : print(options, rules, question, explain_store_keys(store), &decision);
+                     : print(options, rules, evaluation, explain_store_keys(store), &decision);
     explain_store_close(store);
     return code;
 }
@@ -271,19 +272,19 @@ static int explain(const struct explain_options *options, const struct rules *ru
                    struct stint_table *table, uint64_t now_ns)
 {
     struct stint_error error = {0};
-    struct question *question = calloc(1, sizeof(*question));
-    if (question == NULL || question_init(question, table, &error) != 0) {
-        say("out of memory");
-        free(question);
+    struct evaluation *evaluation = calloc(1, sizeof(*evaluation));
+    if (evaluation == NULL || evaluation_init(evaluation, table, &error) != 0) {
+        print_message("out of memory");
+        free(evaluation);
         return CMD_BAD_INPUT;
     }
     int code = options->store.text != NULL
-                   ? explain_store(options, rules, question, &error)
-                   : explain_table(options, rules, question, now_ns, &error);
+                   ? explain_store(options, rules, evaluation, &error)
+                   : explain_table(options, rules, evaluation, now_ns, &error);
     if (error.code != 0)
-        say("%s", error.sentence);
-    question_deinit(question);
-    free(question);
+        print_message("%s", error.message);
+    evaluation_deinit(evaluation);
+    free(evaluation);
     return code;
 }
 
@@ -295,7 +296,7 @@ static int explain_with(const struct explain_options *options, const struct rule
     int code = options->state != NULL ? open_state(&table, options->state, &now_ns, &error)
                                       : open_unused(&table, rules, &error);
     if (code != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     if (options->state == NULL)
@@ -316,7 +317,7 @@ int rules_explain_main(int argc, char **argv)
     struct rules_loaded loaded;
     struct explain_options *options = calloc(1, sizeof(*options));
     if (options == NULL) {
-        say("out of memory");
+        print_message("out of memory");
         return CMD_BAD_INPUT;
     }
     read_options(options, argc, argv);

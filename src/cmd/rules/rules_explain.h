@@ -4,7 +4,7 @@
 #define STINT_CMD_RULES_RULES_EXPLAIN_H
 
 #include "backend/url.h"
-#include "decide/question.h"
+#include "decide/evaluation.h"
 
 #include <jansson.h>
 
@@ -30,7 +30,7 @@ struct explained {
     const char *domain;
     bool has_domain; /* the rules know it */
     const struct descriptor *descriptors;
-    const struct question *question;
+    const struct evaluation *evaluation;
     /* EXPLAINED_KEYS for each descriptor. NULL: no store was asked */
     const struct explained_key *keys;
     struct stint_decision decision; /* of the request as a whole */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* The key of a state in a shared store, as redis-cli is to be told of it, and what is in it. */
 #define _GNU_SOURCE
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/rules/rules_explain.h"
 
 #include <inttypes.h>
@@ -15,9 +15,9 @@
 
 static void print_ttl(const struct explained_key *key)
 {
-    struct human human;
+    struct formatted formatted;
     if (key->ttl_ms >= 0)
-        printf("%s s", human_wait(&human, (uint64_t)key->ttl_ms * 1000000));
+        printf("%s s", format_wait(&formatted, (uint64_t)key->ttl_ms * 1000000));
     else
         fputs(key->ttl_ms == EXPLAINED_NO_TTL ? "none" : "it has just ended", stdout);
 }
@@ -39,7 +39,7 @@ static void print_leases(const struct explained_key *key)
 void rules_explain_key_text(const struct explained_key *key, const char *title)
 {
     printf("   %-7s '", title);
-    say_key(stdout, span_of_text(key->name));
+    print_escaped(stdout, span_of_text(key->name));
     fputs("'\n", stdout);
     if (!key->is_looked_at)
         return;
@@ -49,7 +49,7 @@ void rules_explain_key_text(const struct explained_key *key, const char *title)
     putchar('\n');
     if (key->fault[0] != '\0') {
         fputs("   bytes   cannot be read: ", stdout);
-        say_key(stdout, span_of_text(key->fault));
+        print_escaped(stdout, span_of_text(key->fault));
         putchar('\n');
         return;
     }

@@ -4,9 +4,9 @@
 #include "cmd/rules/rules_explain.h"
 
 #include "base/ns.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 
@@ -21,9 +21,9 @@ static void print_descriptor(const struct descriptor *descriptor)
 {
     for (size_t i = 0; i < descriptor->n_entries; i++) {
         putchar(' ');
-        say_key(stdout, descriptor->entries[i].key);
+        print_escaped(stdout, descriptor->entries[i].key);
         putchar('=');
-        say_key(stdout, descriptor->entries[i].value);
+        print_escaped(stdout, descriptor->entries[i].value);
     }
     putchar('\n');
 }
@@ -33,9 +33,9 @@ static void print_rule(const struct target *target, bool is_asked)
 {
     char spec[SPEC_MAX];
     fputs("   rule    ", stdout);
-    say_key(stdout, span_of_text(target->rule->path));
+    print_escaped(stdout, span_of_text(target->rule->path));
     fputs("  (", stdout);
-    say_key(stdout, span_of_text(target->rule->file));
+    print_escaped(stdout, span_of_text(target->rule->file));
     printf(":%u)\n", (unsigned)target->rule->line);
     if (target->quota == NULL || target->is_replaced)
         return;
@@ -44,57 +44,57 @@ static void print_rule(const struct target *target, bool is_asked)
     if (target->rule->store.label == NULL)
         return;
     fputs("   store   ", stdout);
-    say_key(stdout, span_of_text(target->rule->store.label));
+    print_escaped(stdout, span_of_text(target->rule->store.label));
     puts(is_asked ? "" : ", which was not asked");
 }
 
 /* What a caller would be told of this one alone. */
 static void print_wait(uint64_t wait_ns)
 {
-    struct human human;
+    struct formatted formatted;
     if (wait_ns == STINT_NEVER_NS) {
         fputs("never fits", stdout);
         return;
     }
-    printf("denies for %s s", human_wait(&human, wait_ns));
+    printf("denies for %s s", format_wait(&formatted, wait_ns));
     if (wait_ns >= NS_PER_HOUR)
-        printf(" (%s)", human_duration(&human, wait_ns));
+        printf(" (%s)", format_duration(&formatted, wait_ns));
 }
 
 /* A budget of the calendar that was used says when the next one begins. */
 static void print_next(const struct target *target)
 {
-    struct human human;
+    struct formatted formatted;
     const struct stint_decision *decision = &target->decision;
     bool is_calendar =
         target->quota->algorithm == STINT_FIXED_WINDOW && target->quota->align >= STINT_ALIGN_DAY;
     if (is_calendar && decision->reset_after_ns > 0)
-        printf("; all of it again in %s", human_duration(&human, decision->reset_after_ns));
+        printf("; all of it again in %s", format_duration(&formatted, decision->reset_after_ns));
 }
 
 static void print_state(const struct target *target)
 {
     const struct stint_decision *decision = &target->decision;
-    struct human left, limit;
+    struct formatted left, limit;
     fputs("   state   ", stdout);
     if (target->over && target->part == TARGET_SHADOW)
         fputs("over, and allowed: shadow_mode", stdout);
     else if (target->over)
         print_wait(decision->retry_after_ns);
     else {
-        printf("allows; leaves %s of %s", human_count(&left, decision->remaining),
-               human_count(&limit, decision->limit));
+        printf("allows; leaves %s of %s", format_count(&left, decision->remaining),
+               format_count(&limit, decision->limit));
         print_next(target);
     }
     printf("%s%s\n", target->banned ? " (its key is blocked)" : "",
-           target->stepped_back ? " (quota_mode: the request does without it)" : "");
+           target->excluded ? " (quota_mode: the request does without it)" : "");
 }
 
 static void print_reset(const struct target *target)
 {
-    struct human human;
+    struct formatted formatted;
     printf("   reset   as never used after %s s\n",
-           human_wait(&human, target->decision.reset_after_ns));
+           format_wait(&formatted, target->decision.reset_after_ns));
 }
 
 static void print_target(const struct target *target, const struct explained_key *keys)
@@ -145,12 +145,12 @@ static void print_whole(const struct explained *explained)
 void rules_explain_text(const struct explained *explained)
 {
     fputs("domain ", stdout);
-    say_key(stdout, span_of_text(explained->domain));
+    print_escaped(stdout, span_of_text(explained->domain));
     puts(explained->has_domain ? "" : ": no file of rules has it");
-    for (size_t i = 0; i < explained->question->n_targets; i++) {
+    for (size_t i = 0; i < explained->evaluation->n_targets; i++) {
         printf("%zu.", i + 1);
         print_descriptor(&explained->descriptors[i]);
-        print_target(&explained->question->targets[i],
+        print_target(&explained->evaluation->targets[i],
                      explained->keys != NULL ? &explained->keys[EXPLAINED_KEYS * i] : NULL);
     }
     print_whole(explained);
@@ -199,7 +199,7 @@ static json_t *shadow_json(const struct target *target)
 
 static json_t *target_json(const struct explained *explained, size_t i)
 {
-    const struct target *target = &explained->question->targets[i];
+    const struct target *target = &explained->evaluation->targets[i];
     const struct stint_decision *decision = &target->decision;
     bool is_limited = target->part != TARGET_FREE;
     json_t *object =
@@ -224,7 +224,7 @@ int rules_explain_json(const struct explained *explained)
 {
     const struct stint_decision *decision = &explained->decision;
     json_t *list = json_array();
-    for (size_t i = 0; i < explained->question->n_targets; i++)
+    for (size_t i = 0; i < explained->evaluation->n_targets; i++)
         json_array_append_new(list, target_json(explained, i));
     return json_text_print(json_pack("{s:o, s:s, s:I, s:o, s:o}", "domain",
                                      json_text_key(span_of_text(explained->domain)), "outcome",

@@ -6,12 +6,12 @@
 #define _GNU_SOURCE
 #include "cmd/rules/rules_explain_store.h"
 
-#include "backend/redis/redis_store.h"
+#include "backend/redis/redis_backend.h"
 #include "backend/script/script_lease.h"
 #include "backend/store_key.h"
 #include "cmd/store/shared_session.h"
 #include "cmd/store/store_node.h"
-#include "decide/errand.h"
+#include "decide/pending.h"
 #include "net/upstream/memcached_links.h"
 
 #include <stdio.h>
@@ -22,9 +22,9 @@ struct explain_store {
     struct explain_store_options options;
     struct shared_session *session;
     struct store_nodes *nodes; /* NULL: memcached, which tells nothing of its keys */
-    struct shared_store *all[RULES_STORES_MAX];
-    struct question_stores stores;
-    struct errands errands;
+    struct backend *all[RULES_STORES_MAX];
+    struct evaluation_stores stores;
+    struct pending_requests pending_requests;
     char *prefix; /* escaped */
     struct explained_key keys[EXPLAINED_KEYS * TARGETS_MAX];
 };
@@ -102,9 +102,9 @@ int explain_store_open(struct explain_store **store, const struct explain_store_
     }
     for (size_t i = 0; i < RULES_STORES_MAX; i++)
         made->all[i] = shared_session_store(made->session);
-    made->stores = (struct question_stores){.stores = made->all,
-                                            .n_stores = RULES_STORES_MAX,
-                                            .timeout_ns = options->given->timeout_ns};
+    made->stores = (struct evaluation_stores){.stores = made->all,
+                                              .n_stores = RULES_STORES_MAX,
+                                              .timeout_ns = options->given->timeout_ns};
     *store = made;
     return 0;
 }
@@ -119,7 +119,7 @@ void explain_store_close(struct explain_store *store)
     }
     store_nodes_close(store->nodes);
     shared_session_close(store->session);
-    errands_deinit(&store->errands);
+    pending_requests_deinit(&store->pending_requests);
     free(store->prefix);
     free(store);
 }
@@ -136,28 +136,28 @@ const struct explained_key *explain_store_keys(const struct explain_store *store
 
 /* ---- Peeking --------------------------------------------------------------------------------- */
 
-/* One run of the question; it waits where the errand does. */
-static int peek_once(struct explain_store *store, struct question *question,
-                     const struct question_ask *ask, struct errand *errand,
+/* One run of the question; it waits where the pending request does. */
+static int peek_once(struct explain_store *store, struct evaluation *evaluation,
+                     const struct evaluation_ask *ask, struct pending *pending,
                      struct stint_decision *decision, struct stint_error *error)
 {
-    question->stores = &store->stores;
-    question_begin(question, errand->now_ns);
-    int code = question_add_descriptors(question, ask, error);
+    evaluation->stores = &store->stores;
+    evaluation_begin(evaluation, pending->now_ns);
+    int code = evaluation_add_descriptors(evaluation, ask, error);
     if (code != 0)
         return code;
-    errand_rewind(errand);
-    question->errand = errand;
-    question->now_ns = question->at_ns = errand->now_ns;
-    *decision = question_peek(question);
-    question->errand = NULL;
+    pending_rewind(pending);
+    evaluation->pending = pending;
+    evaluation->now_ns = evaluation->at_ns = pending->now_ns;
+    *decision = evaluation_peek(evaluation);
+    evaluation->pending = NULL;
     return 0;
 }
 
-static struct shared_item item_of(const struct target *target, bool is_shadow)
+static struct backend_item item_of(const struct target *target, bool is_shadow)
 {
     const struct rule *rule = target->rule;
-    return (struct shared_item){
+    return (struct backend_item){
         .quota = is_shadow ? &rule->shadow : target->quota,
         .rule = rule,
         .name = span_of_text(is_shadow ? rule->store.shadow_name : rule->store.name),
@@ -167,7 +167,7 @@ static struct shared_item item_of(const struct target *target, bool is_shadow)
     };
 }
 
-static void take_answer(struct shared_op *op, uint64_t now_ns)
+static void take_answer(struct backend_op *op, uint64_t now_ns)
 {
     (void)now_ns;
     *(bool *)op->arg = true;
@@ -177,53 +177,54 @@ static void take_answer(struct shared_op *op, uint64_t now_ns)
 static int find_fault(struct explain_store *store, const struct target *target,
                       struct stint_error *error)
 {
-    struct shared_store *shared = shared_session_store(store->session);
-    const struct shared_item item = item_of(target, false);
+    struct backend *shared = shared_session_store(store->session);
+    const struct backend_item item = item_of(target, false);
     uint64_t now_ns = shared_session_now_ns(store->session);
-    const struct shared_ask ask = {.verb = SHARED_PEEK,
-                                   .items = &item,
-                                   .n_items = 1,
-                                   .now_ns = now_ns,
-                                   .deadline_ns = now_ns + store->options.given->timeout_ns};
+    const struct backend_request ask = {.verb = BACKEND_PEEK,
+                                        .items = &item,
+                                        .n_items = 1,
+                                        .now_ns = now_ns,
+                                        .deadline_ns = now_ns + store->options.given->timeout_ns};
     bool is_answered = false;
     struct stint_decision each;
-    struct shared_op op = {.answered = take_answer, .arg = &is_answered, .answer.each = &each};
+    struct backend_op op = {.answered = take_answer, .arg = &is_answered, .answer.each = &each};
     shared->ops->ask(shared, &ask, &op);
-    while (op.answer.outcome == SHARED_WAITS && !is_answered)
+    while (op.answer.outcome == BACKEND_WAITS && !is_answered)
         shared_session_run(store->session);
     return err_set(error, STINT_E_GONE, "--store: %s",
                    op.answer.error != NULL ? op.answer.error : "it did not answer in time");
 }
 
-/* What stands in for a store that fails is no answer here. */
-static int check_answers(struct explain_store *store, const struct question *question,
+/* What replaces a store that fails is no answer here. */
+static int check_answers(struct explain_store *store, const struct evaluation *evaluation,
                          struct stint_error *error)
 {
-    if (question->fault != 0)
+    if (evaluation->fault != 0)
         return err_set(error, STINT_E_GONE, "--store: %s",
-                       question->fault_sentence != NULL ? question->fault_sentence
-                                                        : "it cannot be asked");
-    for (size_t i = 0; i < question->n_targets; i++)
-        if (question->targets[i].stand_in != STAND_IN_NONE)
-            return find_fault(store, &question->targets[i], error);
+                       evaluation->fault_message != NULL ? evaluation->fault_message
+                                                         : "it cannot be asked");
+    for (size_t i = 0; i < evaluation->n_targets; i++)
+        if (evaluation->targets[i].fallback != FALLBACK_NONE)
+            return find_fault(store, &evaluation->targets[i], error);
     return 0;
 }
 
-int explain_store_peek(struct explain_store *store, struct question *question,
-                       const struct question_ask *ask, uint64_t now_ns,
+int explain_store_peek(struct explain_store *store, struct evaluation *evaluation,
+                       const struct evaluation_ask *ask, uint64_t now_ns,
                        struct stint_decision *decision, struct stint_error *error)
 {
-    struct errand *errand = errand_new(&store->errands, now_ns, store->options.given->timeout_ns);
-    if (errand == NULL)
+    struct pending *pending =
+        pending_new(&store->pending_requests, now_ns, store->options.given->timeout_ns);
+    if (pending == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory to ask the store");
-    int code = peek_once(store, question, ask, errand, decision, error);
-    while (code == 0 && errand->n_waiting > 0) {
-        while (errand->n_waiting > 0)
+    int code = peek_once(store, evaluation, ask, pending, decision, error);
+    while (code == 0 && pending->n_waiting > 0) {
+        while (pending->n_waiting > 0)
             shared_session_run(store->session);
-        code = peek_once(store, question, ask, errand, decision, error);
+        code = peek_once(store, evaluation, ask, pending, decision, error);
     }
-    errand_free(errand);
-    return code != 0 ? code : check_answers(store, question, error);
+    pending_free(pending);
+    return code != 0 ? code : check_answers(store, evaluation, error);
 }
 
 /* ---- Looking --------------------------------------------------------------------------------- */
@@ -275,7 +276,7 @@ static int look_at(struct explain_store *store, struct explained_key *key,
 }
 
 /* With `more` behind it; NULL: no memory. */
-static char *name_of(const struct explain_store *store, const struct shared_item *item,
+static char *name_of(const struct explain_store *store, const struct backend_item *item,
                      const char *more)
 {
     struct span prefix = span_of_text(store->prefix);
@@ -298,7 +299,7 @@ static char *name_of(const struct explain_store *store, const struct shared_item
 static int look_at_key(struct explain_store *store, const struct target *target, size_t which,
                        struct explained_key *key, struct stint_error *error)
 {
-    const struct shared_item item = item_of(target, which == EXPLAINED_SHADOW);
+    const struct backend_item item = item_of(target, which == EXPLAINED_SHADOW);
     const char *more = which == EXPLAINED_LEASES ? SCRIPT_LEASES_SUFFIX : "";
     key->name = name_of(store, &item, more);
     if (key->name == NULL)
@@ -307,12 +308,12 @@ static int look_at_key(struct explain_store *store, const struct target *target,
     return look_at(store, key, error);
 }
 
-int explain_store_look(struct explain_store *store, const struct question *question,
+int explain_store_look(struct explain_store *store, const struct evaluation *evaluation,
                        struct stint_error *error)
 {
     int code = 0;
-    for (size_t i = 0; i < question->n_targets && code == 0; i++) {
-        const struct target *target = &question->targets[i];
+    for (size_t i = 0; i < evaluation->n_targets && code == 0; i++) {
+        const struct target *target = &evaluation->targets[i];
         if (target->part == TARGET_FREE || target->store == 0)
             continue;
         const bool has[EXPLAINED_KEYS] = {true, target->rule->has_shadow,

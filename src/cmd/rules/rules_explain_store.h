@@ -29,11 +29,11 @@ int explain_store_open(struct explain_store **store, const struct explain_store_
 void explain_store_close(struct explain_store *store); /* NULL is fine */
 
 /* Peeks; the question is filled with it first. STINT_E_GONE: the store did not answer. */
-int explain_store_peek(struct explain_store *store, struct question *question,
-                       const struct question_ask *ask, uint64_t now_ns,
+int explain_store_peek(struct explain_store *store, struct evaluation *evaluation,
+                       const struct evaluation_ask *ask, uint64_t now_ns,
                        struct stint_decision *decision, struct stint_error *error);
 /* Finds the keys of what was peeked at. They live as long as the store. */
-int explain_store_look(struct explain_store *store, const struct question *question,
+int explain_store_look(struct explain_store *store, const struct evaluation *evaluation,
                        struct stint_error *error);
 const struct explained_key *explain_store_keys(const struct explain_store *store);
 uint64_t explain_store_now_ns(const struct explain_store *store);

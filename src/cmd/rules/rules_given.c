@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/rules/rules_given.h"
 
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdlib.h>
 
@@ -13,7 +13,7 @@ static const struct argp_option options_known[] = {
     {"rules", OPTION_RULES, "PATH", 0,
      "A file of rules, or a folder of them (its *.yaml and *.yml); several may be given", 1},
     {"default-algorithm", OPTION_ALGORITHM, "NAME", 0,
-     "The law of limits that name none (default window)", 1},
+     "The algorithm of limits that name none (default window)", 1},
     {"merge-domains", OPTION_MERGE, NULL, 0, "Let a domain be spread over several files", 1},
     {0},
 };
@@ -63,7 +63,7 @@ bool rules_given_load(const struct rules_args *args, struct rules_loaded *loaded
         return false;
     if (loaded->rules != NULL)
         return true;
-    rules_print_faults(stderr, &loaded->faults);
+    rules_print_faults(stderr, &loaded->diagnostics);
     rules_loaded_free(loaded);
     return false;
 }

@@ -5,14 +5,14 @@
 #include "algorithm/spec.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/rules/rules_args.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #define SPEC_MAX 256
-#define SENTENCES_MAX 2048
+#define MESSAGES_MAX 2048
 
 static const char *const on_store_error_names[] = {
     [RULE_STORE_ERROR_DENY] = "deny",
@@ -45,7 +45,7 @@ static const char *const unit_names[] = {
 
 static void print_quota(const char *title, const struct stint_quota *quota)
 {
-    char spec[SPEC_MAX], bound[SENTENCES_MAX];
+    char spec[SPEC_MAX], bound[MESSAGES_MAX];
     struct buf buf = buf_of(bound, sizeof(bound));
     stint_quota_format(quota, spec, sizeof(spec));
     label_bound(&buf, quota);
@@ -105,7 +105,7 @@ static void print_replaces(const struct rule *rule)
 {
     for (size_t i = 0; i < rule->n_replaces; i++) {
         fputs(i == 0 ? "  drops   " : ", ", stdout);
-        say_key(stdout, span_of_text(rule->replaces[i]));
+        print_escaped(stdout, span_of_text(rule->replaces[i]));
     }
     if (rule->n_replaces > 0)
         putchar('\n');
@@ -116,11 +116,11 @@ static void print_metadata(const struct rule *rule)
     if (rule->metadata.len == 0)
         return;
     fputs("  tells   ", stdout);
-    say_key(stdout, rule->metadata);
+    print_escaped(stdout, rule->metadata);
     putchar('\n');
 }
 
-static void add_away(struct buf *buf, const struct rule_store *store)
+static void add_unavailable(struct buf *buf, const struct rule_store *store)
 {
     if (store->on_error != RULE_STORE_ERROR_LOCAL) {
         buf_add(buf, "%s while it cannot be asked", on_store_error_names[store->on_error]);
@@ -135,13 +135,13 @@ static void add_away(struct buf *buf, const struct rule_store *store)
 /* What is as it always is without stores is not told. */
 static void print_store(const struct rule_store *store)
 {
-    char away[SPEC_MAX], lease[SPEC_MAX];
-    struct buf buf = buf_of(away, sizeof(away));
+    char unavailable[SPEC_MAX], lease[SPEC_MAX];
+    struct buf buf = buf_of(unavailable, sizeof(unavailable));
     const char *title = "  store   ";
-    add_away(&buf, store);
+    add_unavailable(&buf, store);
     if (store->label != NULL) {
         fputs(title, stdout);
-        say_key(stdout, span_of_text(store->label));
+        print_escaped(stdout, span_of_text(store->label));
         printf(", as %s, tagged by %s\n", store->name,
                store->tag == RULE_TAG_DOMAIN  ? "the domain"
                : store->tag == RULE_TAG_FIRST ? "the first value"
@@ -149,7 +149,7 @@ static void print_store(const struct rule_store *store)
         title = "          ";
     }
     if (store->label != NULL || store->on_error != RULE_STORE_ERROR_DENY)
-        printf("%s%s\n", title, away);
+        printf("%s%s\n", title, unavailable);
     if (store->lease == RULE_LEASE_NONE)
         return;
     buf = buf_of(lease, sizeof(lease));
@@ -174,14 +174,14 @@ static void print_on_expiry(const struct rule *rule)
 
 static void print_rule(const struct rule *rule)
 {
-    say_key(stdout, span_of_text(rule->path));
+    print_escaped(stdout, span_of_text(rule->path));
     if (rule->name[0] != '\0') {
         fputs("  \"", stdout);
-        say_key(stdout, span_of_text(rule->name));
+        print_escaped(stdout, span_of_text(rule->name));
         putchar('"');
     }
     fputs("  (", stdout);
-    say_key(stdout, span_of_text(rule->file));
+    print_escaped(stdout, span_of_text(rule->file));
     printf(":%u)\n", (unsigned)rule->line);
     if (rule->unlimited)
         puts("  unlimited");
@@ -205,7 +205,7 @@ static void print_text(const struct rules *rules)
     const char *domain;
     for (size_t i = 0; (domain = rules_domain(rules, i)) != NULL; i++) {
         printf("%sdomain ", i == 0 ? "" : "\n");
-        say_key(stdout, span_of_text(domain));
+        print_escaped(stdout, span_of_text(domain));
         putchar('\n');
         for (size_t j = 0; j < rules_count(rules); j++) {
             const struct rule *rule = rules_at(rules, j);
@@ -330,7 +330,7 @@ static int show(const struct rules_args *args)
     if (!rules_args_load(args, &loaded))
         return CMD_BAD_INPUT;
     if (loaded.rules == NULL)
-        rules_print_faults(stderr, &loaded.faults);
+        rules_print_faults(stderr, &loaded.diagnostics);
     else if (args->json)
         failed = print_json(loaded.rules);
     else

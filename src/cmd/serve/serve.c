@@ -4,12 +4,12 @@
 #include "base/buf.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/serve/serve_compat.h"
 #include "cmd/serve/serve_reload.h"
 #include "cmd/serve/serve_stores.h"
 #include "cmd/store/store_word.h"
-#include "decide/question_local.h"
+#include "decide/evaluation_local.h"
 #include "net/process/core_dump.h"
 #include "net/process/user.h"
 #include "table/table.h"
@@ -34,11 +34,11 @@ static const char doc[] =
     "SIGUSR2 "
     "starts a successor that takes over.";
 
-/* A list of options made of the table of settings, with the names and sentences it points to. */
+/* A list of options made of the table of settings, with the names and messages it points to. */
 struct option_list {
     struct argp_option options[SETTINGS_MAX + 4];
     char names[SETTINGS_MAX][40];
-    char sentences[SETTINGS_MAX][OPTION_TEXT_SIZE];
+    char messages[SETTINGS_MAX][OPTION_TEXT_SIZE];
 };
 
 /* What the command line says, before weaker origins are read. */
@@ -60,16 +60,16 @@ static void fill_option(struct option_list *list, size_t i)
     for (char *c = list->names[i]; *c != '\0'; c++)
         if (*c == '_')
             *c = '-';
-    struct buf sentence = buf_of(list->sentences[i], OPTION_TEXT_SIZE);
-    buf_add(&sentence, "%s", setting->sentence);
+    struct buf message = buf_of(list->messages[i], OPTION_TEXT_SIZE);
+    buf_add(&message, "%s", setting->message);
     if (setting->value != NULL && setting->kind != SETTING_SWITCH)
-        buf_add(&sentence, " (default %s)", setting->value);
+        buf_add(&message, " (default %s)", setting->value);
     list->options[i] = (struct argp_option){
         .name = list->names[i],
         .key = OPTION_SETTING + (int)i,
         .arg = setting->kind == SETTING_SWITCH ? "false" : setting->argument,
         .flags = setting->kind == SETTING_SWITCH ? OPTION_ARG_OPTIONAL : 0,
-        .doc = list->sentences[i],
+        .doc = list->messages[i],
     };
 }
 
@@ -96,7 +96,7 @@ static void add_store(struct command_line *line, size_t index, char *text)
 {
     char *own = strdup(text);
     if (own == NULL) {
-        say("no memory for the command line");
+        print_message("no memory for the command line");
         exit(CMD_BAD_INPUT);
     }
     store_word_hide(text);
@@ -160,8 +160,8 @@ struct ground {
     struct log *log;
     struct stint_table *table;
     struct access_now *access;
-    struct hub *hub;
-    struct http_site *site;
+    struct server_state *server_state;
+    struct http_config *site;
     struct serve_stores *stores;
 };
 
@@ -177,7 +177,7 @@ static int store_takes(void *arg, size_t store, const struct rule *rule,
     int code = stores_accept(&stores->configs[store - 1], rule, quota, error);
     return code != 0 || quota != &rule->quota
                ? code
-               : question_local_accepts(ground->table, &stores->question, rule, error);
+               : evaluation_local_accepts(ground->table, &stores->evaluation, rule, error);
 }
 
 /* Rules with an answer of their own do without a store; what callers bring along may not. */
@@ -185,16 +185,17 @@ static int add_stores(struct ground *ground, struct stint_error *error)
 {
     const struct serve_stores *stores = ground->stores;
     for (size_t i = 0; i < stores->names.n_names; i++) {
-        bool is_needed = stores->question.items == i + 1 &&
-                         stores->question.items_on_error == RULE_STORE_ERROR_ERROR;
-        if (!metrics_add_store(hub_metrics(ground->hub), stores->names.names[i], is_needed))
+        bool is_needed = stores->evaluation.items == i + 1 &&
+                         stores->evaluation.items_on_error == RULE_STORE_ERROR_ERROR;
+        if (!metrics_add_store(server_state_metrics(ground->server_state), stores->names.names[i],
+                               is_needed))
             return err_set(error, STINT_E_SYSTEM, "no memory for the figures of stores");
     }
     return 0;
 }
 
-static int new_pool_list(void *arg, size_t store, const struct shared_pool_definition *given,
-                         struct shared_pool_list **list, struct stint_error *error)
+static int new_pool_list(void *arg, size_t store, const struct backend_pool_definition *given,
+                         struct backend_pool_list **list, struct stint_error *error)
 {
     const struct serve_stores *stores = arg;
     return stores_pool_list(&stores->configs[store], given, list, error);
@@ -202,7 +203,7 @@ static int new_pool_list(void *arg, size_t store, const struct shared_pool_defin
 
 static void tell_pools_of_stores(const struct ground *ground)
 {
-    pools_set_stores(hub_pools(ground->hub),
+    pools_set_stores(server_state_pools(ground->server_state),
                      &(struct pools_stores){.names = ground->stores->names.names,
                                             .n_names = ground->stores->names.n_names,
                                             .list_new = new_pool_list,
@@ -210,29 +211,29 @@ static void tell_pools_of_stores(const struct ground *ground)
                                             .arg = ground->stores});
 }
 
-static int open_hub(struct ground *ground, struct rules *rules, struct stint_error *error)
+static int open_server_state(struct ground *ground, struct rules *rules, struct stint_error *error)
 {
     const struct serve_settings *settings = ground->settings;
-    return hub_open(&ground->hub,
-                    &(struct hub_options){
-                        .table = ground->table,
-                        .rules = rules,
-                        .workers = serve_workers(settings),
-                        .id_lifetime_ns = settings->id_lifetime,
-                        .popular_keys = settings->popular_keys,
-                        .popular_half_life_ns = settings->popular_half_life,
-                        .without_popular = settings->popular_keys == 0,
-                        .shadow_mode = settings->shadow_mode,
-                        .quota_mode = settings->quota_mode,
-                        .charges_hits = strcmp(settings->grpc_hits, "take") != 0,
-                        .checks_debt = strcmp(settings->grpc_hits, "add") == 0,
-                        .metrics_names = serve_metrics_names(settings),
-                        .has_virtual_clock = serve_has_virtual_clock(settings),
-                        .near_thousandths = (unsigned)settings->near_limit,
-                        .store_accepts = store_takes,
-                        .store_arg = ground,
-                    },
-                    error);
+    return server_state_open(&ground->server_state,
+                             &(struct server_state_options){
+                                 .table = ground->table,
+                                 .rules = rules,
+                                 .workers = serve_workers(settings),
+                                 .id_lifetime_ns = settings->id_lifetime,
+                                 .top_keys_keys = settings->top_keys_keys,
+                                 .top_keys_half_life_ns = settings->popular_half_life,
+                                 .without_top_keys = settings->top_keys_keys == 0,
+                                 .shadow_mode = settings->shadow_mode,
+                                 .quota_mode = settings->quota_mode,
+                                 .charges_hits = strcmp(settings->grpc_hits, "take") != 0,
+                                 .checks_debt = strcmp(settings->grpc_hits, "add") == 0,
+                                 .metrics_names = serve_metrics_names(settings),
+                                 .has_virtual_clock = serve_has_virtual_clock(settings),
+                                 .near_thousandths = (unsigned)settings->near_limit,
+                                 .store_accepts = store_takes,
+                                 .store_arg = ground,
+                             },
+                             error);
 }
 
 static void tell_state(const struct ground *ground)
@@ -263,7 +264,7 @@ static int load(const struct ground *ground, struct serve_loaded *loaded, struct
     struct stint_error why = *error;
     code = serve_load_tokens(ground->settings, loaded, error);
     if (code == 0)
-        log_line(ground->log, LOG_RULES_LACK, LOG_TEXT("reason", why.sentence));
+        log_line(ground->log, LOG_RULES_LACK, LOG_TEXT("reason", why.message));
     return code;
 }
 
@@ -273,10 +274,10 @@ static int open_table(struct ground *ground, struct stint_error *error)
     struct stint_error why;
     int code = stint_table_open(&ground->table, &options, &why);
     if (code == STINT_E_MISMATCH && options.path != NULL)
-        return err_set(error, code, "%s; %s, or name another file with --state", why.sentence,
+        return err_set(error, code, "%s; %s, or name another file with --state", why.message,
                        options.clock == STINT_CLOCK_VIRTUAL ? "leave --clock virtual out"
                                                             : "say --clock virtual");
-    return code == 0 ? 0 : err_set(error, code, "%s", why.sentence);
+    return code == 0 ? 0 : err_set(error, code, "%s", why.message);
 }
 
 /* Rules come first: a fault in them is told before a state is made. */
@@ -297,13 +298,13 @@ static int open_ground(struct ground *ground, struct stint_error *error)
         table_reserve_quotas(ground->table);
     }
     if (code == 0)
-        code = open_hub(ground, loaded.rules, error);
+        code = open_server_state(ground, loaded.rules, error);
     if (code == 0)
         code = add_stores(ground, error);
     if (code == 0)
         tell_pools_of_stores(ground);
     if (code == 0)
-        code = configured_pools_define(&settings->pools, hub_pools(ground->hub),
+        code = configured_pools_define(&settings->pools, server_state_pools(ground->server_state),
                                        stint_now(ground->table), error);
     rules_unref(loaded.rules);
     if (code == 0) {
@@ -315,8 +316,8 @@ static int open_ground(struct ground *ground, struct stint_error *error)
 
 static void close_ground(struct ground *ground)
 {
-    hub_close(ground->hub);
-    http_site_free(ground->site);
+    server_state_close(ground->server_state);
+    http_config_free(ground->site);
     access_now_free(ground->access);
     stint_table_close(ground->table);
     serve_stores_close(ground->stores);
@@ -348,7 +349,7 @@ static int begin_process(const struct serve_settings *settings, struct server_op
 {
     int code = 0;
     if (options->control != NULL && successor != NULL)
-        code = starter_new(&options->starter, successor, error);
+        code = respawn_helper_new(&options->respawn_helper, successor, error);
     if (code == 0 && settings->user != NULL)
         code = user_become(settings->user, error);
     return code == 0 ? core_dump_allow(settings->core_dumps, error) : code;
@@ -361,18 +362,18 @@ static int serve_on(const struct ground *ground, struct server_options *options,
         .started = ground->settings,
         .gather = gather,
         .arg = ground->line,
-        .hub = ground->hub,
+        .server_state = ground->server_state,
         .access = ground->access,
         .log = ground->log,
     });
     if (reload == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for the server");
-    options->hub = ground->hub;
+    options->server_state = ground->server_state;
     options->access = ground->access;
     options->site = ground->site;
     options->store_configs = ground->stores->configs;
     options->n_store_configs = ground->stores->names.n_names;
-    options->question_stores = ground->stores->question;
+    options->evaluation_stores = ground->stores->evaluation;
     options->load = serve_reload_read;
     options->use = serve_reload_use;
     options->arg = reload;
@@ -399,7 +400,7 @@ static int run(const struct serve_settings *settings, struct ground *ground, cha
         code = serve_on(ground, &options, error);
     close_ground(ground);
     serve_places_deinit(&places);
-    starter_free(options.starter);
+    respawn_helper_free(options.respawn_helper);
     return code;
 }
 
@@ -427,7 +428,7 @@ static int serve(const struct serve_settings *settings, const struct command_lin
     int code = ground.log == NULL ? err_set(&error, STINT_E_SYSTEM, "no memory for the log")
                                   : run(settings, &ground, successor, &error);
     if (code != 0)
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     free(successor);
     log_free(ground.log);
     return code == 0 ? CMD_DONE : CMD_BAD_INPUT;
@@ -439,7 +440,7 @@ static int gather_and_serve(const struct command_line *line, int argc, char **ar
     struct stint_error error;
     int exit_code = gather(&settings, line, &error);
     if (exit_code != CMD_DONE)
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     else if (line->prints_config)
         settings_print(&settings, stdout);
     else
@@ -482,7 +483,7 @@ int serve_main(int argc, char **argv)
     struct command_line line = {.given = calloc((size_t)argc + 1, sizeof(struct given))};
     char **words = copy_words(argc, argv);
     if (line.given == NULL || words == NULL) {
-        say("no memory for the command line");
+        print_message("no memory for the command line");
         free(line.given);
         free_words(words, argc);
         return CMD_BAD_INPUT;

@@ -27,7 +27,7 @@ static size_t index_of(const char *setting)
     return (size_t)setting_find(span_of_text(setting), '_');
 }
 
-/* What has been said elsewhere stands. `shown` is the variable, for the sentence of a fault. */
+/* What has been said elsewhere stands. `shown` is the variable, for the message of a fault. */
 static int give(struct compat *compat, const char *setting, const char *shown, const char *text)
 {
     size_t index = index_of(setting);
@@ -79,7 +79,7 @@ static int refuse_true(struct compat *compat, const struct compat_variable *vari
     int code = compat_switch(variable->name, text, &value, compat->error);
     return code != 0 || !value ? code
                                : err_set(compat->error, STINT_E_MISMATCH, "%s: %s", variable->name,
-                                         variable->sentence);
+                                         variable->message);
 }
 
 static int give_switch(struct compat *compat, const struct compat_variable *variable,
@@ -173,10 +173,10 @@ static int place_of(struct compat *compat, const char *host_name, const char *po
 
 static int give_http(struct compat *compat)
 {
-    char served[PLACE_SIZE] = "", debug[PLACE_SIZE] = "", figures[PLACE_SIZE];
+    char served[PLACE_SIZE] = "", debug[PLACE_SIZE] = "", metrics[PLACE_SIZE];
     bool has_prometheus = false;
     const char *prometheus = text_of("PROMETHEUS_ADDR");
-    struct buf buf = buf_of(figures, sizeof(figures));
+    struct buf buf = buf_of(metrics, sizeof(metrics));
     buf_add(&buf, "%s%s", !compat->is_open && prometheus[0] == ':' ? LOCAL_HOST : "", prometheus);
     int code = place_of(compat, "HOST", "PORT", served);
     if (code == 0)
@@ -187,8 +187,8 @@ static int give_http(struct compat *compat)
         code = give(compat, "http", "HOST", served);
     if (code == 0 && strcmp(debug, served) != 0)
         code = give(compat, "http", "DEBUG_HOST", debug);
-    if (code == 0 && has_prometheus && strcmp(figures, served) != 0 && strcmp(figures, debug) != 0)
-        code = give(compat, "http", "PROMETHEUS_ADDR", figures);
+    if (code == 0 && has_prometheus && strcmp(metrics, served) != 0 && strcmp(metrics, debug) != 0)
+        code = give(compat, "http", "PROMETHEUS_ADDR", metrics);
     return code;
 }
 
@@ -232,7 +232,7 @@ static int give_grpc(struct compat *compat)
 
 /* ---- The rest of what several of them say ---------------------------------------------------- */
 
-/* A password in what is given is in no sentence: store_word.h. */
+/* A password in what is given is in no message: store_word.h. */
 static int give_store(struct compat *compat)
 {
     static const char *const redis[] = {"REDIS_TLS_CACERT", "REDIS_TLS_CLIENT_CERT",
@@ -338,7 +338,7 @@ static int apply_one(struct compat *compat, const struct compat_variable *variab
     case COMPAT_REFUSED:
         return text[0] == '\0' ? 0
                                : err_set(compat->error, STINT_E_MISMATCH, "%s: %s", variable->name,
-                                         variable->sentence);
+                                         variable->message);
     default:
         return 0;
     }
@@ -374,7 +374,7 @@ static bool is_ignored(const struct compat_variable *variable)
 static bool is_told_already(const struct compat_variable *variable)
 {
     for (const struct compat_variable *other = compat_variables; other < variable; other++)
-        if (is_ignored(other) && strcmp(other->sentence, variable->sentence) == 0)
+        if (is_ignored(other) && strcmp(other->message, variable->message) == 0)
             return true;
     return false;
 }
@@ -385,17 +385,17 @@ static void tell_ignored(const struct compat_variable *first, struct log *log)
     struct buf buf = buf_of(names, sizeof(names));
     for (const struct compat_variable *variable = first;
          variable < compat_variables + n_compat_variables; variable++) {
-        if (!is_ignored(variable) || strcmp(variable->sentence, first->sentence) != 0)
+        if (!is_ignored(variable) || strcmp(variable->message, first->message) != 0)
             continue;
         if (buf.len + strlen(variable->name) + 2 > sizeof(names)) {
             log_line(log, LOG_COMPAT_IGNORED, LOG_TEXT("variables", names),
-                     LOG_TEXT("reason", first->sentence));
+                     LOG_TEXT("reason", first->message));
             buf = buf_of(names, sizeof(names));
         }
         buf_add(&buf, "%s%s", buf.len > 0 ? " " : "", variable->name);
     }
     log_line(log, LOG_COMPAT_IGNORED, LOG_TEXT("variables", names),
-             LOG_TEXT("reason", first->sentence));
+             LOG_TEXT("reason", first->message));
 }
 
 void compat_tell(const struct serve_settings *settings, struct log *log)

@@ -20,7 +20,7 @@ enum compat_kind {
     COMPAT_FORMAT,   /* of the log */
     COMPAT_RATIO,    /* 0.8, as thousandths */
     COMPAT_JOINED,   /* makes a setting together with others: serve_compat.c */
-    COMPAT_NOT,      /* true is refused, for what the sentence says */
+    COMPAT_NOT,      /* true is refused, for what the message says */
     COMPAT_IGNORED,
     COMPAT_REFUSED, /* to ignore it would be to do something else than was asked */
 };
@@ -28,9 +28,9 @@ enum compat_kind {
 struct compat_variable {
     const char *name;
     enum compat_kind kind;
-    const char *setting;  /* which it gives a value; NULL: none */
-    const char *value;    /* theirs where it is not set; NULL: ours */
-    const char *sentence; /* why it is ignored or refused; else what is to be known of it, or "" */
+    const char *setting; /* which it gives a value; NULL: none */
+    const char *value;   /* theirs where it is not set; NULL: ours */
+    const char *message; /* why it is ignored or refused; else what is to be known of it, or "" */
 };
 
 extern const struct compat_variable compat_variables[];
@@ -48,7 +48,7 @@ char *compat_store(const char *(*text_of)(const char *name), const char **shown,
 
 /*
  * Gives a value to each setting that nobody has set, after all others were read; `name` is that of
- * the other program, "envoyproxy". STINT_E_SYNTAX with a sentence that begins with the variable's
+ * the other program, "envoyproxy". STINT_E_SYNTAX with a message that begins with the variable's
  * name.
  */
 int compat_apply(struct settings *settings, const char *name, struct stint_error *error);

@@ -14,9 +14,9 @@
     {                                                                                              \
         name, COMPAT_##kind, setting, value, ""                                                    \
     }
-#define NOTED(name, kind, setting, value, sentence)                                                \
+#define NOTED(name, kind, setting, value, message)                                                 \
     {                                                                                              \
-        name, COMPAT_##kind, setting, value, sentence                                              \
+        name, COMPAT_##kind, setting, value, message                                               \
     }
 #define IGNORED(name, why)                                                                         \
     {                                                                                              \

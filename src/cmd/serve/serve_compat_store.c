@@ -32,9 +32,9 @@ static int read_switch(const struct redis *redis, const char *name, bool *value)
     return is_set(text) ? compat_switch(name, text, value, redis->error) : 0;
 }
 
-static int refuse(const struct redis *redis, const char *name, const char *sentence)
+static int refuse(const struct redis *redis, const char *name, const char *message)
 {
-    return err_set(redis->error, STINT_E_MISMATCH, "%s: %s", name, sentence);
+    return err_set(redis->error, STINT_E_MISMATCH, "%s: %s", name, message);
 }
 
 /* Whatever a URL would take for something else. */

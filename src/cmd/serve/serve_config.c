@@ -21,26 +21,26 @@ struct config {
     struct stint_error *error;
 };
 
-static int fault_at(const struct config *config, struct fault_place place, const char *sentence)
+static int fault_at(const struct config *config, struct fault_place place, const char *message)
 {
     return err_set(config->error, STINT_E_SYNTAX, "%s:%" PRIu32 ":%" PRIu32 ": %s", config->path,
-                   place.line, place.column, sentence);
+                   place.line, place.column, message);
 }
 
 /* 0 where there is none. This file is nobody else's format: what rules warn of is refused. */
-static int first_fault(const struct config *config, const struct rules_faults *faults)
+static int first_fault(const struct config *config, const struct rules_diagnostics *diagnostics)
 {
-    if (faults->n_faults == 0 && faults->n_warnings == 0)
+    if (diagnostics->n_diagnostics == 0 && diagnostics->n_warnings == 0)
         return 0;
     const struct rules_fault *first =
-        faults->n_faults > 0 ? &faults->faults[0] : &faults->warnings[0];
-    return fault_at(config, (struct fault_place){first->line, first->column}, first->sentence);
+        diagnostics->n_diagnostics > 0 ? &diagnostics->diagnostics[0] : &diagnostics->warnings[0];
+    return fault_at(config, (struct fault_place){first->line, first->column}, first->message);
 }
 
 static int unknown_key(const struct config *config, const struct yaml_value *key)
 {
     const char *names[SETTINGS_MAX + 2] = {NULL};
-    char sentence[STINT_ERROR_MAX];
+    char message[STINT_ERROR_MAX];
     struct args_hint hint;
     struct fault_text shown = fault_text(key->text);
     for (size_t i = 0; i < n_settings_known; i++)
@@ -48,10 +48,10 @@ static int unknown_key(const struct config *config, const struct yaml_value *key
     names[n_settings_known] = POOLS_SECTION;
     const char *advice = args_hint(&hint, "", shown.text, names);
     bool is_near = strncmp(advice, "did", 3) == 0; /* all names would be too many to list */
-    struct buf buf = buf_of(sentence, sizeof(sentence));
+    struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "there is no setting '%s'; %s", shown.text,
             is_near ? advice : "`stint serve --help` lists them all");
-    return fault_at(config, key->place, sentence);
+    return fault_at(config, key->place, message);
 }
 
 static int already_there(const struct config *config, const struct yaml_value *key)
@@ -70,7 +70,7 @@ static int set_one(struct config *config, size_t index, const struct yaml_value 
     if (text == NULL && !is_null)
         return fault_at(config, value->place, "no memory for the value");
     int code = settings_set(config->settings, index, SETTING_FILE, name, text, &why);
-    return code == 0 ? 0 : fault_at(config, value->place, why.sentence);
+    return code == 0 ? 0 : fault_at(config, value->place, why.message);
 }
 
 static int set_list(struct config *config, size_t index, const struct yaml_value *list)
@@ -84,16 +84,16 @@ static int set_list(struct config *config, size_t index, const struct yaml_value
 
 static int read_pools(struct config *config, const struct yaml_part *part)
 {
-    struct rules_faults faults = {0};
-    const struct source source = {config->path, &faults};
+    struct rules_diagnostics diagnostics = {0};
+    const struct source source = {config->path, &diagnostics};
     if (config->has_pools)
         return already_there(config, part->key);
     config->has_pools = true;
     configured_pools_read(&config->settings->values.pools, &config->settings->arena, &source,
                           part->value);
-    faults_sort(&faults, 0, 0);
-    int code = first_fault(config, &faults);
-    rules_faults_free(&faults);
+    diagnostics_sort(&diagnostics, 0, 0);
+    int code = first_fault(config, &diagnostics);
+    rules_diagnostics_free(&diagnostics);
     return code;
 }
 
@@ -114,18 +114,18 @@ static int read_part(struct config *config, const struct yaml_part *part)
 static int read_all(struct config *config, const char *text)
 {
     const struct rules_file file = {.path = config->path, .text = span_of_text(text)};
-    struct rules_faults faults = {0};
-    const struct yaml_value *root = yaml_read(&config->settings->arena, &file, &faults);
+    struct rules_diagnostics diagnostics = {0};
+    const struct yaml_value *root = yaml_read(&config->settings->arena, &file, &diagnostics);
     int code = 0;
     if (root == NULL)
-        code = first_fault(config, &faults);
+        code = first_fault(config, &diagnostics);
     else if (root->kind != YAML_MAP && !yaml_is_null(root))
         code = fault_at(config, root->place, "expected settings as NAME: VALUE");
     else
         for (const struct yaml_part *part = root->parts; part != NULL && code == 0;
              part = part->next)
             code = read_part(config, part);
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     return code;
 }
 

@@ -5,8 +5,8 @@
 #include "cmd/serve/serve_settings.h"
 #include "frontend/resp/resp_conn.h"
 #include "service/access/access.h"
-#include "service/popular.h"
 #include "service/service.h"
+#include "service/top_keys.h"
 
 #include <string.h>
 
@@ -28,57 +28,57 @@ static const char *const cautions[] = {"trust", "half", "full", NULL};
 #define GIB (UINT64_C(1) << 30)
 
 /* clang-format off: a table is read by its columns */
-#define TEXT(field, argument, value, sentence)                                                     \
+#define TEXT(field, argument, value, message)                                                      \
     {                                                                                              \
 #field, SETTING_TEXT, offsetof(struct serve_settings, field), argument, value, 0, 0, NULL, \
-            sentence                                                                               \
+            message                                                                                \
     }
-#define CHOICE(field, value, choices, sentence)                                                    \
+#define CHOICE(field, value, choices, message)                                                     \
     {                                                                                              \
 #field, SETTING_CHOICE, offsetof(struct serve_settings, field), "NAME", value, 0, 0,       \
-            choices, sentence                                                                      \
+            choices, message                                                                       \
     }
-#define LIST(field, argument, value, choices, sentence)                                            \
+#define LIST(field, argument, value, choices, message)                                             \
     {                                                                                              \
 #field, SETTING_LIST, offsetof(struct serve_settings, field), argument, value, 0, 0,       \
-            choices, sentence                                                                      \
+            choices, message                                                                       \
     }
-#define PLACES(field, value, sentence)                                                             \
+#define PLACES(field, value, message)                                                              \
     {                                                                                              \
 #field, SETTING_PLACES, offsetof(struct serve_settings, field), "ADDRESS:PORT", value, 0,  \
-            0, NULL, sentence                                                                      \
+            0, NULL, message                                                                       \
     }
-#define STORES(field, sentence)                                                                    \
+#define STORES(field, message)                                                                     \
     {                                                                                              \
 #field, SETTING_STORES, offsetof(struct serve_settings, field), "[NAME=]URL", NULL, 0, 0,  \
-            NULL, sentence                                                                         \
+            NULL, message                                                                          \
     }
-#define NUMBER(field, value, min, max, sentence)                                                   \
+#define NUMBER(field, value, min, max, message)                                                    \
     {                                                                                              \
 #field, SETTING_NUMBER, offsetof(struct serve_settings, field), "N", value, min, max,      \
-            NULL, sentence                                                                         \
+            NULL, message                                                                          \
     }
-#define BYTES(field, value, min, max, sentence)                                                    \
+#define BYTES(field, value, min, max, message)                                                     \
     {                                                                                              \
 #field, SETTING_BYTES, offsetof(struct serve_settings, field), "BYTES", value, min, max,   \
-            NULL, sentence                                                                         \
+            NULL, message                                                                          \
     }
-#define DURATION(field, value, min, max, sentence)                                                 \
+#define DURATION(field, value, min, max, message)                                                  \
     {                                                                                              \
 #field, SETTING_DURATION, offsetof(struct serve_settings, field), "TIME", value, min, max, \
-            NULL, sentence                                                                         \
+            NULL, message                                                                          \
     }
-#define SWITCH(field, value, sentence)                                                             \
+#define SWITCH(field, value, message)                                                              \
     {                                                                                              \
 #field, SETTING_SWITCH, offsetof(struct serve_settings, field), NULL, value, 0, 0, NULL,   \
-            sentence                                                                               \
+            message                                                                                \
     }
 /* clang-format on */
 
 const struct setting settings_known[] = {
     LIST(rules, "PATH", NULL, NULL, "Rules: a file, or a folder of *.yaml and *.yml"),
     SWITCH(merge_domains, "false", "Let a domain be spread over several files of rules"),
-    CHOICE(default_algorithm, "window", algorithms, "The law of limits that name none"),
+    CHOICE(default_algorithm, "window", algorithms, "The algorithm of limits that name none"),
     SWITCH(shadow_mode, "false", "Count what every rule would deny, and deny nothing"),
     SWITCH(quota_mode, "false", "Take every rule for one in quota mode"),
     SWITCH(rules_may_fail, "false", "Begin without rules where their files cannot be used"),
@@ -117,7 +117,8 @@ const struct setting settings_known[] = {
            "What decisions go by: real, or virtual, which callers move to test with it"),
     SWITCH(trust_after_crash, "false", "After a power cut keep states as they are, not full"),
     DURATION(id_lifetime, "10m", NS_PER_S, NS_PER_DAY, "How long the id of a request is known"),
-    NUMBER(popular_keys, "1024", 0, POPULAR_KEYS_MAX, "Names of keys kept for stint top; 0: none"),
+    NUMBER(top_keys_keys, "1024", 0, TOP_KEYS_KEYS_MAX,
+           "Names of keys kept for stint top; 0: none"),
     DURATION(popular_half_life, "1m", STINT_TOP_HALF_LIFE_MIN_NS, STINT_TOP_HALF_LIFE_MAX_NS,
              "How long until what a key asked counts half in stint top"),
 

@@ -14,26 +14,26 @@
 
 #define TOKENS_FILE_MAX (1u << 20)
 
-static int tell_faults(const struct rules_faults *faults, struct stint_error *error)
+static int tell_diagnostics(const struct rules_diagnostics *diagnostics, struct stint_error *error)
 {
-    const struct rules_fault *first = &faults->faults[0];
-    size_t n_others = faults->n_faults + faults->n_more - 1;
-    struct buf sentence = buf_of(error->sentence, sizeof(error->sentence));
+    const struct rules_fault *first = &diagnostics->diagnostics[0];
+    size_t n_others = diagnostics->n_diagnostics + diagnostics->n_more - 1;
+    struct buf message = buf_of(error->message, sizeof(error->message));
     error->code = STINT_E_SYNTAX;
-    buf_add(&sentence, "%s:%" PRIu32 ":%" PRIu32 ": %s", first->file, first->line, first->column,
-            first->sentence);
+    buf_add(&message, "%s:%" PRIu32 ":%" PRIu32 ": %s", first->file, first->line, first->column,
+            first->message);
     if (n_others > 0)
-        buf_add(&sentence, " (and %zu more: `stint rules check` tells all)", n_others);
+        buf_add(&message, " (and %zu more: `stint rules check` tells all)", n_others);
     return error->code;
 }
 
-static void tell_warnings(struct log *log, const struct rules_faults *faults)
+static void tell_warnings(struct log *log, const struct rules_diagnostics *diagnostics)
 {
-    for (size_t i = 0; i < faults->n_warnings; i++) {
-        const struct rules_fault *warning = &faults->warnings[i];
+    for (size_t i = 0; i < diagnostics->n_warnings; i++) {
+        const struct rules_fault *warning = &diagnostics->warnings[i];
         log_line(log, LOG_RULES_WARNING, LOG_TEXT("file", warning->file),
                  LOG_NUMBER("line", warning->line), LOG_NUMBER("column", warning->column),
-                 LOG_TEXT("reason", warning->sentence));
+                 LOG_TEXT("reason", warning->message));
     }
 }
 
@@ -47,8 +47,8 @@ static int check_empty(const struct serve_settings *settings, const struct rules
     if (code == 0)
         return 0;
     if (!settings->rules_may_be_empty)
-        return err_set(error, code, "%s", why.sentence);
-    log_line(log, LOG_RULES_EMPTY, LOG_TEXT("reason", why.sentence));
+        return err_set(error, code, "%s", why.message);
+    log_line(log, LOG_RULES_EMPTY, LOG_TEXT("reason", why.message));
     return 0;
 }
 
@@ -63,7 +63,7 @@ static int load_rules(const struct serve_settings *settings, const struct serve_
             (uint8_t)spec_algorithm(span_of_text(settings->default_algorithm), &nearest),
     };
     struct rules_files files;
-    struct rules_faults faults = {0};
+    struct rules_diagnostics diagnostics = {0};
     int code = serve_store_names(started, &stores, error);
     if (code != 0)
         return code;
@@ -72,14 +72,14 @@ static int load_rules(const struct serve_settings *settings, const struct serve_
                             &files, error);
     if (code != 0)
         return code;
-    *rules = rules_load(files.files, files.n_files, &options, &faults);
+    *rules = rules_load(files.files, files.n_files, &options, &diagnostics);
     if (*rules == NULL)
-        code = tell_faults(&faults, error);
+        code = tell_diagnostics(&diagnostics, error);
     else {
-        tell_warnings(log, &faults);
+        tell_warnings(log, &diagnostics);
         code = check_empty(settings, &files, *rules, log, error);
     }
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     rules_files_free(&files);
     if (code != 0) {
         rules_unref(*rules);

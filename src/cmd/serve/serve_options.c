@@ -73,12 +73,12 @@ static unsigned styles_of(const struct text_list *names)
     return styles;
 }
 
-int serve_site(const struct serve_settings *settings, struct http_site **site,
+int serve_site(const struct serve_settings *settings, struct http_config **site,
                struct stint_error *error)
 {
-    return http_site_new(
+    return http_config_new(
         site,
-        &(struct http_site_options){
+        &(struct http_config_options){
             .domain = settings->http_domain,
             .descriptors = (const char *const *)settings->http_descriptors.texts,
             .n_descriptors = settings->http_descriptors.n_texts,
@@ -203,7 +203,7 @@ static void set_grpc(const struct serve_settings *settings, struct server_option
 
 static void set_limits(const struct serve_settings *settings, struct server_options *options)
 {
-    options->gate_limits = (struct gate_limits){
+    options->connection_limits = (struct connection_limits){
         .connections = settings->connections,
         .per_address = settings->connections_per_address,
     };

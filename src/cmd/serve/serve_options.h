@@ -28,7 +28,7 @@ uint8_t serve_table_full(const struct serve_settings *settings);
 /* Bits of enum metrics_names. */
 unsigned serve_metrics_names(const struct serve_settings *settings);
 struct stint_table_options serve_table_options(const struct serve_settings *settings);
-int serve_site(const struct serve_settings *settings, struct http_site **site,
+int serve_site(const struct serve_settings *settings, struct http_config **site,
                struct stint_error *error);
 unsigned serve_workers(const struct serve_settings *settings);
 

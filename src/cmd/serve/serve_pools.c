@@ -72,7 +72,7 @@ static int for_all(const struct configured_pools *configured, struct pools *pool
         int code = read_and_define(pool, pools, now_ns, &why);
         if (code != 0)
             return err_set(error, code, "%s:%" PRIu32 ":%" PRIu32 ": %s", configured->path,
-                           pool->place.line, pool->place.column, why.sentence);
+                           pool->place.line, pool->place.column, why.message);
     }
     return 0;
 }

@@ -6,7 +6,7 @@
 #ifndef STINT_CMD_SERVE_SERVE_POOLS_H
 #define STINT_CMD_SERVE_SERVE_POOLS_H
 
-#include "rules/yaml/fields.h"
+#include "rules/yaml/schema.h"
 #include "service/pools.h"
 
 struct configured_quotas {

@@ -45,17 +45,17 @@ const char *const configured_pool_orders[] = {
 };
 #define N_ORDERS (sizeof(configured_pool_orders) / sizeof(configured_pool_orders[0]))
 
-static void fault(const struct reader *reader, struct fault_place place, const char *sentence)
+static void fault(const struct reader *reader, struct fault_place place, const char *message)
 {
-    faults_add(reader->source->faults, reader->source->path, place, "%s", sentence);
+    diagnostics_add(reader->source->diagnostics, reader->source->path, place, "%s", message);
 }
 
 static void *take(const struct reader *reader, size_t n, size_t size)
 {
-    void *room = arena_take(reader->arena, n * size);
-    if (room == NULL)
+    void *space = arena_take(reader->arena, n * size);
+    if (space == NULL)
         fault(reader, (struct fault_place){0}, "out of memory");
-    return room;
+    return space;
 }
 
 static size_t count_parts(const struct yaml_value *list)
@@ -74,16 +74,16 @@ static void read_name(const struct reader *reader, struct fault_place place, str
     if (name.len == 0)
         fault(reader, place, "expected a name, found an empty text");
     else if (pool_keys_check_name(name, &why) != 0)
-        fault(reader, place, why.sentence);
+        fault(reader, place, why.message);
 }
 
 static void read_name_field(const struct reader *reader, const struct fields *fields, int field,
                             struct span *name)
 {
-    if (fields_value(fields, field) == NULL)
-        fields_fault(reader->source, fields, field, "expected a name, found none");
-    else if (fields_text(reader->source, fields, field, name))
-        read_name(reader, fields_place(fields, field), *name);
+    if (schema_value(fields, field) == NULL)
+        schema_fault(reader->source, fields, field, "expected a name, found none");
+    else if (schema_text(reader->source, fields, field, name))
+        read_name(reader, schema_place(fields, field), *name);
 }
 
 static void read_spec(const struct reader *reader, const struct yaml_value *value,
@@ -93,10 +93,10 @@ static void read_spec(const struct reader *reader, const struct yaml_value *valu
     struct stint_error why;
     const char *text = value->kind == YAML_TEXT ? arena_text(reader->arena, value->text) : NULL;
     if (text == NULL || yaml_is_null(value) || strlen(text) != value->text.len)
-        faults_add(reader->source->faults, reader->source->path, value->place,
-                   "expected a quota such as 100/1m, found %s", fields_found(value).text);
+        diagnostics_add(reader->source->diagnostics, reader->source->path, value->place,
+                        "expected a quota such as 100/1m, found %s", schema_found(value).text);
     else if (stint_quota_parse(&quota, text, &why) != 0)
-        fault(reader, value->place, why.sentence);
+        fault(reader, value->place, why.message);
     else
         quotas->specs[quotas->n_specs++] = value->text;
 }
@@ -104,10 +104,10 @@ static void read_spec(const struct reader *reader, const struct yaml_value *valu
 static void read_specs(const struct reader *reader, const struct fields *fields, int field,
                        struct configured_quotas *quotas)
 {
-    const struct yaml_value *list = fields_value(fields, field);
+    const struct yaml_value *list = schema_value(fields, field);
     size_t n = list->kind == YAML_LIST ? count_parts(list) : 0;
     if (n < 1 || n > STINT_POOL_QUOTAS_MAX) {
-        fields_fault(reader->source, fields, field, "expected a list of 1 to %d quotas",
+        schema_fault(reader->source, fields, field, "expected a list of 1 to %d quotas",
                      STINT_POOL_QUOTAS_MAX);
         return;
     }
@@ -119,13 +119,13 @@ static void read_specs(const struct reader *reader, const struct fields *fields,
 static void read_quotas(const struct reader *reader, const struct fields *fields, int one, int many,
                         struct configured_quotas *quotas)
 {
-    const struct yaml_value *single = fields_value(fields, one);
-    bool has_list = fields_value(fields, many) != NULL;
+    const struct yaml_value *single = schema_value(fields, one);
+    bool has_list = schema_value(fields, many) != NULL;
     if (single == NULL && !has_list)
         return;
     quotas->specs = take(reader, STINT_POOL_QUOTAS_MAX, sizeof(*quotas->specs));
     if (single != NULL && has_list)
-        fields_fault(reader->source, fields, many, "quota is there already: expected one of both");
+        schema_fault(reader->source, fields, many, "quota is there already: expected one of both");
     else if (quotas->specs != NULL && single != NULL)
         read_spec(reader, single, quotas);
     else if (quotas->specs != NULL)
@@ -145,13 +145,13 @@ static void read_key(const struct reader *reader, const struct yaml_value *value
         read_name(reader, value->place, key->name);
         return;
     }
-    if (!fields_read(reader->source, &key_shape, value, &fields))
+    if (!schema_read(reader->source, &key_shape, value, &fields))
         return;
     read_name_field(reader, &fields, KEY_NAME, &key->name);
     read_quotas(reader, &fields, KEY_QUOTA, KEY_QUOTAS, &key->quotas);
-    if (fields_number(reader->source, &fields, KEY_WEIGHT, 1, &key->weight) &&
+    if (schema_number(reader->source, &fields, KEY_WEIGHT, 1, &key->weight) &&
         key->weight > STINT_POOL_WEIGHT_MAX)
-        fields_fault(reader->source, &fields, KEY_WEIGHT, "expected at most %d, found %u",
+        schema_fault(reader->source, &fields, KEY_WEIGHT, "expected at most %d, found %u",
                      STINT_POOL_WEIGHT_MAX, key->weight);
 }
 
@@ -177,8 +177,9 @@ static bool is_same_name(struct span a, struct span b)
 static void tell_twice(const struct reader *reader, const char *what, struct span name,
                        struct fault_place second, struct fault_place first)
 {
-    faults_add(reader->source->faults, reader->source->path, second,
-               "the %s %s is there already, in line %u", what, fault_text(name).text, first.line);
+    diagnostics_add(reader->source->diagnostics, reader->source->path, second,
+                    "the %s %s is there already, in line %u", what, fault_text(name).text,
+                    first.line);
 }
 
 static void refuse_twice(const struct reader *reader, const struct configured_pool *pool)
@@ -198,12 +199,12 @@ static void refuse_twice(const struct reader *reader, const struct configured_po
 static void read_keys(const struct reader *reader, const struct fields *fields,
                       struct configured_pool *pool)
 {
-    const struct yaml_value *list = fields_value(fields, POOL_KEYS);
+    const struct yaml_value *list = schema_value(fields, POOL_KEYS);
     if (list == NULL)
         return;
     if (list->kind != YAML_LIST) {
-        fields_fault(reader->source, fields, POOL_KEYS, "expected a list of names, found %s",
-                     fields_found(list).text);
+        schema_fault(reader->source, fields, POOL_KEYS, "expected a list of names, found %s",
+                     schema_found(list).text);
         return;
     }
     pool->keys = take(reader, count_parts(list) + 1, sizeof(*pool->keys));
@@ -217,10 +218,10 @@ static void read_keys_file(const struct reader *reader, const struct fields *fie
                            struct configured_pool *pool)
 {
     struct span path;
-    if (!fields_text(reader->source, fields, POOL_KEYS_FILE, &path))
+    if (!schema_text(reader->source, fields, POOL_KEYS_FILE, &path))
         return;
     if (path.len == 0)
-        fields_fault(reader->source, fields, POOL_KEYS_FILE, "expected a FILE, found nothing");
+        schema_fault(reader->source, fields, POOL_KEYS_FILE, "expected a FILE, found nothing");
     pool->keys_file = arena_text(reader->arena, path);
     if (pool->keys_file == NULL)
         fault(reader, (struct fault_place){0}, "out of memory");
@@ -232,14 +233,14 @@ static void read_keys_file(const struct reader *reader, const struct fields *fie
 static void refuse_without_quota(const struct reader *reader, const struct fields *fields,
                                  const struct configured_pool *pool)
 {
-    static const char sentence[] = "expected a quota, of this key or of its pool; found none";
+    static const char message[] = "expected a quota, of this key or of its pool; found none";
     if (pool->quotas.specs != NULL)
         return;
     for (size_t i = 0; i < pool->n_keys; i++)
         if (pool->keys[i].quotas.specs == NULL)
-            fault(reader, pool->keys[i].place, sentence);
+            fault(reader, pool->keys[i].place, message);
     if (pool->keys_file != NULL)
-        fields_fault(reader->source, fields, POOL_KEYS_FILE,
+        schema_fault(reader->source, fields, POOL_KEYS_FILE,
                      "its keys have no quota: expected `quota` of the pool");
 }
 
@@ -249,14 +250,14 @@ static void read_pool(const struct reader *reader, const struct yaml_value *valu
     struct fields fields;
     size_t order = STINT_ROUND_ROBIN;
     pool->place = value->place;
-    if (!fields_read(reader->source, &pool_shape, value, &fields))
+    if (!schema_read(reader->source, &pool_shape, value, &fields))
         return;
     read_name_field(reader, &fields, POOL_NAME, &pool->name);
-    (void)fields_choice(reader->source, &fields, POOL_ORDER, configured_pool_orders, N_ORDERS,
+    (void)schema_choice(reader->source, &fields, POOL_ORDER, configured_pool_orders, N_ORDERS,
                         &order);
     pool->order = (uint8_t)order;
-    if (fields_text(reader->source, &fields, POOL_STORE, &pool->store) && pool->store.len == 0)
-        fields_fault(reader->source, &fields, POOL_STORE,
+    if (schema_text(reader->source, &fields, POOL_STORE, &pool->store) && pool->store.len == 0)
+        schema_fault(reader->source, &fields, POOL_STORE,
                      "expected the name of a store, found an empty text");
     read_quotas(reader, &fields, POOL_QUOTA, POOL_QUOTAS, &pool->quotas);
     read_keys(reader, &fields, pool);
@@ -282,16 +283,17 @@ void configured_pools_read(struct configured_pools *pools, struct arena *arena,
     if (yaml_is_null(section))
         return;
     if (section->kind != YAML_LIST) {
-        faults_add(source->faults, source->path, section->place,
-                   "pools: expected a list of pools, found %s; how many there may be, pools_max "
-                   "says",
-                   fields_found(section).text);
+        diagnostics_add(
+            source->diagnostics, source->path, section->place,
+            "pools: expected a list of pools, found %s; how many there may be, pools_max "
+            "says",
+            schema_found(section).text);
         return;
     }
     size_t n = count_parts(section);
     if (n > POOLS_MAX) {
-        faults_add(source->faults, source->path, section->place,
-                   "pools: expected at most %d, found %zu", POOLS_MAX, n);
+        diagnostics_add(source->diagnostics, source->path, section->place,
+                        "pools: expected at most %d, found %zu", POOLS_MAX, n);
         return;
     }
     pools->pools = take(&reader, n + 1, sizeof(*pools->pools));

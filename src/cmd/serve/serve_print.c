@@ -141,7 +141,7 @@ void settings_print(const struct settings *settings, FILE *out)
     for (size_t i = 0; i < n_settings_known; i++) {
         const struct setting *setting = &settings_known[i];
         const void *value = (const char *)&settings->values + setting->at;
-        fprintf(out, "# %s\n%s: ", setting->sentence, setting->name);
+        fprintf(out, "# %s\n%s: ", setting->message, setting->name);
         print_value(setting, value, out);
         fputc('\n', out);
     }

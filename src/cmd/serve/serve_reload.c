@@ -91,7 +91,7 @@ static int hold_what_stays(const struct serve_reload *reload, struct serve_setti
                              started->tls_certificate, error);
     if (code == 0)
         code = hold_presence(held, "tls_key", &settings->tls_key, started->tls_key, error);
-    if (configured_pools_lack(&settings->pools, hub_pools(reload->options.hub)))
+    if (configured_pools_lack(&settings->pools, server_state_pools(reload->options.server_state)))
         hold(held, "pools");
     return code;
 }
@@ -115,7 +115,8 @@ static int read_all(const struct serve_reload *reload, struct reading *reading,
     if (code == 0)
         code = serve_server_options(settings, &reading->places, next, error);
     if (code == 0)
-        code = configured_pools_check(&settings->pools, hub_pools(options->hub), error);
+        code = configured_pools_check(&settings->pools, server_state_pools(options->server_state),
+                                      error);
     if (code == 0)
         code = serve_load(settings, options->started, options->log, &reading->loaded, error);
     return code;
@@ -144,15 +145,17 @@ int serve_reload_read(void *arg, struct server_options *next, struct stint_error
 /* The table may refuse rules, and lack room for a pool: then it is the old rules again. */
 static int use_rules_and_pools(const struct serve_reload *reload, struct stint_error *error)
 {
-    struct hub *hub = reload->options.hub;
+    struct server_state *server_state = reload->options.server_state;
     const struct configured_pools *pools = &reload->next->settings.values.pools;
-    struct rules *rules = reload->next->loaded.rules, *old = hub_rules(hub);
+    struct rules *rules = reload->next->loaded.rules, *old = server_state_rules(server_state);
     struct stint_error ignored;
-    int code = rules != NULL || old != NULL ? hub_set_rules(hub, rules, error) : 0;
+    int code =
+        rules != NULL || old != NULL ? server_state_set_rules(server_state, rules, error) : 0;
     if (code == 0) {
-        code = configured_pools_define(pools, hub_pools(hub), stint_now(hub_table(hub)), error);
+        code = configured_pools_define(pools, server_state_pools(server_state),
+                                       stint_now(server_state_table(server_state)), error);
         if (code != 0 && (rules != NULL || old != NULL))
-            hub_set_rules(hub, old, &ignored);
+            server_state_set_rules(server_state, old, &ignored);
     }
     rules_unref(old);
     return code;
@@ -170,7 +173,7 @@ int serve_reload_use(void *arg, struct stint_error *error)
         access_now_set(options->access, reload->next->loaded.access);
     reload->next->loaded.access = NULL;
     log_set(options->log, serve_log_format(settings), serve_log_level(settings));
-    table_set_when_full(hub_table(options->hub), serve_table_full(settings));
+    table_set_when_full(server_state_table(options->server_state), serve_table_full(settings));
     reload->before = reload->in_force;
     reload->in_force = reload->next;
     reload->next = NULL;

@@ -15,7 +15,7 @@ struct serve_reload_options {
     /* Gathers them anew, as they were at the beginning; 0, or an enum cmd_exit. */
     int (*gather)(struct settings *settings, const void *arg, struct stint_error *error);
     const void *arg;
-    struct hub *hub;
+    struct server_state *server_state;
     struct access_now *access;
     struct log *log;
 };

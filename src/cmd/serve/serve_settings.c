@@ -163,7 +163,7 @@ static int check_place(const char *shown, const char *text, struct stint_error *
     struct endpoint endpoint;
     struct stint_error why;
     int code = endpoint_parse(&endpoint, text, &why);
-    return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.sentence);
+    return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.message);
 }
 
 static int check_store(const char *shown, const char *text, struct stint_error *error)
@@ -171,7 +171,7 @@ static int check_store(const char *shown, const char *text, struct stint_error *
     struct store_word word;
     struct stint_error why;
     int code = store_word_read(&word, text, &why);
-    return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.sentence);
+    return code == 0 ? 0 : err_set(error, code, "%s: %s", shown, why.message);
 }
 
 bool setting_is_list(const struct setting *setting)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every setting of `stint serve`: one table gives its name, kind, default, range and sentence, and
+ * Every setting of `stint serve`: one table gives its name, kind, default, range and message, and
  * from it come the options, the environment's names, the keys of the config file, --help,
  * --print-config and the check of docs/serving.md.
  *
@@ -31,7 +31,7 @@ struct serve_settings {
         *store_ca_file, *store_cert_file, *store_key_file, *store_node, *store_on_error,
         *after_failover, *table_full, *grpc_hits, *clock;
     uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
-        overrides, requests, popular_keys, auth_guesses, connections, connections_per_address,
+        overrides, requests, top_keys_keys, auth_guesses, connections, connections_per_address,
         request_size, argument_size, arguments, output_size, connection_memory, http_header_size,
         http_body_size, http_deny_status, grpc_message_size, grpc_header_size, grpc_streams,
         grpc_output_size, grpc_idle_frames, near_limit, store_nodes, deny_cache, lease_keys;
@@ -74,7 +74,7 @@ struct setting {
     const char *value; /* the default as text; NULL: none. Of a list: elements with ';' between */
     uint64_t min, max; /* of numbers, bytes and durations */
     const char *const *choices;
-    const char *sentence; /* what it does, for --help */
+    const char *message; /* what it does, for --help */
 };
 
 extern const struct setting settings_known[];
@@ -104,7 +104,7 @@ void settings_deinit(struct settings *settings);
 
 /*
  * Gives a setting a value, or a list one element more; origins must come from weak to strong.
- * STINT_E_SYNTAX or STINT_E_RANGE with a sentence that begins with `shown`, the name as the user
+ * STINT_E_SYNTAX or STINT_E_RANGE with a message that begins with `shown`, the name as the user
  * wrote it. A text of NULL is no value: the list is empty, the file not named.
  */
 int settings_set(struct settings *settings, size_t index, enum setting_origin origin,
@@ -115,7 +115,7 @@ int settings_put_text(char **value, const char *text, struct stint_error *error)
 
 /* All of STINT_… that is set; the rest of the environment is left alone. */
 int settings_read_environment(struct settings *settings, struct stint_error *error);
-/* A file of YAML; the sentence begins FILE:LINE:COLUMN. */
+/* A file of YAML; the message begins FILE:LINE:COLUMN. */
 int settings_read_file(struct settings *settings, const char *path, struct stint_error *error);
 
 /* As a config file that gives the same settings. */

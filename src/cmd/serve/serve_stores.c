@@ -88,7 +88,7 @@ static int read_url(struct serve_stores *stores, size_t i, const char *text,
         code = word.is_file ? store_word_file(url, word.text, &why)
                             : store_url_parse(url, word.text, &why);
     return code == 0 ? 0
-                     : err_set(error, code, "store %s: %s", stores->names.names[i], why.sentence);
+                     : err_set(error, code, "store %s: %s", stores->names.names[i], why.message);
 }
 
 static bool any_tls(const struct serve_stores *stores)
@@ -130,9 +130,9 @@ static void configure(struct serve_stores *stores, const struct serve_settings *
         config->lease_keys = settings->lease_keys;
         config->denials = settings->deny_cache_max > 0 ? settings->deny_cache : 0;
         config->deny_cache_max_ns = settings->deny_cache_max;
-        config->caution = strcmp(settings->after_failover, "half") == 0   ? GUARD_HALF
-                          : strcmp(settings->after_failover, "full") == 0 ? GUARD_FULL
-                                                                          : GUARD_TRUSTS;
+        config->failover_policy = strcmp(settings->after_failover, "half") == 0   ? FAILOVER_HALF
+                                  : strcmp(settings->after_failover, "full") == 0 ? FAILOVER_FULL
+                                                                                  : FAILOVER_TRUSTS;
     }
 }
 
@@ -167,21 +167,21 @@ static int name_nodes(struct serve_stores *stores, const struct serve_settings *
                       struct stint_error *error)
 {
     const struct text_list *names = &settings->store_node_names;
-    struct question_stores *question = &stores->question;
+    struct evaluation_stores *evaluation = &stores->evaluation;
     int code = check_nodes(settings, error);
     if (code != 0)
         return code;
-    question->nodes = (unsigned)settings->store_nodes;
+    evaluation->nodes = (unsigned)settings->store_nodes;
     if (names->n_texts > 0) {
-        question->nodes = (unsigned)names->n_texts;
-        question->node = settings->store_node;
-        question->node_names = (const char *const *)names->texts;
+        evaluation->nodes = (unsigned)names->n_texts;
+        evaluation->node = settings->store_node;
+        evaluation->node_names = (const char *const *)names->texts;
     }
-    question->n_stores = stores->names.n_names;
-    question->labels = stores->names.names;
-    question->items = question->throttle = stores->names.default_store;
-    question->timeout_ns = settings->store_timeout;
-    question->items_on_error = on_error(settings->store_on_error);
+    evaluation->n_stores = stores->names.n_names;
+    evaluation->labels = stores->names.names;
+    evaluation->items = evaluation->throttle = stores->names.default_store;
+    evaluation->timeout_ns = settings->store_timeout;
+    evaluation->items_on_error = on_error(settings->store_on_error);
     return 0;
 }
 

@@ -8,8 +8,8 @@
 #define STINT_CMD_SERVE_SERVE_STORES_H
 
 #include "cmd/serve/serve_settings.h"
-#include "decide/question.h"
-#include "net/upstream/stores.h"
+#include "decide/evaluation.h"
+#include "net/upstream/backends.h"
 #include "rules/yaml/rules_load.h"
 
 #define STORE_NAME_SIZE 33 /* zero included */
@@ -35,7 +35,7 @@ struct serve_stores {
     struct serve_store_names names;
     struct store_config configs[STORES_MAX]; /* names.n_names of them */
     struct upstream_tls *tls;
-    struct question_stores question; /* but for `stores`, of which each worker has its own */
+    struct evaluation_stores evaluation; /* but for `stores`, of which each worker has its own */
 };
 
 /*

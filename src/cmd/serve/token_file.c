@@ -20,7 +20,7 @@ static bool is_token(const char *bytes, size_t len)
     return len > 0;
 }
 
-int token_file_read(const char *path, char token[TOKEN_FILE_ROOM], struct stint_error *error)
+int token_file_read(const char *path, char token[TOKEN_FILE_SPACE], struct stint_error *error)
 {
     int fd = file_open(path, error);
     if (fd < 0)

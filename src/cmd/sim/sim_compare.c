@@ -2,10 +2,10 @@
 /* `stint sim compare`: the same workload through several quotas, each on its own. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/interrupt.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/sim/sim_report.h"
 
 #include <inttypes.h>
@@ -50,14 +50,14 @@ static void write_cell(char *cell, const struct sim_runs *runs, const struct sim
 
 static void print_table(const struct sim_work *work, const struct sim_runs *runs, size_t n_runs)
 {
-    struct human decisions;
+    struct formatted decisions;
     struct sim_spec spec;
     char cell[CELL_MAX];
     size_t widths[N_COLUMNS], name_width = strlen("quota");
     const struct tally *first = runs[0].tallies;
     printf("%s: %s decisions of the first, %" PRIu64 " seed%s from %" PRIu64 "%s\n\n",
            work->options->workload_text,
-           human_count(&decisions, runs[0].n_done > 0 ? first->decisions : 0),
+           format_count(&decisions, runs[0].n_done > 0 ? first->decisions : 0),
            work->options->n_seeds, work->options->n_seeds == 1 ? "" : "s", work->options->seed,
            work->interrupted ? "; interrupted, so that the last is partial" : "");
     for (size_t i = 0; i < n_runs; i++) {
@@ -97,14 +97,14 @@ static void print_csv(const struct sim_runs *runs, size_t n_runs)
 {
     struct sim_spec spec;
     fputs("quota,limit,period_ns,max_in_any_window,runs", stdout);
-    for (const struct sim_figure *figure = sim_figures; figure->name != NULL; figure++)
+    for (const struct sim_figure *figure = sim_metrics; figure->name != NULL; figure++)
         printf(",%s,%s_min,%s_max", figure->name, figure->name, figure->name);
     putchar('\n');
     for (size_t i = 0; i < n_runs; i++) {
         const struct stint_quota *quota = runs[i].quotas;
         printf("\"%s\",%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%zu", sim_spec(&spec, quota),
                quota->limit, quota->period_ns, stint_max_in_any_window(quota), runs[i].n_done);
-        for (const struct sim_figure *figure = sim_figures; figure->name != NULL; figure++) {
+        for (const struct sim_figure *figure = sim_metrics; figure->name != NULL; figure++) {
             struct sim_spread spread = sim_spread_of(&runs[i], figure, 0);
             print_csv_number(spread.median);
             print_csv_number(spread.least);
@@ -170,7 +170,7 @@ static int compare(struct sim_options *options, struct sim_runs *runs)
     if (code == 0)
         result = report(&work, runs, n_runs);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     for (size_t i = 0; i < n_runs; i++)
         sim_runs_free(&runs[i]);
     sim_log_free(&log);
@@ -187,7 +187,7 @@ int sim_compare_main(int argc, char **argv)
         interrupt_catch();
         result = compare(options, runs);
     } else {
-        say("out of memory");
+        print_message("out of memory");
     }
     free(runs);
     free(options);

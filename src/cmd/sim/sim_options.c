@@ -82,7 +82,7 @@ static void read_workload(struct argp_state *state, struct sim_options *options,
         argp_error(state, "expected one --workload, found '%s' too", text);
     options->workload_text = text;
     if (workload_parse(&options->workload, text, &error) != 0)
-        argp_error(state, "--workload: %s", error.sentence);
+        argp_error(state, "--workload: %s", error.message);
 }
 
 static void check_together(struct argp_state *state, const struct sim_options *options)

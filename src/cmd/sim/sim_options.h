@@ -71,7 +71,7 @@ void sim_runs_free(struct sim_runs *runs);
 /* Says what must not be overlooked; returns an enum cmd_exit. */
 int sim_work_warn(const struct sim_work *work, const struct sim_runs *runs);
 
-/* ---- sim_figures.c: what is told of runs ---- */
+/* ---- sim_metrics.c: what is told of runs ---- */
 
 enum sim_form { SIM_COUNT, SIM_SHARE, SIM_DURATION, SIM_NS };
 
@@ -85,7 +85,7 @@ struct sim_figure {
     double (*of)(const struct tally *tally, size_t quota);
 };
 
-extern const struct sim_figure sim_figures[]; /* ends with a name of NULL */
+extern const struct sim_figure sim_metrics[]; /* ends with a name of NULL */
 
 const struct sim_figure *sim_figure_named(const char *name);
 

@@ -2,8 +2,8 @@
 /* Pictures of simulated runs: of one key through time, and of quotas side by side. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "cmd/sim/sim_report.h"
 #include "sim/picture/chart.h"
 #include "sim/picture/picture.h"
@@ -20,7 +20,7 @@ static int draw(const struct sim_work *work, struct plot *plot, int code,
     if (code == 0)
         result = gnuplot_draw(&work->options->gnuplot, plot);
     else
-        say("%s", error->sentence);
+        print_message("%s", error->message);
     plot_deinit(plot);
     return result;
 }
@@ -62,7 +62,7 @@ static int draw_history(const struct sim_work *work, const struct watch *watch,
     struct history history;
     struct plot plot;
     struct stint_error error;
-    struct human date;
+    struct formatted date;
     char number[64];
     uint64_t epoch_ns = work->log->epoch_ns;
     struct picture picture = {.history = &history};
@@ -71,7 +71,7 @@ static int draw_history(const struct sim_work *work, const struct watch *watch,
     picture.key = span_of(number, (size_t)len);
     if (work->log->names.n_keys > 0)
         picture.key = key_set_name(&work->log->names, (uint32_t)watch->key);
-    picture.origin = epoch_ns > 0 ? human_date(&date, epoch_ns) : NULL;
+    picture.origin = epoch_ns > 0 ? format_date(&date, epoch_ns) : NULL;
     plot_init(&plot, 0, 0);
     int code = history_init(&history, quota, watch->events, watch->n_events, &error);
     if (code == 0)
@@ -90,7 +90,8 @@ int sim_plot_run(const struct sim_work *work, const struct sim_runs *runs)
     struct tally tally;
     int result = CMD_BAD_INPUT;
     if (options->workload.spec.kind == WORKLOAD_CLOCK_STEPS) {
-        say("--plot shows time from left to right, and clock_steps has none that goes one way");
+        print_message(
+            "--plot shows time from left to right, and clock_steps has none that goes one way");
         return CMD_BAD_INPUT;
     }
     struct run_options run = sim_work_options(work, runs, 0);
@@ -100,11 +101,11 @@ int sim_plot_run(const struct sim_work *work, const struct sim_runs *runs)
     run.sees = keep_event;
     run.arg = &watch;
     if (run_simulate(&run, &tally, &error) != 0)
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     else if (watch.lost)
-        say("out of memory for the events of the picture");
+        print_message("out of memory for the events of the picture");
     else if (watch.n_events == 0)
-        say("there is nothing to draw: nobody asked");
+        print_message("there is nothing to draw: nobody asked");
     else
         result = draw_history(work, &watch, runs->quotas);
     free(watch.events);

@@ -47,7 +47,7 @@ static json_t *number_json(enum sim_form form, double value)
 json_t *sim_json_figures(const struct sim_runs *runs, bool of_quota, size_t quota)
 {
     json_t *object = json_object();
-    for (const struct sim_figure *figure = sim_figures; figure->name != NULL; figure++) {
+    for (const struct sim_figure *figure = sim_metrics; figure->name != NULL; figure++) {
         if (figure->of_quota != of_quota)
             continue;
         struct sim_spread spread = sim_spread_of(runs, figure, quota);

@@ -2,10 +2,10 @@
 /* `stint sim run`: one list of quotas, one workload, all figures. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/interrupt.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/sim/sim_report.h"
 
 #include <inttypes.h>
@@ -16,15 +16,16 @@
 static void print_heading(const struct sim_work *work, const struct sim_runs *runs)
 {
     const struct sim_options *options = work->options;
-    struct human length;
+    struct formatted length;
     const struct run_options run = {
         .quotas = runs->quotas, .n_quotas = runs->n_quotas, .length_ns = options->length_ns};
     printf("%s: %zu run%s of %s", options->workload_text, runs->n_done,
-           runs->n_done == 1 ? "" : "s", human_duration(&length, run_length_ns(&run)));
+           runs->n_done == 1 ? "" : "s", format_duration(&length, run_length_ns(&run)));
     if (options->n_seeds > 1)
         printf(", seeds %" PRIu64 " to %" PRIu64, options->seed, options->seed + runs->n_done - 1);
     if (runs->tallies[0].decisions_full)
-        printf(", each ended after %s decisions", human_count(&length, runs->tallies[0].decisions));
+        printf(", each ended after %s decisions",
+               format_count(&length, runs->tallies[0].decisions));
     puts(work->interrupted ? "; interrupted, so the last one is partial\n" : "\n");
     printf("%-30s %14s %14s %14s\n", "", "median", "least", "most");
 }
@@ -46,10 +47,11 @@ static void print_quota(const struct sim_runs *runs, size_t quota)
 {
     struct sim_spec spec;
     const struct stint_quota *terms = &runs->quotas[quota];
-    struct human limit, bound;
+    struct formatted limit, bound;
     printf("\n%s: limit %s, at most %s in any window\n", sim_spec(&spec, terms),
-           human_count(&limit, terms->limit), human_count(&bound, stint_max_in_any_window(terms)));
-    for (const struct sim_figure *figure = sim_figures; figure->name != NULL; figure++)
+           format_count(&limit, terms->limit),
+           format_count(&bound, stint_max_in_any_window(terms)));
+    for (const struct sim_figure *figure = sim_metrics; figure->name != NULL; figure++)
         if (figure->of_quota)
             print_figure(runs, figure, quota);
 }
@@ -57,7 +59,7 @@ static void print_quota(const struct sim_runs *runs, size_t quota)
 static void print_text(const struct sim_work *work, const struct sim_runs *runs)
 {
     print_heading(work, runs);
-    for (const struct sim_figure *figure = sim_figures; figure->name != NULL; figure++)
+    for (const struct sim_figure *figure = sim_metrics; figure->name != NULL; figure++)
         if (!figure->of_quota)
             print_figure(runs, figure, 0);
     for (size_t quota = 0; quota < runs->n_quotas; quota++)
@@ -112,7 +114,7 @@ static int run(struct sim_options *options)
     if (code == 0)
         result = report(&work, &runs);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     sim_runs_free(&runs);
     sim_log_free(&log);
     return result;
@@ -122,7 +124,7 @@ int sim_run_main(int argc, char **argv)
 {
     struct sim_options *options = calloc(1, sizeof(*options));
     if (options == NULL) {
-        say("out of memory");
+        print_message("out of memory");
         return CMD_BAD_INPUT;
     }
     sim_options_parse(options, SIM_RUN, argc, argv);

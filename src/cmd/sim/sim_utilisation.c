@@ -7,8 +7,8 @@
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/interrupt.h"
 #include "cmd/lib/json_text.h"
+#include "cmd/lib/print.h"
 #include "cmd/lib/progress.h"
-#include "cmd/lib/say.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,7 +22,7 @@ static int left_out(const struct utilisation_options *options, int code, const c
 {
     if (code == 0 || code == STINT_E_SYSTEM || options->chosen)
         return code;
-    say("left out: %s: %s", what, error->sentence);
+    print_message("left out: %s: %s", what, error->message);
     return 0;
 }
 
@@ -87,7 +87,7 @@ static FILE *open_csv(const struct utilisation_options *options)
 {
     FILE *out = fopen(options->csv, "we");
     if (out == NULL)
-        say("cannot write %s: %s", options->csv, strerror(errno));
+        print_message("cannot write %s: %s", options->csv, strerror(errno));
     return out;
 }
 
@@ -98,7 +98,7 @@ static int write_csv(const struct utilisation_options *options, const struct swe
     utilisation_print_csv(sweep, out);
     if (fflush(out) == 0 && ferror(out) == 0)
         return CMD_DONE;
-    say("cannot write %s: %s", options->csv, strerror(errno));
+    print_message("cannot write %s: %s", options->csv, strerror(errno));
     return CMD_BAD_INPUT;
 }
 
@@ -112,9 +112,9 @@ static int check_bounds(const struct sweep *sweep)
             setting->most_alive <= setting->quota.derived.max_buckets)
             continue;
         struct utilisation_name name;
-        say("BOUND BROKEN: %s had %u buckets alive, where at most %u can be",
-            utilisation_name(&name, sweep, i), (unsigned)setting->most_alive,
-            (unsigned)setting->quota.derived.max_buckets);
+        print_message("BOUND BROKEN: %s had %u buckets alive, where at most %u can be",
+                      utilisation_name(&name, sweep, i), (unsigned)setting->most_alive,
+                      (unsigned)setting->quota.derived.max_buckets);
         result = CMD_BAD_INPUT;
     }
     return result;
@@ -124,8 +124,8 @@ static int report(const struct utilisation_options *options, const struct sweep 
 {
     int result = check_bounds(sweep);
     if (sweep->rounds < sweep_rounds(sweep)) {
-        say("interrupted: these are the results of %zu of %zu rounds", sweep->rounds,
-            sweep_rounds(sweep));
+        print_message("interrupted: these are the results of %zu of %zu rounds", sweep->rounds,
+                      sweep_rounds(sweep));
         result = CMD_BAD_INPUT;
     }
     if (sweep->rounds < sweep->n_demands)
@@ -177,7 +177,7 @@ int utilisation_bound(const struct utilisation_options *options)
     struct bucket_trace trace;
     struct stint_error error;
     if (bucket_trace_init(&trace, &options->bound, &error) != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         bucket_trace_deinit(&trace);
         return CMD_BAD_INPUT;
     }
@@ -188,8 +188,8 @@ int utilisation_bound(const struct utilisation_options *options)
     else
         bound_text(&options->bound, &trace);
     if (trace.most_alive > options->bound.derived.max_buckets) {
-        say("BOUND BROKEN: %u buckets are alive, where at most %u can be",
-            (unsigned)trace.most_alive, (unsigned)options->bound.derived.max_buckets);
+        print_message("BOUND BROKEN: %u buckets are alive, where at most %u can be",
+                      (unsigned)trace.most_alive, (unsigned)options->bound.derived.max_buckets);
         result = CMD_BAD_INPUT;
     }
     bucket_trace_deinit(&trace);
@@ -211,7 +211,7 @@ static int run(const struct utilisation_options *options, FILE *csv)
     if (code == 0)
         result = report(options, &sweep, csv);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     sweep_deinit(&sweep);
     return result;
 }

@@ -89,7 +89,7 @@ static bool next_value(struct argp_state *state, const char *option, char **rest
     return true;
 }
 
-static void check_room(struct argp_state *state, const char *option, size_t n)
+static void check_space(struct argp_state *state, const char *option, size_t n)
 {
     if (n >= UTILISATION_LIST_MAX)
         argp_error(state, "%s has more than %d values", option, UTILISATION_LIST_MAX);
@@ -98,7 +98,7 @@ static void check_room(struct argp_state *state, const char *option, size_t n)
 static void add_number(struct argp_state *state, const char *option, uint32_t *numbers, size_t *n,
                        uint32_t number)
 {
-    check_room(state, option, *n);
+    check_space(state, option, *n);
     for (size_t i = 0; i < *n; i++)
         if (numbers[i] == number)
             argp_error(state, "%s has %u twice", option, (unsigned)number);
@@ -130,7 +130,7 @@ static void read_time_slacks(struct argp_state *state, struct utilisation_option
             strcmp(value, "none") == 0 ? 0 : args_duration(state, "--time_slack", value);
         if (slack_ns == 0 && strcmp(value, "none") != 0)
             argp_error(state, "--time_slack cannot be 0; none is no limit on a bucket's time");
-        check_room(state, "--time_slack", options->n_time_slacks);
+        check_space(state, "--time_slack", options->n_time_slacks);
         options->time_slacks_ns[options->n_time_slacks++] = slack_ns;
     }
 }
@@ -154,7 +154,7 @@ static void read_demands(struct argp_state *state, struct utilisation_options *o
             argp_error(state, "--burstiness has more than %d values", SWEEP_DEMANDS_MAX);
         struct sweep_demand *demand = &options->demands[options->n_demands++];
         if (sweep_demand_parse(demand, span_of_text(value), &error) != 0)
-            argp_error(state, "--burstiness cannot have '%s'; %s", value, error.sentence);
+            argp_error(state, "--burstiness cannot have '%s'; %s", value, error.message);
     }
 }
 
@@ -178,7 +178,7 @@ static void read_quota(struct argp_state *state, struct sweep_terms *terms, cons
     if (strchr(text, ' ') != NULL)
         argp_error(state, "--quota is LIMIT/PERIOD alone, not '%s'; --also takes any SPEC", text);
     if (stint_quota_parse(&quota, text, &error) != 0)
-        argp_error(state, "'%s' is no quota: %s", text, error.sentence);
+        argp_error(state, "'%s' is no quota: %s", text, error.message);
     terms->limit = quota.limit;
     terms->period_ns = quota.period_ns;
 }
@@ -187,7 +187,7 @@ static void read_bound(struct argp_state *state, struct stint_quota *bound, cons
 {
     struct stint_error error;
     if (stint_quota_parse(bound, text, &error) != 0)
-        argp_error(state, "'%s' is no quota: %s", text, error.sentence);
+        argp_error(state, "'%s' is no quota: %s", text, error.message);
     if (bound->algorithm != STINT_BUCKETS)
         argp_error(state, "--bound is for buckets, not for %s",
                    stint_algorithm_name(bound->algorithm));

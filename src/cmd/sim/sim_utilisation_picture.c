@@ -9,8 +9,8 @@
 
 #include "algorithm/spec.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "sim/picture/chart.h"
 
 #include <math.h>
@@ -169,7 +169,8 @@ static bool fits(const struct utilisation_options *options, const struct sweep *
                                                                           : 1;
     if (columns >= 1 && columns <= COLUMNS_MAX && rows * sweep->n_demands <= ROWS_MAX)
         return true;
-    say("--plot draws %d columns and %d rows at most; ask for fewer values", COLUMNS_MAX, ROWS_MAX);
+    print_message("--plot draws %d columns and %d rows at most; ask for fewer values", COLUMNS_MAX,
+                  ROWS_MAX);
     return false;
 }
 
@@ -214,12 +215,12 @@ static int draw(struct sheet *sheet)
         sheet->x_names[x] = sheet->x_texts[x].text;
     for (size_t y = 0; y < sheet->n_y; y++)
         sheet->y_names[y] = sheet->y_texts[y].text;
-    struct human limit, period;
+    struct formatted limit, period;
     char title[200], number[16] = "";
     if (sheet->options->n_buckets == 1)
         snprintf(number, sizeof(number), "%u ", (unsigned)sheet->options->buckets[0]);
     snprintf(title, sizeof(title), "%s%s: %s in %s, asked for %.10g times that", number, what,
-             human_count(&limit, terms->limit), human_duration(&period, terms->period_ns),
+             format_count(&limit, terms->limit), format_duration(&period, terms->period_ns),
              terms->demand);
     matrix.title = title;
     matrix.value_label = exact ? "% of what an exact count admits" : "% of the limit";
@@ -231,7 +232,7 @@ static int draw(struct sheet *sheet)
     if (chart_heat(&plot, &matrix, &error) == 0)
         result = gnuplot_draw(&sheet->options->gnuplot, &plot);
     else
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     plot_deinit(&plot);
     return result;
 }
@@ -242,7 +243,7 @@ int utilisation_draw(const struct utilisation_options *options, const struct swe
         return CMD_BAD_INPUT;
     struct sheet *sheet = calloc(1, sizeof(*sheet));
     if (sheet == NULL) {
-        say("out of memory for the picture");
+        print_message("out of memory for the picture");
         return CMD_BAD_INPUT;
     }
     sheet->options = options;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The tables of `stint sim utilisation`, for a person to read. */
 #define _GNU_SOURCE
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/sim/sim_utilisation.h"
 
 #include "algorithm/spec.h"
@@ -196,10 +196,10 @@ static void print_best(const struct sweep *sweep, const uint32_t *buckets, size_
 void utilisation_print_text(const struct utilisation_options *options, const struct sweep *sweep)
 {
     const struct sweep_terms *terms = &sweep->terms;
-    struct human limit, period;
+    struct formatted limit, period;
     printf("%s units in %s, asked for %.10g times over; %u periods, %u seeds from %" PRIu64 " on.\n"
            "Units admitted, in %% of %s: the median of the seeds.\n",
-           human_count(&limit, terms->limit), human_duration(&period, terms->period_ns),
+           format_count(&limit, terms->limit), format_duration(&period, terms->period_ns),
            terms->demand, (unsigned)terms->periods, (unsigned)sweep_seeds_done(sweep, 0),
            terms->seed,
            options->of == UTILISATION_OF_EXACT ? "what the exact count admits" : "the limit");

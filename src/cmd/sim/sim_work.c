@@ -2,9 +2,9 @@
 /* Runs, one seed after the other, and what has to be said of them beside their figures. */
 #define _GNU_SOURCE
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/interrupt.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/sim/sim_options.h"
 #include "table/clock.h"
 
@@ -79,44 +79,48 @@ static void name_broken(const struct sim_runs *runs, size_t i, uint64_t seed)
     for (size_t q = 0; q < tally->n_quotas; q++) {
         stint_quota_format(&runs->quotas[q], spec, sizeof(spec));
         if (tally->quotas[q].bound_broken)
-            say("BROKEN BOUND: %s admitted %" PRIu64 " in a window, and states at most %" PRIu64
-                " (seed %" PRIu64 ", at %" PRIu64 " ns)",
-                spec, tally->quotas[q].most, tally->quotas[q].bound, seed,
-                tally->quotas[q].most_at_ns);
+            print_message("BROKEN BOUND: %s admitted %" PRIu64
+                          " in a window, and states at most %" PRIu64 " (seed %" PRIu64
+                          ", at %" PRIu64 " ns)",
+                          spec, tally->quotas[q].most, tally->quotas[q].bound, seed,
+                          tally->quotas[q].most_at_ns);
     }
     stint_quota_format(runs->quotas, spec, sizeof(spec));
     if (tally->unjustified > 0)
-        say("UNJUSTIFIED: %s denied %" PRIu64 " times outside of its stated slack (seed %" PRIu64
-            ", first at %" PRIu64 " ns)",
-            spec, tally->unjustified, seed, tally->unjustified_at_ns);
+        print_message("UNJUSTIFIED: %s denied %" PRIu64
+                      " times outside of its stated slack (seed %" PRIu64 ", first at %" PRIu64
+                      " ns)",
+                      spec, tally->unjustified, seed, tally->unjustified_at_ns);
     if (tally->waits_too_long + tally->waits_too_short > 0)
-        say("WRONG WAIT: %s told %" PRIu64 " waits too long and %" PRIu64
-            " too short (seed %" PRIu64 ")",
-            spec, tally->waits_too_long, tally->waits_too_short, seed);
+        print_message("WRONG WAIT: %s told %" PRIu64 " waits too long and %" PRIu64
+                      " too short (seed %" PRIu64 ")",
+                      spec, tally->waits_too_long, tally->waits_too_short, seed);
 }
 
 static void name_limits(const struct sim_runs *runs, size_t i, uint64_t seed)
 {
     const struct tally *tally = &runs->tallies[i];
-    struct human count, bytes;
+    struct formatted count, bytes;
     if (tally->oracle_full)
-        say("seed %" PRIu64 ": the exact count had used up its memory (%s) after %s decisions; "
+        print_message(
+            "seed %" PRIu64 ": the exact count had used up its memory (%s) after %s decisions; "
             "what it judges speaks of these alone; see --memory",
-            seed, human_bytes(&bytes, tally->oracle_bytes), human_count(&count, tally->judged));
+            seed, format_bytes(&bytes, tally->oracle_bytes), format_count(&count, tally->judged));
     if (tally->evicted > 0)
-        say("seed %" PRIu64 ": the table was too small, and %s live states were given away as the "
-            "quota's when_full says; no bound holds then; see --keys",
-            seed, human_count(&count, tally->evicted));
+        print_message("seed %" PRIu64
+                      ": the table was too small, and %s live states were given away as the "
+                      "quota's when_full says; no bound holds then; see --keys",
+                      seed, format_count(&count, tally->evicted));
     if (tally->dropped > 0)
-        say("seed %" PRIu64 ": %s requests were not repeated, for want of memory", seed,
-            human_count(&count, tally->dropped));
+        print_message("seed %" PRIu64 ": %s requests were not repeated, for want of memory", seed,
+                      format_count(&count, tally->dropped));
 }
 
 int sim_work_warn(const struct sim_work *work, const struct sim_runs *runs)
 {
     bool broken = false;
     if (work->interrupted && runs->n_done > 0 && runs->tallies[runs->n_done - 1].partial)
-        say("interrupted: the last of these runs is partial");
+        print_message("interrupted: the last of these runs is partial");
     for (size_t i = 0; i < runs->n_done; i++) {
         name_limits(runs, i, work->options->seed + i);
         name_broken(runs, i, work->options->seed + i);

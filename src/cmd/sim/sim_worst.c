@@ -7,8 +7,8 @@
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/interrupt.h"
+#include "cmd/lib/print.h"
 #include "cmd/lib/progress.h"
-#include "cmd/lib/say.h"
 #include "table/clock.h"
 
 #include <errno.h>
@@ -142,7 +142,7 @@ int sim_worst_run(const struct sim_worst_options *options, const struct search_s
         result.best = search_best(search);
         told = sim_worst_report(options, subject, &result);
     } else {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     }
     search_free(search);
     if (options->trace != NULL)
@@ -162,7 +162,7 @@ int sim_worst_main(int argc, char **argv)
     if (parsed.options.path != NULL) {
         parsed.options.trace = fopen(parsed.options.path, "we");
         if (parsed.options.trace == NULL) {
-            say("cannot write %s: %s", parsed.options.path, strerror(errno));
+            print_message("cannot write %s: %s", parsed.options.path, strerror(errno));
             return CMD_BAD_INPUT;
         }
     }

@@ -5,9 +5,9 @@
  */
 #define _GNU_SOURCE
 #include "base/ns.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/sim/sim_worst.h"
 
 #include <errno.h>
@@ -60,16 +60,16 @@ static void print_summary(FILE *out, const char *mark, const struct sim_worst_op
                           const struct sim_worst_result *result)
 {
     const struct search_best *best = &result->best;
-    struct human units, bound, period, tries, decisions, requests;
+    struct formatted units, bound, period, tries, decisions, requests;
     char spec[SPEC_MAX];
     stint_quota_format(&options->quota, spec, sizeof(spec));
     fprintf(out, "%s%s\n%s", mark, spec, mark);
     if (options->quota.algorithm == STINT_CONCURRENCY)
         fputs("most held at once: ", out);
     else
-        fprintf(out, "most admitted in any %s: ", human_duration(&period, subject->period_ns));
-    fprintf(out, "%s, of at most %s by its law", human_count(&units, best->units),
-            human_count(&bound, subject->bound));
+        fprintf(out, "most admitted in any %s: ", format_duration(&period, subject->period_ns));
+    fprintf(out, "%s, of at most %s by its algorithm", format_count(&units, best->units),
+            format_count(&bound, subject->bound));
     if (best->units > 0) {
         fputs(", until ", out);
         print_time(out, best->at_ns);
@@ -78,14 +78,14 @@ static void print_summary(FILE *out, const char *mark, const struct sim_worst_op
     fputc('\n', out);
     print_verdict(out, mark, subject, best);
     fprintf(out, "%s%s request%s; seed %" PRIu64 ", %s sequences tried, %s decisions, %.1f s%s\n",
-            mark, human_count(&requests, best->n_asks), best->n_asks == 1 ? "" : "s", options->seed,
-            human_count(&tries, result->tries), human_count(&decisions, result->decisions),
-            (double)result->time_ns / 1e9,
+            mark, format_count(&requests, best->n_asks), best->n_asks == 1 ? "" : "s",
+            options->seed, format_count(&tries, result->tries),
+            format_count(&decisions, result->decisions), (double)result->time_ns / 1e9,
             result->interrupted ? "; interrupted: this is the best so far" : "");
     if (best->cut_at > 0)
         fprintf(out,
                 "%sThe sequence was cut off at %s requests; a longer one may be admitted more%s.\n",
-                mark, human_count(&requests, best->cut_at),
+                mark, format_count(&requests, best->cut_at),
                 best->cut_at < SEARCH_ASKS_MAX ? ", and more time would try it" : "");
     if (has_verbs(best))
         fprintf(out,
@@ -162,8 +162,8 @@ static bool write_file(const struct sim_worst_options *options,
     errno = 0;
     if (fflush(options->trace) == 0 && ferror(options->trace) == 0)
         return true;
-    say("cannot write %s%s%s", options->path, errno != 0 ? ": " : "",
-        errno != 0 ? strerror(errno) : "");
+    print_message("cannot write %s%s%s", options->path, errno != 0 ? ": " : "",
+                  errno != 0 ? strerror(errno) : "");
     return false;
 }
 
@@ -180,10 +180,11 @@ bool sim_worst_report(const struct sim_worst_options *options, const struct sear
     }
     if (options->trace != NULL)
         told = write_file(options, subject, result) && told;
-    struct human units, bound;
+    struct formatted units, bound;
     if (result->best.units > subject->bound)
-        say("THE STATED BOUND IS BROKEN: a take was admitted that makes %s in a window that by its "
-            "law holds at most %s",
-            human_count(&units, result->best.units), human_count(&bound, subject->bound));
+        print_message(
+            "THE STATED BOUND IS BROKEN: a take was admitted that makes %s in a window that by its "
+            "algorithm holds at most %s",
+            format_count(&units, result->best.units), format_count(&bound, subject->bound));
     return told;
 }

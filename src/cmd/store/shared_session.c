@@ -3,7 +3,7 @@
 #define _GNU_SOURCE
 #include "cmd/store/shared_session.h"
 
-#include "net/upstream/stores.h"
+#include "net/upstream/backends.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ int shared_session_open(struct shared_session **session, const struct store_give
     made->config = (struct store_config){.url = given->url,
                                          .tls = made->tls,
                                          .prefix = prefix,
-                                         .without_guard = true,
+                                         .without_front = true,
                                          .reply_ns = given->timeout_ns,
                                          .connect_ns = given->timeout_ns};
     const struct stores_options options = {.loop = &made->loop,
@@ -64,7 +64,7 @@ void shared_session_close(struct shared_session *session)
     free(session);
 }
 
-struct shared_store *shared_session_store(struct shared_session *session)
+struct backend *shared_session_store(struct shared_session *session)
 {
     return stores_all(session->stores)[0];
 }
@@ -82,8 +82,8 @@ void shared_session_run(struct shared_session *session)
 
 uint64_t shared_session_detours(const struct shared_session *session)
 {
-    const struct router_figures *figures = stores_router_figures(session->stores, 0);
-    if (figures == NULL)
+    const struct router_metrics *metrics = backends_router_metrics(session->stores, 0);
+    if (metrics == NULL)
         return 0;
-    return atomic_load(&figures->redirects) + atomic_load(&figures->retries);
+    return atomic_load(&metrics->redirects) + atomic_load(&metrics->retries);
 }

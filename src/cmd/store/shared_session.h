@@ -7,17 +7,17 @@
 #define STINT_CMD_STORE_SHARED_SESSION_H
 
 #include "cmd/store/store_given.h"
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 struct shared_session;
 
 /* `prefix` of its keys; NULL: that of servers. Both are borrowed. Nothing is connected yet. */
 int shared_session_open(struct shared_session **session, const struct store_given *given,
                         const char *prefix, struct stint_error *error);
-/* Answers what waits with SHARED_FAILED. NULL is fine. */
+/* Answers what waits with BACKEND_FAILED. NULL is fine. */
 void shared_session_close(struct shared_session *session);
 
-struct shared_store *shared_session_store(struct shared_session *session);
+struct backend *shared_session_store(struct shared_session *session);
 /* The clock of what is asked, where it is not virtual. */
 uint64_t shared_session_now_ns(const struct shared_session *session);
 /* Runs the loop until something has come. Each ask is answered in time. */

@@ -4,7 +4,7 @@
 #include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/store/store_memcached.h"
 #include "cmd/store/store_word.h"
 
@@ -53,7 +53,7 @@ static void check_usage(struct check *check, struct argp_state *state)
     if (check->text == NULL)
         argp_error(state, "expected the URL of a store, such as redis://127.0.0.1:6379");
     if (store_word_url(&check->url, check->text, &error) != 0)
-        argp_error(state, "%s", error.sentence);
+        argp_error(state, "%s", error.message);
     const struct upstream_tls_paths *paths = &check->paths;
     if (!check->url.is_tls && (paths->ca_file != NULL || paths->cert_file != NULL))
         argp_error(state,
@@ -174,7 +174,7 @@ static int check_redis(const struct check *check, struct stint_error *error)
     int code = look(check, &session, &findings, error);
     store_session_close(session);
     if (code != 0) {
-        say("%s", error->sentence);
+        print_message("%s", error->message);
         return CMD_BAD_INPUT;
     }
     return told(store_report(&check->url, &findings, check->is_json), store_is_fit(&findings));
@@ -190,7 +190,7 @@ static int check_memcached(const struct check *check, struct stint_error *error)
         .samples = check->samples,
     };
     if (store_memcached_look(&asked, findings, error) != 0) {
-        say("%s", error->sentence);
+        print_message("%s", error->message);
         return CMD_BAD_INPUT;
     }
     return told(store_memcached_report(&check->url, findings, check->is_json),
@@ -200,7 +200,7 @@ static int check_memcached(const struct check *check, struct stint_error *error)
 static int run(struct check *check, struct stint_error *error)
 {
     if (check->url.is_tls && upstream_tls_load(&check->tls, &check->paths, error) != 0) {
-        say("%s", error->sentence);
+        print_message("%s", error->message);
         return CMD_BAD_INPUT;
     }
     int code = check->url.kind == STORE_MEMCACHED ? check_memcached(check, error)

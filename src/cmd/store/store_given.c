@@ -31,7 +31,7 @@ static void take_url(struct store_given *given, struct argp_state *state, const 
     if (given->text != NULL)
         argp_error(state, "expected one --store");
     if (store_word_url(&given->url, text, &error) != 0)
-        argp_error(state, "%s", error.sentence);
+        argp_error(state, "%s", error.message);
     given->text = text;
 }
 

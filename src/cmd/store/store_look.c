@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "base/number.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/store/store.h"
 #include "table/clock.h"
 
@@ -42,7 +42,7 @@ static void add_remark(struct store_findings *findings, bool is_fault, const cha
     if (findings->node[0] != '\0')
         buf_add(&buf, "%s: ", findings->node);
     vsnprintf(remark->text + buf.len, sizeof(remark->text) - buf.len, format, args);
-    say_plainly(remark->text);
+    hide_controls(remark->text);
 }
 
 void store_fault(struct store_findings *findings, const char *format, ...)
@@ -96,7 +96,7 @@ static bool info_value(struct span info, const char *name, char *value, size_t s
                 value_len--;
             snprintf(value, size, "%.*s", value_len < size ? (int)value_len : (int)size - 1,
                      (const char *)at + len + 1);
-            say_plainly(value);
+            hide_controls(value);
             return true;
         }
         at = eol + 1;
@@ -149,7 +149,7 @@ static void read_save(void *arg, const struct redis_reply *reply)
         snprintf(findings->snapshots, sizeof(findings->snapshots), "%.*s",
                  save->text.len > 0 ? text_len(save) : 3,
                  save->text.len > 0 ? (const char *)save->text.ptr : "off");
-    say_plainly(findings->snapshots);
+    hide_controls(findings->snapshots);
 }
 
 static void judge_info(struct store_findings *findings)
@@ -181,8 +181,8 @@ static void judge_server(const struct look *look)
     findings->is_valkey = server->is_valkey;
     snprintf(findings->version, sizeof(findings->version), "%s", server->version);
     snprintf(findings->mode, sizeof(findings->mode), "%s", server->mode);
-    say_plainly(findings->version);
-    say_plainly(findings->mode);
+    hide_controls(findings->version);
+    hide_controls(findings->mode);
     snprintf(findings->role, sizeof(findings->role), "%s", server->is_replica ? "replica" : "");
     /* Valkey's first was 7.2; a server that hides its version is not judged by it. */
     if (*behind_major == '.' && (major < 6 || (major == 6 && minor < 2)))

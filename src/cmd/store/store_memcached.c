@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/ns.h"
 #include "base/number.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "net/upstream/upstream.h"
 
 #include <assert.h>
@@ -172,7 +172,7 @@ static int try_swaps(struct asked *asked)
     int code = ask_key(asked, MEMCACHED_ADD, 0);
     if (code != 0)
         return code;
-    if (asked->code == MEMCACHED_FAULT) {
+    if (asked->code == MEMCACHED_ERROR) {
         store_fault(&asked->findings->common, "it takes no writes");
         return 0;
     }
@@ -223,7 +223,7 @@ static int look(struct asked *asked, const struct memcached_check *check)
     struct buf version =
         buf_of(asked->findings->common.version, sizeof(asked->findings->common.version));
     buf_add(&version, "%s", memcached_conn_version(asked->conn));
-    say_plainly(asked->findings->common.version);
+    hide_controls(asked->findings->common.version);
     int code = ask_stats(asked, "");
     if (code == 0)
         code = ask_stats(asked, "settings");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* What was found of each server, as lines for a person or one JSON object. */
 #define _GNU_SOURCE
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
 #include "cmd/store/store_memcached.h"
 
@@ -10,10 +10,10 @@
 static void print_server(const struct memcached_findings *findings)
 {
     const struct store_findings *common = &findings->common;
-    struct human used, most;
+    struct formatted used, most;
     printf("  server       memcached %s, at %s\n", common->version, common->address);
     printf("  memory       %s of %s, %llu values of at most %llu bytes\n",
-           human_bytes(&used, findings->memory_used), human_bytes(&most, common->memory_max),
+           format_bytes(&used, findings->memory_used), format_bytes(&most, common->memory_max),
            (unsigned long long)findings->items, (unsigned long long)findings->item_max);
     printf("  eviction     %s, %llu so far\n", findings->evicts ? "of the oldest" : "none",
            (unsigned long long)findings->evictions);

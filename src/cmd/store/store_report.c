@@ -3,9 +3,9 @@
 #define _GNU_SOURCE
 #include "backend/redis/cluster.h"
 #include "base/ns.h"
-#include "cmd/lib/human.h"
+#include "cmd/lib/format.h"
 #include "cmd/lib/json_text.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/store/store.h"
 
 #include <stdio.h>
@@ -39,14 +39,14 @@ void store_print_remarks(const struct store_findings *findings)
 static void print_text(const struct store_url *url, const struct store_findings *findings)
 {
     char text[STORE_URL_TEXT_SIZE];
-    struct human memory;
+    struct formatted memory;
     printf("%s\n", store_url_text(url, text));
     printf("  server       %s %s, %s%s%s, at %s\n", findings->is_valkey ? "Valkey" : "Redis",
            findings->version, findings->mode, findings->role[0] != '\0' ? ", " : "", findings->role,
            findings->address);
     printf("  scripts      %s\n", findings->runs_scripts ? "run" : "do not run");
     printf("  eviction     %s, %s\n", or_unknown(findings->policy),
-           findings->memory_max > 0 ? human_bytes(&memory, findings->memory_max)
+           findings->memory_max > 0 ? format_bytes(&memory, findings->memory_max)
                                     : "no limit of memory");
     printf("  persistence  append-only file %s, snapshots %s, %u replica%s\n",
            or_unknown(findings->append_only), or_unknown(findings->snapshots), findings->replicas,

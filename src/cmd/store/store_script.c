@@ -4,7 +4,7 @@
 #include "backend/script/lua_script.h"
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,7 @@ int store_script_main(int argc, char **argv)
     }
     const struct lua_script *script = find(name);
     if (script == NULL) {
-        say("there is no script '%s'; expected one of:", name);
+        print_message("there is no script '%s'; expected one of:", name);
         list(stderr);
         return CMD_BAD_USAGE;
     }

@@ -24,7 +24,7 @@ struct store_session {
 
 static int gone(const struct store_session *session, struct stint_error *error)
 {
-    return err_set(error, STINT_E_GONE, "%s", redis_conn_fault(session->conn));
+    return err_set(error, STINT_E_GONE, "%s", redis_conn_error(session->conn));
 }
 
 /* The loop is not to wait for what comes next. */

@@ -17,7 +17,7 @@ struct store_session_options {
     uint64_t timeout_ns;      /* of connecting, and of each answer */
 };
 
-/* STINT_E_GONE with a sentence that says why there is no connection. */
+/* STINT_E_GONE with a message that says why there is no connection. */
 int store_session_open(struct store_session **session, const struct store_session_options *options,
                        struct stint_error *error);
 void store_session_close(struct store_session *session); /* NULL is fine */

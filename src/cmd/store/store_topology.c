@@ -4,7 +4,7 @@
 #include "backend/redis/cluster.h"
 #include "backend/redis/sentinel.h"
 #include "base/buf.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 #include "cmd/store/store.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ const char *store_address(const struct store_host *host, char *text, size_t size
     struct buf buf = buf_of(text, size);
     buf_add(&buf, strchr(host->name, ':') != NULL ? "[%s]:%u" : "%s:%u", host->name,
             (unsigned)host->port);
-    say_plainly(text); /* a server has named it */
+    hide_controls(text); /* a server has named it */
     return text;
 }
 
@@ -83,7 +83,7 @@ static int try_master(const struct cluster *cluster, const struct store_host *ma
     if (code == 0)
         code = store_try_scripts(session, key, findings, error);
     else {
-        store_fault(findings, "this master cannot be asked: %s", error->sentence);
+        store_fault(findings, "this master cannot be asked: %s", error->message);
         findings->runs_scripts = false;
         code = 0;
     }

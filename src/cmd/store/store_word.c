@@ -73,7 +73,7 @@ int store_word_file(struct store_url *url, const char *path, struct stint_error 
     text[strcspn(text, "\r\n")] = '\0';
     code = store_url_parse(url, text, &why);
     if (code != 0)
-        err_set(error, code, "%s: %s", path, why.sentence);
+        err_set(error, code, "%s: %s", path, why.message);
     explicit_bzero(text, strlen(text));
     free(text);
     return code;

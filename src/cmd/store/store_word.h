@@ -17,10 +17,10 @@ struct store_word {
     bool is_file;
 };
 
-/* STINT_E_SYNTAX or STINT_E_RANGE with a sentence that quotes no password. */
+/* STINT_E_SYNTAX or STINT_E_RANGE with a message that quotes no password. */
 int store_word_read(struct store_word *word, const char *text, struct stint_error *error);
 
-/* The URL in the first line of a file. The sentence names the file, and quotes no password. */
+/* The URL in the first line of a file. The message names the file, and quotes no password. */
 int store_word_file(struct store_url *url, const char *path, struct stint_error *error);
 /* URL or @FILE. */
 int store_word_url(struct store_url *url, const char *text, struct stint_error *error);

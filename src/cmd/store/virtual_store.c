@@ -11,53 +11,53 @@
 #include <uv.h>
 
 struct virtual_store {
-    struct shared_store shared;
+    struct backend shared;
     struct shared_session *session;
     uint64_t epoch_ns, timeout_ns, spent_ns;
     bool may_have_keys;
 };
 
-static struct virtual_store *store_of(struct shared_store *shared)
+static struct virtual_store *store_of(struct backend *shared)
 {
     return (struct virtual_store *)shared;
 }
 
-static struct shared_store *inner_of(const struct virtual_store *store)
+static struct backend *inner_of(const struct virtual_store *store)
 {
     return shared_session_store(store->session);
 }
 
-static void take_answer(struct shared_op *op, uint64_t now_ns)
+static void take_answer(struct backend_op *op, uint64_t now_ns)
 {
     (void)now_ns;
     *(bool *)op->arg = true;
 }
 
-static void ask_and_wait(struct virtual_store *store, const struct shared_ask *ask,
-                         struct shared_op *op)
+static void ask_and_wait(struct virtual_store *store, const struct backend_request *ask,
+                         struct backend_op *op)
 {
     bool is_answered = false;
-    struct shared_op own = {
+    struct backend_op own = {
         .answered = take_answer, .arg = &is_answered, .answer.each = op->answer.each};
     uint64_t begun_ns = uv_hrtime();
     inner_of(store)->ops->ask(inner_of(store), ask, &own);
-    while (own.answer.outcome == SHARED_WAITS && !is_answered)
+    while (own.answer.outcome == BACKEND_WAITS && !is_answered)
         shared_session_run(store->session);
     store->spent_ns += uv_hrtime() - begun_ns;
     store->may_have_keys |=
-        own.answer.outcome != SHARED_REFUSED && own.answer.fault != SHARED_FAULT_UNREACHABLE;
+        own.answer.outcome != BACKEND_REFUSED && own.answer.fault != BACKEND_ERROR_UNREACHABLE;
     op->answer = own.answer;
 }
 
-static void store_ask(struct shared_store *shared, const struct shared_ask *ask,
-                      struct shared_op *op)
+static void store_ask(struct backend *shared, const struct backend_request *ask,
+                      struct backend_op *op)
 {
     struct virtual_store *store = store_of(shared);
-    struct shared_item items[SHARED_ITEMS_MAX];
-    struct rule rules[SHARED_ITEMS_MAX];
-    struct shared_ask own = *ask;
+    struct backend_item items[BACKEND_ITEMS_MAX];
+    struct rule rules[BACKEND_ITEMS_MAX];
+    struct backend_request own = *ask;
     if (ask->is_ahead) {
-        op->answer.outcome = SHARED_AHEAD;
+        op->answer.outcome = BACKEND_AHEAD;
         return;
     }
     for (size_t i = 0; i < ask->n_items; i++) {
@@ -75,32 +75,32 @@ static void store_ask(struct shared_store *shared, const struct shared_ask *ask,
     ask_and_wait(store, &own, op);
 }
 
-static void store_forget(struct shared_store *shared, struct shared_op *op)
+static void store_forget(struct backend *shared, struct backend_op *op)
 {
     (void)shared, (void)op; /* nothing waits */
 }
 
-static int store_accepts(const struct shared_store *shared, const struct stint_quota *quota,
+static int store_accepts(const struct backend *shared, const struct stint_quota *quota,
                          struct stint_error *error)
 {
     const struct virtual_store *store = (const struct virtual_store *)shared;
     return inner_of(store)->ops->accepts(inner_of(store), quota, error);
 }
 
-static uint64_t store_away_since(const struct shared_store *shared)
+static uint64_t store_unavailable_since(const struct backend *shared)
 {
     (void)shared;
     return 0;
 }
 
-static void store_drain(struct shared_store *shared, uint64_t deadline_ns, void (*done)(void *arg),
+static void store_drain(struct backend *shared, uint64_t deadline_ns, void (*done)(void *arg),
                         void *arg)
 {
     (void)shared, (void)deadline_ns;
     done(arg);
 }
 
-static void store_free(struct shared_store *shared)
+static void store_free(struct backend *shared)
 {
     virtual_store_close(store_of(shared));
 }
@@ -108,11 +108,11 @@ static void store_free(struct shared_store *shared)
 int virtual_store_open(struct virtual_store **store, const struct store_given *given,
                        const char *prefix, uint64_t epoch_ns, struct stint_error *error)
 {
-    static const struct shared_store_ops ops = {
+    static const struct backend_ops ops = {
         .ask = store_ask,
         .forget = store_forget,
         .accepts = store_accepts,
-        .away_since_ns = store_away_since,
+        .unavailable_since_ns = store_unavailable_since,
         .drain = store_drain,
         .free = store_free,
     };
@@ -137,7 +137,7 @@ void virtual_store_close(struct virtual_store *store)
     free(store);
 }
 
-struct shared_store *virtual_store_shared(struct virtual_store *store)
+struct backend *virtual_store_shared(struct virtual_store *store)
 {
     return &store->shared;
 }

@@ -9,7 +9,7 @@
 #define STINT_CMD_STORE_VIRTUAL_STORE_H
 
 #include "cmd/store/store_given.h"
-#include "decide/shared.h"
+#include "decide/backend.h"
 
 struct virtual_store;
 
@@ -18,7 +18,7 @@ int virtual_store_open(struct virtual_store **store, const struct store_given *g
                        const char *prefix, uint64_t epoch_ns, struct stint_error *error);
 void virtual_store_close(struct virtual_store *store); /* NULL is fine */
 
-struct shared_store *virtual_store_shared(struct virtual_store *store);
+struct backend *virtual_store_shared(struct virtual_store *store);
 /* Something was done there, or may have been. */
 bool virtual_store_may_have_keys(const struct virtual_store *store);
 uint64_t virtual_store_ns(const struct virtual_store *store); /* spent in waiting for it */

@@ -7,7 +7,7 @@
 #include "cmd/lib/args.h"
 #include "cmd/lib/cmd.h"
 #include "cmd/lib/interrupt.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/print.h"
 
 #include <stdlib.h>
 #include <sys/ioctl.h>
@@ -145,7 +145,7 @@ int top_main(int argc, char **argv)
     struct top_group *group;
     args_parse(&argp, argc, argv, &options);
     if (top_group_open(&group, &options, &error) != 0) {
-        say("%s", error.sentence);
+        print_message("%s", error.message);
         return CMD_BAD_INPUT;
     }
     interrupt_catch();
@@ -156,7 +156,7 @@ int top_main(int argc, char **argv)
     fputs(over_itself ? LEAVE : "", stdout);
     fflush(stdout);
     if (error.code != 0)
-        say("%s", error.sentence);
+        print_message("%s", error.message);
     top_group_close(group);
     return result;
 }

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "base/buf.h"
 #include "base/ns.h"
-#include "cmd/lib/human.h"
-#include "cmd/lib/say.h"
+#include "cmd/lib/format.h"
+#include "cmd/lib/print.h"
 #include "cmd/top/top.h"
 
 #include <stdarg.h>
@@ -35,14 +35,14 @@ static const char *text(json_t *object, const char *part, const char *name)
     return value != NULL ? value : "";
 }
 
-static double sum_of_doors(json_t *stats, const char *name)
+static double sum_of_frontends(json_t *stats, const char *name)
 {
-    const char *door_name;
-    json_t *door;
+    const char *frontend_name;
+    json_t *frontend;
     double sum = 0;
-    json_object_foreach(json_object_get(stats, "doors"), door_name, door)
+    json_object_foreach(json_object_get(stats, "frontends"), frontend_name, frontend)
     {
-        sum += number(door, NULL, name);
+        sum += number(frontend, NULL, name);
     }
     return sum;
 }
@@ -78,9 +78,9 @@ static const char *rate_text(struct figure *figure, double n)
     return figure->text;
 }
 
-static const char *duration_text(struct human *human, json_t *ns)
+static const char *duration_text(struct formatted *formatted, json_t *ns)
 {
-    return json_is_integer(ns) ? human_duration(human, (uint64_t)json_integer_value(ns)) : "-";
+    return json_is_integer(ns) ? format_duration(formatted, (uint64_t)json_integer_value(ns)) : "-";
 }
 
 /* ---- Lines ----------------------------------------------------------------------------------- */
@@ -90,23 +90,24 @@ struct drawing {
     unsigned rows; /* drawn so far */
 };
 
-static bool has_room(const struct drawing *drawing, unsigned rows)
+static bool has_space(const struct drawing *drawing, unsigned rows)
 {
     return drawing->screen->rows == 0 || drawing->rows + rows <= drawing->screen->rows;
 }
 
-/* One line, cut where the screen ends. What came from strangers is shown without its controls. */
+/* One line, cut where the screen ends. What came from unauthenticated clients is shown without its
+ * controls. */
 ERR_PRINTF(3, 4)
 static void put(struct drawing *drawing, bool is_bold, const char *format, ...)
 {
     char text[1024], line[2 * sizeof(text)];
     va_list args;
-    if (!has_room(drawing, 1))
+    if (!has_space(drawing, 1))
         return;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    say_text(line, sizeof(line), span_of_text(text));
+    format_text(line, sizeof(line), span_of_text(text));
     size_t columns = 0, len = 0;
     for (; line[len] != '\0' && columns < drawing->screen->columns; len++)
         columns += ((unsigned char)line[len] & 0xc0) != 0x80;
@@ -125,7 +126,7 @@ static unsigned name_width(const struct drawing *drawing)
 }
 
 /* A name in as many columns as there are, cut at the end of a character. */
-static void put_row(struct drawing *drawing, const char *figures, const char *name)
+static void put_row(struct drawing *drawing, const char *metrics, const char *name)
 {
     unsigned width = name_width(drawing), columns = 0;
     size_t len = 0;
@@ -134,7 +135,7 @@ static void put_row(struct drawing *drawing, const char *figures, const char *na
         if (columns > width)
             break;
     }
-    put(drawing, false, "%s  %.*s", figures, (int)len, name);
+    put(drawing, false, "%s  %.*s", metrics, (int)len, name);
 }
 
 /* ---- Parts ----------------------------------------------------------------------------------- */
@@ -145,14 +146,14 @@ static void put_row(struct drawing *drawing, const char *figures, const char *na
  */
 static const char *keys_text(char *to, size_t size, json_t *stats)
 {
-    struct human human;
+    struct formatted formatted;
     uint64_t keys = (uint64_t)number(stats, "table", "keys");
     uint64_t step = (uint64_t)number(stats, "table", "keys_step");
     struct buf buf = buf_of(to, size);
     if (step > 1 && keys == 0)
-        buf_add(&buf, "fewer than %s", human_count(&human, 3 * step));
+        buf_add(&buf, "fewer than %s", format_count(&formatted, 3 * step));
     else
-        buf_add(&buf, "%s%s", step > 1 ? "about " : "", human_count(&human, keys));
+        buf_add(&buf, "%s%s", step > 1 ? "about " : "", format_count(&formatted, keys));
     return to;
 }
 
@@ -160,10 +161,10 @@ static void draw_head(struct drawing *drawing, json_t *stats)
 {
     char keys[48];
     struct figure allowed, denied;
-    struct human p50, p99, up, places, bytes;
+    struct formatted p50, p99, up, places, bytes;
     json_t *durations = json_object_get(stats, "durations");
     put(drawing, true, "stint %s, up %s, %.0f rules, generation %.0f", text(stats, NULL, "version"),
-        human_seconds_up(&up, (uint64_t)(number(stats, NULL, "up_s") * (double)NS_PER_S)),
+        format_seconds_up(&up, (uint64_t)(number(stats, NULL, "up_s") * (double)NS_PER_S)),
         number(stats, "reloads", "rules"), number(stats, "reloads", "generation"));
     put(drawing, false, "allowed %s/s   denied %s/s   half within %s, 99 %% within %s",
         rate_text(&allowed, number(stats, "rates", "allowed")),
@@ -172,9 +173,9 @@ static void draw_head(struct drawing *drawing, json_t *stats)
         duration_text(&p99, json_object_get(durations, "p99_ns")));
     put(drawing, false, "table %s of %s places in %s   connections %.0f open, %.0f refused",
         keys_text(keys, sizeof(keys), stats),
-        human_count(&places, (uint64_t)number(stats, "table", "places")),
-        human_bytes(&bytes, (uint64_t)number(stats, "table", "bytes")), sum_of_doors(stats, "open"),
-        sum_of_doors(stats, "refused"));
+        format_count(&places, (uint64_t)number(stats, "table", "places")),
+        format_bytes(&bytes, (uint64_t)number(stats, "table", "bytes")),
+        sum_of_frontends(stats, "open"), sum_of_frontends(stats, "refused"));
     if (text(stats, "reloads", "fault")[0] != '\0')
         put(drawing, true, "the last reload failed: %s", text(stats, "reloads", "fault"));
 }
@@ -256,21 +257,21 @@ static void draw_rules(struct drawing *drawing, json_t *before, json_t *stats)
 {
     size_t n;
     struct rule_row *rows = rates_of(before, stats, &n);
-    if (n > 0 && has_room(drawing, 3)) {
+    if (n > 0 && has_space(drawing, 3)) {
         put(drawing, false, "%s", "");
         put(drawing, true, " allowed/s  denied/s     allowed      denied  rule");
     }
     for (size_t i = 0; i < n && i < RULES_SHOWN; i++) {
         struct figure rates[2], sums[2];
-        char figures[96], name[512];
+        char metrics[96], name[512];
         const char *rule = text(rows[i].rule, NULL, "rule");
-        snprintf(figures, sizeof(figures), "%10s%10s%12s%12s",
+        snprintf(metrics, sizeof(metrics), "%10s%10s%12s%12s",
                  rate_text(&rates[0], rows[i].allowed), rate_text(&rates[1], rows[i].denied),
                  rate_text(&sums[0], allowed_of(rows[i].rule)),
                  rate_text(&sums[1], denied_of(rows[i].rule)));
         snprintf(name, sizeof(name), "%s%s%s", text(rows[i].rule, NULL, "domain"),
                  rule[0] != '\0' ? ": " : "", rule[0] != '\0' ? rule : "(quotas of callers)");
-        put_row(drawing, figures, name);
+        put_row(drawing, metrics, name);
     }
     free(rows);
 }
@@ -279,7 +280,7 @@ static void draw_keys(struct drawing *drawing, const struct top_options *options
 {
     size_t i;
     json_t *key;
-    if (json_array_size(keys) == 0 || !has_room(drawing, 3))
+    if (json_array_size(keys) == 0 || !has_space(drawing, 3))
         return;
     put(drawing, false, "%s", "");
     put(drawing, true, "   asked/s  denied/s  keys %s most",
@@ -287,17 +288,17 @@ static void draw_keys(struct drawing *drawing, const struct top_options *options
     json_array_foreach(keys, i, key)
     {
         struct figure asked, denied;
-        char figures[48], name[1024], shown[512];
+        char metrics[48], name[1024], shown[512];
         json_t *bytes = json_object_get(key, "key"); /* of any bytes, zero bytes as well */
-        snprintf(figures, sizeof(figures), "%10s%10s",
+        snprintf(metrics, sizeof(metrics), "%10s%10s",
                  rate_text(&asked, number(key, NULL, "asked_per_s")),
                  rate_text(&denied, number(key, NULL, "denied_per_s")));
-        say_text(shown, sizeof(shown),
-                 span_of(json_string_value(bytes), json_string_length(bytes)));
+        format_text(shown, sizeof(shown),
+                    span_of(json_string_value(bytes), json_string_length(bytes)));
         snprintf(name, sizeof(name), "%s%s   %s", shown,
                  json_is_true(json_object_get(key, "is_cut")) ? "..." : "",
                  text(key, NULL, "rule"));
-        put_row(drawing, figures, name);
+        put_row(drawing, metrics, name);
     }
 }
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* One server asked, in a thread of its own. */
-struct visit {
+struct query {
     struct client *client;
     const struct top_options *options;
     struct top_look look;
@@ -26,7 +26,7 @@ struct top_group {
     size_t n_servers;
     const char *urls[TOP_SERVERS_MAX]; /* NULL: the default one */
     struct client *clients[TOP_SERVERS_MAX];
-    struct visit visits[TOP_SERVERS_MAX];
+    struct query queries[TOP_SERVERS_MAX];
 };
 
 int top_group_open(struct top_group **group, const struct top_options *options,
@@ -126,7 +126,7 @@ static void add_rules(json_t *sum, json_t *other)
 /* `sum` is the first server's own. */
 static void add_stats(json_t *sum, json_t *other)
 {
-    static const char *const parts[] = {"table", "totals", "rates", "doors"};
+    static const char *const parts[] = {"table", "totals", "rates", "frontends"};
     static const char *const longest[] = {"p50_ns", "p99_ns", "p999_ns", "mean_ns"};
     json_t *step = json_object_get(json_object_get(sum, "table"), "keys_step");
     double keys_step = json_number_value(step);
@@ -236,27 +236,27 @@ static void add_look(struct top_look *sum, json_t *keys, struct top_look *look)
     top_forget(look);
 }
 
-static void *visit_server(void *arg)
+static void *query_server(void *arg)
 {
-    struct visit *visit = arg;
-    visit->code = top_look(visit->client, visit->options, &visit->look, &visit->why);
+    struct query *query = arg;
+    query->code = top_look(query->client, query->options, &query->look, &query->why);
     return NULL;
 }
 
 /* All servers at the same time: one that does not answer costs its own timeout, once. */
-static void visit_all(struct top_group *group, const struct top_options *options)
+static void query_all(struct top_group *group, const struct top_options *options)
 {
     for (size_t i = 0; i < group->n_servers; i++) {
-        struct visit *visit = &group->visits[i];
-        *visit = (struct visit){.client = group->clients[i], .options = options};
-        visit->has_thread = pthread_create(&visit->thread, NULL, visit_server, visit) == 0;
+        struct query *query = &group->queries[i];
+        *query = (struct query){.client = group->clients[i], .options = options};
+        query->has_thread = pthread_create(&query->thread, NULL, query_server, query) == 0;
     }
     for (size_t i = 0; i < group->n_servers; i++) {
-        struct visit *visit = &group->visits[i];
-        if (visit->has_thread)
-            pthread_join(visit->thread, NULL);
+        struct query *query = &group->queries[i];
+        if (query->has_thread)
+            pthread_join(query->thread, NULL);
         else
-            visit_server(visit);
+            query_server(query);
     }
 }
 
@@ -267,16 +267,16 @@ int top_group_look(struct top_group *group, const struct top_options *options,
         return top_look(group->clients[0], options, look, error);
     *look = (struct top_look){.servers = json_array()};
     json_t *keys = json_array();
-    visit_all(group, options);
+    query_all(group, options);
     for (size_t i = 0; i < group->n_servers; i++) {
-        struct visit *visit = &group->visits[i];
-        const char *why = visit->code != 0 ? visit->why.sentence : NULL;
+        struct query *query = &group->queries[i];
+        const char *why = query->code != 0 ? query->why.message : NULL;
         json_array_append_new(look->servers,
                               json_pack("{s:s, s:s?}", "url", group->urls[i], "error", why));
-        if (visit->code == 0)
-            add_look(look, keys, &visit->look);
+        if (query->code == 0)
+            add_look(look, keys, &query->look);
         else
-            *error = visit->why;
+            *error = query->why;
     }
     look->keys = json_pack("{s:o}", "keys", sum_of_keys(keys, options));
     json_decref(keys);
@@ -285,5 +285,5 @@ int top_group_look(struct top_group *group, const struct top_options *options,
     top_forget(look);
     const struct stint_error last = *error;
     return err_set(error, STINT_E_SYSTEM, "none of %zu servers answers; the last: %.180s",
-                   group->n_servers, last.sentence);
+                   group->n_servers, last.message);
 }

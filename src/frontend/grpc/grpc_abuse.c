@@ -10,7 +10,7 @@
 
 static uint64_t cost_ns(const struct grpc_conn *conn)
 {
-    return GRPC_ABUSE_NS / conn->door->limits.idle_frames;
+    return GRPC_ABUSE_NS / conn->frontend->limits.idle_frames;
 }
 
 void grpc_abuse_end(struct grpc_conn *conn)

@@ -32,14 +32,14 @@ static nghttp2_nv status_field(int status)
                         strlen(number), LASTING};
 }
 
-/* grpc-status, and grpc-message where there is a sentence. */
+/* grpc-status, and grpc-message where there is a message. */
 static size_t status_fields(nghttp2_nv fields[2], char text[MESSAGE_MAX], int status,
-                            const char *sentence)
+                            const char *message)
 {
     fields[0] = status_field(status);
-    if (sentence == NULL || sentence[0] == '\0')
+    if (message == NULL || message[0] == '\0')
         return 1;
-    size_t len = grpc_message_write(text, MESSAGE_MAX - 1, span_of_text(sentence));
+    size_t len = grpc_message_write(text, MESSAGE_MAX - 1, span_of_text(message));
     text[len] = '\0';
     fields[1] = field_of("grpc-message", text);
     return 2;
@@ -54,7 +54,7 @@ static bool reserve(struct grpc_call *call, struct grpc_bytes *answer, size_t mo
 
 void grpc_answer_drop(struct grpc_call *call)
 {
-    if (call->answer.ptr != call->room)
+    if (call->answer.ptr != call->space)
         grpc_bytes_release(call->conn, &call->answer, &call->conn->answer_bytes);
     call->answer.len = call->answer_sent = 0;
 }
@@ -62,10 +62,10 @@ void grpc_answer_drop(struct grpc_call *call)
 static bool add_message(struct grpc_call *call, struct span message, bool is_compressed)
 {
     struct grpc_bytes *answer = &call->answer;
-    if (answer->ptr == NULL && message.len + GRPC_PREFIX <= GRPC_ANSWER_ROOM) {
-        answer->ptr = call->room;
-        answer->size = GRPC_ANSWER_ROOM;
-    } else if (answer->ptr == call->room &&
+    if (answer->ptr == NULL && message.len + GRPC_PREFIX <= GRPC_ANSWER_SPACE) {
+        answer->ptr = call->space;
+        answer->size = GRPC_ANSWER_SPACE;
+    } else if (answer->ptr == call->space &&
                answer->size - answer->len < message.len + GRPC_PREFIX) {
         struct grpc_bytes larger = {0};
         if (!reserve(call, &larger, answer->len + message.len + GRPC_PREFIX))
@@ -73,7 +73,7 @@ static bool add_message(struct grpc_call *call, struct span message, bool is_com
         memcpy(larger.ptr, answer->ptr, answer->len);
         larger.len = answer->len;
         *answer = larger;
-    } else if (answer->ptr != call->room && !reserve(call, answer, message.len + GRPC_PREFIX))
+    } else if (answer->ptr != call->space && !reserve(call, answer, message.len + GRPC_PREFIX))
         return false;
     grpc_frame_write(answer->ptr + answer->len, is_compressed, message.len);
     if (message.len > 0)
@@ -86,7 +86,7 @@ static void submit_trailers(struct grpc_call *call)
 {
     char text[MESSAGE_MAX];
     nghttp2_nv fields[2];
-    size_t n = status_fields(fields, text, call->status, call->sentence);
+    size_t n = status_fields(fields, text, call->status, call->message);
     nghttp2_submit_trailer(call->conn->session, call->id, fields, n);
     call->conn->answers_early |= !call->is_at_end;
 }
@@ -133,16 +133,16 @@ static void submit_fields(struct grpc_call *call, bool is_compressed)
 }
 
 /* Where there is no memory for it, as it is. */
-static bool compress(struct grpc_door *door, struct span *message)
+static bool compress(struct grpc_frontend *frontend, struct span *message)
 {
-    if (door->zip == NULL)
-        door->zip = grpc_zip_new();
-    return door->zip != NULL && grpc_zip_write(door->zip, *message, message);
+    if (frontend->zip == NULL)
+        frontend->zip = grpc_zip_new();
+    return frontend->zip != NULL && grpc_zip_write(frontend->zip, *message, message);
 }
 
 void grpc_answer_once(struct grpc_call *call, struct span message)
 {
-    bool is_compressed = call->wants_gzip && compress(call->conn->door, &message);
+    bool is_compressed = call->wants_gzip && compress(call->conn->frontend, &message);
     if (!add_message(call, message, is_compressed)) {
         grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
         return;
@@ -163,16 +163,16 @@ bool grpc_answer_add(struct grpc_call *call, struct span message)
 }
 
 /* NULL where there is none, or no memory for it. */
-static char *copy_of(const char *sentence)
+static char *copy_of(const char *message)
 {
-    size_t size = sentence != NULL ? strlen(sentence) + 1 : 0;
+    size_t size = message != NULL ? strlen(message) + 1 : 0;
     char *copy = size > 1 ? malloc(size) : NULL;
     if (copy != NULL)
-        memcpy(copy, sentence, size);
+        memcpy(copy, message, size);
     return copy;
 }
 
-void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *sentence)
+void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *message)
 {
     if (call->is_ended)
         return;
@@ -183,7 +183,7 @@ void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char
         grpc_call_enlist(call, GRPC_TIMED);
     }
     call->status = (uint8_t)status;
-    call->sentence = copy_of(sentence);
+    call->message = copy_of(message);
     if (call->is_begun)
         nghttp2_session_resume_data(call->conn->session, call->id);
     else
@@ -199,7 +199,7 @@ static void submit_error(struct grpc_call *call, const nghttp2_nv *fields, size_
     call->conn->answers_early |= !call->is_at_end;
 }
 
-void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *sentence)
+void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *message)
 {
     char text[MESSAGE_MAX];
     nghttp2_nv fields[5] = {
@@ -207,26 +207,26 @@ void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const cha
         FIELD("content-type", "application/grpc"),
     };
     if (call->is_begun) {
-        grpc_answer_end(call, status, sentence);
+        grpc_answer_end(call, status, message);
         return;
     }
-    size_t n = 2 + status_fields(fields + 2, text, (int)status, sentence);
+    size_t n = 2 + status_fields(fields + 2, text, (int)status, message);
     if (call->encoding == GRPC_ENCODING_UNKNOWN)
         fields[n++] = field_of("grpc-accept-encoding", "identity,gzip");
     submit_error(call, fields, n);
 }
 
-void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *sentence)
+void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *message)
 {
-    grpc_count_malformed(call->conn->door);
-    grpc_answer_fail(call, status, sentence);
+    grpc_count_malformed(call->conn->frontend);
+    grpc_answer_fail(call, status, message);
 }
 
 void grpc_answer_refuse_http(struct grpc_call *call, unsigned http_status)
 {
     static const nghttp2_nv not_post[] = {FIELD(":status", "405"), FIELD("allow", "POST")};
     static const nghttp2_nv not_grpc[] = {FIELD(":status", "415")};
-    grpc_count_malformed(call->conn->door);
+    grpc_count_malformed(call->conn->frontend);
     if (http_status == 405)
         submit_error(call, not_post, 2);
     else

@@ -48,18 +48,18 @@ void grpc_call_cut(struct grpc_call *call)
 
 struct grpc_call *grpc_call_new(struct grpc_conn *conn, int32_t id)
 {
-    struct grpc_door *door = conn->door;
-    struct grpc_call *call = door->free_calls;
+    struct grpc_frontend *frontend = conn->frontend;
+    struct grpc_call *call = frontend->free_calls;
     if (call != NULL) {
-        door->free_calls = call->next;
-        door->n_free_calls--;
+        frontend->free_calls = call->next;
+        frontend->n_free_calls--;
     } else {
         call = malloc(sizeof(*call));
         if (call == NULL)
             return NULL;
     }
     /* Its room is written before it is read. */
-    memset(call, 0, offsetof(struct grpc_call, room));
+    memset(call, 0, offsetof(struct grpc_call, space));
     call->conn = conn;
     call->id = id;
     call->begun_ns = conn->now_ns;
@@ -79,7 +79,7 @@ void grpc_call_drop_input(struct grpc_call *call)
 void grpc_call_free(struct grpc_call *call)
 {
     struct grpc_conn *conn = call->conn;
-    struct grpc_door *door = conn->door;
+    struct grpc_frontend *frontend = conn->frontend;
     if (conn->recent == call)
         conn->recent = NULL;
     if (conn->current == call)
@@ -92,15 +92,15 @@ void grpc_call_free(struct grpc_call *call)
     grpc_wait_drop(call);
     grpc_call_drop_input(call);
     grpc_answer_drop(call);
-    free(call->sentence);
+    free(call->message);
     access_unref(call->tokens);
-    if (door->n_free_calls >= GRPC_FREE_CALLS) {
+    if (frontend->n_free_calls >= GRPC_FREE_CALLS) {
         free(call);
         return;
     }
-    call->next = door->free_calls;
-    door->free_calls = call;
-    door->n_free_calls++;
+    call->next = frontend->free_calls;
+    frontend->free_calls = call;
+    frontend->n_free_calls++;
 }
 
 /* ---- Messages -------------------------------------------------------------------------------- */
@@ -108,12 +108,12 @@ void grpc_call_free(struct grpc_call *call)
 static void refuse_frame(struct grpc_call *call, int code, const struct stint_error *error)
 {
     grpc_answer_refuse(call, code == STINT_E_RANGE ? GRPC_RESOURCE_EXHAUSTED : GRPC_INTERNAL,
-                       error->sentence);
+                       error->message);
 }
 
 size_t grpc_call_message_max(const struct grpc_call *call)
 {
-    size_t max = call->conn->door->limits.message_bytes;
+    size_t max = call->conn->frontend->limits.message_bytes;
     bool is_small = !grpc_method_asks(call->method) && max > GRPC_SMALL_MESSAGE;
     return is_small ? GRPC_SMALL_MESSAGE : max;
 }
@@ -139,8 +139,8 @@ static void look_at_input(struct grpc_call *call)
 /* Little where all connections together hold much. */
 static size_t held_max(const struct grpc_conn *conn)
 {
-    size_t message_bytes = conn->door->limits.message_bytes;
-    if (conn->door->held_bytes > GRPC_HELD_TOTAL * message_bytes)
+    size_t message_bytes = conn->frontend->limits.message_bytes;
+    if (conn->frontend->held_bytes > GRPC_HELD_TOTAL * message_bytes)
         return GRPC_SMALL_MESSAGE;
     return GRPC_HELD_MESSAGES * message_bytes;
 }
@@ -183,12 +183,12 @@ static void keep(struct grpc_call *call, struct span bytes)
         grpc_call_drop_input(call);
 }
 
-void grpc_call_keep_lent(struct grpc_call *call)
+void grpc_call_keep_borrowed(struct grpc_call *call)
 {
-    struct span lent = call->lent;
+    struct span borrowed = call->borrowed;
     call->conn->lender = NULL;
-    call->lent = span_of(NULL, 0);
-    keep(call, lent);
+    call->borrowed = span_of(NULL, 0);
+    keep(call, borrowed);
 }
 
 void grpc_call_data(struct grpc_call *call, struct span bytes, bool is_last)
@@ -198,18 +198,18 @@ void grpc_call_data(struct grpc_call *call, struct span bytes, bool is_last)
         return;
     if (conn->lender == NULL && is_last && call->input.len == 0 && asks_once(call)) {
         conn->lender = call;
-        call->lent = bytes;
+        call->borrowed = bytes;
         return;
     }
     if (conn->lender == call)
-        grpc_call_keep_lent(call);
+        grpc_call_keep_borrowed(call);
     if (!call->is_ended)
         keep(call, bytes);
 }
 
 bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, struct span *plain)
 {
-    struct grpc_door *door = call->conn->door;
+    struct grpc_frontend *frontend = call->conn->frontend;
     struct stint_error error;
     *plain = frame->message;
     if (!frame->is_compressed)
@@ -218,13 +218,14 @@ bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, str
         grpc_answer_refuse(call, GRPC_INTERNAL, "a compressed message without grpc-encoding");
         return false;
     }
-    if (door->zip == NULL)
-        door->zip = grpc_zip_new();
-    if (door->zip == NULL) {
+    if (frontend->zip == NULL)
+        frontend->zip = grpc_zip_new();
+    if (frontend->zip == NULL) {
         grpc_answer_fail(call, GRPC_RESOURCE_EXHAUSTED, "no memory to inflate the request");
         return false;
     }
-    int code = grpc_zip_read(door->zip, frame->message, grpc_call_message_max(call), plain, &error);
+    int code =
+        grpc_zip_read(frontend->zip, frame->message, grpc_call_message_max(call), plain, &error);
     if (code < 0)
         refuse_frame(call, code, &error);
     call->wants_gzip = (call->said & GRPC_SAID_ACCEPTS_GZIP) != 0;
@@ -263,7 +264,7 @@ void grpc_call_ask(struct grpc_call *call, struct span bytes)
                            "the answers of this connection's calls are not read");
     else
         grpc_method_ask(call, message);
-    if (call->errand != NULL && !call->is_ended) {
+    if (call->pending != NULL && !call->is_ended) {
         grpc_wait_begin(call, bytes);
         return;
     }
@@ -273,12 +274,12 @@ void grpc_call_ask(struct grpc_call *call, struct span bytes)
 
 void grpc_call_end(struct grpc_call *call)
 {
-    struct span bytes = call->lent;
+    struct span bytes = call->borrowed;
     if (call->conn->lender == call)
         call->conn->lender = NULL;
     else
         bytes = span_of(call->input.ptr, call->input.len);
-    call->lent = span_of(NULL, 0);
+    call->borrowed = span_of(NULL, 0);
     call->is_at_end = true;
     if (call->is_ended)
         return;

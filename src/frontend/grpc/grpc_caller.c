@@ -7,15 +7,15 @@
 
 #include <gnutls/gnutls.h>
 
-void grpc_caller_renew(struct grpc_door *door)
+void grpc_caller_renew(struct grpc_frontend *frontend)
 {
-    struct access_now *now = door->options.access;
-    if (now == NULL || access_now_generation(now) == door->generation)
+    struct access_now *now = frontend->options.access;
+    if (now == NULL || access_now_generation(now) == frontend->generation)
         return;
     /* Read first: a set that comes in between is looked at again with the next call. */
-    door->generation = access_now_generation(now);
-    access_unref(door->tokens);
-    door->tokens = access_now_get(now);
+    frontend->generation = access_now_generation(now);
+    access_unref(frontend->tokens);
+    frontend->tokens = access_now_get(now);
 }
 
 /* What stands behind "Bearer ", in any case; NULL ptr: nothing. */
@@ -37,20 +37,20 @@ static const struct access_token *find(struct grpc_call *call, struct span secre
 {
     struct grpc_conn *conn = call->conn;
     struct grpc_identity *identity = &conn->identity;
-    struct access *tokens = conn->door->tokens;
+    struct access *tokens = conn->frontend->tokens;
     if (identity->tokens == tokens && identity->len == secret.len &&
         gnutls_memcmp(identity->secret, secret.ptr, secret.len) == 0)
         return identity->token;
     const struct access_login login = {
         .secret = secret,
         .peer = span_of(conn->peer, conn->peer_len),
-        .door = METRICS_GRPC,
-        .metrics = conn->door->metrics,
+        .frontend = METRICS_GRPC,
+        .metrics = conn->frontend->metrics,
         .now_ns = conn->now_ns,
     };
     bool is_slowed;
     const struct access_token *token =
-        access_login(conn->door->options.access, tokens, &login, &is_slowed);
+        access_login(conn->frontend->options.access, tokens, &login, &is_slowed);
     if (is_slowed)
         call->said |= GRPC_SAID_TOO_OFTEN;
     if (token == NULL || secret.len > GRPC_SECRET_MAX)
@@ -67,34 +67,34 @@ static const struct access_token *find(struct grpc_call *call, struct span secre
 
 void grpc_caller_take(struct grpc_call *call, struct span authorization)
 {
-    struct grpc_door *door = call->conn->door;
-    grpc_caller_renew(door);
+    struct grpc_frontend *frontend = call->conn->frontend;
+    grpc_caller_renew(frontend);
     struct span secret = bearer_secret(authorization);
     /* One is looked at, however many there are. */
-    if (door->tokens == NULL || secret.ptr == NULL || (call->said & GRPC_SAID_SECRET) != 0)
+    if (frontend->tokens == NULL || secret.ptr == NULL || (call->said & GRPC_SAID_SECRET) != 0)
         return;
     call->said |= GRPC_SAID_SECRET;
     call->token = find(call, secret);
     if (call->token != NULL)
-        call->tokens = access_ref(door->tokens);
+        call->tokens = access_ref(frontend->tokens);
 }
 
 /* Another set may have come since: then it is the same token of that one, or nobody's. */
 static void renew_token(struct grpc_call *call)
 {
-    struct grpc_door *door = call->conn->door;
-    grpc_caller_renew(door);
-    if (call->token == NULL || call->tokens == door->tokens)
+    struct grpc_frontend *frontend = call->conn->frontend;
+    grpc_caller_renew(frontend);
+    if (call->token == NULL || call->tokens == frontend->tokens)
         return;
-    call->token = door->tokens != NULL ? access_again(door->tokens, call->token) : NULL;
+    call->token = frontend->tokens != NULL ? access_again(frontend->tokens, call->token) : NULL;
     access_unref(call->tokens);
-    call->tokens = call->token != NULL ? access_ref(door->tokens) : NULL;
+    call->tokens = call->token != NULL ? access_ref(frontend->tokens) : NULL;
 }
 
 bool grpc_caller_admit(struct grpc_call *call)
 {
     renew_token(call);
-    if (call->conn->door->tokens == NULL || call->token != NULL)
+    if (call->conn->frontend->tokens == NULL || call->token != NULL)
         return true;
     const char *why = "a token is wanted: authorization: Bearer SECRET";
     if ((call->said & GRPC_SAID_TOO_OFTEN) != 0)
@@ -111,6 +111,6 @@ struct caller grpc_caller_of(const struct grpc_call *call)
     return (struct caller){
         .name = token != NULL ? token->name : "",
         .roles = token != NULL ? token->roles : ACCESS_ALL,
-        .door = METRICS_GRPC,
+        .frontend = METRICS_GRPC,
     };
 }

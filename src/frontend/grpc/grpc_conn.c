@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* The door, and a connection as its socket sees it. */
+/* The frontend, and a connection as its socket sees it. */
 #include "frontend/grpc/grpc_parts.h"
 
 #include "base/wide_int.h"
-#include "service/hub.h"
+#include "service/server_state.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -31,9 +31,9 @@ static size_t unsent(const struct grpc_conn *conn)
 /* What may be unsent or unread; little where all connections together hold much. */
 static size_t output_max(const struct grpc_conn *conn)
 {
-    const struct grpc_door *door = conn->door;
-    size_t max = door->limits.output_bytes;
-    bool is_scarce = door->held_bytes > GRPC_HELD_TOTAL * door->limits.message_bytes;
+    const struct grpc_frontend *frontend = conn->frontend;
+    size_t max = frontend->limits.output_bytes;
+    bool is_scarce = frontend->held_bytes > GRPC_HELD_TOTAL * frontend->limits.message_bytes;
     return is_scarce && max > GRPC_SCARCE_OUTPUT ? GRPC_SCARCE_OUTPUT : max;
 }
 
@@ -58,7 +58,7 @@ bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t
     if (ptr == NULL)
         return false;
     *held += size - bytes->size;
-    conn->door->held_bytes += size - bytes->size;
+    conn->frontend->held_bytes += size - bytes->size;
     bytes->ptr = ptr;
     bytes->size = size;
     return true;
@@ -66,17 +66,17 @@ bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t
 
 void grpc_bytes_release(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held)
 {
-    assert(*held >= bytes->size && conn->door->held_bytes >= bytes->size);
+    assert(*held >= bytes->size && conn->frontend->held_bytes >= bytes->size);
     *held -= bytes->size;
-    conn->door->held_bytes -= bytes->size;
+    conn->frontend->held_bytes -= bytes->size;
     free(bytes->ptr);
     *bytes = (struct grpc_bytes){0};
 }
 
-void grpc_count_malformed(const struct grpc_door *door)
+void grpc_count_malformed(const struct grpc_frontend *frontend)
 {
-    if (door->metrics != NULL)
-        metrics_malformed(door->metrics, METRICS_GRPC);
+    if (frontend->metrics != NULL)
+        metrics_malformed(frontend->metrics, METRICS_GRPC);
 }
 
 /* ---- What goes out --------------------------------------------------------------------------- */
@@ -92,7 +92,7 @@ static bool is_unread(const struct grpc_conn *conn)
     return unsent(conn) > output_max(conn);
 }
 
-static bool is_choked(const struct conn *base)
+static bool is_backpressured(const struct conn *base)
 {
     const struct grpc_conn *conn = grpc_of_const(base);
     return is_unread(conn) || conn->rest.len > 0 || conn->asks_wait;
@@ -130,7 +130,7 @@ void grpc_conn_settle(struct grpc_conn *conn)
     if (!nghttp2_session_want_read(conn->session) && !nghttp2_session_want_write(conn->session)) {
         conn->is_over = true;
         if (conn->leaving == GRPC_STAYS && !conn->is_left)
-            grpc_count_malformed(conn->door);
+            grpc_count_malformed(conn->frontend);
     } else if (conn->leaving == GRPC_LEAVES && conn->n_calls == 0)
         conn->is_over = true;
 }
@@ -248,14 +248,14 @@ static bool is_busy(const struct conn *base)
 static uint64_t call_ends_ns(const struct grpc_conn *conn)
 {
     const struct grpc_call *oldest = conn->first[GRPC_TIMED];
-    return oldest != NULL ? oldest->begun_ns + conn->door->limits.call_ns : STINT_NEVER_NS;
+    return oldest != NULL ? oldest->begun_ns + conn->frontend->limits.call_ns : STINT_NEVER_NS;
 }
 
 /* While input waits for its turn, or for room for its answers, the peer may have sent the rest. */
 static uint64_t frame_ends_ns(const struct grpc_conn *conn)
 {
     bool is_late = http2_frames_are_open(&conn->frames) && conn->rest.len == 0;
-    return is_late ? conn->frame_since_ns + conn->door->limits.call_ns : STINT_NEVER_NS;
+    return is_late ? conn->frame_since_ns + conn->frontend->limits.call_ns : STINT_NEVER_NS;
 }
 
 static uint64_t deadline(const struct conn *base)
@@ -287,7 +287,7 @@ static void end_late_calls(struct grpc_conn *conn)
         grpc_call_enlist(call, GRPC_CLOSING);
         if (call->is_ended || call->answer.len > 0)
             grpc_call_cut(call);
-        else if (call->errand != NULL)
+        else if (call->pending != NULL)
             grpc_wait_fail(call);
         else
             grpc_answer_refuse(call, GRPC_DEADLINE_EXCEEDED, "the request does not end");
@@ -312,7 +312,7 @@ static void wake(struct conn *base, uint64_t now_ns)
     if (conn->notice_at_ns <= now_ns)
         grpc_leave_now(conn);
     if (conn->age_at_ns <= now_ns) {
-        uint64_t grace_ns = conn->door->limits.age_grace_ns;
+        uint64_t grace_ns = conn->frontend->limits.age_grace_ns;
         conn->age_at_ns = STINT_NEVER_NS;
         conn->grace_at_ns = grace_ns > 0 ? now_ns + grace_ns : STINT_NEVER_NS;
         grpc_leave_begin(conn);
@@ -364,7 +364,7 @@ static const struct conn_ops ops = {
     .feed = feed,
     .output = output,
     .sent = sent,
-    .is_choked = is_choked,
+    .is_backpressured = is_backpressured,
     .has_work = has_work,
     .deadline = deadline,
     .wake = wake,
@@ -375,16 +375,16 @@ static const struct conn_ops ops = {
     .free = free_conn,
 };
 
-struct conn *grpc_conn_new(struct grpc_door *door, struct span peer, uint64_t now_ns)
+struct conn *grpc_conn_new(struct grpc_frontend *frontend, struct span peer, uint64_t now_ns)
 {
     struct grpc_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL)
         return NULL;
     conn->conn.ops = &ops;
-    conn->door = door;
+    conn->frontend = frontend;
     conn->peer_len = access_keep_peer(conn->peer, peer);
     conn->now_ns = conn->idle_seen_ns = conn->heard_ns = now_ns;
-    conn->age_at_ns = grpc_leave_age(door, now_ns);
+    conn->age_at_ns = grpc_leave_age(frontend, now_ns);
     conn->grace_at_ns = conn->notice_at_ns = conn->watch_at_ns = STINT_NEVER_NS;
     conn->waits_end_ns = STINT_NEVER_NS;
     if (!grpc_session_open(conn)) {
@@ -394,7 +394,8 @@ struct conn *grpc_conn_new(struct grpc_door *door, struct span peer, uint64_t no
     return &conn->conn;
 }
 
-/* ---- The door -------------------------------------------------------------------------------- */
+/* ---- The frontend
+ * -------------------------------------------------------------------------------- */
 
 static size_t or_default(size_t limit, size_t otherwise)
 {
@@ -413,51 +414,51 @@ static struct grpc_limits limits_of(const struct grpc_limits *limits)
     return all;
 }
 
-struct grpc_door *grpc_door_new(const struct grpc_door_options *options)
+struct grpc_frontend *grpc_frontend_new(const struct grpc_frontend_options *options)
 {
     static const struct rls_form plain;
-    struct grpc_door *door = calloc(1, sizeof(*door));
-    if (door == NULL)
+    struct grpc_frontend *frontend = calloc(1, sizeof(*frontend));
+    if (frontend == NULL)
         return NULL;
-    door->options = *options;
-    door->clock = hub_clock(service_hub(options->service));
-    door->limits = limits_of(options->limits);
+    frontend->options = *options;
+    frontend->clock = server_state_clock(service_server_state(options->service));
+    frontend->limits = limits_of(options->limits);
     if (options->form == NULL)
-        door->options.form = &plain;
-    struct metrics *metrics = hub_metrics(service_hub(options->service));
+        frontend->options.form = &plain;
+    struct metrics *metrics = server_state_metrics(service_server_state(options->service));
     if (metrics != NULL)
-        door->metrics = metrics_worker(metrics, service_worker(options->service));
-    door->generation = UINT64_MAX; /* of none: the first look gets the tokens */
-    door->rls = rls_call_new();
-    if (door->rls == NULL || !grpc_session_prepare(door)) {
-        grpc_door_free(door);
+        frontend->metrics = metrics_worker(metrics, service_worker(options->service));
+    frontend->generation = UINT64_MAX; /* of none: the first look gets the tokens */
+    frontend->rls = rls_call_new();
+    if (frontend->rls == NULL || !grpc_session_prepare(frontend)) {
+        grpc_frontend_free(frontend);
         return NULL;
     }
-    return door;
+    return frontend;
 }
 
-void grpc_door_free(struct grpc_door *door)
+void grpc_frontend_free(struct grpc_frontend *frontend)
 {
-    if (door == NULL)
+    if (frontend == NULL)
         return;
-    while (door->free_calls != NULL) {
-        struct grpc_call *call = door->free_calls;
-        door->free_calls = call->next;
+    while (frontend->free_calls != NULL) {
+        struct grpc_call *call = frontend->free_calls;
+        frontend->free_calls = call->next;
         free(call);
     }
-    nghttp2_session_callbacks_del(door->callbacks);
-    nghttp2_option_del(door->options_of_session);
-    rls_call_free(door->rls);
-    grpc_zip_free(door->zip);
-    reflection_room_free(&door->reflection);
-    access_unref(door->tokens);
-    free(door);
+    nghttp2_session_callbacks_del(frontend->callbacks);
+    nghttp2_option_del(frontend->options_of_session);
+    rls_call_free(frontend->rls);
+    grpc_zip_free(frontend->zip);
+    reflection_space_free(&frontend->reflection);
+    access_unref(frontend->tokens);
+    free(frontend);
 }
 
-void grpc_door_drain(struct grpc_door *door)
+void grpc_frontend_drain(struct grpc_frontend *frontend)
 {
-    door->is_drained = true;
-    for (struct grpc_conn *conn = door->watching, *next; conn != NULL; conn = next) {
+    frontend->is_drained = true;
+    for (struct grpc_conn *conn = frontend->watching, *next; conn != NULL; conn = next) {
         next = conn->next_watching;
         grpc_watch_look(conn);
         grpc_conn_settle(conn);

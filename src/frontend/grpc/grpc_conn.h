@@ -3,9 +3,9 @@
  * gRPC connections: HTTP/2 by nghttp2, without a socket; each stream one call. Envoy's rate limit
  * service, health and reflection, as docs/grpc.md describes them.
  *
- * A door is what all connections of one worker share: the service that is asked, the limits, room
- * for messages, and streams that are used over and over. A door and its connections belong to the
- * thread of its service.
+ * A frontend is what all connections of one worker share: the service that is asked, the limits,
+ * room for messages, and streams that are used over and over. A frontend and its connections belong
+ * to the thread of its service.
  */
 #ifndef STINT_FRONTEND_GRPC_GRPC_CONN_H
 #define STINT_FRONTEND_GRPC_GRPC_CONN_H
@@ -39,9 +39,9 @@ struct grpc_limits {
     uint64_t call_ns;
 };
 
-struct grpc_door;
+struct grpc_frontend;
 
-struct grpc_door_options {
+struct grpc_frontend_options {
     struct service *service;
     struct access_now *access;        /* NULL, or without tokens: nobody is asked who he is */
     const struct grpc_limits *limits; /* may be NULL */
@@ -50,16 +50,17 @@ struct grpc_door_options {
     void *arg;
 };
 
-struct grpc_door *grpc_door_new(const struct grpc_door_options *options); /* NULL: no memory */
-void grpc_door_free(struct grpc_door *door); /* after its connections; NULL is fine */
+struct grpc_frontend *
+grpc_frontend_new(const struct grpc_frontend_options *options); /* NULL: no memory */
+void grpc_frontend_free(struct grpc_frontend *frontend); /* after its connections; NULL is fine */
 /* From now on health says NOT_SERVING. */
-void grpc_door_drain(struct grpc_door *door);
+void grpc_frontend_drain(struct grpc_frontend *frontend);
 
 /*
  * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
  * Goes with conn->ops->free(). To drain it is to say so twice, a round trip apart
  * (GOAWAY), so that no call is lost that is on its way; a second drain() does not wait for that.
  */
-struct conn *grpc_conn_new(struct grpc_door *door, struct span peer, uint64_t now_ns);
+struct conn *grpc_conn_new(struct grpc_frontend *frontend, struct span peer, uint64_t now_ns);
 
 #endif

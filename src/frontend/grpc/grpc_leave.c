@@ -50,10 +50,10 @@ void grpc_leave_begin(struct grpc_conn *conn)
 }
 
 /* Connections that were made at once are not to be made anew at once. */
-uint64_t grpc_leave_age(struct grpc_door *door, uint64_t now_ns)
+uint64_t grpc_leave_age(struct grpc_frontend *frontend, uint64_t now_ns)
 {
-    const uint64_t secret[2] = {service_worker(door->options.service), door->n_opened++};
-    uint64_t age_ns = door->limits.age_ns;
+    const uint64_t secret[2] = {service_worker(frontend->options.service), frontend->n_opened++};
+    uint64_t age_ns = frontend->limits.age_ns;
     if (age_ns == 0)
         return STINT_NEVER_NS;
     uint64_t chance = siphash13_128(secret, now_ns, NULL, 0).lo;

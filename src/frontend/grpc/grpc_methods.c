@@ -32,7 +32,7 @@ static enum grpc_status status_of(enum reply_error error)
 static int read_request(struct grpc_call *call, struct span message, const struct request **request,
                         struct stint_error *error)
 {
-    struct rls_call *rls = call->conn->door->rls;
+    struct rls_call *rls = call->conn->frontend->rls;
     switch (call->method) {
     case GRPC_CHECK_RATE_LIMIT:
         return kuadrant_read_check(rls, message, request, error);
@@ -49,25 +49,25 @@ static int read_request(struct grpc_call *call, struct span message, const struc
 
 static struct span write_response(const struct grpc_call *call, const struct request *request)
 {
-    struct grpc_door *door = call->conn->door;
+    struct grpc_frontend *frontend = call->conn->frontend;
     switch (call->method) {
     case GRPC_RESERVE:
-        return kuadrant_write_reserve(door->rls, request, &door->reply);
+        return kuadrant_write_reserve(frontend->rls, request, &frontend->reply);
     case GRPC_COMMIT:
-        return kuadrant_write_commit(door->rls, request);
+        return kuadrant_write_commit(frontend->rls, request);
     default:
-        return rls_write(door->rls, door->options.form, request, &door->reply);
+        return rls_write(frontend->rls, frontend->options.form, request, &frontend->reply);
     }
 }
 
 static void answer(struct grpc_call *call, const struct request *request)
 {
-    const struct reply *reply = &call->conn->door->reply;
+    const struct reply *reply = &call->conn->frontend->reply;
     if (reply->error != REPLY_DECIDED) {
-        const char *sentence = reply->sentence;
+        const char *message = reply->message;
         if (call->method == GRPC_COMMIT && reply->error == REPLY_GONE)
-            sentence = RESERVATION_GONE;
-        grpc_answer_fail(call, status_of((enum reply_error)reply->error), sentence);
+            message = RESERVATION_GONE;
+        grpc_answer_fail(call, status_of((enum reply_error)reply->error), message);
         return;
     }
     struct span response = write_response(call, request);
@@ -80,7 +80,7 @@ static void answer(struct grpc_call *call, const struct request *request)
 static void ask_limiter(struct grpc_call *call, struct span message)
 {
     struct grpc_conn *conn = call->conn;
-    struct grpc_door *door = conn->door;
+    struct grpc_frontend *frontend = conn->frontend;
     const struct request *request;
     struct stint_error error;
     if (!grpc_caller_admit(call))
@@ -89,21 +89,21 @@ static void ask_limiter(struct grpc_call *call, struct span message)
     if (code < 0) {
         grpc_answer_refuse(call,
                            code == STINT_E_SYSTEM ? GRPC_RESOURCE_EXHAUSTED : GRPC_INVALID_ARGUMENT,
-                           error.sentence);
+                           error.message);
         return;
     }
     struct caller caller = grpc_caller_of(call);
     struct request again;
-    if (call->errand != NULL) {
+    if (call->pending != NULL) {
         again = *request;
-        again.errand = call->errand;
-        call->errand = NULL;
+        again.pending = call->pending;
+        call->pending = NULL;
         request = &again;
     }
-    service_ask(door->options.service, request, &caller,
-                server_clock_now(door->clock, conn->now_ns), &door->reply);
-    if (door->reply.error == REPLY_WAITS) {
-        call->errand = door->reply.errand;
+    service_ask(frontend->options.service, request, &caller,
+                server_clock_now(frontend->clock, conn->now_ns), &frontend->reply);
+    if (frontend->reply.error == REPLY_WAITS) {
+        call->pending = frontend->reply.pending;
         return;
     }
     grpc_abuse_forgive(conn);
@@ -118,20 +118,20 @@ static void check_health(struct grpc_call *call, struct span message)
     struct span service;
     struct stint_error error;
     if (health_read(message, name, &service, &error) < 0)
-        grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.sentence);
+        grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.message);
     else if (call->method == GRPC_HEALTH_WATCH)
         grpc_watch_begin(call, health_knows(service));
     else if (!health_knows(service))
         grpc_answer_fail(call, GRPC_NOT_FOUND, "no such service");
     else
-        grpc_answer_once(call,
-                         span_of(response, health_write(response, grpc_health(call->conn->door))));
+        grpc_answer_once(
+            call, span_of(response, health_write(response, grpc_health(call->conn->frontend))));
 }
 
 static void list_health(struct grpc_call *call)
 {
     uint8_t response[HEALTH_MESSAGE_MAX];
-    size_t len = health_write_list(response, grpc_health(call->conn->door));
+    size_t len = health_write_list(response, grpc_health(call->conn->frontend));
     grpc_answer_once(call, span_of(response, len));
 }
 

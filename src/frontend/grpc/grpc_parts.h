@@ -26,21 +26,21 @@
 #define GRPC_ABUSE_NS (10 * NS_PER_S)   /* in which the bucket of idle frames fills again */
 #define GRPC_WINDOW (1 << 20)           /* bytes of requests on their way, of one connection */
 #define GRPC_HELD_MESSAGES 4            /* of full size: what unfinished ones may hold in all */
-#define GRPC_HELD_TOTAL 64              /* the same, of all connections of a door */
-#define GRPC_SCARCE_OUTPUT 16384        /* of a connection, while a door holds more than that */
+#define GRPC_HELD_TOTAL 64              /* the same, of all connections of a frontend */
+#define GRPC_SCARCE_OUTPUT 16384        /* of a connection, while a frontend holds more than that */
 #define GRPC_SMALL_MESSAGE 16384        /* of a call that needs no token; kept of it: twice that */
 #define GRPC_ENDLESS_CALLS 16           /* Watch and reflection, of one connection */
 #define GRPC_SLICE 1024                 /* bytes that are read before what they caused is written */
 #define GRPC_TURN 500                   /* units of work, 1 µs or so, before others have theirs */
 #define GRPC_SILENCE_NS                                                                            \
-    (60 * NS_PER_S)          /* of a peer that watches, until it has to answer a PING              \
-                              */
-#define GRPC_FREE_CALLS 4096 /* kept by a door for those to come */
-#define GRPC_ANSWER_ROOM 120 /* an answer of that size needs no memory of its own */
-#define GRPC_SECRET_MAX 128  /* bytes of a secret that a connection remembers */
+    (60 * NS_PER_S)           /* of a peer that watches, until it has to answer a PING             \
+                               */
+#define GRPC_FREE_CALLS 4096  /* kept by a frontend for those to come */
+#define GRPC_ANSWER_SPACE 120 /* an answer of that size needs no memory of its own */
+#define GRPC_SECRET_MAX 128   /* bytes of a secret that a connection remembers */
 
-struct grpc_door {
-    struct grpc_door_options options;
+struct grpc_frontend {
+    struct grpc_frontend_options options;
     struct server_clock *clock;
     struct grpc_limits limits;
     struct metrics_worker *metrics; /* NULL: nobody counts */
@@ -48,7 +48,7 @@ struct grpc_door {
     uint64_t generation;            /* of tokens */
     struct rls_call *rls;
     struct grpc_zip *zip; /* NULL until somebody compresses */
-    struct reflection_room reflection;
+    struct reflection_space reflection;
     struct reply reply;
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options_of_session;
@@ -95,19 +95,19 @@ struct grpc_call {
     bool watches_known;    /* a service that there is */
     int8_t told;           /* enum health_status, to a watcher last; -1: nothing yet */
     uint8_t status;        /* of the trailers */
-    char *sentence;        /* of the trailers; the call's. NULL: none */
+    char *message;         /* of the trailers; the call's. NULL: none */
     uint64_t begun_ns;     /* reflection: or when its answers were all read; a watcher: or when the
                               message that it has not read was made */
     uint64_t ends_ns;      /* grpc-timeout; STINT_NEVER_NS: none */
     struct access *tokens; /* in which `token` was found, with a reference; NULL: none */
     const struct access_token *token;
-    struct errand *errand;   /* of a store that was asked; NULL: none is waited for */
-    struct span lent;        /* of the message, where it was read: until feed() returns */
+    struct pending *pending; /* of a store that was asked; NULL: none is waited for */
+    struct span borrowed;    /* of the message, where it was read: until feed() returns */
     struct grpc_bytes input; /* what came of a message that is not whole */
     size_t input_at;         /* of it: what is answered. Reflection alone */
     struct grpc_bytes answer;
     size_t answer_sent;
-    uint8_t room[GRPC_ANSWER_ROOM];
+    uint8_t space[GRPC_ANSWER_SPACE];
 };
 
 enum grpc_leaving {
@@ -126,7 +126,7 @@ struct grpc_identity {
 
 struct grpc_conn {
     struct conn conn;
-    struct grpc_door *door;
+    struct grpc_frontend *frontend;
     nghttp2_session *session;
     uint64_t now_ns;
     struct grpc_bytes out;
@@ -169,7 +169,7 @@ struct grpc_conn {
 
 /*
  * Room for `more` bytes behind the end; false: no memory. What is held by then is counted in
- * *held, of the connection, and of its door.
+ * *held, of the connection, and of its frontend.
  */
 bool grpc_bytes_reserve(struct grpc_conn *conn, struct grpc_bytes *bytes, size_t *held,
                         size_t more);
@@ -186,11 +186,11 @@ bool grpc_conn_turn_is_over(const struct grpc_conn *conn);
 bool grpc_conn_is_full(const struct grpc_conn *conn);
 /* Writes what the session has to say, up to limits.output_bytes, and looks whether it is over. */
 void grpc_conn_settle(struct grpc_conn *conn);
-void grpc_count_malformed(const struct grpc_door *door);
+void grpc_count_malformed(const struct grpc_frontend *frontend);
 
 /* ---- grpc_session.c: frames ------------------------------------------------------------------ */
 
-bool grpc_session_prepare(struct grpc_door *door); /* false: no memory */
+bool grpc_session_prepare(struct grpc_frontend *frontend); /* false: no memory */
 bool grpc_session_open(struct grpc_conn *conn);
 void grpc_session_feed(struct grpc_conn *conn, struct span bytes);
 
@@ -199,7 +199,7 @@ void grpc_session_feed(struct grpc_conn *conn, struct span bytes);
 void grpc_leave_begin(struct grpc_conn *conn);
 /* The peer has answered the first GOAWAY, or does not. */
 void grpc_leave_now(struct grpc_conn *conn);
-uint64_t grpc_leave_age(struct grpc_door *door, uint64_t now_ns);
+uint64_t grpc_leave_age(struct grpc_frontend *frontend, uint64_t now_ns);
 
 /* ---- grpc_abuse.c ---------------------------------------------------------------------------- */
 
@@ -216,7 +216,7 @@ void grpc_fields_take(struct grpc_call *call, struct span name, struct span valu
 /* All fields are read: refuses the call where one of them is not as it must be. */
 void grpc_fields_end(struct grpc_call *call);
 
-void grpc_caller_renew(struct grpc_door *door);
+void grpc_caller_renew(struct grpc_frontend *frontend);
 void grpc_caller_take(struct grpc_call *call, struct span authorization);
 /* Whether somebody is known by now; else the call was refused. */
 bool grpc_caller_admit(struct grpc_call *call);
@@ -231,7 +231,7 @@ void grpc_call_enlist(struct grpc_call *call, enum grpc_list list);
 void grpc_call_cut(struct grpc_call *call);
 void grpc_call_data(struct grpc_call *call, struct span bytes, bool is_last);
 /* Keeps what lies in memory that is the feeder's. */
-void grpc_call_keep_lent(struct grpc_call *call);
+void grpc_call_keep_borrowed(struct grpc_call *call);
 void grpc_call_end(struct grpc_call *call);
 /* What a message holds, compressed or not; false: the call was refused. */
 bool grpc_call_plain(struct grpc_call *call, const struct grpc_frame *frame, struct span *plain);
@@ -250,23 +250,24 @@ void grpc_answer_once(struct grpc_call *call, struct span message);
 /* One of several; false: no memory. */
 bool grpc_answer_add(struct grpc_call *call, struct span message);
 /* Behind what was added. From then on the call is one of those that have to end in time. */
-void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *sentence);
+void grpc_answer_end(struct grpc_call *call, enum grpc_status status, const char *message);
 /* What is not sent of it. */
 void grpc_answer_drop(struct grpc_call *call);
 /* Instead of an answer; or behind those that there are. */
-void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *sentence);
+void grpc_answer_fail(struct grpc_call *call, enum grpc_status status, const char *message);
 /* The same, for what the caller did wrong: it is counted. */
-void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *sentence);
+void grpc_answer_refuse(struct grpc_call *call, enum grpc_status status, const char *message);
 void grpc_answer_refuse_http(struct grpc_call *call, unsigned http_status);
 
 /* ---- grpc_methods.c -------------------------------------------------------------------------- */
 
-/* Where the call has an errand after it, there is no answer yet. */
+/* Where the call has a pending request after it, there is no answer yet. */
 void grpc_method_ask(struct grpc_call *call, struct span message);
 
 /* ---- grpc_wait.c: calls whose answer a store has -------------------------------------------- */
 
-/* The call has an errand: keeps its bytes, unless they are kept, and asks again when it may. */
+/* The call has a pending request: keeps its bytes, unless they are kept, and asks again when it
+ * may. */
 void grpc_wait_begin(struct grpc_call *call, struct span bytes);
 /* Nobody waits for it any more. */
 void grpc_wait_drop(struct grpc_call *call);
@@ -287,7 +288,7 @@ void grpc_reflection_go_on(struct grpc_conn *conn);
 
 /* ---- grpc_watch.c ---------------------------------------------------------------------------- */
 
-enum health_status grpc_health(const struct grpc_door *door);
+enum health_status grpc_health(const struct grpc_frontend *frontend);
 void grpc_watch_begin(struct grpc_call *call, bool is_known);
 /* Adds what has changed since it was told; false: nothing. */
 bool grpc_watch_next(struct grpc_call *call);

@@ -18,10 +18,10 @@ static void answer(struct grpc_call *call, struct span message)
                            "the answers of this connection's calls are not read");
         return;
     }
-    int code = reflection_answer(message, &conn->door->reflection, &answer, &error);
+    int code = reflection_answer(message, &conn->frontend->reflection, &answer, &error);
     conn->work += WORK + answer.len / WORK_BYTES;
     if (code < 0 && code != STINT_E_SYSTEM)
-        grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.sentence);
+        grpc_answer_refuse(call, GRPC_INVALID_ARGUMENT, error.message);
     else if (code < 0 || !grpc_answer_add(call, answer))
         grpc_answer_refuse(call, GRPC_RESOURCE_EXHAUSTED, "no memory for the answer");
 }
@@ -41,7 +41,7 @@ void grpc_reflection_ask(struct grpc_call *call)
     int len = grpc_frame_read(rest, grpc_call_message_max(call), &frame, &error);
     if (len < 0)
         grpc_answer_refuse(call, len == STINT_E_RANGE ? GRPC_RESOURCE_EXHAUSTED : GRPC_INTERNAL,
-                           error.sentence);
+                           error.message);
     else if (len > 0) {
         call->input_at += (size_t)len;
         if (grpc_call_plain(call, &frame, &plain))

@@ -33,7 +33,7 @@ static int invalid_frame(nghttp2_session *session, const nghttp2_frame *frame, i
 {
     struct grpc_conn *conn = arg;
     (void)session, (void)frame, (void)code;
-    grpc_count_malformed(conn->door);
+    grpc_count_malformed(conn->frontend);
     grpc_abuse_count(conn);
     return 0;
 }
@@ -58,7 +58,7 @@ static int take_field(nghttp2_session *session, const nghttp2_frame *frame, cons
                       void *arg)
 {
     struct grpc_conn *conn = arg;
-    size_t limit = conn->door->limits.header_bytes;
+    size_t limit = conn->frontend->limits.header_bytes;
     (void)session, (void)frame, (void)flags;
     /* RFC 9113, 6.5.2: the size of a field is that of its name and value, and 32. */
     conn->field_bytes += name_len + value_len + 32;
@@ -155,14 +155,14 @@ static int close_stream(nghttp2_session *session, int32_t id, uint32_t code, voi
     return 0;
 }
 
-bool grpc_session_prepare(struct grpc_door *door)
+bool grpc_session_prepare(struct grpc_frontend *frontend)
 {
     nghttp2_session_callbacks *callbacks;
     nghttp2_option *options;
-    if (nghttp2_session_callbacks_new(&door->callbacks) != 0 ||
-        nghttp2_option_new(&door->options_of_session) != 0)
+    if (nghttp2_session_callbacks_new(&frontend->callbacks) != 0 ||
+        nghttp2_option_new(&frontend->options_of_session) != 0)
         return false;
-    callbacks = door->callbacks;
+    callbacks = frontend->callbacks;
     nghttp2_session_callbacks_set_on_begin_frame_callback(callbacks, begin_frame);
     nghttp2_session_callbacks_set_on_invalid_frame_recv_callback(callbacks, invalid_frame);
     nghttp2_session_callbacks_set_on_begin_headers_callback(callbacks, begin_fields);
@@ -171,25 +171,25 @@ bool grpc_session_prepare(struct grpc_door *door)
     nghttp2_session_callbacks_set_on_frame_recv_callback(callbacks, take_frame);
     nghttp2_session_callbacks_set_on_frame_send_callback(callbacks, sent_frame);
     nghttp2_session_callbacks_set_on_stream_close_callback(callbacks, close_stream);
-    options = door->options_of_session;
+    options = frontend->options_of_session;
     nghttp2_option_set_no_closed_streams(options, 1);
     nghttp2_option_set_max_reserved_remote_streams(options, 0);
-    /* Both are counted here, by what the door was told; nghttp2 is not to be quicker. */
-    nghttp2_option_set_max_outbound_ack(options, 2 * door->limits.idle_frames + 16);
+    /* Both are counted here, by what the frontend was told; nghttp2 is not to be quicker. */
+    nghttp2_option_set_max_outbound_ack(options, 2 * frontend->limits.idle_frames + 16);
     nghttp2_option_set_stream_reset_rate_limit(options, UINT64_MAX, UINT64_MAX);
     return true;
 }
 
 bool grpc_session_open(struct grpc_conn *conn)
 {
-    const struct grpc_door *door = conn->door;
+    const struct grpc_frontend *frontend = conn->frontend;
     const nghttp2_settings_entry settings[] = {
-        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, (uint32_t)door->limits.streams},
-        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)door->limits.header_bytes},
+        {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, (uint32_t)frontend->limits.streams},
+        {NGHTTP2_SETTINGS_MAX_HEADER_LIST_SIZE, (uint32_t)frontend->limits.header_bytes},
         {NGHTTP2_SETTINGS_NO_RFC7540_PRIORITIES, 1},
     };
-    if (nghttp2_session_server_new2(&conn->session, door->callbacks, conn,
-                                    door->options_of_session) != 0)
+    if (nghttp2_session_server_new2(&conn->session, frontend->callbacks, conn,
+                                    frontend->options_of_session) != 0)
         return false;
     return nghttp2_submit_settings(conn->session, NGHTTP2_FLAG_NONE, settings,
                                    sizeof(settings) / sizeof(settings[0])) == 0 &&
@@ -198,7 +198,7 @@ bool grpc_session_open(struct grpc_conn *conn)
 }
 
 /* GOAWAY of a session that nghttp2 says must not be touched any more. */
-static void say_goaway(struct grpc_conn *conn, uint8_t code)
+static void send_goaway(struct grpc_conn *conn, uint8_t code)
 {
     const uint8_t frame[17] = {0, 0, 8, NGHTTP2_GOAWAY, [16] = code};
     if (!conn->has_begun ||
@@ -212,13 +212,13 @@ void grpc_session_feed(struct grpc_conn *conn, struct span bytes)
 {
     ssize_t done = nghttp2_session_mem_recv(conn->session, bytes.ptr, bytes.len);
     if (conn->lender != NULL)
-        grpc_call_keep_lent(conn->lender);
+        grpc_call_keep_borrowed(conn->lender);
     if (done >= 0)
         return;
-    grpc_count_malformed(conn->door);
-    say_goaway(conn, done == NGHTTP2_ERR_FLOODED || done == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS
-                         ? NGHTTP2_ENHANCE_YOUR_CALM
-                         : NGHTTP2_INTERNAL_ERROR);
+    grpc_count_malformed(conn->frontend);
+    send_goaway(conn, done == NGHTTP2_ERR_FLOODED || done == NGHTTP2_ERR_TOO_MANY_CONTINUATIONS
+                          ? NGHTTP2_ENHANCE_YOUR_CALM
+                          : NGHTTP2_INTERNAL_ERROR);
     conn->is_broken = true;
     conn->is_over = true;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Calls whose answer a store has. Each keeps the bytes of its message, for they are read again when
- * the store has answered: what was read of them stood in room that all calls share.
+ * the store has answered: what was read of them was the fallback room that all calls share.
  */
 #include "frontend/grpc/grpc_parts.h"
 
 void grpc_wait_drop(struct grpc_call *call)
 {
-    service_drop(call->conn->door->options.service, call->errand);
-    call->errand = NULL;
+    service_drop(call->conn->frontend->options.service, call->pending);
+    call->pending = NULL;
 }
 
 static void on_answers(void *arg, uint64_t now_ns)
@@ -23,7 +23,7 @@ static void on_answers(void *arg, uint64_t now_ns)
         conn->now_ns = now_ns;
     grpc_call_ask(call, span_of(call->input.ptr, call->input.len));
     grpc_conn_settle(conn);
-    conn_stir(&conn->conn, conn->now_ns);
+    conn_wake(&conn->conn, conn->now_ns);
 }
 
 void grpc_wait_begin(struct grpc_call *call, struct span bytes)
@@ -35,7 +35,7 @@ void grpc_wait_begin(struct grpc_call *call, struct span bytes)
     }
     if (call->ends_ns < conn->waits_end_ns)
         conn->waits_end_ns = call->ends_ns;
-    service_on_answers(call->errand, on_answers, call);
+    service_on_answers(call->pending, on_answers, call);
 }
 
 void grpc_wait_fail(struct grpc_call *call)
@@ -49,7 +49,7 @@ void grpc_wait_end_late(struct grpc_conn *conn)
 {
     conn->waits_end_ns = STINT_NEVER_NS;
     for (struct grpc_call *call = conn->first[GRPC_TIMED]; call != NULL; call = call->next) {
-        if (call->errand == NULL)
+        if (call->pending == NULL)
             continue;
         if (call->ends_ns <= conn->now_ns)
             grpc_wait_fail(call);

@@ -5,17 +5,18 @@
  */
 #include "frontend/grpc/grpc_parts.h"
 
-enum health_status grpc_health(const struct grpc_door *door)
+enum health_status grpc_health(const struct grpc_frontend *frontend)
 {
-    const struct grpc_door_options *options = &door->options;
-    bool is_ready = !door->is_drained &&
-                    hub_is_ready(service_hub(options->service), options->is_ready, options->arg);
+    const struct grpc_frontend_options *options = &frontend->options;
+    bool is_ready =
+        !frontend->is_drained && server_state_is_ready(service_server_state(options->service),
+                                                       options->is_ready, options->arg);
     return is_ready ? HEALTH_SERVING : HEALTH_NOT_SERVING;
 }
 
 static enum health_status health_of(const struct grpc_call *call)
 {
-    return call->watches_known ? grpc_health(call->conn->door) : HEALTH_SERVICE_UNKNOWN;
+    return call->watches_known ? grpc_health(call->conn->frontend) : HEALTH_SERVICE_UNKNOWN;
 }
 
 /* A change that there is no memory for is told at the next look. */
@@ -37,7 +38,7 @@ bool grpc_watch_next(struct grpc_call *call)
 static bool is_unread(const struct grpc_call *call)
 {
     return !call->is_ended && call->answer.len > 0 &&
-           call->begun_ns + call->conn->door->limits.call_ns <= call->conn->now_ns;
+           call->begun_ns + call->conn->frontend->limits.call_ns <= call->conn->now_ns;
 }
 
 static void look_again(struct grpc_conn *conn, uint64_t at_ns)
@@ -48,12 +49,12 @@ static void look_again(struct grpc_conn *conn, uint64_t at_ns)
 
 static void enter(struct grpc_conn *conn)
 {
-    struct grpc_door *door = conn->door;
-    conn->next_watching = door->watching;
+    struct grpc_frontend *frontend = conn->frontend;
+    conn->next_watching = frontend->watching;
     conn->prev_watching = NULL;
-    if (door->watching != NULL)
-        door->watching->prev_watching = conn;
-    door->watching = conn;
+    if (frontend->watching != NULL)
+        frontend->watching->prev_watching = conn;
+    frontend->watching = conn;
 }
 
 void grpc_watch_leave(struct grpc_conn *conn)
@@ -61,8 +62,8 @@ void grpc_watch_leave(struct grpc_conn *conn)
     if (conn->first[GRPC_WATCHING] != NULL)
         return;
     conn->watch_at_ns = STINT_NEVER_NS;
-    *(conn->prev_watching != NULL ? &conn->prev_watching->next_watching : &conn->door->watching) =
-        conn->next_watching;
+    *(conn->prev_watching != NULL ? &conn->prev_watching->next_watching
+                                  : &conn->frontend->watching) = conn->next_watching;
     if (conn->next_watching != NULL)
         conn->next_watching->prev_watching = conn->prev_watching;
 }

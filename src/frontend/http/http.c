@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE /* gmtime_r */
-/* The door: finds the route of a message, whether its sender may go there, and calls it. */
+/* The frontend: finds the route of a message, whether its sender may go there, and calls it. */
 #include "frontend/http/http.h"
 
-#include "frontend/http/http_door.h"
+#include "frontend/http/http_frontend.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ enum method { GET = 1, POST = 2, PUT = 4, DELETE = 8, ANY = 16 };
 #define ROLE_NONE 0u         /* needs no token, and answers at any host name */
 #define ROLE_PAGE (1u << 30) /* needs no token, or has several roles and looks itself */
 #define ROLE_AUTH (1u << 31) /* ACCESS_ASK, or a proxy that is trusted */
-#define HOST_SHOWN_MAX 100   /* bytes of a host in the sentence that refuses it */
+#define HOST_SHOWN_MAX 100   /* bytes of a host in the message that refuses it */
 
 struct route {
     const char *path;
@@ -73,20 +73,20 @@ static const struct route routes[] = {
 
 /* ---- Texts of answers ------------------------------------------------------------------------ */
 
-struct http_text http_door_text(struct http_door *door)
+struct http_text http_frontend_text(struct http_frontend *frontend)
 {
-    return http_text_at(door->text, door->text_size);
+    return http_text_at(frontend->text, frontend->text_size);
 }
 
-bool http_door_grow(struct http_door *door, const struct http_text *text)
+bool http_frontend_grow(struct http_frontend *frontend, const struct http_text *text)
 {
-    if (!text->is_full || door->text_size >= HTTP_TEXT_MAX)
+    if (!text->is_full || frontend->text_size >= HTTP_TEXT_MAX)
         return false;
-    char *grown = realloc(door->text, 2 * door->text_size);
+    char *grown = realloc(frontend->text, 2 * frontend->text_size);
     if (grown == NULL)
         return false;
-    door->text = grown;
-    door->text_size *= 2;
+    frontend->text = grown;
+    frontend->text_size *= 2;
     return true;
 }
 
@@ -99,39 +99,39 @@ void http_exchange_text(struct http_exchange *exchange, unsigned status, const c
     http_answer_add(answer, "Content-Type", type);
 }
 
-static void write_problem(struct http_door *door, unsigned status, const char *detail,
+static void write_problem(struct http_frontend *frontend, unsigned status, const char *detail,
                           struct http_answer *answer)
 {
     struct http_text out;
     do {
-        out = http_door_text(door);
+        out = http_frontend_text(frontend);
         http_problem_write(&out, status, detail);
-    } while (http_door_grow(door, &out));
+    } while (http_frontend_grow(frontend, &out));
     answer->status = status;
     answer->body = span_of(out.text, out.len);
     http_answer_add(answer, "Content-Type", HTTP_TYPE_PROBLEM);
 }
 
-static void count_malformed(struct http_door *door, unsigned status)
+static void count_malformed(struct http_frontend *frontend, unsigned status)
 {
-    if (door->metrics != NULL && status >= 400 && status < 500)
-        metrics_malformed(door->metrics, METRICS_HTTP);
+    if (frontend->metrics != NULL && status >= 400 && status < 500)
+        metrics_malformed(frontend->metrics, METRICS_HTTP);
 }
 
 void http_exchange_refuse(struct http_exchange *exchange, unsigned status, const char *detail)
 {
-    count_malformed(exchange->door, status);
-    write_problem(exchange->door, status, detail, exchange->answer);
+    count_malformed(exchange->frontend, status);
+    write_problem(exchange->frontend, status, detail, exchange->answer);
 }
 
 void http_exchange_fault(struct http_exchange *exchange, const struct stint_error *error)
 {
-    http_exchange_refuse(exchange, 400, error->sentence);
+    http_exchange_refuse(exchange, 400, error->message);
 }
 
 void http_exchange_page(struct http_exchange *exchange, const char *type)
 {
-    struct page *page = &exchange->door->page;
+    struct page *page = &exchange->frontend->page;
     if (page->failed) {
         http_exchange_refuse(exchange, 503, "no memory for so long a page");
         return;
@@ -143,15 +143,15 @@ void http_exchange_page(struct http_exchange *exchange, const char *type)
 
 /* ---- Who asks -------------------------------------------------------------------------------- */
 
-static void renew_access(struct http_door *door)
+static void renew_access(struct http_frontend *frontend)
 {
-    struct access_now *now = door->options.access;
-    if (now == NULL || access_now_generation(now) == door->access_generation)
+    struct access_now *now = frontend->options.access;
+    if (now == NULL || access_now_generation(now) == frontend->access_generation)
         return;
     /* Read first: a set that comes in between is looked at again with the next request. */
-    door->access_generation = access_now_generation(now);
-    access_unref(door->access);
-    door->access = access_now_get(now);
+    frontend->access_generation = access_now_generation(now);
+    access_unref(frontend->access);
+    frontend->access = access_now_get(now);
 }
 
 /* What stands behind "Bearer ", in any case; NULL ptr: nothing. */
@@ -189,15 +189,15 @@ static bool is_proxy_s_host(const struct http_exchange *exchange, unsigned role,
 }
 
 /* Most requests name the host of the one before. */
-static bool is_known_host(struct http_door *door, struct span host)
+static bool is_known_host(struct http_frontend *frontend, struct span host)
 {
-    if (host.len == door->host_len && memcmp(host.ptr, door->host, host.len) == 0)
+    if (host.len == frontend->host_len && memcmp(host.ptr, frontend->host, host.len) == 0)
         return true;
-    if (!http_hosts_have(door->options.site->hosts, host))
+    if (!http_hosts_have(frontend->options.site->hosts, host))
         return false;
-    if (host.len <= sizeof(door->host)) {
-        memcpy(door->host, host.ptr, host.len);
-        door->host_len = host.len;
+    if (host.len <= sizeof(frontend->host)) {
+        memcpy(frontend->host, host.ptr, host.len);
+        frontend->host_len = host.len;
     }
     return true;
 }
@@ -208,16 +208,16 @@ static bool is_known_host(struct http_door *door, struct span host)
  */
 static bool admit_host(struct http_exchange *exchange, unsigned role)
 {
-    static const char sentence[] =
+    static const char reason[] =
         "without tokens this server answers at IP addresses, localhost and the names in http_hosts,"
         " and not at \"%.*s\": add the name with --http-hosts NAME%s";
     const struct http_message *message = exchange->message;
     struct span host = http_browser_host(message);
-    char detail[sizeof(sentence) + HOST_SHOWN_MAX + 128];
-    if (message->peer.len == 0 || host.len == 0 || is_known_host(exchange->door, host) ||
+    char detail[sizeof(reason) + HOST_SHOWN_MAX + 128];
+    if (message->peer.len == 0 || host.len == 0 || is_known_host(exchange->frontend, host) ||
         is_proxy_s_host(exchange, role, host))
         return true;
-    snprintf(detail, sizeof(detail), sentence,
+    snprintf(detail, sizeof(detail), reason,
              host.len < HOST_SHOWN_MAX ? (int)host.len : HOST_SHOWN_MAX, (const char *)host.ptr,
              role == ROLE_AUTH ? ", or the proxy with --http-trusted-proxies ADDRESS" : "");
     http_exchange_refuse(exchange, 421, detail);
@@ -226,10 +226,10 @@ static bool admit_host(struct http_exchange *exchange, unsigned role)
 
 bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
 {
-    struct http_door *door = exchange->door;
-    renew_access(door);
-    exchange->caller = (struct caller){.name = "", .roles = ACCESS_ALL, .door = METRICS_HTTP};
-    if (door->access == NULL)
+    struct http_frontend *frontend = exchange->frontend;
+    renew_access(frontend);
+    exchange->caller = (struct caller){.name = "", .roles = ACCESS_ALL, .frontend = METRICS_HTTP};
+    if (frontend->access == NULL)
         return admit_host(exchange, role);
     if (role == ROLE_PAGE)
         return true;
@@ -245,13 +245,13 @@ bool http_exchange_admit(struct http_exchange *exchange, unsigned role)
     const struct access_login login = {
         .secret = secret,
         .peer = exchange->message->peer,
-        .door = METRICS_HTTP,
-        .metrics = door->metrics,
+        .frontend = METRICS_HTTP,
+        .metrics = frontend->metrics,
         .now_ns = exchange->io_now_ns,
     };
     bool is_slowed;
     const struct access_token *token =
-        access_login(door->options.access, door->access, &login, &is_slowed);
+        access_login(frontend->options.access, frontend->access, &login, &is_slowed);
     if (token == NULL)
         return refuse_sender(exchange, 401, "Bearer realm=\"stint\", error=\"invalid_token\"",
                              is_slowed
@@ -374,7 +374,7 @@ static void answer_message(struct http_exchange *exchange)
     const struct http_message *message = exchange->message;
     unsigned methods;
     exchange->target = http_target_of(message->target);
-    const char *metrics_path = exchange->door->options.site->metrics_path;
+    const char *metrics_path = exchange->frontend->options.site->metrics_path;
     if (metrics_path != NULL && span_equals(exchange->target.path, metrics_path))
         exchange->target.path = span_of_text("/metrics");
     unsigned method = method_bit(message->method);
@@ -395,95 +395,95 @@ static void answer_message(struct http_exchange *exchange)
     route->answer(exchange);
 }
 
-void http_door_ask(struct http_door *door, const struct http_message *message, uint64_t asked_ns,
-                   uint64_t now_ns, struct http_answer *answer)
+void http_frontend_ask(struct http_frontend *frontend, const struct http_message *message,
+                       uint64_t asked_ns, uint64_t now_ns, struct http_answer *answer)
 {
     struct http_exchange exchange = {
-        .door = door,
+        .frontend = frontend,
         .message = message,
         .asked_ns = asked_ns,
-        .now_ns = server_clock_now(door->clock, now_ns),
+        .now_ns = server_clock_now(frontend->clock, now_ns),
         .io_now_ns = now_ns,
         .answer = answer,
-        .errand = message->errand,
+        .pending = message->pending,
     };
     answer->status = 0;
-    answer->ends_connection = door->is_draining;
+    answer->ends_connection = frontend->is_draining;
     answer->body = (struct span){0};
     answer->n_fields = 0;
     answer->again_at_ns = answer->look_at_ns = 0;
-    answer->errand = NULL;
+    answer->pending = NULL;
     answer_message(&exchange);
     /* What was answered in another way than before, since tokens have changed, or bodies. */
-    service_drop(door->options.service, exchange.errand);
+    service_drop(frontend->options.service, exchange.pending);
 }
 
-void http_door_refuse(struct http_door *door, unsigned status, const char *detail,
-                      struct http_answer *answer)
+void http_frontend_refuse(struct http_frontend *frontend, unsigned status, const char *detail,
+                          struct http_answer *answer)
 {
     *answer = (struct http_answer){.ends_connection = true};
-    count_malformed(door, status);
-    write_problem(door, status, detail, answer);
+    count_malformed(frontend, status);
+    write_problem(frontend, status, detail, answer);
 }
 
-void http_door_set_date(struct http_door *door, int64_t now_s)
+void http_frontend_set_date(struct http_frontend *frontend, int64_t now_s)
 {
     struct tm now;
     time_t time_s = (time_t)now_s;
     if (gmtime_r(&time_s, &now) == NULL ||
-        strftime(door->date, sizeof(door->date), "%a, %d %b %Y %H:%M:%S GMT", &now) == 0)
-        door->date[0] = '\0';
+        strftime(frontend->date, sizeof(frontend->date), "%a, %d %b %Y %H:%M:%S GMT", &now) == 0)
+        frontend->date[0] = '\0';
 }
 
-void http_door_drain(struct http_door *door)
+void http_frontend_drain(struct http_frontend *frontend)
 {
-    door->is_draining = true;
+    frontend->is_draining = true;
 }
 
-static void set_limits(struct http_door *door)
+static void set_limits(struct http_frontend *frontend)
 {
-    struct http_limits *limits = &door->options.limits;
+    struct http_limits *limits = &frontend->options.limits;
     if (limits->header_bytes == 0)
         limits->header_bytes = HEADER_BYTES_DEFAULT;
     if (limits->body_bytes == 0)
         limits->body_bytes = BODY_BYTES_DEFAULT;
     if (limits->output_bytes == 0)
         limits->output_bytes = OUTPUT_BYTES_DEFAULT;
-    door->reader_limits = (struct http_reader_limits){limits->header_bytes, limits->body_bytes};
+    frontend->reader_limits = (struct http_reader_limits){limits->header_bytes, limits->body_bytes};
 }
 
-struct http_door *http_door_new(const struct http_door_options *options)
+struct http_frontend *http_frontend_new(const struct http_frontend_options *options)
 {
-    struct http_door *door = calloc(1, sizeof(*door));
-    if (door == NULL)
+    struct http_frontend *frontend = calloc(1, sizeof(*frontend));
+    if (frontend == NULL)
         return NULL;
-    door->options = *options;
-    door->clock = hub_clock(service_hub(options->service));
-    set_limits(door);
-    door->text_size = HTTP_TEXT_SIZE;
-    door->text = malloc(door->text_size);
-    if (door->text == NULL) {
-        free(door);
+    frontend->options = *options;
+    frontend->clock = server_state_clock(service_server_state(options->service));
+    set_limits(frontend);
+    frontend->text_size = HTTP_TEXT_SIZE;
+    frontend->text = malloc(frontend->text_size);
+    if (frontend->text == NULL) {
+        free(frontend);
         return NULL;
     }
     if (options->access != NULL) {
-        door->access_generation = access_now_generation(options->access);
-        door->access = access_now_get(options->access);
+        frontend->access_generation = access_now_generation(options->access);
+        frontend->access = access_now_get(options->access);
     }
-    struct metrics *metrics = hub_metrics(service_hub(options->service));
+    struct metrics *metrics = server_state_metrics(service_server_state(options->service));
     if (metrics != NULL)
-        door->metrics = metrics_worker(metrics, service_worker(options->service));
-    return door;
+        frontend->metrics = metrics_worker(metrics, service_worker(options->service));
+    return frontend;
 }
 
-void http_door_free(struct http_door *door)
+void http_frontend_free(struct http_frontend *frontend)
 {
-    if (door == NULL)
+    if (frontend == NULL)
         return;
-    http_call_deinit(&door->call);
-    access_unref(door->access);
-    page_free(&door->page);
-    http_door_free_requests(door);
-    free(door->text);
-    free(door);
+    http_call_deinit(&frontend->call);
+    access_unref(frontend->access);
+    page_free(&frontend->page);
+    http_frontend_free_requests(frontend);
+    free(frontend->text);
+    free(frontend);
 }

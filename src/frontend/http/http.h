@@ -15,9 +15,9 @@
  * What all workers share: how /auth makes descriptors of a request, whom it believes, and which
  * fields it answers with. Made once and never changed. Texts are copied.
  */
-struct http_site;
+struct http_config;
 
-struct http_site_options {
+struct http_config_options {
     const char *domain; /* that /auth asks where its query names none. NULL: it must */
     const char *const
         *descriptors;     /* one text each: "address/32/64, path". proto/http/http_parts.h */
@@ -39,13 +39,13 @@ struct http_site_options {
     const char *dashboard_policy; /* its Content-Security-Policy, borrowed; needed with a page */
 };
 
-/* STINT_E_SYNTAX or STINT_E_RANGE with a sentence that names the text. */
-int http_site_new(struct http_site **site, const struct http_site_options *options,
-                  struct stint_error *error);
-void http_site_free(struct http_site *site); /* NULL is fine */
+/* STINT_E_SYNTAX or STINT_E_RANGE with a message that names the text. */
+int http_config_new(struct http_config **site, const struct http_config_options *options,
+                    struct stint_error *error);
+void http_config_free(struct http_config *site); /* NULL is fine */
 
 /* One worker's. */
-struct http_door;
+struct http_frontend;
 
 /* What one client may send, and leave unread. 0 is the default. */
 struct http_limits {
@@ -56,10 +56,10 @@ struct http_limits {
 
 struct rls_form;
 
-struct http_door_options {
+struct http_frontend_options {
     struct service *service;
     struct http_limits limits;
-    const struct http_site *site;    /* outlives the door */
+    const struct http_config *site;  /* outlives the frontend */
     const struct rls_form *rls_form; /* of /json's answers. NULL: statuses alone */
     /* The tokens in force, looked at with each request. NULL, or without tokens: nobody is asked.
      */
@@ -70,27 +70,28 @@ struct http_door_options {
     void *arg;                   /* of both */
 };
 
-struct http_door *http_door_new(const struct http_door_options *options); /* NULL: no memory */
-void http_door_free(struct http_door *door);
+struct http_frontend *
+http_frontend_new(const struct http_frontend_options *options); /* NULL: no memory */
+void http_frontend_free(struct http_frontend *frontend);
 
 /*
  * Answers a message at the time of I/O now_ns. It was first asked at asked_ns, a time of decisions
  * (service/server_clock.h): a later call with the same asked_ns is for a request that waits. The
- * answer stands in memory of the door's, until its next call. Where answer->again_at_ns or
+ * answer stands in memory of the frontend's, until its next call. Where answer->again_at_ns or
  * ->look_at_ns is not 0 there is none yet, and the message is to be asked again then. The same
- * where answer->errand is not NULL: once service_on_answers() says so, with message->errand; or the
- * errand is to be dropped, service_drop().
+ * where answer->pending is not NULL: once service_on_answers() says so, with message->pending; or
+ * the pending request is to be dropped, service_drop().
  */
-void http_door_ask(struct http_door *door, const struct http_message *message, uint64_t asked_ns,
-                   uint64_t now_ns, struct http_answer *answer);
+void http_frontend_ask(struct http_frontend *frontend, const struct http_message *message,
+                       uint64_t asked_ns, uint64_t now_ns, struct http_answer *answer);
 /*
  * The answer to what never became a message that can be read: too large, no length, not supported.
  */
-void http_door_refuse(struct http_door *door, unsigned status, const char *detail,
-                      struct http_answer *answer);
+void http_frontend_refuse(struct http_frontend *frontend, unsigned status, const char *detail,
+                          struct http_answer *answer);
 /* What the Date field says from now on: seconds since 1970. Until it is set there is no field. */
-void http_door_set_date(struct http_door *door, int64_t now_s);
+void http_frontend_set_date(struct http_frontend *frontend, int64_t now_s);
 /* From now on /readyz says no, and each answer ends its connection. */
-void http_door_drain(struct http_door *door);
+void http_frontend_drain(struct http_frontend *frontend);
 
 #endif

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: MIT */
 /* /auth: a proxy asks whether the request it has may pass. Status and fields are all it looks at.
  */
-#include "frontend/http/http_door.h"
+#include "frontend/http/http_frontend.h"
 
 bool http_auth_is_trusted(const struct http_exchange *exchange)
 {
-    return http_proxies_trust(exchange->door->options.site->proxies, exchange->message->peer);
+    return http_proxies_trust(exchange->frontend->options.site->proxies, exchange->message->peer);
 }
 
-static struct http_origin_fields origin_fields(const struct http_site *site)
+static struct http_origin_fields origin_fields(const struct http_config *site)
 {
     return (struct http_origin_fields){site->address_field, site->uri_field, site->method_field};
 }
 
 bool http_auth_is_forwarded(const struct http_exchange *exchange)
 {
-    struct http_origin_fields fields = origin_fields(exchange->door->options.site);
+    struct http_origin_fields fields = origin_fields(exchange->frontend->options.site);
     return http_browser_is_forwarded(exchange->message, &fields);
 }
 
 /* ?deny_status=N, or what is configured; 0: it is no status to deny with. */
-static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *room)
+static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *space)
 {
     struct span text;
     unsigned status = 0;
-    if (!http_target_find(exchange->target.query, "deny_status", room, &text))
-        return exchange->door->options.site->deny_status;
+    if (!http_target_find(exchange->target.query, "deny_status", space, &text))
+        return exchange->frontend->options.site->deny_status;
     if (text.len != 3)
         return 0;
     for (size_t i = 0; i < text.len; i++) {
@@ -40,10 +40,10 @@ static unsigned find_deny_status(const struct http_exchange *exchange, uint8_t *
 static bool find_domain(const struct http_exchange *exchange, struct http_text *arena,
                         struct span *domain)
 {
-    const char *configured = exchange->door->options.site->domain;
-    uint8_t *room = (uint8_t *)arena->text + arena->len;
-    if (http_target_find(exchange->target.query, "domain", room, domain)) {
-        arena->len += (size_t)(domain->ptr - room) + domain->len;
+    const char *configured = exchange->frontend->options.site->domain;
+    uint8_t *space = (uint8_t *)arena->text + arena->len;
+    if (http_target_find(exchange->target.query, "domain", space, domain)) {
+        arena->len += (size_t)(domain->ptr - space) + domain->len;
         return domain->len > 0;
     }
     if (configured == NULL)
@@ -63,22 +63,22 @@ static bool read_query(struct http_exchange *exchange, struct http_text *arena,
     *deny_status = find_deny_status(exchange, (uint8_t *)arena->text + arena->len);
     if (*deny_status == 0)
         http_exchange_refuse(exchange, 400, "deny_status: expected 400 to 599");
-    else if (!find_domain(exchange, arena, &exchange->door->call.request.domain))
+    else if (!find_domain(exchange, arena, &exchange->frontend->call.request.domain))
         http_exchange_refuse(exchange, 400, "no domain: ask /auth?domain=NAME, or set http.domain");
     else
         return true;
     return false;
 }
 
-/* Fills door->call; false where the answer is a refusal, or there is nothing to ask. */
+/* Fills frontend->call; false where the answer is a refusal, or there is nothing to ask. */
 static bool describe(struct http_exchange *exchange, unsigned *deny_status)
 {
-    struct http_door *door = exchange->door;
-    const struct http_site *site = door->options.site;
-    struct http_call *call = &door->call;
-    struct http_text arena = http_text_at(door->arena, sizeof(door->arena));
+    struct http_frontend *frontend = exchange->frontend;
+    const struct http_config *site = frontend->options.site;
+    struct http_call *call = &frontend->call;
+    struct http_text arena = http_text_at(frontend->arena, sizeof(frontend->arena));
     struct http_origin_fields fields = origin_fields(site);
-    struct http_parts_room room = {call->descriptors, call->entries, &arena};
+    struct http_parts_space space = {call->descriptors, call->entries, &arena};
     struct http_origin origin;
     struct stint_error error;
     http_call_clear(call);
@@ -88,7 +88,7 @@ static bool describe(struct http_exchange *exchange, unsigned *deny_status)
         http_exchange_fault(exchange, &error);
         return false;
     }
-    int n = http_parts_describe(site->parts, exchange->message, &origin, &room);
+    int n = http_parts_describe(site->parts, exchange->message, &origin, &space);
     if (n < 0) {
         http_exchange_refuse(exchange, 431, "too long to make descriptors of");
         return false;
@@ -103,19 +103,19 @@ static bool describe(struct http_exchange *exchange, unsigned *deny_status)
 
 void http_auth(struct http_exchange *exchange)
 {
-    struct http_door *door = exchange->door;
+    struct http_frontend *frontend = exchange->frontend;
     struct http_answer *answer = exchange->answer;
-    const struct request *request = &door->call.request;
+    const struct request *request = &frontend->call.request;
     unsigned deny_status;
     if (!describe(exchange, &deny_status))
         return;
     if (!http_exchange_ask(exchange))
         return;
-    if (door->reply.error != REPLY_DECIDED) {
+    if (frontend->reply.error != REPLY_DECIDED) {
         http_exchange_reply(exchange, HTTP_TYPE_PROBLEM, http_write_reply);
         return;
     }
-    if (door->reply.decision.outcome != STINT_ALLOW) {
+    if (frontend->reply.decision.outcome != STINT_ALLOW) {
         http_exchange_reply(exchange, HTTP_TYPE_PROBLEM, http_write_reply);
         answer->status = deny_status;
         return;
@@ -123,8 +123,8 @@ void http_auth(struct http_exchange *exchange)
     struct http_text out;
     answer->status = 200;
     do {
-        out = http_door_text(door);
+        out = http_frontend_text(frontend);
         answer->n_fields = 0;
-        http_fields_write(answer, &out, door->options.site->styles, request, &door->reply);
-    } while (http_door_grow(door, &out));
+        http_fields_write(answer, &out, frontend->options.site->styles, request, &frontend->reply);
+    } while (http_frontend_grow(frontend, &out));
 }

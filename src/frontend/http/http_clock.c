@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* /v1/clock: the time that decisions go by; a virtual clock is moved with it. */
-#include "frontend/http/http_door.h"
+#include "frontend/http/http_frontend.h"
 
 #include "algorithm/spec.h"
 
@@ -42,7 +42,7 @@ static const struct http_member clock_members[] = {
 static int read_body(struct http_exchange *exchange, struct clock_body *body, uint32_t *seen,
                      struct stint_error *error)
 {
-    struct http_json *json = &exchange->door->call.json;
+    struct http_json *json = &exchange->frontend->call.json;
     int code = http_json_parse(json, exchange->message->body, error);
     if (code == 0)
         code = http_json_members(&json->nodes[0], NULL, clock_members,
@@ -56,8 +56,8 @@ static int read_body(struct http_exchange *exchange, struct clock_body *body, ui
 
 static void answer_now(struct http_exchange *exchange)
 {
-    const struct server_clock *clock = exchange->door->clock;
-    struct http_text out = http_door_text(exchange->door);
+    const struct server_clock *clock = exchange->frontend->clock;
+    struct http_text out = http_frontend_text(exchange->frontend);
     http_text_add(&out, "{\"clock\":\"");
     http_text_add_text(&out, clock->is_virtual ? "virtual" : "real");
     http_text_add(&out, "\",\"now\":\"");
@@ -75,7 +75,7 @@ void http_clock(struct http_exchange *exchange)
 
 void http_clock_move(struct http_exchange *exchange)
 {
-    struct server_clock *clock = exchange->door->clock;
+    struct server_clock *clock = exchange->frontend->clock;
     struct clock_body body = {0};
     struct stint_error error;
     uint32_t seen = 0;
@@ -86,7 +86,7 @@ void http_clock_move(struct http_exchange *exchange)
     int code = seen == SET ? server_clock_set(clock, body.set_ns, &error)
                            : server_clock_advance(clock, body.advance_ns, &error);
     if (code != 0)
-        http_exchange_refuse(exchange, code == STINT_E_MISMATCH ? 409 : 400, error.sentence);
+        http_exchange_refuse(exchange, code == STINT_E_MISMATCH ? 409 : 400, error.message);
     else
         answer_now(exchange);
 }

@@ -8,7 +8,7 @@
 
 #include "base/byte_queue.h"
 #include "base/wide_int.h"
-#include "frontend/http/http_door.h"
+#include "frontend/http/http_frontend.h"
 #include "proto/http/http_reader.h"
 #include "proto/http/http_writer.h"
 
@@ -23,12 +23,12 @@
 
 struct http_conn {
     struct conn conn;
-    struct http_door *door;
+    struct http_frontend *frontend;
     struct http_reader reader;
     struct http_request *request; /* that is read, or waits. NULL: none */
     struct byte_queue input;      /* what came and is not read */
     struct byte_queue out;
-    struct errand *errand; /* of a request that waits for a store; NULL: none */
+    struct pending *pending; /* of a request that waits for a store; NULL: none */
     /* By the time of decisions. */
     uint64_t asked_ns; /* when the request that waits was asked first */
     uint64_t again_ns; /* when it is asked again; STINT_NEVER_NS: at no set time */
@@ -53,13 +53,13 @@ static const struct http_conn *http_of_const(const struct conn *conn)
 
 static bool take_request(struct http_conn *conn)
 {
-    struct http_door *door = conn->door;
-    conn->request = door->requests;
+    struct http_frontend *frontend = conn->frontend;
+    conn->request = frontend->requests;
     if (conn->request == NULL)
         conn->request = calloc(1, sizeof(*conn->request));
     else {
-        door->requests = conn->request->next;
-        door->n_requests--;
+        frontend->requests = conn->request->next;
+        frontend->n_requests--;
     }
     conn->reader.request = conn->request;
     return conn->request != NULL;
@@ -67,28 +67,28 @@ static bool take_request(struct http_conn *conn)
 
 static void drop_request(struct http_conn *conn)
 {
-    struct http_door *door = conn->door;
+    struct http_frontend *frontend = conn->frontend;
     struct http_request *request = conn->request;
     conn->request = conn->reader.request = NULL;
     conn->was_asked = false;
     if (request == NULL)
         return;
-    if (door->n_requests >= REQUESTS_KEPT) {
+    if (frontend->n_requests >= REQUESTS_KEPT) {
         http_request_deinit(request);
         free(request);
         return;
     }
     http_request_clear(request, REQUEST_SIZE_KEPT);
-    request->next = door->requests;
-    door->requests = request;
-    door->n_requests++;
+    request->next = frontend->requests;
+    frontend->requests = request;
+    frontend->n_requests++;
 }
 
-void http_door_free_requests(struct http_door *door)
+void http_frontend_free_requests(struct http_frontend *frontend)
 {
-    while (door->requests != NULL) {
-        struct http_request *request = door->requests;
-        door->requests = request->next;
+    while (frontend->requests != NULL) {
+        struct http_request *request = frontend->requests;
+        frontend->requests = request->next;
         http_request_deinit(request);
         free(request);
     }
@@ -98,13 +98,13 @@ void http_door_free_requests(struct http_door *door)
 
 static bool waits(const struct http_conn *conn)
 {
-    return conn->errand != NULL || conn->again_ns != STINT_NEVER_NS ||
+    return conn->pending != NULL || conn->again_ns != STINT_NEVER_NS ||
            conn->look_ns != STINT_NEVER_NS;
 }
 
 static bool is_full(const struct http_conn *conn)
 {
-    return byte_queue_len(&conn->out) > conn->door->options.limits.output_bytes;
+    return byte_queue_len(&conn->out) > conn->frontend->options.limits.output_bytes;
 }
 
 static void send_answer(struct http_conn *conn, const struct http_answer *answer)
@@ -113,7 +113,7 @@ static void send_answer(struct http_conn *conn, const struct http_answer *answer
     bool is_1_0 = request == NULL || request->minor == 0;
     bool ends = answer->ends_connection || request == NULL || !request->keeps_alive;
     struct http_framing framing = {
-        .date = conn->door->date[0] != '\0' ? conn->door->date : NULL,
+        .date = conn->frontend->date[0] != '\0' ? conn->frontend->date : NULL,
         .is_head = request != NULL && request->method == HTTP_HEAD,
         .ends_connection = ends,
         .names_keep_alive = is_1_0 && !ends,
@@ -127,7 +127,7 @@ static void send_answer(struct http_conn *conn, const struct http_answer *answer
 static void refuse(struct http_conn *conn, unsigned status, const char *detail)
 {
     struct http_answer answer;
-    http_door_refuse(conn->door, status, detail, &answer);
+    http_frontend_refuse(conn->frontend, status, detail, &answer);
     send_answer(conn, &answer);
 }
 
@@ -138,10 +138,10 @@ static bool ask(struct http_conn *conn, struct http_message *message, uint64_t n
                 struct http_answer *answer)
 {
     for (;;) {
-        http_door_ask(conn->door, message, conn->asked_ns, now_ns, answer);
-        if (answer->errand != NULL) {
-            conn->errand = answer->errand;
-            service_on_answers(answer->errand, on_answers, conn);
+        http_frontend_ask(conn->frontend, message, conn->asked_ns, now_ns, answer);
+        if (answer->pending != NULL) {
+            conn->pending = answer->pending;
+            service_on_answers(answer->pending, on_answers, conn);
             return false;
         }
         if (answer->again_at_ns == 0 && answer->look_at_ns == 0)
@@ -162,12 +162,12 @@ static void answer(struct http_conn *conn, uint64_t now_ns)
     struct http_message message = {
         .peer = span_of(conn->peer, conn->peer_len),
         .is_urgent = conn->is_draining,
-        .errand = conn->errand,
+        .pending = conn->pending,
     };
     if (!conn->was_asked)
-        conn->asked_ns = server_clock_now(conn->door->clock, now_ns);
+        conn->asked_ns = server_clock_now(conn->frontend->clock, now_ns);
     conn->was_asked = true;
-    conn->errand = NULL;
+    conn->pending = NULL;
     conn->again_ns = conn->look_ns = STINT_NEVER_NS;
     http_request_message(conn->request, &message);
     if (ask(conn, &message, now_ns, &answer))
@@ -244,7 +244,7 @@ static void on_answers(void *arg, uint64_t now_ns)
     struct http_conn *conn = arg;
     answer(conn, now_ns);
     serve_input(conn, now_ns);
-    conn_stir(&conn->conn, now_ns);
+    conn_wake(&conn->conn, now_ns);
 }
 
 /* ---- What the socket's owner calls ----------------------------------------------------------- */
@@ -281,7 +281,7 @@ static bool has_work(const struct conn *base)
 }
 
 /* While a request waits, bytes are read on up to a bound: a client that leaves is noticed. */
-static bool is_choked(const struct conn *base)
+static bool is_backpressured(const struct conn *base)
 {
     const struct http_conn *conn = http_of_const(base);
     return is_full(conn) || byte_queue_len(&conn->input) > (waits(conn) ? WAITING_INPUT_MAX : 0);
@@ -290,7 +290,7 @@ static bool is_choked(const struct conn *base)
 static uint64_t deadline(const struct conn *base)
 {
     const struct http_conn *conn = http_of_const(base);
-    return min_u64(server_clock_io_deadline(conn->door->clock, conn->again_ns), conn->look_ns);
+    return min_u64(server_clock_io_deadline(conn->frontend->clock, conn->again_ns), conn->look_ns);
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
@@ -340,7 +340,7 @@ static size_t held(const struct conn *base)
 static void free_conn(struct conn *base)
 {
     struct http_conn *conn = http_of(base);
-    service_drop(conn->door->options.service, conn->errand);
+    service_drop(conn->frontend->options.service, conn->pending);
     drop_request(conn);
     byte_queue_deinit(&conn->input);
     byte_queue_deinit(&conn->out);
@@ -352,7 +352,7 @@ static const struct conn_ops ops = {
     .output = output,
     .sent = sent,
     .has_work = has_work,
-    .is_choked = is_choked,
+    .is_backpressured = is_backpressured,
     .deadline = deadline,
     .wake = wake,
     .expire = expire,
@@ -363,17 +363,17 @@ static const struct conn_ops ops = {
     .free = free_conn,
 };
 
-struct conn *http_conn_new(struct http_door *door, struct span peer)
+struct conn *http_conn_new(struct http_frontend *frontend, struct span peer)
 {
     struct http_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL)
         return NULL;
     conn->conn.ops = &ops;
-    conn->door = door;
+    conn->frontend = frontend;
     conn->again_ns = conn->look_ns = STINT_NEVER_NS;
     conn->peer_len = (uint8_t)(peer.len < PEER_SIZE ? peer.len : PEER_SIZE);
     if (conn->peer_len > 0)
         memcpy(conn->peer, peer.ptr, conn->peer_len);
-    http_reader_init(&conn->reader, &door->reader_limits);
+    http_reader_init(&conn->reader, &frontend->reader_limits);
     return &conn->conn;
 }

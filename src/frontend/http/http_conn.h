@@ -12,8 +12,8 @@
 
 /*
  * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
- * Goes with conn->ops->free(), before its door.
+ * Goes with conn->ops->free(), before its frontend.
  */
-struct conn *http_conn_new(struct http_door *door, struct span peer);
+struct conn *http_conn_new(struct http_frontend *frontend, struct span peer);
 
 #endif

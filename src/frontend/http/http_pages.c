@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /* What is only looked at: health, figures, rules, keys asked most, the dashboard; and reload. */
 #include "base/ns.h"
-#include "frontend/http/http_door.h"
+#include "frontend/http/http_frontend.h"
 #include "frontend/http/http_openapi.h"
-#include "service/popular.h"
+#include "service/top_keys.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,16 +15,16 @@
 
 static struct page *empty_page(struct http_exchange *exchange)
 {
-    struct page *page = &exchange->door->page;
+    struct page *page = &exchange->frontend->page;
     if (page->size > HTTP_PAGE_KEPT || page->failed)
         page_free(page);
     page->len = 0;
     return page;
 }
 
-static struct hub *hub_of(const struct http_exchange *exchange)
+static struct server_state *server_state_of(const struct http_exchange *exchange)
 {
-    return service_hub(exchange->door->options.service);
+    return service_server_state(exchange->frontend->options.service);
 }
 
 void http_page_health(struct http_exchange *exchange)
@@ -34,18 +34,21 @@ void http_page_health(struct http_exchange *exchange)
 
 static bool is_ready(const struct http_exchange *exchange)
 {
-    const struct http_door *door = exchange->door;
-    return !door->is_draining &&
-           hub_is_ready(hub_of(exchange), door->options.is_ready, door->options.arg);
+    const struct http_frontend *frontend = exchange->frontend;
+    return !frontend->is_draining &&
+           server_state_is_ready(server_state_of(exchange), frontend->options.is_ready,
+                                 frontend->options.arg);
 }
 
 /* Stores that are away are named; only one that is needed makes the server unready. */
 void http_page_ready(struct http_exchange *exchange)
 {
-    const struct metrics *metrics = hub_metrics(hub_of(exchange));
+    const struct metrics *metrics = server_state_metrics(server_state_of(exchange));
     struct page *page = empty_page(exchange);
     bool ready = is_ready(exchange);
-    page_add(page, exchange->door->is_draining ? "draining\n" : ready ? "ready\n" : "not ready\n");
+    page_add(page, exchange->frontend->is_draining ? "draining\n"
+                   : ready                         ? "ready\n"
+                                                   : "not ready\n");
     if (metrics != NULL)
         metrics_tell_stores(metrics, exchange->io_now_ns, page);
     http_exchange_page(exchange, TEXT_PLAIN);
@@ -64,15 +67,15 @@ void http_page_healthcheck(struct http_exchange *exchange)
 
 static struct metrics_facts facts_of(const struct http_exchange *exchange)
 {
-    struct hub *hub = hub_of(exchange);
-    struct rules *rules = hub_rules(hub);
+    struct server_state *server_state = server_state_of(exchange);
+    struct rules *rules = server_state_rules(server_state);
     struct metrics_facts facts = {
-        .table = hub_table(hub),
+        .table = server_state_table(server_state),
         .table_now_ns = exchange->now_ns,
         .now_ns = exchange->io_now_ns,
-        .has_virtual_clock = hub_clock(hub)->is_virtual,
-        .generation = hub_generation(hub),
-        .loads = hub_loads(hub),
+        .has_virtual_clock = server_state_clock(server_state)->is_virtual,
+        .generation = server_state_generation(server_state),
+        .loads = server_state_loads(server_state),
         .rules = rules != NULL ? rules_count(rules) : 0,
     };
     rules_unref(rules);
@@ -93,7 +96,7 @@ static bool wants_openmetrics(const struct http_message *message)
 
 static bool has_metrics(struct http_exchange *exchange)
 {
-    if (hub_metrics(hub_of(exchange)) != NULL)
+    if (server_state_metrics(server_state_of(exchange)) != NULL)
         return true;
     http_exchange_refuse(exchange, 404, "nothing is counted here");
     return false;
@@ -106,7 +109,7 @@ void http_page_metrics(struct http_exchange *exchange)
     if (!has_metrics(exchange))
         return;
     facts = facts_of(exchange);
-    metrics_write(hub_metrics(hub_of(exchange)), &facts,
+    metrics_write(server_state_metrics(server_state_of(exchange)), &facts,
                   open ? METRICS_OPENMETRICS : METRICS_PROMETHEUS, empty_page(exchange));
     http_exchange_page(exchange, open ? METRICS_OPENMETRICS_TYPE : METRICS_PROMETHEUS_TYPE);
 }
@@ -117,7 +120,7 @@ void http_page_stats(struct http_exchange *exchange)
     if (!has_metrics(exchange))
         return;
     facts = facts_of(exchange);
-    metrics_json(hub_metrics(hub_of(exchange)), &facts, empty_page(exchange));
+    metrics_json(server_state_metrics(server_state_of(exchange)), &facts, empty_page(exchange));
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }
 
@@ -126,12 +129,13 @@ void http_page_envoy_stats(struct http_exchange *exchange)
     struct metrics_facts facts;
     if (!has_metrics(exchange))
         return;
-    if (!metrics_has_envoy_names(hub_metrics(hub_of(exchange)))) {
+    if (!metrics_has_envoy_names(server_state_metrics(server_state_of(exchange)))) {
         http_exchange_refuse(exchange, 404, "metrics_names has to be envoyproxy or both");
         return;
     }
     facts = facts_of(exchange);
-    metrics_envoy_stats(hub_metrics(hub_of(exchange)), &facts, empty_page(exchange));
+    metrics_envoy_stats(server_state_metrics(server_state_of(exchange)), &facts,
+                        empty_page(exchange));
     http_exchange_page(exchange, TEXT_PLAIN);
 }
 
@@ -139,14 +143,14 @@ void http_page_envoy_stats(struct http_exchange *exchange)
 
 static void add_json(struct page *page, const char *name, struct span text)
 {
-    char room[6 * 256 + 3];
-    struct http_text out = http_text_at(room, sizeof(room));
+    char space[6 * 256 + 3];
+    struct http_text out = http_text_at(space, sizeof(space));
     http_text_json(&out, text);
     page_add(page, name);
     page_add_span(page, span_of(out.text, out.len));
 }
 
-static void add_popular_key(struct page *page, const struct popular_key *key)
+static void add_top_key(struct page *page, const struct top_key *key)
 {
     add_json(page, "{\"key\":", span_of(key->name, key->name_len));
     add_json(page, ",\"domain\":", span_of_text(key->domain));
@@ -158,14 +162,14 @@ static void add_popular_key(struct page *page, const struct popular_key *key)
 }
 
 /* ?n=10, ?order=asked or denied. False: the answer says what was expected. */
-static bool read_top_query(struct http_exchange *exchange, size_t *n, enum popular_order *order)
+static bool read_top_query(struct http_exchange *exchange, size_t *n, enum top_keys_order *order)
 {
     struct span query = exchange->target.query, name, value;
-    uint8_t *room = (uint8_t *)exchange->door->arena;
+    uint8_t *space = (uint8_t *)exchange->frontend->arena;
     bool is_good = query.len <= HTTP_ARENA_SIZE;
-    while (is_good && http_target_next(&query, room, &name, &value)) {
+    while (is_good && http_target_next(&query, space, &name, &value)) {
         if (span_equals(name, "order") && span_equals(value, "denied")) {
-            *order = POPULAR_DENIED;
+            *order = TOP_KEYS_DENIED;
         } else if (span_equals(name, "n") && value.len > 0 && value.len <= 4) {
             *n = 0;
             for (size_t i = 0; i < value.len && is_good; i++) {
@@ -184,25 +188,25 @@ static bool read_top_query(struct http_exchange *exchange, size_t *n, enum popul
 
 void http_page_top(struct http_exchange *exchange)
 {
-    struct popular *popular = hub_popular(hub_of(exchange));
-    enum popular_order order = POPULAR_ASKED;
+    struct top_keys *top_keys = server_state_top_keys(server_state_of(exchange));
+    enum top_keys_order order = TOP_KEYS_ASKED;
     size_t n = TOP_DEFAULT;
     if (!read_top_query(exchange, &n, &order))
         return;
-    struct popular_key *keys = calloc(n, sizeof(*keys));
+    struct top_key *keys = calloc(n, sizeof(*keys));
     if (keys == NULL) {
         http_exchange_refuse(exchange, 503, "no memory for so many keys");
         return;
     }
-    n = popular == NULL ? 0 : popular_read(popular, order, exchange->now_ns, keys, n);
+    n = top_keys == NULL ? 0 : top_keys_read(top_keys, order, exchange->now_ns, keys, n);
     struct page *page = empty_page(exchange);
     page_add(page, "{\"keys\":[");
     for (size_t i = 0; i < n; i++) {
         page_add(page, i > 0 ? "," : "");
-        add_popular_key(page, &keys[i]);
+        add_top_key(page, &keys[i]);
     }
     page_print(page, "],\"half_life_ns\":%" PRIu64 "}",
-               popular != NULL ? popular_half_life_ns(popular) : POPULAR_HALF_LIFE_NS);
+               top_keys != NULL ? top_keys_half_life_ns(top_keys) : TOP_KEYS_HALF_LIFE_NS);
     free(keys);
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }
@@ -232,7 +236,7 @@ static void add_rule(struct page *page, const struct rule *rule)
 
 void http_page_rules(struct http_exchange *exchange)
 {
-    struct rules *rules = hub_rules(hub_of(exchange));
+    struct rules *rules = server_state_rules(server_state_of(exchange));
     struct page *page = empty_page(exchange);
     for (size_t i = 0; rules != NULL && i < rules_count(rules); i++)
         add_rule(page, rules_at(rules, i));
@@ -242,7 +246,7 @@ void http_page_rules(struct http_exchange *exchange)
 
 void http_page_reload(struct http_exchange *exchange)
 {
-    const struct http_door_options *options = &exchange->door->options;
+    const struct http_frontend_options *options = &exchange->frontend->options;
     struct stint_error error = {0};
     if (options->reload == NULL) {
         http_exchange_refuse(exchange, 501, "this server has nothing to reload");
@@ -254,12 +258,12 @@ void http_page_reload(struct http_exchange *exchange)
         return;
     }
     if (code < 0) {
-        http_exchange_refuse(exchange, 500, error.sentence);
+        http_exchange_refuse(exchange, 500, error.message);
         return;
     }
     struct page *page = empty_page(exchange);
     page_print(page, "{\"ok\":true,\"generation\":%llu}",
-               (unsigned long long)hub_generation(hub_of(exchange)));
+               (unsigned long long)server_state_generation(server_state_of(exchange)));
     http_exchange_page(exchange, HTTP_TYPE_JSON);
 }
 
@@ -268,7 +272,7 @@ void http_page_reload(struct http_exchange *exchange)
 void http_page_dashboard(struct http_exchange *exchange)
 {
     struct http_answer *answer = exchange->answer;
-    struct span page = exchange->door->options.site->dashboard;
+    struct span page = exchange->frontend->options.site->dashboard;
     if (page.len == 0) {
         http_exchange_refuse(exchange, 404, "there is no dashboard here");
         return;
@@ -277,7 +281,7 @@ void http_page_dashboard(struct http_exchange *exchange)
     answer->body = page;
     http_answer_add(answer, "Content-Type", "text/html; charset=utf-8");
     http_answer_add(answer, "Content-Security-Policy",
-                    exchange->door->options.site->dashboard_policy);
+                    exchange->frontend->options.site->dashboard_policy);
     http_answer_add(answer, "X-Content-Type-Options", "nosniff");
     http_answer_add(answer, "Referrer-Policy", "no-referrer");
 }

@@ -3,7 +3,7 @@
 #include "base/err.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
-#include "frontend/http/http_door.h"
+#include "frontend/http/http_frontend.h"
 #include "service/pools.h"
 
 #define PREFIX_LEN (sizeof("/v1/pools/") - 1)
@@ -203,7 +203,7 @@ static void write_answer(struct http_text *out, const struct stint_pool_answer *
 /* No key is free: a problem that says when one is. */
 static void answer_none(struct pool_ask *ask, const struct stint_pool_answer *answer)
 {
-    struct http_text out = http_door_text(ask->exchange->door);
+    struct http_text out = http_frontend_text(ask->exchange->frontend);
     if (answer->wait_ns != STINT_NEVER_NS) {
         http_text_u64(&out, http_fields_retry_s(answer->wait_ns));
         http_answer_add(ask->exchange->answer, "Retry-After", http_text_end(&out, 0));
@@ -220,9 +220,9 @@ static int pool_next(struct pool_ask *ask, struct stint_error *error)
 {
     struct http_exchange *exchange = ask->exchange;
     uint64_t now_ns = exchange->now_ns;
-    struct stint_pool_ask question = {now_ns, ask->body.cost, ask->body.probe};
+    struct stint_pool_ask evaluation = {now_ns, ask->body.cost, ask->body.probe};
     struct stint_pool_answer answer;
-    int code = pools_next(ask->pools, &ask->caller, ask->pool, &question, &answer, error);
+    int code = pools_next(ask->pools, &ask->caller, ask->pool, &evaluation, &answer, error);
     if (code != 0)
         return code;
     if (answer.name == NULL) {
@@ -234,7 +234,7 @@ static int pool_next(struct pool_ask *ask, struct stint_error *error)
             answer_none(ask, &answer);
         return 0;
     }
-    struct http_text out = http_door_text(exchange->door);
+    struct http_text out = http_frontend_text(exchange->frontend);
     http_text_add(&out, "{");
     write_answer(&out, &answer);
     answer_body(ask, 200, &out);
@@ -249,7 +249,7 @@ static int pool_give_back(struct pool_ask *ask, struct stint_error *error)
                                &given_back, error);
     if (code != 0)
         return code;
-    struct http_text out = http_door_text(ask->exchange->door);
+    struct http_text out = http_frontend_text(ask->exchange->frontend);
     http_text_add(&out, "{\"given_back\":");
     http_text_u64(&out, given_back);
     http_text_add(&out, "}");
@@ -313,7 +313,7 @@ static bool add_status(const struct stint_pool_status *status, void *arg)
 
 static struct page *begin_page(struct http_exchange *exchange, const char *text)
 {
-    struct page *page = &exchange->door->page;
+    struct page *page = &exchange->frontend->page;
     page_free(page);
     page_add(page, text);
     return page;
@@ -370,7 +370,7 @@ const char *http_pool_method(struct span path)
 static int read_body(struct pool_ask *ask, const struct pool_route *route,
                      struct stint_error *error)
 {
-    struct http_call *call = &ask->exchange->door->call;
+    struct http_call *call = &ask->exchange->frontend->call;
     struct span text = ask->exchange->message->body;
     uint32_t seen;
     ask->body = (struct pool_body){.cost = 1, .granted_at_ns = STINT_NEVER_NS};
@@ -385,20 +385,21 @@ static int read_body(struct pool_ask *ask, const struct pool_route *route,
     return code;
 }
 
-/* The errand stays with the exchange until it has been answered, or is what the answer waits for.
+/* The pending request stays with the exchange until it has been answered, or is what the answer
+ * waits for.
  */
 static void answer_ask(struct pool_ask *ask, const struct pool_route *route)
 {
     struct stint_error error = {0};
     struct http_exchange *exchange = ask->exchange;
-    service_pools_caller(exchange->door->options.service, exchange->errand, &ask->caller);
+    service_pools_caller(exchange->frontend->options.service, exchange->pending, &ask->caller);
     int code = route->answer(ask, &error);
-    exchange->errand = ask->caller.errand;
+    exchange->pending = ask->caller.pending;
     if (code == POOLS_WAITS) {
-        exchange->answer->errand = exchange->errand;
-        exchange->errand = NULL;
+        exchange->answer->pending = exchange->pending;
+        exchange->pending = NULL;
     } else if (code < 0) {
-        http_exchange_refuse(exchange, status_of(code), error.sentence);
+        http_exchange_refuse(exchange, status_of(code), error.message);
     }
 }
 
@@ -407,7 +408,7 @@ void http_pool_verb(struct http_exchange *exchange)
     struct stint_error error = {0};
     struct pool_ask ask = {
         .exchange = exchange,
-        .pools = hub_pools(service_hub(exchange->door->options.service)),
+        .pools = server_state_pools(service_server_state(exchange->frontend->options.service)),
     };
     struct span name;
     const struct pool_route *route = find_pool_route(exchange->target.path, &name);
@@ -417,8 +418,8 @@ void http_pool_verb(struct http_exchange *exchange)
                              "give_back, report, status, add or remove");
         return;
     }
-    uint8_t *room = (uint8_t *)exchange->door->arena;
-    ask.pool = span_of(room, http_target_decode(name, room));
+    uint8_t *space = (uint8_t *)exchange->frontend->arena;
+    ask.pool = span_of(space, http_target_decode(name, space));
     bool is_get = strcmp(route->method, "GET") == 0;
     if (!http_exchange_admit(exchange, route->role))
         return;
@@ -432,7 +433,8 @@ void http_pool_verb(struct http_exchange *exchange)
 
 void http_pool_list(struct http_exchange *exchange)
 {
-    const struct pools *pools = hub_pools(service_hub(exchange->door->options.service));
+    const struct pools *pools =
+        server_state_pools(service_server_state(exchange->frontend->options.service));
     struct page *page = begin_page(exchange, "{\"pools\":[");
     size_t n = pools_count(pools);
     for (size_t i = 0; i < n; i++) {

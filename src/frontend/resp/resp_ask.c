@@ -23,7 +23,7 @@ static const char *word_of(int code)
 
 void resp_call_refuse(struct resp_call *call, const struct stint_error *error)
 {
-    resp_write_error(&call->conn->out, word_of(error->code), error->sentence);
+    resp_write_error(&call->conn->out, word_of(error->code), error->message);
 }
 
 bool resp_call_may(struct resp_call *call, unsigned roles)
@@ -39,7 +39,7 @@ static bool ask(struct resp_call *call, struct request *request, struct reply *r
 {
     struct resp_conn *conn = call->conn;
     resp_call_prepare(call, request);
-    service_ask(conn->door->service, request, &conn->caller, call->now_ns, reply);
+    service_ask(conn->frontend->service, request, &conn->caller, call->now_ns, reply);
     return !resp_call_waits(call, reply);
 }
 
@@ -52,17 +52,17 @@ static void refuse(struct resp_call *call, const struct stint_error *error)
 
 void resp_throttle(struct resp_call *call)
 {
-    struct resp_door *door = call->conn->door;
+    struct resp_frontend *frontend = call->conn->frontend;
     struct stint_error error;
-    if (resp_request_throttle(call->args, call->n_args, &door->throttle, &error) != 0) {
+    if (resp_request_throttle(call->args, call->n_args, &frontend->throttle, &error) != 0) {
         if (error.code == STINT_E_SYNTAX && !call->is_ahead)
-            resp_write_error(&call->conn->out, "Cell", error.sentence);
+            resp_write_error(&call->conn->out, "Cell", error.message);
         else
             refuse(call, &error);
         return;
     }
-    if (ask(call, &door->throttle, &door->reply))
-        resp_reply_throttle(&call->conn->out, &door->reply);
+    if (ask(call, &frontend->throttle, &frontend->reply))
+        resp_reply_throttle(&call->conn->out, &frontend->reply);
 }
 
 void resp_verb(struct resp_call *call)
@@ -70,8 +70,8 @@ void resp_verb(struct resp_call *call)
     struct resp_conn *conn = call->conn;
     struct request request;
     struct stint_error error;
-    struct reply *reply = &conn->door->reply;
-    if (resp_request_read(call->command, call->args, call->n_args, &conn->door->lists, &request,
+    struct reply *reply = &conn->frontend->reply;
+    if (resp_request_read(call->command, call->args, call->n_args, &conn->frontend->lists, &request,
                           &error) != 0) {
         refuse(call, &error);
         return;
@@ -119,13 +119,13 @@ static int64_t count_found(struct resp_call *call, enum request_verb verb)
 {
     struct request request;
     struct resp_conn *conn = call->conn;
-    struct reply *reply = &conn->door->reply;
+    struct reply *reply = &conn->frontend->reply;
     for (; conn->keys_done + 1 < call->n_args; conn->keys_done++) {
         resp_request_key(&request, verb, call->args[conn->keys_done + 1]);
         if (!ask(call, &request, reply))
             return -1;
         if (reply->error != REPLY_DECIDED) {
-            resp_reply_error(&conn->out, reply->error, reply->sentence);
+            resp_reply_error(&conn->out, reply->error, reply->message);
             conn->keys_found = -1;
             break;
         }
@@ -137,7 +137,7 @@ static int64_t count_found(struct resp_call *call, enum request_verb verb)
     return n_found;
 }
 
-static void say_count(struct resp_call *call, enum request_verb verb)
+static void reply_count(struct resp_call *call, enum request_verb verb)
 {
     int64_t n_found = count_found(call, verb);
     if (n_found >= 0)
@@ -146,12 +146,12 @@ static void say_count(struct resp_call *call, enum request_verb verb)
 
 void resp_forget_keys(struct resp_call *call)
 {
-    say_count(call, REQUEST_FORGET);
+    reply_count(call, REQUEST_FORGET);
 }
 
 void resp_count_keys(struct resp_call *call)
 {
-    say_count(call, REQUEST_FIND);
+    reply_count(call, REQUEST_FIND);
 }
 
 void resp_key_time(struct resp_call *call)
@@ -159,7 +159,7 @@ void resp_key_time(struct resp_call *call)
     int64_t n_found = count_found(call, REQUEST_FIND);
     if (n_found < 0)
         return;
-    uint64_t left_ns = call->conn->door->reply.dies_after_ns;
+    uint64_t left_ns = call->conn->frontend->reply.expires_after_ns;
     uint64_t unit_ns = resp_command_id(call->command) == RESP_TTL ? NS_PER_S : NS_PER_MS;
     if (n_found > 0)
         resp_write_integer(&call->conn->out,

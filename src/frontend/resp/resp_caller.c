@@ -7,39 +7,40 @@
 /* token NULL: nobody, who may do everything where there are no tokens, and else nothing. */
 static void become(struct resp_conn *conn, const struct access_token *token)
 {
-    struct access *tokens = conn->door->tokens;
+    struct access *tokens = conn->frontend->tokens;
     if (conn->tokens != tokens) {
         access_unref(conn->tokens);
         conn->tokens = tokens != NULL ? access_ref(tokens) : NULL;
     }
     conn->token = token;
     conn->is_known = token != NULL || tokens == NULL;
-    conn->bounds = conn->is_known ? &conn->door->bounds : &conn->door->stranger_bounds;
+    conn->bounds =
+        conn->is_known ? &conn->frontend->bounds : &conn->frontend->unauthenticated_bounds;
     conn->caller.name = token != NULL ? token->name : "";
     conn->caller.roles = token != NULL ? token->roles : tokens == NULL ? ACCESS_ALL : 0;
 }
 
-static void renew_door(struct resp_door *door)
+static void renew_frontend(struct resp_frontend *frontend)
 {
-    uint64_t generation = access_now_generation(door->access);
-    if (generation == door->generation)
+    uint64_t generation = access_now_generation(frontend->access);
+    if (generation == frontend->generation)
         return;
-    access_unref(door->tokens);
-    door->tokens = access_now_get(door->access);
-    door->generation = generation;
+    access_unref(frontend->tokens);
+    frontend->tokens = access_now_get(frontend->access);
+    frontend->generation = generation;
 }
 
 void resp_caller_renew(struct resp_conn *conn)
 {
-    struct resp_door *door = conn->door;
-    if (door->access == NULL)
+    struct resp_frontend *frontend = conn->frontend;
+    if (frontend->access == NULL)
         return;
-    renew_door(door);
-    if (conn->tokens == door->tokens)
+    renew_frontend(frontend);
+    if (conn->tokens == frontend->tokens)
         return;
     const struct access_token *token = NULL;
-    if (conn->token != NULL && door->tokens != NULL)
-        token = access_again(door->tokens, conn->token);
+    if (conn->token != NULL && frontend->tokens != NULL)
+        token = access_again(frontend->tokens, conn->token);
     become(conn, token);
 }
 
@@ -53,19 +54,20 @@ static const struct access_token *find_token(struct resp_call *call, struct span
                                              struct span secret)
 {
     struct resp_conn *conn = call->conn;
-    struct metrics *metrics = hub_metrics(service_hub(conn->door->service));
+    struct metrics *metrics = server_state_metrics(service_server_state(conn->frontend->service));
     const struct access_login login = {
         .name = resp_word_is(user, "default") ? span_of(NULL, 0) : user,
         .secret = secret,
         .peer = span_of(conn->peer, conn->peer_len),
-        .door = METRICS_RESP,
-        .metrics =
-            metrics != NULL ? metrics_worker(metrics, service_worker(conn->door->service)) : NULL,
+        .frontend = METRICS_RESP,
+        .metrics = metrics != NULL
+                       ? metrics_worker(metrics, service_worker(conn->frontend->service))
+                       : NULL,
         .now_ns = call->io_now_ns,
     };
     bool is_slowed;
     const struct access_token *token =
-        access_login(conn->door->access, conn->tokens, &login, &is_slowed);
+        access_login(conn->frontend->access, conn->tokens, &login, &is_slowed);
     if (token == NULL)
         resp_write_error(&conn->out, "WRONGPASS",
                          is_slowed ? "too many wrong secrets came from this address: wait a minute"

@@ -8,7 +8,7 @@
 
 static int move(const struct resp_call *call, struct stint_error *error)
 {
-    struct server_clock *clock = call->conn->door->clock;
+    struct server_clock *clock = call->conn->frontend->clock;
     struct span word = call->args[1], text = call->args[2];
     uint64_t ns;
     if (resp_word_is(word, "SET")) {
@@ -26,7 +26,7 @@ static int move(const struct resp_call *call, struct stint_error *error)
 void resp_clock(struct resp_call *call)
 {
     struct resp_writer *out = &call->conn->out;
-    const struct server_clock *clock = call->conn->door->clock;
+    const struct server_clock *clock = call->conn->frontend->clock;
     struct stint_error error;
     bool moves = call->n_args > 1;
     if (!resp_call_may(call, moves ? ACCESS_ADMINISTER : ACCESS_ASK))

@@ -13,10 +13,11 @@
 #define ARGUMENT_BYTES_DEFAULT ((size_t)128 << 10)
 #define OUTPUT_BYTES_DEFAULT ((size_t)256 << 10)
 
-/* Of a stranger, so that whoever has no token cannot make the server keep much for him. */
-#define STRANGER_ARGUMENTS 10
-#define STRANGER_ARGUMENT_BYTES 4096
-#define STRANGER_REQUEST_BYTES 16384
+/* Of an unauthenticated client, so that whoever has no token cannot make the server keep much for
+ * him. */
+#define UNAUTHENTICATED_ARGUMENTS 10
+#define UNAUTHENTICATED_ARGUMENT_BYTES 4096
+#define UNAUTHENTICATED_REQUEST_BYTES 16384
 
 #define TURN_COMMANDS 16 /* between two looks whether the turn is over */
 #define KEPT_BYTES 4096  /* an empty buffer that is larger is given back */
@@ -43,7 +44,8 @@ static size_t waiting(const struct resp_conn *conn)
 
 static bool may_answer(const struct resp_conn *conn)
 {
-    return !conn->is_over && !resp_conn_is_parked(conn) && unsent(conn) <= conn->door->output_bytes;
+    return !conn->is_over && !resp_conn_is_suspended(conn) &&
+           unsent(conn) <= conn->frontend->output_bytes;
 }
 
 /* ---- Answering ------------------------------------------------------------------------------- */
@@ -64,8 +66,8 @@ void resp_conn_answer(struct resp_call *call)
         answers[resp_command_id(call->command)](call);
     }
     /* Who may ask has changed, say: units may have been charged. */
-    service_drop(conn->door->service, call->errand);
-    if (!call->is_ahead && !resp_conn_is_parked(conn))
+    service_drop(conn->frontend->service, call->pending);
+    if (!call->is_ahead && !resp_conn_is_suspended(conn))
         conn->was_asked = false;
     if (conn->out.failed)
         conn->is_over = true;
@@ -73,25 +75,25 @@ void resp_conn_answer(struct resp_call *call)
 
 static void count_malformed(const struct service *service)
 {
-    struct metrics *metrics = hub_metrics(service_hub(service));
+    struct metrics *metrics = server_state_metrics(service_server_state(service));
     if (metrics != NULL)
         metrics_malformed(metrics_worker(metrics, service_worker(service)), METRICS_RESP);
 }
 
 static void end_with_fault(struct resp_conn *conn, long fault)
 {
-    char sentence[STINT_ERROR_MAX];
-    count_malformed(conn->door->service);
-    struct buf buf = buf_of(sentence, sizeof(sentence));
-    buf_add(&buf, "Protocol error: %s", resp_fault_sentence(fault));
-    resp_write_error(&conn->out, "ERR", sentence);
+    char message[STINT_ERROR_MAX];
+    count_malformed(conn->frontend->service);
+    struct buf buf = buf_of(message, sizeof(message));
+    buf_add(&buf, "Protocol error: %s", resp_error_message(fault));
+    resp_write_error(&conn->out, "ERR", message);
     conn->is_over = true;
 }
 
 /* Answers what it may of these bytes, which begin at a command; how many it is done with. */
 static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
 {
-    struct resp_argv *argv = &conn->door->argv;
+    struct resp_argv *argv = &conn->frontend->argv;
     size_t done = 0;
     conn->has_yielded = false;
     for (unsigned n = 1; may_answer(conn); n++) {
@@ -110,13 +112,13 @@ static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
         struct resp_call call = {.conn = conn,
                                  .args = argv->args,
                                  .n_args = argv->n,
-                                 .now_ns = server_clock_now(conn->door->clock, now_ns),
+                                 .now_ns = server_clock_now(conn->frontend->clock, now_ns),
                                  .io_now_ns = now_ns,
-                                 .errand = resp_ahead_take(conn, (size_t)len)};
+                                 .pending = resp_prefetch_take(conn, (size_t)len)};
         if (argv->n > 0)
             resp_conn_answer(&call);
         if (call.has_waited)
-            conn->errands.bytes += (size_t)len;
+            conn->pending_requests.bytes += (size_t)len;
         else if (conn->retry_at_ns == STINT_NEVER_NS)
             done += (size_t)len;
     }
@@ -129,7 +131,7 @@ bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns)
     if (retry_at_ns == 0 || conn->is_draining || call->is_ahead)
         return false;
     conn->retry_at_ns = retry_at_ns;
-    conn->errands.lacks_first = true;
+    conn->pending_requests.lacks_first = true;
     return true;
 }
 
@@ -152,14 +154,14 @@ static void serve_input(struct resp_conn *conn, uint64_t now_ns)
     if (conn->is_over)
         byte_queue_clear(&conn->input, KEPT_BYTES);
     else if (waiting(conn) > 0)
-        resp_ahead_look(conn, now_ns);
+        resp_prefetch_look(conn, now_ns);
 }
 
 void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns)
 {
     resp_caller_renew(conn);
     serve_input(conn, now_ns);
-    conn_stir(&conn->conn, now_ns);
+    conn_wake(&conn->conn, now_ns);
 }
 
 /* ---- What the socket's owner calls ----------------------------------------------------------- */
@@ -173,7 +175,7 @@ static void feed(struct conn *base, struct span bytes, uint64_t now_ns)
     if (waiting(conn) == 0) {
         size_t done = serve(conn, bytes, now_ns);
         keep(conn, span_of(bytes.ptr + done, bytes.len - done));
-        resp_ahead_look(conn, now_ns);
+        resp_prefetch_look(conn, now_ns);
     } else {
         keep(conn, bytes);
         serve_input(conn, now_ns);
@@ -210,11 +212,11 @@ static void sent(struct conn *base, size_t len, uint64_t now_ns)
 }
 
 /* Also while a command waits and many have come behind it: they are not to fill the memory. */
-static bool is_choked(const struct conn *base)
+static bool is_backpressured(const struct conn *base)
 {
     const struct resp_conn *conn = resp_of_const(base);
-    return unsent(conn) > conn->door->output_bytes || conn->has_yielded ||
-           (resp_conn_is_parked(conn) && waiting(conn) > conn->bounds->request_bytes);
+    return unsent(conn) > conn->frontend->output_bytes || conn->has_yielded ||
+           (resp_conn_is_suspended(conn) && waiting(conn) > conn->bounds->request_bytes);
 }
 
 static bool has_work(const struct conn *base)
@@ -226,13 +228,13 @@ static bool has_work(const struct conn *base)
 static uint64_t deadline(const struct conn *base)
 {
     const struct resp_conn *conn = resp_of_const(base);
-    return server_clock_io_deadline(conn->door->clock, conn->retry_at_ns);
+    return server_clock_io_deadline(conn->frontend->clock, conn->retry_at_ns);
 }
 
 static void wake(struct conn *base, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
-    if (server_clock_now(conn->door->clock, now_ns) >= conn->retry_at_ns)
+    if (server_clock_now(conn->frontend->clock, now_ns) >= conn->retry_at_ns)
         conn->retry_at_ns = STINT_NEVER_NS;
     else if (!has_work(base))
         return;
@@ -244,7 +246,7 @@ static void expire(struct conn *base, uint64_t now_ns)
 {
     struct resp_conn *conn = resp_of(base);
     (void)now_ns;
-    if (!conn->is_over && !resp_conn_is_parked(conn))
+    if (!conn->is_over && !resp_conn_is_suspended(conn))
         resp_write_error(&conn->out, "ERR",
                          "Protocol error: the command did not arrive within request_time");
     conn->is_over = true;
@@ -278,7 +280,7 @@ static size_t held(const struct conn *base)
 static void free_conn(struct conn *base)
 {
     struct resp_conn *conn = resp_of(base);
-    resp_ahead_free(conn);
+    resp_prefetch_free(conn);
     byte_queue_deinit(&conn->input);
     resp_writer_deinit(&conn->out);
     access_unref(conn->tokens);
@@ -289,7 +291,7 @@ static const struct conn_ops ops = {
     .feed = feed,
     .output = output,
     .sent = sent,
-    .is_choked = is_choked,
+    .is_backpressured = is_backpressured,
     .has_work = has_work,
     .deadline = deadline,
     .wake = wake,
@@ -301,24 +303,25 @@ static const struct conn_ops ops = {
     .free = free_conn,
 };
 
-struct conn *resp_conn_new(struct resp_door *door, struct span peer)
+struct conn *resp_conn_new(struct resp_frontend *frontend, struct span peer)
 {
     struct resp_conn *conn = calloc(1, sizeof(*conn));
     if (conn == NULL)
         return NULL;
     conn->conn.ops = &ops;
-    conn->door = door;
+    conn->frontend = frontend;
     conn->peer_len = access_keep_peer(conn->peer, peer);
     conn->out.version = 2;
     conn->retry_at_ns = STINT_NEVER_NS;
-    conn->id = door->n_opened++ * WORKERS_MAX + service_worker(door->service) + 1;
-    conn->caller.door = METRICS_RESP;
+    conn->id = frontend->n_opened++ * WORKERS_MAX + service_worker(frontend->service) + 1;
+    conn->caller.frontend = METRICS_RESP;
     resp_caller_renew(conn);
     resp_caller_forget(conn);
     return &conn->conn;
 }
 
-/* ---- Doors ----------------------------------------------------------------------------------- */
+/* ---- Frontends
+ * ----------------------------------------------------------------------------------- */
 
 static size_t or_default(size_t limit, size_t otherwise)
 {
@@ -330,58 +333,58 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-static void set_bounds(struct resp_door *door, const struct resp_limits *limits)
+static void set_bounds(struct resp_frontend *frontend, const struct resp_limits *limits)
 {
-    struct resp_bounds *bounds = &door->bounds;
+    struct resp_bounds *bounds = &frontend->bounds;
     bounds->request_bytes = or_default(limits->request_bytes, REQUEST_BYTES_DEFAULT);
     bounds->argument_bytes = or_default(limits->argument_bytes, ARGUMENT_BYTES_DEFAULT);
     bounds->arguments =
         least(or_default(limits->arguments, RESP_ARGUMENTS_MAX), RESP_ARGUMENTS_MAX);
-    door->output_bytes = or_default(limits->output_bytes, OUTPUT_BYTES_DEFAULT);
-    door->stranger_bounds = (struct resp_bounds){
-        .request_bytes = least(bounds->request_bytes, STRANGER_REQUEST_BYTES),
-        .argument_bytes = least(bounds->argument_bytes, STRANGER_ARGUMENT_BYTES),
-        .arguments = least(bounds->arguments, STRANGER_ARGUMENTS),
+    frontend->output_bytes = or_default(limits->output_bytes, OUTPUT_BYTES_DEFAULT);
+    frontend->unauthenticated_bounds = (struct resp_bounds){
+        .request_bytes = least(bounds->request_bytes, UNAUTHENTICATED_REQUEST_BYTES),
+        .argument_bytes = least(bounds->argument_bytes, UNAUTHENTICATED_ARGUMENT_BYTES),
+        .arguments = least(bounds->arguments, UNAUTHENTICATED_ARGUMENTS),
     };
 }
 
-struct resp_door *resp_door_new(struct service *service, struct access_now *access,
-                                const struct resp_limits *limits)
+struct resp_frontend *resp_frontend_new(struct service *service, struct access_now *access,
+                                        const struct resp_limits *limits)
 {
     static const struct resp_limits defaults;
-    struct resp_door *door = calloc(1, sizeof(*door));
-    if (door == NULL)
+    struct resp_frontend *frontend = calloc(1, sizeof(*frontend));
+    if (frontend == NULL)
         return NULL;
-    door->service = service;
-    door->clock = hub_clock(service_hub(service));
-    door->throttle.verb = REQUEST_THROTTLE;
-    door->access = access;
-    door->generation = UINT64_MAX; /* of none: the first look gets the tokens */
-    set_bounds(door, limits != NULL ? limits : &defaults);
-    door->argv.args = calloc(door->bounds.arguments, sizeof(*door->argv.args));
-    door->argv.room = malloc(RESP_LINE_MAX);
-    if (door->argv.args == NULL || door->argv.room == NULL) {
-        resp_door_free(door);
+    frontend->service = service;
+    frontend->clock = server_state_clock(service_server_state(service));
+    frontend->throttle.verb = REQUEST_THROTTLE;
+    frontend->access = access;
+    frontend->generation = UINT64_MAX; /* of none: the first look gets the tokens */
+    set_bounds(frontend, limits != NULL ? limits : &defaults);
+    frontend->argv.args = calloc(frontend->bounds.arguments, sizeof(*frontend->argv.args));
+    frontend->argv.space = malloc(RESP_LINE_MAX);
+    if (frontend->argv.args == NULL || frontend->argv.space == NULL) {
+        resp_frontend_free(frontend);
         return NULL;
     }
-    return door;
+    return frontend;
 }
 
-void resp_door_free(struct resp_door *door)
+void resp_frontend_free(struct resp_frontend *frontend)
 {
-    if (door == NULL)
+    if (frontend == NULL)
         return;
-    free(door->argv.args);
-    free(door->argv.room);
-    access_unref(door->tokens);
-    free(door);
+    free(frontend->argv.args);
+    free(frontend->argv.space);
+    access_unref(frontend->tokens);
+    free(frontend);
 }
 
 /* ---- The table ------------------------------------------------------------------------------- */
 
 static void command(struct resp_call *call)
 {
-    resp_about_commands(&call->conn->out, call->args, call->n_args, &call->conn->door->lists);
+    resp_about_commands(&call->conn->out, call->args, call->n_args, &call->conn->frontend->lists);
 }
 
 static void (*const answers[RESP_COMMANDS])(struct resp_call *call) = {

@@ -2,9 +2,9 @@
 /*
  * RESP connections, as docs/protocol.md describes them: commands in, replies out, in their order.
  *
- * A door is what all connections of one worker share: the service that is asked, the limits, and
- * room for the command being read. So an idle connection holds a few hundred bytes and no buffer.
- * A door and its connections belong to the thread of its service.
+ * A frontend is what all connections of one worker share: the service that is asked, the limits,
+ * and room for the command being read. So an idle connection holds a few hundred bytes and no
+ * buffer. A frontend and its connections belong to the thread of its service.
  */
 #ifndef STINT_FRONTEND_RESP_RESP_CONN_H
 #define STINT_FRONTEND_RESP_RESP_CONN_H
@@ -23,21 +23,21 @@ struct resp_limits {
     size_t output_bytes;   /* unsent replies above which no command is read. Default 256 KiB */
 };
 
-struct resp_door;
+struct resp_frontend;
 
 /*
  * access: the tokens in force, looked at anew with each feed, so that a reload of them reaches
  * those who are connected; NULL, or without tokens: nobody is asked who he is. limits may be NULL.
  * NULL: no memory.
  */
-struct resp_door *resp_door_new(struct service *service, struct access_now *access,
-                                const struct resp_limits *limits);
-void resp_door_free(struct resp_door *door); /* after its connections; NULL is fine */
+struct resp_frontend *resp_frontend_new(struct service *service, struct access_now *access,
+                                        const struct resp_limits *limits);
+void resp_frontend_free(struct resp_frontend *frontend); /* after its connections; NULL is fine */
 
 /*
  * `peer`: the address of the other end as text; empty for a Unix socket. Copied. NULL: no memory.
  * Goes with conn->ops->free().
  */
-struct conn *resp_conn_new(struct resp_door *door, struct span peer);
+struct conn *resp_conn_new(struct resp_frontend *frontend, struct span peer);
 
 #endif

@@ -12,7 +12,7 @@ enum section { SECTION_SERVER = 1, SECTION_RULES = 2, SECTION_TABLE = 4, SECTION
 
 static void add_server(const struct resp_call *call, struct page *page)
 {
-    bool is_virtual = call->conn->door->clock->is_virtual;
+    bool is_virtual = call->conn->frontend->clock->is_virtual;
     page_add(page, "# Server\r\n"
                    "redis_version:" REDIS_VERSION "\r\n"
                    "stint_version:" STINT_VERSION "\r\n"
@@ -24,11 +24,11 @@ static void add_server(const struct resp_call *call, struct page *page)
 
 static void add_rules(const struct resp_call *call, struct page *page)
 {
-    struct hub *hub = service_hub(call->conn->door->service);
-    struct rules *rules = hub_rules(hub);
+    struct server_state *server_state = service_server_state(call->conn->frontend->service);
+    struct rules *rules = server_state_rules(server_state);
     page_print(page, "# Rules\r\nrules:%zu\r\ngeneration:%llu\r\n",
                rules != NULL ? rules_count(rules) : (size_t)0,
-               (unsigned long long)hub_generation(hub));
+               (unsigned long long)server_state_generation(server_state));
     if (rules != NULL)
         rules_unref(rules);
 }
@@ -36,7 +36,8 @@ static void add_rules(const struct resp_call *call, struct page *page)
 static void add_table(const struct resp_call *call, struct page *page)
 {
     struct stint_table_info info;
-    stint_table_info(hub_table(service_hub(call->conn->door->service)), call->now_ns, &info);
+    stint_table_info(server_state_table(service_server_state(call->conn->frontend->service)),
+                     call->now_ns, &info);
     page_print(page,
                "# Table\r\nbytes:%llu\r\nkeys8:%llu\r\nkeys16:%llu\r\nkeys_wide:%llu\r\n"
                "blocked:%llu\r\nquotas:%u\r\ntickets:%u\r\n",
@@ -53,7 +54,8 @@ static void add_table(const struct resp_call *call, struct page *page)
 
 static void add_stores(const struct resp_call *call, struct page *page)
 {
-    const struct metrics *metrics = hub_metrics(service_hub(call->conn->door->service));
+    const struct metrics *metrics =
+        server_state_metrics(service_server_state(call->conn->frontend->service));
     if (metrics != NULL)
         metrics_info_stores(metrics, call->io_now_ns, page);
 }

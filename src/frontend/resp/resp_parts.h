@@ -17,13 +17,13 @@
 
 #define RESP_NAME_MAX 64 /* bytes of a connection's name */
 
-struct resp_door {
+struct resp_frontend {
     struct service *service;
     struct server_clock *clock;
     struct access_now *access; /* NULL: nobody is asked who he is */
     struct access *tokens;     /* the set in force when it was last looked at; NULL: none */
     uint64_t generation;       /* of tokens */
-    struct resp_bounds bounds, stranger_bounds;
+    struct resp_bounds bounds, unauthenticated_bounds;
     size_t output_bytes;
     uint64_t n_opened;
     struct resp_argv argv; /* of the command that is being answered */
@@ -33,32 +33,33 @@ struct resp_door {
 };
 
 /*
- * Errands of the commands at the head of the input, one for each, in their order: the first command
- * waits for its store, and those behind it are on their way already. docs/decisions/0036.
+ * Pending requests of the commands at the head of the input, one for each, in their order: the
+ * first command waits for its store, and those behind it are on their way already.
+ * docs/decisions/0036.
  */
-struct resp_errands {
-    struct errand **ring; /* of RESP_ERRANDS_MAX; NULL until one is needed */
+struct resp_pending_requests {
+    struct pending **ring; /* of RESP_PENDING_MAX; NULL until one is needed */
     unsigned first, n;
     bool lacks_first;          /* the command at the head waits for a time, and has none */
     size_t bytes;              /* of their commands */
     struct resp_reader reader; /* of the command behind them */
 };
 
-#define RESP_ERRANDS_MAX 256 /* a power of two */
+#define RESP_PENDING_MAX 256 /* a power of two */
 
 struct resp_conn {
     struct conn conn;
-    struct resp_door *door;
+    struct resp_frontend *frontend;
     struct resp_reader reader;
     struct byte_queue input; /* an unfinished command, or whole ones that have to wait */
     struct resp_writer out;
     size_t sent;                      /* bytes of out that are gone */
-    const struct resp_bounds *bounds; /* of a stranger, until he says who he is */
+    const struct resp_bounds *bounds; /* of an unauthenticated client, until he says who he is */
     struct access *tokens;            /* the set in which `token` was found, with a reference */
     const struct access_token *token;
     struct caller caller;
     uint64_t id;
-    struct resp_errands errands;
+    struct resp_pending_requests pending_requests;
     size_t keys_done; /* of the command at the head, if it asks its keys one after the other */
     int64_t keys_found;
     /* By the time of decisions. */
@@ -81,17 +82,17 @@ struct resp_call {
     size_t n_args;
     uint64_t now_ns; /* of decisions */
     uint64_t io_now_ns;
-    struct errand *errand; /* of the command, which is asked again; whoever uses it sets NULL */
-    bool is_ahead;         /* others before it wait: only a store may be asked, nothing answered */
-    bool has_waited;       /* it waits for a store now */
+    struct pending *pending; /* of the command, which is asked again; whoever uses it sets NULL */
+    bool is_ahead;   /* others before it wait: only a store may be asked, nothing answered */
+    bool has_waited; /* it waits for a store now */
 };
 
 /* Whether the command at the head waits for its store. */
-bool resp_ahead_waits(const struct resp_conn *conn);
+bool resp_prefetch_waits(const struct resp_conn *conn);
 
-static inline bool resp_conn_is_parked(const struct resp_conn *conn)
+static inline bool resp_conn_is_suspended(const struct resp_conn *conn)
 {
-    return conn->retry_at_ns != STINT_NEVER_NS || resp_ahead_waits(conn);
+    return conn->retry_at_ns != STINT_NEVER_NS || resp_prefetch_waits(conn);
 }
 
 /* Of a command that may wait: notes when it was asked first. */
@@ -104,19 +105,20 @@ static inline void resp_call_begin(struct resp_call *call)
 
 /* Instead of an answer: asks the command again then. False where it is not to wait any more. */
 bool resp_call_park(struct resp_call *call, uint64_t retry_at_ns);
-/* ---- resp_ahead.c: commands that wait for stores --------------------------------------------- */
+/* ---- resp_prefetch.c: commands that wait for stores ---------------------------------------------
+ */
 
 /* What a request of this command is asked with. */
 void resp_call_prepare(struct resp_call *call, struct request *request);
 /* Whether the reply is none, as a store was asked, or as it is not its turn. */
 bool resp_call_waits(struct resp_call *call, const struct reply *reply);
-/* The command waits for an errand that it has begun in its turn. */
-void resp_call_await(struct resp_call *call, struct errand *errand);
-/* The errand of the command at the head, which can go on; NULL: it has none. */
-struct errand *resp_ahead_take(struct resp_conn *conn, size_t command_len);
+/* The command waits for a pending request that it has begun in its turn. */
+void resp_call_await(struct resp_call *call, struct pending *pending);
+/* The pending request of the command at the head, which can go on; NULL: it has none. */
+struct pending *resp_prefetch_take(struct resp_conn *conn, size_t command_len);
 /* Begins what may be begun of the commands behind one that waits. */
-void resp_ahead_look(struct resp_conn *conn, uint64_t now_ns);
-void resp_ahead_free(struct resp_conn *conn);
+void resp_prefetch_look(struct resp_conn *conn, uint64_t now_ns);
+void resp_prefetch_free(struct resp_conn *conn);
 /* resp_conn.c */
 void resp_conn_answer(struct resp_call *call);
 void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns);

@@ -96,24 +96,25 @@ static int read_words(const struct resp_call *call, size_t at, unsigned among,
 
 static struct pools *pools_of(const struct resp_call *call)
 {
-    return hub_pools(service_hub(call->conn->door->service));
+    return server_state_pools(service_server_state(call->conn->frontend->service));
 }
 
 static struct pools_caller caller_of(const struct resp_call *call)
 {
     struct pools_caller caller;
-    service_pools_caller(call->conn->door->service, call->errand, &caller);
+    service_pools_caller(call->conn->frontend->service, call->pending, &caller);
     return caller;
 }
 
-/* False: not yet, the command waits. Else the errand stays with it until it has been answered. */
+/* False: not yet, the command waits. Else the pending request stays with it until it has been
+ * answered. */
 static bool is_answered(struct resp_call *call, const struct pools_caller *caller, int code)
 {
-    call->errand = caller->errand;
+    call->pending = caller->pending;
     if (code != POOLS_WAITS)
         return true;
-    call->errand = NULL;
-    resp_call_await(call, caller->errand);
+    call->pending = NULL;
+    resp_call_await(call, caller->pending);
     return false;
 }
 

@@ -5,7 +5,7 @@
 #include "base/number.h"
 #include "proto/resp/resp_about.h"
 
-static void say_ok(struct resp_call *call)
+static void reply_ok(struct resp_call *call)
 {
     resp_write_simple(&call->conn->out, "OK");
 }
@@ -27,7 +27,7 @@ void resp_ping(struct resp_call *call)
 
 void resp_quit(struct resp_call *call)
 {
-    say_ok(call);
+    reply_ok(call);
     call->conn->is_over = true;
 }
 
@@ -48,7 +48,7 @@ void resp_select(struct resp_call *call)
     else if (database != 0)
         resp_write_error(&call->conn->out, "ERR", "DB index is out of range: there is only 0");
     else
-        say_ok(call);
+        reply_ok(call);
 }
 
 /* ---- CLIENT ---------------------------------------------------------------------------------- */
@@ -71,7 +71,7 @@ bool resp_set_name(struct resp_call *call, struct span name)
     return true;
 }
 
-static void say_name(struct resp_call *call)
+static void reply_name(struct resp_call *call)
 {
     const struct resp_conn *conn = call->conn;
     if (conn->name_len > 0)
@@ -80,7 +80,7 @@ static void say_name(struct resp_call *call)
         resp_write_null(&call->conn->out);
 }
 
-static void say_info(struct resp_call *call)
+static void reply_info(struct resp_call *call)
 {
     struct resp_conn *conn = call->conn;
     char text[2 * STINT_ERROR_MAX];
@@ -113,15 +113,15 @@ void resp_client(struct resp_call *call)
     if (n == 2 && resp_word_is(word, "ID"))
         resp_write_integer(&call->conn->out, (int64_t)call->conn->id);
     else if (n == 2 && resp_word_is(word, "GETNAME"))
-        say_name(call);
+        reply_name(call);
     else if (n == 2 && resp_word_is(word, "INFO"))
-        say_info(call);
+        reply_info(call);
     else if (n == 3 && resp_word_is(word, "SETNAME")) {
         if (resp_set_name(call, call->args[2]))
-            say_ok(call);
+            reply_ok(call);
     } else if ((n == 4 && resp_word_is(word, "SETINFO") && is_library_word(call->args[2])) ||
                (n == 3 && is_switch(word) && is_on_or_off(call->args[2])))
-        say_ok(call);
+        reply_ok(call);
     else
         resp_about_subcommand(&call->conn->out, call->command, word);
 }

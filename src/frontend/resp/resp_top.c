@@ -4,7 +4,7 @@
 
 #include "base/number.h"
 #include "proto/resp/resp_words.h"
-#include "service/popular.h"
+#include "service/top_keys.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -14,20 +14,20 @@
 
 struct top {
     uint64_t n;
-    enum popular_order order;
+    enum top_keys_order order;
 };
 
 static int read_top(const struct resp_call *call, struct top *top, struct stint_error *error)
 {
     size_t at = 1;
-    *top = (struct top){TOP_DEFAULT, POPULAR_ASKED};
+    *top = (struct top){TOP_DEFAULT, TOP_KEYS_ASKED};
     if (at < call->n_args && call->args[at].len > 0 && call->args[at].ptr[0] <= '9') {
         if (!resp_number_read(call->args[at], TOP_MAX, &top->n) || top->n == 0)
             return resp_refuse_number("the number of keys", call->args[at], 1, TOP_MAX, error);
         at++;
     }
     if (at < call->n_args && resp_word_is(call->args[at], "DENIED")) {
-        top->order = POPULAR_DENIED;
+        top->order = TOP_KEYS_DENIED;
         at++;
     } else if (at < call->n_args && resp_word_is(call->args[at], "ASKED")) {
         at++;
@@ -37,7 +37,7 @@ static int read_top(const struct resp_call *call, struct top *top, struct stint_
     return STINT_OK;
 }
 
-static void write_key(struct resp_writer *out, const struct popular_key *key)
+static void write_key(struct resp_writer *out, const struct top_key *key)
 {
     resp_write_map(out, 5);
     resp_write_text(out, "key");
@@ -55,7 +55,8 @@ static void write_key(struct resp_writer *out, const struct popular_key *key)
 void resp_top(struct resp_call *call)
 {
     struct resp_writer *out = &call->conn->out;
-    struct popular *popular = hub_popular(service_hub(call->conn->door->service));
+    struct top_keys *top_keys =
+        server_state_top_keys(service_server_state(call->conn->frontend->service));
     struct stint_error error;
     struct top top;
     if (!resp_call_may(call, ACCESS_METRICS))
@@ -65,12 +66,12 @@ void resp_top(struct resp_call *call)
         return;
     }
     assert(top.n > 0);
-    struct popular_key *keys = calloc(top.n, sizeof(*keys));
+    struct top_key *keys = calloc(top.n, sizeof(*keys));
     if (keys == NULL) {
         resp_write_error(out, "FULL", "no memory for an answer");
         return;
     }
-    size_t n = popular != NULL ? popular_read(popular, top.order, call->now_ns, keys, top.n) : 0;
+    size_t n = top_keys != NULL ? top_keys_read(top_keys, top.order, call->now_ns, keys, top.n) : 0;
     resp_write_array(out, n);
     for (size_t i = 0; i < n; i++)
         write_key(out, &keys[i]);

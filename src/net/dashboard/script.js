@@ -197,8 +197,8 @@ function keysText(table) {
 function showNow(stats) {
     const rates = stats.rates || { allowed: 0, denied: 0 };
     const all = rates.allowed + rates.denied;
-    const doors = Object.values(stats.doors);
-    const sum = (name) => doors.reduce((total, door) => total + door[name], 0);
+    const frontends = Object.values(stats.frontends);
+    const sum = (name) => frontends.reduce((total, frontend) => total + frontend[name], 0);
     byId("rate").textContent = rate(all);
     byId("denied").textContent = rate(rates.denied);
     byId("share").textContent = percent(rates.denied, all);

@@ -32,7 +32,7 @@ struct watch {
 static uint64_t print_of(const char *path, const struct stat *status)
 {
     static const uint64_t no_secret[2];
-    const uint64_t figures[] = {
+    const uint64_t metrics[] = {
         status->st_dev,
         status->st_ino,
         (uint64_t)status->st_size,
@@ -42,7 +42,7 @@ static uint64_t print_of(const char *path, const struct stat *status)
         (uint64_t)status->st_ctim.tv_nsec,
     };
     uint64_t name = siphash13_128(no_secret, 0, path, strlen(path)).lo;
-    return siphash13_128(no_secret, name, figures, sizeof(figures)).lo;
+    return siphash13_128(no_secret, name, metrics, sizeof(metrics)).lo;
 }
 
 static uint64_t print_of_folder(const char *path)

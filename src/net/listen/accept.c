@@ -30,29 +30,29 @@ static void resume(uv_timer_t *pause)
 static void pause_accepting(struct acceptor *acceptor)
 {
     log_line(acceptor->options.log, LOG_ACCEPT_PAUSED, LOG_TEXT("reason", strerror(errno)),
-             LOG_TEXT("door", port_name(acceptor->options.listener->port)));
+             LOG_TEXT("frontend", port_name(acceptor->options.listener->port)));
     uv_poll_stop(&acceptor->poll);
     if (!acceptor->is_closing)
         uv_timer_start(&acceptor->pause, resume, PAUSE_MS, 0);
 }
 
-enum metrics_door port_door(enum port port)
+enum metrics_frontend port_frontend(enum port port)
 {
     return port == PORT_RESP || port == PORT_RESP_TLS   ? METRICS_RESP
            : port == PORT_GRPC || port == PORT_GRPC_TLS ? METRICS_GRPC
                                                         : METRICS_HTTP;
 }
 
-static void refuse(const struct acceptor_options *options, int fd, enum gate_answer answer,
-                   const struct sockaddr *peer)
+static void refuse(const struct acceptor_options *options, int fd,
+                   enum connection_limiter_answer answer, const struct sockaddr *peer)
 {
     char address[ENDPOINT_TEXT_SIZE];
-    bool is_full = answer == GATE_FULL;
-    log_line(options->log, LOG_REFUSED, LOG_TEXT("door", port_name(options->listener->port)),
+    bool is_full = answer == CONNECTION_LIMIT_TOTAL;
+    log_line(options->log, LOG_REFUSED, LOG_TEXT("frontend", port_name(options->listener->port)),
              LOG_TEXT("peer", endpoint_text(peer, address)),
              LOG_TEXT("reason", is_full ? "as many connections as there may be"
                                         : "as many connections as one address may have"));
-    metrics_refused(options->metrics, port_door(options->listener->port),
+    metrics_refused(options->metrics, port_frontend(options->listener->port),
                     is_full ? METRICS_REFUSED_TOTAL : METRICS_REFUSED_ADDRESS);
     close(fd);
 }
@@ -71,11 +71,12 @@ static bool accept_one(struct acceptor *acceptor)
         /* Connections that failed while they waited are told by their own errors. */
         return errno == ECONNABORTED || errno == EINTR || errno == EPROTO;
     }
-    struct gate_seat *seat;
-    enum gate_answer answer = gate_enter(options->gate, (struct sockaddr *)&peer, &seat);
-    if (answer == GATE_OPEN)
+    struct connection_slot *slot;
+    enum connection_limiter_answer answer =
+        connection_limiter_enter(options->connection_limiter, (struct sockaddr *)&peer, &slot);
+    if (answer == CONNECTION_ADMITTED)
         options->accepted(options->arg, options->listener->port, fd, (struct sockaddr *)&peer,
-                          seat);
+                          slot);
     else
         refuse(options, fd, answer, (struct sockaddr *)&peer);
     return true;

@@ -6,7 +6,7 @@
 #ifndef STINT_NET_LISTEN_ACCEPT_H
 #define STINT_NET_LISTEN_ACCEPT_H
 
-#include "net/listen/gate.h"
+#include "net/listen/connection_limiter.h"
 #include "net/listen/listener.h"
 #include "net/log/log.h"
 #include "service/metrics/metrics.h"
@@ -16,17 +16,17 @@
 struct acceptor;
 
 /* What is spoken at a port, with or without TLS. */
-enum metrics_door port_door(enum port port);
+enum metrics_frontend port_frontend(enum port port);
 
 struct acceptor_options {
     uv_loop_t *loop;
     const struct listener *listener;
-    struct gate *gate;
+    struct connection_limiter *connection_limiter;
     struct metrics_worker *metrics;
     struct log *log;
     /* Owns the descriptor, which does not block, and the seat. */
     void (*accepted)(void *arg, enum port port, int fd, const struct sockaddr *peer,
-                     struct gate_seat *seat);
+                     struct connection_slot *slot);
     void *arg;
 };
 

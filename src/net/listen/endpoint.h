@@ -21,7 +21,7 @@ struct endpoint {
     unsigned mode;         /* of a Unix socket: who may connect */
 };
 
-/* STINT_E_SYNTAX or STINT_E_RANGE, with a sentence that quotes the text. */
+/* STINT_E_SYNTAX or STINT_E_RANGE, with a message that quotes the text. */
 int endpoint_parse(struct endpoint *endpoint, const char *text, struct stint_error *error);
 
 /* As endpoint_parse() reads it, without the mode; returns `text`. */

@@ -41,9 +41,9 @@ struct log {
 
 static const struct {
     enum log_level level;
-    const char *name, *sentence;
+    const char *name, *message;
 } kinds[] = {
-#define LOG_ROW(kind, level, name, sentence) {LOG_LEVEL_##level, name, sentence},
+#define LOG_ROW(kind, level, name, message) {LOG_LEVEL_##level, name, message},
     LOG_KINDS(LOG_ROW)
 #undef LOG_ROW
 };
@@ -140,7 +140,7 @@ static void add_head(struct buf *buf, bool is_json, enum log_kind kind, const st
     buf_add(buf, is_json ? "{\"time\":\"" : "");
     add_time(buf, wall);
     buf_add(buf, is_json ? "\",\"level\":\"%s\",\"event\":\"%s\",\"message\":\"%s\"" : " %s %s: %s",
-            level_names[kinds[kind].level], kinds[kind].name, kinds[kind].sentence);
+            level_names[kinds[kind].level], kinds[kind].name, kinds[kind].message);
 }
 
 /* Whether a line of this kind may be written now; counts it otherwise. */

@@ -2,7 +2,7 @@
 /*
  * What a server tells of itself while it runs: one line each on standard error, as text or JSON.
  *
- * Every line is of a kind in the table below, which gives its level, its name and its sentence;
+ * Every line is of a kind in the table below, which gives its level, its name and its message;
  * what differs from line to line stands in fields. Lines of a kind that come too fast are held
  * back by a stint_cell8 of that kind; the next line that is let through says how many. Nobody waits
  * for who reads the log: lines that find no room are counted, and told of when there is. Any
@@ -73,7 +73,7 @@ enum log_format { LOG_FORMAT_TEXT, LOG_FORMAT_JSON };
     X(STOPPED, INFO, "stopped", "stopped")
 
 enum log_kind {
-#define LOG_ENUM(kind, level, name, sentence) LOG_##kind,
+#define LOG_ENUM(kind, level, name, message) LOG_##kind,
     LOG_KINDS(LOG_ENUM)
 #undef LOG_ENUM
         LOG_KIND_COUNT
@@ -100,7 +100,7 @@ void log_set(struct log *log, enum log_format format, enum log_level least);
 void log_write(struct log *log, enum log_kind kind, const struct log_field *fields,
                size_t n_fields);
 
-/* log_line(log, LOG_LISTENS, LOG_TEXT("door", "resp"), …); at least one field. */
+/* log_line(log, LOG_LISTENS, LOG_TEXT("frontend", "resp"), …); at least one field. */
 #define log_line(log, kind, ...)                                                                   \
     log_write(log, kind, (const struct log_field[]){__VA_ARGS__},                                  \
               sizeof((const struct log_field[]){__VA_ARGS__}) / sizeof(struct log_field))

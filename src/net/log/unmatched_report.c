@@ -6,10 +6,11 @@
 
 #define AND_OTHERS "others are counted in the metrics, and not told here until a reload"
 
-void unmatched_report(struct hub *hub, struct log *log)
+void unmatched_report(struct server_state *server_state, struct log *log)
 {
     struct unmatched_name name;
-    while (unmatched_next(hub_unmatched(hub), hub_generation(hub), &name)) {
+    while (unmatched_next(server_state_unmatched(server_state),
+                          server_state_generation(server_state), &name)) {
         bool is_domain = name.kind == UNMATCHED_DOMAIN;
         struct log_field fields[3];
         size_t n = 0;

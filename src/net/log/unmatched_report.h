@@ -5,9 +5,9 @@
 
 #include "net/log/log.h"
 
-struct hub;
+struct server_state;
 
 /* To be called now and then. */
-void unmatched_report(struct hub *hub, struct log *log);
+void unmatched_report(struct server_state *server_state, struct log *log);
 
 #endif

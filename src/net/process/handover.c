@@ -60,7 +60,7 @@ struct message_state handover_state(const struct handover *handover)
 /* ---- What the predecessor says --------------------------------------------------------------- */
 
 static const struct {
-    const char *word, *sentence;
+    const char *word, *reason;
 } reasons[] = {
     {REFUSED_USER, "it runs as another user; start as that one (--user)"},
     {REFUSED_VERSION, "it is of another version; stop it first"},
@@ -74,12 +74,12 @@ static const struct {
 static int refused(const struct handover *handover, const struct message *message,
                    struct stint_error *error)
 {
-    const char *sentence = "it does not say why";
+    const char *reason = "it does not say why";
     for (size_t i = 0; i < sizeof(reasons) / sizeof(reasons[0]); i++)
         if (message_has_word(message, reasons[i].word))
-            sentence = reasons[i].sentence;
+            reason = reasons[i].reason;
     return err_set(error, STINT_E_BUSY, "%s: the process there was not replaced: %s",
-                   handover->options.path, sentence);
+                   handover->options.path, reason);
 }
 
 static int unanswered(const struct handover *handover, struct stint_error *error)
@@ -148,7 +148,7 @@ int handover_prepare(struct handover *handover, struct stint_error *error)
     if (path == NULL || handover->control_fd >= 0)
         return 0;
     if (control_check_folder(path, &why) != 0)
-        log_line(handover->options.log, LOG_CONTROL_EXPOSED, LOG_TEXT("reason", why.sentence));
+        log_line(handover->options.log, LOG_CONTROL_EXPOSED, LOG_TEXT("reason", why.message));
     int fd = control_bind(path, error);
     if (fd < 0)
         return fd;

@@ -11,7 +11,7 @@
 
 #include "net/listen/listener.h"
 #include "net/log/log.h"
-#include "net/process/starter.h"
+#include "net/process/respawn_helper.h"
 
 #include <uv.h>
 
@@ -21,8 +21,8 @@ struct handover_options {
     uv_loop_t *loop;
     const char *path; /* of the control socket; NULL: the process cannot be replaced */
     const struct listeners *listeners;
-    int state_fd;            /* of the file that keeps the limits; -1: they are in memory */
-    struct starter *starter; /* NULL: no successor can be started */
+    int state_fd; /* of the file that keeps the limits; -1: they are in memory */
+    struct respawn_helper *respawn_helper; /* NULL: no successor can be started */
     struct log *log;
     void (*handed_over)(void *arg, int successor); /* its pid: it serves now */
     void *arg;

@@ -207,7 +207,7 @@ static void on_successor(uv_poll_t *poll, int status, int events)
 /* ---- Who asks -------------------------------------------------------------------------------- */
 
 /* One that connected and asks for nothing gives way; false where all places are in use. */
-static bool make_room(struct handover *handover)
+static bool make_space(struct handover *handover)
 {
     if (handover->successors[SUCCESSORS_MAX - 1] == NULL)
         return true;
@@ -221,7 +221,7 @@ static bool make_room(struct handover *handover)
 
 static void add_successor(struct handover *handover, int fd, int pid)
 {
-    struct successor *successor = make_room(handover) ? calloc(1, sizeof(*successor)) : NULL;
+    struct successor *successor = make_space(handover) ? calloc(1, sizeof(*successor)) : NULL;
     if (successor == NULL || uv_poll_init(handover->options.loop, &successor->poll, fd) != 0) {
         free(successor);
         refuse_fd(fd, REFUSED_BUSY);
@@ -288,7 +288,7 @@ static void on_started_ended(uv_poll_t *poll, int status, int events)
 {
     struct handover *handover = poll->data;
     (void)status, (void)events;
-    bool was_it = starter_read(handover->options.starter);
+    bool was_it = respawn_helper_read(handover->options.respawn_helper);
     handover->has_started = false;
     uv_close((uv_handle_t *)poll, handover_on_closed);
     if (!handover->is_done)
@@ -299,14 +299,15 @@ static void on_started_ended(uv_poll_t *poll, int status, int events)
 
 int handover_start_successor(struct handover *handover, struct stint_error *error)
 {
-    if (handover == NULL || handover->options.path == NULL || handover->options.starter == NULL)
+    if (handover == NULL || handover->options.path == NULL ||
+        handover->options.respawn_helper == NULL)
         return err_set(error, STINT_E_MISMATCH,
                        "a successor finds this process by its --control socket, and it has none");
     if (handover->has_started || handover->is_done)
         return err_set(error, STINT_E_BUSY, "a successor was started already");
-    if (!starter_ask(handover->options.starter) ||
+    if (!respawn_helper_ask(handover->options.respawn_helper) ||
         uv_poll_init(handover->options.loop, &handover->started,
-                     starter_fd(handover->options.starter)) != 0)
+                     respawn_helper_fd(handover->options.respawn_helper)) != 0)
         return err_set(error, STINT_E_SYSTEM, "the process that starts successors has ended");
     handover->started.data = handover;
     handover->open_handles++;

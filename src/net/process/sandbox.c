@@ -39,10 +39,10 @@ static int entered(const struct sandbox_options *options, int code, const char *
     }
     if (options->mode == SANDBOX_ON) {
         struct stint_error why = *error;
-        return err_set(error, code, "sandbox: %s; auto would serve without", why.sentence);
+        return err_set(error, code, "sandbox: %s; auto would serve without", why.message);
     }
     log_line(options->log, LOG_SANDBOX_LACKS, LOG_TEXT("part", part),
-             LOG_TEXT("reason", error->sentence));
+             LOG_TEXT("reason", error->message));
     return 0;
 }
 

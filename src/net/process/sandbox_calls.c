@@ -189,7 +189,8 @@ static int set_attributes(scmp_filter_ctx filter, struct stint_error *error)
         {SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS}, /* calls of another word size */
         {SCMP_FLTATR_CTL_NNP, 1},
         {SCMP_FLTATR_CTL_TSYNC, 1}, /* all threads that there are */
-        /* Kernels before 5.16 slow down whoever has a filter, as if he ran code of strangers. */
+        /* Kernels before 5.16 slow down whoever has a filter, as if he ran code of unauthenticated
+           clients. */
         {SCMP_FLTATR_CTL_SSB, 1},
         {SCMP_FLTATR_CTL_OPTIMIZE, 2}, /* a tree */
     };

@@ -17,7 +17,7 @@
 struct memcached_links {
     struct memcached_io io;
     struct memcached_links_options options;
-    struct shared_store *store; /* NULL: it is not made yet, or has ended */
+    struct backend *store; /* NULL: it is not made yet, or has ended */
     struct memcached_conn *conns[STORE_HOSTS_MAX];
     struct upstream *upstreams[STORE_HOSTS_MAX];
     unsigned n_servers, n_opened;
@@ -79,7 +79,7 @@ static void on_time(uv_timer_t *timer);
 
 static void arm(struct memcached_links *links)
 {
-    uint64_t at_ns = memcached_store_deadline(links->store), now_ns = io_now(&links->io);
+    uint64_t at_ns = memcached_backend_deadline(links->store), now_ns = io_now(&links->io);
     if (at_ns >= links->armed_ns)
         return;
     uint64_t wait_ns = at_ns > now_ns ? at_ns - now_ns : 0;
@@ -92,7 +92,7 @@ static void on_time(uv_timer_t *timer)
 {
     struct memcached_links *links = timer->data;
     links->armed_ns = STINT_NEVER_NS;
-    memcached_store_wake(links->store, io_now(&links->io));
+    memcached_backend_wake(links->store, io_now(&links->io));
     arm(links);
 }
 
@@ -139,7 +139,7 @@ static void on_changed(void *arg)
 {
     struct memcached_links *links = arg;
     if (links->store != NULL)
-        memcached_store_changed(links->store, io_now(&links->io));
+        memcached_backend_changed(links->store, io_now(&links->io));
 }
 
 static bool open_server(struct memcached_links *links, unsigned server)
@@ -184,7 +184,7 @@ static bool open_all(struct memcached_links *links)
     return true;
 }
 
-struct shared_store *memcached_links_new(const struct memcached_links_options *options)
+struct backend *memcached_links_new(const struct memcached_links_options *options)
 {
     struct memcached_links *links = calloc(1, sizeof(*links));
     if (links == NULL)
@@ -198,7 +198,7 @@ struct shared_store *memcached_links_new(const struct memcached_links_options *o
     uv_timer_init(options->loop, &links->timer);
     links->timer.data = links;
     if (open_all(links))
-        links->store = memcached_store_new(&(struct memcached_store_options){
+        links->store = memcached_backend_new(&(struct memcached_backend_options){
             .url = options->url,
             .io = &links->io,
             .conns = links->conns,
@@ -207,7 +207,7 @@ struct shared_store *memcached_links_new(const struct memcached_links_options *o
             .skew_max_ns = options->skew_max_ns,
             .seed = options->seed,
         });
-    struct shared_store *store = links->store;
+    struct backend *store = links->store;
     if (store == NULL)
         io_close(&links->io);
     return store;

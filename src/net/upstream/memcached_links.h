@@ -6,7 +6,7 @@
 #ifndef STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
 #define STINT_NET_UPSTREAM_MEMCACHED_LINKS_H
 
-#include "backend/memcached/memcached_store.h"
+#include "backend/memcached/memcached_backend.h"
 #include "net/upstream/upstream_tls.h"
 
 #include <uv.h>
@@ -36,7 +36,7 @@ struct memcached_links_options {
  * NULL: no memory, or a prefix that is too long. Connects with the first turn of the loop. Freed by
  * its operations; handles are gone with the next turns.
  */
-struct shared_store *memcached_links_new(const struct memcached_links_options *options);
+struct backend *memcached_links_new(const struct memcached_links_options *options);
 
 /* By which it shortens names; `arg` is of no use. */
 void memcached_links_digest(void *arg, struct span bytes, uint8_t out[MEMCACHED_DIGEST_LEN]);

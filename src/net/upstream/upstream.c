@@ -148,7 +148,7 @@ static void fail_tls(struct upstream *upstream, int code)
         fail_closed(upstream);
         return;
     }
-    upstream_tls_fault(upstream->wire->session, code, why, sizeof(why));
+    upstream_tls_error(upstream->wire->session, code, why, sizeof(why));
     fail(upstream, why);
 }
 

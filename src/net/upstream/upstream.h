@@ -8,7 +8,7 @@
 #define STINT_NET_UPSTREAM_UPSTREAM_H
 
 #include "backend/url.h"
-#include "backend/wire/store_link.h"
+#include "backend/wire/backend_link.h"
 #include "net/upstream/upstream_tls.h"
 
 #include <uv.h>

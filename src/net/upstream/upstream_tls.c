@@ -120,7 +120,7 @@ bool upstream_tls_begin(struct upstream_tls *tls, const char *host, const char *
     return true;
 }
 
-void upstream_tls_fault(gnutls_session_t session, int code, char *text, size_t size)
+void upstream_tls_error(gnutls_session_t session, int code, char *text, size_t size)
 {
     struct buf buf = buf_of(text, size);
     gnutls_datum_t why = {NULL, 0};

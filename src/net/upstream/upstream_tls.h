@@ -20,7 +20,7 @@ struct upstream_tls_paths {
 
 struct upstream_tls;
 
-/* STINT_E_SYSTEM or STINT_E_SYNTAX, with a sentence that names the file. */
+/* STINT_E_SYSTEM or STINT_E_SYNTAX, with a message that names the file. */
 int upstream_tls_load(struct upstream_tls **tls, const struct upstream_tls_paths *paths,
                       struct stint_error *error);
 void upstream_tls_free(struct upstream_tls *tls); /* after its sessions; NULL is fine */
@@ -33,6 +33,6 @@ void upstream_tls_free(struct upstream_tls *tls); /* after its sessions; NULL is
 bool upstream_tls_begin(struct upstream_tls *tls, const char *host, const char *protocol, int fd,
                         gnutls_session_t *session);
 /* Why a handshake has failed, of more use than the code alone. */
-void upstream_tls_fault(gnutls_session_t session, int code, char *text, size_t size);
+void upstream_tls_error(gnutls_session_t session, int code, char *text, size_t size);
 
 #endif

@@ -96,12 +96,12 @@ bool grpc_timeout_read(struct span text, uint64_t *timeout_ns)
 
 /* ---- Statuses as text ------------------------------------------------------------------------ */
 
-size_t grpc_message_write(char *text, size_t size, struct span sentence)
+size_t grpc_message_write(char *text, size_t size, struct span message)
 {
     static const char digits[] = "0123456789ABCDEF";
     size_t len = 0;
-    for (size_t i = 0; i < sentence.len; i++) {
-        uint8_t byte = sentence.ptr[i];
+    for (size_t i = 0; i < message.len; i++) {
+        uint8_t byte = message.ptr[i];
         bool is_plain = byte >= ' ' && byte <= '~' && byte != '%';
         if (size - len < (is_plain ? 1 : 3))
             break;

@@ -57,8 +57,8 @@ static inline bool grpc_method_asks(unsigned method)
 /* grpc-timeout: at most eight digits and one of H M S m u n. False for anything else. */
 bool grpc_timeout_read(struct span text, uint64_t *timeout_ns);
 
-/* grpc-message: a sentence with all but printable ASCII as %XX. What does not fit is cut, whole. */
-size_t grpc_message_write(char *text, size_t size, struct span sentence);
+/* grpc-message: a message with all but printable ASCII as %XX. What does not fit is cut, whole. */
+size_t grpc_message_write(char *text, size_t size, struct span message);
 
 /* ---- Messages -------------------------------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * gzip of messages, by zlib. Both streams are made when they are first needed and then only reset;
- * an output that grew past ROOM_KEPT is given back at the next call.
+ * an output that grew past SPACE_KEPT is given back at the next call.
  */
 #include "proto/grpc/grpc.h"
 
@@ -12,11 +12,11 @@
 #define ZLIB_CONST /* what is read is const */
 #include <zlib.h>
 
-#define ROOM_FIRST 4096
-#define ROOM_KEPT 65536
+#define SPACE_FIRST 4096
+#define SPACE_KEPT 65536
 #define GZIP_WINDOW (15 + 16) /* zlib's way to ask for gzip */
 
-struct zip_room {
+struct zip_space {
     uint8_t *bytes;
     size_t size;
 };
@@ -24,7 +24,7 @@ struct zip_room {
 struct grpc_zip {
     z_stream inflater, deflater;
     bool has_inflater, has_deflater;
-    struct zip_room plain, packed;
+    struct zip_space plain, packed;
 };
 
 struct grpc_zip *grpc_zip_new(void)
@@ -45,25 +45,25 @@ void grpc_zip_free(struct grpc_zip *zip)
     free(zip);
 }
 
-static bool room_grow(struct zip_room *room, size_t size)
+static bool space_grow(struct zip_space *space, size_t size)
 {
     assert(size > 0);
-    uint8_t *bytes = realloc(room->bytes, size);
+    uint8_t *bytes = realloc(space->bytes, size);
     if (bytes == NULL)
         return false;
-    room->bytes = bytes;
-    room->size = size;
+    space->bytes = bytes;
+    space->size = size;
     return true;
 }
 
 /* Of the first size, or what it has grown to if that is not much. */
-static bool room_begin(struct zip_room *room)
+static bool space_begin(struct zip_space *space)
 {
-    if (room->bytes != NULL && room->size <= ROOM_KEPT)
+    if (space->bytes != NULL && space->size <= SPACE_KEPT)
         return true;
-    free(room->bytes);
-    *room = (struct zip_room){0};
-    return room_grow(room, ROOM_FIRST);
+    free(space->bytes);
+    *space = (struct zip_space){0};
+    return space_grow(space, SPACE_FIRST);
 }
 
 /* ---- Reading --------------------------------------------------------------------------------- */
@@ -77,10 +77,10 @@ static bool inflater_begin(struct grpc_zip *zip)
 }
 
 /* Twice the room, up to one byte more than is allowed: whoever fills that has too much. */
-static bool room_double(struct zip_room *room, size_t max)
+static bool space_double(struct zip_space *space, size_t max)
 {
-    size_t size = room->size <= max / 2 ? 2 * room->size : max + 1;
-    return room_grow(room, size);
+    size_t size = space->size <= max / 2 ? 2 * space->size : max + 1;
+    return space_grow(space, size);
 }
 
 int grpc_zip_read(struct grpc_zip *zip, struct span message, size_t max, struct span *plain,
@@ -91,12 +91,12 @@ int grpc_zip_read(struct grpc_zip *zip, struct span message, size_t max, struct 
     int code = Z_OK;
     if (max >= UINT32_MAX || message.len >= UINT32_MAX)
         return err_set(error, STINT_E_RANGE, "expected a message of less than 4 GiB");
-    if (!room_begin(&zip->plain) || !inflater_begin(zip))
+    if (!space_begin(&zip->plain) || !inflater_begin(zip))
         return err_set(error, STINT_E_SYSTEM, "there is no memory to inflate a message");
     stream->next_in = message.ptr;
     stream->avail_in = (uInt)message.len;
     while (code == Z_OK) {
-        if (len == zip->plain.size && !room_double(&zip->plain, max))
+        if (len == zip->plain.size && !space_double(&zip->plain, max))
             return err_set(error, STINT_E_SYSTEM, "there is no memory to inflate a message");
         stream->next_out = zip->plain.bytes + len;
         stream->avail_out = (uInt)(zip->plain.size - len);
@@ -130,10 +130,10 @@ static bool deflater_begin(struct grpc_zip *zip)
 bool grpc_zip_write(struct grpc_zip *zip, struct span plain, struct span *message)
 {
     z_stream *stream = &zip->deflater;
-    if (plain.len >= UINT32_MAX / 2 || !room_begin(&zip->packed) || !deflater_begin(zip))
+    if (plain.len >= UINT32_MAX / 2 || !space_begin(&zip->packed) || !deflater_begin(zip))
         return false;
     size_t bound = deflateBound(stream, plain.len);
-    if (zip->packed.size < bound && !room_grow(&zip->packed, bound))
+    if (zip->packed.size < bound && !space_grow(&zip->packed, bound))
         return false;
     stream->next_in = plain.ptr;
     stream->avail_in = (uInt)plain.len;

@@ -254,11 +254,11 @@ struct span kuadrant_write_reserve(struct rls_call *call, const struct request *
                                    const struct reply *reply)
 {
     enum { CODE = 1, RESERVATION_ID };
-    char room[TICKET_TEXT_LEN], digest[DIGEST_LEN];
+    char space[TICKET_TEXT_LEN], digest[DIGEST_LEN];
     struct span ticket = {NULL, 0};
     if (reply->has_ticket)
-        ticket = ticket_text_of(reply, room);
-    if (!rls_make_room(call, 2 * WIRE_HEAD_MAX + DIGEST_LEN + ticket.len))
+        ticket = ticket_text_of(reply, space);
+    if (!rls_make_space(call, 2 * WIRE_HEAD_MAX + DIGEST_LEN + ticket.len))
         return (struct span){NULL, 0};
     struct wire_writer writer = {call->packed + call->packed_size};
     if (reply->has_ticket) {
@@ -277,7 +277,7 @@ struct span kuadrant_write_reserve(struct rls_call *call, const struct request *
 struct span kuadrant_write_commit(struct rls_call *call, const struct request *request)
 {
     enum { RELEASED = 1 };
-    if (!rls_make_room(call, WIRE_HEAD_MAX))
+    if (!rls_make_space(call, WIRE_HEAD_MAX))
         return (struct span){NULL, 0};
     struct wire_writer writer = {call->packed + call->packed_size};
     wire_write_number(&writer, RELEASED, request->verb == REQUEST_SETTLE);

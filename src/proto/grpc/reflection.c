@@ -33,11 +33,11 @@ static ProtobufCBinaryData bytes_of(struct span span)
 }
 
 static void answer_fault(struct reflecting *reflecting, enum grpc_status status,
-                         const char *sentence)
+                         const char *message)
 {
     pb__error_response__init(&reflecting->fault);
     reflecting->fault.error_code = (int32_t)status;
-    reflecting->fault.error_message = bytes_of(span_of_text(sentence));
+    reflecting->fault.error_message = bytes_of(span_of_text(message));
     reflecting->response.message_response_case =
         PB__SERVER_REFLECTION_RESPONSE__MESSAGE_RESPONSE_ERROR_RESPONSE;
     reflecting->response.error_response = &reflecting->fault;
@@ -119,63 +119,63 @@ static void answer_request(struct reflecting *reflecting, Pb__ServerReflectionRe
     }
 }
 
-static bool pack(const Pb__ServerReflectionResponse *response, struct reflection_room *room,
+static bool pack(const Pb__ServerReflectionResponse *response, struct reflection_space *space,
                  struct span *answer)
 {
     size_t size = pb__server_reflection_response__get_packed_size(response);
-    if (size > room->size) {
-        uint8_t *bytes = realloc(room->bytes, size);
+    if (size > space->size) {
+        uint8_t *bytes = realloc(space->bytes, size);
         if (bytes == NULL)
             return false;
-        room->bytes = bytes;
-        room->size = size;
+        space->bytes = bytes;
+        space->size = size;
     }
-    *answer = span_of(room->bytes, pb__server_reflection_response__pack(response, room->bytes));
+    *answer = span_of(space->bytes, pb__server_reflection_response__pack(response, space->bytes));
     return true;
 }
 
 /* The descriptions, once for all requests: to read them takes a hundred times as long as to look.
  */
-static bool read_set(struct reflection_room *room)
+static bool read_set(struct reflection_space *space)
 {
     struct reflection_set *set;
-    if (room->set != NULL)
+    if (space->set != NULL)
         return true;
     set = malloc(sizeof(*set));
     if (set == NULL || !reflection_set_read(set)) {
         free(set);
         return false;
     }
-    room->set = set;
+    space->set = set;
     return true;
 }
 
-void reflection_room_free(struct reflection_room *room)
+void reflection_space_free(struct reflection_space *space)
 {
-    if (room->set != NULL)
-        reflection_set_free(room->set);
-    free(room->set);
-    free(room->bytes);
-    *room = (struct reflection_room){0};
+    if (space->set != NULL)
+        reflection_set_free(space->set);
+    free(space->set);
+    free(space->bytes);
+    *space = (struct reflection_space){0};
 }
 
-static int answer_message(Pb__ServerReflectionRequest *request, struct reflection_room *room,
+static int answer_message(Pb__ServerReflectionRequest *request, struct reflection_space *space,
                           struct span *answer, struct stint_error *error)
 {
     struct reflecting reflecting;
-    if (!read_set(room))
+    if (!read_set(space))
         return err_set(error, STINT_E_SYSTEM, "there is no memory to describe messages");
-    reflecting.set = room->set;
+    reflecting.set = space->set;
     pb__server_reflection_response__init(&reflecting.response);
     reflecting.response.valid_host = request->host;
     reflecting.response.original_request = request;
     answer_request(&reflecting, request);
-    return pack(&reflecting.response, room, answer)
+    return pack(&reflecting.response, space, answer)
                ? 0
                : err_set(error, STINT_E_SYSTEM, "there is no memory to describe messages");
 }
 
-int reflection_answer(struct span message, struct reflection_room *room, struct span *answer,
+int reflection_answer(struct span message, struct reflection_space *space, struct span *answer,
                       struct stint_error *error)
 {
     if (message.len > REFLECTION_REQUEST_MAX)
@@ -186,7 +186,7 @@ int reflection_answer(struct span message, struct reflection_room *room, struct 
         pb__server_reflection_request__unpack(NULL, message.len, message.ptr);
     if (request == NULL)
         return err_set(error, STINT_E_SYNTAX, "expected a ServerReflectionRequest in protobuf");
-    int code = answer_message(request, room, answer, error);
+    int code = answer_message(request, space, answer, error);
     pb__server_reflection_request__free_unpacked(request, NULL);
     return code;
 }

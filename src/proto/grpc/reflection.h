@@ -20,13 +20,13 @@
  * STINT_E_SYSTEM without memory.
  */
 struct reflection_set;
-struct reflection_room {
+struct reflection_space {
     uint8_t *bytes;
     size_t size;
     struct reflection_set *set; /* read with the first request; NULL: not yet */
 };
-int reflection_answer(struct span message, struct reflection_room *room, struct span *answer,
+int reflection_answer(struct span message, struct reflection_space *space, struct span *answer,
                       struct stint_error *error);
-void reflection_room_free(struct reflection_room *room);
+void reflection_space_free(struct reflection_space *space);
 
 #endif

@@ -46,21 +46,21 @@ bool rls_arena_begin(struct rls_arena *arena, size_t max)
 void *rls_arena_take(struct rls_arena *arena, size_t size)
 {
     size_t left = arena->max - arena->taken;
-    size_t room = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (room < size || room > left)
+    size_t space = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    if (space < size || space > left)
         return NULL;
-    if (room <= arena->size - arena->used) {
+    if (space <= arena->size - arena->used) {
         void *bytes = arena->block + arena->used;
-        arena->used += room;
-        arena->taken += room;
+        arena->used += space;
+        arena->taken += space;
         return bytes;
     }
-    struct rls_arena_piece *piece = malloc(sizeof(*piece) + room);
+    struct rls_arena_piece *piece = malloc(sizeof(*piece) + space);
     if (piece == NULL)
         return NULL;
     piece->next = arena->pieces;
     arena->pieces = piece;
-    arena->taken += room;
+    arena->taken += space;
     return piece->bytes;
 }
 

@@ -35,7 +35,7 @@ int rls_add_descriptor(struct rls_call *call, struct span message, struct stint_
 int rls_check_whole(const struct rls_call *call, struct stint_error *error);
 
 /* Room for a response of so many bytes in call->packed; false: no memory. */
-bool rls_make_room(struct rls_call *call, size_t len);
+bool rls_make_space(struct rls_call *call, size_t len);
 
 struct Pb__Struct;
 

@@ -142,7 +142,7 @@ static int take_override(struct reading *reading)
     reading->descriptor->override = quota;
     return code == 0 ? 0
                      : err_set(reading->error, code, "descriptors[%zu].limit: %s", reading->index,
-                               fault.sentence);
+                               fault.message);
 }
 
 /* What can be told of a descriptor only when all of it was read. */

@@ -122,7 +122,7 @@ static size_t most_of(const struct rls_call *call, const struct response *respon
     return size;
 }
 
-bool rls_make_room(struct rls_call *call, size_t len)
+bool rls_make_space(struct rls_call *call, size_t len)
 {
     bool is_large = call->packed_size > PACKED_KEPT;
     if (call->packed != NULL && len <= call->packed_size && !is_large)
@@ -180,7 +180,7 @@ struct span rls_write(struct rls_call *call, const struct rls_form *form,
             return (struct span){NULL, 0};
         response.metadata_len = pb__struct__get_packed_size(response.metadata);
     }
-    if (!rls_make_room(call, most_of(call, &response)))
+    if (!rls_make_space(call, most_of(call, &response)))
         return (struct span){NULL, 0};
     uint8_t *end = call->packed + call->packed_size;
     struct wire_writer writer = {end};

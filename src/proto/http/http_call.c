@@ -154,7 +154,7 @@ int http_call_spec(struct stint_quota *quota, struct span spec, const struct htt
     memcpy(text, spec.ptr, spec.len);
     text[spec.len] = '\0';
     if (stint_quota_parse(quota, text, &fault) < 0)
-        return http_json_fault(place, fault.sentence, error);
+        return http_json_fault(place, fault.message, error);
     return 0;
 }
 

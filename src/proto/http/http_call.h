@@ -35,7 +35,7 @@ void http_call_deinit(struct http_call *call);
 
 /*
  * Reads the body of POST /v1/VERB, or of PUT /v1/overrides for REQUEST_SET_QUOTA, into
- * call->request, verb included. STINT_E_SYNTAX with a sentence that says where what was expected.
+ * call->request, verb included. STINT_E_SYNTAX with a message that says where what was expected.
  */
 int http_call_read(struct http_call *call, int verb, struct span body, struct stint_error *error);
 
@@ -48,7 +48,7 @@ int http_call_query(struct http_call *call, int verb, struct span query, uint8_t
 
 /* ---- For readers of other bodies ------------------------------------------------------------- */
 
-/* A place for one more entry of the descriptor, or NULL with a sentence. */
+/* A place for one more entry of the descriptor, or NULL with a message. */
 struct descriptor_entry *http_call_entry(struct http_call *call, struct descriptor *descriptor,
                                          const struct http_place *place, struct stint_error *error);
 

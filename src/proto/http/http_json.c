@@ -22,12 +22,12 @@ static void write_place(struct buf *buf, const struct http_place *place)
         buf_add(buf, "[%zu]", place->index);
 }
 
-int http_json_fault(const struct http_place *place, const char *sentence, struct stint_error *error)
+int http_json_fault(const struct http_place *place, const char *message, struct stint_error *error)
 {
     char text[PLACE_MAX];
     struct buf buf = buf_of(text, sizeof(text));
     write_place(&buf, place);
-    return err_set(error, STINT_E_SYNTAX, "%s%s%s", text, buf.len > 0 ? ": " : "", sentence);
+    return err_set(error, STINT_E_SYNTAX, "%s%s%s", text, buf.len > 0 ? ": " : "", message);
 }
 
 static const char *kind_of(const struct http_json_node *value)
@@ -48,10 +48,10 @@ static const char *kind_of(const struct http_json_node *value)
 int http_json_expected(const struct http_place *place, const char *what,
                        const struct http_json_node *found, struct stint_error *error)
 {
-    char sentence[STINT_ERROR_MAX];
-    struct buf buf = buf_of(sentence, sizeof(sentence));
+    char message[STINT_ERROR_MAX];
+    struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "expected %s, not %s", what, kind_of(found));
-    return http_json_fault(place, sentence, error);
+    return http_json_fault(place, message, error);
 }
 
 int http_json_text(const struct http_json_node *value, const struct http_place *place,
@@ -124,10 +124,10 @@ int http_json_array(const struct http_json_node *value, const struct http_place 
 {
     if (value->kind == HTTP_JSON_ARRAY && value->count >= 1 && value->count <= most)
         return 0;
-    char sentence[80];
-    struct buf buf = buf_of(sentence, sizeof(sentence));
+    char message[80];
+    struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "expected an array of 1 to %zu %s", most, what);
-    return http_json_fault(place, sentence, error);
+    return http_json_fault(place, message, error);
 }
 
 static int unknown_member(struct span name, const struct http_place *place,
@@ -140,13 +140,13 @@ static int unknown_member(struct span name, const struct http_place *place,
         if (allowed & (UINT32_C(1) << i))
             names[n++] = members[i].name;
     int nearest = nearest_name(name, names, n);
-    char sentence[STINT_ERROR_MAX];
-    struct buf buf = buf_of(sentence, sizeof(sentence));
+    char message[STINT_ERROR_MAX];
+    struct buf buf = buf_of(message, sizeof(message));
     int shown = name.len < NAME_SHOWN_MAX ? (int)name.len : NAME_SHOWN_MAX;
     buf_add(&buf, "no member \"%.*s\" is known here", shown, (const char *)name.ptr);
     if (nearest >= 0)
         buf_add(&buf, "; did you mean \"%s\"?", names[nearest]);
-    return http_json_fault(place, sentence, error);
+    return http_json_fault(place, message, error);
 }
 
 /* Most names differ in their first letter: those that do are not measured. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON of RFC 8259 from strangers, into a row of nodes without memory of their own, and typed
- * reading of them: each fault says at which place what was expected. A whole number is one in any
- * spelling, 1.0 and 1e0 too; otherwise nothing is converted: "5" is no number.
+ * JSON of RFC 8259 from unauthenticated clients, into a row of nodes without memory of their own,
+ * and typed reading of them: each fault says at which place what was expected. A whole number is
+ * one in any spelling, 1.0 and 1e0 too; otherwise nothing is converted: "5" is no number.
  */
 #ifndef STINT_PROTO_HTTP_HTTP_JSON_H
 #define STINT_PROTO_HTTP_HTTP_JSON_H
@@ -39,8 +39,8 @@ struct http_json_node {
 
 struct http_json {
     size_t n_nodes;
-    uint8_t *room; /* strings that had escapes; grows to the size of the longest document */
-    size_t room_size, room_len;
+    uint8_t *space; /* strings that had escapes; grows to the size of the longest document */
+    size_t space_size, space_len;
     struct http_json_node nodes[HTTP_JSON_NODES_MAX];
 };
 
@@ -73,12 +73,11 @@ struct http_place {
     size_t index;
 };
 
-/* Sets the sentence "PLACE: expected …, not a number" and returns STINT_E_SYNTAX. */
+/* Sets the message "PLACE: expected …, not a number" and returns STINT_E_SYNTAX. */
 int http_json_expected(const struct http_place *place, const char *what,
                        const struct http_json_node *found, struct stint_error *error);
-/* The same with a sentence of its own: "PLACE: SENTENCE". */
-int http_json_fault(const struct http_place *place, const char *sentence,
-                    struct stint_error *error);
+/* The same with a message of its own: "PLACE: SENTENCE". */
+int http_json_fault(const struct http_place *place, const char *message, struct stint_error *error);
 
 /* 0 or a negative code. What a span points to lives as long as the document. */
 int http_json_text(const struct http_json_node *value, const struct http_place *place,

@@ -25,9 +25,9 @@ struct parse {
 
 void http_json_deinit(struct http_json *json)
 {
-    free(json->room);
-    json->room = NULL;
-    json->room_size = 0;
+    free(json->space);
+    json->space = NULL;
+    json->space_size = 0;
 }
 
 static bool fail(struct parse *parse, const char *fault)
@@ -175,17 +175,17 @@ static bool read_escape(struct parse *parse, uint8_t *out, size_t *len)
 
 /* All strings of a document together are shorter than it, so its room never moves while it is read.
  */
-static bool make_room(struct parse *parse)
+static bool make_space(struct parse *parse)
 {
     struct http_json *json = parse->json;
     size_t size = (size_t)(parse->end - parse->begin);
-    if (json->room_len > 0 || json->room_size >= size)
+    if (json->space_len > 0 || json->space_size >= size)
         return true;
-    uint8_t *room = realloc(json->room, size);
-    if (room == NULL)
+    uint8_t *space = realloc(json->space, size);
+    if (space == NULL)
         return fail(parse, "no memory for so long a text");
-    json->room = room;
-    json->room_size = size;
+    json->space = space;
+    json->space_size = size;
     return true;
 }
 
@@ -193,9 +193,9 @@ static bool make_room(struct parse *parse)
 static bool read_escaped(struct parse *parse, const uint8_t *from, struct http_json_node *node)
 {
     struct http_json *json = parse->json;
-    if (!make_room(parse))
+    if (!make_space(parse))
         return false;
-    uint8_t *out = json->room + json->room_len;
+    uint8_t *out = json->space + json->space_len;
     size_t len = (size_t)(parse->at - from);
     memcpy(out, from, len);
     while (*parse->at != '"') {
@@ -209,7 +209,7 @@ static bool read_escaped(struct parse *parse, const uint8_t *from, struct http_j
     }
     node->text = out;
     node->count = (uint32_t)len;
-    json->room_len += len;
+    json->space_len += len;
     return true;
 }
 
@@ -442,7 +442,7 @@ int http_json_parse(struct http_json *json, struct span bytes, struct stint_erro
 {
     struct parse parse = {
         .json = json, .begin = bytes.ptr, .at = bytes.ptr, .end = span_end(bytes)};
-    json->n_nodes = json->room_len = 0;
+    json->n_nodes = json->space_len = 0;
     skip_blanks(&parse);
     if (!is_at(&parse, '{')) {
         parse.fault = "expected an object, {…}";

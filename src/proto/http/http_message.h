@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-struct errand; /* decide/errand.h */
+struct pending; /* decide/pending.h */
 
 /* All borrowed. */
 struct http_message {
@@ -16,8 +16,8 @@ struct http_message {
     struct span body;   /* empty if there was none */
     struct span peer;   /* the address of the socket's other end as text; empty: a Unix socket */
     bool is_urgent;     /* to be answered now, also where it asked to wait */
-    /* Of a message that had to wait for a store: what its answer said. The door takes it. */
-    struct errand *errand;
+    /* Of a message that had to wait for a store: what its answer said. The frontend takes it. */
+    struct pending *pending;
     /*
      * The value of the nth field (from 0) of that name, in any case; an empty span with a NULL ptr
      * if there are not so many.
@@ -42,7 +42,7 @@ struct http_answer {
     uint64_t again_at_ns; /* not 0: no answer yet, to be asked again at this time of decisions */
     uint64_t look_at_ns;  /* the same at this time of I/O */
     /* Not NULL: no answer yet; a store was asked. */
-    struct errand *errand;
+    struct pending *pending;
 };
 
 #endif

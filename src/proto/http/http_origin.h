@@ -40,7 +40,7 @@ struct http_origin {
     struct span target;
 };
 
-/* STINT_E_MISMATCH, with a sentence, for a request that says two things. */
+/* STINT_E_MISMATCH, with a message, for a request that says two things. */
 int http_origin_find(struct http_origin *origin, const struct http_proxies *proxies,
                      const struct http_origin_fields *fields, const struct http_message *message,
                      struct stint_error *error);

@@ -202,7 +202,7 @@ int http_parts_new(struct http_parts **parts, const char *const *lists, size_t n
                                       : parse_list(list, list->text, &fault);
         if (code < 0) {
             http_parts_free(made);
-            return err_set(error, code, "descriptor %zu: %s", i + 1, fault.sentence);
+            return err_set(error, code, "descriptor %zu: %s", i + 1, fault.message);
         }
     }
     *parts = made;
@@ -262,20 +262,20 @@ static bool header_value(const struct source *source, const char *name, struct s
 
 static bool query_value(const struct source *source, const char *name, struct span *value)
 {
-    uint8_t *room = reserve(source->text, source->target.query.len + 1);
-    if (room == NULL || !http_target_find(source->target.query, name, room, value))
+    uint8_t *space = reserve(source->text, source->target.query.len + 1);
+    if (space == NULL || !http_target_find(source->target.query, name, space, value))
         return false;
-    source->text->len += (size_t)(value->ptr - room) + value->len;
+    source->text->len += (size_t)(value->ptr - space) + value->len;
     return true;
 }
 
 static bool path_value(struct source *source, struct span *value)
 {
     if (source->path.ptr == NULL) {
-        uint8_t *room = reserve(source->text, source->target.path.len + 1);
-        if (room == NULL)
+        uint8_t *space = reserve(source->text, source->target.path.len + 1);
+        if (space == NULL)
             return false;
-        source->path = span_of(room, http_target_path(source->target.path, room));
+        source->path = span_of(space, http_target_path(source->target.path, space));
         source->text->len += source->path.len;
     }
     *value = source->path;
@@ -331,15 +331,15 @@ static bool address_value(const struct source *source, const struct part *part, 
         *value = address;
         return true;
     }
-    uint8_t *room = reserve(source->text, ADDRESS_TEXT_SIZE);
-    if (room == NULL || address.len == 0)
+    uint8_t *space = reserve(source->text, ADDRESS_TEXT_SIZE);
+    if (space == NULL || address.len == 0)
         return false;
-    int len = stint_address_key((char *)room, ADDRESS_TEXT_SIZE, (const char *)address.ptr,
+    int len = stint_address_key((char *)space, ADDRESS_TEXT_SIZE, (const char *)address.ptr,
                                 address.len, part->v4_bits, part->v6_bits);
     if (len < 0)
         return false;
     source->text->len += (size_t)len;
-    *value = span_of(room, (size_t)len);
+    *value = span_of(space, (size_t)len);
     return true;
 }
 
@@ -366,10 +366,10 @@ static bool part_value(struct source *source, const struct part *part, struct sp
 }
 
 int http_parts_describe(const struct http_parts *parts, const struct http_message *message,
-                        const struct http_origin *origin, const struct http_parts_room *room)
+                        const struct http_origin *origin, const struct http_parts_space *space)
 {
-    struct source source = {.message = message, .origin = origin, .text = room->text};
-    struct descriptor_entry *entry = room->entries;
+    struct source source = {.message = message, .origin = origin, .text = space->text};
+    struct descriptor_entry *entry = space->entries;
     int n = 0;
     source.target = http_target_of(origin->target);
     for (size_t i = 0; i < parts->n_lists; i++) {
@@ -381,8 +381,8 @@ int http_parts_describe(const struct http_parts *parts, const struct http_messag
         }
         if (at < list->n_parts)
             continue;
-        room->descriptors[n++] = (struct descriptor){.entries = entry, .n_entries = at};
+        space->descriptors[n++] = (struct descriptor){.entries = entry, .n_entries = at};
         entry += at;
     }
-    return room->text->is_full ? STINT_E_RANGE : n;
+    return space->text->is_full ? STINT_E_RANGE : n;
 }

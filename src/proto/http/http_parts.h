@@ -24,12 +24,12 @@
 
 struct http_parts;
 
-/* STINT_E_SYNTAX or STINT_E_RANGE with a sentence that names list and part. */
+/* STINT_E_SYNTAX or STINT_E_RANGE with a message that names list and part. */
 int http_parts_new(struct http_parts **parts, const char *const *lists, size_t n_lists,
                    struct stint_error *error);
 void http_parts_free(struct http_parts *parts); /* NULL is fine */
 
-struct http_parts_room {
+struct http_parts_space {
     struct descriptor *descriptors;   /* DESCRIPTORS_MAX */
     struct descriptor_entry *entries; /* DESCRIPTORS_MAX * ENTRIES_MAX */
     struct http_text *text;           /* for values that stand nowhere else */
@@ -37,6 +37,6 @@ struct http_parts_room {
 
 /* The number of descriptors; STINT_E_RANGE where `text` is too small. */
 int http_parts_describe(const struct http_parts *parts, const struct http_message *message,
-                        const struct http_origin *origin, const struct http_parts_room *room);
+                        const struct http_origin *origin, const struct http_parts_space *space);
 
 #endif

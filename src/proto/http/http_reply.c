@@ -97,7 +97,7 @@ static void write_units(struct http_text *out, const char *name, uint32_t units,
         http_text_u64(out, units);
 }
 
-static void write_figures(struct http_text *out, const struct stint_decision *decision,
+static void write_metrics(struct http_text *out, const struct stint_decision *decision,
                           bool unlimited)
 {
     static const char *const outcomes[] = {
@@ -190,7 +190,7 @@ static void write_status(struct http_text *out, const struct request *request,
                          const struct reply_status *status)
 {
     http_text_add(out, "{");
-    write_figures(out, &status->decision, status->quota == NULL);
+    write_metrics(out, &status->decision, status->quota == NULL);
     if (request->n_descriptors > 0) {
         http_text_add(out, ",\"rule\":");
         if (status->rule != NULL)
@@ -223,9 +223,9 @@ static void write_statuses(struct http_text *out, const struct request *request,
 
 static void write_ticket(struct http_text *out, const struct reply *reply)
 {
-    char room[TICKET_TEXT_LEN];
+    char space[TICKET_TEXT_LEN];
     http_text_add(out, ",\"ticket\":\"");
-    http_text_span(out, ticket_text_of(reply, room));
+    http_text_span(out, ticket_text_of(reply, space));
     http_text_add(out, "\"");
 }
 
@@ -235,7 +235,7 @@ static void write_decision(struct http_text *out, const struct request *request,
     const struct stint_decision *decision = &reply->decision;
     size_t binding = decision->binding;
     bool unlimited = binding < reply->n_statuses && reply->statuses[binding].quota == NULL;
-    write_figures(out, decision, unlimited);
+    write_metrics(out, decision, unlimited);
     http_text_add(out, ",\"binding\":");
     http_text_u64(out, binding);
     http_text_add(out, ",\"at\":\"");
@@ -294,7 +294,7 @@ void http_reply_write(struct http_text *out, const struct request *request,
                       const struct reply *reply)
 {
     if (reply->error != REPLY_DECIDED) {
-        http_problem_write(out, http_reply_status(request, reply), reply->sentence);
+        http_problem_write(out, http_reply_status(request, reply), reply->message);
     } else if (!http_reply_decides(request->verb)) {
         http_text_add(out, "{\"ok\":true}");
     } else if (http_reply_status(request, reply) == 429) {

@@ -145,7 +145,7 @@ static int read_limit(void *state, const struct http_json_node *value,
         return code;
     if (rls_override(quota, reading->requests_per_unit, reading->unit, reading->unit_multiplier,
                      &fault) < 0)
-        return http_json_fault(place, fault.sentence, error);
+        return http_json_fault(place, fault.message, error);
     reading->descriptor->override = quota;
     return 0;
 }

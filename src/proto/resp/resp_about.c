@@ -26,33 +26,33 @@ static int shown(struct span text)
 
 void resp_about_unknown(struct resp_writer *writer, struct span name)
 {
-    char sentence[STINT_ERROR_MAX];
-    struct buf buf = buf_of(sentence, sizeof(sentence));
+    char message[STINT_ERROR_MAX];
+    struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "unknown command '%.*s'", shown(name), (const char *)name.ptr);
-    resp_write_error(writer, "ERR", sentence);
+    resp_write_error(writer, "ERR", message);
 }
 
 void resp_about_arity(struct resp_writer *writer, const struct resp_command *command)
 {
-    char sentence[STINT_ERROR_MAX * 2];
-    struct buf buf = buf_of(sentence, sizeof(sentence));
+    char message[STINT_ERROR_MAX * 2];
+    struct buf buf = buf_of(message, sizeof(message));
     if (resp_command_id(command) == RESP_THROTTLE) {
         resp_write_error(writer, "Cell", RESP_CELL_USAGE);
         return;
     }
     buf_add(&buf, "wrong number of arguments for '%s' command: %s %s", command->name, command->name,
             command->syntax);
-    resp_write_error(writer, "ERR", sentence);
+    resp_write_error(writer, "ERR", message);
 }
 
 void resp_about_subcommand(struct resp_writer *writer, const struct resp_command *command,
                            struct span word)
 {
-    char sentence[STINT_ERROR_MAX * 2];
-    struct buf buf = buf_of(sentence, sizeof(sentence));
+    char message[STINT_ERROR_MAX * 2];
+    struct buf buf = buf_of(message, sizeof(message));
     buf_add(&buf, "unknown subcommand or wrong number of arguments for '%.*s': %s %s", shown(word),
             (const char *)word.ptr, command->name, command->syntax);
-    resp_write_error(writer, "ERR", sentence);
+    resp_write_error(writer, "ERR", message);
 }
 
 static void write_flags(struct resp_writer *writer, uint8_t flags)
@@ -151,7 +151,7 @@ static void keys_by_words(struct resp_writer *writer, const struct resp_command 
     struct request request;
     struct stint_error error;
     if (resp_request_read(command, args, n_args, lists, &request, &error) != STINT_OK) {
-        resp_write_error(writer, "ERR", error.sentence);
+        resp_write_error(writer, "ERR", error.message);
         return;
     }
     resp_write_array(writer, request.n_items);

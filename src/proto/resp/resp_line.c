@@ -97,7 +97,7 @@ static bool is_http(const struct resp_argv *argv)
 
 long resp_line_split(struct span bytes, size_t arguments_max, struct resp_argv *argv)
 {
-    struct line line = {bytes.ptr, bytes.ptr + bytes.len, argv->room};
+    struct line line = {bytes.ptr, bytes.ptr + bytes.len, argv->space};
     argv->n = 0;
     for (;;) {
         while (line.at < line.end && is_blank(*line.at))
@@ -105,11 +105,11 @@ long resp_line_split(struct span bytes, size_t arguments_max, struct resp_argv *
         if (line.at == line.end)
             break;
         if (argv->n == arguments_max)
-            return RESP_FAULT_ARGUMENTS;
+            return RESP_ERROR_ARGUMENTS;
         uint8_t *word = line.out;
         if (!copy_word(&line))
-            return RESP_FAULT_QUOTES;
+            return RESP_ERROR_QUOTES;
         argv->args[argv->n++] = span_of(word, (size_t)(line.out - word));
     }
-    return argv->n > 0 && is_http(argv) ? RESP_FAULT_HTTP : 0;
+    return argv->n > 0 && is_http(argv) ? RESP_ERROR_HTTP : 0;
 }

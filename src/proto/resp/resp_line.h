@@ -7,7 +7,7 @@
 
 /*
  * Splits a line without its LF, as Redis does: "…" with \n \r \t \b \a \\ \" \xHH, '…' with \'.
- * What stands in the arguments is in argv->room. 0, or a negative enum resp_fault.
+ * What stands in the arguments is in argv->space. 0, or a negative enum resp_error.
  */
 long resp_line_split(struct span line, size_t arguments_max, struct resp_argv *argv);
 

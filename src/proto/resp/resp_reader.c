@@ -7,20 +7,20 @@
 #define COUNT_DIGITS_MAX 10
 #define FAULTS 9
 
-static const char *const sentences[FAULTS] = {
-    [-RESP_FAULT_COUNT] = "behind '*' a number of arguments within the limit was expected",
-    [-RESP_FAULT_NO_BULK] = "an argument was expected to begin with '$'",
-    [-RESP_FAULT_LENGTH] = "behind '$' a length within the limit was expected",
-    [-RESP_FAULT_NO_END] = "CR LF was expected behind an argument",
-    [-RESP_FAULT_TOO_LONG] = "too big request",
-    [-RESP_FAULT_QUOTES] = "unbalanced quotes in request",
-    [-RESP_FAULT_HTTP] = "this port does not speak HTTP",
-    [-RESP_FAULT_ARGUMENTS] = "too many arguments in one line",
+static const char *const messages[FAULTS] = {
+    [-RESP_ERROR_COUNT] = "behind '*' a number of arguments within the limit was expected",
+    [-RESP_ERROR_NO_BULK] = "an argument was expected to begin with '$'",
+    [-RESP_ERROR_LENGTH] = "behind '$' a length within the limit was expected",
+    [-RESP_ERROR_NO_END] = "CR LF was expected behind an argument",
+    [-RESP_ERROR_TOO_LONG] = "too big request",
+    [-RESP_ERROR_QUOTES] = "unbalanced quotes in request",
+    [-RESP_ERROR_HTTP] = "this port does not speak HTTP",
+    [-RESP_ERROR_ARGUMENTS] = "too many arguments in one line",
 };
 
-const char *resp_fault_sentence(long fault)
+const char *resp_error_message(long fault)
 {
-    return fault < 0 && fault > -FAULTS ? sentences[-fault] : "unknown fault";
+    return fault < 0 && fault > -FAULTS ? messages[-fault] : "unknown fault";
 }
 
 /* Reads digits, CR, LF at *at and moves it behind them: 1; 0: more is needed; -1: no such thing. */
@@ -50,9 +50,9 @@ static inline long walk_count(struct resp_reader *reader, struct span bytes,
     size_t at = 1;
     int read = read_count(bytes, &at, &reader->left);
     if (read <= 0)
-        return read < 0 ? RESP_FAULT_COUNT : 0;
+        return read < 0 ? RESP_ERROR_COUNT : 0;
     if (reader->left > bounds->arguments)
-        return RESP_FAULT_COUNT;
+        return RESP_ERROR_COUNT;
     reader->at = at;
     return 1;
 }
@@ -85,18 +85,18 @@ static inline long walk_argument(struct span bytes, size_t *at, const struct res
     if (here == bytes.len)
         return 0;
     if (bytes.ptr[here++] != '$')
-        return RESP_FAULT_NO_BULK;
+        return RESP_ERROR_NO_BULK;
     int read = read_length(bytes, &here, &len);
     if (read <= 0)
-        return read < 0 ? RESP_FAULT_LENGTH : 0;
+        return read < 0 ? RESP_ERROR_LENGTH : 0;
     if (len > bounds->argument_bytes)
-        return RESP_FAULT_LENGTH;
+        return RESP_ERROR_LENGTH;
     if (here + len + 2 > bounds->request_bytes)
-        return RESP_FAULT_TOO_LONG;
+        return RESP_ERROR_TOO_LONG;
     if (bytes.len - here < len + 2)
         return 0;
     if (bytes.ptr[here + len] != '\r' || bytes.ptr[here + len + 1] != '\n')
-        return RESP_FAULT_NO_END;
+        return RESP_ERROR_NO_END;
     *arg = span_of(bytes.ptr + here, len);
     *at = here + len + 2;
     return 1;
@@ -152,7 +152,7 @@ static long read_line(struct resp_reader *reader, struct span bytes,
     const uint8_t *newline = memchr(from, '\n', bytes.len - reader->at);
     size_t len = newline != NULL ? (size_t)(newline - bytes.ptr) : bytes.len;
     if (len >= max)
-        return RESP_FAULT_TOO_LONG;
+        return RESP_ERROR_TOO_LONG;
     if (newline == NULL) {
         reader->at = bytes.len;
         return 0;

@@ -20,10 +20,10 @@ static const char *const error_words[] = {
     [REPLY_FULL] = "FULL",       [REPLY_UNAVAILABLE] = "UNAVAILABLE",
 };
 
-void resp_reply_error(struct resp_writer *writer, enum reply_error error, const char *sentence)
+void resp_reply_error(struct resp_writer *writer, enum reply_error error, const char *message)
 {
     assert(error > REPLY_DECIDED && error <= REPLY_UNAVAILABLE);
-    resp_write_error(writer, error_words[error], sentence);
+    resp_write_error(writer, error_words[error], message);
 }
 
 int64_t resp_reply_ms(uint64_t ns)
@@ -68,19 +68,19 @@ void resp_reply_throttle(struct resp_writer *writer, const struct reply *reply)
 {
     const struct stint_decision *decision = &reply->decision;
     if (reply->error != REPLY_DECIDED) {
-        resp_reply_error(writer, reply->error, reply->sentence);
+        resp_reply_error(writer, reply->error, reply->message);
         return;
     }
-    uint8_t *room = resp_writer_room(writer, THROTTLE_MAX);
-    if (room == NULL)
+    uint8_t *space = resp_writer_space(writer, THROTTLE_MAX);
+    if (space == NULL)
         return;
     bool waits = decision->outcome == STINT_DENY && decision->retry_after_ns != STINT_NEVER_NS;
-    uint8_t *at = put_integer(PUT(room, "*5\r\n"), decision->outcome != STINT_ALLOW);
+    uint8_t *at = put_integer(PUT(space, "*5\r\n"), decision->outcome != STINT_ALLOW);
     at = put_integer(at, decision->limit);
     at = put_integer(at, decision->remaining);
     at = put_or_minus_one(at, waits, seconds_up(decision->retry_after_ns));
     at = put_integer(at, seconds_up(decision->reset_after_ns));
-    writer->len += (size_t)(at - room);
+    writer->len += (size_t)(at - space);
 }
 
 static void pair_integer(struct resp_writer *writer, const char *name, int64_t number)
@@ -113,31 +113,31 @@ static inline uint8_t *put_ms(uint8_t *at, uint64_t ns)
     return put_or_minus_one(at, ns != STINT_NEVER_NS, resp_ms_of(ns));
 }
 
-static void write_figures(struct resp_writer *writer, const struct stint_decision *decision,
+static void write_metrics(struct resp_writer *writer, const struct stint_decision *decision,
                           bool is_unlimited)
 {
-    uint8_t *room = resp_writer_room(writer, FIGURES_MAX);
-    if (room == NULL)
+    uint8_t *space = resp_writer_space(writer, FIGURES_MAX);
+    if (space == NULL)
         return;
-    uint8_t *at = put_outcome(room, decision->outcome);
+    uint8_t *at = put_outcome(space, decision->outcome);
     at = put_integer(PUT_BULK(at, 7, "granted"), decision->granted);
     at = put_or_minus_one(PUT_BULK(at, 5, "limit"), !is_unlimited, decision->limit);
     at = put_or_minus_one(PUT_BULK(at, 9, "remaining"), !is_unlimited, decision->remaining);
     at = put_ms(PUT_BULK(at, 14, "retry_after_ms"), decision->retry_after_ns);
     at = put_ms(PUT_BULK(at, 14, "reset_after_ms"), decision->reset_after_ns);
-    writer->len += (size_t)(at - room);
+    writer->len += (size_t)(at - space);
 }
 
 static void write_stamp(struct resp_writer *writer, unsigned binding, uint64_t at_ns)
 {
-    uint8_t *room = resp_writer_room(writer, STAMP_MAX);
-    if (room == NULL)
+    uint8_t *space = resp_writer_space(writer, STAMP_MAX);
+    if (space == NULL)
         return;
-    uint8_t *at = put_integer(PUT_BULK(room, 7, "binding"), binding);
+    uint8_t *at = put_integer(PUT_BULK(space, 7, "binding"), binding);
     at = resp_number_write(PUT(PUT_BULK(at, 2, "at"), "$"), resp_number_len(at_ns));
     at = resp_number_write(PUT(at, "\r\n"), at_ns);
     at = PUT(at, "\r\n");
-    writer->len += (size_t)(at - room);
+    writer->len += (size_t)(at - space);
 }
 
 /* What only EXPLAIN says: of the quota and how it was applied, */
@@ -178,7 +178,7 @@ static void write_status(struct resp_writer *writer, const struct request *reque
     bool of_descriptor = request->n_descriptors > 0;
     resp_write_map(writer, FIGURES + of_descriptor + (explains ? STANDING : 0) +
                                (explains && has_rule ? RULE : 0));
-    write_figures(writer, &status->decision, status->quota == NULL);
+    write_metrics(writer, &status->decision, status->quota == NULL);
     if (of_descriptor)
         pair_text(writer, "rule", has_rule ? status->rule->path : NULL);
     if (explains)
@@ -189,9 +189,9 @@ static void write_status(struct resp_writer *writer, const struct request *reque
 
 static void write_ticket(struct resp_writer *writer, const struct reply *reply)
 {
-    char room[TICKET_TEXT_LEN];
+    char space[TICKET_TEXT_LEN];
     resp_write_text(writer, "ticket");
-    resp_write_bulk(writer, ticket_text_of(reply, room));
+    resp_write_bulk(writer, ticket_text_of(reply, space));
 }
 
 static bool is_unlimited(const struct reply *reply)
@@ -213,7 +213,7 @@ static void write_decision(struct resp_writer *writer, const struct request *req
         decision.retry_after_ns = 0;
     resp_write_map(writer,
                    FIGURES + 2 + starts + reply->has_ticket + reply->replayed + has_statuses);
-    write_figures(writer, &decision, is_unlimited(reply));
+    write_metrics(writer, &decision, is_unlimited(reply));
     write_stamp(writer, decision.binding, reply->at_ns);
     if (starts)
         pair_integer(writer, "starts_after_ms", resp_reply_ms(starts_after_ns));
@@ -233,7 +233,7 @@ void resp_reply_verb(struct resp_writer *writer, const struct request *request,
                      const struct reply *reply)
 {
     if (reply->error != REPLY_DECIDED) {
-        resp_reply_error(writer, reply->error, reply->sentence);
+        resp_reply_error(writer, reply->error, reply->message);
         return;
     }
     switch (request->verb) {

@@ -32,7 +32,7 @@ bool resp_request_is_one(enum resp_command_id id);
 
 /*
  * args[0] is the command's name, and their number is one that it takes. All that *request points to
- * is in args or in lists. STINT_E_SYNTAX or STINT_E_RANGE with a sentence that names the command
+ * is in args or in lists. STINT_E_SYNTAX or STINT_E_RANGE with a message that names the command
  * and what was expected.
  */
 int resp_request_read(const struct resp_command *command, const struct span *args, size_t n_args,

@@ -45,12 +45,12 @@ static inline uint8_t *put_end(uint8_t *at)
 
 static void write_head(struct resp_writer *writer, char type, uint64_t number)
 {
-    uint8_t *room = resp_writer_room(writer, HEAD_MAX);
-    if (room == NULL)
+    uint8_t *space = resp_writer_space(writer, HEAD_MAX);
+    if (space == NULL)
         return;
-    room[0] = (uint8_t)type;
-    uint8_t *end = put_end(resp_number_write(room + 1, number));
-    writer->len += (size_t)(end - room);
+    space[0] = (uint8_t)type;
+    uint8_t *end = put_end(resp_number_write(space + 1, number));
+    writer->len += (size_t)(end - space);
 }
 
 void resp_write_array(struct resp_writer *writer, size_t n)
@@ -68,31 +68,31 @@ void resp_write_map(struct resp_writer *writer, size_t n)
 
 void resp_write_integer(struct resp_writer *writer, int64_t number)
 {
-    uint8_t *room = resp_writer_room(writer, HEAD_MAX);
-    if (room == NULL)
+    uint8_t *space = resp_writer_space(writer, HEAD_MAX);
+    if (space == NULL)
         return;
-    uint8_t *at = room;
+    uint8_t *at = space;
     *at++ = ':';
     if (number < 0)
         *at++ = '-';
     at = resp_number_write(at, number < 0 ? -(uint64_t)number : (uint64_t)number);
-    writer->len += (size_t)(put_end(at) - room);
+    writer->len += (size_t)(put_end(at) - space);
 }
 
 static void write_string(struct resp_writer *writer, char type, struct span prefix,
                          struct span bytes)
 {
-    uint8_t *room = resp_writer_room(writer, HEAD_MAX + prefix.len + bytes.len + 2);
-    if (room == NULL)
+    uint8_t *space = resp_writer_space(writer, HEAD_MAX + prefix.len + bytes.len + 2);
+    if (space == NULL)
         return;
-    room[0] = (uint8_t)type;
-    uint8_t *at = put_end(resp_number_write(room + 1, prefix.len + bytes.len));
+    space[0] = (uint8_t)type;
+    uint8_t *at = put_end(resp_number_write(space + 1, prefix.len + bytes.len));
     memcpy(at, prefix.ptr, prefix.len);
     at += prefix.len;
     if (bytes.len > 0)
         memcpy(at, bytes.ptr, bytes.len);
     at = put_end(at + bytes.len);
-    writer->len += (size_t)(at - room);
+    writer->len += (size_t)(at - space);
 }
 
 void resp_write_bulk(struct resp_writer *writer, struct span bytes)
@@ -123,12 +123,12 @@ void resp_write_digits(struct resp_writer *writer, uint64_t number)
 static void write_raw(struct resp_writer *writer, const char *type, const char *text)
 {
     size_t type_len = strlen(type), len = strlen(text);
-    uint8_t *room = resp_writer_room(writer, type_len + len + 2);
-    if (room == NULL)
+    uint8_t *space = resp_writer_space(writer, type_len + len + 2);
+    if (space == NULL)
         return;
-    memcpy(room, type, type_len);
-    memcpy(room + type_len, text, len);
-    put_end(room + type_len + len);
+    memcpy(space, type, type_len);
+    memcpy(space + type_len, text, len);
+    put_end(space + type_len + len);
     writer->len += type_len + len + 2;
 }
 
@@ -155,20 +155,20 @@ void resp_write_double(struct resp_writer *writer, double number)
         resp_write_text(writer, text);
 }
 
-void resp_write_error(struct resp_writer *writer, const char *word, const char *sentence)
+void resp_write_error(struct resp_writer *writer, const char *word, const char *message)
 {
-    size_t word_len = strlen(word), len = strlen(sentence);
-    uint8_t *room = resp_writer_room(writer, 1 + word_len + 1 + len + 2);
-    if (room == NULL)
+    size_t word_len = strlen(word), len = strlen(message);
+    uint8_t *space = resp_writer_space(writer, 1 + word_len + 1 + len + 2);
+    if (space == NULL)
         return;
-    uint8_t *at = room;
+    uint8_t *at = space;
     *at++ = '-';
     memcpy(at, word, word_len);
     at += word_len;
     *at++ = ' ';
     for (size_t i = 0; i < len; i++) {
-        uint8_t c = (uint8_t)sentence[i];
+        uint8_t c = (uint8_t)message[i];
         *at++ = c < 0x20 || c == 0x7f ? ' ' : c;
     }
-    writer->len += (size_t)(put_end(at) - room);
+    writer->len += (size_t)(put_end(at) - space);
 }

@@ -23,7 +23,7 @@ void resp_writer_deinit(struct resp_writer *writer);
 
 /* n bytes behind those written, to be counted into len by the caller; NULL: none to be had. */
 uint8_t *resp_writer_grow(struct resp_writer *writer, size_t n);
-static inline uint8_t *resp_writer_room(struct resp_writer *writer, size_t n)
+static inline uint8_t *resp_writer_space(struct resp_writer *writer, size_t n)
 {
     if (writer->size - writer->len >= n && !writer->failed)
         return writer->bytes + writer->len;
@@ -43,8 +43,8 @@ void resp_write_null(struct resp_writer *writer);
 void resp_write_double(struct resp_writer *writer, double number);
 /* A text for people: verbatim in RESP3. */
 void resp_write_verbatim(struct resp_writer *writer, struct span text);
-/* "-WORD sentence"; control characters of the sentence become blanks. */
-void resp_write_error(struct resp_writer *writer, const char *word, const char *sentence);
+/* "-WORD message"; control characters of the message become blanks. */
+void resp_write_error(struct resp_writer *writer, const char *word, const char *message);
 
 /* ns as whole ms, rounded up. */
 static inline uint64_t resp_ms_of(uint64_t ns)

@@ -25,12 +25,12 @@ struct level {
 
 void tell_no_memory(const struct source *source)
 {
-    faults_add(source->faults, source->path, (struct fault_place){0}, "out of memory");
+    diagnostics_add(source->diagnostics, source->path, (struct fault_place){0}, "out of memory");
 }
 
 static struct place *place_of(const struct reading *reading, uint32_t number)
 {
-    return places_at(&reading->rules->places, number);
+    return trie_at(&reading->rules->places, number);
 }
 
 /* ---- Places ---------------------------------------------------------------------------------- */
@@ -53,26 +53,26 @@ static void tell_double(const struct reading *reading, const struct fields *fiel
                         const struct level *level, struct origin other)
 {
     bool is_elsewhere = other.file != reading->file;
-    faults_add(reading->source.faults, reading->source.path, fields->map->place,
-               "the key \"%s\" %s%s%s is there already at this level, in line %u%s%s",
-               fault_text(level->key).text,
-               level->has_value ? "with the value \"" : "without value",
-               level->has_value ? fault_text(level->value).text : "", level->has_value ? "\"" : "",
-               (unsigned)other.line, is_elsewhere ? " of " : "",
-               is_elsewhere ? reading->files[other.file].path : "");
+    diagnostics_add(reading->source.diagnostics, reading->source.path, fields->map->place,
+                    "the key \"%s\" %s%s%s is there already at this level, in line %u%s%s",
+                    fault_text(level->key).text,
+                    level->has_value ? "with the value \"" : "without value",
+                    level->has_value ? fault_text(level->value).text : "",
+                    level->has_value ? "\"" : "", (unsigned)other.line, is_elsewhere ? " of " : "",
+                    is_elsewhere ? reading->files[other.file].path : "");
 }
 
 static uint32_t find_or_add(struct places *places, const struct place_name *name)
 {
-    uint32_t number = places_find(places, name);
-    return number != PLACE_NONE ? number : places_add(places, name);
+    uint32_t number = trie_find(places, name);
+    return number != TRIE_NONE ? number : trie_add(places, name);
 }
 
 /* The new one becomes the last of the ring. */
 static void join_wildcards(struct reading *reading, uint32_t key_number, uint32_t number)
 {
     struct place *key = place_of(reading, key_number), *wildcard = place_of(reading, number);
-    struct place *last = key->wildcard == PLACE_NONE ? wildcard : place_of(reading, key->wildcard);
+    struct place *last = key->wildcard == TRIE_NONE ? wildcard : place_of(reading, key->wildcard);
     if (last == wildcard)
         wildcard->wildcard = number;
     wildcard->wildcard = last->wildcard;
@@ -84,14 +84,14 @@ static void join_wildcards(struct reading *reading, uint32_t key_number, uint32_
 static uint32_t entry_place(struct reading *reading, const struct level *level)
 {
     struct places *places = &reading->rules->places;
-    const struct place_name key_name = {level->above->place, PLACE_KEY, level->key};
+    const struct place_name key_name = {level->above->place, TRIE_KEY, level->key};
     uint32_t key = find_or_add(places, &key_name);
-    if (!level->has_value || key == PLACE_NONE)
+    if (!level->has_value || key == TRIE_NONE)
         return key;
     bool is_wildcard = wildcard_is(level->value);
-    const struct place_name name = {key, is_wildcard ? PLACE_WILDCARD : PLACE_VALUE, level->value};
+    const struct place_name name = {key, is_wildcard ? TRIE_WILDCARD : TRIE_VALUE, level->value};
     uint32_t number = find_or_add(places, &name);
-    if (is_wildcard && number != PLACE_NONE && place_of(reading, number)->wildcard == PLACE_NONE)
+    if (is_wildcard && number != TRIE_NONE && place_of(reading, number)->wildcard == TRIE_NONE)
         join_wildcards(reading, key, number);
     return number;
 }
@@ -102,14 +102,14 @@ static uint32_t entry_place(struct reading *reading, const struct level *level)
  */
 static bool take_place(struct reading *reading, const struct fields *fields, struct level *level)
 {
-    const struct place_name nowhere = {level->above->place, PLACE_KEY, {NULL, 0}};
-    uint32_t number = level->key.len > 0 ? entry_place(reading, level) : PLACE_NONE;
-    bool is_double = number != PLACE_NONE && place_of(reading, number)->is_entry;
+    const struct place_name nowhere = {level->above->place, TRIE_KEY, {NULL, 0}};
+    uint32_t number = level->key.len > 0 ? entry_place(reading, level) : TRIE_NONE;
+    bool is_double = number != TRIE_NONE && place_of(reading, number)->is_entry;
     if (is_double)
         tell_double(reading, fields, level, reading->origins[number]);
     if (is_double || level->key.len == 0)
-        number = places_add(&reading->rules->places, &nowhere);
-    if (number == PLACE_NONE || !note_origin(reading, number, fields->map->place.line)) {
+        number = trie_add(&reading->rules->places, &nowhere);
+    if (number == TRIE_NONE || !note_origin(reading, number, fields->map->place.line)) {
         tell_no_memory(&reading->source);
         return false;
     }
@@ -208,17 +208,17 @@ static void read_replaced(struct reading *reading, const struct yaml_value *item
 {
     struct fields fields;
     struct span text = {NULL, 0};
-    if (!fields_read(&reading->source, &shape_replaces, item, &fields))
+    if (!schema_read(&reading->source, &shape_replaces, item, &fields))
         return;
-    size_t faults_before = faults_count(reading->source.faults);
-    fields_text(&reading->source, &fields, REPLACES_NAME, &text);
-    if (faults_count(reading->source.faults) > faults_before)
+    size_t diagnostics_before = diagnostics_count(reading->source.diagnostics);
+    schema_text(&reading->source, &fields, REPLACES_NAME, &text);
+    if (diagnostics_count(reading->source.diagnostics) > diagnostics_before)
         return;
     if (text.len == 0)
-        faults_add(reading->source.faults, reading->source.path, item->place,
-                   "expected the name of another limit, found none");
+        diagnostics_add(reading->source.diagnostics, reading->source.path, item->place,
+                        "expected the name of another limit, found none");
     else if (text.len == own.len && memcmp(text.ptr, own.ptr, own.len) == 0)
-        fields_fault(&reading->source, &fields, REPLACES_NAME,
+        schema_fault(&reading->source, &fields, REPLACES_NAME,
                      "a limit cannot replace itself, \"%s\"", fault_text(own).text);
     *name = keep(reading, text);
     if (*name == NULL)
@@ -228,12 +228,12 @@ static void read_replaced(struct reading *reading, const struct yaml_value *item
 static void read_replaces(struct reading *reading, const struct fields *fields, struct span own,
                           struct rule *rule)
 {
-    const struct yaml_value *list = fields_value(fields, LIMIT_REPLACES);
+    const struct yaml_value *list = schema_value(fields, LIMIT_REPLACES);
     if (list == NULL)
         return;
     if (list->kind != YAML_LIST) {
-        fields_fault(&reading->source, fields, LIMIT_REPLACES,
-                     "expected a list of {name: NAME}, found %s", fields_found(list).text);
+        schema_fault(&reading->source, fields, LIMIT_REPLACES,
+                     "expected a list of {name: NAME}, found %s", schema_found(list).text);
         return;
     }
     size_t n = n_parts(list);
@@ -253,7 +253,7 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
     const struct source *source = &reading->source;
     const struct store_reading store = {source, reading->options, reading->stores};
     struct limit limit;
-    fields_flag(source, fields, LIMIT_UNLIMITED, &rule->unlimited);
+    schema_flag(source, fields, LIMIT_UNLIMITED, &rule->unlimited);
     read_replaces(reading, fields, name, rule);
     if (rule->unlimited) {
         refuse_limit(source, fields);
@@ -263,9 +263,9 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
         rule->unit = limit.unit;
         rule->hits = read_hits(source, fields, &limit);
     }
-    rule->has_on_expiry = fields_kept(source, fields, LIMIT_ON_EXPIRY, &rule->kept_units);
+    rule->has_on_expiry = schema_kept(source, fields, LIMIT_ON_EXPIRY, &rule->kept_units);
     if (rule->unlimited && rule->has_on_expiry)
-        fields_fault(source, fields, LIMIT_ON_EXPIRY,
+        schema_fault(source, fields, LIMIT_ON_EXPIRY,
                      "an unlimited rule counts nothing, and so nothing is reserved under it");
     if (!read_store(&store, fields, &reading->rules->texts, rule))
         tell_no_memory(source);
@@ -273,16 +273,16 @@ static void read_rate_limit(struct reading *reading, const struct fields *fields
 
 static void read_shadow(struct reading *reading, const struct fields *entry, struct rule *rule)
 {
-    const struct yaml_value *value = fields_value(entry, ENTRY_SHADOW);
+    const struct yaml_value *value = schema_value(entry, ENTRY_SHADOW);
     struct fields fields;
     struct limit limit;
     if (value == NULL)
         return;
     if (rule->unlimited)
-        fields_fault(&reading->source, entry, ENTRY_SHADOW,
+        schema_fault(&reading->source, entry, ENTRY_SHADOW,
                      "an unlimited rule counts nothing, and so has no candidate beside it; try the "
                      "limit with shadow_mode: true");
-    else if (fields_read(&reading->source, &shape_shadow, value, &fields) &&
+    else if (schema_read(&reading->source, &shape_shadow, value, &fields) &&
              read_limit(&reading->source, &fields, reading->options->default_algorithm, &limit)) {
         rule->shadow = limit.quota;
         rule->has_shadow = true;
@@ -291,9 +291,9 @@ static void read_shadow(struct reading *reading, const struct fields *entry, str
 
 static void read_flags(const struct source *source, const struct fields *entry, struct rule *rule)
 {
-    fields_flag(source, entry, ENTRY_SHADOW_MODE, &rule->shadow_mode);
-    fields_flag(source, entry, ENTRY_QUOTA_MODE, &rule->quota_mode);
-    fields_flag(source, entry, ENTRY_DETAILED_METRIC, &rule->detailed_metric);
+    schema_flag(source, entry, ENTRY_SHADOW_MODE, &rule->shadow_mode);
+    schema_flag(source, entry, ENTRY_QUOTA_MODE, &rule->quota_mode);
+    schema_flag(source, entry, ENTRY_DETAILED_METRIC, &rule->detailed_metric);
 }
 
 static void add_store_name(struct store_name *name, const struct level *level)
@@ -352,11 +352,11 @@ static void name_rule(struct reading *reading, const struct level *level,
 
 static void read_ban_of(struct reading *reading, const struct fields *entry, struct rule *rule)
 {
-    const struct yaml_value *value = fields_value(entry, ENTRY_BAN);
+    const struct yaml_value *value = schema_value(entry, ENTRY_BAN);
     if (value == NULL)
         return;
     if (rule->unlimited)
-        fields_fault(&reading->source, entry, ENTRY_BAN,
+        schema_fault(&reading->source, entry, ENTRY_BAN,
                      "an unlimited rule denies nobody, and so bans nobody");
     read_ban(&reading->source, value, &rule->ban);
 }
@@ -366,15 +366,15 @@ static void read_rule(struct reading *reading, const struct fields *entry,
 {
     struct fields fields;
     struct span name = {NULL, 0};
-    const struct yaml_value *value = fields_value(entry, ENTRY_RATE_LIMIT);
-    if (!fields_read(&reading->source, &shape_limit, value, &fields))
+    const struct yaml_value *value = schema_value(entry, ENTRY_RATE_LIMIT);
+    if (!schema_read(&reading->source, &shape_limit, value, &fields))
         return;
     struct rule *rule = rules_add_rule(reading->rules);
     if (rule == NULL) {
         tell_no_memory(&reading->source);
         return;
     }
-    fields_text(&reading->source, &fields, LIMIT_NAME, &name);
+    schema_text(&reading->source, &fields, LIMIT_NAME, &name);
     read_rate_limit(reading, &fields, name, rule);
     read_flags(&reading->source, entry, rule);
     read_shadow(reading, entry, rule);
@@ -395,8 +395,8 @@ static void refuse_without_limit(const struct source *source, const struct field
 {
     static const int keys[] = {ENTRY_SHADOW, ENTRY_BAN};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (fields_value(entry, keys[i]) != NULL)
-            fields_fault(source, entry, keys[i], "expected a rate_limit beside it, found none");
+        if (schema_value(entry, keys[i]) != NULL)
+            schema_fault(source, entry, keys[i], "expected a rate_limit beside it, found none");
 }
 
 /* ---- Entries --------------------------------------------------------------------------------- */
@@ -406,29 +406,29 @@ static void read_list(struct reading *reading, const struct level *above,
 
 static void read_key(const struct source *source, const struct fields *entry, struct level *level)
 {
-    size_t faults_before = faults_count(source->faults);
-    fields_text(source, entry, ENTRY_KEY, &level->key);
-    if (level->key.len == 0 && faults_count(source->faults) == faults_before)
-        faults_add(source->faults, source->path, fields_place(entry, ENTRY_KEY),
-                   "expected a key that is not empty, found none");
+    size_t diagnostics_before = diagnostics_count(source->diagnostics);
+    schema_text(source, entry, ENTRY_KEY, &level->key);
+    if (level->key.len == 0 && diagnostics_count(source->diagnostics) == diagnostics_before)
+        diagnostics_add(source->diagnostics, source->path, schema_place(entry, ENTRY_KEY),
+                        "expected a key that is not empty, found none");
     if (wildcard_is(level->key))
-        warnings_add(source->faults, source->path, fields_place(entry, ENTRY_KEY),
+        warnings_add(source->diagnostics, source->path, schema_place(entry, ENTRY_KEY),
                      "key: a * in a key stands for itself, and in a value for any text");
     level->has_value =
-        fields_text(source, entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
+        schema_text(source, entry, ENTRY_VALUE, &level->value) && level->value.len > 0;
 }
 
 static void read_sharing(const struct source *source, const struct fields *entry,
                          struct reading *reading, struct level *level)
 {
-    fields_flag(source, entry, ENTRY_SHARE_THRESHOLD, &level->shares);
-    fields_flag(source, entry, ENTRY_VALUE_TO_METRIC, &level->shows_value);
+    schema_flag(source, entry, ENTRY_SHARE_THRESHOLD, &level->shares);
+    schema_flag(source, entry, ENTRY_VALUE_TO_METRIC, &level->shows_value);
     level->any_shows = level->above->any_shows || level->shows_value;
     level->any_shares = level->above->any_shares || level->shares;
     if (!level->shares)
         return;
     if (!level->has_value || !wildcard_is(level->value))
-        fields_fault(source, entry, ENTRY_SHARE_THRESHOLD,
+        schema_fault(source, entry, ENTRY_SHARE_THRESHOLD,
                      "only values of a pattern can share; expected a value with * in it");
     place_of(reading, level->place)->is_shared = true;
 }
@@ -439,7 +439,7 @@ static void read_entry(struct reading *reading, const struct level *above,
     const struct source *source = &reading->source;
     struct fields entry;
     struct level level = {.above = above, .key = span_of("", 0), .depth = above->depth + 1};
-    if (!fields_read(source, &shape_entry, value, &entry))
+    if (!schema_read(source, &shape_entry, value, &entry))
         return;
     read_key(source, &entry, &level);
     if (!take_place(reading, &entry, &level))
@@ -447,11 +447,11 @@ static void read_entry(struct reading *reading, const struct level *above,
     level.id = rule_id_below(above->id, level.key, level.value, level.has_value);
     read_sharing(source, &entry, reading, &level);
     level.metadata = read_metadata(source, &entry, &reading->rules->texts);
-    if (fields_value(&entry, ENTRY_RATE_LIMIT) != NULL)
+    if (schema_value(&entry, ENTRY_RATE_LIMIT) != NULL)
         read_rule(reading, &entry, &level);
     else
         refuse_without_limit(source, &entry);
-    const struct yaml_value *below = fields_value(&entry, ENTRY_DESCRIPTORS);
+    const struct yaml_value *below = schema_value(&entry, ENTRY_DESCRIPTORS);
     if (below != NULL)
         read_list(reading, &level, below);
 }
@@ -461,14 +461,15 @@ static void read_list(struct reading *reading, const struct level *above,
 {
     const struct source *source = &reading->source;
     if (list->kind != YAML_LIST) {
-        faults_add(source->faults, source->path, list->place,
-                   "descriptors: expected a list of entries, found %s", fields_found(list).text);
+        diagnostics_add(source->diagnostics, source->path, list->place,
+                        "descriptors: expected a list of entries, found %s",
+                        schema_found(list).text);
         return;
     }
     if (above->depth == ENTRIES_MAX) {
-        faults_add(source->faults, source->path, list->place,
-                   "descriptors: a descriptor has at most %d entries; this one is deeper",
-                   ENTRIES_MAX);
+        diagnostics_add(source->diagnostics, source->path, list->place,
+                        "descriptors: a descriptor has at most %d entries; this one is deeper",
+                        ENTRIES_MAX);
         return;
     }
     for (const struct yaml_part *part = list->parts; part != NULL; part = part->next)

@@ -4,7 +4,7 @@
 #define STINT_RULES_YAML_READ_ENTRIES_H
 
 #include "rules/rules_make.h"
-#include "rules/yaml/fields.h"
+#include "rules/yaml/schema.h"
 
 /* Where a place stands in the files, for faults that speak of two entries. */
 struct origin {

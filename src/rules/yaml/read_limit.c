@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * How much per how long, and by which law. A month and a year have no fixed length, and only
- * fixed_window keeps such windows: it is the law where a file names none.
+ * How much per how long, and by which algorithm. A month and a year have no fixed length, and only
+ * fixed_window keeps such windows: it is the algorithm where a file names none.
  */
 #include "rules/yaml/read_limit.h"
 
@@ -41,7 +41,7 @@ struct limit_reader {
 
 static bool has(const struct limit_reader *reader, int key)
 {
-    return fields_value(reader->fields, key) != NULL;
+    return schema_value(reader->fields, key) != NULL;
 }
 
 static void read_algorithm(struct limit_reader *reader, uint8_t default_algorithm)
@@ -51,11 +51,11 @@ static void read_algorithm(struct limit_reader *reader, uint8_t default_algorith
     const char *nearest;
     quota->algorithm = default_algorithm != 0 ? default_algorithm : STINT_WINDOW;
     reader->names_algorithm = has(reader, LIMIT_ALGORITHM);
-    if (!fields_text(reader->source, reader->fields, LIMIT_ALGORITHM, &name))
+    if (!schema_text(reader->source, reader->fields, LIMIT_ALGORITHM, &name))
         return;
     quota->algorithm = (uint8_t)spec_algorithm(name, &nearest);
     if (quota->algorithm == 0)
-        fields_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
+        schema_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
                      "expected an algorithm such as window, gcra or fixed_window, found "
                      "\"%s\"%s%s%s",
                      fault_text(name).text, nearest ? "; did you mean \"" : "",
@@ -78,27 +78,29 @@ static void read_length(struct limit_reader *reader)
     struct limit *limit = reader->limit;
     size_t choice;
     if (has(reader, LIMIT_UNIT) && has(reader, LIMIT_PERIOD))
-        fields_fault(reader->source, fields, LIMIT_PERIOD,
+        schema_fault(reader->source, fields, LIMIT_PERIOD,
                      "there is a unit already; a limit is per unit or per period");
     if (!has(reader, LIMIT_UNIT) && !has(reader, LIMIT_PERIOD))
-        faults_add(reader->source->faults, reader->source->path, fields->map->place,
-                   "%s has no unit; expected unit: second, minute, hour, day, week, month or year, "
-                   "or period: DURATION",
-                   fields->shape->name);
-    if (fields_choice(reader->source, fields, LIMIT_UNIT, unit_names, N_UNITS, &choice)) {
+        diagnostics_add(
+            reader->source->diagnostics, reader->source->path, fields->map->place,
+            "%s has no unit; expected unit: second, minute, hour, day, week, month or year, "
+            "or period: DURATION",
+            fields->shape->name);
+    if (schema_choice(reader->source, fields, LIMIT_UNIT, unit_names, N_UNITS, &choice)) {
         reader->unit = &units[choice];
         limit->unit = reader->unit->number;
         limit->quota.period_ns = reader->unit->ns;
     }
-    if (fields_duration(reader->source, fields, LIMIT_PERIOD, &limit->quota.period_ns))
+    if (schema_duration(reader->source, fields, LIMIT_PERIOD, &limit->quota.period_ns))
         limit->unit = unit_of_length(limit->quota.period_ns);
 }
 
-/* `lease` of another law is read_store.c's: a word, for units that are leased from a store. */
+/* `lease` of another algorithm is read_store.c's: a word, for units that are leased from a store.
+ */
 static bool has_lease_word(const struct limit_reader *reader)
 {
     static const char *const words[] = {"strict", "fast"};
-    const struct yaml_value *value = fields_value(reader->fields, LIMIT_LEASE);
+    const struct yaml_value *value = schema_value(reader->fields, LIMIT_LEASE);
     for (size_t i = 0; value != NULL && value->kind == YAML_TEXT && i < 2; i++)
         if (text_is(value->text, words[i]))
             return true;
@@ -111,18 +113,19 @@ static void read_lease(struct limit_reader *reader)
     static const int lengths[] = {LIMIT_UNIT, LIMIT_PERIOD, LIMIT_CALENDAR};
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++)
         if (has(reader, lengths[i]))
-            fields_fault(reader->source, reader->fields, lengths[i],
+            schema_fault(reader->source, reader->fields, lengths[i],
                          "concurrency is not per time; it has a lease: DURATION");
     if (!has(reader, LIMIT_LEASE))
-        faults_add(reader->source->faults, reader->source->path, reader->fields->map->place,
-                   "%s has no lease; concurrency needs one, such as lease: 30s",
-                   reader->fields->shape->name);
+        diagnostics_add(reader->source->diagnostics, reader->source->path,
+                        reader->fields->map->place,
+                        "%s has no lease; concurrency needs one, such as lease: 30s",
+                        reader->fields->shape->name);
     if (has_lease_word(reader))
-        fields_fault(reader->source, reader->fields, LIMIT_LEASE,
+        schema_fault(reader->source, reader->fields, LIMIT_LEASE,
                      "places of concurrency are not leased from a store; expected a duration such "
                      "as 30s");
     else
-        fields_duration(reader->source, reader->fields, LIMIT_LEASE,
+        schema_duration(reader->source, reader->fields, LIMIT_LEASE,
                         &reader->limit->quota.lease_ns);
 }
 
@@ -131,22 +134,22 @@ static void read_lease(struct limit_reader *reader)
 static void read_offset(struct limit_reader *reader)
 {
     struct span text;
-    if (fields_text(reader->source, reader->fields, LIMIT_UTC_OFFSET, &text) &&
+    if (schema_text(reader->source, reader->fields, LIMIT_UTC_OFFSET, &text) &&
         spec_parse_offset(text, &reader->limit->quota.utc_offset_s) != STINT_OK)
-        fields_fault(reader->source, reader->fields, LIMIT_UTC_OFFSET,
+        schema_fault(reader->source, reader->fields, LIMIT_UTC_OFFSET,
                      "expected an offset such as +01:00, -05:30 or Z, found \"%s\"",
                      fault_text(text).text);
 }
 
-static void tell_other_law(const struct limit_reader *reader, bool is_asked_for)
+static void tell_other_algorithm(const struct limit_reader *reader, bool is_asked_for)
 {
     const char *name = stint_algorithm_name(reader->limit->quota.algorithm);
     if (is_asked_for)
-        fields_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
+        schema_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
                      "%s has no calendar windows; leave algorithm out, which means fixed_window",
                      name);
     else
-        fields_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
+        schema_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
                      "%s has no calendar %ss; leave algorithm out, which means fixed_window, or "
                      "say calendar: fixed, which means %s days",
                      name, reader->unit->number == RULE_MONTH ? "month" : "year",
@@ -158,7 +161,7 @@ static void align(struct limit_reader *reader, bool is_asked_for)
     struct stint_quota *quota = &reader->limit->quota;
     if (reader->unit == NULL || reader->unit->align == 0) {
         if (is_asked_for)
-            fields_fault(
+            schema_fault(
                 reader->source, reader->fields,
                 has(reader, LIMIT_CALENDAR) ? LIMIT_CALENDAR : LIMIT_UTC_OFFSET,
                 "a calendar window is of a day, week, month or year; expected such a unit");
@@ -166,7 +169,7 @@ static void align(struct limit_reader *reader, bool is_asked_for)
     }
     if (reader->names_algorithm && quota->algorithm != STINT_FIXED_WINDOW) {
         if (quota->algorithm != 0)
-            tell_other_law(reader, is_asked_for);
+            tell_other_algorithm(reader, is_asked_for);
         return;
     }
     quota->algorithm = STINT_FIXED_WINDOW;
@@ -179,16 +182,16 @@ static void read_calendar(struct limit_reader *reader)
     static const char *const names[] = {"fixed", "utc"};
     size_t choice;
     enum calendar calendar = CALENDAR_UNSAID;
-    if (fields_choice(reader->source, reader->fields, LIMIT_CALENDAR, names, 2, &choice))
+    if (schema_choice(reader->source, reader->fields, LIMIT_CALENDAR, names, 2, &choice))
         calendar = choice == 0 ? CALENDAR_FIXED : CALENDAR_UTC;
     read_offset(reader);
     bool is_asked_for = calendar == CALENDAR_UTC || has(reader, LIMIT_UTC_OFFSET);
     bool is_long = reader->unit != NULL && reader->unit->align >= STINT_ALIGN_MONTH;
     if (calendar == CALENDAR_FIXED && has(reader, LIMIT_UTC_OFFSET))
-        fields_fault(reader->source, reader->fields, LIMIT_UTC_OFFSET,
+        schema_fault(reader->source, reader->fields, LIMIT_UTC_OFFSET,
                      "a length that is fixed begins at no time of day; leave out one of the two");
     else if (calendar == CALENDAR_FIXED && has(reader, LIMIT_PERIOD))
-        fields_fault(reader->source, reader->fields, LIMIT_CALENDAR,
+        schema_fault(reader->source, reader->fields, LIMIT_CALENDAR,
                      "a period is fixed as it is; expected a unit beside calendar");
     else if (calendar != CALENDAR_FIXED && (is_asked_for || is_long))
         align(reader, is_asked_for);
@@ -218,7 +221,7 @@ static void refuse_foreign_options(const struct limit_reader *reader)
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]) && algorithm != 0; i++)
         if (has(reader, options[i].key) && (options[i].algorithms & IN(algorithm)) == 0 &&
             (options[i].key != LIMIT_LEASE || !may_lease))
-            fields_fault(reader->source, reader->fields, options[i].key,
+            schema_fault(reader->source, reader->fields, options[i].key,
                          "it is an option of %s, not of %s%s", options[i].home,
                          stint_algorithm_name(algorithm),
                          reader->names_algorithm ? "" : ", which is meant where none is named");
@@ -230,7 +233,7 @@ static void read_when_full(struct limit_reader *reader)
     size_t choice;
     for (uint8_t i = 0; i < STINT_FULL_ALLOW; i++)
         policies[i] = spec_when_full_name(STINT_FULL_INHERIT + i);
-    if (fields_choice(reader->source, reader->fields, LIMIT_WHEN_FULL, policies, STINT_FULL_ALLOW,
+    if (schema_choice(reader->source, reader->fields, LIMIT_WHEN_FULL, policies, STINT_FULL_ALLOW,
                       &choice))
         reader->limit->quota.when_full = (uint8_t)(STINT_FULL_INHERIT + choice);
 }
@@ -239,11 +242,11 @@ static void read_options(struct limit_reader *reader)
 {
     struct stint_quota *quota = &reader->limit->quota;
     refuse_foreign_options(reader);
-    fields_units(reader->source, reader->fields, LIMIT_BURST, 1, &quota->burst);
-    fields_number(reader->source, reader->fields, LIMIT_RESOLUTION, 1, &quota->resolution);
-    fields_duration(reader->source, reader->fields, LIMIT_TIME_SLACK, &quota->time_slack_ns);
-    fields_units(reader->source, reader->fields, LIMIT_COUNT_SLACK, 1, &quota->count_slack);
-    fields_flag(reader->source, reader->fields, LIMIT_COUNT_DENIED, &quota->count_denied);
+    schema_units(reader->source, reader->fields, LIMIT_BURST, 1, &quota->burst);
+    schema_number(reader->source, reader->fields, LIMIT_RESOLUTION, 1, &quota->resolution);
+    schema_duration(reader->source, reader->fields, LIMIT_TIME_SLACK, &quota->time_slack_ns);
+    schema_units(reader->source, reader->fields, LIMIT_COUNT_SLACK, 1, &quota->count_slack);
+    schema_flag(reader->source, reader->fields, LIMIT_COUNT_DENIED, &quota->count_denied);
     read_when_full(reader);
 }
 
@@ -253,7 +256,7 @@ static void check(struct limit_reader *reader)
 {
     struct stint_error error;
     if (stint_quota_check(&reader->limit->quota, &error) != STINT_OK)
-        fields_fault(reader->source, reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.sentence);
+        schema_fault(reader->source, reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.message);
 }
 
 /* The files of envoyproxy/ratelimit may leave the number out; `shadow` is no key of theirs. */
@@ -262,24 +265,24 @@ static void tell_no_number(const struct limit_reader *reader)
     const struct source *source = reader->source;
     const struct fields *fields = reader->fields;
     if (fields->shape == &shape_limit)
-        warnings_add(source->faults, source->path, fields->map->place,
+        warnings_add(source->diagnostics, source->path, fields->map->place,
                      "rate_limit has no requests_per_unit, which means 0: it denies always");
     else
-        faults_add(source->faults, source->path, fields->map->place,
-                   "%s has no requests_per_unit; expected a whole number, 0 to deny always",
-                   fields->shape->name);
+        diagnostics_add(source->diagnostics, source->path, fields->map->place,
+                        "%s has no requests_per_unit; expected a whole number, 0 to deny always",
+                        fields->shape->name);
 }
 
 bool read_limit(const struct source *source, const struct fields *fields, uint8_t default_algorithm,
                 struct limit *limit)
 {
     struct limit_reader reader = {.source = source, .fields = fields, .limit = limit};
-    size_t faults_before = faults_count(source->faults);
+    size_t diagnostics_before = diagnostics_count(source->diagnostics);
     memset(limit, 0, sizeof(*limit)); /* also what lies between the fields of the quota */
     read_algorithm(&reader, default_algorithm);
     if (!has(&reader, LIMIT_REQUESTS_PER_UNIT))
         tell_no_number(&reader);
-    fields_units(source, fields, LIMIT_REQUESTS_PER_UNIT, 0, &limit->requests_per_unit);
+    schema_units(source, fields, LIMIT_REQUESTS_PER_UNIT, 0, &limit->requests_per_unit);
     limit->quota.limit = limit->requests_per_unit;
     if (limit->quota.algorithm == STINT_CONCURRENCY && reader.names_algorithm) {
         read_lease(&reader);
@@ -288,9 +291,9 @@ bool read_limit(const struct source *source, const struct fields *fields, uint8_
         read_calendar(&reader);
     }
     read_options(&reader);
-    if (faults_count(source->faults) == faults_before)
+    if (diagnostics_count(source->diagnostics) == diagnostics_before)
         check(&reader);
-    return faults_count(source->faults) == faults_before;
+    return diagnostics_count(source->diagnostics) == diagnostics_before;
 }
 
 uint8_t read_hits(const struct source *source, const struct fields *fields,
@@ -298,10 +301,10 @@ uint8_t read_hits(const struct source *source, const struct fields *fields,
 {
     static const char *const names[] = {"take", "charge"};
     size_t choice;
-    if (!fields_choice(source, fields, LIMIT_HITS, names, 2, &choice))
+    if (!schema_choice(source, fields, LIMIT_HITS, names, 2, &choice))
         return RULE_HITS_UNSAID;
     if (choice == 1 && limit->quota.algorithm == STINT_CONCURRENCY)
-        fields_fault(source, fields, LIMIT_HITS,
+        schema_fault(source, fields, LIMIT_HITS,
                      "places of concurrency are taken and given back, and cannot be charged; "
                      "leave hits out, or say take");
     return choice == 0 ? RULE_HITS_TAKE : RULE_HITS_CHARGE;
@@ -309,10 +312,10 @@ uint8_t read_hits(const struct source *source, const struct fields *fields,
 
 void refuse_limit(const struct source *source, const struct fields *fields)
 {
-    if (fields_value(fields, LIMIT_HITS) != NULL)
-        fields_fault(source, fields, LIMIT_HITS, "unlimited: true stands alone, without hits");
+    if (schema_value(fields, LIMIT_HITS) != NULL)
+        schema_fault(source, fields, LIMIT_HITS, "unlimited: true stands alone, without hits");
     for (int key = LIMIT_UNIT; key < LIMIT_NAME; key++)
-        if (fields_value(fields, key) != NULL)
-            fields_fault(source, fields, key, "unlimited: true stands alone, without %s",
+        if (schema_value(fields, key) != NULL)
+            schema_fault(source, fields, key, "unlimited: true stands alone, without %s",
                          fields->shape->keys[key]);
 }

@@ -3,7 +3,7 @@
 #ifndef STINT_RULES_YAML_READ_LIMIT_H
 #define STINT_RULES_YAML_READ_LIMIT_H
 
-#include "rules/yaml/fields.h"
+#include "rules/yaml/schema.h"
 
 struct limit {
     struct stint_quota quota; /* checked; quota.rule is not set */

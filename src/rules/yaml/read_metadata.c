@@ -24,9 +24,10 @@ struct members {
     size_t n_parts;
 };
 
-static bool refuse(const struct json_writer *writer, struct fault_place place, const char *sentence)
+static bool refuse(const struct json_writer *writer, struct fault_place place, const char *message)
 {
-    faults_add(writer->source->faults, writer->source->path, place, "metadata: %s", sentence);
+    diagnostics_add(writer->source->diagnostics, writer->source->path, place, "metadata: %s",
+                    message);
     return false;
 }
 
@@ -232,31 +233,32 @@ static bool is_too_long(const struct yaml_value *value, const struct buf *buf)
 struct span read_metadata(const struct source *source, const struct fields *entry,
                           struct arena *texts)
 {
-    const struct yaml_value *value = fields_value(entry, ENTRY_METADATA);
+    const struct yaml_value *value = schema_value(entry, ENTRY_METADATA);
     const struct span none = {NULL, 0};
     char text[METADATA_MAX + 1];
     struct json_writer writer = {source, buf_of(text, sizeof(text))};
     if (value == NULL)
         return none;
     if (value->kind != YAML_MAP) {
-        fields_fault(source, entry, ENTRY_METADATA, "expected a mapping, found %s",
-                     fields_found(value).text);
+        schema_fault(source, entry, ENTRY_METADATA, "expected a mapping, found %s",
+                     schema_found(value).text);
         return none;
     }
     if (value->height > METADATA_DEPTH_MAX) {
-        fields_fault(source, entry, ENTRY_METADATA, "nested more than %d levels deep",
+        schema_fault(source, entry, ENTRY_METADATA, "nested more than %d levels deep",
                      METADATA_DEPTH_MAX);
         return none;
     }
     if (value->parts == NULL || (!is_too_long(value, &writer.buf) && !write_value(&writer, value)))
         return none;
     if (is_too_long(value, &writer.buf)) {
-        fields_fault(source, entry, ENTRY_METADATA, "expected at most %d bytes as JSON",
+        schema_fault(source, entry, ENTRY_METADATA, "expected at most %d bytes as JSON",
                      METADATA_MAX);
         return none;
     }
     const char *kept = arena_text(texts, span_of(text, writer.buf.len));
     if (kept == NULL)
-        faults_add(source->faults, source->path, (struct fault_place){0}, "out of memory");
+        diagnostics_add(source->diagnostics, source->path, (struct fault_place){0},
+                        "out of memory");
     return kept == NULL ? none : span_of(kept, writer.buf.len);
 }

@@ -3,7 +3,7 @@
 #ifndef STINT_RULES_YAML_READ_METADATA_H
 #define STINT_RULES_YAML_READ_METADATA_H
 
-#include "rules/yaml/fields.h"
+#include "rules/yaml/schema.h"
 
 #define METADATA_MAX 4096     /* bytes as JSON */
 #define METADATA_DEPTH_MAX 16 /* mappings and lists, one within the other */

@@ -36,7 +36,7 @@ static void tell_unknown_store(const struct store_reading *reading, const struct
     struct buf list = buf_of(known, sizeof(known));
     for (size_t i = 0; i < options->n_stores; i++)
         buf_add(&list, "%s, ", options->stores[i]);
-    fields_fault(reading->source, fields, LIMIT_STORE,
+    schema_fault(reading->source, fields, LIMIT_STORE,
                  "there is no store \"%s\"; expected %snone%s", fault_text(name).text,
                  list.len < sizeof(known) ? known : "",
                  options->n_stores == 0 ? ": no store is known here" : "");
@@ -57,7 +57,7 @@ static bool read_which(const struct store_reading *reading, const struct fields 
     const struct rules_load_options *options = reading->options;
     struct span name = {NULL, 0};
     size_t number = options->default_store;
-    bool is_said = fields_text(reading->source, fields, LIMIT_STORE, &name);
+    bool is_said = schema_text(reading->source, fields, LIMIT_STORE, &name);
     if (is_said)
         number = number_of(options, name);
     store->at = (uint8_t)number;
@@ -74,13 +74,13 @@ static bool read_which(const struct store_reading *reading, const struct fields 
 
 static bool says_none(const struct fields *fields)
 {
-    const struct yaml_value *name = fields_value(fields, LIMIT_STORE);
+    const struct yaml_value *name = schema_value(fields, LIMIT_STORE);
     return name != NULL && name->kind == YAML_TEXT && text_is(name->text, NO_STORE);
 }
 
 static void warn_of_no_store(const struct source *source, const struct fields *fields, int key)
 {
-    warnings_add(source->faults, source->path, fields_place(fields, key),
+    warnings_add(source->diagnostics, source->path, schema_place(fields, key),
                  "%s: has no meaning, since the limit is kept in no store",
                  fields->shape->keys[key]);
 }
@@ -97,11 +97,11 @@ static void warn_of_nothing(const struct source *source, const struct fields *fi
     const struct rule_store *store = &rule->store;
     if (rule->quota.limit == 0 || store->on_error != RULE_STORE_ERROR_LOCAL || store->local_empty ||
         store->local_for_ns > rule_counts_for_ns(&rule->quota) ||
-        fields_value(fields, LIMIT_ON_STORE_ERROR) == NULL)
+        schema_value(fields, LIMIT_ON_STORE_ERROR) == NULL)
         return;
     spec_format_duration(&counts_for, rule_counts_for_ns(&rule->quota));
     spec_format_duration(&lasts_for, store->local_for_ns);
-    warnings_add(source->faults, source->path, fields_place(fields, LIMIT_ON_STORE_ERROR),
+    warnings_add(source->diagnostics, source->path, schema_place(fields, LIMIT_ON_STORE_ERROR),
                  "on_store_error: local will allow nothing: all is taken for used for %s, and "
                  "local_for is %s; say local_start: empty, or a longer local_for",
                  counts, lasts);
@@ -116,15 +116,15 @@ static void read_local(const struct store_reading *reading, const struct fields 
     const struct source *source = reading->source;
     size_t choice;
     store->local_for_ns = LOCAL_FOR_NS;
-    if (fields_choice(source, fields, LIMIT_LOCAL_START, starts, 2, &choice))
+    if (schema_choice(source, fields, LIMIT_LOCAL_START, starts, 2, &choice))
         store->local_empty = choice == 1;
-    fields_duration(source, fields, LIMIT_LOCAL_FOR, &store->local_for_ns);
-    if (fields_choice(source, fields, LIMIT_LOCAL_THEN, on_error_names, RULE_STORE_ERROR_LOCAL,
+    schema_duration(source, fields, LIMIT_LOCAL_FOR, &store->local_for_ns);
+    if (schema_choice(source, fields, LIMIT_LOCAL_THEN, on_error_names, RULE_STORE_ERROR_LOCAL,
                       &choice))
         store->local_then = (uint8_t)choice;
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (fields_value(fields, keys[i]) != NULL && store->on_error != RULE_STORE_ERROR_LOCAL)
-            warnings_add(source->faults, source->path, fields_place(fields, keys[i]),
+        if (schema_value(fields, keys[i]) != NULL && store->on_error != RULE_STORE_ERROR_LOCAL)
+            warnings_add(source->diagnostics, source->path, schema_place(fields, keys[i]),
                          "%s: has no meaning where on_store_error is %s",
                          fields->shape->keys[keys[i]], on_error_names[store->on_error]);
     warn_of_nothing(source, fields, rule);
@@ -136,8 +136,8 @@ static void need_lease(const struct source *source, const struct fields *fields)
 {
     static const int keys[] = {LIMIT_LEASE_UNITS, LIMIT_LEASE_TERM};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-        if (fields_value(fields, keys[i]) != NULL)
-            fields_fault(source, fields, keys[i],
+        if (schema_value(fields, keys[i]) != NULL)
+            schema_fault(source, fields, keys[i],
                          "expected lease: strict or lease: fast beside it, found neither");
 }
 
@@ -146,9 +146,9 @@ static void read_lease_units(const struct source *source, const struct fields *f
 {
     uint32_t limit = rule->quota.limit;
     rule->store.lease_units = limit / LEASE_SHARE > 0 ? limit / LEASE_SHARE : 1;
-    if (fields_units(source, fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
+    if (schema_units(source, fields, LIMIT_LEASE_UNITS, 1, &rule->store.lease_units) &&
         rule->store.lease_units > limit)
-        fields_fault(source, fields, LIMIT_LEASE_UNITS,
+        schema_fault(source, fields, LIMIT_LEASE_UNITS,
                      "expected at most what the limit has, %" PRIu32 ", found %" PRIu32, limit,
                      rule->store.lease_units);
 }
@@ -159,9 +159,9 @@ static void read_lease_term(const struct source *source, const struct fields *fi
     uint64_t period_ns = rule->quota.period_ns;
     uint64_t *term_ns = &rule->store.lease_term_ns;
     *term_ns = min_u64(max_u64(period_ns / LEASE_PARTS, LEASE_TERM_MIN), LEASE_TERM_MAX);
-    if (fields_duration(source, fields, LIMIT_LEASE_TERM, term_ns) &&
+    if (schema_duration(source, fields, LIMIT_LEASE_TERM, term_ns) &&
         (*term_ns < NS_PER_MS || *term_ns > max_u64(period_ns, LEASE_TERM_MIN)))
-        fields_fault(source, fields, LIMIT_LEASE_TERM,
+        schema_fault(source, fields, LIMIT_LEASE_TERM,
                      "expected at least 1ms, and at most the period of the limit");
 }
 
@@ -169,7 +169,7 @@ static void read_lease_term(const struct source *source, const struct fields *fi
 static void warn_of_table(const struct store_reading *reading, const struct fields *fields)
 {
     const struct rules_load_options *options = reading->options;
-    bool is_in_table = fields_value(fields, LIMIT_STORE) == NULL
+    bool is_in_table = schema_value(fields, LIMIT_STORE) == NULL
                            ? options->default_store == 0 && !options->any_store
                            : says_none(fields);
     if (is_in_table)
@@ -183,15 +183,15 @@ static void read_lease_words(const struct store_reading *reading, const struct f
     size_t choice;
     bool is_read =
         rule->quota.algorithm != 0; /* else its faults are told, and these depend on it */
-    if (fields_value(fields, LIMIT_LEASE) == NULL || rule->unlimited ||
+    if (schema_value(fields, LIMIT_LEASE) == NULL || rule->unlimited ||
         rule->quota.algorithm == STINT_CONCURRENCY) {
         need_lease(reading->source, fields);
         return;
     }
-    if (!is_read || !fields_choice(reading->source, fields, LIMIT_LEASE, words, 2, &choice))
+    if (!is_read || !schema_choice(reading->source, fields, LIMIT_LEASE, words, 2, &choice))
         return;
     if (rule->quota.count_denied) {
-        fields_fault(reading->source, fields, LIMIT_LEASE,
+        schema_fault(reading->source, fields, LIMIT_LEASE,
                      "requests that are denied cannot be counted where units are leased; expected "
                      "no count_denied beside it");
         return;
@@ -209,9 +209,9 @@ bool read_store(const struct store_reading *reading, const struct fields *fields
 {
     struct rule_store *store = &rule->store;
     size_t choice = reading->options->default_on_error;
-    fields_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 4, &choice);
+    schema_choice(reading->source, fields, LIMIT_ON_STORE_ERROR, on_error_names, 4, &choice);
     store->on_error = (uint8_t)choice;
-    if (fields_value(fields, LIMIT_ON_STORE_ERROR) != NULL && says_none(fields))
+    if (schema_value(fields, LIMIT_ON_STORE_ERROR) != NULL && says_none(fields))
         warn_of_no_store(reading->source, fields, LIMIT_ON_STORE_ERROR);
     bool has_memory = read_which(reading, fields, texts, store);
     read_local(reading, fields, rule);
@@ -224,7 +224,7 @@ bool read_store_tag(const struct source *source, const struct fields *fields, ui
     static const char *const names[] = {
         [RULE_TAG_VALUES] = "values", [RULE_TAG_FIRST] = "first", [RULE_TAG_DOMAIN] = "domain"};
     size_t choice;
-    if (!fields_choice(source, fields, FILE_STORE_TAG, names, 3, &choice))
+    if (!schema_choice(source, fields, FILE_STORE_TAG, names, 3, &choice))
         return false;
     *tag = (uint8_t)choice;
     return true;

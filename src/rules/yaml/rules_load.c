@@ -32,17 +32,17 @@ static bool add_tag(struct reading *reading)
 
 static uint32_t add_domain(struct reading *reading, struct span name, uint32_t line)
 {
-    const struct place_name place_name = {PLACE_NONE, PLACE_DOMAIN, name};
-    uint32_t number = places_add(&reading->rules->places, &place_name);
+    const struct place_name place_name = {TRIE_NONE, TRIE_DOMAIN, name};
+    uint32_t number = trie_add(&reading->rules->places, &place_name);
     reading->domain = arena_text(&reading->rules->texts, name);
-    if (number != PLACE_NONE && reading->domain != NULL && note_origin(reading, number, line) &&
+    if (number != TRIE_NONE && reading->domain != NULL && note_origin(reading, number, line) &&
         rules_add_domain(reading->rules, reading->domain) && add_tag(reading)) {
-        struct place *place = places_at(&reading->rules->places, number);
+        struct place *place = trie_at(&reading->rules->places, number);
         place->rule = (uint32_t)reading->rules->n_domains - 1;
         return number;
     }
     tell_no_memory(&reading->source);
-    return PLACE_NONE;
+    return TRIE_NONE;
 }
 
 /* The name that the rules of the domain point to already. */
@@ -57,12 +57,13 @@ static const char *kept_domain(const struct rules *rules, struct span name)
 /* False with a fault where the file has no name for its domain. */
 static bool read_domain(struct reading *reading, const struct fields *fields, struct span *name)
 {
-    size_t faults_before = faults_count(reading->source.faults);
-    if (fields_text(&reading->source, fields, FILE_DOMAIN, name) && name->len > 0)
+    size_t diagnostics_before = diagnostics_count(reading->source.diagnostics);
+    if (schema_text(&reading->source, fields, FILE_DOMAIN, name) && name->len > 0)
         return true;
-    if (faults_count(reading->source.faults) == faults_before)
-        faults_add(reading->source.faults, reading->source.path, fields_place(fields, FILE_DOMAIN),
-                   "expected a domain that is not empty, found none");
+    if (diagnostics_count(reading->source.diagnostics) == diagnostics_before)
+        diagnostics_add(reading->source.diagnostics, reading->source.path,
+                        schema_place(fields, FILE_DOMAIN),
+                        "expected a domain that is not empty, found none");
     return false;
 }
 
@@ -75,15 +76,15 @@ static uint32_t take_domain(struct reading *reading, const struct fields *fields
     struct span name = {(const uint8_t *)"", 0};
     if (!read_domain(reading, fields, &name))
         return add_domain(reading, span_of("", 0), 0);
-    const struct place_name place_name = {PLACE_NONE, PLACE_DOMAIN, name};
-    uint32_t number = places_find(&reading->rules->places, &place_name);
-    if (number == PLACE_NONE)
-        return add_domain(reading, name, fields_place(fields, FILE_DOMAIN).line);
+    const struct place_name place_name = {TRIE_NONE, TRIE_DOMAIN, name};
+    uint32_t number = trie_find(&reading->rules->places, &place_name);
+    if (number == TRIE_NONE)
+        return add_domain(reading, name, schema_place(fields, FILE_DOMAIN).line);
     reading->domain = kept_domain(reading->rules, name);
     if (may_merge)
         return number;
     struct origin other = reading->origins[number];
-    fields_fault(&reading->source, fields, FILE_DOMAIN, "\"%s\" is there already, in line %u of %s",
+    schema_fault(&reading->source, fields, FILE_DOMAIN, "\"%s\" is there already, in line %u of %s",
                  fault_text(name).text, (unsigned)other.line, reading->files[other.file].path);
     return add_domain(reading, span_of("", 0), 0);
 }
@@ -106,13 +107,13 @@ static void read_tag(struct reading *reading, const struct fields *fields)
     if (!read_store_tag(&reading->source, fields, &said))
         return;
     if (tag->is_said && tag->tag != said)
-        fields_fault(&reading->source, fields, FILE_STORE_TAG,
+        schema_fault(&reading->source, fields, FILE_STORE_TAG,
                      "the domain has another one already, in line %u of %s",
                      (unsigned)tag->origin.line, reading->files[tag->origin.file].path);
     *tag = (struct domain_tag){
         .tag = said,
         .is_said = true,
-        .origin = {reading->file, fields_place(fields, FILE_STORE_TAG).line},
+        .origin = {reading->file, schema_place(fields, FILE_STORE_TAG).line},
     };
 }
 
@@ -136,21 +137,21 @@ static void hand_out_tags(const struct reading *reading)
 static void read_file(struct reading *reading, const struct yaml_value *root, bool may_merge)
 {
     struct fields fields;
-    if (!fields_read(&reading->source, &shape_file, root, &fields))
+    if (!schema_read(&reading->source, &shape_file, root, &fields))
         return;
     uint32_t domain = take_domain(reading, &fields, may_merge);
-    if (domain == PLACE_NONE)
+    if (domain == TRIE_NONE)
         return;
     read_tag(reading, &fields);
-    read_entries(reading, domain, fields_value(&fields, FILE_DESCRIPTORS));
+    read_entries(reading, domain, schema_value(&fields, FILE_DESCRIPTORS));
 }
 
 static void load_file(struct reading *reading, bool may_merge)
 {
     const struct rules_file *file = &reading->files[reading->file];
     struct arena values = {0};
-    size_t first = reading->source.faults->n_faults;
-    size_t first_warning = reading->source.faults->n_warnings;
+    size_t first = reading->source.diagnostics->n_diagnostics;
+    size_t first_warning = reading->source.diagnostics->n_warnings;
     reading->source.path = file->path;
     reading->path = arena_text(&reading->rules->texts, span_of_text(file->path));
     if (reading->path == NULL) {
@@ -159,13 +160,13 @@ static void load_file(struct reading *reading, bool may_merge)
     }
     const struct yaml_value *root = NULL;
     if (file->text.len > RULES_TEXT_MAX)
-        faults_add(reading->source.faults, file->path, (struct fault_place){0},
-                   "expected at most %d bytes, found %zu", RULES_TEXT_MAX, file->text.len);
+        diagnostics_add(reading->source.diagnostics, file->path, (struct fault_place){0},
+                        "expected at most %d bytes, found %zu", RULES_TEXT_MAX, file->text.len);
     else
-        root = yaml_read(&values, file, reading->source.faults);
+        root = yaml_read(&values, file, reading->source.diagnostics);
     if (root != NULL)
         read_file(reading, root, may_merge);
-    faults_sort(reading->source.faults, first, first_warning);
+    diagnostics_sort(reading->source.diagnostics, first, first_warning);
     arena_free(&values);
 }
 
@@ -182,15 +183,16 @@ static bool keep_stores(struct reading *reading)
 }
 
 struct rules *rules_load(const struct rules_file *files, size_t n_files,
-                         const struct rules_load_options *options, struct rules_faults *faults)
+                         const struct rules_load_options *options,
+                         struct rules_diagnostics *diagnostics)
 {
     static const struct rules_load_options defaults = {0};
     uint64_t secret[2];
-    *faults = (struct rules_faults){0};
+    *diagnostics = (struct rules_diagnostics){0};
     if (options == NULL)
         options = &defaults;
     choose_secret(files, n_files, secret);
-    struct reading reading = {.source = {.faults = faults, .path = ""},
+    struct reading reading = {.source = {.diagnostics = diagnostics, .path = ""},
                               .rules = rules_new(secret),
                               .files = files,
                               .options = options};
@@ -206,11 +208,11 @@ struct rules *rules_load(const struct rules_file *files, size_t n_files,
         reading.file = (uint32_t)i;
         load_file(&reading, options->merge_domains);
     }
-    if (faults_count(faults) == 0)
+    if (diagnostics_count(diagnostics) == 0)
         hand_out_tags(&reading);
     free(reading.origins);
     free(reading.tags);
-    if (faults_count(faults) == 0)
+    if (diagnostics_count(diagnostics) == 0)
         return reading.rules;
     rules_unref(reading.rules);
     return NULL;

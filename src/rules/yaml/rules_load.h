@@ -11,12 +11,12 @@
 struct rules_fault {
     const char *file;      /* the path that rules_load() was given */
     uint32_t line, column; /* from 1; 0: the file as a whole */
-    char sentence[STINT_ERROR_MAX];
+    char message[STINT_ERROR_MAX];
 };
 
-struct rules_faults {
-    struct rules_fault *faults; /* in the order of files and lines */
-    size_t n_faults;
+struct rules_diagnostics {
+    struct rules_fault *diagnostics; /* in the order of files and lines */
+    size_t n_diagnostics;
     size_t n_more; /* past RULES_FAULTS_MAX */
     /* What loads, and is perhaps not what was meant; also where there are faults. */
     struct rules_fault *warnings;
@@ -49,7 +49,8 @@ struct rules_load_options {
  * during the call; their paths also as long as the faults.
  */
 struct rules *rules_load(const struct rules_file *files, size_t n_files,
-                         const struct rules_load_options *options, struct rules_faults *faults);
-void rules_faults_free(struct rules_faults *faults);
+                         const struct rules_load_options *options,
+                         struct rules_diagnostics *diagnostics);
+void rules_diagnostics_free(struct rules_diagnostics *diagnostics);
 
 #endif

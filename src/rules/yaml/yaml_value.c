@@ -25,7 +25,7 @@ struct anchor {
 struct yaml_reader {
     struct arena *arena;
     const struct rules_file *file;
-    struct rules_faults *faults;
+    struct rules_diagnostics *diagnostics;
     const struct yaml_value *root;
     unsigned n_documents, n_anchors, depth;
     struct open_value open[DEPTH_MAX];
@@ -37,9 +37,9 @@ static struct fault_place place_of(yaml_mark_t mark)
     return (struct fault_place){(uint32_t)mark.line + 1, (uint32_t)mark.column + 1};
 }
 
-static bool refuse(struct yaml_reader *reader, struct fault_place place, const char *sentence)
+static bool refuse(struct yaml_reader *reader, struct fault_place place, const char *message)
 {
-    faults_add(reader->faults, reader->file->path, place, "%s", sentence);
+    diagnostics_add(reader->diagnostics, reader->file->path, place, "%s", message);
     return false;
 }
 
@@ -130,8 +130,8 @@ static bool add_alias(struct yaml_reader *reader, const yaml_event_t *event)
                           "an alias within what it stands for");
         return add(reader, anchor->value, event->start_mark);
     }
-    faults_add(reader->faults, reader->file->path, place_of(event->start_mark),
-               "there is no anchor \"%s\" above", fault_text(name).text);
+    diagnostics_add(reader->diagnostics, reader->file->path, place_of(event->start_mark),
+                    "there is no anchor \"%s\" above", fault_text(name).text);
     return false;
 }
 
@@ -237,10 +237,12 @@ static void tell_parser_error(struct yaml_reader *reader, const yaml_parser_t *p
     if (parser->error == YAML_READER_ERROR)
         place = place_of_offset(reader->file->text, parser->problem_offset);
     if (parser->context != NULL && parser->error != YAML_READER_ERROR)
-        faults_add(reader->faults, reader->file->path, place, "this is no YAML: %s %s (line %u)",
-                   problem, parser->context, (unsigned)parser->context_mark.line + 1);
+        diagnostics_add(reader->diagnostics, reader->file->path, place,
+                        "this is no YAML: %s %s (line %u)", problem, parser->context,
+                        (unsigned)parser->context_mark.line + 1);
     else
-        faults_add(reader->faults, reader->file->path, place, "this is no YAML: %s", problem);
+        diagnostics_add(reader->diagnostics, reader->file->path, place, "this is no YAML: %s",
+                        problem);
 }
 
 static bool read_events(struct yaml_reader *reader, yaml_parser_t *parser)
@@ -261,10 +263,11 @@ static bool read_events(struct yaml_reader *reader, yaml_parser_t *parser)
 }
 
 const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file *file,
-                                   struct rules_faults *faults)
+                                   struct rules_diagnostics *diagnostics)
 {
     static const struct yaml_value nothing = {.kind = YAML_TEXT, .weight = 1, .place = {1, 1}};
-    struct yaml_reader reader = {.arena = arena, .file = file, .faults = faults, .root = &nothing};
+    struct yaml_reader reader = {
+        .arena = arena, .file = file, .diagnostics = diagnostics, .root = &nothing};
     yaml_parser_t parser;
     if (!yaml_parser_initialize(&parser)) {
         out_of_memory(&reader);

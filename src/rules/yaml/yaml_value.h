@@ -7,7 +7,7 @@
 #define STINT_RULES_YAML_YAML_VALUE_H
 
 #include "rules/arena.h"
-#include "rules/yaml/faults.h"
+#include "rules/yaml/diagnostics.h"
 
 enum yaml_kind { YAML_TEXT, YAML_LIST, YAML_MAP };
 
@@ -34,12 +34,12 @@ struct yaml_part {
  * none is nested deeply, weight and height of what is returned have limits.
  */
 const struct yaml_value *yaml_read(struct arena *arena, const struct rules_file *file,
-                                   struct rules_faults *faults);
+                                   struct rules_diagnostics *diagnostics);
 
 /* Nothing, ~ or null. */
 bool yaml_is_null(const struct yaml_value *value);
 
-/* "a list", for sentences. */
+/* "a list", for messages. */
 const char *yaml_kind_name(const struct yaml_value *value);
 
 #endif

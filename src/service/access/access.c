@@ -171,13 +171,13 @@ static void refuse(struct access_now *now, const struct access_login *login, boo
 {
     char address[GUESSES_ADDRESS_SIZE];
     if (login->metrics != NULL)
-        metrics_wrong_secret(login->metrics, (enum metrics_door)login->door);
+        metrics_wrong_secret(login->metrics, (enum metrics_frontend)login->frontend);
     if (now->guesses != NULL && !is_slowed)
         guesses_count(now->guesses, login->peer, login->now_ns);
     guesses_address(login->peer, address);
     if (now->guess_options.refused != NULL)
         now->guess_options.refused(now->guess_options.arg, address,
-                                   metrics_door_name((enum metrics_door)login->door));
+                                   metrics_frontend_name((enum metrics_frontend)login->frontend));
 }
 
 const struct access_token *access_login(struct access_now *now, const struct access *access,

@@ -42,7 +42,7 @@ struct metrics_worker;
 
 /*
  * The tokens of a file's text, with one reference. STINT_E_SYNTAX for a line that cannot be read, a
- * name or a secret that is there twice, or no token at all: the sentence begins "PATH:LINE: ".
+ * name or a secret that is there twice, or no token at all: the message begins "PATH:LINE: ".
  */
 int access_load(struct access **access, const char *path, struct span text,
                 struct stint_error *error);
@@ -107,7 +107,7 @@ struct access_guess_options {
     unsigned per_minute;
     /* A secret was wrong, or not looked at; `address` as service/access/guesses.h has it. Any
      * thread */
-    void (*refused)(void *arg, const char *address, const char *door);
+    void (*refused)(void *arg, const char *address, const char *frontend);
     void *arg;
 };
 /* Before the first login; without it wrong secrets are not counted. False: no memory. */
@@ -116,7 +116,7 @@ bool access_now_count_guesses(struct access_now *now, const struct access_guess_
 struct access_login {
     struct span name, secret;
     struct span peer;               /* its address as text, else a Unix socket */
-    uint8_t door;                   /* enum metrics_door */
+    uint8_t frontend;               /* enum metrics_frontend */
     struct metrics_worker *metrics; /* NULL: not counted */
     uint64_t now_ns;
 };

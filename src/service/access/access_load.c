@@ -99,7 +99,7 @@ static bool parse_hash(struct span text, uint8_t digest[ACCESS_DIGEST_SIZE])
     return true;
 }
 
-/* Where the reading is, for its sentences. */
+/* Where the reading is, for its messages. */
 struct reading {
     const char *path;
     uint32_t line;
@@ -107,10 +107,10 @@ struct reading {
     struct stint_error *error;
 };
 
-static int fault(const struct reading *reading, const char *sentence)
+static int fault(const struct reading *reading, const char *message)
 {
     return err_set(reading->error, STINT_E_SYNTAX, "%s:%u: %s", reading->path, reading->line,
-                   sentence);
+                   message);
 }
 
 /* The next word of a line; empty at its end. */
@@ -177,7 +177,7 @@ static int read_line(const struct reading *reading, struct span line)
     if (roles == 0)
         return fault(reading, "expected roles after the name: ask, administer or metrics, several "
                               "with commas between them");
-    /* A secret that was pasted here by mistake is not repeated in the sentence. */
+    /* A secret that was pasted here by mistake is not repeated in the message. */
     if (!parse_hash(hash, digest))
         return fault(reading, "expected sha256: and 64 hexadecimal digits after the roles; `stint "
                               "token hash` makes them of a secret");

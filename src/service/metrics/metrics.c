@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-const char *const metrics_door_names[METRICS_DOORS] = {"resp", "http", "grpc"};
+const char *const metrics_frontend_names[METRICS_FRONTENDS] = {"resp", "http", "grpc"};
 const char *const metrics_outcome_names[METRICS_OUTCOMES] = {"allow",  "deny",   "never",
                                                              "banned", "shadow", "replaced"};
 const char *const metrics_refusal_names[METRICS_REFUSALS] = {"total", "address", "idle", "tls",
@@ -20,10 +20,10 @@ struct metrics_worker *metrics_worker(struct metrics *metrics, unsigned worker)
 }
 
 /* Out of line: once for each chunk. */
-static struct series_figures *make_chunk(struct metrics_worker *worker, uint32_t chunk)
+static struct series_metrics *make_chunk(struct metrics_worker *worker, uint32_t chunk)
 {
-    size_t size = METRICS_CHUNK * sizeof(struct series_figures);
-    struct series_figures *made = aligned_alloc(64, size);
+    size_t size = METRICS_CHUNK * sizeof(struct series_metrics);
+    struct series_metrics *made = aligned_alloc(64, size);
     if (made == NULL)
         return NULL;
     memset(made, 0, size);
@@ -32,9 +32,9 @@ static struct series_figures *make_chunk(struct metrics_worker *worker, uint32_t
     return made;
 }
 
-static struct series_figures *figures_of(struct metrics_worker *worker, uint32_t number)
+static struct series_metrics *metrics_of(struct metrics_worker *worker, uint32_t number)
 {
-    struct series_figures *chunk = worker->chunks[number / METRICS_CHUNK];
+    struct series_metrics *chunk = worker->chunks[number / METRICS_CHUNK];
     if (chunk == NULL)
         chunk = make_chunk(worker, number / METRICS_CHUNK);
     return chunk != NULL ? &chunk[number % METRICS_CHUNK] : &worker->spare;
@@ -46,17 +46,17 @@ static uint32_t number_of(const struct metrics_bound *bound, const struct rule *
                                                                    : SERIES_NO_RULE;
 }
 
-static void count_outcome(struct series_figures *figures, enum metrics_outcome outcome,
+static void count_outcome(struct series_metrics *metrics, enum metrics_outcome outcome,
                           uint32_t units)
 {
-    count_up(&figures->outcomes[outcome], 1);
-    count_up(&figures->units, units);
+    count_up(&metrics->outcomes[outcome], 1);
+    count_up(&metrics->units, units);
 }
 
 void metrics_decided(struct metrics_worker *worker, const struct metrics_bound *bound,
                      const struct rule *rule, enum metrics_outcome outcome, uint32_t units)
 {
-    count_outcome(figures_of(worker, number_of(bound, rule)), outcome, units);
+    count_outcome(metrics_of(worker, number_of(bound, rule)), outcome, units);
     count_up(&worker->total.outcomes[outcome], 1);
     count_up(&worker->total.units, units);
 }
@@ -64,7 +64,7 @@ void metrics_decided(struct metrics_worker *worker, const struct metrics_bound *
 void metrics_candidate_over(struct metrics_worker *worker, const struct metrics_bound *bound,
                             const struct rule *rule)
 {
-    count_up(&figures_of(worker, number_of(bound, rule))->candidate_over, 1);
+    count_up(&metrics_of(worker, number_of(bound, rule))->candidate_over, 1);
 }
 
 void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound *bound,
@@ -72,32 +72,32 @@ void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound 
                       uint32_t units)
 {
     uint32_t number = metrics_detail_number(worker->metrics, number_of(bound, rule), value);
-    count_outcome(figures_of(worker, number), outcome, units);
+    count_outcome(metrics_of(worker, number), outcome, units);
 }
 
-void metrics_asked(struct metrics_worker *worker, enum metrics_door door, unsigned verb,
+void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend, unsigned verb,
                    unsigned error)
 {
-    struct door_figures *figures = &worker->doors[door];
+    struct frontend_metrics *metrics = &worker->frontends[frontend];
     if (verb < REQUEST_VERBS)
-        count_up(&figures->verbs[verb], 1);
+        count_up(&metrics->verbs[verb], 1);
     if (error != REPLY_DECIDED && error < METRICS_ERRORS)
-        count_up(&figures->errors[error], 1);
+        count_up(&metrics->errors[error], 1);
 }
 
-void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_door door)
+void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
-    count_up(&worker->doors[door].wrong_secrets, 1);
+    count_up(&worker->frontends[frontend].wrong_secrets, 1);
 }
 
-const char *metrics_door_name(enum metrics_door door)
+const char *metrics_frontend_name(enum metrics_frontend frontend)
 {
-    return metrics_door_names[door];
+    return metrics_frontend_names[frontend];
 }
 
-void metrics_malformed(struct metrics_worker *worker, enum metrics_door door)
+void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
-    count_up(&worker->doors[door].malformed, 1);
+    count_up(&worker->frontends[frontend].malformed, 1);
 }
 
 void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
@@ -107,7 +107,7 @@ void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound
     if (bound == NULL || domain >= bound->n_domains)
         count_up(&worker->total.events[METRICS_DOMAIN_UNKNOWN], n);
     else
-        count_up(&figures_of(worker, bound->numbers[bound->n + domain])->units, n);
+        count_up(&metrics_of(worker, bound->numbers[bound->n + domain])->units, n);
 }
 
 void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times)
@@ -115,26 +115,27 @@ void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint
     count_up(&worker->total.events[event], times);
 }
 
-void metrics_opened(struct metrics_worker *worker, enum metrics_door door)
+void metrics_opened(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
-    count_up(&worker->doors[door].opened, 1);
+    count_up(&worker->frontends[frontend].opened, 1);
 }
 
-void metrics_closed(struct metrics_worker *worker, enum metrics_door door)
+void metrics_closed(struct metrics_worker *worker, enum metrics_frontend frontend)
 {
-    count_up(&worker->doors[door].closed, 1);
+    count_up(&worker->frontends[frontend].closed, 1);
 }
 
-void metrics_refused(struct metrics_worker *worker, enum metrics_door door,
+void metrics_refused(struct metrics_worker *worker, enum metrics_frontend frontend,
                      enum metrics_refusal why)
 {
-    count_up(&worker->doors[door].refused[why], 1);
+    count_up(&worker->frontends[frontend].refused[why], 1);
 }
 
-void metrics_bytes(struct metrics_worker *worker, enum metrics_door door, uint64_t in, uint64_t out)
+void metrics_bytes(struct metrics_worker *worker, enum metrics_frontend frontend, uint64_t in,
+                   uint64_t out)
 {
-    count_up(&worker->doors[door].bytes_in, in);
-    count_up(&worker->doors[door].bytes_out, out);
+    count_up(&worker->frontends[frontend].bytes_in, in);
+    count_up(&worker->frontends[frontend].bytes_out, out);
 }
 
 uint64_t metrics_decisions(const struct metrics_worker *worker)
@@ -163,39 +164,39 @@ void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t 
 /* ---- Summing --------------------------------------------------------------------------------- */
 
 /* Adds up structs that hold nothing but figures. */
-static void add_figures(void *sum, const void *figures, size_t size)
+static void add_metrics(void *sum, const void *metrics, size_t size)
 {
     uint64_t *to = sum;
-    const uint64_t *from = figures;
+    const uint64_t *from = metrics;
     for (size_t i = 0; i < size / sizeof(*to); i++)
         to[i] += __atomic_load_n(&from[i], __ATOMIC_RELAXED);
 }
 
-struct series_figures metrics_sum_series(const struct metrics *metrics, uint32_t number)
+struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t number)
 {
-    struct series_figures sum = {.units = 0};
+    struct series_metrics sum = {.units = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
         /* acquire: with the release of make_chunk(). */
-        const struct series_figures *chunk =
+        const struct series_metrics *chunk =
             __atomic_load_n(&metrics->workers[i].chunks[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
         if (chunk != NULL)
-            add_figures(&sum, &chunk[number % METRICS_CHUNK], sizeof(sum));
+            add_metrics(&sum, &chunk[number % METRICS_CHUNK], sizeof(sum));
     }
     return sum;
 }
 
-struct door_figures metrics_sum_door(const struct metrics *metrics, unsigned door)
+struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend)
 {
-    struct door_figures sum = {.malformed = 0};
+    struct frontend_metrics sum = {.malformed = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++)
-        add_figures(&sum, &metrics->workers[i].doors[door], sizeof(sum));
+        add_metrics(&sum, &metrics->workers[i].frontends[frontend], sizeof(sum));
     return sum;
 }
 
-struct total_figures metrics_sum_total(const struct metrics *metrics)
+struct total_metrics metrics_sum_total(const struct metrics *metrics)
 {
-    struct total_figures sum = {.units = 0};
+    struct total_metrics sum = {.units = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++)
-        add_figures(&sum, &metrics->workers[i].total, sizeof(sum));
+        add_metrics(&sum, &metrics->workers[i].total, sizeof(sum));
     return sum;
 }

@@ -12,13 +12,13 @@
 #define STINT_SERVICE_METRICS_METRICS_H
 
 #include "base/span.h"
+#include "decide/backend_metrics.h"
 #include "decide/reply.h"
-#include "decide/store_figures.h"
 #include "proto/page.h"
 #include "rules/rules.h"
 
 /* Through which port somebody came. */
-enum metrics_door { METRICS_RESP, METRICS_HTTP, METRICS_GRPC, METRICS_DOORS };
+enum metrics_frontend { METRICS_RESP, METRICS_HTTP, METRICS_GRPC, METRICS_FRONTENDS };
 
 /* What became of one descriptor or item; each is counted once. */
 enum metrics_outcome {
@@ -27,7 +27,7 @@ enum metrics_outcome {
     METRICS_NEVER,
     METRICS_BANNED,   /* denied by a block of its key */
     METRICS_SHADOW,   /* over, and allowed, since its rule is in shadow mode */
-    METRICS_REPLACED, /* another rule of the request stood in its place */
+    METRICS_REPLACED, /* another rule of the request was the fallback its place */
     METRICS_OUTCOMES,
 };
 
@@ -79,7 +79,7 @@ void metrics_count_hits(struct metrics *metrics, unsigned names, unsigned near_t
  */
 bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed);
 /* For the thread of that worker to write; NULL: there is no such store. */
-struct store_figures *metrics_store(struct metrics *metrics, size_t store, unsigned worker);
+struct backend_metrics *metrics_store(struct metrics *metrics, size_t store, unsigned worker);
 bool metrics_has_stores(const struct metrics *metrics); /* false: one that is needed is away */
 /* Appends a line for each that is away. */
 void metrics_tell_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page);
@@ -112,13 +112,13 @@ void metrics_detailed(struct metrics_worker *worker, const struct metrics_bound 
                       const struct rule *rule, struct span value, enum metrics_outcome outcome,
                       uint32_t units);
 /* verb: enum request_verb; error: enum reply_error, REPLY_DECIDED for none. */
-void metrics_asked(struct metrics_worker *worker, enum metrics_door door, unsigned verb,
+void metrics_asked(struct metrics_worker *worker, enum metrics_frontend frontend, unsigned verb,
                    unsigned error);
-/* Bytes that were no request: what the door answered with an error of its protocol. */
+/* Bytes that were no request: what the frontend answered with an error of its protocol. */
 /* A secret that no token has, or that was not looked at. */
-void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_door door);
-const char *metrics_door_name(enum metrics_door door);
-void metrics_malformed(struct metrics_worker *worker, enum metrics_door door);
+void metrics_wrong_secret(struct metrics_worker *worker, enum metrics_frontend frontend);
+const char *metrics_frontend_name(enum metrics_frontend frontend);
+void metrics_malformed(struct metrics_worker *worker, enum metrics_frontend frontend);
 /*
  * Units asked of a rule, as envoyproxy/ratelimit counts them, beside metrics_decided(); only where
  * metrics_counts_hits() says so. A value as of metrics_detailed(), or NULL.
@@ -136,11 +136,11 @@ void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bou
 void metrics_unmatched(struct metrics_worker *worker, const struct metrics_bound *bound,
                        size_t domain, uint64_t n);
 void metrics_event(struct metrics_worker *worker, enum metrics_event event, uint64_t times);
-void metrics_opened(struct metrics_worker *worker, enum metrics_door door);
-void metrics_closed(struct metrics_worker *worker, enum metrics_door door);
-void metrics_refused(struct metrics_worker *worker, enum metrics_door door,
+void metrics_opened(struct metrics_worker *worker, enum metrics_frontend frontend);
+void metrics_closed(struct metrics_worker *worker, enum metrics_frontend frontend);
+void metrics_refused(struct metrics_worker *worker, enum metrics_frontend frontend,
                      enum metrics_refusal why);
-void metrics_bytes(struct metrics_worker *worker, enum metrics_door door, uint64_t in,
+void metrics_bytes(struct metrics_worker *worker, enum metrics_frontend frontend, uint64_t in,
                    uint64_t out);
 /* How many descriptors and items were decided so far. */
 uint64_t metrics_decisions(const struct metrics_worker *worker);
@@ -152,8 +152,8 @@ void metrics_took(struct metrics_worker *worker, uint64_t duration_ns, uint32_t 
 
 /* ---- Of the server as a whole ---------------------------------------------------------------- */
 
-/* The sentence of a reload that failed is kept for the dashboard until one succeeds. */
-void metrics_reloaded(struct metrics *metrics, bool worked, const char *sentence, uint64_t now_ns);
+/* The message of a reload that failed is kept for the dashboard until one succeeds. */
+void metrics_reloaded(struct metrics *metrics, bool worked, const char *message, uint64_t now_ns);
 
 /*
  * Once a second, by one thread: the totals of the last METRICS_HISTORY seconds are kept, so that a
@@ -167,8 +167,8 @@ struct metrics_facts {
     const struct stint_table *table; /* NULL: none */
     uint64_t table_now_ns;           /* the time of decisions */
     uint64_t now_ns;                 /* the time of I/O */
-    uint64_t generation;             /* hub_generation() */
-    uint64_t loads;                  /* hub_loads() */
+    uint64_t generation;             /* server_state_generation() */
+    uint64_t loads;                  /* server_state_loads() */
     size_t rules;                    /* in force */
     bool has_virtual_clock;
 };

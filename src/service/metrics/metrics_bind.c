@@ -39,18 +39,18 @@ static char *copy_text(struct span text)
     return copy;
 }
 
-static bool has_room(struct metrics *metrics)
+static bool has_space(struct metrics *metrics)
 {
     if (metrics->n_series == METRICS_SERIES_MAX)
         return false;
-    if (metrics->n_series < metrics->series_room)
+    if (metrics->n_series < metrics->series_space)
         return true;
-    size_t room = metrics->series_room > 0 ? 2 * metrics->series_room : METRICS_CHUNK;
-    struct series **series = realloc(metrics->series, room * sizeof(struct series *));
+    size_t space = metrics->series_space > 0 ? 2 * metrics->series_space : METRICS_CHUNK;
+    struct series **series = realloc(metrics->series, space * sizeof(struct series *));
     if (series == NULL)
         return false;
     metrics->series = series;
-    metrics->series_room = room;
+    metrics->series_space = space;
     return true;
 }
 
@@ -62,7 +62,7 @@ struct series_name {
 
 static struct series *add_series(struct metrics *metrics, uint64_t id, struct series_name name)
 {
-    struct series *made = has_room(metrics) ? calloc(1, sizeof(*made)) : NULL;
+    struct series *made = has_space(metrics) ? calloc(1, sizeof(*made)) : NULL;
     if (made == NULL)
         return NULL;
     made->id = id;
@@ -84,25 +84,25 @@ static struct series *add_series(struct metrics *metrics, uint64_t id, struct se
 /* The place of an id in the list, or the free one where it belongs. */
 static uint32_t *place_of(const struct metrics *metrics, uint64_t id)
 {
-    size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) % metrics->by_id_room;
+    size_t at = (size_t)(id * UINT64_C(0x9e3779b97f4a7c15) >> 20) % metrics->by_id_space;
     while (metrics->by_id[at] != 0 && metrics->series[metrics->by_id[at] - 1]->id != id)
-        at = at + 1 < metrics->by_id_room ? at + 1 : 0;
+        at = at + 1 < metrics->by_id_space ? at + 1 : 0;
     return &metrics->by_id[at];
 }
 
 /* Room for so many rules more, with as many places free. */
 static bool widen(struct metrics *metrics, size_t more)
 {
-    size_t room = 2 * (metrics->n_series + more) + 1;
-    if (room <= metrics->by_id_room)
+    size_t space = 2 * (metrics->n_series + more) + 1;
+    if (space <= metrics->by_id_space)
         return true;
-    uint32_t *by_id = calloc(room, sizeof(*by_id)), *old = metrics->by_id;
+    uint32_t *by_id = calloc(space, sizeof(*by_id)), *old = metrics->by_id;
     if (by_id == NULL)
         return false;
-    size_t old_room = metrics->by_id_room;
+    size_t old_space = metrics->by_id_space;
     metrics->by_id = by_id;
-    metrics->by_id_room = room;
-    for (size_t i = 0; i < old_room; i++)
+    metrics->by_id_space = space;
+    for (size_t i = 0; i < old_space; i++)
         if (old[i] != 0)
             *place_of(metrics, metrics->series[old[i] - 1]->id) = old[i];
     free(old);

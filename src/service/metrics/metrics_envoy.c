@@ -41,9 +41,9 @@ bool metrics_counts_hits(const struct metrics_worker *worker)
 }
 
 /* Out of line: once for each chunk. */
-static struct hit_figures *make_hits(struct metrics_worker *worker, uint32_t chunk)
+static struct hit_metrics *make_hits(struct metrics_worker *worker, uint32_t chunk)
 {
-    struct hit_figures *made = calloc(METRICS_CHUNK, sizeof(*made));
+    struct hit_metrics *made = calloc(METRICS_CHUNK, sizeof(*made));
     /* release: whoever sums up sees zeros, not what was there before. */
     if (made != NULL)
         __atomic_store_n(&worker->hits[chunk], made, __ATOMIC_RELEASE);
@@ -68,7 +68,7 @@ void metrics_hits(struct metrics_worker *worker, const struct metrics_bound *bou
     uint32_t number = bound->numbers[rule->index];
     if (hits->value.ptr != NULL)
         number = metrics_detail_number(worker->metrics, number, hits->value);
-    struct hit_figures *chunk = worker->hits[number / METRICS_CHUNK];
+    struct hit_metrics *chunk = worker->hits[number / METRICS_CHUNK];
     if (chunk == NULL && (chunk = make_hits(worker, number / METRICS_CHUNK)) == NULL)
         return;
     uint64_t *units = chunk[number % METRICS_CHUNK].units;
@@ -183,7 +183,7 @@ static void add_name(struct page *page, enum form form, const struct metrics *me
 struct named {
     size_t at, len; /* in the page of names */
     const struct page *names;
-    struct hit_figures figures;
+    struct hit_metrics counts;
 };
 
 struct table_of_hits {
@@ -192,12 +192,12 @@ struct table_of_hits {
     size_t n;
 };
 
-static struct hit_figures sum_hits(const struct metrics *metrics, uint32_t number)
+static struct hit_metrics sum_hits(const struct metrics *metrics, uint32_t number)
 {
-    struct hit_figures sum = {{0}};
+    struct hit_metrics sum = {{0}};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
         /* acquire: with the release of make_hits(). */
-        const struct hit_figures *chunk =
+        const struct hit_metrics *chunk =
             __atomic_load_n(&metrics->workers[i].hits[number / METRICS_CHUNK], __ATOMIC_ACQUIRE);
         for (int kind = 0; chunk != NULL && kind < METRICS_HITS; kind++)
             sum.units[kind] +=
@@ -224,30 +224,30 @@ static void merge_equal(struct table_of_hits *table)
             continue;
         }
         for (int kind = 0; kind < METRICS_HITS; kind++)
-            table->all[n - 1].figures.units[kind] += table->all[i].figures.units[kind];
+            table->all[n - 1].counts.units[kind] += table->all[i].counts.units[kind];
     }
     table->n = n;
 }
 
 /* A rule that counts by value is told by its values; what it counted without them is, too. */
 static bool is_told(const struct metrics *metrics, const struct series *series,
-                    const struct hit_figures *figures)
+                    const struct hit_metrics *counts)
 {
     if (series->number <= SERIES_OTHER || series->is_domain)
         return false;
-    return figures->units[HITS_TOTAL] > 0 || (series->value == NULL && series->n_details == 0 &&
-                                              series->in_force == metrics->bindings);
+    return counts->units[HITS_TOTAL] > 0 || (series->value == NULL && series->n_details == 0 &&
+                                             series->in_force == metrics->bindings);
 }
 
 static bool collect(const struct metrics *metrics, enum form form, struct table_of_hits *table)
 {
     *table = (struct table_of_hits){.all = calloc(metrics->n_series + 1, sizeof(*table->all))};
     for (size_t i = 0; table->all != NULL && i < metrics->n_series; i++) {
-        struct hit_figures figures = sum_hits(metrics, metrics->series[i]->number);
-        if (!is_told(metrics, metrics->series[i], &figures))
+        struct hit_metrics counts = sum_hits(metrics, metrics->series[i]->number);
+        if (!is_told(metrics, metrics->series[i], &counts))
             continue;
         struct named *named = &table->all[table->n++];
-        *named = (struct named){table->names.len, 0, &table->names, figures};
+        *named = (struct named){table->names.len, 0, &table->names, counts};
         add_name(&table->names, form, metrics, metrics->series[i]);
         named->len = table->names.len - named->at;
     }
@@ -266,17 +266,17 @@ static void free_hits(struct table_of_hits *table)
 
 /* ---- What is not of a rule ------------------------------------------------------------------- */
 
-struct service_figures {
+struct service_metrics {
     uint64_t loads[2]; /* failed, worked */
     uint64_t requests, errors, store_errors, all_shadow, domain_unknown;
 };
 
-static struct service_figures service_figures(const struct metrics *metrics,
+static struct service_metrics service_metrics(const struct metrics *metrics,
                                               const struct metrics_facts *facts)
 {
-    struct door_figures grpc = metrics_sum_door(metrics, METRICS_GRPC);
-    struct total_figures total = metrics_sum_total(metrics);
-    struct service_figures figures = {
+    struct frontend_metrics grpc = metrics_sum_frontend(metrics, METRICS_GRPC);
+    struct total_metrics total = metrics_sum_total(metrics);
+    struct service_metrics counts = {
         .loads = {metrics->reloads[false], facts->loads},
         .requests = grpc.verbs[REQUEST_TAKE],
         .errors = grpc.malformed,
@@ -285,8 +285,8 @@ static struct service_figures service_figures(const struct metrics *metrics,
         .domain_unknown = total.events[METRICS_DOMAIN_UNKNOWN],
     };
     for (unsigned error = 1; error < METRICS_ERRORS; error++)
-        figures.errors += error != REPLY_UNAVAILABLE ? grpc.errors[error] : 0;
-    return figures;
+        counts.errors += error != REPLY_UNAVAILABLE ? grpc.errors[error] : 0;
+    return counts;
 }
 
 /* ---- Pages ----------------------------------------------------------------------------------- */
@@ -301,7 +301,7 @@ static void write_family(const struct table_of_hits *table, int kind, const char
         const struct named *named = &table->all[i];
         page_print(page, PREFIX "rate_limit_%s", name);
         page_add_span(page, span_of(table->names.text + named->at, named->len));
-        page_print(page, " %" PRIu64 "\n", named->figures.units[kind]);
+        page_print(page, " %" PRIu64 "\n", named->counts.units[kind]);
     }
 }
 
@@ -317,7 +317,7 @@ void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *fa
 {
     /* A counter of OpenMetrics has _total at its end, and these have not. */
     const char *type = format == METRICS_PROMETHEUS ? "counter" : "unknown";
-    struct service_figures service = service_figures(metrics, facts);
+    struct service_metrics service = service_metrics(metrics, facts);
     struct table_of_hits table;
     if (!collect(metrics, FORM_LABELS, &table))
         page->failed = true;
@@ -341,7 +341,7 @@ void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *fa
 {
     struct table_of_hits table;
     pthread_mutex_lock(&metrics->lock);
-    struct service_figures service = service_figures(metrics, facts);
+    struct service_metrics service = service_metrics(metrics, facts);
     page_print(page, "ratelimit.service.call.should_rate_limit.redis_error: %" PRIu64 "\n",
                service.store_errors);
     page_print(page, "ratelimit.service.call.should_rate_limit.service_error: %" PRIu64 "\n",
@@ -358,7 +358,7 @@ void metrics_envoy_stats(struct metrics *metrics, const struct metrics_facts *fa
             page_add(page, "ratelimit.service.rate_limit.");
             page_add_span(page, span_of(table.names.text + table.all[i].at, table.all[i].len));
             page_print(page, ".%s: %" PRIu64 "\n", hit_names[kind].name,
-                       table.all[i].figures.units[kind]);
+                       table.all[i].counts.units[kind]);
         }
     free_hits(&table);
     page_print(page, "ratelimit_server.ShouldRateLimit.total_requests: %" PRIu64 "\n",

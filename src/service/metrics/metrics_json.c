@@ -87,11 +87,11 @@ static json_t *percentile(const uint64_t buckets[METRICS_BUCKETS], uint64_t coun
 
 static json_t *durations_json(const struct metrics *metrics)
 {
-    static const struct total_figures none;
+    static const struct total_metrics none;
     const struct metrics_sample *to = sample_at(metrics, 0);
     const struct metrics_sample *from = sample_at(metrics, RECENT);
-    const struct total_figures *after = to != NULL ? &to->total : &none;
-    const struct total_figures *before = from != NULL ? &from->total : &none;
+    const struct total_metrics *after = to != NULL ? &to->total : &none;
+    const struct total_metrics *before = from != NULL ? &from->total : &none;
     uint64_t buckets[METRICS_BUCKETS], count = 0;
     json_t *listed = json_array();
     for (unsigned i = 0; i < METRICS_BUCKETS; i++) {
@@ -110,7 +110,7 @@ static json_t *durations_json(const struct metrics *metrics)
 /* ---- Rules ----------------------------------------------------------------------------------- */
 
 struct ranked {
-    struct series_figures sum;
+    struct series_metrics sum;
     const struct series *series;
     uint64_t asked;
 };
@@ -170,7 +170,7 @@ static void add_rules(json_t *object, const struct metrics *metrics)
 
 /* ---- The rest -------------------------------------------------------------------------------- */
 
-static json_t *totals_json(const struct total_figures *total)
+static json_t *totals_json(const struct total_metrics *total)
 {
     json_t *totals = json_object();
     for (unsigned i = 0; i < METRICS_OUTCOMES; i++)
@@ -186,30 +186,30 @@ static json_t *totals_json(const struct total_figures *total)
     return totals;
 }
 
-static uint64_t sum_of(const uint64_t *figures, size_t n)
+static uint64_t sum_of(const uint64_t *metrics, size_t n)
 {
     uint64_t sum = 0;
     for (size_t i = 0; i < n; i++)
-        sum += figures[i];
+        sum += metrics[i];
     return sum;
 }
 
-static json_t *doors_json(const struct metrics *metrics)
+static json_t *frontends_json(const struct metrics *metrics)
 {
-    json_t *doors = json_object();
-    for (unsigned i = 0; i < METRICS_DOORS; i++) {
-        struct door_figures door = metrics_sum_door(metrics, i);
-        uint64_t open = door.opened > door.closed ? door.opened - door.closed : 0;
-        json_object_set_new(doors, metrics_door_names[i],
-                            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
-                                      NUMBER(sum_of(door.verbs, REQUEST_VERBS)), "errors",
-                                      NUMBER(sum_of(door.errors, METRICS_ERRORS) + door.malformed),
-                                      "open", NUMBER(open), "opened", NUMBER(door.opened),
-                                      "refused", NUMBER(sum_of(door.refused, METRICS_REFUSALS)),
-                                      "bytes_in", NUMBER(door.bytes_in), "bytes_out",
-                                      NUMBER(door.bytes_out)));
+    json_t *frontends = json_object();
+    for (unsigned i = 0; i < METRICS_FRONTENDS; i++) {
+        struct frontend_metrics frontend = metrics_sum_frontend(metrics, i);
+        uint64_t open = frontend.opened > frontend.closed ? frontend.opened - frontend.closed : 0;
+        json_object_set_new(
+            frontends, metrics_frontend_names[i],
+            json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "requests",
+                      NUMBER(sum_of(frontend.verbs, REQUEST_VERBS)), "errors",
+                      NUMBER(sum_of(frontend.errors, METRICS_ERRORS) + frontend.malformed), "open",
+                      NUMBER(open), "opened", NUMBER(frontend.opened), "refused",
+                      NUMBER(sum_of(frontend.refused, METRICS_REFUSALS)), "bytes_in",
+                      NUMBER(frontend.bytes_in), "bytes_out", NUMBER(frontend.bytes_out)));
     }
-    return doors;
+    return frontends;
 }
 
 static json_t *reloads_json(const struct metrics *metrics, const struct metrics_facts *facts)
@@ -240,7 +240,7 @@ static json_t *table_json(const struct metrics_facts *facts)
     struct stint_table_info info;
     if (facts->table == NULL)
         return json_null();
-    table_figures(facts->table, facts->table_now_ns, METRICS_SETS_LOOKED_AT, &info);
+    table_metrics(facts->table, facts->table_now_ns, METRICS_SETS_LOOKED_AT, &info);
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "bytes",
         NUMBER(info.bytes), "keys", NUMBER(info.live[0] + info.live[1] + info.live[2]), "keys_step",
@@ -268,7 +268,7 @@ void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, st
     json_object_set_new(object, "table", table_json(facts));
     json_object_set_new(object, "stores", metrics_stores_json(metrics, facts->now_ns));
     pthread_mutex_lock(&metrics->lock);
-    const struct total_figures total = metrics_sum_total(metrics);
+    const struct total_metrics total = metrics_sum_total(metrics);
     uint64_t up_ns = facts->now_ns > metrics->started_ns ? facts->now_ns - metrics->started_ns : 0;
     json_object_set_new(object, "now_s", json_real((double)facts->now_ns / (double)NS_PER_S));
     json_object_set_new(object, "up_s", json_real((double)up_ns / (double)NS_PER_S));
@@ -276,7 +276,7 @@ void metrics_json(struct metrics *metrics, const struct metrics_facts *facts, st
     json_object_set_new(object, "rates", last_rates(metrics));
     json_object_set_new(object, "history", history_json(metrics, facts->now_ns));
     json_object_set_new(object, "durations", durations_json(metrics));
-    json_object_set_new(object, "doors", doors_json(metrics));
+    json_object_set_new(object, "frontends", frontends_json(metrics));
     json_object_set_new(object, "reloads", reloads_json(metrics, facts));
     add_rules(object, metrics);
     pthread_mutex_unlock(&metrics->lock);

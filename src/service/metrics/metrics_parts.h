@@ -19,24 +19,24 @@
 #define METRICS_DETAIL_SLOTS 65536 /* of the hashed list of details; half are used */
 
 /* One series of each worker: a line. */
-struct series_figures {
+struct series_metrics {
     _Alignas(64) uint64_t outcomes[METRICS_OUTCOMES];
     uint64_t units, candidate_over;
 };
 
 /* Units as envoyproxy/ratelimit counts them, in a memory of their own: most have no use for it. */
 enum metrics_hit { HITS_TOTAL, HITS_OVER, HITS_NEAR, HITS_WITHIN, HITS_SHADOW, METRICS_HITS };
-struct hit_figures {
+struct hit_metrics {
     uint64_t units[METRICS_HITS];
 };
 
-struct door_figures {
+struct frontend_metrics {
     uint64_t verbs[REQUEST_VERBS], errors[METRICS_ERRORS], refused[METRICS_REFUSALS];
     uint64_t malformed, wrong_secrets, opened, closed, bytes_in, bytes_out;
 };
 
-/* Sums over all rules and doors; what is sampled each second. */
-struct total_figures {
+/* Sums over all rules and frontends; what is sampled each second. */
+struct total_metrics {
     uint64_t outcomes[METRICS_OUTCOMES], units;
     uint64_t events[METRICS_EVENTS];
     uint64_t buckets[METRICS_BUCKETS], duration_ns;
@@ -48,11 +48,11 @@ struct total_figures {
  */
 struct metrics_worker {
     _Alignas(128) struct metrics *metrics;
-    struct total_figures total;
-    struct door_figures doors[METRICS_DOORS];
-    struct series_figures spare; /* counts where there is no memory; never shown */
-    struct series_figures *chunks[METRICS_CHUNKS_MAX]; /* by a series' number; NULL: all are 0 */
-    struct hit_figures *hits[METRICS_CHUNKS_MAX];      /* the same */
+    struct total_metrics total;
+    struct frontend_metrics frontends[METRICS_FRONTENDS];
+    struct series_metrics spare; /* counts where there is no memory; never shown */
+    struct series_metrics *chunks[METRICS_CHUNKS_MAX]; /* by a series' number; NULL: all are 0 */
+    struct hit_metrics *hits[METRICS_CHUNKS_MAX];      /* the same */
 };
 
 enum {
@@ -79,13 +79,13 @@ struct metrics_bound {
 
 struct metrics_sample {
     uint64_t at_ns; /* 0: none yet */
-    struct total_figures total;
+    struct total_metrics total;
 };
 
 struct metrics_store {
     char *name;
     bool is_needed;
-    struct store_figures *workers; /* of each */
+    struct backend_metrics *workers; /* of each */
 };
 
 struct metrics {
@@ -95,9 +95,9 @@ struct metrics {
     struct metrics_store stores[RULES_STORES_MAX]; /* written before anybody counts */
     size_t n_stores;
     struct series **series;
-    size_t n_series, series_room;
+    size_t n_series, series_space;
     uint32_t *by_id; /* hashed list of the numbers + 1 of rules */
-    size_t by_id_room;
+    size_t by_id_space;
     uint64_t bindings;       /* the one that ended last; one at a time goes on beyond it */
     struct series **details; /* hashed list, its entries atomic; NULL until a rule asks */
     size_t n_details;
@@ -109,9 +109,9 @@ struct metrics {
     size_t n_samples; /* in all; the latest is at (n_samples - 1) % METRICS_HISTORY */
 };
 
-static inline void count_up(uint64_t *figure, uint64_t by)
+static inline void count_up(uint64_t *metric, uint64_t by)
 {
-    __atomic_store_n(figure, __atomic_load_n(figure, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
+    __atomic_store_n(metric, __atomic_load_n(metric, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
 }
 
 /*
@@ -121,9 +121,9 @@ static inline void count_up(uint64_t *figure, uint64_t by)
 uint32_t metrics_detail_number(struct metrics *metrics, uint32_t rule_number, struct span value);
 
 /* The figures of a series, summed over the workers. The lock is held. */
-struct series_figures metrics_sum_series(const struct metrics *metrics, uint32_t number);
-struct door_figures metrics_sum_door(const struct metrics *metrics, unsigned door);
-struct total_figures metrics_sum_total(const struct metrics *metrics);
+struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t number);
+struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend);
+struct total_metrics metrics_sum_total(const struct metrics *metrics);
 
 /* The values of a series as one text, in which no two lists of values are alike. */
 void metrics_add_values(struct page *page, const char *values);
@@ -134,7 +134,7 @@ void metrics_envoy_write(struct metrics *metrics, const struct metrics_facts *fa
                          enum metrics_format format, struct page *page);
 
 /* To the events: tickets of memcached that had ended, closed by asks for something else. */
-void metrics_add_expired(const struct metrics *metrics, struct total_figures *total);
+void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total);
 /* Of shared stores; nothing where there are none. No lock is needed. */
 void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
                           enum metrics_format format, struct page *page);
@@ -143,7 +143,7 @@ struct json_t *metrics_stores_json(const struct metrics *metrics, uint64_t now_n
 void metrics_free_stores(struct metrics *metrics);
 
 /* "resp", "allow", …: as labels have them. */
-extern const char *const metrics_door_names[METRICS_DOORS];
+extern const char *const metrics_frontend_names[METRICS_FRONTENDS];
 extern const char *const metrics_outcome_names[METRICS_OUTCOMES];
 extern const char *const metrics_refusal_names[METRICS_REFUSALS];
 extern const char *const metrics_error_names[METRICS_ERRORS];

@@ -12,19 +12,19 @@
 #define SECONDS(ns) ((double)(ns) / 1e9)
 #define NUMBER(n) ((json_int_t)(n))
 
-static const char *const fault_names[SHARED_FAULTS] = {"other",    "late", "lost",  "unreachable",
-                                                       "overload", "busy", "state", "stopped"};
+static const char *const fault_names[BACKEND_ERRORS] = {"other",    "late", "lost",  "unreachable",
+                                                        "overload", "busy", "state", "stopped"};
 static const char *const state_names[STORE_STATES] = {"asked", "probed", "stopped"};
 
 /* ---- Counting -------------------------------------------------------------------------------- */
 
-void store_figures_took(struct store_figures *figures, uint64_t duration_ns)
+void backend_metrics_took(struct backend_metrics *metrics, uint64_t duration_ns)
 {
     /* The least i with duration_ns <= STORE_BUCKET_NS << i. */
     unsigned bucket = bit_length((duration_ns > 0 ? duration_ns - 1 : 0) / STORE_BUCKET_NS);
     bucket = bucket < STORE_BUCKETS ? bucket : STORE_BUCKETS - 1;
-    store_figure_up(&figures->buckets[bucket]);
-    store_figure_set(&figures->duration_ns, store_figure(&figures->duration_ns) + duration_ns);
+    backend_metric_up(&metrics->buckets[bucket]);
+    backend_metric_set(&metrics->duration_ns, backend_metric(&metrics->duration_ns) + duration_ns);
 }
 
 bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed)
@@ -35,7 +35,7 @@ bool metrics_add_store(struct metrics *metrics, const char *name, bool is_needed
     size_t size = metrics->n_workers * sizeof(*store->workers);
     *store = (struct metrics_store){.is_needed = is_needed};
     store->name = malloc(strlen(name) + 1);
-    store->workers = aligned_alloc(_Alignof(struct store_figures), size);
+    store->workers = aligned_alloc(_Alignof(struct backend_metrics), size);
     if (store->name == NULL || store->workers == NULL) {
         free(store->name);
         free(store->workers);
@@ -56,7 +56,7 @@ void metrics_free_stores(struct metrics *metrics)
     metrics->n_stores = 0;
 }
 
-struct store_figures *metrics_store(struct metrics *metrics, size_t store, unsigned worker)
+struct backend_metrics *metrics_store(struct metrics *metrics, size_t store, unsigned worker)
 {
     return store < metrics->n_stores ? &metrics->stores[store].workers[worker] : NULL;
 }
@@ -69,54 +69,56 @@ static uint64_t earlier(uint64_t a_ns, uint64_t b_ns)
 }
 
 /* Of the state, that of the worker that fares worst. */
-static struct store_figures sum_of(const struct metrics *metrics, size_t store)
+static struct backend_metrics sum_of(const struct metrics *metrics, size_t store)
 {
-    struct store_figures sum = {.asks = 0};
+    struct backend_metrics sum = {.asks = 0};
     for (unsigned i = 0; i < metrics->n_workers; i++) {
-        const struct store_figures *from = &metrics->stores[store].workers[i];
-        sum.asks += store_figure(&from->asks);
-        for (unsigned fault = 0; fault < SHARED_FAULTS; fault++)
-            sum.faults[fault] += store_figure(&from->faults[fault]);
-        sum.refused += store_figure(&from->refused);
+        const struct backend_metrics *from = &metrics->stores[store].workers[i];
+        sum.asks += backend_metric(&from->asks);
+        for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++)
+            sum.diagnostics[fault] += backend_metric(&from->diagnostics[fault]);
+        sum.refused += backend_metric(&from->refused);
         for (unsigned bucket = 0; bucket < STORE_BUCKETS; bucket++)
-            sum.buckets[bucket] += store_figure(&from->buckets[bucket]);
-        sum.duration_ns += store_figure(&from->duration_ns);
-        sum.denials_hit += store_figure(&from->denials_hit);
-        sum.cautious += store_figure(&from->cautious);
-        sum.lease_units += store_figure(&from->lease_units);
-        sum.conflicts += store_figure(&from->conflicts);
-        sum.busy += store_figure(&from->busy);
-        sum.damaged += store_figure(&from->damaged);
-        sum.expired_floor += store_figure(&from->expired_floor);
-        sum.expired_release += store_figure(&from->expired_release);
-        sum.expiry_kept_units += store_figure(&from->expiry_kept_units);
-        sum.tickets_dropped += store_figure(&from->tickets_dropped);
+            sum.buckets[bucket] += backend_metric(&from->buckets[bucket]);
+        sum.duration_ns += backend_metric(&from->duration_ns);
+        sum.denials_hit += backend_metric(&from->denials_hit);
+        sum.cautious += backend_metric(&from->cautious);
+        sum.lease_units += backend_metric(&from->lease_units);
+        sum.conflicts += backend_metric(&from->conflicts);
+        sum.busy += backend_metric(&from->busy);
+        sum.damaged += backend_metric(&from->damaged);
+        sum.expired_floor += backend_metric(&from->expired_floor);
+        sum.expired_release += backend_metric(&from->expired_release);
+        sum.expiry_kept_units += backend_metric(&from->expiry_kept_units);
+        sum.tickets_dropped += backend_metric(&from->tickets_dropped);
         /* Each worker sees the same. */
-        sum.failovers = max_u64(sum.failovers, store_figure(&from->failovers));
-        sum.clock_skew_ns = max_u64(sum.clock_skew_ns, store_figure(&from->clock_skew_ns));
-        sum.state = max_u64(sum.state, store_figure(&from->state));
-        sum.away_since_ns = earlier(sum.away_since_ns, store_figure(&from->away_since_ns));
+        sum.failovers = max_u64(sum.failovers, backend_metric(&from->failovers));
+        sum.clock_skew_ns = max_u64(sum.clock_skew_ns, backend_metric(&from->clock_skew_ns));
+        sum.state = max_u64(sum.state, backend_metric(&from->state));
+        sum.unavailable_since_ns =
+            earlier(sum.unavailable_since_ns, backend_metric(&from->unavailable_since_ns));
     }
     return sum;
 }
 
-static uint64_t faults_of(const struct store_figures *sum)
+static uint64_t diagnostics_of(const struct backend_metrics *sum)
 {
     uint64_t n = sum->refused;
-    for (unsigned fault = 0; fault < SHARED_FAULTS; fault++)
-        n += sum->faults[fault];
+    for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++)
+        n += sum->diagnostics[fault];
     return n;
 }
 
-static double away_seconds(const struct store_figures *sum, uint64_t now_ns)
+static double unavailable_seconds(const struct backend_metrics *sum, uint64_t now_ns)
 {
-    return sum->away_since_ns > 0 ? SECONDS(sub_floor(now_ns, sum->away_since_ns)) : 0;
+    return sum->unavailable_since_ns > 0 ? SECONDS(sub_floor(now_ns, sum->unavailable_since_ns))
+                                         : 0;
 }
 
-void metrics_add_expired(const struct metrics *metrics, struct total_figures *total)
+void metrics_add_expired(const struct metrics *metrics, struct total_metrics *total)
 {
     for (size_t i = 0; i < metrics->n_stores; i++) {
-        struct store_figures sum = sum_of(metrics, i);
+        struct backend_metrics sum = sum_of(metrics, i);
         total->events[METRICS_EXPIRED_FLOOR] += sum.expired_floor;
         total->events[METRICS_EXPIRED_RELEASE] += sum.expired_release;
         total->events[METRICS_EXPIRY_KEPT_UNITS] += sum.expiry_kept_units;
@@ -126,7 +128,7 @@ void metrics_add_expired(const struct metrics *metrics, struct total_figures *to
 bool metrics_has_stores(const struct metrics *metrics)
 {
     for (size_t i = 0; i < metrics->n_stores; i++)
-        if (metrics->stores[i].is_needed && sum_of(metrics, i).away_since_ns > 0)
+        if (metrics->stores[i].is_needed && sum_of(metrics, i).unavailable_since_ns > 0)
             return false;
     return true;
 }
@@ -134,10 +136,10 @@ bool metrics_has_stores(const struct metrics *metrics)
 void metrics_tell_stores(const struct metrics *metrics, uint64_t now_ns, struct page *page)
 {
     for (size_t i = 0; i < metrics->n_stores; i++) {
-        struct store_figures sum = sum_of(metrics, i);
-        if (sum.away_since_ns > 0)
+        struct backend_metrics sum = sum_of(metrics, i);
+        if (sum.unavailable_since_ns > 0)
             page_print(page, "store %s: away for %.1f s\n", metrics->stores[i].name,
-                       away_seconds(&sum, now_ns));
+                       unavailable_seconds(&sum, now_ns));
     }
 }
 
@@ -145,12 +147,13 @@ void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct 
 {
     page_print(page, "# Stores\r\nstores:%zu\r\n", metrics->n_stores);
     for (size_t i = 0; i < metrics->n_stores; i++) {
-        struct store_figures sum = sum_of(metrics, i);
+        struct backend_metrics sum = sum_of(metrics, i);
         page_print(page,
                    "store%zu:name=%s,state=%s,away_s=%.1f,asks=%" PRIu64 ",errors=%" PRIu64
                    ",deny_cache_hits=%" PRIu64 ",lease_units=%" PRIu64 "\r\n",
-                   i, metrics->stores[i].name, state_names[sum.state], away_seconds(&sum, now_ns),
-                   sum.asks, faults_of(&sum), sum.denials_hit, sum.lease_units);
+                   i, metrics->stores[i].name, state_names[sum.state],
+                   unavailable_seconds(&sum, now_ns), sum.asks, diagnostics_of(&sum),
+                   sum.denials_hit, sum.lease_units);
     }
 }
 
@@ -158,7 +161,7 @@ void metrics_info_stores(const struct metrics *metrics, uint64_t now_ns, struct 
 
 struct stores_writing {
     const struct metrics *metrics;
-    const struct store_figures *sums; /* of each store */
+    const struct backend_metrics *sums; /* of each store */
     enum metrics_format format;
     struct page *page;
 };
@@ -204,10 +207,10 @@ static void write_faults(const struct stores_writing *writing)
 {
     family(writing, "store_errors", "counter", "Asks that a store did not decide, by reason.");
     for (size_t i = 0; i < writing->metrics->n_stores; i++) {
-        for (unsigned fault = 0; fault < SHARED_FAULTS; fault++) {
+        for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++) {
             begin(writing, "store_errors_total", i);
             page_print(writing->page, ",reason=\"%s\"", fault_names[fault]);
-            end(writing, writing->sums[i].faults[fault]);
+            end(writing, writing->sums[i].diagnostics[fault]);
         }
         begin(writing, "store_errors_total", i);
         page_add(writing->page, ",reason=\"refused\"");
@@ -217,7 +220,7 @@ static void write_faults(const struct stores_writing *writing)
 
 static void write_latency(const struct stores_writing *writing, size_t store)
 {
-    const struct store_figures *sum = &writing->sums[store];
+    const struct backend_metrics *sum = &writing->sums[store];
     uint64_t count = 0;
     for (unsigned i = 0; i < STORE_BUCKETS; i++) {
         char bound[32] = "+Inf";
@@ -237,7 +240,7 @@ static void write_latency(const struct stores_writing *writing, size_t store)
 void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
                           enum metrics_format format, struct page *page)
 {
-    struct store_figures sums[RULES_STORES_MAX];
+    struct backend_metrics sums[RULES_STORES_MAX];
     const struct stores_writing writing = {metrics, sums, format, page};
     if (metrics->n_stores == 0)
         return;
@@ -245,7 +248,7 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
         sums[i] = sum_of(metrics, i);
     write_one(&writing, "store_asks", "counter",
               "Decisions and answers of pools that a store was wanted for.",
-              offsetof(struct store_figures, asks));
+              offsetof(struct backend_metrics, asks));
     write_faults(&writing);
     family(&writing, "store_latency_seconds", "histogram",
            "From asking a store to its answer, or to the end of waiting for it.");
@@ -253,34 +256,34 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
         write_latency(&writing, i);
     write_one(&writing, "store_state", "gauge",
               "Whether a store is asked (0), probed (1), or not asked for a while (2).",
-              offsetof(struct store_figures, state));
+              offsetof(struct backend_metrics, state));
     family(&writing, "store_away_seconds", "gauge", "How long a store could not be asked; 0: now.");
     for (size_t i = 0; i < metrics->n_stores; i++) {
         begin(&writing, "store_away_seconds", i);
-        page_print(page, "} %.3f\n", away_seconds(&sums[i], now_ns));
+        page_print(page, "} %.3f\n", unavailable_seconds(&sums[i], now_ns));
     }
     write_one(&writing, "deny_cache_hits", "counter", "Asks denied without the store.",
-              offsetof(struct store_figures, denials_hit));
+              offsetof(struct backend_metrics, denials_hit));
     write_one(&writing, "store_cautious", "counter",
               "Asks that met a key without a state after a failover, and were denied or charged.",
-              offsetof(struct store_figures, cautious));
+              offsetof(struct backend_metrics, cautious));
     write_one(&writing, "lease_units", "gauge", "Units leased from a store and not used yet.",
-              offsetof(struct store_figures, lease_units));
+              offsetof(struct backend_metrics, lease_units));
     write_one(&writing, "store_failovers", "counter",
               "Servers of a store that began anew, or were replaced.",
-              offsetof(struct store_figures, failovers));
+              offsetof(struct backend_metrics, failovers));
     write_one(&writing, "store_conflicts", "counter",
               "States of memcached that another server changed in between.",
-              offsetof(struct store_figures, conflicts));
+              offsetof(struct backend_metrics, conflicts));
     write_one(&writing, "store_busy", "counter",
               "Asks of memcached that other servers were faster than until their time was over.",
-              offsetof(struct store_figures, busy));
+              offsetof(struct backend_metrics, busy));
     write_one(&writing, "store_damaged", "counter",
               "States of memcached that were damaged, and were replaced by used-up ones.",
-              offsetof(struct store_figures, damaged));
+              offsetof(struct backend_metrics, damaged));
     write_one(&writing, "store_tickets_dropped", "counter",
               "Reservations over memcached closed as estimated, their key having too many open.",
-              offsetof(struct store_figures, tickets_dropped));
+              offsetof(struct backend_metrics, tickets_dropped));
     family(&writing, "store_clock_skew_seconds", "gauge",
            "The most by which the clock of another server on memcached was ahead.");
     for (size_t i = 0; i < metrics->n_stores; i++) {
@@ -291,16 +294,17 @@ void metrics_write_stores(const struct metrics *metrics, uint64_t now_ns,
 
 /* ---- As JSON --------------------------------------------------------------------------------- */
 
-static json_t *faults_json(const struct store_figures *sum)
+static json_t *diagnostics_json(const struct backend_metrics *sum)
 {
-    json_t *faults = json_object();
-    for (unsigned fault = 0; fault < SHARED_FAULTS; fault++)
-        json_object_set_new(faults, fault_names[fault], json_integer(NUMBER(sum->faults[fault])));
-    json_object_set_new(faults, "refused", json_integer(NUMBER(sum->refused)));
-    return faults;
+    json_t *diagnostics = json_object();
+    for (unsigned fault = 0; fault < BACKEND_ERRORS; fault++)
+        json_object_set_new(diagnostics, fault_names[fault],
+                            json_integer(NUMBER(sum->diagnostics[fault])));
+    json_object_set_new(diagnostics, "refused", json_integer(NUMBER(sum->refused)));
+    return diagnostics;
 }
 
-static json_t *latency_json(const struct store_figures *sum)
+static json_t *latency_json(const struct backend_metrics *sum)
 {
     uint64_t count = 0;
     json_t *buckets = json_array();
@@ -317,13 +321,13 @@ struct json_t *metrics_stores_json(const struct metrics *metrics, uint64_t now_n
 {
     json_t *stores = json_array();
     for (size_t i = 0; i < metrics->n_stores; i++) {
-        struct store_figures sum = sum_of(metrics, i);
+        struct backend_metrics sum = sum_of(metrics, i);
         json_array_append_new(
             stores,
             json_pack("{s:s, s:s, s:f, s:I, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f}",
                       "store", metrics->stores[i].name, "state", state_names[sum.state], "away_s",
-                      away_seconds(&sum, now_ns), "asks", NUMBER(sum.asks), "errors",
-                      faults_json(&sum), "latency", latency_json(&sum), "deny_cache_hits",
+                      unavailable_seconds(&sum, now_ns), "asks", NUMBER(sum.asks), "errors",
+                      diagnostics_json(&sum), "latency", latency_json(&sum), "deny_cache_hits",
                       NUMBER(sum.denials_hit), "cautious", NUMBER(sum.cautious), "lease_units",
                       NUMBER(sum.lease_units), "failovers", NUMBER(sum.failovers), "conflicts",
                       NUMBER(sum.conflicts), "busy", NUMBER(sum.busy), "damaged",

@@ -4,12 +4,12 @@
 
 #include <stdio.h>
 
-void metrics_reloaded(struct metrics *metrics, bool worked, const char *sentence, uint64_t now_ns)
+void metrics_reloaded(struct metrics *metrics, bool worked, const char *message, uint64_t now_ns)
 {
     pthread_mutex_lock(&metrics->lock);
     metrics->reloads[worked]++;
     metrics->reloaded_at_ns = now_ns;
-    snprintf(metrics->reload_fault, sizeof(metrics->reload_fault), "%s", worked ? "" : sentence);
+    snprintf(metrics->reload_fault, sizeof(metrics->reload_fault), "%s", worked ? "" : message);
     pthread_mutex_unlock(&metrics->lock);
 }
 

@@ -126,7 +126,7 @@ static bool is_shown(const struct writing *writing, const struct series *series,
 static void write_outcomes(const struct writing *writing, const char *name,
                            const struct series *series)
 {
-    struct series_figures sum = metrics_sum_series(writing->metrics, series->number);
+    struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
     for (unsigned outcome = 0; outcome < METRICS_OUTCOMES; outcome++) {
         if (!is_shown(writing, series, outcome, sum.outcomes[outcome]))
             continue;
@@ -140,7 +140,7 @@ static void write_outcomes(const struct writing *writing, const char *name,
 static void write_units(const struct writing *writing, const char *name,
                         const struct series *series)
 {
-    struct series_figures sum = metrics_sum_series(writing->metrics, series->number);
+    struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
     if (!is_shown(writing, series, METRICS_ALLOW, sum.units))
         return;
     begin_series(writing, name, series);
@@ -151,7 +151,7 @@ static void write_units(const struct writing *writing, const char *name,
 static void write_candidates(const struct writing *writing, const char *name,
                              const struct series *series)
 {
-    struct series_figures sum = metrics_sum_series(writing->metrics, series->number);
+    struct series_metrics sum = metrics_sum_series(writing->metrics, series->number);
     if (sum.candidate_over == 0)
         return;
     begin_series(writing, name, series);
@@ -186,80 +186,82 @@ static void write_rules(const struct writing *writing)
     each_series(writing, "detailed_units_total", true, write_units);
 }
 
-/* ---- Doors ----------------------------------------------------------------------------------- */
+/* ---- Frontends
+ * ----------------------------------------------------------------------------------- */
 
-/* stint_NAME{door="…",OTHER="…"} for each figure that is not 0. */
-static void write_parts(const struct writing *writing, const char *name, unsigned door,
+/* stint_NAME{frontend="…",OTHER="…"} for each figure that is not 0. */
+static void write_parts(const struct writing *writing, const char *name, unsigned frontend,
                         const char *part, const char *part_name, uint64_t n)
 {
     if (n == 0)
         return;
     page_print(writing->page, "stint_%s", name);
-    label(writing, "door", metrics_door_names[door], true);
+    label(writing, "frontend", metrics_frontend_names[frontend], true);
     label(writing, part, part_name, false);
     page_add(writing->page, "}");
     value(writing, n);
 }
 
-static void write_requests(const struct writing *writing, const struct door_figures *doors)
+static void write_requests(const struct writing *writing, const struct frontend_metrics *frontends)
 {
     family(writing, "requests", "counter", "Requests answered, by verb.");
-    for (unsigned door = 0; door < METRICS_DOORS; door++)
+    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         for (int verb = 0; verb < REQUEST_VERBS; verb++)
-            write_parts(writing, "requests_total", door, "verb", request_verb_name(verb),
-                        doors[door].verbs[verb]);
+            write_parts(writing, "requests_total", frontend, "verb", request_verb_name(verb),
+                        frontends[frontend].verbs[verb]);
     family(writing, "request_errors", "counter", "Requests answered with an error, by its kind.");
-    for (unsigned door = 0; door < METRICS_DOORS; door++)
+    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         for (unsigned error = 1; error < METRICS_ERRORS; error++)
-            write_parts(writing, "request_errors_total", door, "error", metrics_error_names[error],
-                        doors[door].errors[error]);
+            write_parts(writing, "request_errors_total", frontend, "error",
+                        metrics_error_names[error], frontends[frontend].errors[error]);
     family(writing, "connections_refused", "counter",
            "Connections that were not served, or ended by the server, by the limit that they met.");
-    for (unsigned door = 0; door < METRICS_DOORS; door++)
+    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
         for (unsigned why = 0; why < METRICS_REFUSALS; why++)
-            write_parts(writing, "connections_refused_total", door, "reason",
-                        metrics_refusal_names[why], doors[door].refused[why]);
+            write_parts(writing, "connections_refused_total", frontend, "reason",
+                        metrics_refusal_names[why], frontends[frontend].refused[why]);
 }
 
-/* One figure of each door; `offset` finds it. */
-static void write_doors(const struct writing *writing, const struct door_figures *doors,
-                        const char *name, const char *help, size_t offset)
+/* One figure of each frontend; `offset` finds it. */
+static void write_frontends(const struct writing *writing, const struct frontend_metrics *frontends,
+                            const char *name, const char *help, size_t offset)
 {
     char total[64];
     snprintf(total, sizeof(total), "%s_total", name);
     family(writing, name, "counter", help);
-    for (unsigned door = 0; door < METRICS_DOORS; door++) {
+    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++) {
         uint64_t n;
-        memcpy(&n, (const char *)&doors[door] + offset, sizeof(n));
-        line(writing, total, "door", metrics_door_names[door], n);
+        memcpy(&n, (const char *)&frontends[frontend] + offset, sizeof(n));
+        line(writing, total, "frontend", metrics_frontend_names[frontend], n);
     }
 }
 
-static void write_connections(const struct writing *writing, const struct door_figures *doors)
+static void write_connections(const struct writing *writing,
+                              const struct frontend_metrics *frontends)
 {
     family(writing, "connections", "gauge", "Connections open now.");
-    for (unsigned door = 0; door < METRICS_DOORS; door++) {
-        uint64_t opened = doors[door].opened, closed = doors[door].closed;
+    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++) {
+        uint64_t opened = frontends[frontend].opened, closed = frontends[frontend].closed;
         /* The two are read a moment apart. */
-        line(writing, "connections", "door", metrics_door_names[door],
+        line(writing, "connections", "frontend", metrics_frontend_names[frontend],
              opened > closed ? opened - closed : 0);
     }
-    write_doors(writing, doors, "connections_opened", "Connections accepted.",
-                offsetof(struct door_figures, opened));
-    write_doors(writing, doors, "malformed", "Bytes that were no request of the protocol.",
-                offsetof(struct door_figures, malformed));
-    write_doors(writing, doors, "wrong_secrets",
-                "Secrets that no token has, or that came after too many wrong ones.",
-                offsetof(struct door_figures, wrong_secrets));
-    write_doors(writing, doors, "received_bytes", "Bytes received.",
-                offsetof(struct door_figures, bytes_in));
-    write_doors(writing, doors, "sent_bytes", "Bytes sent.",
-                offsetof(struct door_figures, bytes_out));
+    write_frontends(writing, frontends, "connections_opened", "Connections accepted.",
+                    offsetof(struct frontend_metrics, opened));
+    write_frontends(writing, frontends, "malformed", "Bytes that were no request of the protocol.",
+                    offsetof(struct frontend_metrics, malformed));
+    write_frontends(writing, frontends, "wrong_secrets",
+                    "Secrets that no token has, or that came after too many wrong ones.",
+                    offsetof(struct frontend_metrics, wrong_secrets));
+    write_frontends(writing, frontends, "received_bytes", "Bytes received.",
+                    offsetof(struct frontend_metrics, bytes_in));
+    write_frontends(writing, frontends, "sent_bytes", "Bytes sent.",
+                    offsetof(struct frontend_metrics, bytes_out));
 }
 
 /* ---- The rest -------------------------------------------------------------------------------- */
 
-static void write_durations(const struct writing *writing, const struct total_figures *total)
+static void write_durations(const struct writing *writing, const struct total_metrics *total)
 {
     uint64_t count = 0;
     family(writing, "decision_duration_seconds", "histogram",
@@ -290,7 +292,7 @@ static void write_unmatched(const struct writing *writing)
     }
 }
 
-static void write_events(const struct writing *writing, const struct total_figures *total)
+static void write_events(const struct writing *writing, const struct total_metrics *total)
 {
     write_unmatched(writing);
     counter(writing, "unknown_domain_descriptors", "Descriptors in a domain that has no rules.",
@@ -334,7 +336,7 @@ static void write_table_fill(const struct writing *writing, const struct stint_t
 
 /* In the table, and in stores what this server has closed. */
 static void write_expired(const struct writing *writing, const struct stint_table_info *info,
-                          const struct total_figures *total)
+                          const struct total_metrics *total)
 {
     const uint64_t counts[] = {
         [STINT_EXPIRY_KEEP] = info->reservations_expired[STINT_EXPIRY_KEEP],
@@ -357,12 +359,12 @@ static void write_expired(const struct writing *writing, const struct stint_tabl
             total->events[METRICS_EXPIRIES_LOST]);
 }
 
-static void write_table(const struct writing *writing, const struct total_figures *total)
+static void write_table(const struct writing *writing, const struct total_metrics *total)
 {
     struct stint_table_info info;
     if (writing->facts->table == NULL)
         return;
-    table_figures(writing->facts->table, writing->facts->table_now_ns, METRICS_SETS_LOOKED_AT,
+    table_metrics(writing->facts->table, writing->facts->table_now_ns, METRICS_SETS_LOOKED_AT,
                   &info);
     write_table_fill(writing, &info);
     gauge(writing, "table_bytes", "Memory of the table.", info.bytes);
@@ -408,17 +410,17 @@ void metrics_write(struct metrics *metrics, const struct metrics_facts *facts,
                    enum metrics_format format, struct page *page)
 {
     const struct writing writing = {metrics, facts, format, page};
-    struct door_figures doors[METRICS_DOORS];
+    struct frontend_metrics frontends[METRICS_FRONTENDS];
     pthread_mutex_lock(&metrics->lock);
-    struct total_figures total = metrics_sum_total(metrics);
+    struct total_metrics total = metrics_sum_total(metrics);
     metrics_add_expired(metrics, &total);
-    for (unsigned door = 0; door < METRICS_DOORS; door++)
-        doors[door] = metrics_sum_door(metrics, door);
+    for (unsigned frontend = 0; frontend < METRICS_FRONTENDS; frontend++)
+        frontends[frontend] = metrics_sum_frontend(metrics, frontend);
     bool is_ours = (metrics->names & METRICS_NAMES_STINT) != 0;
     if (is_ours) {
         write_rules(&writing);
-        write_requests(&writing, doors);
-        write_connections(&writing, doors);
+        write_requests(&writing, frontends);
+        write_connections(&writing, frontends);
         write_durations(&writing, &total);
         write_events(&writing, &total);
         write_config(&writing);

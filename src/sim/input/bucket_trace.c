@@ -7,7 +7,7 @@
  */
 #include "sim/input/bucket_trace.h"
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static void use(struct bucket_trace *trace, uint64_t at_ns, uint64_t units)
             (struct bucket_use){.at_ns = at_ns, .units = (uint32_t)units};
 }
 
-/* As many single uses, O apart, as there is time for before the first bucket dies. */
+/* As many single uses, O apart, as there is time for before the first bucket expires. */
 static void plan(struct bucket_trace *trace, const struct stint_quota *quota, bool twice)
 {
     uint64_t slack_ns = quota->time_slack_ns, left = quota->limit, at_ns = 0;

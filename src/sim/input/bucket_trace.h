@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The uses that have the most buckets of a quota alive at once, played through its own law. That
- * no uses can have more alive than the formula says is proved; this shows how near they come.
+ * The uses that have the most buckets of a quota alive at once, played through its own algorithm.
+ * That no uses can have more alive than the formula says is proved; this shows how near they come.
  */
 #ifndef STINT_SIM_INPUT_BUCKET_TRACE_H
 #define STINT_SIM_INPUT_BUCKET_TRACE_H

@@ -3,7 +3,7 @@
 #include "sim/input/jsonl.h"
 
 #include "base/limits.h"
-#include "sim/input/moment.h"
+#include "sim/input/timestamp.h"
 #include "sim/input/trace.h"
 
 #include <jansson.h>
@@ -54,36 +54,37 @@ static int no_member(const char *name, const char *expected, struct stint_error 
  * JSON numbers arrive as doubles. The shortest decimal that reads back as the same double is what
  * the writer wrote, up to 15 digits; longer times belong into strings.
  */
-static int parse_real_seconds(struct moment *moment, double seconds, struct stint_error *error)
+static int parse_real_seconds(struct timestamp *timestamp, double seconds,
+                              struct stint_error *error)
 {
     char text[64];
     int len = -1;
-    if (seconds >= 0 && seconds < (double)MOMENT_MAX_NS)
+    if (seconds >= 0 && seconds < (double)TIMESTAMP_MAX_NS)
         for (int decimals = 0; decimals <= 9; decimals++) {
             len = snprintf(text, sizeof(text), "%.*f", decimals, seconds);
             if (strtod(text, NULL) == seconds)
                 break;
         }
-    return moment_parse_seconds(moment, span_of(text, len < 0 ? 0 : (size_t)len), error);
+    return timestamp_parse_seconds(timestamp, span_of(text, len < 0 ? 0 : (size_t)len), error);
 }
 
-static int parse_time(struct moment *moment, const json_t *value, const char *name,
+static int parse_time(struct timestamp *timestamp, const json_t *value, const char *name,
                       struct stint_error *error)
 {
     if (json_is_integer(value)) {
         json_int_t seconds = json_integer_value(value);
         char text[32];
         int len = snprintf(text, sizeof(text), "%lld", (long long)seconds);
-        return moment_parse_seconds(moment, span_of(text, (size_t)len), error);
+        return timestamp_parse_seconds(timestamp, span_of(text, (size_t)len), error);
     }
     if (json_is_real(value))
-        return parse_real_seconds(moment, json_real_value(value), error);
+        return parse_real_seconds(timestamp, json_real_value(value), error);
     if (!json_is_string(value))
         return no_member(name, "a time", error);
     struct span text = span_of(json_string_value(value), json_string_length(value));
     bool dated = memchr(text.ptr, '-', text.len) != NULL;
-    return dated ? moment_parse_rfc3339(moment, text, error)
-                 : moment_parse_seconds(moment, text, error);
+    return dated ? timestamp_parse_rfc3339(timestamp, text, error)
+                 : timestamp_parse_seconds(timestamp, text, error);
 }
 
 /* Text as it is; numbers and booleans as JSON writes them. */
@@ -105,9 +106,9 @@ static int parse_part(struct jsonl *jsonl, size_t i, struct span *part, struct s
 
 static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_error *error)
 {
-    struct moment moment;
+    struct timestamp timestamp;
     const json_t *time = json_object_get(jsonl->object, jsonl->time);
-    int code = parse_time(&moment, time, jsonl->time, error);
+    int code = parse_time(&timestamp, time, jsonl->time, error);
     if (code != 0)
         return code;
     struct span parts[JOINED_KEY_PARTS_MAX], key;
@@ -129,7 +130,7 @@ static int parse_members(struct jsonl *jsonl, struct event *event, struct stint_
         if (cost < 0)
             return no_member(jsonl->cost, "a whole number from 0 to 4294967295", error);
     }
-    *event = (struct event){moment.ns, key, (uint32_t)cost, moment.decimals};
+    *event = (struct event){timestamp.ns, key, (uint32_t)cost, timestamp.decimals};
     return EVENT_FOUND;
 }
 

@@ -86,15 +86,15 @@ static struct span cut_word(struct span *line)
 static bool cut_user_and_date(struct logline *logline, struct span *line, struct span *user,
                               uint64_t *at_ns)
 {
-    for (size_t at = 0; at + MOMENT_CLF_LEN + 2 < line->len; at++) {
+    for (size_t at = 0; at + TIMESTAMP_CLF_LEN + 2 < line->len; at++) {
         const uint8_t *bracket = memchr(line->ptr + at, '[', line->len - at);
         if (bracket == NULL)
             return false;
         at = (size_t)(bracket - line->ptr);
-        size_t after = at + MOMENT_CLF_LEN + 2;
+        size_t after = at + TIMESTAMP_CLF_LEN + 2;
         if (after < line->len && at > 0 && bracket[-1] == ' ' &&
-            bracket[MOMENT_CLF_LEN + 1] == ']' && line->ptr[after] == ' ' &&
-            moment_parse_clf(at_ns, bracket + 1, &logline->date)) {
+            bracket[TIMESTAMP_CLF_LEN + 1] == ']' && line->ptr[after] == ' ' &&
+            timestamp_parse_clf(at_ns, bracket + 1, &logline->date)) {
             *user = span_of(line->ptr, at - 1);
             *line = span_of(line->ptr + after + 1, line->len - after - 1);
             return true;

@@ -10,7 +10,7 @@
 
 #include "sim/input/event.h"
 #include "sim/input/joined_key.h"
-#include "sim/input/moment.h"
+#include "sim/input/timestamp.h"
 
 enum logline_field {
     LOGLINE_IP,
@@ -28,7 +28,7 @@ struct logline {
     uint8_t n_fields;
     uint8_t v6_bits;
     char address[LOGLINE_ADDRESS_MAX];
-    struct moment_clf_cache date;
+    struct timestamp_clf_cache date;
     struct joined_key joined;
 };
 

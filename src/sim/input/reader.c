@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* One block of memory: full lines are lent out of it, the rest moves to its front. */
+/* One block of memory: full lines are borrowed out of it, the rest moves to its front. */
 #include "sim/input/reader.h"
 
 #include <assert.h>

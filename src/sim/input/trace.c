@@ -3,7 +3,7 @@
 #include "sim/input/trace.h"
 
 #include "base/limits.h"
-#include "sim/input/moment.h"
+#include "sim/input/timestamp.h"
 
 static bool is_blank(uint8_t c)
 {
@@ -49,8 +49,8 @@ int trace_parse(struct event *event, struct span line, struct stint_error *error
     struct span time = next_word(&line);
     if (time.len == 0 || time.ptr[0] == '#')
         return EVENT_NONE;
-    struct moment moment;
-    int code = moment_parse_seconds(&moment, time, error);
+    struct timestamp timestamp;
+    int code = timestamp_parse_seconds(&timestamp, time, error);
     if (code != 0)
         return code;
     struct span key = next_word(&line);
@@ -66,6 +66,6 @@ int trace_parse(struct event *event, struct span line, struct stint_error *error
     }
     if (word.len > 0 && word.ptr[0] != '#')
         return err_set(error, STINT_E_SYNTAX, "expected TIME KEY [COST], found more after COST");
-    *event = (struct event){moment.ns, key, cost, moment.decimals};
+    *event = (struct event){timestamp.ns, key, cost, timestamp.decimals};
     return EVENT_FOUND;
 }

@@ -115,7 +115,7 @@ static bool add_denial(struct walk *walk, const struct history_event *event)
     bool refused = ask(walk, event->cost, verb).outcome != STINT_ALLOW;
     enum history_why why = !refused                                     ? HISTORY_ELSEWHERE
                            : free_exactly(walk) >= (int64_t)event->cost ? HISTORY_SLACK
-                                                                        : HISTORY_NO_ROOM;
+                                                                        : HISTORY_NO_SPACE;
     void *denials = grow(history->denials, &history->denials_size, history->n_denials,
                          sizeof(*history->denials));
     if (denials == NULL)
@@ -123,7 +123,7 @@ static bool add_denial(struct walk *walk, const struct history_event *event)
     history->denials = denials;
     history->denials[history->n_denials++] = (struct history_denial){walk->now_ns, (uint8_t)why};
     history->n_slack += why == HISTORY_SLACK;
-    history->n_no_room += why == HISTORY_NO_ROOM;
+    history->n_no_space += why == HISTORY_NO_SPACE;
     return true;
 }
 
@@ -132,7 +132,7 @@ static bool add_event(struct walk *walk, const struct history_event *event)
     if (event->granted == 0)
         return event->cost == 0 || add_denial(walk, event);
     size_t n_before = groups_of(walk->history->quota, walk->state, walk->now_ns, walk->groups);
-    /* A table without a place for the key may have granted what its law would not. */
+    /* A table without a place for the key may have granted what its algorithm would not. */
     if (ask(walk, event->granted, STINT_TAKE).outcome != STINT_ALLOW)
         ask(walk, event->granted, STINT_CHARGE);
     walk->used += event->granted;
@@ -145,7 +145,7 @@ static bool add_event(struct walk *walk, const struct history_event *event)
 static uint64_t belief_changes_ns(const struct walk *walk)
 {
     uint32_t remaining = walk->history->rows[walk->history->n_rows - 1].free_believed;
-    if (remaining >= law_capacity(walk->history->quota))
+    if (remaining >= most_units(walk->history->quota))
         return STINT_NEVER_NS;
     uint64_t wait_ns = ask(walk, remaining + 1, STINT_PEEK).retry_after_ns;
     if (wait_ns > STINT_NOW_MAX - walk->now_ns)

@@ -2,8 +2,8 @@
 /*
  * What a quota did to one key, instant by instant: how many units were used, how many had come back
  * exactly one period after their use, and how many the limiter believed to be free. The belief is
- * asked of the engine's own law on a state of the caller's; the count of units is made apart from
- * it.
+ * asked of the engine's own algorithm on a state of the caller's; the count of units is made apart
+ * from it.
  *
  * Memory: 40 bytes for each instant at which something changed, at most some three for each event.
  */
@@ -34,9 +34,9 @@ struct history_group {
 };
 
 enum history_why {
-    HISTORY_NO_ROOM = 0, /* the exact count had none either */
-    HISTORY_SLACK,       /* the exact count had room */
-    HISTORY_ELSEWHERE,   /* this quota would have granted it; another of the list did not */
+    HISTORY_NO_SPACE = 0, /* the exact count had none either */
+    HISTORY_SLACK,        /* the exact count had room */
+    HISTORY_ELSEWHERE,    /* this quota would have granted it; another of the list did not */
 };
 
 struct history_denial {
@@ -54,7 +54,7 @@ struct history {
     size_t rows_size, groups_size, denials_size;
     uint64_t used;       /* units, of all events */
     uint64_t n_slack;    /* denials of HISTORY_SLACK */
-    uint64_t n_no_room;  /* denials of HISTORY_NO_ROOM */
+    uint64_t n_no_space; /* denials of HISTORY_NO_SPACE */
     uint64_t n_instants; /* of events */
 };
 

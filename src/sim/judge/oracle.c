@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The stated slack of every algorithm, written once more and from its sentence. */
+/* The stated slack of every algorithm, written once more and from its message. */
 #include "sim/judge/oracle.h"
 
 #include "algorithm/calendar.h"
@@ -42,7 +42,7 @@ static uint64_t state_slack(struct oracle *oracle)
         oracle->count_most = limit;
         return 0;
     default:
-        oracle->has_law = true;
+        oracle->has_algorithm = true;
         return 0;
     }
 }
@@ -60,10 +60,10 @@ int oracle_init(struct oracle *oracle, const struct stint_quota *quota, uint32_t
     oracle->exact.bytes_max = bytes_max;
     if (quota->algorithm == STINT_GCRA && quota->limit > 0)
         oracle->interval_ticks = mul_div_up(quota->period_ns, TICKS_PER_NS, quota->limit);
-    if (!oracle->has_law)
+    if (!oracle->has_algorithm)
         return 0;
-    oracle->laws = calloc(n_keys, sizeof(*oracle->laws));
-    return oracle->laws != NULL
+    oracle->algorithms = calloc(n_keys, sizeof(*oracle->algorithms));
+    return oracle->algorithms != NULL
                ? 0
                : err_set(error, STINT_E_SYSTEM, "out of memory for %u keys", n_keys);
 }
@@ -71,15 +71,15 @@ int oracle_init(struct oracle *oracle, const struct stint_quota *quota, uint32_t
 void oracle_deinit(struct oracle *oracle)
 {
     exact_deinit(&oracle->exact);
-    free(oracle->laws);
+    free(oracle->algorithms);
     memset(oracle, 0, sizeof(*oracle));
 }
 
 void oracle_forget(struct oracle *oracle, uint32_t key)
 {
     exact_forget(&oracle->exact, key);
-    if (oracle->laws != NULL)
-        oracle->laws[key] = (struct oracle_law){0};
+    if (oracle->algorithms != NULL)
+        oracle->algorithms[key] = (struct oracle_algorithm){0};
 }
 
 /* ---- gcra: TAT = max(TAT, now) + cost T; allowed iff that is within now + burst T ---- */
@@ -87,7 +87,7 @@ void oracle_forget(struct oracle *oracle, uint32_t key)
 static uint64_t gcra_tat(const struct oracle *oracle, const struct oracle_ask *ask)
 {
     uint64_t now_ticks = ask->now_ns * TICKS_PER_NS;
-    return max_u64(oracle->laws[ask->key].end_or_number, now_ticks);
+    return max_u64(oracle->algorithms[ask->key].end_or_number, now_ticks);
 }
 
 static bool gcra_denies(const struct oracle *oracle, const struct oracle_ask *ask)
@@ -132,42 +132,44 @@ static uint64_t fixed_end(const struct oracle *oracle, uint64_t before_end_ns, u
 
 static bool fixed_denies(const struct oracle *oracle, const struct oracle_ask *ask)
 {
-    const struct oracle_law *law = &oracle->laws[ask->key];
-    uint64_t units = ask->now_ns < law->end_or_number ? law->units : 0;
+    const struct oracle_algorithm *algorithm = &oracle->algorithms[ask->key];
+    uint64_t units = ask->now_ns < algorithm->end_or_number ? algorithm->units : 0;
     return units + ask->cost > oracle->quota.limit;
 }
 
 static void fixed_admit(struct oracle *oracle, const struct oracle_ask *ask)
 {
-    struct oracle_law *law = &oracle->laws[ask->key];
-    if (ask->now_ns >= law->end_or_number)
-        *law = (struct oracle_law){fixed_end(oracle, law->end_or_number, ask->now_ns), 0, 0};
-    law->units += ask->cost;
+    struct oracle_algorithm *algorithm = &oracle->algorithms[ask->key];
+    if (ask->now_ns >= algorithm->end_or_number)
+        *algorithm = (struct oracle_algorithm){
+            fixed_end(oracle, algorithm->end_or_number, ask->now_ns), 0, 0};
+    algorithm->units += ask->cost;
 }
 
 /* ---- sliding_counter: previous (W - elapsed) + (current + cost) W <= N W ---- */
 
 /* The counters as they are at an instant; one before their window is its first. */
-static struct oracle_law sliding_at(const struct oracle *oracle, const struct oracle_ask *ask,
-                                    uint64_t *elapsed_ns)
+static struct oracle_algorithm sliding_at(const struct oracle *oracle, const struct oracle_ask *ask,
+                                          uint64_t *elapsed_ns)
 {
-    struct oracle_law law = oracle->laws[ask->key];
+    struct oracle_algorithm algorithm = oracle->algorithms[ask->key];
     uint64_t period_ns = oracle->quota.period_ns, number = ask->now_ns / period_ns;
     *elapsed_ns = 0;
-    if (number < law.end_or_number)
-        return law;
+    if (number < algorithm.end_or_number)
+        return algorithm;
     *elapsed_ns = ask->now_ns % period_ns;
-    if (number == law.end_or_number)
-        return law;
-    return (struct oracle_law){number, 0, number == law.end_or_number + 1 ? law.units : 0};
+    if (number == algorithm.end_or_number)
+        return algorithm;
+    return (struct oracle_algorithm){number, 0,
+                                     number == algorithm.end_or_number + 1 ? algorithm.units : 0};
 }
 
 static bool sliding_denies(const struct oracle *oracle, const struct oracle_ask *ask)
 {
     uint64_t elapsed_ns, period_ns = oracle->quota.period_ns;
-    struct oracle_law law = sliding_at(oracle, ask, &elapsed_ns);
-    struct wide old = wide_mul(law.before, period_ns - elapsed_ns);
-    struct wide sum = wide_mul(law.units + ask->cost, period_ns);
+    struct oracle_algorithm algorithm = sliding_at(oracle, ask, &elapsed_ns);
+    struct wide old = wide_mul(algorithm.before, period_ns - elapsed_ns);
+    struct wide sum = wide_mul(algorithm.units + ask->cost, period_ns);
     struct wide most = wide_mul(oracle->quota.limit, period_ns);
     sum.lo += old.lo;
     sum.hi += old.hi + (sum.lo < old.lo);
@@ -176,7 +178,7 @@ static bool sliding_denies(const struct oracle *oracle, const struct oracle_ask 
 
 /* ---- All ---- */
 
-static bool law_denies(const struct oracle *oracle, const struct oracle_ask *ask)
+static bool algorithm_denies(const struct oracle *oracle, const struct oracle_ask *ask)
 {
     switch (oracle->quota.algorithm) {
     case STINT_GCRA:
@@ -188,40 +190,40 @@ static bool law_denies(const struct oracle *oracle, const struct oracle_ask *ask
     }
 }
 
-static void law_admit(struct oracle *oracle, const struct oracle_ask *ask)
+static void algorithm_admit(struct oracle *oracle, const struct oracle_ask *ask)
 {
     uint64_t elapsed_ns;
-    struct oracle_law law;
+    struct oracle_algorithm algorithm;
     switch (oracle->quota.algorithm) {
     case STINT_GCRA:
-        oracle->laws[ask->key].end_or_number =
+        oracle->algorithms[ask->key].end_or_number =
             gcra_tat(oracle, ask) + ask->cost * oracle->interval_ticks;
         return;
     case STINT_FIXED_WINDOW:
         fixed_admit(oracle, ask);
         return;
     default:
-        law = sliding_at(oracle, ask, &elapsed_ns);
-        law.units += ask->cost;
-        oracle->laws[ask->key] = law;
+        algorithm = sliding_at(oracle, ask, &elapsed_ns);
+        algorithm.units += ask->cost;
+        oracle->algorithms[ask->key] = algorithm;
     }
 }
 
 struct oracle_view oracle_look(struct oracle *oracle, const struct oracle_ask *ask)
 {
     uint64_t most = exact_units(&oracle->exact, ask->key, 0, ask->counted_ns) + ask->cost;
-    struct oracle_view view = {.has_room = most <= oracle->quota.limit, .is_justified = true};
+    struct oracle_view view = {.has_space = most <= oracle->quota.limit, .is_justified = true};
     if (!oracle->knows)
         return view;
-    if (oracle->has_law)
-        view.is_justified = law_denies(oracle, ask);
+    if (oracle->has_algorithm)
+        view.is_justified = algorithm_denies(oracle, ask);
     /*
      * These two speak of the limit or less, and of the same units or more: without room, neither
      * can hold.
      */
-    if (view.has_room && oracle->by_count && most <= oracle->count_most)
+    if (view.has_space && oracle->by_count && most <= oracle->count_most)
         view.is_justified = false;
-    if (view.has_room && oracle->by_time &&
+    if (view.has_space && oracle->by_time &&
         exact_units(&oracle->exact, ask->key, 1, ask->counted_ns) + ask->cost <= oracle->slack_most)
         view.is_justified = false;
     return view;
@@ -229,8 +231,8 @@ struct oracle_view oracle_look(struct oracle *oracle, const struct oracle_ask *a
 
 int oracle_admit(struct oracle *oracle, const struct oracle_ask *ask, struct stint_error *error)
 {
-    if (oracle->has_law)
-        law_admit(oracle, ask);
+    if (oracle->has_algorithm)
+        algorithm_admit(oracle, ask);
     return exact_add(&oracle->exact, ask->key, (struct exact_run){ask->counted_ns, ask->cost},
                      error);
 }

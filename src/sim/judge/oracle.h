@@ -5,27 +5,29 @@
  * it be denied?
  *
  * Memory: that of the exact count, which can be bounded, and 24 bytes per key for the three
- * algorithms whose law is not about the exact count.
+ * algorithms whose algorithm is not about the exact count.
  */
 #ifndef STINT_SIM_JUDGE_ORACLE_H
 #define STINT_SIM_JUDGE_ORACLE_H
 
 #include "sim/judge/exact.h"
 
-/* What a law of its own remembers of a key: gcra a TAT in 1/32 ns; the others counts of windows. */
-struct oracle_law {
+/* What an algorithm of its own remembers of a key: gcra a TAT in 1/32 ns; the others counts of
+ * windows. */
+struct oracle_algorithm {
     uint64_t end_or_number, units, before;
 };
 
 struct oracle {
     struct stint_quota quota;
-    struct exact exact;      /* the period, and the period with its slack where there is one */
-    struct oracle_law *laws; /* by key; NULL where the law is about the exact count */
+    struct exact exact; /* the period, and the period with its slack where there is one */
+    struct oracle_algorithm
+        *algorithms;         /* by key; NULL where the algorithm is about the exact count */
     uint64_t interval_ticks; /* gcra */
     uint64_t slack_most;     /* by_time: more than this with the cost within the slacked period */
     uint64_t count_most;     /* by_count: more than this with the cost within the period */
     bool by_time, by_count;  /* which conditions a denial has to meet: all of those set */
-    bool has_law;            /* the last: by the algorithm's own law */
+    bool has_algorithm;      /* the last: by the algorithm's own algorithm */
     bool knows;              /* the slack is stated in a form that can be checked */
 };
 
@@ -42,7 +44,7 @@ struct oracle_ask {
 };
 
 struct oracle_view {
-    bool has_room;     /* by the exact count */
+    bool has_space;    /* by the exact count */
     bool is_justified; /* a denial would be; true where nobody knows */
 };
 

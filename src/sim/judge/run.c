@@ -36,7 +36,7 @@ struct run {
     size_t n_batch;
     struct sim_event events[BATCH];
     struct stint_decision decisions[BATCH];
-    uint64_t effective_ns[BATCH]; /* where the clock steps back */
+    uint64_t effective_ns[BATCH]; /* where the clock is excluded */
 };
 
 /* ---- The table ---- */
@@ -192,7 +192,7 @@ static int stop_judging(struct run *run, int code)
 static bool fits_all(const struct run *run, uint32_t cost)
 {
     for (size_t q = 0; q < run->n_quotas; q++)
-        if (cost > law_capacity(&run->quotas[q]))
+        if (cost > most_units(&run->quotas[q]))
             return false;
     return true;
 }
@@ -213,7 +213,7 @@ static struct oracle_view look(struct run *run, const struct oracle_ask *ask)
     struct oracle_view all = oracle_look(&run->oracles[0], ask);
     for (size_t q = 1; q < run->n_quotas; q++) {
         struct oracle_view view = oracle_look(&run->oracles[q], ask);
-        all.has_room &= view.has_room;
+        all.has_space &= view.has_space;
         all.is_justified |= view.is_justified;
     }
     return all;

@@ -152,7 +152,7 @@ void tally_judge(struct tally *tally, struct tally_key *key, struct oracle_view 
     uint64_t at_ns = ask->counted_ns;
     if (!view.is_justified && tally->unjustified++ == 0)
         tally->unjustified_at_ns = at_ns;
-    if (!view.has_room) {
+    if (!view.has_space) {
         key->false_run = 0;
         return;
     }

@@ -19,7 +19,7 @@
 #define TEXT_COLUMNS 100
 #define TITLE_LETTERS 110
 #define COMPARE_LETTERS 22 /* beside a panel: "81.8 % / 1.09 %" */
-#define BARS_LETTERS 34    /* "120 of 500, benched, back in 3m21s" */
+#define BARS_LETTERS 34    /* "120 of 500, cooling down, back in 3m21s" */
 #define PANEL_PX 340
 #define PANEL_COLUMNS_MIN 10
 #define ROW_PX 44
@@ -47,8 +47,8 @@ static struct columns columns_of(const struct span *names, size_t n_names, uint3
         .names = (longest < NAME_LETTERS_IN_TEXT ? longest : NAME_LETTERS_IN_TEXT) + 3,
         .words = words,
     };
-    uint32_t room = (TEXT_COLUMNS - columns.names) / n_panels;
-    columns.panel = room > words + PANEL_COLUMNS_MIN ? room - words : PANEL_COLUMNS_MIN;
+    uint32_t space = (TEXT_COLUMNS - columns.names) / n_panels;
+    columns.panel = space > words + PANEL_COLUMNS_MIN ? space - words : PANEL_COLUMNS_MIN;
     columns.all_px = columns.names_px + n_panels * (columns.panel_px + columns.words_px);
     columns.all = columns.names + n_panels * (columns.panel + words);
     return columns;
@@ -266,17 +266,17 @@ static void bars_data(struct plot *plot, const struct chart_bar *bars, size_t n_
     plot_set(plot, "left");
     add_no_bar(plot);
     for (size_t i = 0; i < n_bars; i++)
-        if (!bars[i].benched)
+        if (!bars[i].cooling_down)
             add_bar(plot, i, 0, percent(bars[i].left, bars[i].most));
-    plot_set(plot, "benched");
+    plot_set(plot, "cooling down");
     add_no_bar(plot);
     for (size_t i = 0; i < n_bars; i++)
-        if (bars[i].benched)
+        if (bars[i].cooling_down)
             add_bar(plot, i, 0, percent(bars[i].left, bars[i].most));
 }
 
 /* "120 of 500, back in 3m20s": in whole seconds, rounded up, where it is some. */
-static void say_left(struct plot *plot, const struct chart_bar *bar, size_t i)
+static void draw_left(struct plot *plot, const struct chart_bar *bar, size_t i)
 {
     char text[64];
     struct buf wait = buf_of(text, sizeof(text));
@@ -286,7 +286,7 @@ static void say_left(struct plot *plot, const struct chart_bar *bar, size_t i)
     plot_script(plot,
                 "set label %zu '%" PRIu64 " of %" PRIu64
                 "%s%s%s' at graph 1, first %zu offset character 1.5, 0\n",
-                i + 1, bar->left, bar->most, bar->benched ? ", benched" : "",
+                i + 1, bar->left, bar->most, bar->cooling_down ? ", cooling down" : "",
                 ns == 0 ? "" : ", back in ", ns == 0 ? "" : text, i);
 }
 
@@ -305,14 +305,15 @@ int chart_bars(struct plot *plot, const char *title, const struct chart_bar *bar
     set_title(plot, "set title", title);
     name_rows(plot, names, n_bars);
     for (size_t i = 0; i < n_bars; i++)
-        say_left(plot, &bars[i], i);
+        draw_left(plot, &bars[i], i);
     place_key(plot, &columns, 0);
     set_margins(plot, &columns, 0);
-    plot_script(plot, "set xrange [0:100]\nset xlabel (is_text ? '%% left; # benched' : 'left, %% "
-                      "of what may be used')\nplot ");
+    plot_script(plot,
+                "set xrange [0:100]\nset xlabel (is_text ? '%% left; # cooling down' : 'left, %% "
+                "of what may be used')\nplot ");
     draw_bars(plot, "left", 1, PLOT_USED, "left");
     plot_script(plot, ", ");
-    draw_bars(plot, "benched", 2, PLOT_REFUSED, "left, but benched");
+    draw_bars(plot, "cooling down", 2, PLOT_REFUSED, "left, but cooling down");
     plot_script(plot, "\n");
     return plot_check(plot, error);
 }

@@ -17,7 +17,7 @@ struct chart_quota {
     uint64_t denied_falsely; /* of these: the exact count had room */
     uint64_t most;           /* admitted in any window of its period */
     uint64_t limit;
-    uint64_t bound; /* what its law admits at most in any window */
+    uint64_t bound; /* what its algorithm admits at most in any window */
 };
 
 #define CHART_QUOTAS_MAX STINT_ITEMS_MAX
@@ -48,7 +48,7 @@ struct chart_bar {
     struct span name;       /* any bytes: a key's */
     uint64_t left, most;    /* units: how many are left now, of how many */
     uint64_t returns_in_ns; /* until all are back; 0 where nothing is out */
-    bool benched;           /* nothing may be taken, whatever is left */
+    bool cooling_down;      /* nothing may be taken, whatever is left */
 };
 
 #define CHART_BARS_MAX 100 /* further ones are left out: nobody could read them */

@@ -2,7 +2,7 @@
 /* Chooses what is shown, writes its rows, and lays out the two panels. */
 #include "sim/picture/picture.h"
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "base/buf.h"
 #include "base/ns.h"
 #include "base/wide_int.h"
@@ -218,7 +218,7 @@ static void add_denials(struct plot *plot, const struct view *view, enum history
 static void add_titles(struct plot *plot, const struct picture *picture, const struct view *view)
 {
     const struct history *history = view->history;
-    uint64_t denied = history->n_no_room + history->n_slack;
+    uint64_t denied = history->n_no_space + history->n_slack;
     char spec[SPEC_MAX];
     stint_quota_format(history->quota, spec, sizeof(spec));
     plot_script(plot, "set label 1 ");
@@ -319,7 +319,7 @@ static void add_strokes(struct plot *plot, const struct view *view, double heigh
         const char *set, *title, *colour;
         enum history_why why;
     } kinds[] = {
-        {"denied", "denied: no room", PLOT_REFUSED, HISTORY_NO_ROOM},
+        {"denied", "denied: no room", PLOT_REFUSED, HISTORY_NO_SPACE},
         {"denied falsely", "denied though there was room", PLOT_BELIEF, HISTORY_SLACK},
         {"denied elsewhere", "denied by another quota", PLOT_COOLING, HISTORY_ELSEWHERE},
     };
@@ -342,7 +342,7 @@ static void add_strokes(struct plot *plot, const struct view *view, double heigh
 static void add_lower(struct plot *plot, const struct picture *picture, const struct view *view)
 {
     const struct stint_quota *quota = view->history->quota;
-    double most = (double)max_u64(max_u64(law_capacity(quota), quota->limit), 1);
+    double most = (double)max_u64(max_u64(most_units(quota), quota->limit), 1);
     double range = most - (double)view->least, step = plot_step_of(range), tic = 0;
     while (tic - step >= (double)view->least)
         tic -= step;
@@ -386,7 +386,7 @@ int picture_draw(struct plot *plot, const struct picture *picture, struct stint_
     add_rows(plot, &view);
     add_groups(plot, &view, true);
     add_groups(plot, &view, false);
-    for (int why = HISTORY_NO_ROOM; why <= HISTORY_ELSEWHERE; why++)
+    for (int why = HISTORY_NO_SPACE; why <= HISTORY_ELSEWHERE; why++)
         add_denials(plot, &view, (enum history_why)why);
     add_frame(plot, &view);
     add_titles(plot, picture, &view);

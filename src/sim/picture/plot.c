@@ -24,7 +24,7 @@ void plot_deinit(struct plot *plot)
 }
 
 /* Room for `more` bytes and a terminator. */
-static bool make_room(struct plot_text *text, size_t more)
+static bool make_space(struct plot_text *text, size_t more)
 {
     size_t size = text->size == 0 ? TEXT_FIRST : text->size;
     while (size - text->len <= more) {
@@ -48,7 +48,7 @@ static ERR_PRINTF(3, 0) void add(struct plot *plot, struct plot_text *text, cons
     va_list again;
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, format, args);
-    if (plot->lost || len < 0 || !make_room(text, (size_t)len))
+    if (plot->lost || len < 0 || !make_space(text, (size_t)len))
         plot->lost = true;
     else
         text->len += (size_t)vsnprintf(text->bytes + text->len, (size_t)len + 1, format, again);

@@ -76,7 +76,8 @@ int plan_set_period(struct plan *plan, uint64_t period_ns, struct stint_error *e
 /* ---- Trials ---------------------------------------------------------------------------------- */
 
 /*
- * The least peak at which the law of the quota may deny something; docs/algorithms.md has the laws.
+ * The least peak at which the algorithm of the quota may deny something; docs/algorithms.md has the
+ * algorithms.
  *
  * window denies only if the units of W + O, one window and a part of the one before, are more than
  * N - q + 1. gcra never denies where in any W no more comes than its burst, nor than comes back
@@ -117,7 +118,7 @@ static uint64_t try_key(const struct trial *trial, uint32_t key, uint64_t enough
 
 /* Visits the keys that the quota may deny something, until `visit` returns false. */
 static int each_key(const struct plan *plan, const struct stint_quota *quota,
-                    bool (*visit)(void *arg, const struct trial *trial, uint32_t key), void *arg,
+                    bool (*exchange)(void *arg, const struct trial *trial, uint32_t key), void *arg,
                     struct stint_error *error)
 {
     const struct traffic *traffic = plan->traffic;
@@ -130,7 +131,7 @@ static int each_key(const struct plan *plan, const struct stint_quota *quota,
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < traffic->n_keys && plan->peaks[i].units >= least; i++) {
         uint32_t key = plan->peaks[i].key;
-        if (!visit(arg, &trial, key))
+        if (!exchange(arg, &trial, key))
             break;
         asked += traffic->begins[key + 1] - traffic->begins[key];
         if (asked >= ASK_EVERY && is_stopped(plan))
@@ -206,7 +207,7 @@ static int try_units(const struct search *search, uint64_t units, bool *met,
     *met = false;
     if (stint_quota_check(&quota, &why) != 0) {
         search->proposal->found = PLAN_REFUSED;
-        memcpy(search->proposal->why, why.sentence, sizeof(why.sentence));
+        memcpy(search->proposal->why, why.message, sizeof(why.message));
         return 0;
     }
     int code = each_key(search->plan, &quota, count_hits, &hits, error);

@@ -42,7 +42,7 @@ struct plan_touch {
 
 enum plan_found {
     PLAN_FOUND,
-    PLAN_REFUSED, /* such a quota cannot be made: the sentence says why */
+    PLAN_REFUSED, /* such a quota cannot be made: the message says why */
     PLAN_NO_LIMIT /* also the greatest one misses the target */
 };
 
@@ -67,8 +67,8 @@ struct plan_sees {
 };
 
 /*
- * Puts the log to the engine under a quota with the plan's period. Keys that the quota's law cannot
- * deny, by their most, are not asked. `sees` may be NULL.
+ * Puts the log to the engine under a quota with the plan's period. Keys that the quota's algorithm
+ * cannot deny, by their most, are not asked. `sees` may be NULL.
  */
 int plan_try(const struct plan *plan, const struct stint_quota *quota, struct plan_touch *touch,
              const struct plan_sees *sees, struct stint_error *error);

@@ -3,7 +3,7 @@
 #include "sim/plan/plan_target.h"
 
 #include "base/wide_int.h"
-#include "sim/input/moment.h"
+#include "sim/input/timestamp.h"
 
 #define BILLION UINT64_C(1000000000)
 
@@ -43,11 +43,11 @@ static bool read_of(struct plan_target *target, struct span word)
 int plan_target_parse(struct plan_target *target, const char *text, struct stint_error *error)
 {
     const char *rest = text;
-    struct moment number; /* a decimal, in billionths */
+    struct timestamp number; /* a decimal, in billionths */
     *target = (struct plan_target){0};
     if (skip(&rest, "deny") && !(skip(&rest, "at") && skip(&rest, "most")))
         return not_a_target(text, error);
-    if (moment_parse_seconds(&number, next_word(&rest), NULL) != 0)
+    if (timestamp_parse_seconds(&number, next_word(&rest), NULL) != 0)
         return not_a_target(text, error);
     target->is_percent = skip(&rest, "%");
     (void)skip(&rest, "of");

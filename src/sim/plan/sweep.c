@@ -8,7 +8,7 @@
  */
 #include "sim/plan/sweep.h"
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "base/wide_int.h"
 #include "sim/workload/workload.h"
 

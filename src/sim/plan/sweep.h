@@ -25,7 +25,7 @@
 enum sweep_burstiness {
     SWEEP_SMOOTH,  /* at equal distances */
     SWEEP_POISSON, /* at random, each unit by itself */
-    SWEEP_ONOFF,   /* at random while on; on and off last as long as a Pareto law says */
+    SWEEP_ONOFF,   /* at random while on; on and off last as long as a Pareto algorithm says */
     SWEEP_GREEDY,  /* takes all that is free at every instant */
 };
 
@@ -80,7 +80,7 @@ struct sweep {
     double *shares;   /* by demand, seed and setting */
 };
 
-/* Takes the terms over and adds the exact count. A sentence for terms that cannot be met. */
+/* Takes the terms over and adds the exact count. A message for terms that cannot be met. */
 int sweep_init(struct sweep *sweep, const struct sweep_terms *terms, struct stint_error *error);
 void sweep_deinit(struct sweep *sweep);
 

@@ -119,7 +119,7 @@ int sweep_init(struct sweep *sweep, const struct sweep_terms *terms, struct stin
     int code = add(sweep, &exact, &why);
     return code == 0
                ? 0
-               : err_set(error, code, "all is held against an exact count, and %s", why.sentence);
+               : err_set(error, code, "all is held against an exact count, and %s", why.message);
 }
 
 void sweep_deinit(struct sweep *sweep)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every shorter sequence is played before it is believed, against the law and the exact count. A
- * request whose grant was left out gives nothing back.
+ * Every shorter sequence is played before it is believed, against the algorithm and the exact
+ * count. A request whose grant was left out gives nothing back.
  */
 #include "sim/search/search_found.h"
 
@@ -65,7 +65,7 @@ static bool has_time(const struct search_found *found)
     return found->tidied_bytes < TIDIED_BYTES_MAX;
 }
 
-/* A clock that stepped back for nothing stands still instead. */
+/* A clock that was excluded for nothing stands still instead. */
 static int straighten(struct search_found *found, struct search_play *play,
                       struct stint_error *error)
 {

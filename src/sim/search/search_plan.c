@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The odds are those of a guesser who has seen limiters err: at the edges of periods and of their
- * parts, at the instants that the law itself names, a nanosecond beside them, after long idling,
- * and with clocks that step back. No odds are those of one law.
+ * parts, at the instants that the algorithm itself names, a nanosecond beside them, after long
+ * idling, and with clocks that step back. No odds are those of one algorithm.
  */
 #include "sim/search/search_plan.h"
 
@@ -57,7 +57,7 @@ static void draw_wait(struct search_chance *chance, struct search_move *move)
     size_t n_weights = sizeof(weights) / sizeof(*weights);
     /* Stepping back stands last, so that it can be left out. */
     move->wait = choose(chance, weights, n_weights - !chance->clock_steps);
-    /* Into how many parts a law cuts its period, nobody tells. */
+    /* Into how many parts an algorithm cuts its period, nobody tells. */
     uint64_t parts_max = search_percent(chance, 80) ? PARTS_COMMON : PARTS_MAX;
     move->parts = (uint16_t)any_size(chance, parts_max);
     move->part = (uint16_t)(1 + random_below(&chance->random, move->parts));

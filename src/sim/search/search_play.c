@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A unit counts at the time at which a law must count it: the caller's, or the state's own, where
- * the caller's clock is behind it. That is the time of the latest use before; under some laws, of
- * the latest refund, too. A charge counts whatever the law recorded of it,
- * and a unit that was given back no more, whether or not the law returned it.
+ * A unit counts at the time at which an algorithm must count it: the caller's, or the state's own,
+ * where the caller's clock is behind it. That is the time of the latest use before; under some
+ * algorithms, of the latest refund, too. A charge counts whatever the algorithm recorded of it, and
+ * a unit that was given back no more, whether or not the algorithm returned it.
  */
 #include "sim/search/search_play.h"
 
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define ASKS_FIRST 256u
-#define DRAIN_MAX 8u    /* grants beyond what the law says remains */
+#define DRAIN_MAX 8u    /* grants beyond what the algorithm says remains */
 #define FRUITLESS_MAX 8 /* repeats of a move that were granted nothing */
 
 static int no_memory(struct stint_error *error)
@@ -108,7 +108,7 @@ static bool decide(struct search_play *play, void *state, uint32_t cost, uint64_
     return decision->outcome == STINT_ALLOW;
 }
 
-/* What the law says of a cost now; nothing comes of it. */
+/* What the algorithm says of a cost now; nothing comes of it. */
 static struct stint_decision look(struct search_play *play, uint32_t cost)
 {
     struct stint_decision decision;
@@ -167,7 +167,7 @@ static int ask_take(struct search_play *play, uint32_t cost, bool knock, struct 
     return code != 0 ? code : ask.granted;
 }
 
-/* Takes without asking. What the law makes of it, the use has happened. */
+/* Takes without asking. What the algorithm makes of it, the use has happened. */
 static int charge(struct search_play *play, uint32_t cost, uint32_t number,
                   struct stint_error *error)
 {
@@ -304,7 +304,7 @@ static uint32_t cost_of(struct search_play *play, const struct search_move *move
         remaining -= remaining > 0;
     if (move->take == SEARCH_TAKE_HALF)
         remaining = remaining / 2 + remaining % 2;
-    /* A law that says nothing is left may be wrong. */
+    /* An algorithm that says nothing is left may be wrong. */
     return remaining > 0 ? remaining : 1;
 }
 

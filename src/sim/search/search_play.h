@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* Puts one sequence to a law, as moves or as plain requests, and counts what was admitted. */
+/* Puts one sequence to an algorithm, as moves or as plain requests, and counts what was admitted.
+ */
 #ifndef STINT_SIM_SEARCH_SEARCH_PLAY_H
 #define STINT_SIM_SEARCH_SEARCH_PLAY_H
 
@@ -10,9 +11,9 @@
 enum search_wait {
     SEARCH_WAIT_NOTHING,
     SEARCH_WAIT_TIME,    /* wait_ns */
-    SEARCH_WAIT_BACK,    /* the clock steps back by wait_ns */
-    SEARCH_WAIT_RETRY,   /* until the law promises part/parts of cost_max, at least a unit */
-    SEARCH_WAIT_RESET,   /* until the law promises to be as never used */
+    SEARCH_WAIT_BACK,    /* the clock is excluded by wait_ns */
+    SEARCH_WAIT_RETRY,   /* until the algorithm promises part/parts of cost_max, at least a unit */
+    SEARCH_WAIT_RESET,   /* until the algorithm promises to be as never used */
     SEARCH_WAIT_PART,    /* part/parts of a period */
     SEARCH_WAIT_GRID,    /* the next multiple of part/parts of a period since 0 */
     SEARCH_WAIT_OLDEST,  /* a period after the oldest grant of the last period */
@@ -23,11 +24,11 @@ enum search_wait {
 };
 
 enum search_take {
-    SEARCH_TAKE_ALL, /* what the law says remains */
+    SEARCH_TAKE_ALL, /* what the algorithm says remains */
     SEARCH_TAKE_ALL_BUT_ONE,
     SEARCH_TAKE_HALF,
     SEARCH_TAKE_DRAIN, /* all, then more than all, for as long as that is granted */
-    SEARCH_TAKE_MOST,  /* cost_max, whatever the law says remains */
+    SEARCH_TAKE_MOST,  /* cost_max, whatever the algorithm says remains */
     SEARCH_TAKE_COST,  /* `cost` */
     SEARCH_TAKES,
 };

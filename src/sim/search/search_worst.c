@@ -9,7 +9,7 @@
  */
 #include "sim/search/search_worst.h"
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "base/wide_int.h"
 #include "sim/search/search_found.h"
 #include "sim/search/search_plan.h"
@@ -93,7 +93,7 @@ void search_subject_of(struct search_subject *subject, struct stint_quota *quota
         .state_size = stint_state_size(quota),
         .period_ns = holds ? quota->lease_ns : quota->period_ns,
         .bound = stint_max_in_any_window(quota),
-        .cost_max = law_capacity(quota),
+        .cost_max = most_units(quota),
         .decide = decide_by_quota,
         .act = quota->limit > 0 ? act_by_quota : NULL,
         .arg = quota,

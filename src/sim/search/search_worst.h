@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A search for the worst that a law lets happen: the sequence of requests of one key after which a
- * take is admitted that leaves the most units in use in any half-open window of the period.
+ * A search for the worst that an algorithm lets happen: the sequence of requests of one key after
+ * which a take is admitted that leaves the most units in use in any half-open window of the period.
  *
  * Requests are takes, and where the subject has them charges (use that happens anyway), returns of
  * granted units (refunds, cancels, settles below the estimate) and releases of held places. A
@@ -12,10 +12,10 @@
  * it makes of U; what `take` lets through after it may. docs/algorithms.md says why this is the
  * same as "the record holds min(bound, U)".
  *
- * The law is asked, never looked into: a state is bytes that can be copied, and what the law says
- * of itself (remaining, retry_after, reset_after) only tells where it may be worth asking. The
- * score is the exact count of what was admitted. So a law that errs, or that lies, is found out all
- * the same.
+ * The algorithm is asked, never looked into: a state is bytes that can be copied, and what the
+ * algorithm says of itself (remaining, retry_after, reset_after) only tells where it may be worth
+ * asking. The score is the exact count of what was admitted. So an algorithm that errs, or that
+ * lies, is found out all the same.
  *
  * A sequence is a short list of moves; a move waits for an instant that may matter and takes some
  * of what is there. Moves are drawn by chance, the better sequences are kept, changed and crossed,
@@ -36,7 +36,7 @@ enum search_verb {
     SEARCH_VERB_RELEASE /* of a hold, as a whole */
 };
 
-/* A request other than a plain take, as the law meets it. */
+/* A request other than a plain take, as the algorithm meets it. */
 struct search_act {
     uint64_t now_ns;
     uint64_t granted_at_ns; /* of a return: the caller's time at the grant */
@@ -45,11 +45,11 @@ struct search_act {
     uint8_t verb; /* enum search_verb */
 };
 
-/* A law with its parameters. Of all zero bytes a state is one that was never used. */
+/* An algorithm with its parameters. Of all zero bytes a state is one that was never used. */
 struct search_subject {
     size_t state_size;
     uint64_t period_ns; /* the length of the window in which units are counted */
-    uint64_t bound;     /* the most in any window, as the law claims */
+    uint64_t bound;     /* the most in any window, as the algorithm claims */
     uint32_t cost_max;  /* the greatest cost that can ever fit */
     /* Cost 0 asks without taking. States are aligned to 16. */
     void (*decide)(void *arg, void *state, uint64_t now_ns, uint32_t cost,
@@ -60,12 +60,12 @@ struct search_subject {
     void *arg;
     bool holds;         /* takes hold places, which can be released; there is no charge */
     bool counts_charge; /* the bound speaks of charges, too */
-    bool has_debt;      /* of a charge, what the law says it recorded is counted, not all of it */
-    bool needs_clock;   /* keeps no time of its own: refunds need clocks that do not step back */
-    bool refund_ages;   /* what gives units back brings the state's own time forward */
+    bool has_debt; /* of a charge, what the algorithm says it recorded is counted, not all of it */
+    bool needs_clock; /* keeps no time of its own: refunds need clocks that do not step back */
+    bool refund_ages; /* what gives units back brings the state's own time forward */
 };
 
-/* A request. Its time may be earlier than that of the one before: a clock that stepped back. */
+/* A request. Its time may be earlier than that of the one before: a clock that was excluded. */
 struct search_ask {
     uint64_t now_ns;
     uint64_t counted_ns; /* when its units count: never before those of the grant before */
@@ -97,7 +97,7 @@ struct search_options {
 
 struct search;
 
-/* The laws of the library: subject->arg borrows the quota, which must have been checked. */
+/* The algorithms of the library: subject->arg borrows the quota, which must have been checked. */
 void search_subject_of(struct search_subject *subject, struct stint_quota *quota);
 
 /* The subject is borrowed. *search is set only on success. */
@@ -110,7 +110,7 @@ int search_try(struct search *search, struct stint_error *error);
 
 /*
  * Shortens the best sequence without loss: leaves out what does not help, joins neighbours into one
- * request of a higher cost, straightens a clock that stepped back for nothing.
+ * request of a higher cost, straightens a clock that was excluded for nothing.
  */
 int search_tidy(struct search *search, struct stint_error *error);
 

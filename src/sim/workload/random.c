@@ -129,7 +129,7 @@ double random_pareto(struct random *random, double exponent)
     return random_exp(-random_log(random_unit(random)) / exponent);
 }
 
-/* ---- Zipf's law ---- */
+/* ---- Zipf's algorithm ---- */
 
 /* How much of a column (of 1 on average) each rank would fill. */
 static void weigh(double *weights, uint32_t n_ranks, double exponent)

@@ -28,7 +28,7 @@ static double phase_length_ns(struct workload *workload)
     double mean_ns = (double)(workload->is_high ? spec->on_ns : spec->off_ns);
     if (spec->kind == WORKLOAD_MMPP)
         return mean_ns * random_exponential(&workload->arrivals);
-    /* The mean of Pareto's law from x on is x alpha / (alpha - 1). */
+    /* The mean of Pareto's algorithm from x on is x alpha / (alpha - 1). */
     return mean_ns * (spec->alpha - 1) / spec->alpha *
            random_pareto(&workload->arrivals, spec->alpha);
 }

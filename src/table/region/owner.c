@@ -56,7 +56,7 @@ void owner_pause(void)
     sched_yield();
 }
 
-bool owner_is_dead(uint64_t word)
+bool owner_has_ended(uint64_t word)
 {
     pid_t pid = (pid_t)(word & ((1u << PID_BITS) - 1));
     if (pid == 0 || (kill(pid, 0) != 0 && errno == ESRCH))
@@ -103,9 +103,9 @@ enum owner_result owner_take(uint64_t *word, uint64_t self, uint64_t *mine)
         }
         uint64_t held_ns = clock_boot_ns() - since_ns;
         if (held_ns > OWNER_DOUBT_NS || (seen & OWNER_ABANDONED) != 0) {
-            if (owner_is_dead(seen)) {
+            if (owner_has_ended(seen)) {
                 if (swap_word(word, seen, *mine))
-                    return OWNER_ROBBED;
+                    return OWNER_TAKEN_OVER;
                 continue;
             }
             if ((seen & OWNER_ABANDONED) != 0)

@@ -4,8 +4,8 @@
  *
  * 64 bits: held, abandoned, a sequence that grows with every holder, and the process (its id and a
  * hash of its start time, since ids come back). Waiters judge: an owner whose process is gone may
- * be robbed; one who lives but has held the word for OWNER_PATIENCE_NS is left with it, marked as
- * abandoned, and the state's key moves elsewhere (wide.c).
+ * be taken over; one who lives but has held the word for OWNER_PATIENCE_NS is left with it, marked
+ * as abandoned, and the state's key moves elsewhere (wide.c).
  */
 #ifndef STINT_TABLE_REGION_OWNER_H
 #define STINT_TABLE_REGION_OWNER_H
@@ -28,13 +28,13 @@ uint64_t owner_self(void);
 void owner_pause(void);
 
 /* Whether the process of an owner word is gone. */
-bool owner_is_dead(uint64_t word);
+bool owner_has_ended(uint64_t word);
 
 enum owner_result {
-    OWNER_TAKEN,  /* it is ours; *mine is the word to give back */
-    OWNER_ROBBED, /* the same, but its last owner died at work: the state cannot be trusted */
-    OWNER_STUCK,  /* *mine is the word of one who lives and has held it too long */
-    OWNER_LEFT,   /* it is marked as abandoned */
+    OWNER_TAKEN,      /* it is ours; *mine is the word to give back */
+    OWNER_TAKEN_OVER, /* the same, but its last owner died at work: the state cannot be trusted */
+    OWNER_STUCK,      /* *mine is the word of one who lives and has held it too long */
+    OWNER_LEFT,       /* it is marked as abandoned */
 };
 
 enum owner_result owner_take(uint64_t *word, uint64_t self, uint64_t *mine);

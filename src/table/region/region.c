@@ -27,7 +27,7 @@
 #define HUGE_PAGE (UINT64_C(2) << 20)
 #define MAKING_MAX 1000 /* at once, by one process, under one name */
 
-enum { LOCK_USERS = 0, LOCK_DOOR = 1 };
+enum { LOCK_USERS = 0, LOCK_FRONTEND = 1 };
 
 static int lock_byte(int fd, short type, off_t byte, bool wait)
 {
@@ -130,14 +130,15 @@ void region_unmap_private(void *page)
 
 /* ---- Files ----------------------------------------------------------------------------------- */
 
-int region_create_beside(const char *path, char making[REGION_PATH_ROOM], struct stint_error *error)
+int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
+                         struct stint_error *error)
 {
     for (unsigned number = 0; number < MAKING_MAX; number++) {
         int length =
-            snprintf(making, REGION_PATH_ROOM, "%s.%ld.%u.making", path, (long)getpid(), number);
-        if (length < 0 || length >= REGION_PATH_ROOM)
+            snprintf(making, REGION_PATH_SPACE, "%s.%ld.%u.making", path, (long)getpid(), number);
+        if (length < 0 || length >= REGION_PATH_SPACE)
             return err_set(error, STINT_E_SYNTAX, "the path is longer than %d bytes",
-                           REGION_PATH_ROOM - 32);
+                           REGION_PATH_SPACE - 32);
         int fd = open(making, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
         if (fd >= 0)
             return fd;
@@ -154,7 +155,7 @@ int region_create_beside(const char *path, char making[REGION_PATH_ROOM], struct
 static int make_file(const char *path, const struct stint_table_options *options, bool *made,
                      struct stint_error *error)
 {
-    char making[REGION_PATH_ROOM];
+    char making[REGION_PATH_SPACE];
     struct region_fixed fixed;
     struct region_header header;
     memset(&header, 0, sizeof(header));
@@ -252,10 +253,10 @@ static void carry_time(struct region *region)
 {
     struct region_header *header = region->header;
     int64_t wall = clock_wall_ns();
-    uint64_t away =
+    uint64_t unavailable =
         wall > header->heartbeat_wall_ns ? (uint64_t)wall - (uint64_t)header->heartbeat_wall_ns : 0;
     uint64_t last = max_u64(header->heartbeat_ns, header->mark_ns);
-    uint64_t now = min_u64(add_sat(last, away), STINT_NOW_MAX);
+    uint64_t now = min_u64(add_sat(last, unavailable), STINT_NOW_MAX);
     int64_t epoch = wall - (int64_t)now;
     region->epoch_ns = epoch > -EPOCH_MAX_NS ? epoch : -EPOCH_MAX_NS;
     header->clock_offset_ns = (int64_t)now - (int64_t)clock_boot_ns();
@@ -338,7 +339,7 @@ static int open_file(struct region *region, const struct stint_table_options *op
     int code = open_or_make(region, options, error);
     if (code != 0)
         return code;
-    if (!options->read_only && lock_byte(region->fd, F_WRLCK, LOCK_DOOR, true) != 0)
+    if (!options->read_only && lock_byte(region->fd, F_WRLCK, LOCK_FRONTEND, true) != 0)
         code = system_error(error, "lock", options->path);
     if (code == 0)
         code = map_file(region, options, error);
@@ -374,7 +375,7 @@ void region_settle(struct region *region)
     if (region->fd < 0 || region->read_only)
         return;
     region->header->boot_id = clock_boot_id();
-    lock_byte(region->fd, F_UNLCK, LOCK_DOOR, false);
+    lock_byte(region->fd, F_UNLCK, LOCK_FRONTEND, false);
 }
 
 static void heartbeat(struct region_header *header, uint64_t now_ns)
@@ -402,7 +403,7 @@ uint64_t region_now(const struct region *region)
 static void leave(struct region *region)
 {
     struct region_header *header = region->header;
-    lock_byte(region->fd, F_WRLCK, LOCK_DOOR, true);
+    lock_byte(region->fd, F_WRLCK, LOCK_FRONTEND, true);
     lock_byte(region->fd, F_UNLCK, LOCK_USERS, false);
     if (lock_byte(region->fd, F_WRLCK, LOCK_USERS, false) == 0) {
         if (region->fixed.clock == STINT_CLOCK_REAL)

@@ -27,7 +27,7 @@ enum slot_class {
     CLASS_8,      /* the pair is (tag, state) */
     CLASS_16,     /* the pair is (tag, generation); 16 bytes of state apart */
     CLASS_WIDE,   /* the pair is (tag, generation); lock word and bytes apart */
-    CLASS_BLOCKS, /* as class 8; until when a key is blocked, or one of a pool benched */
+    CLASS_BLOCKS, /* as class 8; until when a key is blocked, or one of a pool cooling down */
     CLASSES,
 };
 
@@ -77,12 +77,12 @@ struct region_header {
     /* The latest now seen, written at most once a millisecond, read by every decision: a line of
      * its own, together with what is as good as constant. */
     _Alignas(128) uint64_t mark_ns;
-    uint64_t blocks_until_ns;  /* no block ends later: most tables never look for one */
-    uint64_t benches_until_ns; /* the same for the benches of pools */
-    uint64_t booked_until_ns;  /* no booked place begins later */
-    int64_t epoch_ns;          /* wall clock at region time 0 */
-    uint64_t overrides;        /* keys with a quota of their own: as good as constant too */
-    uint64_t overrides_moves;  /* counts those that moved to another place */
+    uint64_t blocks_until_ns;    /* no block ends later: most tables never look for one */
+    uint64_t cooldowns_until_ns; /* the same for the benches of pools */
+    uint64_t booked_until_ns;    /* no booked place begins later */
+    int64_t epoch_ns;            /* wall clock at region time 0 */
+    uint64_t overrides;          /* keys with a quota of their own: as good as constant too */
+    uint64_t overrides_moves;    /* counts those that moved to another place */
     /* How region time goes on: written at open, once a second, and at close. */
     _Alignas(128) int64_t clock_offset_ns; /* region time - CLOCK_BOOTTIME */
     uint64_t heartbeat_ns;
@@ -131,8 +131,8 @@ void region_close(struct region *region);
  * same process are making, or left behind when they were killed, is in nobody's way. Its
  * descriptor, or a negative code.
  */
-#define REGION_PATH_ROOM 4096
-int region_create_beside(const char *path, char making[REGION_PATH_ROOM],
+#define REGION_PATH_SPACE 4096
+int region_create_beside(const char *path, char making[REGION_PATH_SPACE],
                          struct stint_error *error);
 
 /* Region time now by the real clock, and the heartbeat that lets it go on after a reboot. */

@@ -169,7 +169,7 @@ static int write_table(const struct stint_table *table, FILE *file)
 int stint_table_snapshot(const struct stint_table *table, const char *path,
                          struct stint_error *error)
 {
-    char making[REGION_PATH_ROOM];
+    char making[REGION_PATH_SPACE];
     int fd = region_create_beside(path, making, error);
     if (fd < 0)
         return fd;

@@ -9,7 +9,7 @@
  * such a load saw is confirmed by the swap that follows, or by reading twice (cas16_load_stable).
  *
  * Where the machine has no 16-byte swap (or STINT_NO_CAS16 is defined), a small pool of spin locks
- * stands in. A thread that dies inside one would block others, so tables that other processes
+ * stands in. A thread that expires inside one would block others, so tables that other processes
  * could share are refused there (CAS16_LOCK_FREE is 0).
  */
 #ifndef STINT_TABLE_SLOT_CAS16_H
@@ -57,7 +57,7 @@ CAS16_TARGET static inline bool cas16(struct pair *at, struct pair expected, str
  * seq_cst, so that a scan after a publishing swap sees every swap before it; free on x86-64. The
  * second half first: where it is a generation, a torn read then joins a generation with the tag of
  * the same or a later one, whose state no longer bears that generation's mark. The other way round,
- * an old tag with a new generation would charge one key, or one law, in the state of another.
+ * an old tag with a new generation would charge one key, or one algorithm, in the state of another.
  */
 static inline struct pair cas16_load(const struct pair *at)
 {

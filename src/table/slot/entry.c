@@ -38,7 +38,7 @@ static bool read_whole(struct asking *asking, const struct seen *seen, struct en
         return wide_copy(asking, seen, state->as.bytes);
     struct pair held = state->held = cas16_load_stable(seen->state);
     if (state_leaves(held, seen->pair.second)) {
-        state->as.word16 = law16_fill(state->quota, held.first);
+        state->as.word16 = algorithm16_fill(state->quota, held.first);
         return held.first != 0;
     }
     state->as.word16 = (struct word16){held.first, held.second & STATE_MASK};
@@ -49,13 +49,14 @@ static bool is_valid(const struct asking *asking, const struct entry_state *stat
 {
     uint64_t asked_max_ns = entry_asked_max_ns(asking->table, asking->ask.now_ns);
     if (state->class == CLASS_8)
-        return law8_is_valid(state->quota, state->as.word8, asked_max_ns);
+        return algorithm8_is_valid(state->quota, state->as.word8, asked_max_ns);
     if (state->class == CLASS_16)
-        return law16_is_valid(state->quota, state->as.word16, asked_max_ns);
-    return law_wide_is_valid(state->quota, state->as.bytes, asked_max_ns);
+        return algorithm16_is_valid(state->quota, state->as.word16, asked_max_ns);
+    return algorithm_wide_is_valid(state->quota, state->as.bytes, asked_max_ns);
 }
 
-/* What opening mends in a table is left as it is in one that may only be read, and passed over. */
+/* What opening repairs in a table is left as it is in one that may only be read, and passed over.
+ */
 bool entry_read(struct asking *asking, const struct seen *seen, struct entry_state *state)
 {
     uint64_t tag_word = seen->pair.first;
@@ -71,10 +72,10 @@ static struct stint_decision peek(struct entry_state *state, uint64_t now_ns, ui
 {
     struct stint_ask ask = {.now_ns = now_ns, .cost = cost, .verb = STINT_PEEK};
     if (state->class == CLASS_8)
-        return law8_ask(state->quota, &state->as.word8, &ask);
+        return algorithm8_ask(state->quota, &state->as.word8, &ask);
     if (state->class == CLASS_16)
-        return law16_ask(state->quota, &state->as.word16, &ask);
-    return law_wide_ask(state->quota, state->as.bytes, &ask);
+        return algorithm16_ask(state->quota, &state->as.word16, &ask);
+    return algorithm_wide_ask(state->quota, state->as.bytes, &ask);
 }
 
 struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
@@ -86,22 +87,22 @@ struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns)
     return stands;
 }
 
-uint64_t entry_dies_at(const struct entry_state *state)
+uint64_t entry_expires_at(const struct entry_state *state)
 {
     if (state->class == CLASS_8)
-        return law8_dies_at(state->quota, state->as.word8);
+        return algorithm8_expires_at(state->quota, state->as.word8);
     if (state->class == CLASS_16)
-        return law16_dies_at(state->quota, state->as.word16);
-    return law_wide_dies_at(state->quota, state->as.bytes);
+        return algorithm16_expires_at(state->quota, state->as.word16);
+    return algorithm_wide_expires_at(state->quota, state->as.bytes);
 }
 
 size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs)
 {
     if (state->class == CLASS_8)
-        return law8_held(state->quota, state->as.word8, now_ns, runs);
+        return algorithm8_held(state->quota, state->as.word8, now_ns, runs);
     if (state->class == CLASS_16)
-        return law16_held(state->quota, state->as.word16, now_ns, runs);
-    return law_wide_held(state->quota, state->as.bytes, now_ns, runs);
+        return algorithm16_held(state->quota, state->as.word16, now_ns, runs);
+    return algorithm_wide_held(state->quota, state->as.bytes, now_ns, runs);
 }
 
 CAS16_TARGET bool entry_forget(struct asking *asking, const struct seen *seen,
@@ -128,10 +129,10 @@ void entry_fill(struct asking *asking, const struct seen *seen, const struct sti
     struct pair *word = seen->state;
     if (asking->slots->class == CLASS_8) {
         /* gcra says "full" with a debt of one capacity; the others with a fill. */
-        seen->at->second = quota->algorithm == STINT_GCRA ? law8_carry(quota, &full, 1)
-                                                          : law8_fill(quota, until_ns);
+        seen->at->second = quota->algorithm == STINT_GCRA ? algorithm8_carry(quota, &full, 1)
+                                                          : algorithm8_fill(quota, until_ns);
     } else if (asking->slots->class == CLASS_16) {
-        struct word16 filled = law16_fill(quota, until_ns);
+        struct word16 filled = algorithm16_fill(quota, until_ns);
         *word = (struct pair){filled.lo, filled.hi | state_mark(seen->pair.second)};
     } else {
         wide_fill(asking, seen, quota, until_ns);

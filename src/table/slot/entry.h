@@ -36,7 +36,7 @@ bool entry_read(struct asking *asking, const struct seen *seen, struct entry_sta
 
 /* How things stand, as struct stint_entry tells it. */
 struct stint_decision entry_stands(struct entry_state *state, uint64_t now_ns);
-uint64_t entry_dies_at(const struct entry_state *state);
+uint64_t entry_expires_at(const struct entry_state *state);
 
 /* What a state holds at now; returns the number of runs. */
 size_t entry_runs(const struct entry_state *state, uint64_t now_ns, struct held_run *runs);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Which slot a newcomer takes. Two hashed sets: the first while half of it is free, then the one
+ * Which slot a new key takes. Two hashed sets: the first while half of it is free, then the one
  * with more free slots. At three quarters full 82 % of the keys are in their first set, where one
  * line is read to find them, and one key in 14,000 finds all its places taken.
  *
  * Of the free slots those that were never used go first, then those whose state died long ago: a
- * key that comes back after its state has died finds its slot as it left it, and a newcomer costs
+ * key that comes back after its state has died finds its slot as it left it, and a new key costs
  * twice as much.
  *
  * A live state under `inherit` or `deny` never leaves its slot. Under `inherit` a new key is denied
@@ -15,15 +15,15 @@
 
 #include <assert.h>
 
-/* By when its state dies: nothing is lost with a dead one. */
-static void appraise_life(const struct asking *asking, uint64_t dies_at_ns, struct place *place)
+/* By when its state expires: nothing is lost with a dead one. */
+static void appraise_life(const struct asking *asking, uint64_t expires_at_ns, struct place *place)
 {
-    place->dies_at_ns = add_sat(dies_at_ns, table_grace_ns(asking->table));
-    if (dies_at_ns == 0) {
+    place->expires_at_ns = add_sat(expires_at_ns, table_grace_ns(asking->table));
+    if (expires_at_ns == 0) {
         place->worth = WORTH_EMPTY;
-    } else if (place->dies_at_ns <= asking->ask.now_ns) {
+    } else if (place->expires_at_ns <= asking->ask.now_ns) {
         place->worth = WORTH_EMPTY;
-        place->died_at_ns = dies_at_ns;
+        place->died_at_ns = expires_at_ns;
     } else {
         place->worth = WORTH_KEEP;
     }
@@ -56,9 +56,9 @@ static void appraise8(const struct asking *asking, const struct stint_quota *quo
 {
     struct stint_ask ask = how_it_stands(asking);
     uint64_t state = place->seen.pair.second;
-    appraise_life(asking, law8_dies_at(quota, state), place);
+    appraise_life(asking, algorithm8_expires_at(quota, state), place);
     if (may_be_evicted(asking, quota, place)) {
-        struct stint_decision stands = law8_ask(quota, &state, &ask);
+        struct stint_decision stands = algorithm8_ask(quota, &state, &ask);
         place_weigh(&stands, place);
     }
 }
@@ -79,9 +79,9 @@ static void appraise16(const struct asking *asking, const struct stint_quota *qu
         return;
     }
     struct word16 state = {place->state.first, place->state.second & STATE_MASK};
-    appraise_life(asking, law16_dies_at(quota, state), place);
+    appraise_life(asking, algorithm16_expires_at(quota, state), place);
     if (may_be_evicted(asking, quota, place)) {
-        struct stint_decision stands = law16_ask(quota, &state, &ask);
+        struct stint_decision stands = algorithm16_ask(quota, &state, &ask);
         place_weigh(&stands, place);
     }
 }
@@ -90,7 +90,7 @@ static void appraise_wide(const struct asking *asking, const struct stint_quota 
                           struct place *place)
 {
     struct stint_decision stands;
-    appraise_life(asking, wide_dies_at(&place->seen), place);
+    appraise_life(asking, wide_expires_at(&place->seen), place);
     if (may_be_evicted(asking, quota, place) && wide_stands(asking, &place->seen, quota, &stands))
         place_weigh(&stands, place);
 }
@@ -121,7 +121,7 @@ static struct place appraise(const struct asking *asking, uint8_t *set, unsigned
         return place;
     if (tag_word == TAG_ABANDONED) {
         place.worth = wide_is_left(&place.seen) ? WORTH_KEEP : WORTH_EMPTY;
-        place.dies_at_ns = asking->ask.now_ns + NS_PER_S;
+        place.expires_at_ns = asking->ask.now_ns + NS_PER_S;
         return place;
     }
     if ((tag_word & TAG_PENDING) != 0 && !slots_is_bound(slots, &place.seen)) {
@@ -163,17 +163,17 @@ static bool is_better(const struct place *a, const struct place *b)
 static struct place choose_in_set(const struct asking *asking, uint8_t *set, unsigned *free_slots)
 {
     struct place best = {.seen = {.at = NULL}, .worth = WORTH_KEEP};
-    uint64_t first_death_ns = UINT64_MAX;
+    uint64_t first_expiry_ns = UINT64_MAX;
     unsigned first = slots_first_way(asking->home.tag);
     for (unsigned i = 0; i < WAYS; i++) {
         struct place place = appraise(asking, set, i ^ first);
         *free_slots += place.worth == WORTH_EMPTY;
         if (place.worth >= WORTH_EVICT)
-            first_death_ns = min_u64(first_death_ns, place.dies_at_ns);
+            first_expiry_ns = min_u64(first_expiry_ns, place.expires_at_ns);
         if (place.worth < WORTH_KEEP && is_better(&place, &best))
             best = place;
     }
-    best.dies_at_ns = first_death_ns;
+    best.expires_at_ns = first_expiry_ns;
     return best;
 }
 
@@ -193,12 +193,12 @@ struct place place_choose(const struct asking *asking)
     if (asking->home.set[1] == asking->home.set[0])
         return first;
     struct place second = choose_in_set(asking, asking->home.set[1], &free_slots[1]);
-    uint64_t first_death_ns = min_u64(first.dies_at_ns, second.dies_at_ns);
+    uint64_t first_expiry_ns = min_u64(first.expires_at_ns, second.expires_at_ns);
     bool take_second = first.worth == WORTH_EMPTY && second.worth == WORTH_EMPTY
                            ? prefers_second(&first, &second, free_slots)
                            : second.seen.at != NULL && is_better(&second, &first);
     struct place best = take_second ? second : first;
-    best.dies_at_ns = first_death_ns;
+    best.expires_at_ns = first_expiry_ns;
     return best;
 }
 
@@ -213,10 +213,11 @@ void place_count(const struct asking *asking, const struct place *place)
     }
 }
 
-/* The decision for a newcomer with no place, by its quota's when_full; `fresh` is what it would be.
+/* The decision for a new key with no place, by its quota's when_full; `fresh` is what it would be.
  */
-static struct stint_decision without_place(const struct asking *asking, const struct place *place,
-                                           struct stint_decision fresh)
+static struct stint_decision decide_when_full(const struct asking *asking,
+                                              const struct place *place,
+                                              struct stint_decision fresh)
 {
     struct region_counters *counters = table_counters(asking->table);
     uint8_t policy = table_when_full(asking->table, asking->quota);
@@ -231,7 +232,7 @@ static struct stint_decision without_place(const struct asking *asking, const st
     if (counts)
         table_count(
             policy == STINT_FULL_DENY ? &counters->full_denied : &counters->evictions_inherit, 1);
-    uint64_t wait_ns = place->dies_at_ns - asking->ask.now_ns;
+    uint64_t wait_ns = place->expires_at_ns - asking->ask.now_ns;
     return (struct stint_decision){
         .outcome = STINT_DENY,
         .limit = fresh.limit,
@@ -240,8 +241,8 @@ static struct stint_decision without_place(const struct asking *asking, const st
     };
 }
 
-enum newcomer place_newcomer(struct asking *asking, bool charges, struct place *place,
-                             struct stint_decision *decision)
+enum new_key admit_new_key(struct asking *asking, bool charges, struct place *place,
+                           struct stint_decision *decision)
 {
     bool asks = decision->outcome != STINT_NEVER && asking->ask.cost > 0 &&
                 place_moves_in(asking->ask.verb);
@@ -249,25 +250,25 @@ enum newcomer place_newcomer(struct asking *asking, bool charges, struct place *
     if (asks)
         *place = place_choose(asking);
     if (charges && place->seen.at != NULL)
-        return NEWCOMER_PUBLISHES; /* and looks for the key in other classes then */
+        return NEW_KEY_PUBLISHES; /* and looks for the key in other classes then */
     switch (rule_look(asking, decision)) {
     case RULE_ALONE:
         if (asks && place->seen.at == NULL)
-            *decision = without_place(asking, place, *decision);
-        return NEWCOMER_DECIDED;
+            *decision = decide_when_full(asking, place, *decision);
+        return NEW_KEY_DECIDED;
     case RULE_AGAIN:
         rule_pause(asking);
-        return NEWCOMER_AGAIN;
+        return NEW_KEY_AGAIN;
     case RULE_DECIDED:
-        return NEWCOMER_DECIDED;
+        return NEW_KEY_DECIDED;
     case RULE_OTHER:
         break;
     }
     if (!asks)
         *place = place_choose(asking);
     if (place->seen.at != NULL)
-        return NEWCOMER_PUBLISHES;
+        return NEW_KEY_PUBLISHES;
     /* Its units stay where they are, so it must be full here: they are over within one period. */
     rule_refuse(asking, add_sat(asking->ask.now_ns, asking->quota->period_ns), decision);
-    return NEWCOMER_DECIDED;
+    return NEW_KEY_DECIDED;
 }

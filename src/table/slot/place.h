@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Deciding within one class of slots. place8, place16 and wide each find the key's slot, let the
- * law work on its state and swap; they share how a newcomer's place is chosen, and what is said
- * when there is none.
+ * algorithm work on its state and swap; they share how a new key's place is chosen, and what is
+ * said when there is none.
  */
 #ifndef STINT_TABLE_SLOT_PLACE_H
 #define STINT_TABLE_SLOT_PLACE_H
@@ -47,17 +47,17 @@ bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes);
 const void *wide_bytes(const struct seen *seen);
 bool wide_is_valid(const struct seen *seen, const struct stint_quota *quota, uint64_t now_ns);
 bool wide_is_at_work(const struct seen *seen);
-/* Its owner word is free, and when it dies is known to those who look for a place. */
-void wide_free(const struct seen *seen, uint64_t dies_at_ns);
+/* Its owner word is free, and when it expires is known to those who look for a place. */
+void wide_free(const struct seen *seen, uint64_t expires_at_ns);
 
 /* Makes a wide state full, and its owner word free. For a table that nobody else has open. */
 void wide_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
                uint64_t until_ns);
 
-/* What stands in a slot, as far as a newcomer cares; in the order in which it takes them. */
+/* What stands in a slot, as far as a new key cares; in the order in which it takes them. */
 enum worth {
     WORTH_EMPTY,   /* or dead: nothing is lost */
-    WORTH_PENDING, /* somebody else's newcomer, who then has to begin again */
+    WORTH_PENDING, /* somebody else's new key, who then has to begin again */
     WORTH_EVICT,   /* alive, not denying, under a quota that lets it go */
     WORTH_KEEP,
 };
@@ -66,11 +66,11 @@ struct place {
     struct seen seen;  /* the slot to take; .at is NULL if there is none */
     struct pair state; /* class 16: the state that goes */
     enum worth worth;
-    bool is_damaged;     /* its quota is none: its key cannot be asked for */
-    uint32_t held_units; /* WORTH_EVICT: units in use, which are forgotten with the state */
-    uint32_t share;      /* WORTH_EVICT: of capacity in use, in 1/2^32 */
-    uint64_t died_at_ns; /* WORTH_EMPTY: the state in it; 0 where there is none */
-    uint64_t dies_at_ns; /* WORTH_KEEP: when the first of all that are kept dies */
+    bool is_damaged;        /* its quota is none: its key cannot be asked for */
+    uint32_t held_units;    /* WORTH_EVICT: units in use, which are forgotten with the state */
+    uint32_t share;         /* WORTH_EVICT: of capacity in use, in 1/2^32 */
+    uint64_t died_at_ns;    /* WORTH_EMPTY: the state in it; 0 where there is none */
+    uint64_t expires_at_ns; /* WORTH_KEEP: when the first of all that are kept expires */
 };
 
 /* Looks at both sets of the key. A dead state counts as free table_grace_ns() after its death. */
@@ -79,7 +79,7 @@ struct place place_choose(const struct asking *asking);
 /* What a live state stands at, nothing taken: whether and at what cost `place` may be evicted. */
 void place_weigh(const struct stint_decision *stands, struct place *place);
 
-/* Counts what stood in a place that a newcomer has taken. */
+/* Counts what was the fallback a place that a new key has taken. */
 void place_count(const struct asking *asking, const struct place *place);
 
 /* Whether a verb may need a place for a key that has none: nothing comes back to such a key. */
@@ -88,18 +88,18 @@ static inline bool place_moves_in(uint8_t verb)
     return verb != STINT_REFUND && verb != STINT_UNBOOK;
 }
 
-enum newcomer {
-    NEWCOMER_DECIDED,
-    NEWCOMER_PUBLISHES, /* in *place */
-    NEWCOMER_AGAIN,     /* the key is to be looked for once more */
+enum new_key {
+    NEW_KEY_DECIDED,
+    NEW_KEY_PUBLISHES, /* in *place */
+    NEW_KEY_AGAIN,     /* the key is to be looked for once more */
 };
 
 /*
- * What comes of a key without a slot. *decision is what the law says of a state never used, and
- * `charges` whether it would write to that; it stands if the newcomer gets by without a place.
+ * What comes of a key without a slot. *decision is what the algorithm says of a state never used,
+ * and `charges` whether it would write to that; it stands if the new key gets by without a place.
  */
-enum newcomer place_newcomer(struct asking *asking, bool charges, struct place *place,
-                             struct stint_decision *decision);
+enum new_key admit_new_key(struct asking *asking, bool charges, struct place *place,
+                           struct stint_decision *decision);
 
 /*
  * What the state in a wide slot stands at; false if the slot has changed or its owner is at work.
@@ -108,8 +108,8 @@ enum newcomer place_newcomer(struct asking *asking, bool charges, struct place *
 bool wide_stands(const struct asking *asking, const struct seen *seen,
                  const struct stint_quota *quota, struct stint_decision *stands);
 
-/* When the state in a wide slot dies, and whether a stuck owner may still write to it. */
-uint64_t wide_dies_at(const struct seen *seen);
+/* When the state in a wide slot expires, and whether a stuck owner may still write to it. */
+uint64_t wide_expires_at(const struct seen *seen);
 bool wide_is_left(const struct seen *seen);
 
 #endif

@@ -7,12 +7,12 @@
  * A slot is handed over in four steps, each of which fails if anybody was faster:
  *   1. the state is frozen, marked with the next generation: no charge can land any more;
  *   2. the pair becomes (new tag, pending, next generation): published;
- *   3. the frozen state becomes the newcomer's first state;
+ *   3. the frozen state becomes the new key's first state;
  *   4. the pair loses "pending": valid.
- * Whoever dies in between leaves a slot that the next asker of the same key goes on with, or that
- * any newcomer takes. When a key's own quota changes its parameters, the slot is handed from the
- * key to itself, and the frozen state says until when the old units lived: were the changer to die
- * there, the key would be full until then, not new.
+ * Whoever expires in between leaves a slot that the next asker of the same key goes on with, or
+ * that any new key takes. When a key's own quota changes its parameters, the slot is handed from
+ * the key to itself, and the frozen state says until when the old units lived: were the changer to
+ * die there, the key would be full until then, not new.
  */
 #include "table/region/owner.h"
 #include "table/slot/rule.h"
@@ -105,7 +105,7 @@ static void finish_for_changer(const struct asking *asking, const struct seen *p
         slots_withdraw(asking->slots, pending); /* damaged */
         return;
     }
-    struct word16 full = law16_fill(changer.quota, frozen.first);
+    struct word16 full = algorithm16_fill(changer.quota, frozen.first);
     finish(&changer, pending, frozen, full, full);
 }
 
@@ -126,16 +126,16 @@ CAS16_TARGET static bool publish_place(const struct asking *asking, struct place
     return true;
 }
 
-static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
+static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 {
     for (;;) {
         struct word16 state = {0, 0};
         struct place place;
-        *decision = law16_ask(asking->quota, &state, &asking->ask);
+        *decision = algorithm16_ask(asking->quota, &state, &asking->ask);
         bool charges = !word_equals(state, (struct word16){0, 0});
-        enum newcomer newcomer = place_newcomer(asking, charges, &place, decision);
-        if (newcomer != NEWCOMER_PUBLISHES)
-            return newcomer == NEWCOMER_DECIDED;
+        enum new_key new_key = admit_new_key(asking, charges, &place, decision);
+        if (new_key != NEW_KEY_PUBLISHES)
+            return new_key == NEW_KEY_DECIDED;
         if (publish_place(asking, &place))
             return false;
     }
@@ -151,8 +151,8 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
         rule_pause(asking);
     if (found == RULE_AGAIN || found == RULE_DECIDED)
         return found == RULE_DECIDED;
-    struct word16 before = law16_carry(asking->quota, move.runs, move.n_runs), after = before;
-    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    struct word16 before = algorithm16_carry(asking->quota, move.runs, move.n_runs), after = before;
+    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (found == RULE_ALONE)
         return word_equals(after, before) || finish(asking, seen, frozen, before, after);
@@ -184,15 +184,15 @@ CAS16_TARGET static bool pending_ask(struct asking *asking, const struct seen *s
             finish_for_changer(asking, seen, held);
         return false;
     }
-    if (asking->rule != 0 && table_same_law(asking, seen->pair.first))
+    if (asking->rule != 0 && table_same_algorithm(asking, seen->pair.first))
         return arrive(asking, seen, held, decision);
     struct word16 before = {0, 0}, after = before;
-    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, before) && asking->rule == 0)
         return true; /* nothing to charge: the slot stays as it was found */
-    if (!table_same_law(asking, seen->pair.first)) {
-        publish(asking, seen, held, 0); /* under our own law, lest the tag name another's */
+    if (!table_same_algorithm(asking, seen->pair.first)) {
+        publish(asking, seen, held, 0); /* under our own algorithm, lest the tag name another's */
         return false;
     }
     if (slots_settle(asking->slots, &asking->home, seen) != SETTLE_MINE || table_catch_up(asking))
@@ -211,13 +211,13 @@ CAS16_TARGET static bool convert(struct asking *asking, const struct seen *seen,
     struct word16 carried = {0, 0};
     uint64_t until_ns = 0;
     if (writer != NULL && table_class(writer) == CLASS_16) {
-        size_t n_runs = law16_held(writer, unpack(held), asking->ask.now_ns, runs);
-        carried = law16_carry(asking->quota, runs, n_runs);
-        until_ns =
-            max_u64(law16_dies_at(writer, unpack(held)), law16_dies_at(asking->quota, carried));
+        size_t n_runs = algorithm16_held(writer, unpack(held), asking->ask.now_ns, runs);
+        carried = algorithm16_carry(asking->quota, runs, n_runs);
+        until_ns = max_u64(algorithm16_expires_at(writer, unpack(held)),
+                           algorithm16_expires_at(asking->quota, carried));
     }
     struct word16 after = carried;
-    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, carried))
         return pair_equals(cas16_load(seen->state), held);
@@ -248,10 +248,10 @@ CAS16_TARGET static bool valid_ask(struct asking *asking, const struct seen *see
             slots_withdraw(asking->slots, seen);
         return false;
     }
-    if (!table_same_law(asking, seen->pair.first))
+    if (!table_same_algorithm(asking, seen->pair.first))
         return convert(asking, seen, held, decision);
     struct word16 before = unpack(held), after = before;
-    *decision = law16_ask(asking->quota, &after, &asking->ask);
+    *decision = algorithm16_ask(asking->quota, &after, &asking->ask);
     decision->stored = 1;
     if (word_equals(after, before))
         return pair_equals(cas16_load(seen->state), held);
@@ -308,7 +308,7 @@ struct stint_decision place16_ask(struct asking *asking)
         struct seen seen = slots_find(asking->slots, &asking->home);
         bool decided;
         if (seen.at == NULL)
-            decided = newcomer_ask(asking, &decision);
+            decided = new_key_ask(asking, &decision);
         else if (slots_is_frozen(seen.pair.first))
             decided = rule_meet(asking, &seen, &decision);
         else if ((seen.pair.first & TAG_PENDING) != 0)

@@ -5,12 +5,13 @@
  */
 #include "table/slot/rule.h"
 
-/* The state under the asking quota's law, also where a quota with other parameters wrote it. */
+/* The state under the asking quota's algorithm, also where a quota with other parameters wrote it.
+ */
 static uint64_t read_state(const struct asking *asking, struct pair pair)
 {
     if ((pair.first & TAG_PENDING) != 0)
         return 0;
-    if (table_same_law(asking, pair.first))
+    if (table_same_algorithm(asking, pair.first))
         return pair.second;
     const struct stint_quota *writer =
         intern_quota(&asking->table->intern, (uint32_t)(pair.first & TAG_ID_MASK));
@@ -19,8 +20,8 @@ static uint64_t read_state(const struct asking *asking, struct pair pair)
     struct held_run runs[HELD_RUNS_MAX];
     if (writer->algorithm == asking->quota->algorithm && writer->algorithm == STINT_GCRA)
         return pair.second; /* a TAT means the same under any rate */
-    size_t n_runs = law8_held(writer, pair.second, asking->ask.now_ns, runs);
-    return law8_carry(asking->quota, runs, n_runs);
+    size_t n_runs = algorithm8_held(writer, pair.second, asking->ask.now_ns, runs);
+    return algorithm8_carry(asking->quota, runs, n_runs);
 }
 
 /* `before` is what the asker would have found in the state if its slot was pending. */
@@ -39,7 +40,7 @@ CAS16_TARGET static bool swap(const struct asking *asking, const struct seen *se
     return true;
 }
 
-/* A newcomer publishes its pending slot; what it decides, it decides once it is found there. */
+/* A new key publishes its pending slot; what it decides, it decides once it is found there. */
 CAS16_TARGET static bool publish(const struct asking *asking, const struct place *place)
 {
     struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, table_nonce(asking->table)};
@@ -49,16 +50,16 @@ CAS16_TARGET static bool publish(const struct asking *asking, const struct place
     return true;
 }
 
-/* True if *decision is made; false if the newcomer has published and is to be looked for again. */
-static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
+/* True if *decision is made; false if the new key has published and is to be looked for again. */
+static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 {
     for (;;) {
         uint64_t state = 0;
         struct place place;
-        *decision = law8_ask(asking->quota, &state, &asking->ask);
-        enum newcomer newcomer = place_newcomer(asking, state != 0, &place, decision);
-        if (newcomer != NEWCOMER_PUBLISHES)
-            return newcomer == NEWCOMER_DECIDED;
+        *decision = algorithm8_ask(asking->quota, &state, &asking->ask);
+        enum new_key new_key = admit_new_key(asking, state != 0, &place, decision);
+        if (new_key != NEW_KEY_PUBLISHES)
+            return new_key == NEW_KEY_DECIDED;
         if (publish(asking, &place))
             return false;
     }
@@ -74,8 +75,8 @@ static __attribute__((noinline)) bool arrive(struct asking *asking, const struct
         rule_pause(asking);
     if (found == RULE_AGAIN || found == RULE_DECIDED)
         return found == RULE_DECIDED;
-    uint64_t before = law8_carry(asking->quota, move.runs, move.n_runs), state = before;
-    *decision = law8_ask(asking->quota, &state, &asking->ask);
+    uint64_t before = algorithm8_carry(asking->quota, move.runs, move.n_runs), state = before;
+    *decision = algorithm8_ask(asking->quota, &state, &asking->ask);
     decision->stored = 1;
     if (found == RULE_ALONE)
         return state == before || swap(asking, seen, before, state);
@@ -93,7 +94,7 @@ struct stint_decision place8_ask(struct asking *asking)
     for (;;) {
         struct seen seen = slots_find(asking->slots, &asking->home);
         if (seen.at == NULL) {
-            if (newcomer_ask(asking, &decision))
+            if (new_key_ask(asking, &decision))
                 return decision;
             continue;
         }
@@ -105,7 +106,7 @@ struct stint_decision place8_ask(struct asking *asking)
             continue;
         }
         uint64_t state = read_state(asking, seen.pair), before = state;
-        decision = law8_ask(asking->quota, &state, &asking->ask);
+        decision = algorithm8_ask(asking->quota, &state, &asking->ask);
         decision.stored = 1;
         if (state == before) {
             /* Nothing to swap, and so nothing that confirms the two halves: look again. */

@@ -108,14 +108,14 @@ bool rule_waits(struct asking *asking, const struct seen *seen)
 void rule_refuse(const struct asking *asking, uint64_t until_ns, struct stint_decision *decision)
 {
     uint64_t wait_ns = sub_floor(until_ns, asking->ask.now_ns);
-    uint32_t capacity = law_capacity(asking->quota);
+    uint32_t capacity = most_units(asking->quota);
     uint8_t verb = asking->ask.verb;
     *decision = (struct stint_decision){.outcome = STINT_DENY,
                                         .limit = capacity,
                                         .retry_after_ns = wait_ns,
                                         .reset_after_ns = wait_ns};
     if (asking->ask.cost > capacity && verb != STINT_TAKE_UPTO && verb != STINT_CHARGE)
-        *decision = law_never(capacity);
+        *decision = algorithm_never(capacity);
 }
 
 /* ---- What is in the way ---------------------------------------------------------------------- */
@@ -125,7 +125,7 @@ uint64_t rule_frozen_until(const struct slots *slots, const struct seen *frozen)
     if (slots->class == CLASS_8)
         return frozen8_until(frozen->pair.second);
     if (slots->class == CLASS_WIDE)
-        return wide_dies_at(frozen);
+        return wide_expires_at(frozen);
     struct pair state = cas16_load_stable(frozen->state);
     bool is_frozen =
         (state.second & ~STATE_MASK) == (state_mark(frozen->pair.second) | STATE_FROZEN);
@@ -215,7 +215,7 @@ CAS16_TARGET static bool freeze8(struct rule_move *move, uint64_t until_ns)
 /* Later than now, so that no two that stand in one slot for the key are alike. */
 static bool freeze(struct rule_move *move)
 {
-    uint64_t until_ns = max_u64(entry_dies_at(&move->state), move->from.ask.now_ns + 1);
+    uint64_t until_ns = max_u64(entry_expires_at(&move->state), move->from.ask.now_ns + 1);
     move->gone = move->valid;
     if (move->from.slots->class == CLASS_8)
         return freeze8(move, until_ns);
@@ -224,33 +224,34 @@ static bool freeze(struct rule_move *move)
     return wide_freeze(&move->from, &move->gone, move->state.as.bytes, until_ns);
 }
 
-/* What the law of the asking quota makes of units that stand elsewhere; nothing is written. */
+/* What the algorithm of the asking quota makes of units that stand elsewhere; nothing is written.
+ */
 static __attribute__((noinline)) struct stint_decision decide_on(const struct asking *asking,
                                                                  const struct rule_move *move)
 {
     struct entry_state carried;
     struct stint_decision decision;
     if (asking->slots->class == CLASS_8) {
-        carried.as.word8 = law8_carry(asking->quota, move->runs, move->n_runs);
-        decision = law8_ask(asking->quota, &carried.as.word8, &asking->ask);
+        carried.as.word8 = algorithm8_carry(asking->quota, move->runs, move->n_runs);
+        decision = algorithm8_ask(asking->quota, &carried.as.word8, &asking->ask);
     } else if (asking->slots->class == CLASS_16) {
-        carried.as.word16 = law16_carry(asking->quota, move->runs, move->n_runs);
-        decision = law16_ask(asking->quota, &carried.as.word16, &asking->ask);
+        carried.as.word16 = algorithm16_carry(asking->quota, move->runs, move->n_runs);
+        decision = algorithm16_ask(asking->quota, &carried.as.word16, &asking->ask);
     } else {
-        law_wide_carry(asking->quota, carried.as.bytes, move->runs, move->n_runs);
-        decision = law_wide_ask(asking->quota, carried.as.bytes, &asking->ask);
+        algorithm_wide_carry(asking->quota, carried.as.bytes, move->runs, move->n_runs);
+        decision = algorithm_wide_ask(asking->quota, carried.as.bytes, &asking->ask);
     }
     decision.stored = 1;
     return decision;
 }
 
-/* Whether all the units fit the asking law at once: what does not would be forgotten. */
+/* Whether all the units fit the asking algorithm at once: what does not would be forgotten. */
 static bool fits(const struct asking *asking, const struct rule_move *move)
 {
     uint64_t units = 0;
     for (size_t i = 0; i < move->n_runs; i++)
         units = add_sat(units, move->runs[i].units);
-    return units <= law_capacity(asking->quota);
+    return units <= most_units(asking->quota);
 }
 
 /* Decides with the units of the other class's valid slot: OTHER if it has to be moved for that. */
@@ -272,7 +273,7 @@ static enum rule_found read_other(struct asking *asking, const struct other *val
     }
     if (!fits(asking, move) && verb != STINT_TAKE && verb != STINT_TAKE_UPTO &&
         verb != STINT_PEEK) {
-        rule_refuse(asking, entry_dies_at(&move->state), decision);
+        rule_refuse(asking, entry_expires_at(&move->state), decision);
         return RULE_DECIDED;
     }
     *decision = decide_on(asking, move);

@@ -8,7 +8,7 @@
  *   removes what is pending there and comes after its own, in the order of classes, and waits for
  *     what comes before; what stands still for long is a dead thread's, and is removed, too;
  *   decides with the units of what is valid there. If none is granted, all stays where it is: the
- *     other law may hold more than this one can say. Else it freezes that slot: its tag word
+ *     other algorithm may hold more than this one can say. Else it freezes that slot: its tag word
  * becomes that of one on the move (pending, without a quota's id), which gives way to nobody; the
  * units go into the pending slot, which is made valid; then the frozen slot is withdrawn. If the
  *     pending slot was lost meanwhile, the frozen one is put back as it was.

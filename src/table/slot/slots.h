@@ -3,20 +3,19 @@
  * Where keys have their places: two hashed sets of WAYS slots each, per class of state size.
  *
  * A slot's pair is (tag word, second word). The tag word holds 48 bits of the key's keyed hash, the
- * id of the quota whose law the state obeys, and one bit that says "pending". What the second word
- * is depends on the class:
- *   class 8 and blocks: the state itself, so that tag and state change in one step;
- *   class 16 and wide:  a generation, counted up each time the slot is handed over.
- * Tag word 0 is an empty slot.
+ * id of the quota whose algorithm the state obeys, and one bit that says "pending". What the second
+ * word is depends on the class: class 8 and blocks: the state itself, so that tag and state change
+ * in one step; class 16 and wide:  a generation, counted up each time the slot is handed over. Tag
+ * word 0 is an empty slot.
  *
- * One key must never have two valid slots, or it would have its limit twice. A newcomer therefore
+ * One key must never have two valid slots, or it would have its limit twice. A new key therefore
  * publishes a *pending* slot first, then looks for others of the same key, and only then makes its
  * own valid (slots_settle). Each publication is unlike any other at that slot (a nonce in class 8,
  * the generation elsewhere), so a late swap by a stalled thread fails. Why two can not both become
  * valid: of two that do, one was published before the other looked; the one that looked saw it
  * valid (then it withdrew), or pending at a lower place (then it withdrew), or pending at a higher
- * place (then it removed it, and the other's last swap failed). A thread that dies leaves at most a
- * pending slot, which anyone may finish or take.
+ * place (then it removed it, and the other's last swap failed). A thread that expires leaves at
+ * most a pending slot, which anyone may finish or take.
  *
  * Under a rule whose quotas have states of different sizes the key must be valid in one class only:
  * rule.h goes on from here.
@@ -189,7 +188,7 @@ static inline bool state_leaves(struct pair state, uint64_t generation)
 
 /*
  * Whether a pending slot holds what must not be lost: one that is frozen; in class 16 also the
- * first charge of a newcomer who had settled, or the units of a key that is being handed from
+ * first charge of a new key who had settled, or the units of a key that is being handed from
  * itself to itself. It is as good as valid: it gives way to nobody. The latter two are made valid
  * without another look.
  */
@@ -219,7 +218,7 @@ bool slots_withdraw(const struct slots *slots, const struct seen *seen);
 
 /*
  * The same for a pending slot that is not bound; false if it became so meanwhile. In class 16 the
- * state is given away first: so a newcomer who has put its charge there knows that it stands.
+ * state is given away first: so a new key who has put its charge there knows that it stands.
  */
 bool slots_remove(const struct slots *slots, const struct seen *pending);
 

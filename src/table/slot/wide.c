@@ -18,29 +18,29 @@
 
 struct wide_state {
     uint64_t owner;
-    uint64_t dies_at_ns; /* written by owners, read by newcomers who look for a place */
+    uint64_t expires_at_ns; /* written by owners, read by new keys who look for a place */
     unsigned char bytes[];
 };
 
 static const _Alignas(16) unsigned char never_used[WIDE_STATE_MAX];
 
-uint64_t wide_dies_at(const struct seen *seen)
+uint64_t wide_expires_at(const struct seen *seen)
 {
     const struct wide_state *wide = seen->state;
     /* relaxed: a hint, held to account under the owner word before the slot is taken. */
-    return __atomic_load_n(&wide->dies_at_ns, __ATOMIC_RELAXED);
+    return __atomic_load_n(&wide->expires_at_ns, __ATOMIC_RELAXED);
 }
 
 bool wide_is_left(const struct seen *seen)
 {
     const struct wide_state *wide = seen->state;
     uint64_t word = __atomic_load_n(&wide->owner, __ATOMIC_RELAXED);
-    return (word & OWNER_HELD) != 0 && !owner_is_dead(word);
+    return (word & OWNER_HELD) != 0 && !owner_has_ended(word);
 }
 
-static void set_dies_at(struct wide_state *wide, uint64_t dies_at_ns)
+static void set_expires_at(struct wide_state *wide, uint64_t expires_at_ns)
 {
-    __atomic_store_n(&wide->dies_at_ns, dies_at_ns, __ATOMIC_RELAXED);
+    __atomic_store_n(&wide->expires_at_ns, expires_at_ns, __ATOMIC_RELAXED);
 }
 
 /* Back from work: if the slot was abandoned to us meanwhile, it is empty and free from here on. */
@@ -51,7 +51,7 @@ CAS16_TARGET static bool give_back(const struct seen *seen, uint64_t mine)
         return true;
     struct pair now = cas16_load_stable(seen->at);
     struct pair empty = {0, now.second + 1};
-    set_dies_at(wide, 0);
+    set_expires_at(wide, 0);
     /* The word first: a slot that looks empty under a word that is held would be tried for ever. */
     owner_give_back(&wide->owner, mine | OWNER_ABANDONED);
     cas16(seen->at, now, empty);
@@ -71,7 +71,7 @@ CAS16_TARGET static void abandon(const struct seen *seen, uint64_t stuck)
 {
     struct wide_state *wide = seen->state;
     uint64_t word = stuck;
-    /* acq_rel: the block that stands in for the state comes before, the lost tag after. */
+    /* acq_rel: the block that replaces the state comes before, the lost tag after. */
     if (!__atomic_compare_exchange_n(&wide->owner, &word, stuck | OWNER_ABANDONED, false,
                                      __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return;
@@ -107,7 +107,7 @@ static bool displace(struct asking *asking, const struct seen *seen, uint64_t st
 static void repair(const struct asking *asking, const struct seen *seen)
 {
     struct wide_state *wide = seen->state;
-    uint64_t expires_ns = wide_dies_at(seen);
+    uint64_t expires_ns = wide_expires_at(seen);
     table_count(&table_counters(asking->table)->owners_displaced, 1);
     memset(wide->bytes, 0, asking->slots->state_size);
     if ((seen->pair.first & TAG_PENDING) != 0 || seen->pair.first == 0)
@@ -118,8 +118,8 @@ static void repair(const struct asking *asking, const struct seen *seen)
         return;
     expires_ns = min_u64(expires_ns, full_until(asking, quota));
     if (expires_ns > asking->ask.now_ns)
-        law_wide_fill(quota, wide->bytes, expires_ns);
-    set_dies_at(wide, law_wide_dies_at(quota, wide->bytes));
+        algorithm_wide_fill(quota, wide->bytes, expires_ns);
+    set_expires_at(wide, algorithm_wide_expires_at(quota, wide->bytes));
 }
 
 /*
@@ -128,12 +128,12 @@ static void repair(const struct asking *asking, const struct seen *seen)
  */
 static bool is_free(const struct asking *asking, const struct place *place)
 {
-    uint64_t dies_at_ns = wide_dies_at(&place->seen);
+    uint64_t expires_at_ns = wide_expires_at(&place->seen);
     if (!pair_equals(cas16_load_stable(place->seen.at), place->seen.pair))
         return false;
     return place->seen.pair.first == 0 || place->worth == WORTH_PENDING || place->is_damaged ||
-           dies_at_ns == 0 ||
-           add_sat(dies_at_ns, table_grace_ns(asking->table)) <= asking->ask.now_ns;
+           expires_at_ns == 0 ||
+           add_sat(expires_at_ns, table_grace_ns(asking->table)) <= asking->ask.now_ns;
 }
 
 /* How a state stands whose owner word is ours. */
@@ -142,7 +142,7 @@ static struct stint_decision stands_at(const struct asking *asking, const struct
 {
     struct wide_state *wide = seen->state;
     struct stint_ask ask = {.now_ns = asking->ask.now_ns, .verb = STINT_PEEK};
-    return law_wide_ask(quota, wide->bytes, &ask);
+    return algorithm_wide_ask(quota, wide->bytes, &ask);
 }
 
 bool wide_stands(const struct asking *asking, const struct seen *seen,
@@ -182,14 +182,14 @@ CAS16_TARGET static void publish(struct asking *asking, struct place *place)
         abandon(&place->seen, mine);
     if (taken == OWNER_LEFT)
         mark_left(&place->seen);
-    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
         return;
     struct pair now = cas16_load_stable(place->seen.at);
-    if (taken == OWNER_ROBBED)
+    if (taken == OWNER_TAKEN_OVER)
         repair(asking, &(struct seen){place->seen.at, wide, now});
     if (is_free(asking, place) || may_go(asking, place)) {
         memset(wide->bytes, 0, asking->slots->state_size);
-        set_dies_at(wide, 0);
+        set_expires_at(wide, 0);
         struct pair pending = {asking->home.tag | TAG_PENDING | asking->id, now.second + 1};
         if (cas16(place->seen.at, now, pending))
             place_count(asking, place);
@@ -219,7 +219,7 @@ static bool is_displaced(const struct asking *asking, struct stint_decision *dec
 }
 
 /* True if *decision is made without a place. */
-static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
+static bool new_key_ask(struct asking *asking, struct stint_decision *decision)
 {
     struct stint_ask peek = asking->ask;
     uint8_t verb = asking->ask.verb;
@@ -232,29 +232,30 @@ static bool newcomer_ask(struct asking *asking, struct stint_decision *decision)
     if (is_displaced(asking, decision))
         return true;
     /* A peek writes nothing, so it may read the page that is never used. */
-    *decision = law_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
+    *decision = algorithm_wide_ask(asking->quota, (void *)(uintptr_t)never_used, &peek);
     bool charges = verb != STINT_PEEK && decision->outcome != STINT_NEVER && peek.cost > 0;
     struct place place;
-    enum newcomer newcomer = place_newcomer(asking, charges, &place, decision);
-    if (newcomer == NEWCOMER_PUBLISHES)
+    enum new_key new_key = admit_new_key(asking, charges, &place, decision);
+    if (new_key == NEW_KEY_PUBLISHES)
         publish(asking, &place);
-    return newcomer == NEWCOMER_DECIDED;
+    return new_key == NEW_KEY_DECIDED;
 }
 
-static struct stint_decision law_of(struct asking *asking, void *bytes)
+static struct stint_decision algorithm_of(struct asking *asking, void *bytes)
 {
-    asking->own_ns = law_wide_own_ns(asking->quota, bytes);
+    asking->own_ns = algorithm_wide_own_ns(asking->quota, bytes);
     struct stint_decision decision =
         asking->holder != NULL && asking->ask.verb == STINT_TAKE
             ? concurrency_hold(asking->quota, bytes, &asking->ask, asking->holder)
-            : law_wide_ask(asking->quota, bytes, &asking->ask);
+            : algorithm_wide_ask(asking->quota, bytes, &asking->ask);
     decision.stored = 1;
     return decision;
 }
 
 /*
  * Parameters changed: decides on what the state holds under the new ones, and lets it stand if
- * units were moved. A refusal leaves the old state: it may hold more than the new law can say.
+ * units were moved. A refusal leaves the old state: it may hold more than the new algorithm can
+ * say.
  */
 CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct seen *seen)
 {
@@ -265,14 +266,14 @@ CAS16_TARGET static struct stint_decision convert(struct asking *asking, struct 
     _Alignas(16) unsigned char carried[WIDE_STATE_MAX];
     size_t n_runs = 0;
     if (writer != NULL && table_class(writer) == CLASS_WIDE)
-        n_runs = law_wide_held(writer, wide->bytes, asking->ask.now_ns, runs);
-    law_wide_carry(asking->quota, carried, runs, n_runs);
-    struct stint_decision decision = law_of(asking, carried);
+        n_runs = algorithm_wide_held(writer, wide->bytes, asking->ask.now_ns, runs);
+    algorithm_wide_carry(asking->quota, carried, runs, n_runs);
+    struct stint_decision decision = algorithm_of(asking, carried);
     if (decision.granted == 0)
         return decision;
     memset(wide->bytes, 0, asking->slots->state_size);
     memcpy(wide->bytes, carried, asking->quota->derived.state_size);
-    set_dies_at(wide, law_wide_dies_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
     struct pair renamed = {asking->home.tag | asking->id, seen->pair.second};
     if (cas16(seen->at, seen->pair, renamed))
         seen->pair = renamed;
@@ -290,14 +291,14 @@ CAS16_TARGET static bool owned_ask(struct asking *asking, struct seen *seen,
         return false;
     if (pending && is_displaced(asking, decision))
         return true;
-    if (!pending && !table_same_law(asking, seen->pair.first)) {
+    if (!pending && !table_same_algorithm(asking, seen->pair.first)) {
         *decision = convert(asking, seen);
         return true;
     }
-    *decision = law_of(asking, wide->bytes);
-    uint64_t dies_at_ns = law_wide_dies_at(asking->quota, wide->bytes);
-    set_dies_at(wide, dies_at_ns);
-    if (!pending || dies_at_ns == 0)
+    *decision = algorithm_of(asking, wide->bytes);
+    uint64_t expires_at_ns = algorithm_wide_expires_at(asking->quota, wide->bytes);
+    set_expires_at(wide, expires_at_ns);
+    if (!pending || expires_at_ns == 0)
         return true;
     struct pair valid = {asking->home.tag | asking->id, seen->pair.second};
     return cas16(seen->at, seen->pair, valid);
@@ -320,7 +321,7 @@ static bool own(struct asking *asking, struct seen *seen, uint64_t *mine, bool *
         mark_left(seen);
         *refused = is_ours;
         return false;
-    case OWNER_ROBBED:
+    case OWNER_TAKEN_OVER:
         repair(asking, &(struct seen){seen->at, wide, cas16_load_stable(seen->at)});
         break;
     case OWNER_TAKEN:
@@ -345,11 +346,11 @@ CAS16_TARGET static bool owned_arrive(struct asking *asking, const struct seen *
     if (*found == RULE_AGAIN || *found == RULE_DECIDED)
         return *found == RULE_DECIDED;
     memset(wide->bytes, 0, asking->slots->state_size);
-    law_wide_carry(asking->quota, wide->bytes, move->runs, move->n_runs);
-    *decision = law_of(asking, wide->bytes);
-    uint64_t dies_at_ns = law_wide_dies_at(asking->quota, wide->bytes);
-    set_dies_at(wide, dies_at_ns);
-    if (*found == RULE_ALONE && dies_at_ns == 0)
+    algorithm_wide_carry(asking->quota, wide->bytes, move->runs, move->n_runs);
+    *decision = algorithm_of(asking, wide->bytes);
+    uint64_t expires_at_ns = algorithm_wide_expires_at(asking->quota, wide->bytes);
+    set_expires_at(wide, expires_at_ns);
+    if (*found == RULE_ALONE && expires_at_ns == 0)
         return true;
     struct pair valid = {asking->home.tag | asking->id, seen->pair.second};
     return cas16(seen->at, seen->pair, valid);
@@ -390,7 +391,7 @@ struct stint_decision wide_ask(struct asking *asking)
         uint64_t mine;
         bool refused = false;
         if (seen.at == NULL) {
-            if (newcomer_ask(asking, &decision))
+            if (new_key_ask(asking, &decision))
                 return decision;
             continue;
         }
@@ -434,7 +435,7 @@ bool wide_release(struct asking *asking, uint64_t holder, uint32_t *units)
         return false;
     struct wide_state *wide = seen.state;
     bool found = concurrency_release(asking->quota, wide->bytes, asking->ask.now_ns, holder, units);
-    set_dies_at(wide, law_wide_dies_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
     return give_back(&seen, mine) && found;
 }
 
@@ -446,7 +447,7 @@ bool wide_renew(struct asking *asking, uint64_t *holder)
         return false;
     struct wide_state *wide = seen.state;
     bool found = concurrency_renew(asking->quota, wide->bytes, asking->ask.now_ns, holder);
-    set_dies_at(wide, law_wide_dies_at(asking->quota, wide->bytes));
+    set_expires_at(wide, algorithm_wide_expires_at(asking->quota, wide->bytes));
     return give_back(&seen, mine) && found;
 }
 
@@ -458,7 +459,7 @@ void wide_forget(struct asking *asking)
         return;
     struct wide_state *wide = seen.state;
     memset(wide->bytes, 0, asking->slots->state_size);
-    set_dies_at(wide, 0);
+    set_expires_at(wide, 0);
     give_back(&seen, mine);
 }
 
@@ -467,16 +468,16 @@ bool wide_forget_same(struct asking *asking, const struct seen *seen, const void
     struct wide_state *wide = seen->state;
     uint64_t mine;
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
-    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
         return false;
     struct pair now = cas16_load_stable(seen->at);
-    if (taken == OWNER_ROBBED)
+    if (taken == OWNER_TAKEN_OVER)
         repair(asking, &(struct seen){seen->at, wide, now});
     bool same =
         pair_equals(now, seen->pair) && memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
     if (same) {
         memset(wide->bytes, 0, asking->slots->state_size);
-        set_dies_at(wide, 0);
+        set_expires_at(wide, 0);
     }
     return give_back(seen, mine) && same;
 }
@@ -488,14 +489,14 @@ CAS16_TARGET bool wide_freeze(struct asking *asking, struct seen *seen, const vo
     struct pair gone = {asking->home.tag | TAG_PENDING, seen->pair.second};
     uint64_t mine;
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
-    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
         return false;
-    if (taken == OWNER_ROBBED)
+    if (taken == OWNER_TAKEN_OVER)
         repair(asking, &(struct seen){seen->at, wide, cas16_load_stable(seen->at)});
     bool frozen = pair_equals(cas16_load_stable(seen->at), seen->pair) &&
                   memcmp(wide->bytes, bytes, asking->slots->state_size) == 0;
     if (frozen) {
-        set_dies_at(wide, until_ns);
+        set_expires_at(wide, until_ns);
         frozen = cas16(seen->at, seen->pair, gone);
     }
     if (frozen)
@@ -510,7 +511,7 @@ CAS16_TARGET void wide_put_back(struct asking *asking, const struct seen *gone, 
     struct wide_state *wide = gone->state;
     uint64_t mine;
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
-    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
         return;
     if (pair_equals(cas16_load_stable(gone->at), gone->pair)) {
         memcpy(wide->bytes, bytes, asking->slots->state_size);
@@ -538,10 +539,10 @@ bool wide_copy(struct asking *asking, const struct seen *seen, void *bytes)
         return pair_equals(cas16_load(seen->at), seen->pair);
     }
     enum owner_result taken = owner_take(&wide->owner, table_self(asking->table), &mine);
-    if (taken != OWNER_TAKEN && taken != OWNER_ROBBED)
+    if (taken != OWNER_TAKEN && taken != OWNER_TAKEN_OVER)
         return false;
     struct pair now = cas16_load_stable(seen->at);
-    if (taken == OWNER_ROBBED)
+    if (taken == OWNER_TAKEN_OVER)
         repair(asking, &(struct seen){seen->at, wide, now});
     memcpy(bytes, wide->bytes, asking->slots->state_size);
     return give_back(seen, mine) && pair_equals(now, seen->pair);
@@ -555,7 +556,7 @@ const void *wide_bytes(const struct seen *seen)
 
 bool wide_is_valid(const struct seen *seen, const struct stint_quota *quota, uint64_t now_ns)
 {
-    return law_wide_is_valid(quota, wide_bytes(seen), now_ns);
+    return algorithm_wide_is_valid(quota, wide_bytes(seen), now_ns);
 }
 
 bool wide_is_at_work(const struct seen *seen)
@@ -564,14 +565,14 @@ bool wide_is_at_work(const struct seen *seen)
     return (wide->owner & OWNER_HELD) != 0;
 }
 
-void wide_free(const struct seen *seen, uint64_t dies_at_ns)
+void wide_free(const struct seen *seen, uint64_t expires_at_ns)
 {
     struct wide_state *wide = seen->state;
     /* Pages are only written to where something is to be changed: a clean file stays clean. */
     if ((wide->owner & ~OWNER_SEQUENCE_MASK) != 0)
         wide->owner = 0;
-    if (wide->dies_at_ns != dies_at_ns)
-        wide->dies_at_ns = dies_at_ns;
+    if (wide->expires_at_ns != expires_at_ns)
+        wide->expires_at_ns = expires_at_ns;
 }
 
 void wide_fill(struct asking *asking, const struct seen *seen, const struct stint_quota *quota,
@@ -580,13 +581,13 @@ void wide_fill(struct asking *asking, const struct seen *seen, const struct stin
     struct wide_state *wide = seen->state;
     wide->owner = 0;
     memset(wide->bytes, 0, asking->slots->state_size);
-    law_wide_fill(quota, wide->bytes, until_ns);
-    set_dies_at(wide, law_wide_dies_at(quota, wide->bytes));
+    algorithm_wide_fill(quota, wide->bytes, until_ns);
+    set_expires_at(wide, algorithm_wide_expires_at(quota, wide->bytes));
 }
 
 void wide_paste(const struct asking *asking, void *slot_state, const struct entry_state *state)
 {
     struct wide_state *wide = slot_state;
     memcpy(wide->bytes, state->as.bytes, asking->slots->state_size);
-    wide->dies_at_ns = entry_dies_at(state);
+    wide->expires_at_ns = entry_expires_at(state);
 }

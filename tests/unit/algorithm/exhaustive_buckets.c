@@ -8,7 +8,7 @@
  * From it the searcher takes one unit, gives some back, or lets a nanosecond pass. A cost above 1
  * leaves the same state as that many single units, which is checked at every node too.
  */
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,7 +137,7 @@ static void refund(const struct stint_quota *quota, const struct node *node)
     }
 }
 
-static void wait_a_moment(const struct stint_quota *quota, const struct node *node)
+static void wait_a_timestamp(const struct stint_quota *quota, const struct node *node)
 {
     struct node later = *node;
     uint8_t used[PERIOD_MAX] = {0};
@@ -167,7 +167,7 @@ static uint32_t search(const struct stint_quota *quota, bool with_refunds)
             complain(quota, "more than the limit is in use");
         most = node.n > most ? node.n : most;
         take(quota, &node, in_use);
-        wait_a_moment(quota, &node);
+        wait_a_timestamp(quota, &node);
         if (with_refunds)
             refund(quota, &node);
     }
@@ -209,7 +209,7 @@ int main(void)
                                                 .count_slack = size};
                     struct stint_error error;
                     if (buckets_check(&quota, &error) != STINT_OK)
-                        complain(&quota, error.sentence);
+                        complain(&quota, error.message);
                     uint32_t formula = quota.derived.max_buckets;
                     quota.derived.max_buckets = limit; /* the search is to see, not to abort */
                     uint32_t most = search(&quota, false), refunded = search(&quota, true);

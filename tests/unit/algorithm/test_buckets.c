@@ -22,7 +22,7 @@ static bool buckets_justified(const struct strict_model *model, uint64_t cost, u
 
 static const struct strict_subject buckets_subject = {
     .ask = buckets_ask,
-    .dies_at = buckets_dies_at,
+    .expires_at = buckets_expires_at,
     .held = buckets_held,
     .justified = buckets_justified,
 };
@@ -37,7 +37,7 @@ static struct stint_quota buckets_quota(uint32_t limit, uint64_t period_ns, uint
                                 .algorithm = STINT_BUCKETS};
     struct stint_error error;
     if (buckets_check(&quota, &error) != STINT_OK)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return quota;
 }
 
@@ -175,18 +175,18 @@ static void test_a_filled_state_denies_until_then(void **unused)
             uint64_t until_ns =
                 1 + strict_below(&random, turn < 50 ? 4 * quota.period_ns : STINT_NOW_MAX - 1);
             buckets_fill(&quota, state, until_ns);
-            uint64_t dies_ns = buckets_dies_at(&quota, state);
+            uint64_t expires_ns = buckets_expires_at(&quota, state);
             uint64_t expected_ns =
                 min_u64(max_u64(until_ns, quota.period_ns), STINT_NOW_MAX + quota.period_ns);
-            assert_true(dies_ns == expected_ns);
-            uint64_t times_ns[] = {0, until_ns / 2, until_ns - 1, dies_ns - 1};
+            assert_true(expires_ns == expected_ns);
+            uint64_t times_ns[] = {0, until_ns / 2, until_ns - 1, expires_ns - 1};
             for (int t = 0; t < 4; t++)
                 if (times_ns[t] <= STINT_NOW_MAX)
                     assert_int_equal(buckets_do(&quota, state, STINT_TAKE, times_ns[t], 1).outcome,
                                      STINT_DENY);
-            if (dies_ns <= STINT_NOW_MAX)
+            if (expires_ns <= STINT_NOW_MAX)
                 assert_int_equal(
-                    buckets_do(&quota, state, STINT_TAKE, dies_ns, quota.limit).outcome,
+                    buckets_do(&quota, state, STINT_TAKE, expires_ns, quota.limit).outcome,
                     STINT_ALLOW);
         }
     }
@@ -206,7 +206,7 @@ static void test_sizes_and_refusals(void **unused)
     assert_int_equal(buckets_check(&quota, &error), STINT_E_MISMATCH);
     quota.count_slack = 1;
     assert_int_equal(buckets_check(&quota, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "8016 bytes"));
+    assert_non_null(strstr(error.message, "8016 bytes"));
     quota.count_slack = 1001;
     assert_int_equal(buckets_check(&quota, &error), STINT_E_RANGE);
     quota.count_slack = 0;
@@ -217,7 +217,7 @@ static void test_sizes_and_refusals(void **unused)
     quota = (struct stint_quota){
         .limit = 100000, .period_ns = NS_PER_YEAR, .time_slack_ns = NS_PER_YEAR / 10};
     assert_int_equal(buckets_check(&quota, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "count_slack of at most 512 fits"));
+    assert_non_null(strstr(error.message, "count_slack of at most 512 fits"));
     quota.count_slack = 512;
     assert_int_equal(buckets_check(&quota, &error), STINT_OK);
 }

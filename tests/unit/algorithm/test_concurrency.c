@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 
 #define HOLDERS_MAX 4096
 
@@ -32,7 +32,7 @@ static struct stint_quota concurrency_quota(uint32_t limit, uint64_t lease_ns)
                                 .algorithm = STINT_CONCURRENCY};
     struct stint_error error;
     if (concurrency_check(&quota, &error) != STINT_OK)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return quota;
 }
 
@@ -231,7 +231,7 @@ static void test_fill_and_held(void **unused)
     struct stint_quota quota = concurrency_quota(3, 1000);
     uint64_t state[5], holder;
     concurrency_fill(&quota, state, 9000);
-    assert_true(concurrency_dies_at(&quota, state) == 9000);
+    assert_true(concurrency_expires_at(&quota, state) == 9000);
     struct stint_ask ask = {.now_ns = 8999, .cost = 1};
     assert_int_equal(concurrency_ask(&quota, state, &ask).outcome, STINT_DENY);
     ask = (struct stint_ask){.now_ns = 9000, .cost = 3};
@@ -259,7 +259,7 @@ static void test_sizes_and_refusals(void **unused)
     struct stint_error error;
     struct stint_quota quota = {.limit = 8191, .period_ns = 1000, .lease_ns = 1000};
     assert_int_equal(concurrency_check(&quota, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "a limit of 8190"));
+    assert_non_null(strstr(error.message, "a limit of 8190"));
 }
 
 int main(void)

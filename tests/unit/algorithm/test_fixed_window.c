@@ -121,7 +121,7 @@ static void test_a_late_clock_opens_no_window(void **unused)
     assert_int_equal(take(&quota, &state, 5 * S, 1).outcome, STINT_DENY);
 }
 
-/* A filled state denies until its instant, and dies then or within two grains. */
+/* A filled state denies until its instant, and expires then or within two grains. */
 static void test_fill_denies_until_its_instant(void **unused)
 {
     static const char *const specs[] = {
@@ -135,16 +135,16 @@ static void test_fill_denies_until_its_instant(void **unused)
             struct small_state state = {{0, 0}}, used = {{0, 0}};
             uint64_t until_ns = 1 + next_random(&seed) % (turn % 2 ? YEAR : 3 * S);
             stint_state_fill(&quota, &state, until_ns);
-            uint64_t dies_ns = stint_state_dies_at(&quota, &state);
-            assert_in_range(dies_ns, until_ns, until_ns + 2 * quota.derived.grain_ns - 1);
-            assert_int_equal(peek(&quota, &state, 0, 1).retry_after_ns, dies_ns);
+            uint64_t expires_ns = stint_state_dies_at(&quota, &state);
+            assert_in_range(expires_ns, until_ns, until_ns + 2 * quota.derived.grain_ns - 1);
+            assert_int_equal(peek(&quota, &state, 0, 1).retry_after_ns, expires_ns);
             assert_int_equal(peek(&quota, &state, until_ns - 1, 1).outcome, STINT_DENY);
-            assert_int_equal(peek(&quota, &state, dies_ns, 1).outcome, STINT_ALLOW);
+            assert_int_equal(peek(&quota, &state, expires_ns, 1).outcome, STINT_ALLOW);
             /* The death of a state that was really used is met to the nanosecond. */
             take(&quota, &used, until_ns, 1);
-            dies_ns = stint_state_dies_at(&quota, &used);
-            stint_state_fill(&quota, &state, dies_ns);
-            assert_int_equal(stint_state_dies_at(&quota, &state), dies_ns);
+            expires_ns = stint_state_dies_at(&quota, &used);
+            stint_state_fill(&quota, &state, expires_ns);
+            assert_int_equal(stint_state_dies_at(&quota, &state), expires_ns);
         }
     }
 }
@@ -174,7 +174,7 @@ static void test_ends_of_ranges(void **unused)
     struct stint_quota fast = {
         .algorithm = STINT_FIXED_WINDOW, .limit = UINT32_MAX, .period_ns = S / 10};
     assert_int_equal(stint_quota_check(&fast, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "8 bytes"));
+    assert_non_null(strstr(error.message, "8 bytes"));
     fast = (struct stint_quota){.algorithm = STINT_FIXED_WINDOW,
                                 .align = STINT_ALIGN_FIRST_USE,
                                 .limit = 1000000000,
@@ -206,8 +206,8 @@ static void test_counts_that_leave_few_bits_for_the_time(void **unused)
             assert_int_equal(drain(&quota, &state, end_ns - 1), 3);
             assert_int_equal(take(&quota, &state, end_ns, quota.limit).granted, quota.limit);
             stint_state_fill(&quota, &state, now_ns + 1);
-            uint64_t dies_ns = stint_state_dies_at(&quota, &state);
-            assert_in_range(dies_ns, now_ns + 1, now_ns + 2 * quota.period_ns);
+            uint64_t expires_ns = stint_state_dies_at(&quota, &state);
+            assert_in_range(expires_ns, now_ns + 1, now_ns + 2 * quota.period_ns);
             assert_int_equal(peek(&quota, &state, now_ns, 1).outcome, STINT_DENY);
             stint_state_fill(&quota, &state, end_ns);
             assert_int_equal(stint_state_dies_at(&quota, &state), end_ns);

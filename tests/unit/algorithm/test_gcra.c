@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* gcra: its law to the tick, the forms it must not have, and what comes back by refund. */
+/* gcra: its algorithm to the tick, the forms it must not have, and what comes back by refund. */
 #include "unit/asking.h"
 
 /* A bucket of three a minute answers as a transcript of it would read. */
@@ -366,11 +366,11 @@ static void test_refuses_what_it_cannot_keep(void **unused)
     (void)unused;
     struct stint_quota fast = {.algorithm = STINT_GCRA, .limit = 600000000, .period_ns = S};
     assert_int_equal(stint_quota_check(&fast, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "1/32 ns"));
+    assert_non_null(strstr(error.message, "1/32 ns"));
     struct stint_quota deep = {
         .algorithm = STINT_GCRA, .limit = 1, .period_ns = 10 * YEAR, .burst = 2};
     assert_int_equal(stint_quota_check(&deep, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "8 years"));
+    assert_non_null(strstr(error.message, "8 years"));
     deep.burst = 1;
     assert_int_equal(stint_quota_check(&deep, &error), STINT_OK);
     struct stint_quota exact = {.algorithm = STINT_GCRA, .limit = 1000000000, .period_ns = S};

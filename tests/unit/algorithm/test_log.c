@@ -10,7 +10,7 @@ static bool log_justified(const struct strict_model *model, uint64_t cost, uint6
 
 static const struct strict_subject log_subject = {
     .ask = log_ask,
-    .dies_at = log_dies_at,
+    .expires_at = log_expires_at,
     .held = log_held,
     .justified = log_justified,
     .exact = true,
@@ -21,7 +21,7 @@ static struct stint_quota log_quota(uint32_t limit, uint64_t period_ns)
     struct stint_quota quota = {.limit = limit, .period_ns = period_ns, .algorithm = STINT_LOG};
     struct stint_error error;
     if (log_check(&quota, &error) != STINT_OK)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return quota;
 }
 
@@ -91,7 +91,7 @@ static void test_a_refund_without_a_time_takes_the_newest(void **unused)
     ask =
         (struct stint_ask){.now_ns = 600, .at_ns = STINT_NEVER_NS, .cost = 2, .verb = STINT_REFUND};
     assert_int_equal(log_ask(&quota, state, &ask).granted, 2);
-    assert_true(log_dies_at(&quota, state) == 1000);
+    assert_true(log_expires_at(&quota, state) == 1000);
 }
 
 /* Units of a time that is not in the log are not given back, however many others are. */
@@ -243,7 +243,7 @@ static void test_a_filled_state_denies_until_then(void **unused)
     assert_true(log_ask(&quota, state, &ask).retry_after_ns == 4990);
     ask.now_ns = 4999;
     assert_int_equal(log_ask(&quota, state, &ask).outcome, STINT_DENY);
-    assert_true(log_dies_at(&quota, state) == 5000);
+    assert_true(log_expires_at(&quota, state) == 5000);
     ask = (struct stint_ask){.now_ns = 5000, .cost = 40};
     assert_int_equal(log_ask(&quota, state, &ask).outcome, STINT_ALLOW);
 }
@@ -256,8 +256,8 @@ static void test_sizes_and_refusals(void **unused)
     struct stint_error error;
     struct stint_quota quota = {.limit = 8190, .period_ns = NS_PER_S};
     assert_int_equal(log_check(&quota, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "65544 bytes"));
-    assert_non_null(strstr(error.sentence, "a limit of 8189"));
+    assert_non_null(strstr(error.message, "65544 bytes"));
+    assert_non_null(strstr(error.message, "a limit of 8189"));
 }
 
 int main(void)

@@ -22,8 +22,8 @@ static void assert_refused(struct stint_quota quota, int code, const char *part)
     struct stint_error error = {0};
     assert_int_equal(stint_quota_check(&quota, &error), code);
     assert_int_equal(error.code, code);
-    if (strstr(error.sentence, part) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", error.sentence, part);
+    if (strstr(error.message, part) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", error.message, part);
     assert_int_equal(quota.derived.checked, 0);
     assert_int_equal(stint_quota_check(&quota, NULL), code);
 }
@@ -73,7 +73,7 @@ static void test_a_limit_of_0_denies_every_cost(void **unused)
             quota.time_slack_ns = S;
         struct stint_error error;
         if (stint_quota_check(&quota, &error) != STINT_OK)
-            fail_msg("%s: %s", stint_algorithm_name(algorithm), error.sentence);
+            fail_msg("%s: %s", stint_algorithm_name(algorithm), error.message);
         assert_true(stint_state_size(&quota) <= sizeof(bytes));
         struct stint_ask ask = {.now_ns = S, .cost = 1};
         struct stint_decision decision = stint_state_ask(&quota, bytes, &ask);

@@ -83,9 +83,9 @@ static void test_waits_are_exact(void **unused)
                 else if (take(&quota, &state, now_ns, cost).outcome != STINT_ALLOW)
                     assert_memory_equal(&state, &before, sizeof(state));
                 assert_int_equal(state.word[1] >> 48, 0); /* the store's */
-                struct stint_decision figures = peek(&quota, &state, now_ns, 0);
+                struct stint_decision metrics = peek(&quota, &state, now_ns, 0);
                 assert_int_equal(stint_state_dies_at(&quota, &state),
-                                 now_ns + figures.reset_after_ns);
+                                 now_ns + metrics.reset_after_ns);
                 now_ns += next_random(&seed) % quota.period_ns / 2;
             }
         }
@@ -132,7 +132,7 @@ static void test_a_late_clock_frees_nothing(void **unused)
     assert_int_equal(take(&quota, &state, 101 * S, 1).outcome, STINT_ALLOW);
 }
 
-/* A filled state denies until its instant, and dies in that window or the next. */
+/* A filled state denies until its instant, and expires in that window or the next. */
 static void test_fill_denies_until_its_instant(void **unused)
 {
     static const char *const specs[] = {"sliding_counter 1/1s", "sliding_counter 10/1s",
@@ -150,9 +150,9 @@ static void test_fill_denies_until_its_instant(void **unused)
             assert_int_equal(peek(&quota, &state, 0, 1).outcome, STINT_DENY);
             assert_int_equal(peek(&quota, &state, until_ns / 2, 1).outcome, STINT_DENY);
             assert_int_equal(peek(&quota, &state, until_ns - 1, 1).outcome, STINT_DENY);
-            uint64_t dies_ns = stint_state_dies_at(&quota, &state);
-            assert_in_range(dies_ns, until_ns, until_ns + 2 * quota.period_ns - 1);
-            assert_int_equal(peek(&quota, &state, dies_ns, quota.limit).outcome, STINT_ALLOW);
+            uint64_t expires_ns = stint_state_dies_at(&quota, &state);
+            assert_in_range(expires_ns, until_ns, until_ns + 2 * quota.period_ns - 1);
+            assert_int_equal(peek(&quota, &state, expires_ns, quota.limit).outcome, STINT_ALLOW);
         }
     }
 }
@@ -180,7 +180,7 @@ static void test_ends_of_ranges(void **unused)
     struct stint_quota fast = {
         .algorithm = STINT_SLIDING_COUNTER, .limit = UINT32_MAX, .period_ns = US};
     assert_int_equal(stint_quota_check(&fast, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "16 bytes"));
+    assert_non_null(strstr(error.message, "16 bytes"));
     fast.limit = 1 << 29;
     assert_int_equal(stint_quota_check(&fast, &error), STINT_OK);
 }

@@ -13,10 +13,10 @@ static void assert_error(const char *spec, int code, const char *part)
     struct stint_quota before = quota;
     int got = stint_quota_parse(&quota, spec, &error);
     if (got != code)
-        fail_msg("\"%s\": code %d, \"%s\"", spec, got, error.sentence);
-    if (strstr(error.sentence, part) == NULL)
-        fail_msg("\"%s\": \"%s\" does not say \"%s\"", spec, error.sentence, part);
-    assert_non_null(strstr(error.sentence, "column "));
+        fail_msg("\"%s\": code %d, \"%s\"", spec, got, error.message);
+    if (strstr(error.message, part) == NULL)
+        fail_msg("\"%s\": \"%s\" does not say \"%s\"", spec, error.message, part);
+    assert_non_null(strstr(error.message, "column "));
     assert_memory_equal(&quota, &before, sizeof(quota));
     assert_int_equal(stint_quota_parse(&quota, spec, NULL), code);
 }

@@ -54,7 +54,7 @@ static void test_a_new_state_has_its_initial_units(void **unused)
     }
 }
 
-/* A state is dead at dies_at and not before; a new one is dead from the beginning. */
+/* A state is dead at expires_at and not before; a new one is dead from the beginning. */
 static void test_states_die_when_they_say(void **unused)
 {
     static struct state state, copy;
@@ -64,11 +64,11 @@ static void test_states_die_when_they_say(void **unused)
         stint_state_init(&quota, state.bytes, 0);
         assert_int_equal(stint_state_dies_at(&quota, state.bytes), 0);
         struct stint_decision last = ask(&quota, &state, STINT_TAKE, 90 * S, 3);
-        uint64_t dies_ns = stint_state_dies_at(&quota, state.bytes);
-        assert_int_equal(dies_ns, 90 * S + last.reset_after_ns);
+        uint64_t expires_ns = stint_state_dies_at(&quota, state.bytes);
+        assert_int_equal(expires_ns, 90 * S + last.reset_after_ns);
         copy = state;
-        assert_true(ask(&quota, &copy, STINT_PEEK, dies_ns - 1, 0).remaining < 20);
-        assert_int_equal(ask(&quota, &copy, STINT_TAKE, dies_ns, 20).outcome, STINT_ALLOW);
+        assert_true(ask(&quota, &copy, STINT_PEEK, expires_ns - 1, 0).remaining < 20);
+        assert_int_equal(ask(&quota, &copy, STINT_TAKE, expires_ns, 20).outcome, STINT_ALLOW);
     }
 }
 

@@ -9,12 +9,12 @@ static struct stint_decision window_ask(const struct stint_quota *quota, void *s
                                           : window16_ask(quota, state, ask);
 }
 
-static uint64_t window_dies_at_of(const struct stint_quota *quota, const void *state)
+static uint64_t window_expires_at_of(const struct stint_quota *quota, const void *state)
 {
     const uint64_t *word = state;
     return quota->derived.state_size == 8
-               ? window8_dies_at(quota, word[0])
-               : window16_dies_at(quota, (struct word16){word[0], word[1]});
+               ? window8_expires_at(quota, word[0])
+               : window16_expires_at(quota, (struct word16){word[0], word[1]});
 }
 
 static size_t window_held_of(const struct stint_quota *quota, const void *state, uint64_t now_ns,
@@ -44,7 +44,7 @@ static bool window_justified(const struct strict_model *model, uint64_t cost, ui
 
 static const struct strict_subject window_subject = {
     .ask = window_ask,
-    .dies_at = window_dies_at_of,
+    .expires_at = window_expires_at_of,
     .held = window_held_of,
     .justified = window_justified,
     .refund_ages = true,
@@ -55,7 +55,7 @@ static struct stint_quota window_quota(uint32_t limit, uint64_t period_ns, uint3
     struct stint_quota quota = {.limit = limit, .period_ns = period_ns, .resolution = resolution};
     struct stint_error error;
     if (window_check(&quota, &error) != STINT_OK)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return quota;
 }
 
@@ -221,17 +221,18 @@ static void test_a_filled_state_denies_until_then(void **unused)
                 state[0] = full.lo;
                 state[1] = full.hi;
             }
-            uint64_t dies_ns = window_dies_at_of(&quota, state);
-            assert_true(dies_ns >= min_u64(until_ns, STINT_NOW_MAX + 1));
-            assert_true(dies_ns <= max_u64(until_ns, quota.period_ns) + slot_max_ns + 1);
-            uint64_t times_ns[] = {0, until_ns / 2, until_ns - 1, dies_ns - 1};
+            uint64_t expires_ns = window_expires_at_of(&quota, state);
+            assert_true(expires_ns >= min_u64(until_ns, STINT_NOW_MAX + 1));
+            assert_true(expires_ns <= max_u64(until_ns, quota.period_ns) + slot_max_ns + 1);
+            uint64_t times_ns[] = {0, until_ns / 2, until_ns - 1, expires_ns - 1};
             for (int t = 0; t < 4; t++)
                 if (times_ns[t] <= STINT_NOW_MAX)
                     assert_int_equal(window_do(&quota, state, STINT_TAKE, times_ns[t], 1).outcome,
                                      STINT_DENY);
-            if (dies_ns <= STINT_NOW_MAX)
-                assert_int_equal(window_do(&quota, state, STINT_TAKE, dies_ns, quota.limit).outcome,
-                                 STINT_ALLOW);
+            if (expires_ns <= STINT_NOW_MAX)
+                assert_int_equal(
+                    window_do(&quota, state, STINT_TAKE, expires_ns, quota.limit).outcome,
+                    STINT_ALLOW);
         }
     }
 }
@@ -249,7 +250,7 @@ static void test_a_fill_beyond_all_time_denies_always(void **unused)
 }
 
 /* A use older than all that is recorded gives nothing back: what is left belongs to others. */
-static void test_a_dead_use_is_not_refunded(void **unused)
+static void test_a_expired_use_is_not_refunded(void **unused)
 {
     (void)unused;
     struct stint_quota quota = window_quota(24, 24 * NS_PER_S, 24);
@@ -304,11 +305,11 @@ static void test_what_does_not_fit_is_refused(void **unused)
     struct stint_error error;
     struct stint_quota quota = {.limit = 1000000, .period_ns = NS_PER_S, .resolution = 12};
     assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "resolution=23 fits"));
+    assert_non_null(strstr(error.message, "resolution=23 fits"));
     quota = (struct stint_quota){.limit = UINT32_MAX, .period_ns = NS_PER_US};
     assert_int_equal(window_check(&quota, &error), STINT_E_RANGE);
     /* The period it names is the least that fits. */
-    char *named = strstr(error.sentence, "period of ");
+    char *named = strstr(error.message, "period of ");
     assert_non_null(named);
     quota.resolution = 13;
     quota.period_ns = strtoull(named + strlen("period of "), NULL, 10);
@@ -355,7 +356,7 @@ int main(void)
         cmocka_unit_test(test_never_over_and_never_denied_without_cause),
         cmocka_unit_test(test_stale_clocks_mint_nothing),
         cmocka_unit_test(test_refunds_never_over),
-        cmocka_unit_test(test_a_dead_use_is_not_refunded),
+        cmocka_unit_test(test_a_expired_use_is_not_refunded),
         cmocka_unit_test(test_a_part_of_a_bunch_comes_back_only_from_the_one_in_use),
         cmocka_unit_test(test_a_filled_state_denies_until_then),
         cmocka_unit_test(test_a_fill_beyond_all_time_denies_always),

@@ -116,7 +116,7 @@ static void those_who_passed_before_it_opened_move_nothing(void **state)
     assert_true(breaker.is_probing);
 }
 
-static void a_probe_of_which_nothing_is_heard_makes_room_for_another(void **state)
+static void a_probe_of_which_nothing_is_heard_makes_space_for_another(void **state)
 {
     (void)state;
     struct breaker breaker;
@@ -139,7 +139,7 @@ int main(void)
         cmocka_unit_test(one_probe_at_a_time_closes_it),
         cmocka_unit_test(a_failed_probe_opens_it_for_longer_up_to_a_limit),
         cmocka_unit_test(those_who_passed_before_it_opened_move_nothing),
-        cmocka_unit_test(a_probe_of_which_nothing_is_heard_makes_room_for_another),
+        cmocka_unit_test(a_probe_of_which_nothing_is_heard_makes_space_for_another),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -68,7 +68,7 @@ static void of_a_list_those_fail_that_failed(void **state)
     assert_int_equal(breakers_stopped(&breakers, 11 * MS), B);
 }
 
-static void a_store_is_away_when_nothing_goes_well_any_more(void **state)
+static void a_store_is_unavailable_when_nothing_goes_well_any_more(void **state)
 {
     (void)state;
     struct breakers breakers;
@@ -124,7 +124,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_server_that_fails_is_shut_off_and_no_other),
         cmocka_unit_test(of_a_list_those_fail_that_failed),
-        cmocka_unit_test(a_store_is_away_when_nothing_goes_well_any_more),
+        cmocka_unit_test(a_store_is_unavailable_when_nothing_goes_well_any_more),
         cmocka_unit_test(a_server_that_nobody_asks_any_more_is_forgotten),
         cmocka_unit_test(the_last_bit_is_a_server_as_well),
     };

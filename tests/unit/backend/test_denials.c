@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What makes a cache of denials right, law by law, and the cache itself: bounded, forgetful on
- * request, and never remembering what was said before it forgot.
+ * What makes a cache of denials right, algorithm by algorithm, and the cache itself: bounded,
+ * forgetful on request, and never remembering what was said before it forgot.
  */
 #include "unit/asking.h"
 
@@ -11,7 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* ---- The laws -------------------------------------------------------------------------------- */
+/* ---- The algorithms
+ * -------------------------------------------------------------------------------- */
 
 static uint64_t random_of(uint64_t *seed)
 {
@@ -76,13 +77,13 @@ static void check_denial(struct run *run, uint32_t cost, uint64_t ends_ns, uint3
     }
 }
 
-static void check_law(const char *spec, uint64_t seed)
+static void check_algorithm(const char *spec, uint64_t seed)
 {
     struct run *run = calloc(1, sizeof(*run));
     struct stint_error error;
     assert_non_null(run);
     if (stint_quota_parse(&run->quota, spec, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     run->seed = seed;
     run->now_ns = 1000 * S;
     uint32_t capacity = run->quota.algorithm == STINT_GCRA ? run->quota.burst : run->quota.limit;
@@ -120,7 +121,7 @@ static void nobody_is_allowed_before_the_wait_of_a_denial_is_over(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++)
         for (uint64_t seed = 1; seed <= 4; seed++)
-            check_law(specs[i], 1000 * i + seed);
+            check_algorithm(specs[i], 1000 * i + seed);
 }
 
 /* Why `concurrency` is not kept: a holder leaves, and the place is free before its deadline. */
@@ -149,7 +150,7 @@ static struct denial_name name_of(const struct denials *denials, const char *spe
 {
     struct stint_quota quota;
     assert_int_equal(stint_quota_parse(&quota, spec, NULL), 0);
-    const struct shared_item item = {
+    const struct backend_item item = {
         .quota = &quota, .name = span_of_text(name), .key = span_of_text(key), .cost = 1};
     return denials_name(denials, &item);
 }
@@ -196,7 +197,7 @@ static void what_was_said_before_it_was_dropped_is_not_kept(void **state)
 }
 
 /* Room is taken from who would go first; what has gone is nobody's room. */
-static void it_keeps_no_more_than_it_has_room_for(void **state)
+static void it_keeps_no_more_than_it_has_space_for(void **state)
 {
     (void)state;
     struct denials *denials = denials_new(8, secret);
@@ -222,7 +223,7 @@ int main(void)
         cmocka_unit_test(a_place_may_be_free_before_its_deadline),
         cmocka_unit_test(a_key_is_known_by_its_name_and_its_quota),
         cmocka_unit_test(what_was_said_before_it_was_dropped_is_not_kept),
-        cmocka_unit_test(it_keeps_no_more_than_it_has_room_for),
+        cmocka_unit_test(it_keeps_no_more_than_it_has_space_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

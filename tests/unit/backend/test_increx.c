@@ -6,19 +6,19 @@
 
 #define FIRST_USE "fixed_window 10/1s align=first_use"
 
-static bool decides(const char *spec, struct shared_ask ask, uint32_t cost)
+static bool decides(const char *spec, struct backend_request ask, uint32_t cost)
 {
     struct stint_quota quota = quota_of(spec);
-    struct shared_item item = {.quota = &quota, .key = span_of_text("k"), .cost = cost};
+    struct backend_item item = {.quota = &quota, .key = span_of_text("k"), .cost = cost};
     ask.items = &item;
     ask.n_items = 1;
     return increx_decides(&ask);
 }
 
-static void only_what_it_decides_as_the_law_does_is_asked(void **state)
+static void only_what_it_decides_as_the_algorithm_does_is_asked(void **state)
 {
-    static const uint8_t id[SHARED_ID_LEN];
-    const struct shared_ask take = {.verb = SHARED_TAKE};
+    static const uint8_t id[BACKEND_ID_LEN];
+    const struct backend_request take = {.verb = BACKEND_TAKE};
     (void)state;
     assert_true(decides(FIRST_USE, take, 1));
     assert_true(decides(FIRST_USE, take, 10));
@@ -28,15 +28,15 @@ static void only_what_it_decides_as_the_law_does_is_asked(void **state)
     assert_false(decides("window 10/1s", take, 1));
     assert_false(decides(FIRST_USE " count_denied=true", take, 1));
     assert_false(decides("fixed_window 10/1500us align=first_use", take, 1));
-    assert_false(decides(FIRST_USE, (struct shared_ask){.verb = SHARED_TAKE_UPTO}, 1));
-    assert_false(decides(FIRST_USE, (struct shared_ask){.verb = SHARED_PEEK}, 1));
-    assert_false(decides(FIRST_USE, (struct shared_ask){.verb = SHARED_TAKE, .id = id}, 1));
+    assert_false(decides(FIRST_USE, (struct backend_request){.verb = BACKEND_TAKE_UPTO}, 1));
+    assert_false(decides(FIRST_USE, (struct backend_request){.verb = BACKEND_PEEK}, 1));
+    assert_false(decides(FIRST_USE, (struct backend_request){.verb = BACKEND_TAKE, .id = id}, 1));
     assert_false(
-        decides(FIRST_USE, (struct shared_ask){.verb = SHARED_TAKE, .is_virtual = true}, 1));
+        decides(FIRST_USE, (struct backend_request){.verb = BACKEND_TAKE, .is_virtual = true}, 1));
     struct rule leased = {.store.lease = RULE_LEASE_FAST};
     struct stint_quota quota = quota_of(FIRST_USE);
-    struct shared_item items[2] = {{.quota = &quota, .cost = 1}, {.quota = &quota, .cost = 1}};
-    struct shared_ask ask = {.verb = SHARED_TAKE, .items = items, .n_items = 2};
+    struct backend_item items[2] = {{.quota = &quota, .cost = 1}, {.quota = &quota, .cost = 1}};
+    struct backend_request ask = {.verb = BACKEND_TAKE, .items = items, .n_items = 2};
     assert_false(increx_decides(&ask));
     ask.n_items = 1;
     assert_true(increx_decides(&ask));
@@ -108,7 +108,7 @@ static struct increx read_all(int64_t value, int64_t added, int64_t left_ms)
     return increx;
 }
 
-static void replies_are_decisions_of_the_law(void **state)
+static void replies_are_decisions_of_the_algorithm(void **state)
 {
     (void)state;
     struct increx increx = read_all(7, 3, 999);
@@ -198,9 +198,9 @@ static void a_server_says_whether_it_has_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(only_what_it_decides_as_the_law_does_is_asked),
+        cmocka_unit_test(only_what_it_decides_as_the_algorithm_does_is_asked),
         cmocka_unit_test(commands_are_these_words),
-        cmocka_unit_test(replies_are_decisions_of_the_law),
+        cmocka_unit_test(replies_are_decisions_of_the_algorithm),
         cmocka_unit_test(errors_say_whom_to_ask),
         cmocka_unit_test(what_is_no_reply_is_not_read),
         cmocka_unit_test(a_server_says_whether_it_has_it),

@@ -17,7 +17,7 @@ static struct rule rule, plain;
 static struct stint_quota quota;
 
 struct asker {
-    struct shared_op op;
+    struct backend_op op;
     struct stint_decision each[4];
     unsigned answers;
 };
@@ -30,15 +30,15 @@ static bool is_asking, is_ahead;
 
 static struct asker *ask(uint8_t verb, const char *key, uint32_t cost);
 
-static void on_answer(struct shared_op *op, uint64_t now_ns)
+static void on_answer(struct backend_op *op, uint64_t now_ns)
 {
     (void)now_ns;
     assert_false(is_asking); /* nobody is answered from within an ask, not even of another */
     ((struct asker *)op->arg)->answers++;
     if (op->arg == insatiable)
-        ask(SHARED_TAKE, "hot", 30);
+        ask(BACKEND_TAKE, "hot", 30);
     if (op->arg == modest)
-        assert_int_equal(ask(SHARED_TAKE, "hot", 1)->op.answer.outcome, SHARED_DECIDED);
+        assert_int_equal(ask(BACKEND_TAKE, "hot", 1)->op.answer.outcome, BACKEND_DECIDED);
 }
 
 static int begin(void **state)
@@ -68,9 +68,9 @@ static int end(void **state)
     return 0;
 }
 
-static struct shared_item item_of(const char *key, uint32_t cost)
+static struct backend_item item_of(const char *key, uint32_t cost)
 {
-    return (struct shared_item){
+    return (struct backend_item){
         .quota = &quota,
         .rule = key[0] == 'p' ? &plain : &rule,
         .name = span_of_text("rule"),
@@ -79,20 +79,20 @@ static struct shared_item item_of(const char *key, uint32_t cost)
     };
 }
 
-static struct asker *ask_items(uint8_t verb, const struct shared_item *items, size_t n_items,
+static struct asker *ask_items(uint8_t verb, const struct backend_item *items, size_t n_items,
                                uint64_t at_ns)
 {
     struct asker *asker = &askers[n_askers++ % ASKS_MAX];
     *asker = (struct asker){
         .op = {.answered = on_answer, .arg = asker, .answer = {.each = asker->each}}};
     uint64_t now_ns = world_node_now(&node);
-    const struct shared_ask asked = {.verb = verb,
-                                     .items = items,
-                                     .n_items = n_items,
-                                     .at_ns = at_ns,
-                                     .now_ns = now_ns,
-                                     .deadline_ns = now_ns + 50 * MS,
-                                     .is_ahead = is_ahead};
+    const struct backend_request asked = {.verb = verb,
+                                          .items = items,
+                                          .n_items = n_items,
+                                          .at_ns = at_ns,
+                                          .now_ns = now_ns,
+                                          .deadline_ns = now_ns + 50 * MS,
+                                          .is_ahead = is_ahead};
     is_asking = true;
     node.lease->ops->ask(node.lease, &asked, &asker->op);
     is_asking = false;
@@ -101,13 +101,13 @@ static struct asker *ask_items(uint8_t verb, const struct shared_item *items, si
 
 static struct asker *ask(uint8_t verb, const char *key, uint32_t cost)
 {
-    const struct shared_item item = item_of(key, cost);
+    const struct backend_item item = item_of(key, cost);
     return ask_items(verb, &item, 1, STINT_NEVER_NS);
 }
 
 static void check(const struct asker *asker, uint8_t outcome, uint32_t granted, bool is_local)
 {
-    assert_int_equal(asker->op.answer.outcome, SHARED_DECIDED);
+    assert_int_equal(asker->op.answer.outcome, BACKEND_DECIDED);
     assert_int_equal(asker->op.answer.sum.outcome, outcome);
     assert_int_equal(asker->op.answer.sum.granted, granted);
     assert_int_equal(asker->op.answer.is_local, is_local);
@@ -115,8 +115,8 @@ static void check(const struct asker *asker, uint8_t outcome, uint32_t granted, 
 
 static uint32_t store_left(const char *key)
 {
-    struct flight flight = {.verb = SHARED_PEEK, .quota = &quota};
-    struct shared_answer answer;
+    struct flight flight = {.verb = BACKEND_PEEK, .quota = &quota};
+    struct backend_answer answer;
     snprintf(flight.name, sizeof(flight.name), "%s", key);
     world_decide(&world, &flight, &answer);
     return answer.sum.remaining;
@@ -135,7 +135,7 @@ static void pass(unsigned ms)
 static void take_times(const char *key, unsigned times)
 {
     for (unsigned i = 0; i < times; i++) {
-        check(ask(SHARED_TAKE, key, 1), STINT_ALLOW, 1, true);
+        check(ask(BACKEND_TAKE, key, 1), STINT_ALLOW, 1, true);
         world.now_ns += MS;
     }
 }
@@ -153,8 +153,8 @@ static void hot_keys_are_served_here(void **state)
 static void other_rules_pass_through(void **state)
 {
     (void)state;
-    check(ask(SHARED_TAKE, "plain", 7), STINT_ALLOW, 7, false);
-    check(ask(SHARED_TAKE, "plain", 7), STINT_ALLOW, 7, false);
+    check(ask(BACKEND_TAKE, "plain", 7), STINT_ALLOW, 7, false);
+    check(ask(BACKEND_TAKE, "plain", 7), STINT_ALLOW, 7, false);
     assert_int_equal(world.asks, 2);
 }
 
@@ -163,18 +163,18 @@ static void all_of_the_limit_is_had_and_no_more(void **state)
     (void)state;
     unsigned granted = 0;
     for (unsigned i = 0; i < 300; i++) {
-        const struct asker *asker = ask(SHARED_TAKE, "hot", 1);
+        const struct asker *asker = ask(BACKEND_TAKE, "hot", 1);
         granted += asker->op.answer.sum.granted;
         world.now_ns += MS;
     }
     assert_int_equal(granted, 100);
-    const struct asker *denied = ask(SHARED_TAKE, "hot", 1);
+    const struct asker *denied = ask(BACKEND_TAKE, "hot", 1);
     assert_int_equal(denied->op.answer.sum.outcome, STINT_DENY);
     assert_true(denied->op.answer.sum.retry_after_ns > 500 * MS);
     /* Nobody else has a lease: the denial is known here. */
     assert_true(denied->op.answer.is_local);
     world.now_ns += denied->op.answer.sum.retry_after_ns;
-    check(ask(SHARED_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, true);
 }
 
 static void what_is_not_used_goes_back(void **state)
@@ -204,7 +204,7 @@ static void what_is_held_goes_back_when_the_server_ends(void **state)
     assert_int_equal(store_left("hot"), 70);
     assert_int_equal(store_left("warm"), 95);
     /* From then on nothing is leased. */
-    check(ask(SHARED_TAKE, "hot", 1), STINT_ALLOW, 1, false);
+    check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, false);
     assert_int_equal(store_left("hot"), 69);
 }
 
@@ -214,7 +214,7 @@ static void nothing_is_served_after_the_term(void **state)
     take_times("hot", 30);
     uint64_t asks = world.asks;
     world.now_ns += 99 * MS;
-    check(ask(SHARED_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, true);
     assert_true(world.asks > asks); /* a lease of its own */
 }
 
@@ -225,10 +225,10 @@ static void asks_wait_in_their_order_for_one_lease(void **state)
     world.slow_ns = 1;
     struct asker *waiting[8];
     for (unsigned i = 0; i < 8; i++)
-        waiting[i] = ask(SHARED_TAKE, "hot", 2);
+        waiting[i] = ask(BACKEND_TAKE, "hot", 2);
     assert_int_equal(world.asks, 1);
     for (unsigned i = 0; i < 8; i++)
-        assert_int_equal(waiting[i]->op.answer.outcome, SHARED_WAITS);
+        assert_int_equal(waiting[i]->op.answer.outcome, BACKEND_WAITS);
     pass(8);
     for (unsigned i = 0; i < 8; i++) {
         check(waiting[i], STINT_ALLOW, 2, true);
@@ -243,7 +243,7 @@ static void who_is_answered_may_ask_again_before_the_others_are(void **state)
     node.is_prompt = false;
     world.slow_ns = 1;
     for (unsigned i = 0; i < 8; i++)
-        ask(SHARED_TAKE, "hot", 1);
+        ask(BACKEND_TAKE, "hot", 1);
     /* The first has a lease of one, the others share the next: 30 is more than is held then. */
     insatiable = &askers[1];
     pass(16);
@@ -268,9 +268,9 @@ static void who_takes_nothing_of_theirs_need_not_wait_behind_others(void **state
 {
     (void)state;
     be_hot();
-    modest = ask(SHARED_TAKE, "hot", 1);
-    struct asker *other = ask(SHARED_TAKE, "hot", 1);
-    assert_int_equal(other->op.answer.outcome, SHARED_WAITS);
+    modest = ask(BACKEND_TAKE, "hot", 1);
+    struct asker *other = ask(BACKEND_TAKE, "hot", 1);
+    assert_int_equal(other->op.answer.outcome, BACKEND_WAITS);
     pass(6);
     assert_int_equal(modest->answers, 1); /* and it has asked for more, ahead of the other */
     modest = NULL;
@@ -281,13 +281,13 @@ static void what_a_lease_on_its_way_will_cover_is_not_begun_ahead(void **state)
 {
     (void)state;
     be_hot();
-    struct asker *first = ask(SHARED_TAKE, "hot", 1);
-    assert_int_equal(first->op.answer.outcome, SHARED_WAITS);
+    struct asker *first = ask(BACKEND_TAKE, "hot", 1);
+    assert_int_equal(first->op.answer.outcome, BACKEND_WAITS);
     is_ahead = true;
-    struct asker *covered = ask(SHARED_TAKE, "hot", 1), *beyond = ask(SHARED_TAKE, "hot", 30);
+    struct asker *covered = ask(BACKEND_TAKE, "hot", 1), *beyond = ask(BACKEND_TAKE, "hot", 30);
     is_ahead = false;
-    assert_int_equal(covered->op.answer.outcome, SHARED_AHEAD);
-    assert_int_equal(beyond->op.answer.outcome, SHARED_WAITS);
+    assert_int_equal(covered->op.answer.outcome, BACKEND_AHEAD);
+    assert_int_equal(beyond->op.answer.outcome, BACKEND_WAITS);
     pass(8);
     check(first, STINT_ALLOW, 1, true);
     check(beyond, STINT_ALLOW, 30, beyond->op.answer.is_local);
@@ -298,7 +298,7 @@ static void who_is_forgotten_is_not_told(void **state)
     (void)state;
     node.is_prompt = false;
     world.slow_ns = 1;
-    struct asker *first = ask(SHARED_TAKE, "hot", 2), *second = ask(SHARED_TAKE, "hot", 3);
+    struct asker *first = ask(BACKEND_TAKE, "hot", 2), *second = ask(BACKEND_TAKE, "hot", 3);
     node.lease->ops->forget(node.lease, &first->op);
     pass(6);
     assert_int_equal(first->answers, 0);
@@ -311,13 +311,13 @@ static void a_lost_answer_fails_all_who_wait_and_costs_one_term(void **state)
     node.is_prompt = false;
     world.lost_per_mille = 1000;
     world.slow_ns = 1;
-    struct asker *asker = ask(SHARED_TAKE, "hot", 2);
+    struct asker *asker = ask(BACKEND_TAKE, "hot", 2);
     world.now_ns += 51 * MS;
     world_run(&world);
-    assert_int_equal(asker->op.answer.outcome, SHARED_FAILED);
+    assert_int_equal(asker->op.answer.outcome, BACKEND_FAILED);
     assert_int_equal(asker->answers, 1);
     world.lost_per_mille = 0;
-    asker = ask(SHARED_TAKE, "hot", 2);
+    asker = ask(BACKEND_TAKE, "hot", 2);
     pass(6);
     check(asker, STINT_ALLOW, 2, true);
 }
@@ -326,14 +326,14 @@ static void a_refund_that_names_the_lease_is_had_again_at_once(void **state)
 {
     (void)state;
     take_times("hot", 30);
-    const struct asker *taken = ask(SHARED_TAKE, "hot", 3);
+    const struct asker *taken = ask(BACKEND_TAKE, "hot", 3);
     uint64_t asks = world.asks, at_ns = taken->op.answer.at_ns;
     assert_true(at_ns % 1000 != 0);
-    const struct shared_item item = item_of("hot", 3);
-    check(ask_items(SHARED_REFUND, &item, 1, at_ns), STINT_ALLOW, 3, true);
+    const struct backend_item item = item_of("hot", 3);
+    check(ask_items(BACKEND_REFUND, &item, 1, at_ns), STINT_ALLOW, 3, true);
     assert_int_equal(world.asks, asks);
     /* What names no lease of ours is the store's to know. */
-    const struct asker *other = ask_items(SHARED_REFUND, &item, 1, at_ns - 500 * MS);
+    const struct asker *other = ask_items(BACKEND_REFUND, &item, 1, at_ns - 500 * MS);
     assert_false(other->op.answer.is_local);
     world.now_ns += 30 * MS;
     lease_wake(node.lease, world_node_now(&node));
@@ -344,36 +344,36 @@ static void a_cost_above_what_is_held_takes_it_back_first(void **state)
 {
     (void)state;
     take_times("hot", 30);
-    check(ask(SHARED_TAKE, "hot", 70), STINT_ALLOW, 70, true);
-    assert_int_equal(ask(SHARED_TAKE, "hot", 1)->op.answer.sum.outcome, STINT_DENY);
-    assert_int_equal(ask(SHARED_TAKE, "hot", 101)->op.answer.sum.outcome, STINT_NEVER);
+    check(ask(BACKEND_TAKE, "hot", 70), STINT_ALLOW, 70, true);
+    assert_int_equal(ask(BACKEND_TAKE, "hot", 1)->op.answer.sum.outcome, STINT_DENY);
+    assert_int_equal(ask(BACKEND_TAKE, "hot", 101)->op.answer.sum.outcome, STINT_NEVER);
 }
 
 static void a_peek_counts_what_is_held_here(void **state)
 {
     (void)state;
     take_times("hot", 30);
-    check(ask(SHARED_PEEK, "hot", 1), STINT_ALLOW, 1, true);
-    const struct asker *peek = ask(SHARED_PEEK, "hot", 69);
+    check(ask(BACKEND_PEEK, "hot", 1), STINT_ALLOW, 1, true);
+    const struct asker *peek = ask(BACKEND_PEEK, "hot", 69);
     assert_int_equal(peek->op.answer.sum.outcome, STINT_ALLOW);
     assert_int_equal(peek->op.answer.sum.remaining, 70);
-    assert_int_equal(ask(SHARED_PEEK, "hot", 71)->op.answer.sum.outcome, STINT_DENY);
+    assert_int_equal(ask(BACKEND_PEEK, "hot", 71)->op.answer.sum.outcome, STINT_DENY);
 }
 
 static void lists_give_back_to_the_lease_what_another_denies(void **state)
 {
     (void)state;
     take_times("hot", 30);
-    check(ask(SHARED_TAKE, "plain", 95), STINT_ALLOW, 95, false);
-    struct shared_item items[] = {item_of("hot", 4), item_of("plain", 4), item_of("warm", 4)};
-    const struct asker *list = ask_items(SHARED_TAKE, items, 3, 0);
+    check(ask(BACKEND_TAKE, "plain", 95), STINT_ALLOW, 95, false);
+    struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4), item_of("warm", 4)};
+    const struct asker *list = ask_items(BACKEND_TAKE, items, 3, 0);
     check(list, STINT_ALLOW, 4, false);
-    list = ask_items(SHARED_TAKE, items, 3, 0);
+    list = ask_items(BACKEND_TAKE, items, 3, 0);
     check(list, STINT_DENY, 0, false);
     assert_int_equal(list->op.answer.sum.binding, 1);
     assert_int_equal(list->each[0].outcome, STINT_ALLOW);
     items[1].cost = items[0].cost = items[2].cost = 3;
-    check(ask_items(SHARED_TAKE_UPTO, items, 3, 0), STINT_ALLOW, 1, false);
+    check(ask_items(BACKEND_TAKE_UPTO, items, 3, 0), STINT_ALLOW, 1, false);
     world.now_ns += 60 * MS;
     lease_wake(node.lease, world_node_now(&node));
     assert_int_equal(store_left("hot"), 65);
@@ -386,12 +386,13 @@ static void lists_wait_too_and_may_be_forgotten(void **state)
     (void)state;
     node.is_prompt = false;
     world.slow_ns = 3 * MS;
-    const struct shared_item items[] = {item_of("hot", 4), item_of("plain", 4), item_of("warm", 4)};
-    struct asker *first = ask_items(SHARED_TAKE, items, 3, 0);
-    struct asker *second = ask_items(SHARED_TAKE, items, 3, 0);
-    assert_int_equal(first->op.answer.outcome, SHARED_WAITS);
+    const struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4),
+                                         item_of("warm", 4)};
+    struct asker *first = ask_items(BACKEND_TAKE, items, 3, 0);
+    struct asker *second = ask_items(BACKEND_TAKE, items, 3, 0);
+    assert_int_equal(first->op.answer.outcome, BACKEND_WAITS);
     pass(6);
-    assert_int_equal(first->op.answer.outcome, SHARED_WAITS); /* with one step taken */
+    assert_int_equal(first->op.answer.outcome, BACKEND_WAITS); /* with one step taken */
     node.lease->ops->forget(node.lease, &first->op);
     pass(30);
     assert_int_equal(first->answers, 0);
@@ -423,16 +424,16 @@ static void a_lease_lasts_as_long_as_it_was_asked_for(void **state)
     (void)state;
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
-    struct asker *first = ask(SHARED_TAKE, "hot", 10);
+    struct asker *first = ask(BACKEND_TAKE, "hot", 10);
     node.lease->ops->forget(node.lease, &first->op);
     rule.store.lease_term_ns = NS_PER_S;
-    struct asker *second = ask(SHARED_TAKE, "hot", 1); /* on its way, a lease of 10 for 100 ms */
+    struct asker *second = ask(BACKEND_TAKE, "hot", 1); /* on its way, a lease of 10 for 100 ms */
     turns(10);
     check(second, STINT_ALLOW, 1, true);
     node.is_prompt = true;
-    check(ask(SHARED_PEEK, "hot", 1), STINT_ALLOW, 1, true);
+    check(ask(BACKEND_PEEK, "hot", 1), STINT_ALLOW, 1, true);
     world.now_ns += 100 * MS;
-    check(ask(SHARED_PEEK, "hot", 1), STINT_ALLOW, 1, false);
+    check(ask(BACKEND_PEEK, "hot", 1), STINT_ALLOW, 1, false);
 }
 
 /* Nobody waited for it, but somebody does now: no longer than who asks the store himself. */
@@ -442,18 +443,18 @@ static void who_waits_for_a_lease_that_is_lost_has_his_time(void **state)
     rule.store.lease_term_ns = NS_PER_S;
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
-    struct asker *first = ask(SHARED_TAKE, "hot", 20);
+    struct asker *first = ask(BACKEND_TAKE, "hot", 20);
     node.lease->ops->forget(node.lease, &first->op);
     turns(10);
     world.lost_per_mille = 1000;
-    check(ask(SHARED_TAKE, "hot", 19), STINT_ALLOW, 19, true); /* and more are asked for */
-    check(ask(SHARED_TAKE, "hot", 1), STINT_ALLOW, 1, true);
+    check(ask(BACKEND_TAKE, "hot", 19), STINT_ALLOW, 19, true); /* and more are asked for */
+    check(ask(BACKEND_TAKE, "hot", 1), STINT_ALLOW, 1, true);
     turns(20);
-    const struct asker *waits = ask(SHARED_TAKE, "hot", 1);
-    assert_int_equal(waits->op.answer.outcome, SHARED_WAITS);
+    const struct asker *waits = ask(BACKEND_TAKE, "hot", 1);
+    assert_int_equal(waits->op.answer.outcome, BACKEND_WAITS);
     turns(51);
     assert_int_equal(waits->answers, 1);
-    assert_int_equal(waits->op.answer.outcome, SHARED_FAILED);
+    assert_int_equal(waits->op.answer.outcome, BACKEND_FAILED);
 }
 
 static void all_steps_of_a_list_have_the_time_of_one(void **state)
@@ -461,8 +462,8 @@ static void all_steps_of_a_list_have_the_time_of_one(void **state)
     (void)state;
     node.is_prompt = false;
     world.slow_ns = 2 * MS;
-    const struct shared_item items[] = {item_of("hot", 4), item_of("plain", 4)};
-    const struct asker *list = ask_items(SHARED_TAKE, items, 2, 0);
+    const struct backend_item items[] = {item_of("hot", 4), item_of("plain", 4)};
+    const struct asker *list = ask_items(BACKEND_TAKE, items, 2, 0);
     world.lost_per_mille = 1000; /* but the first step, which is on its way */
     world.now_ns += 40 * MS;
     world_run(&world);
@@ -470,7 +471,7 @@ static void all_steps_of_a_list_have_the_time_of_one(void **state)
     assert_int_equal(list->answers, 0);
     turns(2);
     assert_int_equal(list->answers, 1);
-    assert_int_equal(list->op.answer.outcome, SHARED_FAILED);
+    assert_int_equal(list->op.answer.outcome, BACKEND_FAILED);
 }
 
 static void fast_leases_are_charged_at_once_and_refunded(void **state)
@@ -489,17 +490,17 @@ static void a_reset_forgets_what_is_held(void **state)
 {
     (void)state;
     take_times("hot", 30);
-    const struct asker *reset = ask(SHARED_RESET, "hot", 0);
-    assert_int_equal(reset->op.answer.outcome, SHARED_DECIDED);
+    const struct asker *reset = ask(BACKEND_RESET, "hot", 0);
+    assert_int_equal(reset->op.answer.outcome, BACKEND_DECIDED);
     assert_int_equal(store_left("hot"), 100);
     take_times("hot", 30);
 }
 
-static void places_and_counted_denials_are_not_leased(void **state)
+static void trie_and_counted_denials_are_not_leased(void **state)
 {
     struct stint_error error;
     (void)state;
-    struct shared_item item = item_of("hot", 1);
+    struct backend_item item = item_of("hot", 1);
     assert_true(script_is_leased(&item));
     assert_int_equal(stint_quota_parse(&quota, "concurrency 5 lease=1s", &error), 0);
     assert_false(script_is_leased(&item));
@@ -525,20 +526,20 @@ static void words_of_a_lease(void **state)
     static struct script_command command;
     (void)state;
     const struct script_item item = {.quota = &quota, .key = span_of_text("k"), .cost = 20};
-    const struct shared_lease ended[] = {{.ends_ns = 5000, .units = 9, .left = 2},
-                                         {.ends_ns = 7000, .units = 1}};
+    const struct backend_lease ended[] = {{.ends_ns = 5000, .units = 9, .left = 2},
+                                          {.ends_ns = 7000, .units = 1}};
     struct script_lease lease = {
-        .verb = SHARED_LEASE, .least = 3, .term_ns = 100 * MS, .ended = ended, .n_ended = 2};
+        .verb = BACKEND_LEASE, .least = 3, .term_ns = 100 * MS, .ended = ended, .n_ended = 2};
     struct script_ask asked = {.verb = SCRIPT_PEEK};
     struct span leases = span_of_text("k!leases");
     script_command_leased(&command, &item, leases, &asked, &lease);
     assert_ptr_equal(command.script, &lua_script_lease_log);
     check_words(&command, "2 k k!leases lease 20 0 3 100 1000000 0 0 0 100000 5 9 2 7 1 0");
-    lease.verb = SHARED_RETURN;
+    lease.verb = BACKEND_RETURN;
     lease.n_ended = 1;
     script_command_leased(&command, &item, leases, &asked, &lease);
     check_words(&command, "2 k k!leases return 20 0 0 100 1000000 0 0 0 0 5 9 2");
-    lease = (struct script_lease){.verb = SHARED_TAKE};
+    lease = (struct script_lease){.verb = BACKEND_TAKE};
     asked.verb = SCRIPT_TAKE;
     script_command_leased(&command, &item, leases, &asked, &lease);
     check_words(&command, "2 k k!leases take 20 0 0 100 1000000");
@@ -552,13 +553,13 @@ static void words_of_a_lease(void **state)
 static void keys_have_a_bound(void **state)
 {
     (void)state;
-    struct shared_store *wide = node.lease;
+    struct backend *wide = node.lease;
     node.lease = lease_new(&(struct lease_options){
         .inner = &node.store, .now = world_node_clock, .arg = &node, .keys = 2});
     for (unsigned turn = 0; turn < 20; turn++) {
-        check(ask(SHARED_TAKE, "a", 1), STINT_ALLOW, 1, true);
-        check(ask(SHARED_TAKE, "b", 1), STINT_ALLOW, 1, true);
-        assert_int_equal(ask(SHARED_TAKE, "c", 1)->op.answer.sum.granted, 1);
+        check(ask(BACKEND_TAKE, "a", 1), STINT_ALLOW, 1, true);
+        check(ask(BACKEND_TAKE, "b", 1), STINT_ALLOW, 1, true);
+        assert_int_equal(ask(BACKEND_TAKE, "c", 1)->op.answer.sum.granted, 1);
         world.now_ns += MS;
     }
     node.lease->ops->free(node.lease);
@@ -591,7 +592,7 @@ int main(void)
         TEST(who_waits_for_a_lease_that_is_lost_has_his_time),
         TEST(fast_leases_are_charged_at_once_and_refunded),
         TEST(a_reset_forgets_what_is_held),
-        TEST(places_and_counted_denials_are_not_leased),
+        TEST(trie_and_counted_denials_are_not_leased),
         TEST(words_of_a_lease),
         TEST(keys_have_a_bound),
     };

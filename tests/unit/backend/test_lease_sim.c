@@ -45,7 +45,7 @@ static size_t n_uses[2];
 static uint64_t local, failed;
 
 struct asker {
-    struct shared_op op;
+    struct backend_op op;
     struct stint_decision each;
     unsigned key, node;
     uint32_t cost;
@@ -57,14 +57,14 @@ static void send(unsigned node, unsigned key, uint8_t verb, uint32_t cost, uint6
 
 static void take_answer(struct asker *asker)
 {
-    const struct shared_answer *answer = &asker->op.answer;
+    const struct backend_answer *answer = &asker->op.answer;
     struct asker asked = *asker;
     uint32_t granted = answer->sum.granted;
     uint64_t at_ns = answer->at_ns;
-    bool is_granted = answer->outcome == SHARED_DECIDED && answer->sum.outcome == STINT_ALLOW &&
+    bool is_granted = answer->outcome == BACKEND_DECIDED && answer->sum.outcome == STINT_ALLOW &&
                       granted > 0 && !asker->is_refund;
     local += answer->is_local;
-    failed += answer->outcome == SHARED_FAILED;
+    failed += answer->outcome == BACKEND_FAILED;
     if (is_granted && asked.cost > 0) {
         bool goes_back = asker->op.arg != NULL;
         assert_true(n_uses[asked.key] < USES_MAX);
@@ -73,13 +73,13 @@ static void take_answer(struct asker *asker)
                 (struct use){answer->is_local ? world.now_ns : at_ns, granted};
         free(asker);
         if (goes_back)
-            send(asked.node, asked.key, SHARED_REFUND, granted, at_ns);
+            send(asked.node, asked.key, BACKEND_REFUND, granted, at_ns);
         return;
     }
     free(asker);
 }
 
-static void on_answer(struct shared_op *op, uint64_t now_ns)
+static void on_answer(struct backend_op *op, uint64_t now_ns)
 {
     (void)now_ns;
     take_answer((struct asker *)op);
@@ -89,19 +89,19 @@ static void send(unsigned node, unsigned key, uint8_t verb, uint32_t cost, uint6
 {
     static char yes;
     struct asker *asker = calloc(1, sizeof(*asker));
-    bool goes_back = verb == SHARED_TAKE && world_random(&world, 100) < (uint64_t)rule.line;
+    bool goes_back = verb == BACKEND_TAKE && world_random(&world, 100) < (uint64_t)rule.line;
     uint64_t now_ns = world_node_now(&nodes[node]);
-    const struct shared_item item = {.quota = &quota,
-                                     .rule = &rule,
-                                     .name = span_of_text("rule"),
-                                     .key = span_of_text(names[key]),
-                                     .cost = cost};
-    const struct shared_ask asked = {.verb = verb,
-                                     .items = &item,
-                                     .n_items = 1,
-                                     .at_ns = at_ns,
-                                     .now_ns = now_ns,
-                                     .deadline_ns = now_ns + 20 * MS};
+    const struct backend_item item = {.quota = &quota,
+                                      .rule = &rule,
+                                      .name = span_of_text("rule"),
+                                      .key = span_of_text(names[key]),
+                                      .cost = cost};
+    const struct backend_request asked = {.verb = verb,
+                                          .items = &item,
+                                          .n_items = 1,
+                                          .at_ns = at_ns,
+                                          .now_ns = now_ns,
+                                          .deadline_ns = now_ns + 20 * MS};
     assert_non_null(asker);
     *asker = (struct asker){.op = {.answered = on_answer,
                                    .arg = goes_back ? &yes : NULL,
@@ -109,9 +109,9 @@ static void send(unsigned node, unsigned key, uint8_t verb, uint32_t cost, uint6
                             .key = key,
                             .node = node,
                             .cost = cost,
-                            .is_refund = verb == SHARED_REFUND};
+                            .is_refund = verb == BACKEND_REFUND};
     nodes[node].lease->ops->ask(nodes[node].lease, &asked, &asker->op);
-    if (asker->op.answer.outcome != SHARED_WAITS)
+    if (asker->op.answer.outcome != BACKEND_WAITS)
         take_answer(asker);
 }
 
@@ -163,7 +163,7 @@ static void tick(const struct scene *scene)
                        (into_ns > scene->term_ns * 6 / 5 && into_ns < scene->term_ns * 4 / 3);
         for (unsigned ask = 0; ask < asks && is_busy; ask++)
             send(i, scene->is_even ? 0 : (unsigned)world_random(&world, 2),
-                 world_random(&world, 8) == 0 ? SHARED_TAKE_UPTO : SHARED_TAKE,
+                 world_random(&world, 8) == 0 ? BACKEND_TAKE_UPTO : BACKEND_TAKE,
                  1 + (uint32_t)world_random(&world, scene->cost_max), STINT_NEVER_NS);
         if (world_random(&world, 1000) < scene->killed_per_mille) {
             nodes[i].lease->ops->free(nodes[i].lease);
@@ -217,7 +217,7 @@ static const struct scene rough = {
 static const struct {
     const char *spec;
     uint64_t bound, near;
-} laws[] = {
+} algorithms[] = {
     {"log 200/1s", 200, 190},
     {"window 200/1s", 200, 190},
     {"window 7/200ms resolution=10", 7, 7},
@@ -231,11 +231,12 @@ static const struct {
 static void strict_leases_never_pass_the_bound(void **state)
 {
     (void)state;
-    for (size_t law = 0; law < sizeof(laws) / sizeof(laws[0]); law++) {
+    for (size_t algorithm = 0; algorithm < sizeof(algorithms) / sizeof(algorithms[0]);
+         algorithm++) {
         uint64_t most = 0;
         for (uint64_t seed = 1; seed <= 4; seed++) {
             struct scene scene = rough;
-            scene.spec = laws[law].spec;
+            scene.spec = algorithms[algorithm].spec;
             scene.term_ns = seed == 1 ? 20 * MS : seed == 2 ? 200 * MS : 60 * MS;
             if (seed > 2) { /* near the bound only if little is lost */
                 scene.lost_per_mille = scene.refunds_percent = 1;
@@ -244,15 +245,15 @@ static void strict_leases_never_pass_the_bound(void **state)
                 scene.killed_per_mille = seed == 3 ? 0 : 1;
             }
             uint64_t found = play(&scene, seed);
-            if (found > laws[law].bound)
+            if (found > algorithms[algorithm].bound)
                 fail_msg("%s, seed %u: %u in a window", scene.spec, (unsigned)seed,
                          (unsigned)found);
             most = found > most ? found : most;
             assert_true(local > 0 && failed > 0);
         }
-        print_message("%s: at most %u of %u\n", laws[law].spec, (unsigned)most,
-                      (unsigned)laws[law].bound);
-        assert_true(most >= laws[law].near); /* else it was no test */
+        print_message("%s: at most %u of %u\n", algorithms[algorithm].spec, (unsigned)most,
+                      (unsigned)algorithms[algorithm].bound);
+        assert_true(most >= algorithms[algorithm].near); /* else it was no test */
     }
 }
 
@@ -264,7 +265,7 @@ static void strict_leases_never_pass_the_bound(void **state)
 static uint64_t play_hoarder(const char *spec, uint64_t *latest)
 {
     struct stint_error error;
-    struct store_figures figures = {0};
+    struct backend_metrics metrics = {0};
     world = (struct world){.now_ns = NS_PER_S, .seed = 5, .slow_ns = 1};
     n_uses[0] = n_uses[1] = *latest = 0;
     assert_int_equal(stint_quota_parse(&quota, spec, &error), 0);
@@ -277,31 +278,31 @@ static uint64_t play_hoarder(const char *spec, uint64_t *latest)
     nodes[0].lease->ops->free(nodes[0].lease);
     nodes[0].rate_per_mille = 990;
     nodes[0].lease = lease_new(&(struct lease_options){
-        .inner = &nodes[0].store, .now = world_node_clock, .arg = &nodes[0], .figures = &figures});
+        .inner = &nodes[0].store, .now = world_node_clock, .arg = &nodes[0], .metrics = &metrics});
     for (unsigned turn = 0; turn < 4; turn++) {
         uint64_t begin_ns = world.now_ns, held_ns = 0, had = 0;
         while (world.now_ns < begin_ns + 2200 * MS) {
             uint64_t into_ns = world.now_ns - begin_ns;
             world_run(&world);
-            uint64_t units = store_figure(&figures.lease_units);
+            uint64_t units = backend_metric(&metrics.lease_units);
             if (units > had)
                 held_ns = world.now_ns - MS / 4; /* when it was asked for */
             had = units;
             if (into_ns < 6 * MS && into_ns % MS == 0)
-                send(0, 0, SHARED_TAKE, 1, STINT_NEVER_NS);
+                send(0, 0, BACKEND_TAKE, 1, STINT_NEVER_NS);
             /* 0.99 of the term by a clock that runs at 0.99 is the term. */
             if (held_ns > 0 && world.now_ns == held_ns + 100 * MS - MS / 4) {
-                send(0, 0, SHARED_PEEK, 0, STINT_NEVER_NS); /* forgets those that are over */
-                units = store_figure(&figures.lease_units);
+                send(0, 0, BACKEND_PEEK, 0, STINT_NEVER_NS); /* forgets those that are over */
+                units = backend_metric(&metrics.lease_units);
                 size_t before = n_uses[0];
                 if (units > 0)
-                    send(0, 0, SHARED_TAKE, (uint32_t)units, STINT_NEVER_NS);
+                    send(0, 0, BACKEND_TAKE, (uint32_t)units, STINT_NEVER_NS);
                 if (n_uses[0] > before)
                     *latest = (world.now_ns - held_ns) / (MS / 10);
                 held_ns = 0;
             }
             for (unsigned ask = 0; ask < 8 && into_ns > 10 * MS; ask++)
-                send(1, 0, SHARED_TAKE, 1, STINT_NEVER_NS);
+                send(1, 0, BACKEND_TAKE, 1, STINT_NEVER_NS);
             world.now_ns += MS / 4;
         }
         world.now_ns += 1500 * MS; /* all is free again */
@@ -312,7 +313,7 @@ static uint64_t play_hoarder(const char *spec, uint64_t *latest)
     return most_in_a_window(0, quota.period_ns);
 }
 
-static void what_is_used_in_the_last_moment_counts(void **state)
+static void what_is_used_in_the_last_timestamp_counts(void **state)
 {
     static const char *const specs[] = {"log 100/1s", "window 100/1s",
                                         "buckets 100/1s time_slack=50ms"};
@@ -351,7 +352,8 @@ static void saturating_demand_has_its_share(void **state)
     const struct {
         const char *spec;
         unsigned nodes;
-        uint64_t term_ns, delay_ns; /* what the law itself keeps units for beside the period */
+        uint64_t term_ns,
+            delay_ns; /* what the algorithm itself keeps units for beside the period */
     } rows[] = {
         {"log 400/1s", 1, 50 * MS, 0},          {"log 400/1s", 8, 50 * MS, 0},
         {"log 400/1s", 8, 250 * MS, 0},         {"gcra 400/1s burst=40", 4, 50 * MS, 0},
@@ -386,7 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strict_leases_never_pass_the_bound),
-        cmocka_unit_test(what_is_used_in_the_last_moment_counts),
+        cmocka_unit_test(what_is_used_in_the_last_timestamp_counts),
         cmocka_unit_test(fast_leases_pass_the_limit_by_what_nodes_hold),
         cmocka_unit_test(saturating_demand_has_its_share),
     };

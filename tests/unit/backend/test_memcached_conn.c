@@ -243,7 +243,7 @@ static void a_greeting_has_its_time(void **state)
     begin(&(struct memcached_conn_options){0});
     link_dialling(link, 10 * MS);
     assert_int_equal(link_deadline(link), 260 * MS);
-    assert_int_equal(memcached_conn_away_since(conn), 10 * MS);
+    assert_int_equal(memcached_conn_unavailable_since(conn), 10 * MS);
     link_wake(link, 260 * MS);
     assert_int_equal(link_wants(link), LINK_WANTS_CLOSE);
     assert_string_equal(link_fault(link), "memcached has not greeted within 250 ms");
@@ -292,7 +292,7 @@ static void commands_are_taken_only_while_it_is_ready(void **state)
     link_lost(link, "reset", 1 * MS);
     assert_told("a unsent at 1; b unsent at 1");
     assert_false(ask(MEMCACHED_GET, "a", 1 * MS));
-    assert_int_equal(memcached_conn_away_since(conn), 1 * MS);
+    assert_int_equal(memcached_conn_unavailable_since(conn), 1 * MS);
 }
 
 static void a_late_reply_ends_the_connection_and_nothing_is_sent_twice(void **state)

@@ -13,13 +13,13 @@ static void report(const char *name)
     printf("%s: %s\n", name, sim.plan->spec);
     for (unsigned i = 0; i < sim.plan->n_nodes; i++) {
         const struct node *node = &sim.nodes[i];
-        const struct memcached_figures *figures = memcached_store_figures(node->store);
+        const struct memcached_metrics *metrics = memcached_backend_metrics(node->store);
         printf("  %4.2f ms away: asked %llu, granted %llu, denied %llu, failed %llu, lost swaps "
                "%llu, breaker %llu; quiet %llu of %llu, slowest %.2f ms\n",
                (double)node->plan->rtt_ns / 1e6, (unsigned long long)node->asked,
                (unsigned long long)node->granted, (unsigned long long)node->denied,
-               (unsigned long long)node->failed, (unsigned long long)figures->conflicts,
-               (unsigned long long)node->figures.state, (unsigned long long)node->quiet_granted,
+               (unsigned long long)node->failed, (unsigned long long)metrics->conflicts,
+               (unsigned long long)node->metrics.state, (unsigned long long)node->quiet_granted,
                (unsigned long long)node->quiet_asked, (double)node->quiet_slowest_ns / 1e6);
     }
     printf("  units %zu, reads %llu, swaps %llu, won %llu\n", sim.n_grants,
@@ -48,7 +48,7 @@ static void check_quiet_keys(void)
         assert_in_range(node->quiet_asked, 20, 1000);
         assert_in_range(node->quiet_granted, node->quiet_asked - 1, node->quiet_asked);
         assert_in_range(node->quiet_slowest_ns, 1, 2 * node->plan->rtt_ns + 5 * STEP_NS);
-        assert_int_equal(node->figures.state, STORE_ASKED);
+        assert_int_equal(node->metrics.state, STORE_ASKED);
         assert_int_equal(node->failed, 0);
     }
 }
@@ -183,10 +183,10 @@ static void silence_opens_the_breakers_of_all(void **state)
     report(__func__);
     for (unsigned i = 0; i < plan.n_nodes; i++) {
         const struct node *node = &sim.nodes[i];
-        assert_int_equal(node->figures.state, STORE_STOPPED);
-        assert_true(node->figures.faults[SHARED_FAULT_LATE] >= 5);
-        assert_true(node->figures.faults[SHARED_FAULT_STOPPED] > 100);
-        assert_in_range(memcached_store_figures(node->store)->busy, 0, CLIENTS_MAX);
+        assert_int_equal(node->metrics.state, STORE_STOPPED);
+        assert_true(node->metrics.diagnostics[BACKEND_ERROR_LATE] >= 5);
+        assert_true(node->metrics.diagnostics[BACKEND_ERROR_STOPPED] > 100);
+        assert_in_range(memcached_backend_metrics(node->store)->busy, 0, CLIENTS_MAX);
     }
     end();
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The store over memcached where others are always faster, where memcached says nothing, and where
- * a state is damaged. The servers are those of test_memcached_store.c.
+ * a state is damaged. The servers are those of test_memcached_backend.c.
  */
 #include "unit/memcaching.h"
 
@@ -11,15 +11,15 @@
 static void lose_until_late(struct asked *asked, struct server *server, const char *spec,
                             const char *name)
 {
-    for (uint64_t lost = figures()->conflicts, i = 1; i <= 25; i++) {
+    for (uint64_t lost = metrics()->conflicts, i = 1; i <= 25; i++) {
         assert_true(run_one(server)); /* the read */
         rival_takes(server, spec, name, 1);
-        while (figures()->conflicts < lost + i)
+        while (metrics()->conflicts < lost + i)
             assert_true(run_one(server)); /* the swap, and what goes with it */
         now_ns += 2 * MS;
     }
     assert_int_equal(asked->n_answers, 0);
-    memcached_store_wake(store, now_ns);
+    memcached_backend_wake(store, now_ns);
 }
 
 static void who_is_never_fast_enough_is_denied(void **state)
@@ -27,19 +27,19 @@ static void who_is_never_fast_enough_is_denied(void **state)
     (void)state;
     struct asked asked;
     struct server *server = server_of("window 500/10s", "k");
-    start_one(&asked, SHARED_TAKE, "window 500/10s", "k", 3);
+    start_one(&asked, BACKEND_TAKE, "window 500/10s", "k", 3);
     lose_until_late(&asked, server, "window 500/10s", "p:{k}window,10000000,24:r:");
     assert_decided(&asked, STINT_DENY, 0);
     assert_in_range(asked.op.answer.sum.retry_after_ns, MS, 100 * MS);
     assert_int_equal(asked.op.answer.sum.limit, 500);
-    assert_int_equal(figures()->busy, 1);
-    assert_true(figures()->conflicts >= 20);
-    assert_int_equal(figures()->lost, 0);
+    assert_int_equal(metrics()->busy, 1);
+    assert_true(metrics()->conflicts >= 20);
+    assert_int_equal(metrics()->lost, 0);
     /* What can not be denied has failed, but memcached has not. */
-    start_one(&asked, SHARED_CHARGE, "window 500/10s", "k", 3);
+    start_one(&asked, BACKEND_CHARGE, "window 500/10s", "k", 3);
     lose_until_late(&asked, server, "window 500/10s", "p:{k}window,10000000,24:r:");
-    assert_failed(&asked, SHARED_FAULT_BUSY);
-    assert_int_equal(figures()->busy, 2);
+    assert_failed(&asked, BACKEND_ERROR_BUSY);
+    assert_int_equal(metrics()->busy, 2);
 }
 
 /* It lost swaps, but then memcached said nothing for most of its time. */
@@ -49,16 +49,16 @@ static void silence_is_late_though_swaps_were_lost_before(void **state)
     struct asked asked;
     struct server *server = server_of("window 5/10s", "k");
     struct link *link = memcached_conn_link(server->conn);
-    start_one(&asked, SHARED_TAKE, "window 5/10s", "k", 3);
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
     assert_true(run_one(server));
     rival_takes(server, "window 5/10s", K_NAME, 1);
     now_ns += MS;
     assert_true(run_one(server));
     link_sent(link, link_output(link).len);
     now_ns += 49 * MS;
-    memcached_store_wake(store, now_ns);
-    assert_failed(&asked, SHARED_FAULT_LATE);
-    assert_int_equal(figures()->busy, 0);
+    memcached_backend_wake(store, now_ns);
+    assert_failed(&asked, BACKEND_ERROR_LATE);
+    assert_int_equal(metrics()->busy, 0);
 }
 
 static void a_state_that_is_damaged_is_denied_and_counted(void **state)
@@ -68,10 +68,10 @@ static void a_state_that_is_damaged_is_denied_and_counted(void **state)
     take("window 5/10s", "k", 5);
     find(server, K_NAME)->bytes[9] ^= 4;
     assert_int_equal(take("window 5/10s", "k", 1).outcome, STINT_DENY);
-    assert_int_equal(figures()->damaged, 1);
+    assert_int_equal(metrics()->damaged, 1);
     wall_ns += 9 * NS_PER_S;
     assert_int_equal(take("window 5/10s", "k", 1).outcome, STINT_DENY);
-    assert_int_equal(figures()->damaged, 1); /* it was replaced */
+    assert_int_equal(metrics()->damaged, 1); /* it was replaced */
     wall_ns += 3 * NS_PER_S;
     assert_int_equal(take("window 5/10s", "k", 5).granted, 5);
 }

@@ -237,7 +237,7 @@ static void expiries_are_right_behind_2038(void **unused)
     }
 }
 
-/* Of one key under names of the same law: what the parameters were stands in the state. */
+/* Of one key under names of the same algorithm: what the parameters were stands in the state. */
 static void other_parameters_carry_what_was_used(void **unused)
 {
     (void)unused;

@@ -161,10 +161,10 @@ static void who_refuses_the_greeting_is_left(void **state)
         redis_conn_sent(conn, redis_conn_output(conn).len);
         feed(cases[i].answer, 1 * MS);
         assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
-        if (strstr(redis_conn_fault(conn), cases[i].fault) == NULL)
-            fail_msg("%s", redis_conn_fault(conn));
+        if (strstr(redis_conn_error(conn), cases[i].fault) == NULL)
+            fail_msg("%s", redis_conn_error(conn));
         redis_conn_lost(conn, "closed", 1 * MS);
-        assert_non_null(strstr(redis_conn_fault(conn), cases[i].fault));
+        assert_non_null(strstr(redis_conn_error(conn), cases[i].fault));
     }
 }
 
@@ -178,7 +178,7 @@ static void a_greeting_has_its_time(void **state)
     assert_int_equal(redis_conn_deadline(conn), 260 * MS); /* both together */
     redis_conn_wake(conn, 260 * MS);
     assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
-    assert_string_equal(redis_conn_fault(conn), "the store has not greeted within 250 ms");
+    assert_string_equal(redis_conn_error(conn), "the store has not greeted within 250 ms");
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */
@@ -217,7 +217,7 @@ static void a_late_reply_ends_the_connection(void **state)
     feed(":1\r\n", 61 * MS); /* a's, which nobody waits for */
     assert_told("");
     redis_conn_lost(conn, NULL, 61 * MS);
-    assert_string_equal(redis_conn_fault(conn), "the store has not answered within 50 ms");
+    assert_string_equal(redis_conn_error(conn), "the store has not answered within 50 ms");
     redis_conn_wake(conn, redis_conn_deadline(conn));
     assert_int_equal(redis_conn_wants(conn), LINK_WANTS_SOCKET);
     connect_at(72 * MS);
@@ -237,7 +237,7 @@ static void half_a_command_is_sent_again_whole(void **state)
     redis_conn_sent(conn, strlen(GET("a")) + 5);
     redis_conn_lost(conn, "reset", 2 * MS);
     assert_told("a lost at 2");
-    assert_string_equal(redis_conn_fault(conn), "reset");
+    assert_string_equal(redis_conn_error(conn), "reset");
     redis_conn_wake(conn, 12 * MS);
     connect_at(12 * MS);
     assert_output(HELLO);
@@ -298,7 +298,7 @@ static void what_nobody_asked_for_ends_it(void **state)
     feed(":1\r\n", 2 * MS);
     assert_told("");
     assert_int_equal(redis_conn_wants(conn), LINK_WANTS_CLOSE);
-    assert_string_equal(redis_conn_fault(conn), "the store has answered what was not asked");
+    assert_string_equal(redis_conn_error(conn), "the store has answered what was not asked");
 }
 
 static void what_is_no_reply_ends_it(void **state)
@@ -327,7 +327,7 @@ static void a_reply_beyond_the_bound_ends_it(void **state)
         for (int fed = 0; i == 1 && fed < 2000; fed += 10)
             feed("0123456789", 2 * MS);
         assert_told("a lost at 2");
-        assert_non_null(strstr(redis_conn_fault(conn), "at most 1000 bytes"));
+        assert_non_null(strstr(redis_conn_error(conn), "at most 1000 bytes"));
     }
 }
 
@@ -478,7 +478,7 @@ static void ask_more(void *arg, enum redis_outcome outcome, const struct redis_r
 }
 
 /* Who hears that his command is lost may ask something else at once. */
-static void an_answer_may_be_a_question(void **state)
+static void an_answer_may_be_a_evaluation(void **state)
 {
     (void)state;
     begin_ready();
@@ -506,26 +506,26 @@ static void errors_are_told_apart(void **state)
     (void)state;
     static const struct {
         const char *text;
-        enum redis_fault fault;
+        enum redis_error fault;
     } cases[] = {
-        {"MOVED 1 a:1", REDIS_FAULT_MOVED},
-        {"ASK 1 a:1", REDIS_FAULT_ASK},
-        {"ASKEW", REDIS_FAULT_OTHER},
-        {"TRYAGAIN Multiple keys", REDIS_FAULT_TRYAGAIN},
-        {"CLUSTERDOWN Hash slot not served", REDIS_FAULT_CLUSTERDOWN},
-        {"LOADING Redis is loading", REDIS_FAULT_LOADING},
-        {"READONLY You can't write", REDIS_FAULT_READONLY},
-        {"MASTERDOWN Link", REDIS_FAULT_MASTERDOWN},
-        {"OOM command not allowed", REDIS_FAULT_OUT_OF_MEMORY},
-        {"NOPERM this user", REDIS_FAULT_DENIED},
-        {"NOSCRIPT", REDIS_FAULT_NOSCRIPT},
+        {"MOVED 1 a:1", REDIS_ERROR_MOVED},
+        {"ASK 1 a:1", REDIS_ERROR_ASK},
+        {"ASKEW", REDIS_ERROR_OTHER},
+        {"TRYAGAIN Multiple keys", REDIS_ERROR_TRYAGAIN},
+        {"CLUSTERDOWN Hash slot not served", REDIS_ERROR_CLUSTERDOWN},
+        {"LOADING Redis is loading", REDIS_ERROR_LOADING},
+        {"READONLY You can't write", REDIS_ERROR_READONLY},
+        {"MASTERDOWN Link", REDIS_ERROR_MASTERDOWN},
+        {"OOM command not allowed", REDIS_ERROR_OUT_OF_MEMORY},
+        {"NOPERM this user", REDIS_ERROR_DENIED},
+        {"NOSCRIPT", REDIS_ERROR_NOSCRIPT},
         {"ERR Error running script (call to f_1): @user_script:1: @user_script: 1: -READONLY You",
-         REDIS_FAULT_READONLY},
-        {"ERR syntax", REDIS_FAULT_OTHER},
-        {"", REDIS_FAULT_OTHER},
+         REDIS_ERROR_READONLY},
+        {"ERR syntax", REDIS_ERROR_OTHER},
+        {"", REDIS_ERROR_OTHER},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_int_equal(redis_fault_of(span_of_text(cases[i].text)), cases[i].fault);
+        assert_int_equal(redis_error_of(span_of_text(cases[i].text)), cases[i].fault);
 }
 
 static void redirects_are_read(void **state)
@@ -579,7 +579,7 @@ int main(void)
         cmocka_unit_test_teardown(asking_goes_in_front, tear_down),
         cmocka_unit_test_teardown(it_comes_back_ever_more_slowly, tear_down),
         cmocka_unit_test_teardown(messages_go_to_whoever_listens, tear_down),
-        cmocka_unit_test_teardown(an_answer_may_be_a_question, tear_down),
+        cmocka_unit_test_teardown(an_answer_may_be_a_evaluation, tear_down),
         cmocka_unit_test(errors_are_told_apart),
         cmocka_unit_test(redirects_are_read),
     };

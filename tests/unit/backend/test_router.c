@@ -17,14 +17,14 @@ static void what_is_asked_early_waits_for_the_server(void **state)
 {
     (void)state;
     begin("redis://a");
-    assert_true(router_away_since(net.router) > 0);
+    assert_true(router_unavailable_since(net.router) > 0);
     ask("k");
     struct line *line = line_to(&net, "a:6379");
     greet_on(&net, line, "master");
     /* Nothing before it is known who it is. */
     assert_string_equal(sent_to(&net, line), "INFO server");
     say(&net, "a:6379", "-NOPERM no INFO for you\r\n");
-    assert_int_equal(router_away_since(net.router), 0);
+    assert_int_equal(router_unavailable_since(net.router), 0);
     assert_sent(&net, "a:6379", "GET k");
     say(&net, "a:6379", "+v\r\n");
     assert_told("k done v");
@@ -48,7 +48,7 @@ static void who_tells_slowly_who_it_is_is_asked_again(void **state)
     say(&net, "a:6379", "run_id:one\r\n\r\n"); /* too late: nobody knows any more what it is of */
     assert_sent(&net, "a:6379", "");
     say(&net, "a:6379", "$12\r\nrun_id:one\r\n\r\n");
-    assert_int_equal(router_away_since(net.router), 0);
+    assert_int_equal(router_unavailable_since(net.router), 0);
     assert_sent(&net, "a:6379", "GET k");
     say(&net, "a:6379", "+v\r\n");
     assert_told("k done v");
@@ -106,8 +106,8 @@ static void a_silent_server_is_left_and_connected_anew(void **state)
     assert_sent(&net, "a:6379", "GET k; GET r");
     pass(&net, 51 * MS);
     assert_told("k late");
-    assert_true(router_away_since(net.router) > 0);
-    assert_true(strstr(router_fault(net.router), "not answered within 50 ms") != NULL);
+    assert_true(router_unavailable_since(net.router) > 0);
+    assert_true(strstr(router_error(net.router), "not answered within 50 ms") != NULL);
     pass(&net, 12 * MS);
     meet(&net, "a:6379", "one");
     pass(&net, 5 * MS);
@@ -198,7 +198,7 @@ static void a_replica_is_not_asked_at_all(void **state)
     pass(&net, 60 * MS);
     assert_false(line->is_open);
     assert_told("k failed");
-    assert_true(strstr(router_fault(net.router), "replica") != NULL);
+    assert_true(strstr(router_error(net.router), "replica") != NULL);
     pass(&net, 100 * MS);
     meet(&net, "a:6379", "one"); /* it was promoted */
     ask("k");

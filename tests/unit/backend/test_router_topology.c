@@ -347,19 +347,19 @@ static void sentinels_are_asked_from_time_to_time(void **state)
 }
 
 /* It is connected, and yet nobody can be asked. */
-static void what_is_no_cluster_is_away_and_says_why(void **state)
+static void what_is_no_cluster_is_unavailable_and_says_why(void **state)
 {
     (void)state;
     begin("redis-cluster://a");
     ask("k");
     meet(&net, "a:6379", "one");
     assert_sent(&net, "a:6379", "CLUSTER SLOTS");
-    assert_true(router_away_since(net.router) > 0);
+    assert_true(router_unavailable_since(net.router) > 0);
     say(&net, "a:6379", "-ERR This instance has cluster support disabled\r\n");
     pass(&net, 51 * MS);
     assert_told("k failed");
-    assert_true(router_away_since(net.router) > 0);
-    assert_non_null(strstr(router_fault(net.router), "CLUSTER SLOTS: ERR This instance"));
+    assert_true(router_unavailable_since(net.router) > 0);
+    assert_non_null(strstr(router_error(net.router), "CLUSTER SLOTS: ERR This instance"));
 }
 
 int main(void)
@@ -381,7 +381,7 @@ int main(void)
         cmocka_unit_test_teardown(who_is_told_to_be_master_and_is_none_is_left, end),
         cmocka_unit_test_teardown(the_next_sentinel_takes_the_place_of_one_that_is_lost, end),
         cmocka_unit_test_teardown(sentinels_are_asked_from_time_to_time, end),
-        cmocka_unit_test_teardown(what_is_no_cluster_is_away_and_says_why, end),
+        cmocka_unit_test_teardown(what_is_no_cluster_is_unavailable_and_says_why, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -173,7 +173,7 @@ static void quotas_that_no_store_keeps(void **state)
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         struct stint_quota quota = quota_of(refused[i]);
         assert_true(script_accepts(&quota, &error) < 0);
-        assert_true(strlen(error.sentence) > 20);
+        assert_true(strlen(error.message) > 20);
     }
     struct stint_quota kept = quota_of("log 8189/1h");
     assert_int_equal(script_accepts(&kept, &error), STINT_OK);
@@ -250,7 +250,7 @@ static void other_integers_are_no_reply(void **state)
     static const struct {
         size_t place;
         int64_t value;
-    } faults[] = {
+    } diagnostics[] = {
         {0, -1},
         {0, 3},
         {0, 5},
@@ -276,10 +276,10 @@ static void other_integers_are_no_reply(void **state)
     for (size_t n = 0; n < 8; n++)
         assert_false(script_reply_read(&reply, 0, good, n));
     assert_false(script_reply_read(&reply, 0, good, 9));
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
+    for (size_t i = 0; i < sizeof(diagnostics) / sizeof(diagnostics[0]); i++) {
         int64_t values[10];
         memcpy(values, good, sizeof(values));
-        values[faults[i].place] = faults[i].value;
+        values[diagnostics[i].place] = diagnostics[i].value;
         assert_false(script_reply_read(&reply, 0, values, 10));
     }
     int64_t many[SCRIPT_REPLY_MAX + 2] = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* URLs of stores: what each part becomes, what is refused, and that no sentence tells a secret. */
+/* URLs of stores: what each part becomes, what is refused, and that no message tells a secret. */
 #include "backend/url.h"
 
 #include <setjmp.h>
@@ -14,14 +14,14 @@ static struct stint_error error;
 static void read_url(const char *text)
 {
     if (store_url_parse(&url, text, &error) != 0)
-        fail_msg("%s: %s", text, error.sentence);
+        fail_msg("%s: %s", text, error.message);
 }
 
 static void assert_shown(const char *text, const char *shown)
 {
-    char room[STORE_URL_TEXT_SIZE];
+    char space[STORE_URL_TEXT_SIZE];
     read_url(text);
-    assert_string_equal(store_url_text(&url, room), shown);
+    assert_string_equal(store_url_text(&url, space), shown);
 }
 
 static void parts_are_told_apart(void **state)
@@ -97,10 +97,10 @@ static void secrets_are_not_shown(void **state)
         "unix://:hush@s",    "redis-sentinel://:hush@a",  "memcached://:hush@a",
     };
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
-        error.sentence[0] = '\0';
+        error.message[0] = '\0';
         assert_int_not_equal(store_url_parse(&url, refused[i], &error), 0);
-        assert_null(strstr(error.sentence, "hu"));
-        assert_true(strlen(error.sentence) > 20);
+        assert_null(strstr(error.message, "hu"));
+        assert_true(strlen(error.message) > 20);
     }
 }
 
@@ -142,8 +142,8 @@ static void what_cannot_be_meant_is_refused(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         assert_int_not_equal(store_url_parse(&url, cases[i].text, &error), 0);
-        if (strstr(error.sentence, cases[i].told) == NULL)
-            fail_msg("%s: %s", cases[i].text, error.sentence);
+        if (strstr(error.message, cases[i].told) == NULL)
+            fail_msg("%s: %s", cases[i].text, error.message);
     }
 }
 

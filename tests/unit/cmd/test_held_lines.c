@@ -12,9 +12,9 @@
 
 static void add(struct held_lines *held, const char *bytes, size_t n)
 {
-    char *room = held_lines_room(held, n);
-    assert_non_null(room);
-    memcpy(room, bytes, n);
+    char *space = held_lines_space(held, n);
+    assert_non_null(space);
+    memcpy(space, bytes, n);
     held_lines_added(held, n);
 }
 

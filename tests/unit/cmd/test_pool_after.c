@@ -68,7 +68,7 @@ static void test_what_is_neither(void **state)
         struct stint_error error = {0};
         uint64_t after_ns = 0;
         assert_int_equal(pool_after_read(wrong[i], 0, &after_ns, &error), STINT_E_SYNTAX);
-        assert_non_null(strstr(error.sentence, "is no Retry-After"));
+        assert_non_null(strstr(error.message, "is no Retry-After"));
     }
 }
 

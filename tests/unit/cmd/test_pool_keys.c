@@ -43,12 +43,12 @@ static void assert_key(const struct pool_keys *keys, size_t i, const char *name,
     assert_memory_equal(keys->keys[i].secret.ptr, secret, strlen(secret));
 }
 
-static void assert_refused(const char *text, const char *sentence)
+static void assert_refused(const char *text, const char *message)
 {
     struct pool_keys keys;
     struct stint_error error = {0};
     assert_true(parse_file(&keys, text, &error) < 0);
-    assert_string_equal(error.sentence, sentence);
+    assert_string_equal(error.message, message);
     pool_keys_deinit(&keys);
 }
 
@@ -114,7 +114,7 @@ static void test_a_name_twice(void **state)
     assert_refused("a\n\na\na\n", "FILE: 'a' is on line 1 and again on line 3");
     keys = (struct pool_keys){0};
     assert_int_equal(pool_keys_parse_list(&keys, list, &error), STINT_E_MISMATCH);
-    assert_string_equal(error.sentence, "--keys: 'x' is key 1 and again key 3");
+    assert_string_equal(error.message, "--keys: 'x' is key 1 and again key 3");
     pool_keys_deinit(&keys);
 }
 
@@ -138,7 +138,7 @@ static void test_what_is_no_name(void **state)
     static const char zero[] = "a\nb\0c d\n";
     struct stint_error error;
     assert_true(parse_bytes(&keys, zero, sizeof(zero) - 1, &error) < 0);
-    assert_string_equal(error.sentence, "FILE, line 2: a byte of the name is 0");
+    assert_string_equal(error.message, "FILE, line 2: a byte of the name is 0");
     pool_keys_deinit(&keys);
 }
 
@@ -161,7 +161,7 @@ static void test_a_list(void **state)
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         struct stint_error error;
         assert_true(pool_keys_read(&keys, wrong[i][0], &error) < 0);
-        assert_string_equal(error.sentence, wrong[i][1]);
+        assert_string_equal(error.message, wrong[i][1]);
         pool_keys_deinit(&keys);
     }
 }
@@ -183,7 +183,7 @@ static void test_as_many_as_may_be(void **state)
     pool_keys_deinit(&keys);
     len += (size_t)snprintf(text + len, size - len, "one\n");
     assert_int_equal(parse_bytes(&keys, text, len, &error), STINT_E_RANGE);
-    assert_string_equal(error.sentence, "FILE holds more than 65536 keys");
+    assert_string_equal(error.message, "FILE holds more than 65536 keys");
     pool_keys_deinit(&keys);
     free(text);
 }
@@ -255,9 +255,9 @@ static void test_find(void **state)
     assert_int_equal(parse_file(&keys, "alpha xyzzy\nbeta\n", &error), 0);
     assert_ptr_equal(pool_keys_find(&keys, "beta", &error), &keys.keys[1]);
     assert_null(pool_keys_find(&keys, "bta", &error));
-    assert_string_equal(error.sentence, "FILE holds no key 'bta'; did you mean 'beta'?");
+    assert_string_equal(error.message, "FILE holds no key 'bta'; did you mean 'beta'?");
     assert_null(pool_keys_find(&keys, "xyzzy", &error));
-    assert_string_equal(error.sentence, "FILE holds no key 'xyzzy'");
+    assert_string_equal(error.message, "FILE holds no key 'xyzzy'");
     pool_keys_deinit(&keys);
 }
 

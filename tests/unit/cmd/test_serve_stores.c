@@ -30,7 +30,7 @@ static void gather(struct settings *settings, const char *const *said)
     assert_int_equal(settings_init(settings, &error), 0);
     for (; said[0] != NULL; said += 2)
         if (set(settings, said[0], said[1], &error) != 0)
-            fail_msg("%s", error.sentence);
+            fail_msg("%s", error.message);
 }
 
 static struct serve_stores *opened(struct settings *settings)
@@ -38,7 +38,7 @@ static struct serve_stores *opened(struct settings *settings)
     struct serve_stores *stores;
     struct stint_error error;
     if (serve_stores_open(&stores, &settings->values, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return stores;
 }
 
@@ -53,9 +53,9 @@ static void test_without_stores_there_are_none(void **unused)
     gather(&settings, said);
     struct serve_stores *stores = opened(&settings);
     assert_int_equal(stores->names.n_names, 0);
-    assert_int_equal(stores->question.n_stores, 0);
-    assert_int_equal(stores->question.items, 0);
-    assert_int_equal(stores->question.nodes, 1);
+    assert_int_equal(stores->evaluation.n_stores, 0);
+    assert_int_equal(stores->evaluation.items, 0);
+    assert_int_equal(stores->evaluation.nodes, 1);
     assert_null(stores->tls);
     serve_store_rules(&settings.values, &stores->names, &options);
     assert_int_equal(options.n_stores, 0);
@@ -112,16 +112,16 @@ static void test_stores_are_configured_as_the_settings_say(void **unused)
         assert_int_equal(config->connect_ns, NS_PER_S);
         assert_int_equal(config->denials, 100);
         assert_int_equal(config->deny_cache_max_ns, 300 * NS_PER_MS);
-        assert_int_equal(config->caution, GUARD_HALF);
+        assert_int_equal(config->failover_policy, FAILOVER_HALF);
     }
     assert_int_equal(stores->configs[0].lease_keys, 77);
-    assert_int_equal(stores->question.n_stores, 2);
-    assert_int_equal(stores->question.items, 2);
-    assert_int_equal(stores->question.throttle, 2);
-    assert_int_equal(stores->question.timeout_ns, 70 * NS_PER_MS);
-    assert_int_equal(stores->question.items_on_error, RULE_STORE_ERROR_LOCAL);
-    assert_int_equal(stores->question.nodes, 5);
-    assert_null(stores->question.node);
+    assert_int_equal(stores->evaluation.n_stores, 2);
+    assert_int_equal(stores->evaluation.items, 2);
+    assert_int_equal(stores->evaluation.throttle, 2);
+    assert_int_equal(stores->evaluation.timeout_ns, 70 * NS_PER_MS);
+    assert_int_equal(stores->evaluation.items_on_error, RULE_STORE_ERROR_LOCAL);
+    assert_int_equal(stores->evaluation.nodes, 5);
+    assert_null(stores->evaluation.node);
     serve_store_rules(&settings.values, &stores->names, &options);
     assert_int_equal(options.n_stores, 2);
     assert_int_equal(options.default_store, 2);
@@ -143,8 +143,8 @@ static void test_what_is_left_out_is_the_default(void **unused)
     assert_int_equal(config->reply_ns, 50 * NS_PER_MS);
     assert_int_equal(config->connect_ns, 250 * NS_PER_MS);
     assert_int_equal(config->denials, 0); /* 0 would be the default of the cache itself */
-    assert_int_equal(config->caution, GUARD_TRUSTS);
-    assert_int_equal(stores->question.items_on_error, RULE_STORE_ERROR_ERROR);
+    assert_int_equal(config->failover_policy, FAILOVER_TRUSTS);
+    assert_int_equal(stores->evaluation.items_on_error, RULE_STORE_ERROR_ERROR);
     serve_stores_close(stores);
     settings_deinit(&settings);
 }
@@ -166,9 +166,9 @@ static void test_nodes_have_names(void **unused)
     (void)unused;
     gather(&settings, said);
     struct serve_stores *stores = opened(&settings);
-    assert_int_equal(stores->question.nodes, 3);
-    assert_string_equal(stores->question.node, "n2");
-    assert_string_equal(stores->question.node_names[2], "n3");
+    assert_int_equal(stores->evaluation.nodes, 3);
+    assert_string_equal(stores->evaluation.node, "n2");
+    assert_string_equal(stores->evaluation.node_names[2], "n3");
     serve_stores_close(stores);
     settings_deinit(&settings);
 }
@@ -184,7 +184,7 @@ static void write_file(char *path, const char *text)
     close(fd);
 }
 
-static void test_a_url_may_stand_in_a_file(void **unused)
+static void test_a_url_may_fallback_a_file(void **unused)
 {
     static const char *const texts[] = {"redis://:word@h:1\n# not looked at\n", "redis://:word@h:1",
                                         "redis://:word@h:1\r\n"};
@@ -222,11 +222,11 @@ static void test_a_bad_file_is_told_and_not_what_is_in_it(void **unused)
     assert_null(stores);
     snprintf(expected, sizeof(expected), "store fast: %s: a store's URL begins with redis://",
              path);
-    assert_memory_equal(error.sentence, expected, strlen(expected));
-    assert_null(strstr(error.sentence, "secret"));
+    assert_memory_equal(error.message, expected, strlen(expected));
+    assert_null(strstr(error.message, "secret"));
     unlink(path);
     assert_int_equal(serve_stores_open(&stores, &settings.values, &error), STINT_E_SYSTEM);
-    assert_non_null(strstr(error.sentence, path));
+    assert_non_null(strstr(error.message, path));
     settings_deinit(&settings);
 }
 
@@ -271,7 +271,7 @@ static void test_what_does_not_go_together_is_refused(void **unused)
         struct stint_error error;
         gather(&settings, cases[i].said);
         assert_int_not_equal(serve_stores_open(&stores, &settings.values, &error), 0);
-        assert_string_equal(error.sentence, cases[i].told);
+        assert_string_equal(error.message, cases[i].told);
         assert_null(stores);
         settings_deinit(&settings);
     }
@@ -287,7 +287,7 @@ static void test_certificates_are_read(void **unused)
     (void)unused;
     gather(&settings, said);
     assert_int_not_equal(serve_stores_open(&stores, &settings.values, &error), 0);
-    assert_non_null(strstr(error.sentence, "/no/such/file"));
+    assert_non_null(strstr(error.message, "/no/such/file"));
     settings_deinit(&settings);
     static const char *const system[] = {"store", "rediss://a", "store", "b=redis://b", NULL};
     gather(&settings, system);
@@ -316,7 +316,7 @@ static void test_there_are_so_many_stores_and_no_more(void **unused)
     serve_stores_close(stores);
     assert_int_equal(set(&settings, "store", "one.more-_=redis://h", &error), 0);
     assert_int_equal(serve_stores_open(&stores, &settings.values, &error), STINT_E_RANGE);
-    assert_string_equal(error.sentence, "store: expected at most 16 stores, found 17");
+    assert_string_equal(error.message, "store: expected at most 16 stores, found 17");
     settings_deinit(&settings);
 }
 
@@ -346,8 +346,8 @@ static void test_what_is_no_store_is_refused_without_its_password(void **unused)
     for (size_t i = 0; i < N(cases); i++) {
         struct stint_error error;
         assert_int_not_equal(set(&settings, "store", cases[i].text, &error), 0);
-        assert_non_null(strstr(error.sentence, cases[i].told));
-        assert_null(strstr(error.sentence, "secret"));
+        assert_non_null(strstr(error.message, cases[i].told));
+        assert_null(strstr(error.message, "secret"));
     }
     settings_deinit(&settings);
 }
@@ -387,7 +387,7 @@ int main(void)
         cmocka_unit_test(test_stores_are_configured_as_the_settings_say),
         cmocka_unit_test(test_what_is_left_out_is_the_default),
         cmocka_unit_test(test_nodes_have_names),
-        cmocka_unit_test(test_a_url_may_stand_in_a_file),
+        cmocka_unit_test(test_a_url_may_fallback_a_file),
         cmocka_unit_test(test_a_bad_file_is_told_and_not_what_is_in_it),
         cmocka_unit_test(test_what_does_not_go_together_is_refused),
         cmocka_unit_test(test_certificates_are_read),

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What `stint sim worst` says of a bound that does not hold, which no law of the library shows. */
+/* What `stint sim worst` says of a bound that does not hold, which no algorithm of the library
+ * shows. */
 #define _GNU_SOURCE
 #include "cmd/sim/sim_worst.h"
 
 #include "cmd/lib/cmd.h"
-#include "unit/sim/flawed_laws.h"
+#include "unit/sim/flawed_algorithms.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -51,13 +52,13 @@ struct told {
 
 static void run(struct told *told, enum flaw flaw, bool json)
 {
-    struct flawed_law law = {.name = "gcra",
-                             .model = FLAWED_GCRA,
-                             .flaw = flaw,
-                             .limit = 100,
-                             .period_ns = 60000000000,
-                             .burst = 20};
-    struct search_subject subject = flawed_law_subject(&law);
+    struct flawed_algorithm algorithm = {.name = "gcra",
+                                         .model = FLAWED_GCRA,
+                                         .flaw = flaw,
+                                         .limit = 100,
+                                         .period_ns = 60000000000,
+                                         .burst = 20};
+    struct search_subject subject = flawed_algorithm_subject(&algorithm);
     struct sim_worst_options options = {
         .seed = 1, .tries_max = 2000, .time_ns = UINT64_MAX, .json = json};
     assert_int_equal(stint_quota_parse(&options.quota, "gcra 100/60s burst=20", NULL), 0);
@@ -90,7 +91,7 @@ static void test_a_bound_that_holds_is_none(void **state)
     run(&told, FLAW_NONE, false);
     assert_int_equal(told.exit_code, CMD_DONE);
     assert_string_equal(told.err, "");
-    assert_non_null(strstr(told.out, "119, of at most 119 by its law"));
+    assert_non_null(strstr(told.out, "119, of at most 119 by its algorithm"));
     assert_non_null(strstr(told.out, "# The bound is reached, and was not passed.\n"));
     assert_null(strstr(told.out, "BROKEN"));
     run(&told, FLAW_NONE, true);
@@ -103,13 +104,13 @@ static void test_a_bound_that_holds_is_none(void **state)
 static void test_a_trace_whose_clocks_step_back_says_so(void **state)
 {
     (void)state;
-    struct flawed_law law = {.name = "tokens",
-                             .model = FLAWED_TOKENS,
-                             .flaw = FLAW_REWIND,
-                             .limit = 100,
-                             .period_ns = 60000000000,
-                             .burst = 100};
-    struct search_subject subject = flawed_law_subject(&law);
+    struct flawed_algorithm algorithm = {.name = "tokens",
+                                         .model = FLAWED_TOKENS,
+                                         .flaw = FLAW_REWIND,
+                                         .limit = 100,
+                                         .period_ns = 60000000000,
+                                         .burst = 100};
+    struct search_subject subject = flawed_algorithm_subject(&algorithm);
     struct sim_worst_options options = {.seed = 1, .tries_max = 20000, .time_ns = UINT64_MAX};
     assert_int_equal(stint_quota_parse(&options.quota, "gcra 100/60s", NULL), 0);
     struct diverted out = divert(stdout), err = divert(stderr);

@@ -443,7 +443,7 @@ static struct access *tokens_of(const char *first_roles)
     access_hash_text(span_of_text(SECRET_M), m);
     snprintf(text, sizeof(text), "a %s %s\nm metrics %s\n", first_roles, a, m);
     if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return access;
 }
 
@@ -473,7 +473,7 @@ static void tokens_say_who_may_ask(void **state)
     assert_code(health, 1);
 }
 
-static void tokens_that_are_taken_away_are_gone_at_once(void **state)
+static void tokens_that_are_taken_unavailable_are_gone_at_once(void **state)
 {
     (void)state;
     struct asked asked;
@@ -525,7 +525,7 @@ int main(void)
         TEST(other_encodings_are_refused_with_those_that_there_are),
         TEST(what_inflates_beyond_the_limit_is_refused),
         TEST(tokens_say_who_may_ask),
-        TEST(tokens_that_are_taken_away_are_gone_at_once),
+        TEST(tokens_that_are_taken_unavailable_are_gone_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

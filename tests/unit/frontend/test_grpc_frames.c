@@ -110,7 +110,7 @@ static void a_frame_of_more_than_is_allowed_ends_the_connection(void **state)
     put_headers(1, WHOLE, &block);
     put_frame(NGHTTP2_DATA, 0, 1, zeros, sizeof(zeros));
     say_frames();
-    assert_sent_away(NGHTTP2_FRAME_SIZE_ERROR);
+    assert_sent_unavailable(NGHTTP2_FRAME_SIZE_ERROR);
 }
 
 static void frames_between_headers_end_the_connection(void **state)
@@ -122,7 +122,7 @@ static void frames_between_headers_end_the_connection(void **state)
     put_headers(1, 0, &block);
     put_frame(NGHTTP2_PING, 0, 0, "12345678", 8);
     say_frames();
-    assert_sent_away(NGHTTP2_PROTOCOL_ERROR);
+    assert_sent_unavailable(NGHTTP2_PROTOCOL_ERROR);
 }
 
 static void data_behind_the_end_is_an_error(void **state)
@@ -136,7 +136,7 @@ static void data_behind_the_end_is_an_error(void **state)
     put_headers(1, WHOLE | LAST, &block);
     put_frame(NGHTTP2_DATA, 0, 1, "x", 1);
     say_frames();
-    assert_sent_away(NGHTTP2_STREAM_CLOSED);
+    assert_sent_unavailable(NGHTTP2_STREAM_CLOSED);
 }
 
 static void ids_that_go_back_are_an_error(void **state)
@@ -262,7 +262,7 @@ static void (*const halves[])(void) = {put_half_preface, put_half_a_head,
                                        put_half_a_block, put_half_a_block_of_a_closed_stream};
 
 /* Also where the connection has a deadline of its own, as that of its age. */
-static void frames_that_do_not_end_are_sent_away_with_their_time(void **state)
+static void frames_that_do_not_end_are_sent_unavailable_with_their_time(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N(halves); i++)
@@ -325,7 +325,7 @@ int main(void)
         TEST(ids_that_go_back_are_an_error),
         TEST(malformed_calls_are_reset_and_the_connection_goes_on),
         TEST(frames_that_nobody_knows_are_ignored),
-        TEST(frames_that_do_not_end_are_sent_away_with_their_time),
+        TEST(frames_that_do_not_end_are_sent_unavailable_with_their_time),
         TEST(frames_that_end_in_time_are_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

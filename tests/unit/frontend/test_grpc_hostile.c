@@ -72,7 +72,7 @@ static void put_pong(uint32_t i)
     put_frame(NGHTTP2_PING, NGHTTP2_FLAG_ACK, 0, "12345678", 8);
 }
 
-static void floods_are_sent_away(void **state)
+static void floods_are_sent_unavailable(void **state)
 {
     (void)state;
     static void (*const floods[])(uint32_t i) = {put_ping,     put_settings,       put_window,
@@ -88,12 +88,12 @@ static void floods_are_sent_away(void **state)
         }
         if (n < 900 || n > 1001)
             fail_msg("flood %zu ended after %u frames", flood, n);
-        assert_sent_away(NGHTTP2_ENHANCE_YOUR_CALM);
+        assert_sent_unavailable(NGHTTP2_ENHANCE_YOUR_CALM);
         assert_int_equal(left(&calling->s, "k=a"), 100000);
     }
 }
 
-static void the_same_in_one_piece_is_sent_away_too(void **state)
+static void the_same_in_one_piece_is_sent_unavailable_too(void **state)
 {
     (void)state;
     static void (*const floods[])(uint32_t i) = {put_ping, put_settings, put_reset_of_call};
@@ -103,7 +103,7 @@ static void the_same_in_one_piece_is_sent_away_too(void **state)
         for (uint32_t i = 0; i < FLOOD; i++)
             floods[flood](i);
         say_frames();
-        assert_sent_away(NGHTTP2_ENHANCE_YOUR_CALM);
+        assert_sent_unavailable(NGHTTP2_ENHANCE_YOUR_CALM);
     }
 }
 
@@ -140,7 +140,7 @@ static void calls_that_are_cancelled_when_they_are_answered_are_no_flood(void **
     assert_int_equal(left(&calling->s, "k=a"), 98000);
 }
 
-static void headers_without_an_end_are_sent_away(void **state)
+static void headers_without_an_end_are_sent_unavailable(void **state)
 {
     (void)state;
     struct block block;
@@ -150,11 +150,11 @@ static void headers_without_an_end_are_sent_away(void **state)
     for (int i = 0; i < 3000; i++)
         put_frame(NGHTTP2_CONTINUATION, 0, 1, NULL, 0);
     say_frames();
-    assert_sent_away(NGHTTP2_ENHANCE_YOUR_CALM);
+    assert_sent_unavailable(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 /* One long field in the peer's table, told again and again by one byte each. */
-static void a_bomb_of_fields_is_sent_away(void **state)
+static void a_bomb_of_fields_is_sent_unavailable(void **state)
 {
     (void)state;
     struct block block;
@@ -174,7 +174,7 @@ static void a_bomb_of_fields_is_sent_away(void **state)
     memset(bomb, 0x80 | 62, sizeof(bomb));
     put_frame(NGHTTP2_CONTINUATION, WHOLE, 1, bomb, sizeof(bomb));
     say_frames();
-    assert_sent_away(NGHTTP2_ENHANCE_YOUR_CALM);
+    assert_sent_unavailable(NGHTTP2_ENHANCE_YOUR_CALM);
 }
 
 static void unfinished_messages_are_bounded(void **state)
@@ -323,7 +323,7 @@ static void many_connections_hold_little_together(void **state)
     size_t before = heap_bytes();
     grpc_frame_write(part, false, 30000);
     for (size_t k = 0; k < N(conns); k++) {
-        conns[k] = grpc_conn_new(calling->door, span_of(NULL, 0), calling->s.now_ns);
+        conns[k] = grpc_conn_new(calling->frontend, span_of(NULL, 0), calling->s.now_ns);
         frames.len = 0;
         put_preface();
         put_call(&block);
@@ -428,7 +428,7 @@ static size_t turns_until_read(unsigned *n_turns)
     const struct conn_ops *does = calling->conn->ops;
     size_t most = 0, len;
     *n_turns = 1;
-    while (does->is_choked(calling->conn) || does->output(calling->conn).len > 0) {
+    while (does->is_backpressured(calling->conn) || does->output(calling->conn).len > 0) {
         if ((len = does->output(calling->conn).len) > 0)
             does->sent(calling->conn, len, calling->s.now_ns);
         most = len > most ? len : most;
@@ -495,23 +495,23 @@ static void what_is_not_written_is_not_read(void **state)
         put_frame(NGHTTP2_DATA, LAST, 2 * i + 1, "\0\0\0\0\0", 5);
     }
     feed_raw();
-    assert_true(calling->conn->ops->is_choked(calling->conn));
+    assert_true(calling->conn->ops->is_backpressured(calling->conn));
     assert_true(calling->conn->ops->is_busy(calling->conn));
     assert_true(calling->conn->ops->deadline(calling->conn) > calling->s.now_ns);
     assert_in_range(calling->conn->ops->output(calling->conn).len, 2001, 6000);
     assert_int_equal(take_answer().n_headers, 2 * 300);
-    assert_false(calling->conn->ops->is_choked(calling->conn));
+    assert_false(calling->conn->ops->is_backpressured(calling->conn));
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(floods_are_sent_away),
-        TEST(the_same_in_one_piece_is_sent_away_too),
+        TEST(floods_are_sent_unavailable),
+        TEST(the_same_in_one_piece_is_sent_unavailable_too),
         TEST(what_comes_slowly_or_beside_calls_is_no_flood),
         TEST(calls_that_are_cancelled_when_they_are_answered_are_no_flood),
-        TEST(headers_without_an_end_are_sent_away),
-        TEST(a_bomb_of_fields_is_sent_away),
+        TEST(headers_without_an_end_are_sent_unavailable),
+        TEST(a_bomb_of_fields_is_sent_unavailable),
         TEST(unfinished_messages_are_bounded),
         TEST(more_streams_than_are_allowed_are_refused),
         TEST(reflection_whose_answers_are_not_read_holds_little),

@@ -76,7 +76,7 @@ static void health_is_that_of_the_server(void **state)
     calling->is_ready = false;
     assert_code(ask_health("Check", "", NULL), HEALTH_NOT_SERVING);
     calling->is_ready = true;
-    grpc_door_drain(calling->door);
+    grpc_frontend_drain(calling->frontend);
     assert_code(ask_health("Check", "", NULL), HEALTH_NOT_SERVING);
     struct heard *list = ask_health("List", "", NULL);
     assert_status(list, GRPC_OK, "");
@@ -87,20 +87,20 @@ static void health_is_that_of_the_server(void **state)
 static void a_server_without_its_store_does_not_serve(void **state)
 {
     (void)state;
-    struct metrics *metrics = hub_metrics(calling->s.hub);
-    struct http_site *site;
+    struct metrics *metrics = server_state_metrics(calling->s.server_state);
+    struct http_config *site;
     struct talking http = {.s = calling->s, .peer = "127.0.0.1"};
     assert_true(metrics_add_store(metrics, "cache", false));
     assert_true(metrics_add_store(metrics, "main", true));
-    assert_int_equal(http_site_new(&site, &(struct http_site_options){0}, NULL), 0);
-    http.door =
-        http_door_new(&(struct http_door_options){.service = calling->s.service, .site = site});
-    assert_non_null(http.door);
+    assert_int_equal(http_config_new(&site, &(struct http_config_options){0}, NULL), 0);
+    http.frontend = http_frontend_new(
+        &(struct http_frontend_options){.service = calling->s.service, .site = site});
+    assert_non_null(http.frontend);
     struct heard *watcher = ask_health("Watch", "", NULL);
     for (uint64_t which = 0; which < 4; which++) { /* of the stores, as bits */
         for (size_t i = 0; i < 2; i++)
-            store_figure_set(&metrics_store(metrics, i, 1)->away_since_ns,
-                             (which >> i & 1) * calling->s.now_ns);
+            backend_metric_set(&metrics_store(metrics, i, 1)->unavailable_since_ns,
+                               (which >> i & 1) * calling->s.now_ns);
         bool serves = (which & 2) == 0;
         assert_code(ask_health("Check", "", NULL), serves ? HEALTH_SERVING : HEALTH_NOT_SERVING);
         assert_int_equal(status_of(&http, "GET /readyz\n"), serves ? 200 : 503);
@@ -108,8 +108,8 @@ static void a_server_without_its_store_does_not_serve(void **state)
         exchange(calling);
         assert_string_equal(told(watcher), serves ? "1" : "1 2");
     }
-    http_door_free(http.door);
-    http_site_free(site);
+    http_frontend_free(http.frontend);
+    http_config_free(site);
 }
 
 static void watchers_are_told_at_once_and_when_it_changes(void **state)
@@ -130,7 +130,7 @@ static void watchers_are_told_at_once_and_when_it_changes(void **state)
     pass(calling, 500 * MS);
     exchange(calling);
     assert_string_equal(told(known), "1 2 1");
-    grpc_door_drain(calling->door);
+    grpc_frontend_drain(calling->frontend);
     exchange(calling);
     assert_string_equal(told(known), "1 2 1 2");
     assert_string_equal(told(unknown), "3");
@@ -154,10 +154,10 @@ static void a_watcher_goes_when_it_likes_or_its_time_is_up(void **state)
     exchange(calling);
     assert_int_equal(calling->conn->ops->deadline(calling->conn), STINT_NEVER_NS);
     assert_false(calling->conn->ops->is_busy(calling->conn));
-    grpc_door_drain(calling->door); /* nobody watches any more */
+    grpc_frontend_drain(calling->frontend); /* nobody watches any more */
 }
 
-static void changes_that_a_window_has_no_room_for_are_told_as_one(void **state)
+static void changes_that_a_window_has_no_space_for_are_told_as_one(void **state)
 {
     (void)state;
     const nghttp2_settings_entry none = {NGHTTP2_SETTINGS_INITIAL_WINDOW_SIZE, 0};
@@ -352,10 +352,10 @@ static void a_choked_connection_writes_nothing_more(void **state)
     for (int i = 0; i < 200; i++)
         call_limit(calling, "k=a", NULL);
     say_at_once(calling);
-    assert_true(calling->conn->ops->is_choked(calling->conn));
+    assert_true(calling->conn->ops->is_backpressured(calling->conn));
     assert_in_range(calling->conn->ops->output(calling->conn).len, 1001, 1200);
     exchange(calling);
-    assert_false(calling->conn->ops->is_choked(calling->conn));
+    assert_false(calling->conn->ops->is_backpressured(calling->conn));
     for (int i = 0; i < 200; i++)
         assert_code(&calling->heard[i], RLS_CODE_OK);
 }
@@ -527,7 +527,7 @@ static void a_connection_of_age_is_asked_to_be_made_anew(void **state)
     uint64_t least_ns = UINT64_MAX, most_ns = 0;
     reopen(&limits);
     for (int i = 0; i < 100; i++) {
-        struct conn *conn = grpc_conn_new(calling->door, span_of(NULL, 0), calling->s.now_ns);
+        struct conn *conn = grpc_conn_new(calling->frontend, span_of(NULL, 0), calling->s.now_ns);
         uint64_t age_ns = conn->ops->deadline(conn) - calling->s.now_ns;
         least_ns = age_ns < least_ns ? age_ns : least_ns;
         most_ns = age_ns > most_ns ? age_ns : most_ns;
@@ -578,7 +578,7 @@ int main(void)
         TEST(a_server_without_its_store_does_not_serve),
         TEST(watchers_are_told_at_once_and_when_it_changes),
         TEST(a_watcher_goes_when_it_likes_or_its_time_is_up),
-        TEST(changes_that_a_window_has_no_room_for_are_told_as_one),
+        TEST(changes_that_a_window_has_no_space_for_are_told_as_one),
         TEST(a_watcher_whose_window_is_shut_holds_up_no_drain),
         TEST(reflection_answers_each_request_until_the_client_ends),
         TEST(reflection_that_is_cut_or_wrong_is_refused),

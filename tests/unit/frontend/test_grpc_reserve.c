@@ -351,7 +351,7 @@ static void a_thousand_reservations_stay_within_the_budget(void **state)
 static void a_reservation_waits_for_its_store(void **state)
 {
     (void)state;
-    static struct shared_store *stores[1];
+    static struct backend *stores[1];
     static struct fake_store red;
     const struct field soon[] = {{"grpc-timeout", "5m"}, {NULL, NULL}};
     struct wire wire = reserve_wire("shared=a", 700, 30);
@@ -359,7 +359,7 @@ static void a_reservation_waits_for_its_store(void **state)
     stores[0] = &red.store;
     service_set_stores(
         calling->s.service,
-        &(struct question_stores){.stores = stores, .n_stores = 1, .timeout_ns = 50 * NS_PER_MS});
+        &(struct evaluation_stores){.stores = stores, .n_stores = 1, .timeout_ns = 50 * NS_PER_MS});
     struct heard *heard = call_wire("Reserve", &wire);
     struct heard *late = call_bytes(calling, KUADRANT "Reserve", framed(wired(&wire)), soon);
     exchange(calling);

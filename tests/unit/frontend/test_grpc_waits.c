@@ -31,16 +31,16 @@ static void count_stir(void *owner, uint64_t now_ns)
 
 static void open_with(const struct grpc_limits *limits)
 {
-    static struct shared_store *stores[1];
+    static struct backend *stores[1];
     calling = call_at(YAML, limits, NULL);
     calling->conn->owner = calling;
-    calling->conn->stirred = count_stir;
+    calling->conn->woken = count_stir;
     n_stirred = 0;
     fake_store_begin(&red);
     stores[0] = &red.store;
     service_set_stores(
         calling->s.service,
-        &(struct question_stores){.stores = stores, .n_stores = 1, .timeout_ns = 50 * MS});
+        &(struct evaluation_stores){.stores = stores, .n_stores = 1, .timeout_ns = 50 * MS});
 }
 
 static int set_up(void **state)

@@ -22,7 +22,7 @@ static struct talking t;
 static int set_up(void **state)
 {
     (void)state;
-    talk_at(&t, yaml, &(struct http_site_options){0}, NULL);
+    talk_at(&t, yaml, &(struct http_config_options){0}, NULL);
     return 0;
 }
 
@@ -140,7 +140,7 @@ static void test_a_cost_of_0_is_denied_in_debt(void **state)
 #undef OF_K
 }
 
-static void test_unlimited_and_unmatched_have_no_figures(void **state)
+static void test_unlimited_and_unmatched_have_no_metrics(void **state)
 {
     (void)state;
     assert_answer(&t,
@@ -427,7 +427,7 @@ int main(void)
         TALK(test_items_are_taken_all_or_none),
         TALK(test_peek_tells_a_denial_with_200),
         TALK(test_a_cost_of_0_is_denied_in_debt),
-        TALK(test_unlimited_and_unmatched_have_no_figures),
+        TALK(test_unlimited_and_unmatched_have_no_metrics),
         TALK(test_the_id_of_a_request_charges_it_once),
         TALK(test_a_ticket_is_settled_once),
         TALK(test_a_refund_takes_the_at_of_its_grant),

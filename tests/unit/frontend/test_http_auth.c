@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* /auth for proxies, tokens and roles, pools and pages: what the door answers beside /v1's verbs.
+/* /auth for proxies, tokens and roles, pools and pages: what the frontend answers beside /v1's
+ * verbs.
  */
 #include "unit/talking.h"
 
@@ -18,7 +19,7 @@ static const char *const yaml =
 
 static struct talking t;
 
-static void talk_with(const struct http_site_options *options, struct access_now *access)
+static void talk_with(const struct http_config_options *options, struct access_now *access)
 {
     talk_at(&t, yaml, options, access);
 }
@@ -35,7 +36,7 @@ static int tear_down(void **state)
 static void test_the_caller_itself_is_limited_without_a_word_of_proxies(void **state)
 {
     (void)state;
-    talk_with(&(struct http_site_options){.domain = "shop"}, NULL);
+    talk_with(&(struct http_config_options){.domain = "shop"}, NULL);
     assert_answer(&t, "GET /auth\nX-Forwarded-For: 203.0.113.9\n",
                   "200\n"
                   "RateLimit-Policy: \"remote_address\";q=2;w=60\n"
@@ -57,11 +58,11 @@ static void test_a_trusted_proxy_speaks_for_its_clients(void **state)
     static const char *const lists[] = {"path, address", "address"};
     static const char *const trusted[] = {"127.0.0.0/8"};
     (void)state;
-    talk_with(&(struct http_site_options){.descriptors = lists,
-                                          .n_descriptors = 2,
-                                          .trusted_proxies = trusted,
-                                          .n_trusted_proxies = 1,
-                                          .deny_status = 403},
+    talk_with(&(struct http_config_options){.descriptors = lists,
+                                            .n_descriptors = 2,
+                                            .trusted_proxies = trusted,
+                                            .n_trusted_proxies = 1,
+                                            .deny_status = 403},
               NULL);
 #define ASK "GET /auth?domain=shop\nX-Original-URI: "
     assert_int_equal(status_of(&t, ASK "/login?a=b\nX-Forwarded-For: 203.0.113.9\n"), 200);
@@ -83,7 +84,7 @@ static void test_each_request_may_say_what_denies_it(void **state)
     };
     char request[64];
     (void)state;
-    talk_with(&(struct http_site_options){.domain = "shop", .deny_status = 418}, NULL);
+    talk_with(&(struct http_config_options){.domain = "shop", .deny_status = 418}, NULL);
     for (size_t i = 0; i < N(wrong); i++) {
         snprintf(request, sizeof(request), "GET /auth?deny_status=%s\n", wrong[i]);
         assert_says(&t, request, "deny_status: expected 400 to 599");
@@ -105,7 +106,7 @@ static void test_auth_wants_a_domain_and_may_have_nothing_to_ask(void **state)
 {
     static const char *const lists[] = {"header:x-api-key"};
     (void)state;
-    talk_with(&(struct http_site_options){.descriptors = lists, .n_descriptors = 1}, NULL);
+    talk_with(&(struct http_config_options){.descriptors = lists, .n_descriptors = 1}, NULL);
     assert_says(&t, "GET /auth\n", "400\n");
     assert_says(&t, "GET /auth\n", "no domain: ask /auth?domain=NAME");
     assert_answer(&t, "GET /auth?domain=shop\n", "200\n\n");
@@ -114,24 +115,25 @@ static void test_auth_wants_a_domain_and_may_have_nothing_to_ask(void **state)
 
 static void test_a_site_that_cannot_be_meant_is_refused(void **state)
 {
-    struct http_site *site;
+    struct http_config *site;
     struct stint_error error;
     static const char *const lists[] = {"pth"}, *const trusted[] = {"here"};
     (void)state;
-    talk_with(&(struct http_site_options){0}, NULL);
-    assert_int_equal(http_site_new(&site, &(struct http_site_options){.deny_status = 200}, &error),
-                     STINT_E_RANGE);
-    assert_string_equal(error.sentence, "deny_status 200: expected 400 to 599");
-    assert_int_equal(http_site_new(&site, &(struct http_site_options){.styles = 16}, &error),
+    talk_with(&(struct http_config_options){0}, NULL);
+    assert_int_equal(
+        http_config_new(&site, &(struct http_config_options){.deny_status = 200}, &error),
+        STINT_E_RANGE);
+    assert_string_equal(error.message, "deny_status 200: expected 400 to 599");
+    assert_int_equal(http_config_new(&site, &(struct http_config_options){.styles = 16}, &error),
                      STINT_E_RANGE);
     assert_int_equal(
-        http_site_new(&site, &(struct http_site_options){.descriptors = lists, .n_descriptors = 1},
-                      &error),
+        http_config_new(
+            &site, &(struct http_config_options){.descriptors = lists, .n_descriptors = 1}, &error),
         STINT_E_SYNTAX);
-    assert_int_equal(http_site_new(&site,
-                                   &(struct http_site_options){.trusted_proxies = trusted,
-                                                               .n_trusted_proxies = 1},
-                                   &error),
+    assert_int_equal(http_config_new(&site,
+                                     &(struct http_config_options){.trusted_proxies = trusted,
+                                                                   .n_trusted_proxies = 1},
+                                     &error),
                      STINT_E_SYNTAX);
 }
 
@@ -159,7 +161,7 @@ static struct access *tokens(void)
         len += snprintf(text + len, sizeof(text) - (size_t)len, "%s%s\n", lines[i].line, hash);
     }
     if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return access;
 }
 
@@ -168,9 +170,9 @@ static void test_each_role_goes_where_it_may(void **state)
     static const char *const trusted[] = {"192.0.2.1"};
     struct access_now *access = access_now_new(tokens());
     (void)state;
-    talk_with(&(struct http_site_options){.domain = "shop",
-                                          .trusted_proxies = trusted,
-                                          .n_trusted_proxies = 1},
+    talk_with(&(struct http_config_options){.domain = "shop",
+                                            .trusted_proxies = trusted,
+                                            .n_trusted_proxies = 1},
               access);
     static const struct {
         const char *request;
@@ -218,14 +220,14 @@ static void test_each_role_goes_where_it_may(void **state)
     assert_int_equal(status_of(&t, "GET /metrics\n"), 401);
     talk_no_more(&t);
     access_now_free(access);
-    talk_with(&(struct http_site_options){0}, NULL);
+    talk_with(&(struct http_config_options){0}, NULL);
 }
 
 static void test_a_reload_of_tokens_holds_from_the_next_request_on(void **state)
 {
     struct access_now *access = access_now_new(tokens());
     (void)state;
-    talk_with(&(struct http_site_options){0}, access);
+    talk_with(&(struct http_config_options){0}, access);
     assert_int_equal(status_of(&t, "GET /v1/top" AS(WATCHER)), 200);
     struct access *other;
     char text[128], hash[ACCESS_HASH_TEXT_SIZE];
@@ -236,7 +238,7 @@ static void test_a_reload_of_tokens_holds_from_the_next_request_on(void **state)
     assert_int_equal(status_of(&t, "GET /v1/top" AS(WATCHER)), 401);
     talk_no_more(&t);
     access_now_free(access);
-    talk_with(&(struct http_site_options){0}, NULL);
+    talk_with(&(struct http_config_options){0}, NULL);
 }
 
 /* ---- Pools ----------------------------------------------------------------------------------- */
@@ -245,8 +247,8 @@ static void test_a_pool_hands_out_its_keys(void **state)
 {
     uint64_t again_ns;
     (void)state;
-    talk_with(&(struct http_site_options){0}, NULL);
-    assert_int_equal(pools_define(hub_pools(t.s.hub),
+    talk_with(&(struct http_config_options){0}, NULL);
+    assert_int_equal(pools_define(server_state_pools(t.s.server_state),
                                   &(struct pools_definition){.name = span_of_text("api-keys")},
                                   t.s.now_ns, NULL),
                      0);
@@ -314,7 +316,7 @@ static void test_wrong_things_asked_of_pools_are_told(void **state)
          "an array of 1 to 4 quotas"},
     };
     (void)state;
-    talk_with(&(struct http_site_options){0}, NULL);
+    talk_with(&(struct http_config_options){0}, NULL);
     for (size_t i = 0; i < N(wrong); i++) {
         assert_says(&t, wrong[i].request, wrong[i].says);
         assert_int_equal(status_of(&t, wrong[i].request), wrong[i].status);
@@ -326,8 +328,8 @@ static void test_wrong_things_asked_of_pools_are_told(void **state)
 static void test_pages_are_served(void **state)
 {
     (void)state;
-    talk_with(&(struct http_site_options){.dashboard = span_of_text("<p>hello</p>"),
-                                          .dashboard_policy = "default-src 'none'"},
+    talk_with(&(struct http_config_options){.dashboard = span_of_text("<p>hello</p>"),
+                                            .dashboard_policy = "default-src 'none'"},
               NULL);
     assert_answer(&t, "GET /healthz\n", "200\nContent-Type: text/plain; charset=utf-8\n\nok\n");
     assert_says(&t, "GET /\n", "Content-Security-Policy: default-src 'none'\n");
@@ -352,12 +354,12 @@ static void test_pages_are_served(void **state)
     assert_says(&t, "GET /v1/stats\n", "200\nContent-Type: application/json\n\n{");
 }
 
-static void test_a_door_that_drains_is_not_ready(void **state)
+static void test_a_frontend_that_drains_is_not_ready(void **state)
 {
     (void)state;
-    talk_with(&(struct http_site_options){0}, NULL);
+    talk_with(&(struct http_config_options){0}, NULL);
     assert_says(&t, "GET /readyz\n", "200\n");
-    http_door_drain(t.door);
+    http_frontend_drain(t.frontend);
     assert_says(&t, "GET /readyz\n", "503\n");
     assert_says(&t, "GET /healthz\n", "200\n");
 }
@@ -376,7 +378,7 @@ int main(void)
         TALK(test_a_pool_hands_out_its_keys),
         TALK(test_wrong_things_asked_of_pools_are_told),
         TALK(test_pages_are_served),
-        TALK(test_a_door_that_drains_is_not_ready),
+        TALK(test_a_frontend_that_drains_is_not_ready),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

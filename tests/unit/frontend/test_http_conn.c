@@ -25,7 +25,7 @@ static struct conn *conn;
 
 static void dial(void)
 {
-    conn = http_conn_new(t.door, span_of_text("192.0.2.1"));
+    conn = http_conn_new(t.frontend, span_of_text("192.0.2.1"));
     assert_non_null(conn);
 }
 
@@ -38,7 +38,7 @@ static void hang_up(void)
 static int set_up(void **state)
 {
     (void)state;
-    talk_at(&t, yaml, &(struct http_site_options){.domain = "shop"}, NULL);
+    talk_at(&t, yaml, &(struct http_config_options){.domain = "shop"}, NULL);
     dial();
     return 0;
 }
@@ -302,7 +302,7 @@ static void an_answer_to_head_has_no_body(void **state)
 static void an_answer_has_its_date_and_says_whether_the_connection_stays(void **state)
 {
     (void)state;
-    http_door_set_date(t.door, 784111777);
+    http_frontend_set_date(t.frontend, 784111777);
     feed(OK);
     assert_string_equal(all_output(), "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
                                       "Content-Type: text/plain; charset=utf-8\r\n"
@@ -333,7 +333,7 @@ static void what_is_not_read_is_not_answered_further(void **state)
     size_t held = conn->ops->held(conn);
     assert_true(unsent() > (size_t)256 << 10);
     assert_true(unsent() < (size_t)257 << 10);
-    assert_true(conn->ops->is_choked(conn));
+    assert_true(conn->ops->is_backpressured(conn));
     assert_false(conn->ops->has_work(conn));
     assert_true(held < 2 * (sizeof(requests) + ((size_t)257 << 10)));
     size_t n = 0;
@@ -344,7 +344,7 @@ static void what_is_not_read_is_not_answered_further(void **state)
             n++;
     }
     assert_int_equal(n, 20000);
-    assert_false(conn->ops->is_choked(conn));
+    assert_false(conn->ops->is_backpressured(conn));
     assert_int_equal(conn->ops->held(conn), 0);
 }
 
@@ -364,14 +364,14 @@ static void a_turn_ends_between_two_requests(void **state)
     feed(OK OK OK OK OK);
     assert_string_equal(statuses_in(all_output(), false), "200 200 200");
     assert_true(conn->ops->has_work(conn));
-    assert_true(conn->ops->is_choked(conn));
+    assert_true(conn->ops->is_backpressured(conn));
     turns_left = 0; /* at least one request in each turn */
     conn->ops->wake(conn, t.s.now_ns);
     assert_string_equal(statuses_in(all_output(), false), "200");
     conn->ops->wake(conn, t.s.now_ns);
     assert_string_equal(statuses_in(all_output(), false), "200");
     assert_false(conn->ops->has_work(conn));
-    assert_false(conn->ops->is_choked(conn));
+    assert_false(conn->ops->is_backpressured(conn));
 }
 
 /* ---- Time ------------------------------------------------------------------------------------ */
@@ -416,7 +416,7 @@ static void a_request_that_waits_holds_those_behind_it(void **state)
     assert_string_equal(statuses_in(all_output(), false), "200");
     assert_true(conn->ops->deadline(conn) == t.s.now_ns + S);
     assert_true(conn->ops->is_busy(conn));
-    assert_false(conn->ops->is_choked(conn)); /* to see its peer leave */
+    assert_false(conn->ops->is_backpressured(conn)); /* to see its peer leave */
     t.s.now_ns += S;
     stint_table_set_now(t.s.table, t.s.now_ns);
     conn->ops->wake(conn, t.s.now_ns);
@@ -434,11 +434,11 @@ static void a_drain_answers_what_waits_and_ends(void **state)
     assert_true(conn->ops->is_over(conn));
 }
 
-static void a_door_that_drains_ends_connections_with_their_next_answer(void **state)
+static void a_frontend_that_drains_ends_connections_with_their_next_answer(void **state)
 {
     (void)state;
     feed(OK);
-    http_door_drain(t.door);
+    http_frontend_drain(t.frontend);
     assert_false(conn->ops->is_over(conn));
     all_output();
     feed(OK OK);
@@ -456,22 +456,22 @@ static void on_stir(void *owner, uint64_t now_ns)
     n_stirs++;
 }
 
-#define SHARED_BODY                                                                                \
+#define BACKEND_BODY                                                                               \
     "{\"domain\":\"shop\",\"descriptors\":[{\"entries\":[{\"key\":\"user\",\"value\":\"a\"}]}]}"
-#define SHARED TAKE_HEAD "Content-Length: 74\r\n\r\n" SHARED_BODY
+#define SHARED TAKE_HEAD "Content-Length: 74\r\n\r\n" BACKEND_BODY
 
 static void with_a_store(void)
 {
-    static struct shared_store *stores[1];
+    static struct backend *stores[1];
     fake_store_begin(&red);
     stores[0] = &red.store;
     service_set_stores(t.s.service,
-                       &(struct question_stores){.stores = stores,
-                                                 .n_stores = 1,
-                                                 .items = 1,
-                                                 .timeout_ns = 50 * MS,
-                                                 .items_on_error = RULE_STORE_ERROR_ERROR});
-    conn->stirred = on_stir;
+                       &(struct evaluation_stores){.stores = stores,
+                                                   .n_stores = 1,
+                                                   .items = 1,
+                                                   .timeout_ns = 50 * MS,
+                                                   .items_on_error = RULE_STORE_ERROR_ERROR});
+    conn->woken = on_stir;
     n_stirs = 0;
 }
 
@@ -523,7 +523,7 @@ int main(void)
         TEST(an_idle_connection_holds_nothing),
         TEST(a_request_that_waits_holds_those_behind_it),
         TEST(a_drain_answers_what_waits_and_ends),
-        TEST(a_door_that_drains_ends_connections_with_their_next_answer),
+        TEST(a_frontend_that_drains_ends_connections_with_their_next_answer),
         TEST(a_store_that_answers_lets_the_connection_go_on),
         TEST(a_connection_that_ends_leaves_its_store_alone),
     };

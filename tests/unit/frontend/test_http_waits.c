@@ -23,24 +23,24 @@ static const char *const yaml =
 static struct talking t;
 static struct fake_store red;
 
-static void talk_with(const struct http_site_options *options, struct access_now *access)
+static void talk_with(const struct http_config_options *options, struct access_now *access)
 {
-    static struct shared_store *stores[1];
+    static struct backend *stores[1];
     talk_at(&t, yaml, options, access);
     fake_store_begin(&red);
     stores[0] = &red.store;
     service_set_stores(t.s.service,
-                       &(struct question_stores){.stores = stores,
-                                                 .n_stores = 1,
-                                                 .items = 1,
-                                                 .timeout_ns = 50 * MS,
-                                                 .items_on_error = RULE_STORE_ERROR_ERROR});
+                       &(struct evaluation_stores){.stores = stores,
+                                                   .n_stores = 1,
+                                                   .items = 1,
+                                                   .timeout_ns = 50 * MS,
+                                                   .items_on_error = RULE_STORE_ERROR_ERROR});
 }
 
 static int set_up(void **state)
 {
     (void)state;
-    talk_with(&(struct http_site_options){.domain = "shop"}, NULL);
+    talk_with(&(struct http_config_options){.domain = "shop"}, NULL);
     return 0;
 }
 
@@ -53,55 +53,56 @@ static int tear_down(void **state)
 }
 
 /* A message on its way, as frontend/http/http_conn.c has it. */
-struct visit {
+struct exchange {
     const char *text;
     uint64_t asked_ns, again_ns;
-    struct errand *errand;
+    struct pending *pending;
     bool is_ready; /* the store has answered */
     char answer[2048];
 };
 
 static void on_answers(void *arg, uint64_t now_ns)
 {
-    struct visit *visit = arg;
+    struct exchange *exchange = arg;
     assert_int_equal(now_ns, t.s.now_ns);
-    visit->is_ready = true;
+    exchange->is_ready = true;
 }
 
 /* Asks; whether it was answered. */
-static bool go_on(struct visit *visit)
+static bool go_on(struct exchange *exchange)
 {
-    t.asked_ns = visit->asked_ns;
-    t.errand = visit->errand;
-    visit->is_ready = false;
-    const char *answer = talk_or_wait(&t, visit->text, &visit->again_ns);
-    visit->asked_ns = t.asked_ns;
-    visit->errand = t.errand;
+    t.asked_ns = exchange->asked_ns;
+    t.pending = exchange->pending;
+    exchange->is_ready = false;
+    const char *answer = talk_or_wait(&t, exchange->text, &exchange->again_ns);
+    exchange->asked_ns = t.asked_ns;
+    exchange->pending = t.pending;
     t.asked_ns = 0;
-    t.errand = NULL;
-    if (visit->errand != NULL)
-        service_on_answers(visit->errand, on_answers, visit);
+    t.pending = NULL;
+    if (exchange->pending != NULL)
+        service_on_answers(exchange->pending, on_answers, exchange);
     if (answer != NULL)
-        snprintf(visit->answer, sizeof(visit->answer), "%s", answer);
+        snprintf(exchange->answer, sizeof(exchange->answer), "%s", answer);
     return answer != NULL;
 }
 
-static void begin(struct visit *visit, const char *text)
+static void begin(struct exchange *exchange, const char *text)
 {
-    *visit = (struct visit){.text = text};
-    assert_false(go_on(visit));
-    assert_non_null(visit->errand);
-    assert_int_equal(visit->again_ns, 0);
-    assert_false(visit->is_ready);
+    *exchange = (struct exchange){.text = text};
+    assert_false(go_on(exchange));
+    assert_non_null(exchange->pending);
+    assert_int_equal(exchange->again_ns, 0);
+    assert_false(exchange->is_ready);
 }
 
-static void assert_answered(struct visit *visit, const char *piece)
+static void assert_answered(struct exchange *exchange, const char *piece)
 {
-    assert_true(visit->is_ready);
-    assert_true(go_on(visit));
-    assert_null(visit->errand);
-    if (strstr(visit->answer, piece) == NULL)
-        fail_msg("%s\n-- is answered --\n%s\n-- without --\n%s", visit->text, visit->answer, piece);
+    assert_true(exchange->is_ready);
+    assert_true(go_on(exchange));
+    assert_null(exchange->pending);
+    if (strstr(exchange->answer, piece) == NULL)
+        fail_msg("%s\n-- is answered --\n%s\n-- without --\n%s", exchange->text, exchange->answer,
+                 piece);
 }
 
 /* ---- Answers that come ----------------------------------------------------------------------- */
@@ -109,7 +110,7 @@ static void assert_answered(struct visit *visit, const char *piece)
 static void a_message_is_answered_once_its_store_has(void **state)
 {
     (void)state;
-    struct visit first, second, third;
+    struct exchange first, second, third;
     begin(&first, TAKE_USER("ann"));
     assert_int_equal(red.n_asks, 1);
     t.s.now_ns += 3 * MS;
@@ -133,7 +134,7 @@ static void several_are_answered_in_the_order_of_their_answers(void **state)
     static const char *const texts[] = {TAKE_USER("ann"), TAKE_USER("bob"), TAKE_USER("eve"),
                                         TAKE_USER("bob")};
     static const size_t order[] = {2, 0, 3, 1};
-    struct visit visits[N(texts)];
+    struct exchange visits[N(texts)];
     for (size_t i = 0; i < N(texts); i++)
         begin(&visits[i], texts[i]);
     for (size_t i = 0; i < N(order); i++) {
@@ -172,50 +173,50 @@ static void every_way_to_ask_may_wait(void **state)
         {"POST /v1/refund" JSON "{\"quota\":\"fixed_window 1/1m\",\"key\":\"k\"}", "200\n"},
     };
     for (size_t i = 0; i < N(asked); i++) {
-        struct visit visit;
-        begin(&visit, asked[i].text);
-        while (visit.errand != NULL && fake_waiting(&red) > 0) {
+        struct exchange exchange;
+        begin(&exchange, asked[i].text);
+        while (exchange.pending != NULL && fake_waiting(&red) > 0) {
             fake_let_all(&red, t.s.now_ns);
-            assert_true(visit.is_ready);
-            if (go_on(&visit))
+            assert_true(exchange.is_ready);
+            if (go_on(&exchange))
                 break;
         }
-        if (strstr(visit.answer, asked[i].piece) == NULL)
-            fail_msg("%s: %s", asked[i].text, visit.answer);
+        if (strstr(exchange.answer, asked[i].piece) == NULL)
+            fail_msg("%s: %s", asked[i].text, exchange.answer);
     }
 }
 
-static void who_waits_for_room_asks_the_store_anew_when_there_may_be_some(void **state)
+static void who_waits_for_space_asks_the_store_anew_when_there_may_be_some(void **state)
 {
     (void)state;
-    struct visit visit;
-    begin(&visit, TAKE("user", "ann") ",\"cost\":2}");
+    struct exchange exchange;
+    begin(&exchange, TAKE("user", "ann") ",\"cost\":2}");
     fake_let(&red, 0, t.s.now_ns);
-    assert_answered(&visit, "200\n");
-    begin(&visit, TAKE("user", "ann") ",\"wait_ms\":90000}");
+    assert_answered(&exchange, "200\n");
+    begin(&exchange, TAKE("user", "ann") ",\"wait_ms\":90000}");
     fake_let(&red, 1, t.s.now_ns);
-    assert_true(visit.is_ready);
-    assert_false(go_on(&visit));
-    assert_null(visit.errand);
-    assert_int_equal(visit.again_ns, t.s.now_ns + 60 * S);
-    t.s.now_ns = visit.again_ns;
-    assert_false(go_on(&visit));
+    assert_true(exchange.is_ready);
+    assert_false(go_on(&exchange));
+    assert_null(exchange.pending);
+    assert_int_equal(exchange.again_ns, t.s.now_ns + 60 * S);
+    t.s.now_ns = exchange.again_ns;
+    assert_false(go_on(&exchange));
     assert_int_equal(red.n_asks, 3);
     fake_let(&red, 2, t.s.now_ns);
-    assert_answered(&visit, "200\n");
+    assert_answered(&exchange, "200\n");
 }
 
 static void who_is_to_be_answered_now_still_hears_the_store(void **state)
 {
     (void)state;
-    struct visit visit;
-    begin(&visit, TAKE("user", "ann") ",\"cost\":2}");
+    struct exchange exchange;
+    begin(&exchange, TAKE("user", "ann") ",\"cost\":2}");
     fake_let(&red, 0, t.s.now_ns);
-    assert_answered(&visit, "200\n");
+    assert_answered(&exchange, "200\n");
     t.is_urgent = true;
-    begin(&visit, TAKE("user", "ann") ",\"wait_ms\":90000}");
+    begin(&exchange, TAKE("user", "ann") ",\"wait_ms\":90000}");
     fake_let(&red, 1, t.s.now_ns);
-    assert_answered(&visit, "429\n");
+    assert_answered(&exchange, "429\n");
 }
 
 /* ---- Answers that do not come ---------------------------------------------------------------- */
@@ -223,18 +224,18 @@ static void who_is_to_be_answered_now_still_hears_the_store(void **state)
 static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
 {
     (void)state;
-    struct visit visit;
-    begin(&visit, TAKE_USER("ann"));
+    struct exchange exchange;
+    begin(&exchange, TAKE_USER("ann"));
     fake_fail(&red, 0, t.s.now_ns);
-    assert_answered(&visit, "429\n");
-    assert_non_null(strstr(visit.answer, "\nRetry-After: "));
-    begin(&visit, TAKE("open", "x") "}");
+    assert_answered(&exchange, "429\n");
+    assert_non_null(strstr(exchange.answer, "\nRetry-After: "));
+    begin(&exchange, TAKE("open", "x") "}");
     fake_fail(&red, 1, t.s.now_ns);
-    assert_answered(&visit, "200\n");
-    begin(&visit, "POST /v1/take" JSON "{\"quota\":\"1/1m\",\"key\":\"k\"}");
+    assert_answered(&exchange, "200\n");
+    begin(&exchange, "POST /v1/take" JSON "{\"quota\":\"1/1m\",\"key\":\"k\"}");
     fake_fail(&red, 2, t.s.now_ns);
-    assert_answered(&visit, "503\n");
-    assert_non_null(strstr(visit.answer, "the store did not answer in time"));
+    assert_answered(&exchange, "503\n");
+    assert_non_null(strstr(exchange.answer, "the store did not answer in time"));
     red.is_failing = true;
     assert_int_equal(status_of(&t, TAKE_USER("ann")), 429);
 }
@@ -242,10 +243,10 @@ static void a_store_that_fails_answers_as_the_rule_has_it(void **state)
 static void who_has_left_is_forgotten(void **state)
 {
     (void)state;
-    struct visit gone, other;
+    struct exchange gone, other;
     begin(&gone, TAKE_USER("ann"));
     begin(&other, TAKE_USER("ann"));
-    service_drop(t.s.service, gone.errand);
+    service_drop(t.s.service, gone.pending);
     assert_int_equal(red.n_forgotten, 1);
     assert_true(red.asks[0].is_forgotten);
     fake_let(&red, 1, t.s.now_ns);
@@ -264,21 +265,21 @@ static struct access *token(const char *secret)
     access_hash_text(span_of_text(secret), hash);
     snprintf(text, sizeof(text), "asker ask %s\n", hash);
     if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return access;
 }
 
 static void who_may_no_longer_ask_is_refused_and_forgotten(void **state)
 {
-    struct visit visit;
+    struct exchange exchange;
     tear_down(state);
     struct access_now *access = access_now_new(token(ASKER));
-    talk_with(&(struct http_site_options){.domain = "shop"}, access);
-    begin(&visit, "GET /auth\nAuthorization: Bearer " ASKER "\n");
+    talk_with(&(struct http_config_options){.domain = "shop"}, access);
+    begin(&exchange, "GET /auth\nAuthorization: Bearer " ASKER "\n");
     access_now_set(access, token(OTHER));
-    assert_true(go_on(&visit));
-    assert_null(visit.errand);
-    assert_non_null(strstr(visit.answer, "401\n"));
+    assert_true(go_on(&exchange));
+    assert_null(exchange.pending);
+    assert_non_null(strstr(exchange.answer, "401\n"));
     assert_int_equal(red.n_forgotten, 1);
     tear_down(state);
     access_now_free(access);
@@ -294,7 +295,7 @@ int main(void)
         TEST(several_are_answered_in_the_order_of_their_answers),
         TEST(what_a_store_answers_at_once_is_not_waited_for),
         TEST(every_way_to_ask_may_wait),
-        TEST(who_waits_for_room_asks_the_store_anew_when_there_may_be_some),
+        TEST(who_waits_for_space_asks_the_store_anew_when_there_may_be_some),
         TEST(who_is_to_be_answered_now_still_hears_the_store),
         TEST(a_store_that_fails_answers_as_the_rule_has_it),
         TEST(who_has_left_is_forgotten),

@@ -52,9 +52,9 @@ static bool is_busy(void)
     return resp.conn->ops->is_busy(resp.conn);
 }
 
-static bool is_choked(void)
+static bool is_backpressured(void)
 {
-    return resp.conn->ops->is_choked(resp.conn);
+    return resp.conn->ops->is_backpressured(resp.conn);
 }
 
 static void wake_at(uint64_t now_ns)
@@ -69,7 +69,7 @@ static void wake_at(uint64_t now_ns)
 static void a_pipeline_is_answered_in_one_output(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     feed("PING\r\n*1\r\n$4\r\nPING\r\n\r\n*0\r\n*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\nCL.THROTTLE k 4 5 "
          "5\r\n");
     assert_sent("+PONG\r\n+PONG\r\n$2\r\nhi\r\n*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n");
@@ -80,7 +80,7 @@ static void any_two_pieces_give_the_same_answers(void **state)
 {
     (void)state;
     static const char text[] = "*2\r\n$4\r\nECHO\r\n$3\r\nabc\r\nECHO \"d e\"\r\nNO\r\nPING\r\n";
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     for (size_t cut = 0; cut <= sizeof(text) - 1; cut++) {
         feed_bytes(text, cut);
         feed_bytes(text + cut, sizeof(text) - 1 - cut);
@@ -92,7 +92,7 @@ static void any_two_pieces_give_the_same_answers(void **state)
 static void a_connection_is_busy_while_a_command_is_half_read(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     assert_false(is_busy());
     feed("*1\r\n$4\r\nPI");
     assert_true(is_busy());
@@ -107,7 +107,7 @@ static void a_large_argument_may_come_in_many_pieces(void **state)
     (void)state;
     enum { LEN = 100000 };
     char *echoed = malloc(LEN + 32), piece[101];
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     feed("*2\r\n$4\r\nECHO\r\n$100000\r\n");
     memset(piece, 'x', 100);
     piece[100] = '\0';
@@ -125,7 +125,7 @@ static void a_large_argument_may_come_in_many_pieces(void **state)
 static void a_protocol_error_is_answered_and_ends_it(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     feed("PING\r\n*1\r\n:5\r\nPING\r\n");
     assert_true(is_over());
     assert_false(is_busy());
@@ -136,7 +136,7 @@ static void a_protocol_error_is_answered_and_ends_it(void **state)
 static void quit_ends_it_and_what_follows_is_not_done(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     feed("CL.THROTTLE k 4 5 5\r\nQUIT\r\nCL.THROTTLE k 4 5 5\r\n");
     assert_true(is_over());
     assert_sent("*5\r\n:0\r\n:5\r\n:4\r\n:-1\r\n:1\r\n+OK\r\n");
@@ -156,7 +156,7 @@ static void a_turn_that_is_over_leaves_whole_commands_for_the_next(void **state)
 {
     (void)state;
     static char pings[6 * 64 + 1];
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     resp.conn->turn_is_over = is_turn_over;
     for (size_t n = 0; n < 64; n++) {
         memcpy(pings + 6 * n, "PING\r\n", 7);
@@ -165,14 +165,14 @@ static void a_turn_that_is_over_leaves_whole_commands_for_the_next(void **state)
         size_t answered = pending();
         resp.conn->ops->sent(resp.conn, answered, resp.now_ns);
         for (; resp.conn->ops->has_work(resp.conn); turns++) {
-            assert_true(is_choked());
+            assert_true(is_backpressured());
             resp.conn->ops->wake(resp.conn, resp.now_ns);
             answered += pending();
             resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
         }
         assert_int_equal(answered, 7 * (n + 1));
         assert_int_equal(turns, n / 15 + 1);
-        assert_false(is_choked());
+        assert_false(is_backpressured());
         assert_false(is_busy());
     }
 }
@@ -184,18 +184,18 @@ static const struct resp_limits narrow = {.output_bytes = 20};
 static void unread_replies_stop_the_answers(void **state)
 {
     (void)state;
-    open_door(NULL, &narrow);
+    open_frontend(NULL, &narrow);
     for (int i = 0; i < 10; i++)
         feed("PING\r\n");
     /* Three of 7 bytes pass the limit of 20; the other commands are kept. */
-    assert_true(is_choked());
+    assert_true(is_backpressured());
     assert_true(is_busy());
     assert_int_equal(pending(), 21);
     assert_sent("+PONG\r\n+PONG\r\n+PONG\r\n");
-    assert_true(is_choked());
+    assert_true(is_backpressured());
     assert_sent("+PONG\r\n+PONG\r\n+PONG\r\n");
     assert_sent("+PONG\r\n+PONG\r\n+PONG\r\n");
-    assert_false(is_choked());
+    assert_false(is_backpressured());
     assert_sent("+PONG\r\n");
     assert_sent("");
     assert_false(is_busy());
@@ -205,7 +205,7 @@ static void a_reply_may_be_sent_byte_by_byte(void **state)
 {
     (void)state;
     char got[200] = "", expected[200] = "";
-    open_door(NULL, &narrow);
+    open_frontend(NULL, &narrow);
     for (int i = 0; i < 12; i++) {
         char text[32];
         snprintf(text, sizeof(text), "ECHO %02d\r\n", i);
@@ -233,7 +233,7 @@ static void a_reply_may_be_sent_byte_by_byte(void **state)
 static void a_command_waits_and_those_behind_it_keep_their_order(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     feed(TAKE);
     assert_sent(ALLOWED_AT("1000000000000"));
     assert_int_equal(deadline(), STINT_NEVER_NS);
@@ -254,13 +254,13 @@ static void a_command_waits_and_those_behind_it_keep_their_order(void **state)
 static void patience_is_counted_from_the_first_asking(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     feed(TAKE TAKE TAKE TAKE TAKE);
     assert_sent(ALLOWED_AT("1000000000000"));
     assert_int_equal(deadline(), 1001 * S);
     /* Another is always faster: at 1003 s the third asking would come after 2.5 s. */
     for (int i = 1; i <= 2; i++) {
-        struct conn *other = resp_conn_new(resp.door, span_of(NULL, 0));
+        struct conn *other = resp_conn_new(resp.frontend, span_of(NULL, 0));
         stint_table_set_now(resp.table, (1000 + (uint64_t)i) * S);
         other->ops->feed(other, span_of_text("STINT.TAKE QUOTA 'gcra 1/1s' k\r\n"),
                          (1000 + (uint64_t)i) * S);
@@ -279,7 +279,7 @@ static void patience_is_counted_from_the_first_asking(void **state)
 static void who_cannot_wait_long_enough_is_denied_at_once(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     feed(TAKE "STINT.TAKE QUOTA 'gcra 1/1s' k WAIT 999\r\nSTINT.TAKE QUOTA 'gcra 1/1s' k COST 2 "
               "WAIT 5000\r\n");
     assert_int_equal(deadline(), STINT_NEVER_NS);
@@ -291,14 +291,14 @@ static void commands_behind_one_that_waits_do_not_fill_the_memory(void **state)
 {
     (void)state;
     const struct resp_limits limits = {.request_bytes = 100};
-    open_door(NULL, &limits);
+    open_frontend(NULL, &limits);
     feed(TAKE TAKE);
-    assert_false(is_choked());
+    assert_false(is_backpressured());
     for (int i = 0; i < 20; i++)
         feed("PING\r\n");
-    assert_true(is_choked());
+    assert_true(is_backpressured());
     wake_at(1001 * S);
-    assert_false(is_choked());
+    assert_false(is_backpressured());
 }
 
 /* ---- Draining -------------------------------------------------------------------------------- */
@@ -306,7 +306,7 @@ static void commands_behind_one_that_waits_do_not_fill_the_memory(void **state)
 static void drain_ends_an_idle_connection(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     resp.conn->ops->drain(resp.conn, resp.now_ns);
     assert_true(is_over());
     assert_int_equal(pending(), 0);
@@ -315,7 +315,7 @@ static void drain_ends_an_idle_connection(void **state)
 static void drain_answers_what_waits_and_what_is_behind_it(void **state)
 {
     (void)state;
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     feed(TAKE);
     resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
     feed(TAKE TAKE "PING\r\n*1\r\n$4\r\nPI");
@@ -332,7 +332,7 @@ static void drain_answers_what_waits_and_what_is_behind_it(void **state)
 static void drain_waits_for_a_slow_reader(void **state)
 {
     (void)state;
-    open_door(NULL, &narrow);
+    open_frontend(NULL, &narrow);
     for (int i = 0; i < 5; i++)
         feed("PING\r\n");
     resp.conn->ops->drain(resp.conn, resp.now_ns);
@@ -356,7 +356,7 @@ static struct access *tokens_of(const char *first_roles, const char *first_secre
     access_hash_text(span_of_text("metrics-metrics-metrics-metrics-"), second);
     snprintf(text, sizeof(text), "shop %s %s\ngraphs metrics %s\n", first_roles, first, second);
     if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return access;
 }
 
@@ -367,7 +367,7 @@ static struct access *tokens_of(const char *first_roles, const char *first_secre
 static void strangers_are_asked_who_they_are(void **state)
 {
     (void)state;
-    open_door(tokens_of("ask", SECRET), NULL);
+    open_frontend(tokens_of("ask", SECRET), NULL);
     feed("PING\r\nCL.THROTTLE k 4 5 5\r\nAUTH " OTHER "\r\nAUTH graphs " SECRET "\r\n");
     assert_sent(NOAUTH NOAUTH WRONGPASS WRONGPASS);
     feed("AUTH " SECRET "\r\nPING\r\nCL.THROTTLE k 4 5 5\r\n");
@@ -379,7 +379,7 @@ static void strangers_are_asked_who_they_are(void **state)
 static void a_stranger_may_send_little(void **state)
 {
     (void)state;
-    open_door(tokens_of("ask", SECRET), NULL);
+    open_frontend(tokens_of("ask", SECRET), NULL);
     feed("*11\r\n");
     assert_true(is_over());
     hang_up();
@@ -395,7 +395,7 @@ static void a_stranger_may_send_little(void **state)
 static void a_role_opens_its_commands_and_no_others(void **state)
 {
     (void)state;
-    open_door(tokens_of("ask", SECRET), NULL);
+    open_frontend(tokens_of("ask", SECRET), NULL);
     feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\nSTINT.TOP\r\nINFO table\r\n"
          "STINT.POOL REMOVE p k\r\n");
     assert_sent("+OK\r\n" NOPERM NOPERM NOPERM NOPERM);
@@ -407,7 +407,7 @@ static void a_role_opens_its_commands_and_no_others(void **state)
 static void a_reload_of_tokens_reaches_who_is_connected(void **state)
 {
     (void)state;
-    open_door(tokens_of("ask", SECRET), NULL);
+    open_frontend(tokens_of("ask", SECRET), NULL);
     feed("AUTH " SECRET "\r\nSTINT.RESET QUOTA 1/1s k\r\n");
     assert_sent("+OK\r\n" NOPERM);
     access_now_set(resp.access, tokens_of("ask,administer", SECRET));
@@ -420,10 +420,10 @@ static void a_reload_of_tokens_reaches_who_is_connected(void **state)
     assert_sent("+OK\r\n+PONG\r\n");
 }
 
-static void a_token_taken_away_ends_a_wait(void **state)
+static void a_token_taken_unavailable_ends_a_wait(void **state)
 {
     (void)state;
-    open_door(tokens_of("ask", SECRET), NULL);
+    open_frontend(tokens_of("ask", SECRET), NULL);
     feed("AUTH " SECRET "\r\n" TAKE TAKE);
     resp.conn->ops->sent(resp.conn, pending(), resp.now_ns);
     assert_int_equal(deadline(), 1001 * S);
@@ -457,7 +457,7 @@ int main(void)
         TEST(a_stranger_may_send_little),
         TEST(a_role_opens_its_commands_and_no_others),
         TEST(a_reload_of_tokens_reaches_who_is_connected),
-        TEST(a_token_taken_away_ends_a_wait),
+        TEST(a_token_taken_unavailable_ends_a_wait),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

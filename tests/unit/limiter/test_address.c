@@ -61,7 +61,7 @@ static void test_a_prefix_is_one_key(void **state)
     expect_key("ffff::1", 32, 0, "::");
 }
 
-/* What is no address is an error, never a key that strangers share. */
+/* What is no address is an error, never a key that unauthenticated clients share. */
 static void test_what_is_no_address_is_refused(void **state)
 {
     (void)state;

@@ -36,7 +36,7 @@ static struct stint_table *table_of(void)
     struct stint_table *table;
     struct stint_error error;
     if (stint_table_open(&table, &options, &error) != STINT_OK)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return table;
 }
 

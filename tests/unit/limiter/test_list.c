@@ -12,7 +12,7 @@
 #define NOW (1000 * MINUTE) /* where aligned windows begin, too */
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
-/* One for every law, all of the same limit. */
+/* One for every algorithm, all of the same limit. */
 static const char *const specs[] = {
     "gcra 20/1m",
     "fixed_window 20/1m",

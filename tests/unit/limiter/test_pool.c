@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Key pools, one story at a time: whose turn it is, when the first is back, who is in the list, and
- * what is refused with which sentence.
+ * what is refused with which message.
  */
 #include "unit/pooling.h"
 
@@ -219,11 +219,11 @@ static void expect_refused(struct stint_pool *pool, const struct stint_pool_key 
 {
     struct stint_error error;
     assert_int_equal(stint_pool_add(pool, key, NOW, &error), code);
-    if (strstr(error.sentence, word) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", error.sentence, word);
+    if (strstr(error.message, word) == NULL)
+        fail_msg("\"%s\" does not say \"%s\"", error.message, word);
 }
 
-/* What cannot be a key is refused with a sentence, and leaves the pool as it was. */
+/* What cannot be a key is refused with a message, and leaves the pool as it was. */
 static void test_bad_keys_are_refused(void **state)
 {
     struct fixture *fixture = *state;

@@ -143,7 +143,7 @@ static void test_what_is_out_of_range_is_refused(void **state)
     for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++) {
         assert_int_equal(stint_top_open(&top, &refused[i], &error), STINT_E_RANGE);
         assert_int_equal(error.code, STINT_E_RANGE);
-        assert_non_null(strstr(error.sentence, i == 0 ? "65536" : "365 days"));
+        assert_non_null(strstr(error.message, i == 0 ? "65536" : "365 days"));
         assert_null(top);
     }
     assert_int_equal(stint_top_open(&top, NULL, NULL), 0);

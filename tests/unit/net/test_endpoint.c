@@ -110,7 +110,7 @@ static void test_what_is_no_place_is_refused_with_its_text(void **state)
         struct endpoint endpoint;
         struct stint_error error;
         assert_int_equal(endpoint_parse(&endpoint, texts[i], &error), STINT_E_SYNTAX);
-        assert_non_null(strstr(error.sentence, texts[i]));
+        assert_non_null(strstr(error.message, texts[i]));
     }
 }
 

@@ -57,10 +57,10 @@ static void test_a_line_of_text(void **state)
     (void)state;
     struct written written;
     open_log(&written, LOG_FORMAT_TEXT, LOG_LEVEL_INFO);
-    log_line(written.log, LOG_LISTENS, LOG_TEXT("door", "resp"), LOG_NUMBER("port", 7379));
+    log_line(written.log, LOG_LISTENS, LOG_TEXT("frontend", "resp"), LOG_NUMBER("port", 7379));
     const char *text = close_log(&written);
     assert_string_equal(text + strlen("2026-01-01T00:00:00.000Z"),
-                        " info listens: listening door=resp port=7379\n");
+                        " info listens: listening frontend=resp port=7379\n");
 }
 
 static void test_fields_cannot_forge_lines(void **state)

@@ -458,7 +458,7 @@ static void test_files(void **state)
         struct stint_error error;
         assert_int_equal(enter_files(), STINT_E_SYSTEM);
         assert_int_equal(sandbox_files(&(struct sandbox_paths){0}, &error), STINT_E_SYSTEM);
-        print_message("%s\n", error.sentence);
+        print_message("%s\n", error.message);
         skip();
     }
     int (*const permitted[])(void) = {read_rules, read_the_next_version, read_what_is_linked,
@@ -523,9 +523,9 @@ static void test_users_that_cannot_be_meant_are_refused(void **state)
     (void)state;
     struct stint_error error;
     assert_int_equal(user_become("no such user", &error), STINT_E_MISMATCH);
-    assert_string_equal(error.sentence, "user: there is no 'no such user' here");
+    assert_string_equal(error.message, "user: there is no 'no such user' here");
     assert_int_equal(user_become("root", &error), STINT_E_MISMATCH);
-    assert_string_equal(error.sentence, "user: expected one who is not root, not 'root'");
+    assert_string_equal(error.message, "user: expected one who is not root, not 'root'");
 }
 
 int main(void)

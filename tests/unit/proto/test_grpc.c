@@ -37,7 +37,7 @@ static void test_a_frame_too_long_is_refused_by_its_prefix(void **state)
     static const struct {
         uint8_t prefix[GRPC_PREFIX];
         size_t max;
-        const char *sentence;
+        const char *message;
     } rows[] = {
         {{0, 0, 0, 1, 1}, 256, "expected a message of at most 256 bytes, not 257"},
         {{1, 0, 0, 1, 1}, 256, "expected a message of at most 256 bytes, not 257"},
@@ -51,7 +51,7 @@ static void test_a_frame_too_long_is_refused_by_its_prefix(void **state)
         assert_int_equal(
             grpc_frame_read(span_of(rows[i].prefix, GRPC_PREFIX), rows[i].max, &frame, &error),
             STINT_E_RANGE);
-        assert_string_equal(error.sentence, rows[i].sentence);
+        assert_string_equal(error.message, rows[i].message);
     }
     /* No count of bytes is negative, whatever is allowed. */
     assert_int_equal(
@@ -116,11 +116,11 @@ static void test_what_is_no_timeout(void **state)
 
 /* ---- Text ------------------------------------------------------------------------------------ */
 
-static void assert_message(const char *sentence, size_t len, size_t size, const char *expected)
+static void assert_message(const char *message, size_t len, size_t size, const char *expected)
 {
     char text[64];
     memset(text, '#', sizeof(text));
-    size_t written = grpc_message_write(text, size, span_of(sentence, len));
+    size_t written = grpc_message_write(text, size, span_of(message, len));
     assert_int_equal(written, strlen(expected));
     assert_memory_equal(text, expected, written);
     assert_true(text[written] == '#');
@@ -285,12 +285,12 @@ static void test_a_bomb_costs_no_more_than_it_may_hold(void **state)
     size_t len = pack(packed_bytes, sizeof(packed_bytes), plain_bytes, BIG);
     assert_true(len < 2048);
     for (size_t i = 0; i < N(limits); i++) {
-        char sentence[100];
-        snprintf(sentence, sizeof(sentence),
+        char message[100];
+        snprintf(message, sizeof(message),
                  "expected a message of at most %zu bytes when it is inflated", limits[i]);
         assert_int_equal(grpc_zip_read(zip, span_of(packed_bytes, len), limits[i], &plain, &error),
                          STINT_E_RANGE);
-        assert_string_equal(error.sentence, sentence);
+        assert_string_equal(error.message, message);
     }
     assert_int_equal(grpc_zip_read(zip, span_of(packed_bytes, len), BIG, &plain, &error), 0);
     assert_int_equal(plain.len, BIG);
@@ -305,7 +305,7 @@ static void test_what_is_no_gzip_is_refused(void **state)
     for (size_t cut = 0; cut < len; cut++) {
         assert_int_equal(grpc_zip_read(zip, span_of(packed_bytes, cut), 1000, &plain, &error),
                          STINT_E_SYNTAX);
-        assert_string_equal(error.sentence, "expected one gzip member that is whole");
+        assert_string_equal(error.message, "expected one gzip member that is whole");
     }
     packed_bytes[len] = 'x'; /* more behind it */
     assert_int_equal(grpc_zip_read(zip, span_of(packed_bytes, len + 1), 1000, &plain, &error),

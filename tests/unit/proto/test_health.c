@@ -30,7 +30,7 @@ static void test_what_is_no_request_is_refused(void **state)
     (void)state;
     assert_int_equal(health_read(span_of("\x0a\x09rate", 6), name, &service, &error),
                      STINT_E_SYNTAX);
-    assert_string_equal(error.sentence, "expected a HealthCheckRequest in protobuf");
+    assert_string_equal(error.message, "expected a HealthCheckRequest in protobuf");
     assert_int_equal(health_read(span_of(long_one, sizeof(long_one)), name, &service, &error),
                      STINT_E_RANGE);
 }

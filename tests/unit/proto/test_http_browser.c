@@ -18,10 +18,10 @@ static const char *const yaml =
 
 static struct talking t;
 
-static void talk_with(const struct http_site_options *options)
+static void talk_with(const struct http_config_options *options)
 {
     talk_at(&t, yaml, options, NULL);
-    assert_int_equal(pools_define(hub_pools(t.s.hub),
+    assert_int_equal(pools_define(server_state_pools(t.s.server_state),
                                   &(struct pools_definition){.name = span_of_text("p")}, t.s.now_ns,
                                   NULL),
                      0);
@@ -30,7 +30,7 @@ static void talk_with(const struct http_site_options *options)
 static int set_up(void **state)
 {
     (void)state;
-    talk_with(&(struct http_site_options){.domain = "shop"});
+    talk_with(&(struct http_config_options){.domain = "shop"});
     return 0;
 }
 
@@ -168,9 +168,10 @@ static void test_what_is_refused_has_charged_nothing(void **state)
     assert_says(&t, message_of("POST /v1/peek", TYPED, "{" USER ",\"cost\":0}"),
                 "\"remaining\":993");
     assert_says(&t, message_of("GET /auth", HERE, ""), "\"remote_address\";r=998;");
-    assert_says(&t, message_of("GET /metrics", HERE, ""), "stint_malformed_total{door=\"http\"} ");
+    assert_says(&t, message_of("GET /metrics", HERE, ""),
+                "stint_malformed_total{frontend=\"http\"} ");
     unsigned malformed = 0;
-    const char *at = strstr(t.answer, "stint_malformed_total{door=\"http\"} ");
+    const char *at = strstr(t.answer, "stint_malformed_total{frontend=\"http\"} ");
     assert_int_equal(sscanf(strchr(at, ' '), "%u", &malformed), 1);
     assert_int_equal(malformed, N(changing));
 }
@@ -193,10 +194,10 @@ static void test_a_proxy_passes_the_fields_of_its_client_on(void **state)
     };
     (void)state;
     talk_no_more(&t);
-    talk_with(&(struct http_site_options){.domain = "shop",
-                                          .trusted_proxies = trusted,
-                                          .n_trusted_proxies = 1,
-                                          .address_field = "Client-Address"});
+    talk_with(&(struct http_config_options){.domain = "shop",
+                                            .trusted_proxies = trusted,
+                                            .n_trusted_proxies = 1,
+                                            .address_field = "Client-Address"});
     for (size_t i = 0; i < N(asked); i++) {
         char fields[256];
         snprintf(fields, sizeof(fields),
@@ -320,7 +321,7 @@ static void test_a_name_that_is_none_is_refused(void **state)
     for (size_t i = 0; i < N(wrong); i++)
         if (http_hosts_new(&hosts, &wrong[i], 1, &error) != STINT_E_SYNTAX)
             fail_msg("\"%s\" is taken", wrong[i]);
-    assert_non_null(strstr(error.sentence, "\"*.a*\": expected a name without scheme and port"));
+    assert_non_null(strstr(error.message, "\"*.a*\": expected a name without scheme and port"));
     memset(text, 'a', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
     assert_int_equal(http_hosts_new(&hosts, &(const char *){text}, 1, &error), STINT_E_SYNTAX);
@@ -350,7 +351,7 @@ static void test_a_name_pointed_at_this_server_reads_and_changes_nothing(void **
     static const char *const hosts[] = {"stint"};
     (void)state;
     talk_no_more(&t);
-    talk_with(&(struct http_site_options){.domain = "shop", .hosts = hosts, .n_hosts = 1});
+    talk_with(&(struct http_config_options){.domain = "shop", .hosts = hosts, .n_hosts = 1});
     /* As a page sends it whose name leads here: it is of its own origin. */
     assert_at_host("Host: evil.test:8080\nOrigin: http://evil.test:8080\n"
                    "X-Forwarded-For: 203.0.113.9\n",
@@ -383,7 +384,7 @@ static void test_a_name_pointed_at_this_server_reads_and_changes_nothing(void **
     assert_int_equal(send("GET http://127.0.0.1@evil.test/v1/stats", HERE, ""), 421);
     assert_int_equal(
         send("POST http://evil.test/v1/reload", HERE "Origin: http://127.0.0.1:8080\n", ""), 403);
-    /* A long name is cut in the sentence. */
+    /* A long name is cut in the message. */
     char fields[512] = "Host: ";
     memset(fields + 6, 'x', 400);
     strcpy(fields + 406, "\n");
@@ -395,7 +396,7 @@ static void test_unix_sockets_and_proxies_may_have_any_host(void **state)
     static const char *const trusted[] = {"192.0.2.0/24"};
     (void)state;
     talk_no_more(&t);
-    talk_with(&(struct http_site_options){
+    talk_with(&(struct http_config_options){
         .domain = "shop", .trusted_proxies = trusted, .n_trusted_proxies = 1});
     t.peer = "";
     assert_at_host("Host: www.example.com\n", 200);
@@ -421,7 +422,7 @@ static void test_with_tokens_any_host_will_do(void **state)
     assert_int_equal(access_load(&access, "tokens", span_of_text(line), NULL), 0);
     struct access_now *now = access_now_new(access);
     talk_no_more(&t);
-    talk_at(&t, yaml, &(struct http_site_options){.domain = "shop"}, now);
+    talk_at(&t, yaml, &(struct http_config_options){.domain = "shop"}, now);
     assert_int_equal(send("GET /v1/stats", "Host: evil.test\n", ""), 401);
     assert_int_equal(send("GET /v1/stats",
                           "Host: stint\nAuthorization: Bearer 0123456789abcdef0123456789abcdef\n",
@@ -435,7 +436,7 @@ static void test_with_tokens_any_host_will_do(void **state)
         403);
     talk_no_more(&t);
     access_now_free(now);
-    talk_with(&(struct http_site_options){0});
+    talk_with(&(struct http_config_options){0});
 }
 
 /* ---- Bodies ---------------------------------------------------------------------------------- */

@@ -15,13 +15,13 @@ struct told {
     struct reply reply;
     struct request request;
     struct http_answer answer;
-    char room[4096];
+    char space[4096];
 };
 
 static struct told *tell(struct told *told, const char *spec, unsigned styles,
                          const struct stint_decision *decision)
 {
-    struct http_text text = http_text_at(told->room, sizeof(told->room));
+    struct http_text text = http_text_at(told->space, sizeof(told->space));
     told->quota = quota_of(spec);
     told->status = (struct reply_status){
         .rule = &rule,
@@ -108,7 +108,7 @@ static void test_never_has_no_time(void **state)
 static void test_what_is_unused_does_not_grow(void **state)
 {
     struct told told;
-    struct http_text text = http_text_at(told.room, sizeof(told.room));
+    struct http_text text = http_text_at(told.space, sizeof(told.space));
     (void)state;
     tell(&told, "log 100/1m", HTTP_STYLE_NONE, &allowed);
     told.status.grows_after_ns = 0;
@@ -138,7 +138,7 @@ static void test_quotas_that_are_not_enforced_are_not_told(void **state)
     shadow.shadow_mode = true;
     told.status.rule = &shadow;
     told.answer = (struct http_answer){.status = 200};
-    text = http_text_at(told.room, sizeof(told.room));
+    text = http_text_at(told.space, sizeof(told.space));
     http_fields_write(&told.answer, &text, HTTP_STYLE_DRAFT_11 | HTTP_STYLE_DRAFT_03, &told.request,
                       &told.reply);
     assert_int_equal(told.answer.n_fields, 0);
@@ -169,7 +169,7 @@ static void test_both_lists_name_the_same_policies(void **state)
     unsigned policies[DESCRIPTORS_MAX], standings[DESCRIPTORS_MAX];
     (void)state;
     for (int name_len = 2; name_len <= 120; name_len += 59) {
-        char names[DESCRIPTORS_MAX][128], room[8192];
+        char names[DESCRIPTORS_MAX][128], space[8192];
         for (unsigned i = 0; i < DESCRIPTORS_MAX; i++) {
             snprintf(names[i], sizeof(names[i]), "%02ux%0*d", i, name_len, 0);
             rules[i] = (struct rule){.name = names[i], .path = "p", .domain = "d"};
@@ -182,7 +182,7 @@ static void test_both_lists_name_the_same_policies(void **state)
         statuses[30].decision = statuses[21].decision = denied;
         struct reply reply = {.decision = denied, .statuses = statuses, .n_statuses = 32};
         reply.decision.binding = 30;
-        struct http_text text = http_text_at(room, sizeof(room));
+        struct http_text text = http_text_at(space, sizeof(space));
         struct http_answer answer = {.status = 429};
         http_fields_write(&answer, &text, HTTP_STYLE_DRAFT_11, &(struct request){0}, &reply);
         assert_false(text.is_full);
@@ -201,8 +201,8 @@ static void test_both_lists_name_the_same_policies(void **state)
 
 static void test_a_text_that_is_full_takes_nothing_more(void **state)
 {
-    char room[8];
-    struct http_text text = http_text_at(room, sizeof(room));
+    char space[8];
+    struct http_text text = http_text_at(space, sizeof(space));
     (void)state;
     http_text_add(&text, "1234567");
     assert_false(text.is_full);
@@ -210,15 +210,15 @@ static void test_a_text_that_is_full_takes_nothing_more(void **state)
     assert_true(text.is_full);
     assert_int_equal(text.len, 7);
     assert_string_equal(http_text_end(&text, 0), "1234567");
-    text = http_text_at(room, sizeof(room));
+    text = http_text_at(space, sizeof(space));
     http_text_u64(&text, UINT64_MAX);
     assert_true(text.is_full);
     assert_int_equal(text.len, 0);
-    text = http_text_at(room, sizeof(room));
+    text = http_text_at(space, sizeof(space));
     http_text_u64(&text, 10000000); /* a digit more than there is room for */
     assert_true(text.is_full);
     assert_int_equal(text.len, 0);
-    text = http_text_at(room, sizeof(room));
+    text = http_text_at(space, sizeof(space));
     http_text_u64(&text, 9999990);
     assert_false(text.is_full);
     assert_string_equal(http_text_end(&text, 0), "9999990");
@@ -227,8 +227,8 @@ static void test_a_text_that_is_full_takes_nothing_more(void **state)
 static void test_json_strings_are_escaped(void **state)
 {
     static const char raw[] = "a\"\\\n\x7f\xc3\xa9\xff\xc0\x80\xed\xa0\x80\0z";
-    char room[128];
-    struct http_text text = http_text_at(room, sizeof(room));
+    char space[128];
+    struct http_text text = http_text_at(space, sizeof(space));
     (void)state;
     http_text_json(&text, span_of(raw, sizeof(raw) - 1));
     assert_string_equal(http_text_end(&text, 0),

@@ -31,7 +31,7 @@ static const struct http_json_node *value_of(const char *text)
 {
     struct stint_error error;
     if (parse(text, strlen(text), &error) != 0)
-        fail_msg("%s: %s", text, error.sentence);
+        fail_msg("%s: %s", text, error.message);
     const struct http_json_node *name = http_json_first(json.nodes);
     return http_json_after(name);
 }
@@ -163,7 +163,7 @@ static void test_a_whole_number_is_one_in_any_spelling(void **state)
 
 static void test_each_fault_is_told_where(void **state)
 {
-    static const char *const faults[][2] = {
+    static const char *const diagnostics[][2] = {
         {"[1]", "JSON, line 1, column 1: expected an object, {…}"},
         {" \n ", "JSON, line 2, column 2: expected an object, {…}"},
         {"{", "JSON, line 1, column 2: expected the name of a member in quotes"},
@@ -197,9 +197,10 @@ static void test_each_fault_is_told_where(void **state)
     };
     struct stint_error error;
     (void)state;
-    for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
-        assert_int_equal(parse(faults[i][0], strlen(faults[i][0]), &error), STINT_E_SYNTAX);
-        assert_string_equal(error.sentence, faults[i][1]);
+    for (size_t i = 0; i < sizeof(diagnostics) / sizeof(diagnostics[0]); i++) {
+        assert_int_equal(parse(diagnostics[i][0], strlen(diagnostics[i][0]), &error),
+                         STINT_E_SYNTAX);
+        assert_string_equal(error.message, diagnostics[i][1]);
     }
 }
 
@@ -237,7 +238,7 @@ static void test_a_request_of_the_largest_size_has_nodes_enough(void **state)
     for (int i = 0; i < HTTP_JSON_NODES_MAX; i++)
         len += (size_t)sprintf(text + len, "1,");
     assert_int_equal(parse(text, len, &error), STINT_E_SYNTAX);
-    assert_non_null(strstr(error.sentence, "more values than a request has"));
+    assert_non_null(strstr(error.message, "more values than a request has"));
 }
 
 int main(void)

@@ -78,7 +78,7 @@ static struct http_proxies *proxies_of(const char *const *texts, size_t n)
     struct http_proxies *proxies;
     struct stint_error error;
     if (http_proxies_new(&proxies, texts, n, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return proxies;
 }
 
@@ -125,11 +125,11 @@ static void test_a_network_that_is_none_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < N(wrong); i++) {
         assert_true(http_proxies_new(&proxies, &wrong[i][0], 1, &error) < 0);
-        assert_non_null(strstr(error.sentence, wrong[i][1]));
+        assert_non_null(strstr(error.message, wrong[i][1]));
     }
 }
 
-/* The address that is found, or the sentence of the refusal. */
+/* The address that is found, or the message of the refusal. */
 static const char *origin_of(const char *fields, const struct http_origin_fields *names)
 {
     static const char *const trusted[] = {"10.0.0.0/8", "2001:db8::/32"};
@@ -148,7 +148,7 @@ static const char *origin_of(const char *fields, const struct http_origin_fields
                  (const char *)origin.method.ptr, (int)origin.target.len,
                  (const char *)origin.target.ptr);
     else
-        snprintf(text, sizeof(text), "%s", error.sentence);
+        snprintf(text, sizeof(text), "%s", error.message);
     http_proxies_free(proxies);
     return text;
 }
@@ -219,7 +219,7 @@ static void test_a_stranger_is_not_believed(void **state)
 
 static const char fields_of_request[] = "\nX-Api-Key: k1\nX-Many: a\nX-Many: b\nX-Empty: \n";
 
-/* The descriptors of one list as text: "key=value key=value; …"; or the sentence of a fault. */
+/* The descriptors of one list as text: "key=value key=value; …"; or the message of a fault. */
 static const char *described(const char *list, const char *address)
 {
     static char text[1024];
@@ -229,17 +229,17 @@ static const char *described(const char *list, const char *address)
     struct http_parts *parts;
     struct stint_error error;
     struct http_text values = http_text_at(arena, sizeof(arena));
-    const struct http_parts_room room = {descriptors, entries, &values};
+    const struct http_parts_space space = {descriptors, entries, &values};
     const struct http_message message = {.field = talking_field, .field_arg = fields_of_request};
     const struct http_origin origin = {.address = span_of_text(address),
                                        .method = span_of_text("POST"),
                                        .target = span_of_text("/a//%62?user=u%201&x=")};
     text[0] = '\0';
     if (http_parts_new(&parts, &list, 1, &error) != 0) {
-        snprintf(text, sizeof(text), "%s", error.sentence);
+        snprintf(text, sizeof(text), "%s", error.message);
         return text;
     }
-    int n = http_parts_describe(parts, &message, &origin, &room);
+    int n = http_parts_describe(parts, &message, &origin, &space);
     assert_true(n >= 0);
     int len = 0;
     for (int i = 0; i < n; i++)

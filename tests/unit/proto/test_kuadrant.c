@@ -56,13 +56,13 @@ static int read_with(reader *read, const struct wire *wire)
 static void assert_read(reader *read, const struct wire *wire)
 {
     if (read_with(read, wire) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
 }
 
-static void assert_refused(reader *read, const struct wire *wire, int code, const char *sentence)
+static void assert_refused(reader *read, const struct wire *wire, int code, const char *reason)
 {
     assert_int_equal(read_with(read, wire), code);
-    assert_string_equal(error.sentence, sentence);
+    assert_string_equal(error.message, reason);
 }
 
 static struct wire reserve_of(uint64_t amount, int64_t seconds, int64_t nanos)

@@ -10,13 +10,13 @@ enum { BY_NAME = 3, BY_SYMBOL = 4, BY_EXTENSION = 5, EXTENSIONS_OF = 6, LIST = 7
 /* … and of ServerReflectionResponse. */
 enum { HOST = 1, ORIGINAL = 2, FILES = 4, NUMBERS = 5, SERVICES = 6, FAULT = 7 };
 
-static struct reflection_room room;
+static struct reflection_space space;
 static struct stint_error error;
 
 static int tear_down(void **state)
 {
     (void)state;
-    reflection_room_free(&room);
+    reflection_space_free(&space);
     return 0;
 }
 
@@ -25,8 +25,8 @@ static struct span answer_to(const struct wire *wire)
     struct span answer;
     uint8_t *copy = malloc(wire->len + 1);
     memcpy(copy, wire->bytes, wire->len);
-    if (reflection_answer(span_of(copy, wire->len), &room, &answer, &error) != 0)
-        fail_msg("%s", error.sentence);
+    if (reflection_answer(span_of(copy, wire->len), &space, &answer, &error) != 0)
+        fail_msg("%s", error.message);
     free(copy);
     return answer;
 }
@@ -186,21 +186,22 @@ static void test_strings_are_described_as_strings(void **state)
     assert_int_equal(wire_number_of(domain, TYPE), TYPE_STRING);
 }
 
-static void test_what_is_no_question_is_told_so(void **state)
+static void test_what_is_no_evaluation_is_told_so(void **state)
 {
     static const uint8_t long_one[REFLECTION_REQUEST_MAX + 1];
     struct wire empty = {.len = 0};
     struct span answer;
     (void)state;
     assert_fault(answer_to(&empty), GRPC_INVALID_ARGUMENT);
-    assert_int_equal(reflection_answer(span_of("\x3a\x7f", 2), &room, &answer, &error),
+    assert_int_equal(reflection_answer(span_of("\x3a\x7f", 2), &space, &answer, &error),
                      STINT_E_SYNTAX);
-    assert_int_equal(reflection_answer(span_of(long_one, sizeof(long_one)), &room, &answer, &error),
-                     STINT_E_RANGE);
+    assert_int_equal(
+        reflection_answer(span_of(long_one, sizeof(long_one)), &space, &answer, &error),
+        STINT_E_RANGE);
 }
 
 /* Of two questions in one message the last is asked, as proto3 has it. */
-static void test_the_last_question_counts(void **state)
+static void test_the_last_evaluation_counts(void **state)
 {
     struct wire wire = {.len = 0};
     (void)state;
@@ -220,8 +221,8 @@ int main(void)
         cmocka_unit_test(test_what_is_not_there_is_not_found),
         cmocka_unit_test(test_a_file_comes_with_what_it_imports),
         cmocka_unit_test(test_strings_are_described_as_strings),
-        cmocka_unit_test(test_what_is_no_question_is_told_so),
-        cmocka_unit_test(test_the_last_question_counts),
+        cmocka_unit_test(test_what_is_no_evaluation_is_told_so),
+        cmocka_unit_test(test_the_last_evaluation_counts),
     };
     return cmocka_run_group_tests_name("reflection", tests, NULL, tear_down);
 }

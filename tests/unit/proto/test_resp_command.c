@@ -11,8 +11,8 @@
 #define ARGUMENTS 256
 
 static struct span args[ARGUMENTS];
-static uint8_t room[RESP_LINE_MAX];
-static struct resp_argv argv = {args, 0, room};
+static uint8_t space[RESP_LINE_MAX];
+static struct resp_argv argv = {args, 0, space};
 static struct resp_lists lists;
 static struct request request;
 static struct stint_error error;
@@ -25,21 +25,21 @@ static int read_text(const char *text)
     assert_true(resp_command_takes(command, argv.n));
     memset(&request, 0xaa, sizeof(request));
     memset(&lists, 0xaa, sizeof(lists));
-    error.sentence[0] = '\0';
+    error.message[0] = '\0';
     return resp_request_read(command, argv.args, argv.n, &lists, &request, &error);
 }
 
 static void assert_read(const char *text)
 {
     if (read_text(text) != 0)
-        fail_msg("%s: %s", text, error.sentence);
+        fail_msg("%s: %s", text, error.message);
 }
 
 static void assert_refused(const char *text, const char *why)
 {
     assert_true(read_text(text) < 0);
-    if (strstr(error.sentence, why) == NULL)
-        fail_msg("%s: \"%s\" does not say \"%s\"", text, error.sentence, why);
+    if (strstr(error.message, why) == NULL)
+        fail_msg("%s: \"%s\" does not say \"%s\"", text, error.message, why);
 }
 
 static void assert_span(struct span span, const char *text)

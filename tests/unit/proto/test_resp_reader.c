@@ -11,8 +11,8 @@
 #define SMALL_REQUEST 4096
 
 static struct span args[ARGUMENTS];
-static uint8_t room[RESP_LINE_MAX];
-static struct resp_argv argv = {args, 0, room};
+static uint8_t space[RESP_LINE_MAX];
+static struct resp_argv argv = {args, 0, space};
 static const struct resp_bounds bounds = {SMALL_REQUEST, 1024, ARGUMENTS};
 
 static long read_all(const char *bytes, size_t len)
@@ -134,10 +134,10 @@ static void lines_are_split_as_people_mean_them(void **state)
 static void quotes_must_be_closed_and_followed_by_a_blank(void **state)
 {
     (void)state;
-    assert_int_equal(READ("PING \"a\n"), RESP_FAULT_QUOTES);
-    assert_int_equal(READ("PING 'a\r\n"), RESP_FAULT_QUOTES);
-    assert_int_equal(READ("PING \"a\"b\n"), RESP_FAULT_QUOTES);
-    assert_int_equal(READ("PING \"a\\\"\n"), RESP_FAULT_QUOTES);
+    assert_int_equal(READ("PING \"a\n"), RESP_ERROR_QUOTES);
+    assert_int_equal(READ("PING 'a\r\n"), RESP_ERROR_QUOTES);
+    assert_int_equal(READ("PING \"a\"b\n"), RESP_ERROR_QUOTES);
+    assert_int_equal(READ("PING \"a\\\"\n"), RESP_ERROR_QUOTES);
     assert_int_equal(READ("PING \"\\x4\" \n"), 12);
     assert_arg(1, "x4");
 }
@@ -145,31 +145,31 @@ static void quotes_must_be_closed_and_followed_by_a_blank(void **state)
 static void what_is_no_command_is_refused_as_soon_as_it_shows(void **state)
 {
     (void)state;
-    assert_int_equal(READ("*a"), RESP_FAULT_COUNT);
-    assert_int_equal(READ("*-1\r\n"), RESP_FAULT_COUNT);
-    assert_int_equal(READ("*\r\n"), RESP_FAULT_COUNT);
-    assert_int_equal(READ("*1\rx"), RESP_FAULT_COUNT);
-    assert_int_equal(READ("*1\n"), RESP_FAULT_COUNT);
-    assert_int_equal(READ("*12345678901"), RESP_FAULT_COUNT);
-    assert_int_equal(READ("*1\r\n:"), RESP_FAULT_NO_BULK);
-    assert_int_equal(READ("*1\r\n$-1\r\n"), RESP_FAULT_LENGTH);
-    assert_int_equal(READ("*1\r\n$99999999999"), RESP_FAULT_LENGTH);
-    assert_int_equal(READ("*1\r\n$3\r\nabcde"), RESP_FAULT_NO_END);
-    assert_int_equal(READ("*1\r\n$3\r\nabc\ra"), RESP_FAULT_NO_END);
+    assert_int_equal(READ("*a"), RESP_ERROR_COUNT);
+    assert_int_equal(READ("*-1\r\n"), RESP_ERROR_COUNT);
+    assert_int_equal(READ("*\r\n"), RESP_ERROR_COUNT);
+    assert_int_equal(READ("*1\rx"), RESP_ERROR_COUNT);
+    assert_int_equal(READ("*1\n"), RESP_ERROR_COUNT);
+    assert_int_equal(READ("*12345678901"), RESP_ERROR_COUNT);
+    assert_int_equal(READ("*1\r\n:"), RESP_ERROR_NO_BULK);
+    assert_int_equal(READ("*1\r\n$-1\r\n"), RESP_ERROR_LENGTH);
+    assert_int_equal(READ("*1\r\n$99999999999"), RESP_ERROR_LENGTH);
+    assert_int_equal(READ("*1\r\n$3\r\nabcde"), RESP_ERROR_NO_END);
+    assert_int_equal(READ("*1\r\n$3\r\nabc\ra"), RESP_ERROR_NO_END);
 }
 
 static void limits_hold_before_the_bytes_come(void **state)
 {
     (void)state;
     assert_int_equal(READ("*16\r\n"), 0);
-    assert_int_equal(READ("*17\r\n"), RESP_FAULT_COUNT);
+    assert_int_equal(READ("*17\r\n"), RESP_ERROR_COUNT);
     assert_int_equal(READ("*1\r\n$1024\r\n"), 0);
-    assert_int_equal(READ("*1\r\n$1025\r\n"), RESP_FAULT_LENGTH);
+    assert_int_equal(READ("*1\r\n$1025\r\n"), RESP_ERROR_LENGTH);
     static char line[SMALL_REQUEST + 1];
     memset(line, 'x', sizeof(line));
     assert_int_equal(read_all(line, SMALL_REQUEST - 1), 0);
-    assert_int_equal(read_all(line, SMALL_REQUEST), RESP_FAULT_TOO_LONG);
-    assert_int_equal(READ("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n"), RESP_FAULT_ARGUMENTS);
+    assert_int_equal(read_all(line, SMALL_REQUEST), RESP_ERROR_TOO_LONG);
+    assert_int_equal(READ("1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n"), RESP_ERROR_ARGUMENTS);
 }
 
 static void a_command_is_limited_as_a_whole(void **state)
@@ -179,15 +179,15 @@ static void a_command_is_limited_as_a_whole(void **state)
     size_t len = (size_t)snprintf(bytes, sizeof(bytes), "*5\r\n");
     for (int i = 0; i < 4; i++)
         len += (size_t)snprintf(bytes + len, sizeof(bytes) - len, "$1020\r\n%01020d\r\n", 0);
-    assert_int_equal(read_all(bytes, len), RESP_FAULT_TOO_LONG);
+    assert_int_equal(read_all(bytes, len), RESP_ERROR_TOO_LONG);
 }
 
 /* A page in a browser may post lines to this port, and commands in a body behind them. */
 static void requests_of_browsers_end_the_stream(void **state)
 {
     (void)state;
-    assert_int_equal(READ("POST / HTTP/1.1\r\n"), RESP_FAULT_HTTP);
-    assert_int_equal(READ("GET /x HTTP/1.0\r\n"), RESP_FAULT_HTTP);
+    assert_int_equal(READ("POST / HTTP/1.1\r\n"), RESP_ERROR_HTTP);
+    assert_int_equal(READ("GET /x HTTP/1.0\r\n"), RESP_ERROR_HTTP);
     assert_int_equal(READ("ECHO HTTP/1.1\r\n"), 15);
 }
 
@@ -197,7 +197,7 @@ static void many_pieces_are_no_more_work(void **state)
     (void)state;
     enum { N = 4000, LEN = 1 << 20 };
     static struct span many[N];
-    struct resp_argv big = {many, 0, room};
+    struct resp_argv big = {many, 0, space};
     const struct resp_bounds wide = {2 * LEN, LEN, N};
     struct resp_reader reader = {0};
     uint8_t *bytes = malloc(LEN + 100);
@@ -217,13 +217,13 @@ static void many_pieces_are_no_more_work(void **state)
     free(bytes);
 }
 
-static void every_fault_has_a_sentence(void **state)
+static void every_fault_has_a_message(void **state)
 {
     (void)state;
-    for (long fault = RESP_FAULT_ARGUMENTS; fault < 0; fault++)
-        assert_string_not_equal(resp_fault_sentence(fault), "unknown fault");
-    assert_string_equal(resp_fault_sentence(RESP_FAULT_ARGUMENTS - 1), "unknown fault");
-    assert_string_equal(resp_fault_sentence(0), "unknown fault");
+    for (long fault = RESP_ERROR_ARGUMENTS; fault < 0; fault++)
+        assert_string_not_equal(resp_error_message(fault), "unknown fault");
+    assert_string_equal(resp_error_message(RESP_ERROR_ARGUMENTS - 1), "unknown fault");
+    assert_string_equal(resp_error_message(0), "unknown fault");
 }
 
 int main(void)
@@ -242,7 +242,7 @@ int main(void)
         cmocka_unit_test(a_command_is_limited_as_a_whole),
         cmocka_unit_test(requests_of_browsers_end_the_stream),
         cmocka_unit_test(many_pieces_are_no_more_work),
-        cmocka_unit_test(every_fault_has_a_sentence),
+        cmocka_unit_test(every_fault_has_a_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -133,7 +133,7 @@ static void an_error_stays_one_line(void **state)
     assert_written("-ERR bad '  +OK   '\r\n");
 }
 
-static void what_is_large_makes_room(void **state)
+static void what_is_large_makes_space(void **state)
 {
     (void)state;
     enum { LEN = 100000 };
@@ -207,7 +207,7 @@ static void throttle_that_never_fits_has_no_time(void **state)
     assert_written("*5\r\n:1\r\n:16\r\n:11\r\n:-1\r\n:0\r\n");
 }
 
-static void throttle_with_the_longest_numbers_has_room(void **state)
+static void throttle_with_the_longest_numbers_has_space(void **state)
 {
     (void)state;
     struct reply reply = throttled(STINT_DENY, STINT_NEVER_NS - 1, STINT_NEVER_NS);
@@ -326,7 +326,7 @@ static void every_error_has_its_word(void **state)
         [REPLY_FULL] = "-FULL why\r\n",       [REPLY_UNAVAILABLE] = "-UNAVAILABLE why\r\n"};
     const struct request request = {.verb = REQUEST_TAKE};
     for (int error = REPLY_BAD_REQUEST; error <= REPLY_UNAVAILABLE; error++) {
-        const struct reply reply = {.error = (uint8_t)error, .sentence = "why"};
+        const struct reply reply = {.error = (uint8_t)error, .message = "why"};
         resp_reply_verb(&writer, &request, &reply);
         assert_written(words[error]);
         resp_reply_throttle(&writer, &reply);
@@ -345,12 +345,12 @@ int main(void)
         TEST(types_of_resp2),
         TEST(types_of_resp3),
         TEST(an_error_stays_one_line),
-        TEST(what_is_large_makes_room),
+        TEST(what_is_large_makes_space),
         TEST(a_writer_without_memory_writes_no_more),
         TEST(throttle_has_its_five_numbers_in_order),
         TEST(throttle_rounds_seconds_up),
         TEST(throttle_that_never_fits_has_no_time),
-        TEST(throttle_with_the_longest_numbers_has_room),
+        TEST(throttle_with_the_longest_numbers_has_space),
         TEST(a_verb_is_a_map_in_resp3_and_flat_in_resp2),
         TEST(a_ticket_and_a_replay_are_told_where_there_are),
         TEST(a_booking_says_when_it_starts),

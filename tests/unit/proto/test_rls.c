@@ -52,13 +52,13 @@ static int read_wire(const struct wire *wire)
 static void assert_read(const struct wire *wire)
 {
     if (read_wire(wire) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
 }
 
-static void assert_refused(const struct wire *wire, int code, const char *sentence)
+static void assert_refused(const struct wire *wire, int code, const char *reason)
 {
     assert_int_equal(read_wire(wire), code);
-    assert_string_equal(error.sentence, sentence);
+    assert_string_equal(error.message, reason);
 }
 
 static void assert_span(struct span span, const void *bytes, size_t len)
@@ -209,7 +209,7 @@ static void test_an_override_that_cannot_be_kept_is_refused(void **state)
                    "descriptors[0].limit: expected a unit multiplier of 1 or more");
     wire = with_limit(9, 6, UINT32_MAX);
     assert_int_equal(read_wire(&wire), STINT_E_RANGE);
-    assert_non_null(strstr(error.sentence, "descriptors[0].limit: "));
+    assert_non_null(strstr(error.message, "descriptors[0].limit: "));
 }
 
 /* ---- Bytes of any kind ----------------------------------------------------------------------- */
@@ -295,7 +295,7 @@ static void test_messages_that_come_twice_are_joined(void **state)
 static void test_what_lacks_something_is_refused(void **state)
 {
     static const struct {
-        const char *domain, *descriptors, *sentence;
+        const char *domain, *descriptors, *reason;
     } rows[] = {
         {"", "a=1", "expected a domain that is not empty"},
         {"d", "", "expected descriptors"},
@@ -305,7 +305,7 @@ static void test_what_lacks_something_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < N(rows); i++) {
         struct wire wire = wire_request(rows[i].domain, rows[i].descriptors);
-        assert_refused(&wire, STINT_E_SYNTAX, rows[i].sentence);
+        assert_refused(&wire, STINT_E_SYNTAX, rows[i].reason);
     }
     struct wire wire = wire_request("d", "a=1");
     wire_text(&wire, 2, "");
@@ -346,7 +346,7 @@ static void test_a_million_descriptors_are_refused(void **state)
     for (size_t i = 0; i < LEN; i += sizeof(one))
         memcpy(bytes + i, one, sizeof(one));
     assert_int_equal(rls_read(call, span_of(bytes, LEN), &request, &error), STINT_E_RANGE);
-    assert_string_equal(error.sentence, "descriptors: expected at most 32 descriptors");
+    assert_string_equal(error.message, "descriptors: expected at most 32 descriptors");
     free(bytes);
     struct wire wire = wire_request("d", "a=1");
     assert_read(&wire);
@@ -403,7 +403,7 @@ static void test_a_field_of_another_type_is_refused(void **state)
 
 /* ---- Hostile bytes --------------------------------------------------------------------------- */
 
-/* Whatever is cut off: a request that is whole by chance, or a sentence. */
+/* Whatever is cut off: a request that is whole by chance, or a message. */
 static void test_every_prefix_is_taken_or_refused(void **state)
 {
     (void)state;
@@ -414,10 +414,10 @@ static void test_every_prefix_is_taken_or_refused(void **state)
     assert_read(&wire);
     size_t n_refused = 0;
     for (size_t len = 0; len < wire.len; len++) {
-        error.sentence[0] = '\0';
+        error.message[0] = '\0';
         int code = read_bytes(wire.bytes, len);
         n_refused += code != 0;
-        assert_true(code == 0 || (code == STINT_E_SYNTAX && error.sentence[0] != '\0'));
+        assert_true(code == 0 || (code == STINT_E_SYNTAX && error.message[0] != '\0'));
     }
     assert_true(n_refused > wire.len / 2);
 }
@@ -431,9 +431,9 @@ static void test_every_byte_may_be_another(void **state)
         uint8_t right = wire.bytes[i];
         for (unsigned byte = 0; byte < 256; byte++) {
             wire.bytes[i] = (uint8_t)byte;
-            error.sentence[0] = '\0';
+            error.message[0] = '\0';
             int code = read_wire(&wire);
-            assert_true(code == 0 || error.sentence[0] != '\0');
+            assert_true(code == 0 || error.message[0] != '\0');
             if (code == 0)
                 assert_true(request->domain.len > 0 && request->n_descriptors > 0 &&
                             request->cost > 0);
@@ -467,9 +467,9 @@ static void test_lengths_that_lie_are_refused(void **state)
     };
     (void)state;
     for (size_t i = 0; i < N(rows); i++) {
-        error.sentence[0] = '\0';
+        error.message[0] = '\0';
         int code = read_bytes(rows[i].bytes, rows[i].len);
-        if (code == 0 || error.sentence[0] == '\0')
+        if (code == 0 || error.message[0] == '\0')
             fail_msg("row %zu: %d", i, code);
     }
 }

@@ -48,14 +48,14 @@ static const char *const yaml =
     "    rate_limit: {unit: minute, requests_per_unit: 50, replaces: [{name: per-ip}]}\n";
 
 /* A service and a call of each kind. */
-struct door {
+struct frontend {
     struct serving s;
     struct rls_call *rls;
     struct http_call json;
     char text[65536];
 };
 
-static struct door grpc, json;
+static struct frontend grpc, json;
 static struct rls_form form;
 
 static int set_up(void **state)
@@ -83,10 +83,10 @@ static struct span answer_to(const struct wire *wire)
     const struct request *request;
     struct stint_error error;
     if (rls_read(grpc.rls, wired(wire), &request, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     const struct reply *reply = ask(&grpc.s, request);
     if (reply->error != REPLY_DECIDED)
-        fail_msg("%s", reply->sentence);
+        fail_msg("%s", reply->message);
     struct span response = rls_write(grpc.rls, &form, request, reply);
     assert_non_null(response.ptr);
     const char *otherwise = rls_oracle_written(response, &form, reply);
@@ -277,7 +277,7 @@ static json_t *json_answer(const struct row *row)
     char *body = json_dumps(request, JSON_COMPACT);
     assert_non_null(body);
     if (http_rls_read(&json.json, span_of_text(body), &error) != 0)
-        fail_msg("%s: %s", body, error.sentence);
+        fail_msg("%s: %s", body, error.message);
     json.json.request.wants_growth = true;
     const struct reply *reply = ask(&json.s, &json.json.request);
     struct http_text text = http_text_at(json.text, sizeof(json.text));

@@ -62,7 +62,7 @@ static void test_limits_become_quotas(void **unused)
     }
 }
 
-static void test_a_limit_that_names_no_law_has_the_default(void **unused)
+static void test_a_limit_that_names_no_algorithm_has_the_default(void **unused)
 {
     const struct rules_load_options options = {.default_algorithm = STINT_GCRA};
     const char *texts[] = {"{domain: d, descriptors: [{key: a, rate_limit: {unit: day, "
@@ -206,8 +206,8 @@ static void test_domains_come_in_the_order_of_files(void **unused)
 
 static void test_no_files_are_no_rules(void **unused)
 {
-    struct rules_faults faults;
-    struct rules *rules = rules_load(NULL, 0, NULL, &faults);
+    struct rules_diagnostics diagnostics;
+    struct rules *rules = rules_load(NULL, 0, NULL, &diagnostics);
     (void)unused;
     assert_non_null(rules);
     assert_int_equal(rules_count(rules), 0);
@@ -217,7 +217,7 @@ static void test_no_files_are_no_rules(void **unused)
     rules_unref(rules_ref(rules));
     rules_unref(rules);
     rules_unref(NULL);
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
 }
 
 /* ---- Identities ------------------------------------------------------------------------------ */
@@ -270,7 +270,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_limits_become_quotas),
-        cmocka_unit_test(test_a_limit_that_names_no_law_has_the_default),
+        cmocka_unit_test(test_a_limit_that_names_no_algorithm_has_the_default),
         cmocka_unit_test(test_what_stands_beside_a_limit),
         cmocka_unit_test(test_what_a_ban_leaves_out),
         cmocka_unit_test(test_what_others_accept_is_accepted),

@@ -26,7 +26,7 @@ static struct found find_in(const struct rules *rules, const char *domain,
     int code = rules_match(rules, span_of_text(domain), &descriptor, found.key, sizeof(found.key),
                            &match, &error);
     if (code != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     assert_true((match.rule == NULL) == (match.key_len == 0));
     found.rule = match.rule;
     found.key_len = match.key_len;
@@ -259,8 +259,8 @@ static void test_a_key_that_would_be_too_long_is_an_error(void **unused)
     assert_int_equal(
         rules_match(rules, span_of_text("d"), &descriptor, key, sizeof(key), &match, &error),
         STINT_E_RANGE);
-    assert_string_equal(error.sentence, "the values of a descriptor need a key of 65537 bytes; it "
-                                        "has at most 65536");
+    assert_string_equal(error.message, "the values of a descriptor need a key of 65537 bytes; it "
+                                       "has at most 65536");
     assert_null(match.rule);
     entry.value.len = 3;
     assert_int_equal(rules_match(rules, span_of_text("d"), &descriptor, key, 14, &match, &error),

@@ -20,17 +20,17 @@ static void assert_kept(const char *yaml, const char *json)
     rules_unref(rules);
 }
 
-static void assert_refused(const char *yaml, const char *sentence)
+static void assert_refused(const char *yaml, const char *message)
 {
     char *text = malloc(strlen(yaml) + 256);
     assert_non_null(text);
     sprintf(text, ENTRY "  metadata: %s\n", yaml);
     const struct rules_file file = {"a.yaml", span_of_text(text)};
-    struct rules_faults faults;
-    assert_null(rules_load(&file, 1, NULL, &faults));
-    assert_int_equal(faults.n_faults, 1);
-    assert_string_equal(faults.faults[0].sentence, sentence);
-    rules_faults_free(&faults);
+    struct rules_diagnostics diagnostics;
+    assert_null(rules_load(&file, 1, NULL, &diagnostics));
+    assert_int_equal(diagnostics.n_diagnostics, 1);
+    assert_string_equal(diagnostics.diagnostics[0].message, message);
+    rules_diagnostics_free(&diagnostics);
     free(text);
 }
 

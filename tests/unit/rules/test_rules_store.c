@@ -22,31 +22,31 @@ static char *told_by(const char *text, const struct rules_load_options *options)
 {
     static char all[8192];
     const struct rules_file file = {"a.yaml", span_of_text(text)};
-    struct rules_faults faults;
-    struct rules *rules = rules_load(&file, 1, options, &faults);
-    const struct rules_fault *const lists[] = {faults.faults, faults.warnings};
-    const size_t counts[] = {faults.n_faults, faults.n_warnings};
+    struct rules_diagnostics diagnostics;
+    struct rules *rules = rules_load(&file, 1, options, &diagnostics);
+    const struct rules_fault *const lists[] = {diagnostics.diagnostics, diagnostics.warnings};
+    const size_t counts[] = {diagnostics.n_diagnostics, diagnostics.n_warnings};
     size_t len = 0;
     all[0] = '\0';
     for (size_t list = 0; list < 2; list++)
         for (size_t i = 0; i < counts[list]; i++)
             len += (size_t)snprintf(all + len, sizeof(all) - len, "%s%u:%u: %s\n",
                                     list == 1 ? "warning " : "", (unsigned)lists[list][i].line,
-                                    (unsigned)lists[list][i].column, lists[list][i].sentence);
-    assert_int_equal(rules == NULL, faults.n_faults > 0);
+                                    (unsigned)lists[list][i].column, lists[list][i].message);
+    assert_int_equal(rules == NULL, diagnostics.n_diagnostics > 0);
     rules_unref(rules);
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     return all;
 }
 
 static struct rules *loaded(const char *text, const struct rules_load_options *options)
 {
     const struct rules_file file = {"a.yaml", span_of_text(text)};
-    struct rules_faults faults;
-    struct rules *rules = rules_load(&file, 1, options, &faults);
+    struct rules_diagnostics diagnostics;
+    struct rules *rules = rules_load(&file, 1, options, &diagnostics);
     if (rules == NULL)
-        fail_msg("%s", faults.faults[0].sentence);
-    rules_faults_free(&faults);
+        fail_msg("%s", diagnostics.diagnostics[0].message);
+    rules_diagnostics_free(&diagnostics);
     return rules;
 }
 
@@ -107,7 +107,7 @@ static void test_any_store_may_be_named_where_none_is_known(void **unused)
     rules_unref(rules);
 }
 
-static void test_what_holds_while_a_store_is_away(void **unused)
+static void test_what_holds_while_a_store_is_unavailable(void **unused)
 {
     static const struct rules_load_options allowing = {
         .stores = stores, .n_stores = N(stores), .default_on_error = RULE_STORE_ERROR_ALLOW};
@@ -311,15 +311,15 @@ static void test_files_of_a_domain_agree_on_its_tag(void **unused)
         {"b.yaml", span_of_text("domain: d\nstore_tag: first\n")},
         {"c.yaml", span_of_text("domain: d\nstore_tag: values\n")},
     };
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     (void)unused;
-    assert_null(rules_load(files, N(files), &merging, &faults));
-    assert_int_equal(faults.n_faults, 1);
-    assert_string_equal(faults.faults[0].file, "c.yaml");
-    assert_int_equal(faults.faults[0].line, 2);
-    assert_string_equal(faults.faults[0].sentence,
+    assert_null(rules_load(files, N(files), &merging, &diagnostics));
+    assert_int_equal(diagnostics.n_diagnostics, 1);
+    assert_string_equal(diagnostics.diagnostics[0].file, "c.yaml");
+    assert_int_equal(diagnostics.diagnostics[0].line, 2);
+    assert_string_equal(diagnostics.diagnostics[0].message,
                         "store_tag: the domain has another one already, in line 2 of b.yaml");
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
 }
 
 /* ---- Names ----------------------------------------------------------------------------------- */
@@ -459,7 +459,7 @@ int main(void)
         cmocka_unit_test(test_a_rule_goes_by_the_store_it_names),
         cmocka_unit_test(test_without_stores_a_rule_goes_by_the_table),
         cmocka_unit_test(test_any_store_may_be_named_where_none_is_known),
-        cmocka_unit_test(test_what_holds_while_a_store_is_away),
+        cmocka_unit_test(test_what_holds_while_a_store_is_unavailable),
         cmocka_unit_test(test_leases),
         cmocka_unit_test(test_a_tag_is_of_a_whole_domain),
         cmocka_unit_test(test_faults_of_stores),

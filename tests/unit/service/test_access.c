@@ -19,7 +19,7 @@ static struct access *load(const char *text)
     struct access *access = NULL;
     struct stint_error error = {0};
     if (access_load(&access, "tokens", span_of_text(text), &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return access;
 }
 
@@ -62,21 +62,21 @@ static void test_nothing_else_finds_one(void **state)
     access_unref(access);
 }
 
-static void assert_refused(const char *text, size_t len, const char *sentence)
+static void assert_refused(const char *text, size_t len, const char *message)
 {
     struct access *access = NULL;
     struct stint_error error = {0};
     assert_int_equal(access_load(&access, "tokens", span_of(text, len), &error), STINT_E_SYNTAX);
     assert_null(access);
-    if (strstr(error.sentence, sentence) == NULL)
-        fail_msg("`%s` was to hold `%s`", error.sentence, sentence);
+    if (strstr(error.message, message) == NULL)
+        fail_msg("`%s` was to hold `%s`", error.message, message);
 }
 
 static void test_a_fault_names_its_line_and_what_was_expected(void **state)
 {
     (void)state;
     static const struct {
-        const char *text, *sentence;
+        const char *text, *message;
     } cases[] = {
         {"", "nobody could ask"},
         {"# only words\n\n", "nobody could ask"},
@@ -94,7 +94,7 @@ static void test_a_fault_names_its_line_and_what_was_expected(void **state)
         {"a ask " FIRST "\nb ask " FIRST, "tokens:2: the same secret stands on line 1"},
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_refused(cases[i].text, strlen(cases[i].text), cases[i].sentence);
+        assert_refused(cases[i].text, strlen(cases[i].text), cases[i].message);
     static const char with_nul[] = "a\0b ask " FIRST;
     assert_refused(with_nul, sizeof(with_nul) - 1, "tokens:1: expected a name");
 }
@@ -107,7 +107,7 @@ static void test_a_fault_does_not_repeat_a_secret(void **state)
     struct stint_error error = {0};
     assert_int_equal(access_load(&access, "tokens", span_of_text("a ask hunter2"), &error),
                      STINT_E_SYNTAX);
-    assert_null(strstr(error.sentence, "hunter2"));
+    assert_null(strstr(error.message, "hunter2"));
 }
 
 static void test_too_many_tokens_are_refused(void **state)
@@ -183,10 +183,10 @@ static void test_sets_are_exchanged_under_who_uses_them(void **state)
 static unsigned n_told;
 static char told_address[64];
 
-static void tell(void *arg, const char *address, const char *door)
+static void tell(void *arg, const char *address, const char *frontend)
 {
     assert_null(arg);
-    assert_string_equal(door, "resp");
+    assert_string_equal(frontend, "resp");
     snprintf(told_address, sizeof(told_address), "%s", address);
     n_told++;
 }
@@ -207,7 +207,7 @@ static char login(struct access_now *now, const char *peer, const char *secret, 
     struct access *access = access_now_get(now);
     const struct access_login login = {.secret = span_of_text(secret),
                                        .peer = span_of_text(peer),
-                                       .door = METRICS_RESP,
+                                       .frontend = METRICS_RESP,
                                        .now_ns = now_ns};
     bool is_slowed;
     const struct access_token *token = access_login(now, access, &login, &is_slowed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Tickets of stores that may expire, as a worker keeps them: found by their ids, and bounded. */
-#include "decide/shared.h"
+#include "decide/backend.h"
 #include "service/expiries.h"
 #include "unit/asking.h"
 
@@ -11,7 +11,7 @@
 static struct span ticket_of(uint32_t number, uint8_t bytes[TICKET_LEN])
 {
     memset(bytes, 7, TICKET_LEN);
-    memset(bytes + 1, 0, SHARED_ID_LEN);
+    memset(bytes + 1, 0, BACKEND_ID_LEN);
     uint32_t home = number / 3;
     memcpy(bytes + 1, &home, sizeof(home));
     memcpy(bytes + 1 + sizeof(home), &number, sizeof(number));

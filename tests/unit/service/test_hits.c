@@ -140,7 +140,7 @@ static void test_the_setting_is_for_rules_that_do_not_say(void **state)
     struct serving *s = *state;
     struct stint_quota own = quota_of("10/1h");
     struct asked asked;
-    s->service->question.charges_hits = true;
+    s->service->evaluation.charges_hits = true;
     assert_int_equal(outcome_of(s, "unsaid=1", 12), STINT_DENY);
     assert_int_equal(left(s, "unsaid=1"), 0);
     assert_int_equal(outcome_of(s, "takes=1", 11), STINT_NEVER);
@@ -162,7 +162,8 @@ static void test_the_setting_is_for_rules_that_do_not_say(void **state)
     assert_int_equal(outcome_of(s, "places=1", 0), STINT_DENY);
 }
 
-/* As envoyproxy/ratelimit compares: where the law tells more than the limit from the limit. */
+/* As envoyproxy/ratelimit compares: where the algorithm tells more than the limit from the limit.
+ */
 static void test_a_check_of_debt_passes_where_just_the_limit_is_used(void **state)
 {
     static const struct {
@@ -170,7 +171,7 @@ static void test_a_check_of_debt_passes_where_just_the_limit_is_used(void **stat
         int at_limit;
     } rows[] = {{"counted=1", STINT_ALLOW}, {"paced=1", STINT_ALLOW}, {"tokens=1", STINT_DENY}};
     struct serving *s = *state;
-    s->service->question.checks_debt = true;
+    s->service->evaluation.checks_debt = true;
     for (size_t i = 0; i < N(rows); i++) {
         assert_int_equal(outcome_of(s, rows[i].key, 9), STINT_ALLOW);
         assert_int_equal(outcome_of(s, rows[i].key, 0), STINT_ALLOW);
@@ -183,7 +184,7 @@ static void test_a_check_of_debt_passes_where_just_the_limit_is_used(void **stat
     }
 }
 
-static void test_what_has_no_room_or_no_limit(void **state)
+static void test_what_has_no_space_or_no_limit(void **state)
 {
     struct serving *s = *state;
     assert_int_equal(outcome_of(s, "shut=1", 0), STINT_NEVER);
@@ -251,7 +252,7 @@ static void test_in_quota_mode_only_all_of_them_deny(void **state)
     assert_int_equal(ask_hits(s, "soft=1; soft2=1", 0, 0)->decision.outcome, STINT_DENY);
 }
 
-/* One that steps back before anything is taken is no reason to take twice. */
+/* One that is excluded before anything is taken is no reason to take twice. */
 static void test_what_steps_back_makes_nobody_pay_twice(void **state)
 {
     struct serving *s = *state;
@@ -341,8 +342,8 @@ static void test_checks_count_for_a_ban_and_charges_do_not(void **state)
 struct far {
     struct serving s;
     struct fake_store fake;
-    struct shared_store *stores[1];
-    struct question_stores question_stores;
+    struct backend *stores[1];
+    struct evaluation_stores evaluation_stores;
 };
 
 static void serve_far(struct far *far, const char *options)
@@ -358,9 +359,9 @@ static void serve_far(struct far *far, const char *options)
     serve(&far->s, yaml);
     fake_store_begin(&far->fake);
     far->stores[0] = &far->fake.store;
-    far->question_stores =
-        (struct question_stores){.stores = far->stores, .n_stores = 1, .timeout_ns = 50 * MS};
-    service_set_stores(far->s.service, &far->question_stores);
+    far->evaluation_stores =
+        (struct evaluation_stores){.stores = far->stores, .n_stores = 1, .timeout_ns = 50 * MS};
+    service_set_stores(far->s.service, &far->evaluation_stores);
 }
 
 static void serve_far_no_more(struct far *far)
@@ -374,14 +375,14 @@ static int evaluate_far(struct far *far, struct request *request, bool fails)
 {
     for (int n = 0; ask(&far->s, request)->error == REPLY_WAITS; n++) {
         assert_true(n < 10);
-        request->errand = far->s.reply.errand;
+        request->pending = far->s.reply.pending;
         for (size_t i = 0; fails && i < far->fake.n_asks; i++)
             if (far->fake.asks[i].op != NULL)
                 fake_fail(&far->fake, i, far->s.now_ns);
         fake_let_all(&far->fake, far->s.now_ns);
     }
     if (far->s.reply.error != REPLY_DECIDED)
-        fail_msg("%u: %s", request->verb, far->s.reply.sentence);
+        fail_msg("%u: %s", request->verb, far->s.reply.message);
     return far->s.reply.decision.outcome;
 }
 
@@ -432,7 +433,7 @@ static void test_a_check_of_debt_in_a_store(void **state)
     struct far far;
     (void)state;
     serve_far(&far, ", algorithm: fixed_window, on_store_error: deny");
-    far.s.service->question.checks_debt = true;
+    far.s.service->evaluation.checks_debt = true;
     assert_int_equal(ask_far(&far, "tokens=1", 10, 0, false), STINT_ALLOW);
     assert_int_equal(ask_far(&far, "tokens=1", 0, 0, false), STINT_ALLOW);
     assert_int_equal(ask_far(&far, "tokens=1", 0, 0, true), STINT_DENY); /* it is away */
@@ -454,16 +455,16 @@ static void test_a_charge_is_on_its_way_before_anything_is_answered(void **state
     asked.descriptors[0].hits = 12;
     assert_int_equal(ask(&far.s, request)->error, REPLY_WAITS);
     assert_int_equal(far.fake.n_asks, 2);
-    assert_int_equal(far.fake.asks[0].verb, SHARED_PEEK);
-    assert_int_equal(far.fake.asks[1].verb, SHARED_CHARGE);
+    assert_int_equal(far.fake.asks[0].verb, BACKEND_PEEK);
+    assert_int_equal(far.fake.asks[1].verb, BACKEND_CHARGE);
     assert_int_equal(far.fake.asks[1].items[0].cost, 12);
     fake_let_all(&far.fake, far.s.now_ns);
-    service_drop(far.s.service, far.s.reply.errand);
+    service_drop(far.s.service, far.s.reply.pending);
     assert_int_equal(ask_far(&far, "tokens=1", 0, 0, false), STINT_DENY);
     serve_far_no_more(&far);
 }
 
-static void test_while_the_store_is_away_its_stand_in_answers(void **state)
+static void test_while_the_store_is_unavailable_its_fallback_answers(void **state)
 {
     static const struct {
         const char *options;
@@ -520,12 +521,13 @@ static void test_every_limit_of_a_request_has_its_fallback(void **state)
     }
 }
 
-/* ---- At the door of gRPC --------------------------------------------------------------------- */
+/* ---- At the frontend of gRPC
+ * --------------------------------------------------------------------- */
 
-static const struct law {
+static const struct algorithm {
     const char *keys;
     uint32_t unit; /* of the limit of 1,000 and of all hits: a log of 1,000 is too wide here */
-} laws[] = {
+} algorithms[] = {
     {"fixed_window", 1}, {"window", 1},          {"window, resolution: 12", 1},
     {"gcra", 1},         {"sliding_counter", 1}, {"buckets, count_slack: 50, time_slack: 1h", 1},
     {"log", 10},
@@ -556,28 +558,28 @@ static unsigned call_hits(struct calling *calling, const char *text, uint32_t hi
     return code;
 }
 
-static struct calling *call_law(const struct law *law, const char *unit)
+static struct calling *call_algorithm(const struct algorithm *algorithm, const char *unit)
 {
     char yaml[512];
     snprintf(yaml, sizeof(yaml),
              "domain: d\ndescriptors:\n  - key: user\n    rate_limit: {unit: %s, "
              "requests_per_unit: %u, hits: charge, algorithm: %s}\n",
-             unit, 1000 / law->unit, law->keys);
+             unit, 1000 / algorithm->unit, algorithm->keys);
     return call_at(yaml, NULL, NULL);
 }
 
 static void test_budgets_per_hour(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < N(laws); i++) {
-        struct calling *calling = call_law(&laws[i], "hour");
+    for (size_t i = 0; i < N(algorithms); i++) {
+        struct calling *calling = call_algorithm(&algorithms[i], "hour");
         for (size_t k = 0; k < N(sequences); k++) {
             char user[32];
             snprintf(user, sizeof(user), "user=%zu", k);
             for (size_t step = 0; step < sequences[k].n; step++)
-                if (call_hits(calling, user, sequences[k].hits[step] / laws[i].unit) !=
+                if (call_hits(calling, user, sequences[k].hits[step] / algorithms[i].unit) !=
                     sequences[k].codes[step])
-                    fail_msg("%s: sequence %zu, step %zu", laws[i].keys, k, step);
+                    fail_msg("%s: sequence %zu, step %zu", algorithms[i].keys, k, step);
         }
         call_no_more(calling);
     }
@@ -587,18 +589,18 @@ static void test_budgets_per_hour(void **state)
 static void test_a_check_before_each_request_keeps_a_budget_of_a_day(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < N(laws); i++) {
+    for (size_t i = 0; i < N(algorithms); i++) {
         unsigned served = 0;
-        struct calling *calling = call_law(&laws[i], "day");
+        struct calling *calling = call_algorithm(&algorithms[i], "day");
         for (int n = 0; n < 20; n++) {
             if (call_hits(calling, "user=1", 0) == RLS_CODE_OK) {
                 served++;
-                call_hits(calling, "user=1", 700 / laws[i].unit);
+                call_hits(calling, "user=1", 700 / algorithms[i].unit);
             }
             pass(calling, S);
         }
         if (served != 2)
-            fail_msg("%s: %u of 20 requests passed", laws[i].keys, served);
+            fail_msg("%s: %u of 20 requests passed", algorithms[i].keys, served);
         call_no_more(calling);
     }
 }
@@ -613,7 +615,7 @@ int main(void)
         SERVED(test_hits_of_the_request_are_always_taken),
         SERVED(test_the_setting_is_for_rules_that_do_not_say),
         SERVED(test_a_check_of_debt_passes_where_just_the_limit_is_used),
-        SERVED(test_what_has_no_room_or_no_limit),
+        SERVED(test_what_has_no_space_or_no_limit),
         SERVED(test_hits_that_come_back),
         SERVED(test_a_charge_stands_whatever_the_others_say),
         SERVED(test_what_is_over_keeps_the_others_from_being_taken),
@@ -628,7 +630,7 @@ int main(void)
         cmocka_unit_test(test_a_store_is_told_of_every_charge),
         cmocka_unit_test(test_a_check_of_debt_in_a_store),
         cmocka_unit_test(test_a_charge_is_on_its_way_before_anything_is_answered),
-        cmocka_unit_test(test_while_the_store_is_away_its_stand_in_answers),
+        cmocka_unit_test(test_while_the_store_is_unavailable_its_fallback_answers),
         cmocka_unit_test(test_every_limit_of_a_request_has_its_fallback),
         cmocka_unit_test(test_budgets_per_hour),
         cmocka_unit_test(test_a_check_before_each_request_keeps_a_budget_of_a_day),

@@ -20,12 +20,12 @@
 
 static struct rules *load(const char *yaml)
 {
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct rules_file file = {"rules.yaml", span_of_text(yaml)};
-    struct rules *rules = rules_load(&file, 1, &(struct rules_load_options){0}, &faults);
+    struct rules *rules = rules_load(&file, 1, &(struct rules_load_options){0}, &diagnostics);
     if (rules == NULL)
-        fail_msg("%s", faults.faults[0].sentence);
-    rules_faults_free(&faults);
+        fail_msg("%s", diagnostics.diagnostics[0].message);
+    rules_diagnostics_free(&diagnostics);
     return rules;
 }
 
@@ -125,7 +125,7 @@ static void test_openmetrics_differs_as_it_must(void **state)
 }
 
 /* Also where the rule got another name, or was away for a while. */
-static void test_figures_outlive_a_reload(void **state)
+static void test_metrics_outlive_a_reload(void **state)
 {
     struct fixture *fixture = *state;
     static const char *const later[] = {
@@ -201,7 +201,7 @@ static void test_values_of_any_bytes_stay_apart(void **state)
     }
 }
 
-static void test_doors_and_their_requests_are_counted(void **state)
+static void test_frontends_and_their_requests_are_counted(void **state)
 {
     struct fixture *fixture = *state;
     struct metrics_worker *worker = metrics_worker(fixture->metrics, 1);
@@ -215,19 +215,19 @@ static void test_doors_and_their_requests_are_counted(void **state)
     metrics_malformed(worker, METRICS_RESP);
     metrics_event(worker, METRICS_BANS, 2);
     const char *page = page_of(fixture, METRICS_PROMETHEUS);
-    assert_line(page, "stint_connections{door=\"http\"} 1");
-    assert_line(page, "stint_connections_opened_total{door=\"http\"} 2");
-    assert_line(page, "stint_connections_refused_total{door=\"resp\",reason=\"address\"} 1");
-    assert_line(page, "stint_received_bytes_total{door=\"http\"} 10");
-    assert_line(page, "stint_sent_bytes_total{door=\"http\"} 20");
-    assert_line(page, "stint_requests_total{door=\"http\",verb=\"take\"} 2");
-    assert_line(page, "stint_request_errors_total{door=\"http\",error=\"conflict\"} 1");
-    assert_line(page, "stint_malformed_total{door=\"resp\"} 1");
+    assert_line(page, "stint_connections{frontend=\"http\"} 1");
+    assert_line(page, "stint_connections_opened_total{frontend=\"http\"} 2");
+    assert_line(page, "stint_connections_refused_total{frontend=\"resp\",reason=\"address\"} 1");
+    assert_line(page, "stint_received_bytes_total{frontend=\"http\"} 10");
+    assert_line(page, "stint_sent_bytes_total{frontend=\"http\"} 20");
+    assert_line(page, "stint_requests_total{frontend=\"http\",verb=\"take\"} 2");
+    assert_line(page, "stint_request_errors_total{frontend=\"http\",error=\"conflict\"} 1");
+    assert_line(page, "stint_malformed_total{frontend=\"resp\"} 1");
     assert_line(page, "stint_bans_total 2");
 }
 
 /* Each in the bucket whose bound it does not pass. */
-static void test_durations_stand_in_their_buckets(void **state)
+static void test_durations_fallback_their_buckets(void **state)
 {
     struct fixture *fixture = *state;
     struct metrics_worker *worker = metrics_worker(fixture->metrics, 0);
@@ -316,11 +316,11 @@ int main(void)
         FIXED(test_workers_are_summed),
         FIXED(test_labels_are_escaped),
         FIXED(test_openmetrics_differs_as_it_must),
-        FIXED(test_figures_outlive_a_reload),
+        FIXED(test_metrics_outlive_a_reload),
         FIXED(test_values_are_bounded),
         FIXED(test_values_of_any_bytes_stay_apart),
-        FIXED(test_doors_and_their_requests_are_counted),
-        FIXED(test_durations_stand_in_their_buckets),
+        FIXED(test_frontends_and_their_requests_are_counted),
+        FIXED(test_durations_fallback_their_buckets),
         FIXED(test_the_json_has_rates_and_a_past),
         FIXED(test_nothing_was_counted_yet),
     };

@@ -41,11 +41,11 @@ struct fixture {
 static int set_up(void **state)
 {
     static struct fixture fixture;
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct rules_file file = {"rules.yaml", span_of_text(SHOP)};
     fixture = (struct fixture){.metrics = metrics_new(2)};
-    fixture.rules = rules_load(&file, 1, &(struct rules_load_options){0}, &faults);
-    rules_faults_free(&faults);
+    fixture.rules = rules_load(&file, 1, &(struct rules_load_options){0}, &diagnostics);
+    rules_diagnostics_free(&diagnostics);
     metrics_count_hits(fixture.metrics, METRICS_NAMES_ENVOY, 800);
     fixture.bound = metrics_bind(fixture.metrics, fixture.rules);
     *state = &fixture;
@@ -152,7 +152,7 @@ static void test_equal_names_are_summed(void **state)
         strstr(strstr(page, line) + strlen(line), "total_hits{domain=\"shop\",key1=\"a_b\"}"));
 }
 
-static void test_values_have_figures_of_their_own(void **state)
+static void test_values_have_metrics_of_their_own(void **state)
 {
     struct fixture *fixture = *state;
     ask(fixture, IP,
@@ -239,7 +239,7 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_one_that_nobody_asked_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_equal_names_are_summed, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_values_have_figures_of_their_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_values_have_metrics_of_their_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_values_are_utf8, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_dots_and_marks_of_statsd_in_values, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_an_empty_value_has_the_name_of_the_key, set_up,

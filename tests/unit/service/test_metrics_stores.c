@@ -26,20 +26,20 @@ static int tear_down(void **state)
 static void count(struct metrics *metrics)
 {
     for (unsigned worker = 0; worker < 2; worker++) {
-        struct store_figures *figures = metrics_store(metrics, 0, worker);
-        store_figure_set(&figures->asks, 10);
-        store_figure_set(&figures->faults[SHARED_FAULT_LATE], 2);
-        store_figure_up(&figures->refused);
-        store_figures_took(figures, 16384);
-        store_figures_took(figures, 2 * S);
-        store_figure_set(&figures->denials_hit, 3);
-        store_figure_set(&figures->lease_units, 50);
-        store_figure_set(&figures->conflicts, 7);
-        store_figure_set(&figures->failovers, 1 + worker);
+        struct backend_metrics *counts = metrics_store(metrics, 0, worker);
+        backend_metric_set(&counts->asks, 10);
+        backend_metric_set(&counts->diagnostics[BACKEND_ERROR_LATE], 2);
+        backend_metric_up(&counts->refused);
+        backend_metrics_took(counts, 16384);
+        backend_metrics_took(counts, 2 * S);
+        backend_metric_set(&counts->denials_hit, 3);
+        backend_metric_set(&counts->lease_units, 50);
+        backend_metric_set(&counts->conflicts, 7);
+        backend_metric_set(&counts->failovers, 1 + worker);
     }
-    store_figure_set(&metrics_store(metrics, 0, 0)->clock_skew_ns, S / 4);
-    store_figure_set(&metrics_store(metrics, 0, 1)->state, STORE_PROBED);
-    store_figure_set(&metrics_store(metrics, 0, 1)->away_since_ns, 4 * S);
+    backend_metric_set(&metrics_store(metrics, 0, 0)->clock_skew_ns, S / 4);
+    backend_metric_set(&metrics_store(metrics, 0, 1)->state, STORE_PROBED);
+    backend_metric_set(&metrics_store(metrics, 0, 1)->unavailable_since_ns, 4 * S);
 }
 
 static const char *page_of(struct metrics *metrics, enum metrics_format format, struct page *page)
@@ -142,7 +142,7 @@ static void only_a_store_that_is_needed_makes_a_server_unready(void **state)
     assert_int_equal(page.len, 0);
     count(metrics);
     assert_true(metrics_has_stores(metrics));
-    store_figure_set(&metrics_store(metrics, 1, 0)->away_since_ns, 10 * S - 250 * MS);
+    backend_metric_set(&metrics_store(metrics, 1, 0)->unavailable_since_ns, 10 * S - 250 * MS);
     assert_false(metrics_has_stores(metrics));
     metrics_tell_stores(metrics, 10 * S, &page);
     page_add_span(&page, span_of("", 1));

@@ -166,7 +166,7 @@ static void test_reports_and_what_is_given_back(void **state)
     back.key = span_of_text("nobody");
     assert_int_equal(pools_give_back(fixture->pools, NULL, pool, &back, START, NULL, &error),
                      STINT_E_GONE);
-    assert_non_null(strstr(error.sentence, "nobody"));
+    assert_non_null(strstr(error.message, "nobody"));
 }
 
 static void test_a_pool_that_is_not_there(void **state)
@@ -179,7 +179,7 @@ static void test_a_pool_that_is_not_there(void **state)
     const struct pools_report report = {.key = span_of_text("a")};
     const struct pools_return back = {.key = span_of_text("a")};
     assert_int_equal(pools_next(fixture->pools, NULL, none, &ask, &answer, &error), STINT_E_GONE);
-    assert_non_null(strstr(error.sentence, "none"));
+    assert_non_null(strstr(error.message, "none"));
     assert_int_equal(pools_add(fixture->pools, none, &key, START, &error), STINT_E_GONE);
     assert_int_equal(pools_remove(fixture->pools, NULL, none, none, START, &error), STINT_E_GONE);
     assert_int_equal(pools_report(fixture->pools, NULL, none, &report, START, &error),

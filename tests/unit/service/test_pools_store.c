@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Key pools whose states are in a store, through the door of RESP: who waits and for how long, what
- * is told where no answer comes, and what of a pool is asked only once.
+ * Key pools whose states are in a store, through the frontend of RESP: who waits and for how long,
+ * what is told where no answer comes, and what of a pool is asked only once.
  */
 #include "unit/fake_store.h"
 #include "unit/over_resp.h"
@@ -13,29 +13,29 @@
 
 #define FAKE_KEYS 8
 
-struct shared_pool_list {
+struct backend_pool_list {
     char names[FAKE_KEYS][16];
     size_t n_keys;
 };
 
 /* Pools that answer when they are told to: the last ask is in `asked`. */
 struct fake_pools {
-    struct shared_pools pools;
-    struct shared_pool_ask asked;
-    struct shared_pool_op *op; /* that waits */
+    struct backend_pools pools;
+    struct backend_pool_request asked;
+    struct backend_pool_op *op; /* that waits */
     unsigned n_asks, n_lists, n_forgotten;
     bool is_failing;
 };
 
 static struct fake_pools fake;
 
-static int new_list(void *arg, size_t store, const struct shared_pool_definition *given,
-                    struct shared_pool_list **list, struct stint_error *error)
+static int new_list(void *arg, size_t store, const struct backend_pool_definition *given,
+                    struct backend_pool_list **list, struct stint_error *error)
 {
     (void)arg;
     if (store == 1)
         return err_set(error, STINT_E_MISMATCH, "it keeps no pools");
-    struct shared_pool_list *made = calloc(1, sizeof(*made));
+    struct backend_pool_list *made = calloc(1, sizeof(*made));
     assert_non_null(made);
     assert_true(given->n_keys <= FAKE_KEYS);
     for (; made->n_keys < given->n_keys; made->n_keys++)
@@ -46,25 +46,25 @@ static int new_list(void *arg, size_t store, const struct shared_pool_definition
     return 0;
 }
 
-static void free_list(struct shared_pool_list *list)
+static void free_list(struct backend_pool_list *list)
 {
     fake.n_lists -= list != NULL;
     free(list);
 }
 
-static void op_ask(struct shared_pools *pools, const struct shared_pool_ask *ask,
-                   struct shared_pool_op *op)
+static void op_ask(struct backend_pools *pools, const struct backend_pool_request *ask,
+                   struct backend_pool_op *op)
 {
     (void)pools;
     assert_null(fake.op);
     fake.n_asks++;
     fake.asked = *ask;
-    op->answer.outcome = fake.is_failing ? SHARED_FAILED : SHARED_WAITS;
+    op->answer.outcome = fake.is_failing ? BACKEND_FAILED : BACKEND_WAITS;
     op->answer.error = "nobody is there";
     fake.op = fake.is_failing ? NULL : op;
 }
 
-static void op_forget(struct shared_pools *pools, struct shared_pool_op *op)
+static void op_forget(struct backend_pools *pools, struct backend_pool_op *op)
 {
     (void)pools;
     assert_ptr_equal(op, fake.op);
@@ -72,7 +72,7 @@ static void op_forget(struct shared_pools *pools, struct shared_pool_op *op)
     fake.n_forgotten++;
 }
 
-static const struct shared_pools_ops fake_ops = {.ask = op_ask, .forget = op_forget};
+static const struct backend_pools_ops fake_ops = {.ask = op_ask, .forget = op_forget};
 
 static struct fake_store fake_store;
 
@@ -85,7 +85,7 @@ static int define(const char *name, const char *store, const char *keys, struct 
         made[i] = (struct pools_key){.name = span_of(&keys[i], 1), .quotas = &quota, .n_quotas = 1};
     const struct pools_definition definition = {
         .name = span_of_text(name), .store = span_of_text(store), .keys = made, .n_keys = n};
-    return pools_define(hub_pools(resp.hub), &definition, resp.now_ns, error);
+    return pools_define(server_state_pools(resp.server_state), &definition, resp.now_ns, error);
 }
 
 static int set_up(void **state)
@@ -93,15 +93,15 @@ static int set_up(void **state)
     static const char *const names[] = {"default", "mem"};
     static const struct pools_stores stores = {
         .names = names, .n_names = 2, .list_new = new_list, .list_free = free_list};
-    static struct shared_store *const asked[2] = {&fake_store.store, &fake_store.store};
-    static struct shared_pools *const pools[2] = {&fake.pools};
+    static struct backend *const asked[2] = {&fake_store.store, &fake_store.store};
+    static struct backend_pools *const pools[2] = {&fake.pools};
     (void)state;
     fake = (struct fake_pools){.pools.ops = &fake_ops};
     fake_store_begin(&fake_store);
     talk();
-    pools_set_stores(hub_pools(resp.hub), &stores);
+    pools_set_stores(server_state_pools(resp.server_state), &stores);
     talk_with_stores(asked, pools, 2);
-    open_door(NULL, NULL);
+    open_frontend(NULL, NULL);
     return define("p", "default", "ab", NULL);
 }
 
@@ -137,7 +137,7 @@ static void assert_has(const char *text, const char *part)
         fail_msg("not in %s: %s", text, part);
 }
 
-static struct shared_pool_answer *waiting(void)
+static struct backend_pool_answer *waiting(void)
 {
     assert_non_null(fake.op);
     return &fake.op->answer;
@@ -145,7 +145,7 @@ static struct shared_pool_answer *waiting(void)
 
 static void let(uint8_t outcome)
 {
-    struct shared_pool_op *op = fake.op;
+    struct backend_pool_op *op = fake.op;
     op->answer.outcome = outcome;
     fake.op = NULL;
     op->answered(op, resp.now_ns);
@@ -156,7 +156,7 @@ static void let_next(size_t key)
     waiting()->next = (struct stint_pool_answer){.name = fake.asked.list->names[key],
                                                  .granted_at_ns = 77,
                                                  .decision = {.outcome = STINT_ALLOW, .limit = 5}};
-    let(SHARED_DECIDED);
+    let(BACKEND_DECIDED);
 }
 
 static void let_none(uint64_t wait_ns)
@@ -164,7 +164,7 @@ static void let_none(uint64_t wait_ns)
     waiting()->next = (struct stint_pool_answer){.wait_ns = wait_ns,
                                                  .granted_at_ns = 500 * S,
                                                  .decision = {.outcome = STINT_DENY, .limit = 5}};
-    let(SHARED_DECIDED);
+    let(BACKEND_DECIDED);
 }
 
 #define NEXT "STINT.POOL NEXT p\r\n"
@@ -174,7 +174,7 @@ static void a_key_comes_with_the_answer(void **state)
     (void)state;
     feed(NEXT "PING\r\n");
     assert_string_equal(sent(), "");
-    assert_int_equal(fake.asked.verb, SHARED_POOL_NEXT);
+    assert_int_equal(fake.asked.verb, BACKEND_POOL_NEXT);
     assert_int_equal(fake.asked.cost, 1);
     assert_int_equal(fake.asked.deadline_ns, resp.now_ns + 50 * MS);
     let_next(1);
@@ -189,7 +189,7 @@ static void without_an_answer_there_is_no_key(void **state)
     (void)state;
     feed(NEXT);
     waiting()->error = "no answer in time";
-    let(SHARED_FAILED);
+    let(BACKEND_FAILED);
     assert_string_equal(sent(), "-UNAVAILABLE no answer in time\r\n");
     fake.is_failing = true;
     feed("STINT.POOL REMOVE p a\r\n");
@@ -197,7 +197,7 @@ static void without_an_answer_there_is_no_key(void **state)
     fake.is_failing = false;
     feed("STINT.POOL REPORT p c OK\r\n");
     waiting()->error = "the pool has no such key";
-    let(SHARED_REFUSED);
+    let(BACKEND_REFUSED);
     assert_string_equal(sent(), "-GONE the pool has no such key\r\n");
     feed("STINT.POOL REPORT p a COOL 0\r\n");
     assert_has(sent(), "-ERR a cooldown of 0");
@@ -236,10 +236,10 @@ static void what_is_given_back_here_is_asked_for_at_once(void **state)
     let_none(S);
     sent();
     feed("STINT.POOL GIVEBACK p a COST 2 AT 1795316512076437000\r\n");
-    assert_int_equal(fake.asked.verb, SHARED_POOL_GIVE_BACK);
+    assert_int_equal(fake.asked.verb, BACKEND_POOL_GIVE_BACK);
     assert_int_equal(fake.asked.at_ns, UINT64_C(1795316512076437000));
     waiting()->given_back = 2;
-    let(SHARED_DECIDED);
+    let(BACKEND_DECIDED);
     assert_string_equal(sent(), ":2\r\n");
     feed(NEXT);
     let_next(0);
@@ -292,8 +292,8 @@ static void keys_come_and_go_while_others_wait(void **state)
     struct stint_error error;
     (void)state;
     feed(NEXT);
-    struct shared_pool_op *op = fake.op; /* its list stays until it is answered */
-    const struct shared_pool_list *list = fake.asked.list;
+    struct backend_pool_op *op = fake.op; /* its list stays until it is answered */
+    const struct backend_pool_list *list = fake.asked.list;
     assert_int_equal(define("p", "default", "xy", &error), 0);
     assert_int_equal(fake.n_lists, 2);
     fake.op = op;
@@ -306,14 +306,14 @@ static void keys_come_and_go_while_others_wait(void **state)
     feed("STINT.POOL ADD p z QUOTA 1/1s\r\n");
     assert_string_equal(sent(), "-CONFLICT key z is in the pool already\r\n");
     feed("STINT.POOL REMOVE p y\r\n");
-    assert_int_equal(fake.asked.verb, SHARED_POOL_LET_IN);
-    let(SHARED_DECIDED);
+    assert_int_equal(fake.asked.verb, BACKEND_POOL_LET_IN);
+    let(BACKEND_DECIDED);
     assert_string_equal(sent(), "+OK\r\n");
     feed("STINT.POOL STATUS p\r\n");
     assert_int_equal(fake.asked.list->n_keys, 2);
     for (size_t i = 0; i < 2; i++)
         waiting()->statuses[i] = (struct stint_pool_status){.name = fake.asked.list->names[i]};
-    let(SHARED_DECIDED);
+    let(BACKEND_DECIDED);
     const char *text = sent();
     assert_has(text, "$1\r\nx\r\n");
     assert_has(text, "$1\r\nz\r\n");
@@ -324,12 +324,12 @@ static void a_definition_that_cannot_be_changes_nothing(void **state)
     struct stint_error error;
     (void)state;
     assert_int_equal(define("q", "other", "a", &error), STINT_E_MISMATCH);
-    assert_has(error.sentence, "there is no store `other`");
+    assert_has(error.message, "there is no store `other`");
     assert_int_equal(define("q", "mem", "a", &error), STINT_E_MISMATCH);
-    assert_string_equal(error.sentence, "it keeps no pools");
+    assert_string_equal(error.message, "it keeps no pools");
     assert_int_equal(define("p", "", "a", &error), STINT_E_MISMATCH);
-    assert_has(error.sentence, "the store of pool p cannot be changed");
-    assert_int_equal(pools_count(hub_pools(resp.hub)), 1);
+    assert_has(error.message, "the store of pool p cannot be changed");
+    assert_int_equal(pools_count(server_state_pools(resp.server_state)), 1);
     assert_int_equal(define("p", "default", "ab", &error), 0);
     assert_int_equal(fake.n_lists, 1);
 }

@@ -116,10 +116,10 @@ static void test_numbers_that_cannot_be_meant(void **state)
     };
     (void)state;
     for (size_t i = 0; i < N(wrong); i++) {
-        error.sentence[0] = '\0';
+        error.message[0] = '\0';
         assert_null(throttle_cache_find(&cache, table, &wrong[i], &error));
         assert_int_equal(error.code, STINT_E_RANGE);
-        assert_true(strlen(error.sentence) > 10);
+        assert_true(strlen(error.message) > 10);
     }
     stint_table_close(table);
 }

@@ -164,7 +164,7 @@ static void test_the_request_says_it_or_else_the_rule(void **state)
         rules_of(HEAD RULE("user", "100", ", on_expiry: release") CANDIDATE("100")
                      RULE("gone", "100", "") CANDIDATE("100") RULE("some", "100", "")
                          RULE("all", "100", "") RULE("quiet", "100", ""));
-    assert_int_equal(hub_set_rules(s.hub, others, NULL), 0);
+    assert_int_equal(server_state_set_rules(s.server_state, others, NULL), 0);
     rules_unref(others);
     s.now_ns += MINUTE;
     assert_int_equal(stint_expire(s.table, s.now_ns, 1000), 0);

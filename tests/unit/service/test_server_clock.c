@@ -51,7 +51,7 @@ static void a_virtual_clock_stands_until_it_is_moved(void **state)
     assert_true(server_clock_io_deadline(&clock, (60 * MINUTE) + 2) == SERVER_CLOCK_STANDS);
 
     assert_int_equal(server_clock_set(&clock, (60 * MINUTE), &error), STINT_E_MISMATCH);
-    assert_non_null(strstr(error.sentence, "never goes back"));
+    assert_non_null(strstr(error.message, "never goes back"));
     assert_int_equal(server_clock_advance(&clock, STINT_NOW_MAX, &error), STINT_E_RANGE);
     assert_int_equal(server_clock_advance(&clock, UINT64_MAX, &error), STINT_E_RANGE);
     assert_int_equal(n_moves, 2);
@@ -76,7 +76,7 @@ static void a_real_clock_is_one_for_both_and_not_moved(void **state)
     assert_int_equal(server_clock_io_deadline(&clock, 5), 5);
     assert_int_equal(server_clock_set(&clock, STINT_NOW_MAX, &error), STINT_E_MISMATCH);
     assert_int_equal(server_clock_advance(&clock, 0, &error), STINT_E_MISMATCH);
-    assert_non_null(strstr(error.sentence, "start the server with --clock virtual"));
+    assert_non_null(strstr(error.message, "start the server with --clock virtual"));
     assert_int_equal(n_moves, 0);
     server_clock_deinit(&clock);
     stint_table_close(table);
@@ -108,10 +108,10 @@ static void a_pass_that_was_under_way_does_not_hide_what_ended(void **state)
 
 struct world {
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct service *service;
-    struct http_site *site;
-    struct http_door *door;
+    struct http_config *site;
+    struct http_frontend *frontend;
     struct stint_quota quota;
     uint64_t io_ns;
 };
@@ -129,13 +129,14 @@ static int set_up(void **state)
     struct stint_error error;
     (void)state;
     w = (struct world){.table = open_table(STINT_CLOCK_VIRTUAL), .io_ns = 77 * S};
-    const struct hub_options hub = {.table = w.table, .workers = 1, .has_virtual_clock = true};
-    assert_int_equal(hub_open(&w.hub, &hub, &error), 0);
-    w.service = service_new(w.hub, 0);
-    assert_int_equal(http_site_new(&w.site, &(struct http_site_options){0}, &error), 0);
-    w.door = http_door_new(
-        &(struct http_door_options){.service = w.service, .site = w.site, .reload = busy});
-    assert_non_null(w.door);
+    const struct server_state_options server_state = {
+        .table = w.table, .workers = 1, .has_virtual_clock = true};
+    assert_int_equal(server_state_open(&w.server_state, &server_state, &error), 0);
+    w.service = service_new(w.server_state, 0);
+    assert_int_equal(http_config_new(&w.site, &(struct http_config_options){0}, &error), 0);
+    w.frontend = http_frontend_new(
+        &(struct http_frontend_options){.service = w.service, .site = w.site, .reload = busy});
+    assert_non_null(w.frontend);
     assert_int_equal(stint_quota_parse(&w.quota, "gcra 1/1s", NULL), 0);
     return 0;
 }
@@ -143,17 +144,17 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    http_door_free(w.door);
-    http_site_free(w.site);
+    http_frontend_free(w.frontend);
+    http_config_free(w.site);
     service_free(w.service);
-    hub_close(w.hub);
+    server_state_close(w.server_state);
     stint_table_close(w.table);
     return 0;
 }
 
 static struct conn *dial(const char *text)
 {
-    struct conn *conn = http_conn_new(w.door, span_of_text("127.0.0.1"));
+    struct conn *conn = http_conn_new(w.frontend, span_of_text("127.0.0.1"));
     assert_non_null(conn);
     conn->ops->feed(conn, span_of_text(text), w.io_ns);
     return conn;
@@ -178,9 +179,9 @@ static void who_waits_is_asked_again_by_the_time_of_decisions(void **state)
     w.io_ns += (60 * MINUTE);
     conn->ops->wake(conn, w.io_ns);
     assert_int_equal(conn->ops->output(conn).len, 0);
-    assert_int_equal(server_clock_set(hub_clock(w.hub), S - 1, &error), 0);
+    assert_int_equal(server_clock_set(server_state_clock(w.server_state), S - 1, &error), 0);
     assert_true(conn->ops->deadline(conn) == SERVER_CLOCK_STANDS);
-    assert_int_equal(server_clock_set(hub_clock(w.hub), S, &error), 0);
+    assert_int_equal(server_clock_set(server_state_clock(w.server_state), S, &error), 0);
     assert_int_equal(conn->ops->deadline(conn), 0);
     /* Another is faster: the next unit comes at 2 s, and the patience ends at 1.5 s. */
     assert_int_equal(stint_take(w.table, &w.quota, "k", 1, 1, S).outcome, STINT_ALLOW);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
-/* A service as a door sees it: items, CL.THROTTLE, ids, roles, quotas of single keys, new rules. */
+/* A service as a frontend sees it: items, CL.THROTTLE, ids, roles, quotas of single keys, new
+ * rules. */
 #include "unit/serving.h"
 
-#include "service/hub.h"
+#include "service/server_state.h"
 #include "table/table.h"
 
 #include <stdio.h>
@@ -73,7 +74,7 @@ static void test_what_cannot_be_meant_is_told(void **state)
     for (size_t i = 0; i < N(specs); i++) {
         struct request request = item_request(&item, specs[i], "k");
         assert_int_equal(ask(&s, &request)->error, REPLY_BAD_REQUEST);
-        assert_true(strlen(s.reply.sentence) > 10);
+        assert_true(strlen(s.reply.message) > 10);
         assert_int_equal(s.reply.n_statuses, 0);
     }
     struct request nothing = {.verb = REQUEST_TAKE, .cost = 1};
@@ -84,7 +85,7 @@ static void test_what_cannot_be_meant_is_told(void **state)
     assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
     request = descriptors_of(&asked, "ip=1; ");
     assert_int_equal(ask(&s, request)->error, REPLY_BAD_REQUEST);
-    assert_non_null(strstr(s.reply.sentence, "descriptor 2"));
+    assert_non_null(strstr(s.reply.message, "descriptor 2"));
     serve_no_more(&s);
 }
 
@@ -104,7 +105,7 @@ static int refused_of(struct serving *s, const char *algorithm, uint8_t verb)
 }
 
 /* Of gcra any number is stored; a ticket needs to name its quota. */
-static void test_more_quotas_than_the_table_has_room_for(void **state)
+static void test_more_quotas_than_the_table_has_space_for(void **state)
 {
     struct serving s;
     struct request_item item;
@@ -115,7 +116,7 @@ static void test_more_quotas_than_the_table_has_room_for(void **state)
     assert_int_equal(refused_of(&s, "gcra", REQUEST_TAKE), 0);
     assert_int_equal(refused_of(&s, "gcra", REQUEST_CHARGE), 0);
     assert_int_equal(refused_of(&s, "gcra", REQUEST_RESERVE), 1100);
-    assert_non_null(strstr(s.reply.sentence, "`quotas`"));
+    assert_non_null(strstr(s.reply.message, "`quotas`"));
     struct request request = item_request(&item, "window 1/1m", "other"); /* the old ones go on */
     assert_int_equal(ask(&s, &request)->decision.outcome, STINT_ALLOW);
     serve_no_more(&s);
@@ -189,7 +190,7 @@ static void test_throttle_at_rates_that_others_get_wrong(void **state)
                                     throttle(1, UINT64_C(1) << 32, 1)};
     for (size_t i = 0; i < N(wrong); i++) {
         assert_int_equal(ask(&s, &wrong[i])->error, REPLY_BAD_REQUEST);
-        assert_true(strlen(s.reply.sentence) > 10);
+        assert_true(strlen(s.reply.message) > 10);
     }
     serve_no_more(&s);
 }
@@ -223,7 +224,7 @@ static void test_find_and_forget(void **state)
     assert_false(ask(&s, &forget)->found);
     ask(&s, &take);
     assert_true(ask(&s, &find)->found);
-    assert_int_equal(s.reply.dies_after_ns, 6 * S);
+    assert_int_equal(s.reply.expires_after_ns, 6 * S);
     assert_true(ask(&s, &forget)->found);
     assert_false(ask(&s, &find)->found);
     assert_int_equal(items_in_a_row(&s, &take), 5);
@@ -330,19 +331,22 @@ static void test_a_reservation_is_found_again_by_its_id(void **state)
 static void test_a_table_that_keeps_no_answers_says_so(void **state)
 {
     struct stint_table *table;
-    struct hub *hub;
+    struct server_state *server_state;
     struct reply reply;
     const struct stint_table_options options = {.clock = STINT_CLOCK_VIRTUAL};
     struct request request = throttle(4, 10, 60);
     (void)state;
     assert_int_equal(stint_table_open(&table, &options, NULL), 0);
-    assert_int_equal(hub_open(&hub, &(struct hub_options){.table = table, .workers = 1}, NULL), 0);
-    struct service *service = service_new(hub, 0);
+    assert_int_equal(server_state_open(&server_state,
+                                       &(struct server_state_options){.table = table, .workers = 1},
+                                       NULL),
+                     0);
+    struct service *service = service_new(server_state, 0);
     request.id = span_of_text("a");
     service_ask(service, &request, &anybody, START, &reply);
     assert_int_equal(reply.error, REPLY_UNAVAILABLE);
     service_free(service);
-    hub_close(hub);
+    server_state_close(server_state);
     stint_table_close(table);
 }
 
@@ -408,7 +412,8 @@ static void test_a_quota_of_its_own_for_what_is_unlimited_and_for_items(void **s
     struct request set = item_request(&item, "2/1m", "k"), take = set;
     assert_int_equal(items_in_a_row(&s, &take), 2);
     set.verb = REQUEST_SET_QUOTA;
-    set.quota = span_of_text("gcra 6/1m"); /* of another law, and in a state of another size */
+    set.quota =
+        span_of_text("gcra 6/1m"); /* of another algorithm, and in a state of another size */
     assert_int_equal(ask(&s, &set)->error, REPLY_DECIDED);
     /* A window knows when its units were taken to a slot: to one unit's time here. */
     assert_in_range(items_in_a_row(&s, &take), 3, 4);
@@ -436,14 +441,14 @@ static void test_new_rules_hold_from_the_next_request_on(void **state)
                                    "    rate_limit: {unit: minute, requests_per_unit: 5}\n"
                                    "  - key: new\n"
                                    "    rate_limit: {unit: minute, requests_per_unit: 1}\n");
-    uint64_t generation = hub_generation(s.hub);
-    assert_int_equal(hub_set_rules(s.hub, rules, NULL), 0);
-    assert_int_equal(hub_generation(s.hub), generation + 1);
+    uint64_t generation = server_state_generation(s.server_state);
+    assert_int_equal(server_state_set_rules(s.server_state, rules, NULL), 0);
+    assert_int_equal(server_state_generation(s.server_state), generation + 1);
     rules_unref(rules);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 2); /* the same rule: its state goes on */
     assert_int_equal(allowed_in_a_row(&s, "new=1"), 1);
-    assert_int_equal(hub_set_rules(s.hub, NULL, NULL), 0);
-    assert_null(hub_rules(s.hub));
+    assert_int_equal(server_state_set_rules(s.server_state, NULL, NULL), 0);
+    assert_null(server_state_rules(s.server_state));
     assert_int_equal(allowed_in_a_row(&s, "new=1"), 1000);
     serve_no_more(&s);
 }
@@ -454,23 +459,23 @@ static void test_a_worker_never_frees_rules(void **state)
     struct serving s;
     (void)state;
     serve(&s, yaml);
-    const struct ruleset *first = s.hub->ruleset;
+    const struct ruleset *first = s.server_state->ruleset;
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
-    assert_int_equal(hub_set_rules(s.hub, NULL, NULL), 0);
-    assert_ptr_equal(s.hub->retired, first); /* the service may be in the midst of them */
-    hub_free_retired(s.hub);
-    assert_ptr_equal(s.hub->retired, first);
+    assert_int_equal(server_state_set_rules(s.server_state, NULL, NULL), 0);
+    assert_ptr_equal(s.server_state->retired, first); /* the service may be in the midst of them */
+    server_state_free_retired(s.server_state);
+    assert_ptr_equal(s.server_state->retired, first);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 1000);
-    assert_ptr_equal(s.hub->retired, first); /* it has let them go, and no more */
+    assert_ptr_equal(s.server_state->retired, first); /* it has let them go, and no more */
     assert_int_equal(first->refs, 1);
-    hub_free_retired(s.hub);
-    assert_null(s.hub->retired);
+    server_state_free_retired(s.server_state);
+    assert_null(s.server_state->retired);
     /* Where nobody asks. */
-    assert_int_equal(hub_set_rules(s.hub, NULL, NULL), 0);
-    assert_non_null(s.hub->retired);
+    assert_int_equal(server_state_set_rules(s.server_state, NULL, NULL), 0);
+    assert_non_null(s.server_state->retired);
     service_renew_rules(s.service);
-    hub_free_retired(s.hub);
-    assert_null(s.hub->retired);
+    server_state_free_retired(s.server_state);
+    assert_null(s.server_state->retired);
     serve_no_more(&s);
 }
 
@@ -485,8 +490,8 @@ static void test_rules_that_the_table_cannot_keep_are_refused(void **state)
                                    "  - key: ip\n"
                                    "    rate_limit: {algorithm: log, unit: minute, "
                                    "requests_per_unit: 5000}\n");
-    assert_int_equal(hub_set_rules(s.hub, rules, &error), STINT_E_MISMATCH);
-    assert_non_null(strstr(error.sentence, "test.yaml:3"));
+    assert_int_equal(server_state_set_rules(s.server_state, rules, &error), STINT_E_MISMATCH);
+    assert_non_null(strstr(error.message, "test.yaml:3"));
     rules_unref(rules);
     assert_int_equal(allowed_in_a_row(&s, "ip=1"), 3);
     serve_no_more(&s);
@@ -517,7 +522,7 @@ int main(void)
         cmocka_unit_test(test_a_caller_brings_quota_and_key),
         cmocka_unit_test(test_several_items_are_taken_all_or_none),
         cmocka_unit_test(test_what_cannot_be_meant_is_told),
-        cmocka_unit_test(test_more_quotas_than_the_table_has_room_for),
+        cmocka_unit_test(test_more_quotas_than_the_table_has_space_for),
         cmocka_unit_test(test_throttle_is_gcra_with_one_more_than_max_burst),
         cmocka_unit_test(test_throttle_state_belongs_to_the_key_alone),
         cmocka_unit_test(test_throttle_at_rates_that_others_get_wrong),

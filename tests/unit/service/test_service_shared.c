@@ -7,7 +7,7 @@
 #include "unit/fake_store.h"
 #include "unit/serving.h"
 
-#include "service/hub.h"
+#include "service/server_state.h"
 
 #define RULE(key, options)                                                                         \
     "  - key: " key "\n"                                                                           \
@@ -32,8 +32,8 @@
 struct shared_serving {
     struct serving s;
     struct fake_store fake;
-    struct shared_store *stores[1];
-    struct question_stores question_stores;
+    struct backend *stores[1];
+    struct evaluation_stores evaluation_stores;
 };
 
 static void serve_shared(struct shared_serving *shared)
@@ -41,13 +41,14 @@ static void serve_shared(struct shared_serving *shared)
     serve(&shared->s, RULES(", store: red"));
     fake_store_begin(&shared->fake);
     shared->stores[0] = &shared->fake.store;
-    shared->question_stores = (struct question_stores){.stores = shared->stores,
-                                                       .n_stores = 1,
-                                                       .items = 1,
-                                                       .throttle = 1,
-                                                       .timeout_ns = 50 * MS,
-                                                       .items_on_error = RULE_STORE_ERROR_ERROR};
-    service_set_stores(shared->s.service, &shared->question_stores);
+    shared->evaluation_stores =
+        (struct evaluation_stores){.stores = shared->stores,
+                                   .n_stores = 1,
+                                   .items = 1,
+                                   .throttle = 1,
+                                   .timeout_ns = 50 * MS,
+                                   .items_on_error = RULE_STORE_ERROR_ERROR};
+    service_set_stores(shared->s.service, &shared->evaluation_stores);
 }
 
 static void serve_shared_no_more(struct shared_serving *shared)
@@ -57,13 +58,13 @@ static void serve_shared_no_more(struct shared_serving *shared)
     fake_store_end(&shared->fake);
 }
 
-/* Asked again for as long as it waits, as a door does; how often it was asked in all. */
+/* Asked again for as long as it waits, as a frontend does; how often it was asked in all. */
 static unsigned ask_until_answered(struct shared_serving *shared, const struct request *request)
 {
     struct request again = *request;
     unsigned n = 1;
     while (ask(&shared->s, &again)->error == REPLY_WAITS) {
-        again.errand = shared->s.reply.errand;
+        again.pending = shared->s.reply.pending;
         assert_true(fake_waiting(&shared->fake) > 0);
         fake_let_all(&shared->fake, shared->s.now_ns);
         assert_true(++n < 20);
@@ -76,7 +77,7 @@ static const struct reply *decided(struct shared_serving *shared, const char *te
     struct asked asked;
     ask_until_answered(shared, descriptors_of(&asked, text));
     if (shared->s.reply.error != REPLY_DECIDED)
-        fail_msg("%s: %s", text, shared->s.reply.sentence);
+        fail_msg("%s: %s", text, shared->s.reply.message);
     return &shared->s.reply;
 }
 
@@ -91,10 +92,10 @@ static void test_a_request_waits_and_is_answered_when_asked_again(void **state)
     struct request request = *descriptors_of(&asked, "ip=1");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
     assert_int_equal(shared.fake.n_asks, 1);
-    request.errand = shared.s.reply.errand;
+    request.pending = shared.s.reply.pending;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
     assert_int_equal(shared.fake.n_asks, 1);
-    request.errand = shared.s.reply.errand;
+    request.pending = shared.s.reply.pending;
     fake_let(&shared.fake, 0, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
     assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
@@ -124,8 +125,8 @@ static void test_who_waits_is_called_once_all_answers_are_there(void **state)
     request.verb = REQUEST_CHARGE; /* each by itself: two asks at once */
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
     assert_int_equal(fake_waiting(&shared.fake), 2);
-    request.errand = shared.s.reply.errand;
-    service_on_answers(request.errand, count_call, &n_calls);
+    request.pending = shared.s.reply.pending;
+    service_on_answers(request.pending, count_call, &n_calls);
     fake_let(&shared.fake, 1, shared.s.now_ns);
     assert_int_equal(n_calls, 0);
     fake_let(&shared.fake, 0, shared.s.now_ns);
@@ -141,7 +142,7 @@ static void test_who_is_gone_is_forgotten(void **state)
     (void)state;
     serve_shared(&shared);
     assert_int_equal(ask(&shared.s, descriptors_of(&asked, "ip=1"))->error, REPLY_WAITS);
-    service_drop(shared.s.service, shared.s.reply.errand);
+    service_drop(shared.s.service, shared.s.reply.pending);
     assert_int_equal(shared.fake.n_forgotten, 1);
     serve_shared_no_more(&shared);
 }
@@ -154,9 +155,9 @@ static void test_a_request_goes_on_under_the_rules_it_began_under(void **state)
     serve_shared(&shared);
     struct request request = *descriptors_of(&asked, "ip=1");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
-    request.errand = shared.s.reply.errand;
+    request.pending = shared.s.reply.pending;
     struct rules *rules = rules_of("domain: other\n");
-    assert_int_equal(hub_set_rules(shared.s.hub, rules, NULL), 0);
+    assert_int_equal(server_state_set_rules(shared.s.server_state, rules, NULL), 0);
     rules_unref(rules);
     fake_let_all(&shared.fake, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
@@ -164,7 +165,7 @@ static void test_a_request_goes_on_under_the_rules_it_began_under(void **state)
     assert_string_equal(shared.s.reply.statuses[0].rule->path, "ip");
     assert_int_equal(ask(&shared.s, descriptors_of(&asked, "ip=1"))->error, REPLY_DECIDED);
     assert_false(shared.s.reply.statuses[0].matched);
-    hub_free_retired(shared.s.hub);
+    server_state_free_retired(shared.s.server_state);
     serve_shared_no_more(&shared);
 }
 
@@ -188,7 +189,7 @@ static void test_what_is_not_its_turn_is_begun_only_where_it_has_to_wait(void **
     assert_int_equal(shared.fake.n_asks, 0);
     shared.fake.is_prompt = false;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
-    service_drop(shared.s.service, shared.s.reply.errand);
+    service_drop(shared.s.service, shared.s.reply.pending);
     request.verb = REQUEST_RESET;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_AHEAD);
     serve_shared_no_more(&shared);
@@ -347,15 +348,15 @@ static void test_a_grant_of_an_id_is_kept_for_its_retry(void **state)
     struct request request = *descriptors_of(&asked, "ip=1; here=1");
     request.id = span_of_text("once");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
-    struct errand *errand = shared.s.reply.errand;
+    struct pending *pending = shared.s.reply.pending;
     decided(&shared, "here=1"); /* the last unit, while the store is asked */
     fake_let_all(&shared.fake, shared.s.now_ns);
-    request.errand = errand;
+    request.pending = pending;
     ask_until_answered(&shared, &request);
     assert_int_equal(shared.s.reply.decision.outcome, STINT_DENY);
     assert_int_equal(decided(&shared, "ip=1")->decision.remaining, 1);
     shared.s.now_ns += 70 * S;
-    request.errand = NULL;
+    request.pending = NULL;
     ask_until_answered(&shared, &request);
     assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
     assert_true(shared.s.reply.replayed);
@@ -374,12 +375,12 @@ static void test_what_the_table_denies_goes_back_to_the_store(void **state)
         decided(&shared, "here=1");
     struct request request = *descriptors_of(&asked, "ip=1; here=1");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
-    struct errand *errand = shared.s.reply.errand;
+    struct pending *pending = shared.s.reply.pending;
     decided(&shared, "here=1");
     fake_let_all(&shared.fake, shared.s.now_ns);
-    request.errand = errand;
+    request.pending = pending;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS); /* for the refund */
-    request.errand = shared.s.reply.errand;
+    request.pending = shared.s.reply.pending;
     fake_let_all(&shared.fake, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->decision.outcome, STINT_DENY);
     assert_int_equal(shared.s.reply.statuses[0].decision.remaining, 3);
@@ -397,11 +398,11 @@ static void test_all_asks_of_a_request_have_the_time_of_one(void **state)
     struct request request = *descriptors_of(&asked, "next=1"); /* has a candidate */
     uint64_t begun_ns = shared.s.now_ns;
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
-    request.errand = shared.s.reply.errand;
+    request.pending = shared.s.reply.pending;
     shared.s.now_ns += 40 * MS;
     fake_let_all(&shared.fake, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
-    request.errand = shared.s.reply.errand;
+    request.pending = shared.s.reply.pending;
     assert_int_equal(shared.fake.n_asks, 2);
     assert_int_equal(shared.fake.asks[1].now_ns, begun_ns + 40 * MS);
     assert_int_equal(shared.fake.asks[1].deadline_ns, begun_ns + 50 * MS);
@@ -433,24 +434,24 @@ static void test_a_store_that_fails_is_answered_for(void **state)
     shared.fake.is_failing = false;
     struct request late = *descriptors_of(&asked, "open=1");
     assert_int_equal(ask(&shared.s, &late)->error, REPLY_WAITS);
-    late.errand = shared.s.reply.errand;
+    late.pending = shared.s.reply.pending;
     fake_fail(&shared.fake, shared.fake.n_asks - 1, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &late)->error, REPLY_DECIDED);
     assert_int_equal(shared.s.reply.decision.outcome, STINT_ALLOW);
     serve_shared_no_more(&shared);
 }
 
-static void test_a_node_has_its_share_while_the_store_is_away(void **state)
+static void test_a_node_has_its_share_while_the_store_is_unavailable(void **state)
 {
     struct shared_serving shared;
     (void)state;
     serve_shared(&shared);
-    shared.fake.away_since_ns = shared.s.now_ns;
+    shared.fake.unavailable_since_ns = shared.s.now_ns;
     shared.fake.is_failing = true;
     assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY); /* full */
     shared.s.now_ns += 50 * S;
     assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY);
-    shared.fake.away_since_ns = shared.s.now_ns - 59 * S;
+    shared.fake.unavailable_since_ns = shared.s.now_ns - 59 * S;
     shared.s.now_ns += 1100 * MS;
     assert_int_equal(decided(&shared, "share=1")->decision.outcome, STINT_DENY); /* local_for */
     serve_shared_no_more(&shared);
@@ -478,21 +479,21 @@ static void test_a_share_stays_what_it_was_for_all_of_a_request(void **state)
     serve(&shared.s, rules);
     fake_store_begin(&shared.fake);
     fake_store_begin(&blue);
-    struct shared_store *stores[] = {&shared.fake.store, &blue.store};
-    const struct question_stores both = {.stores = stores, .n_stores = 2, .timeout_ns = 50 * MS};
+    struct backend *stores[] = {&shared.fake.store, &blue.store};
+    const struct evaluation_stores both = {.stores = stores, .n_stores = 2, .timeout_ns = 50 * MS};
     service_set_stores(shared.s.service, &both);
     shared.fake.is_failing = blue.is_prompt = true;
     assert_int_equal(decided(&shared, "soft=1")->decision.outcome, STINT_ALLOW);
     blue.is_prompt = false;
-    /* The first of the two soft ones denies, and steps back: blue is asked once more. */
+    /* The first of the two soft ones denies, and is excluded: blue is asked once more. */
     struct request request = *descriptors_of(&asked, "share=1; soft=1; soft=2");
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
-    request.errand = shared.s.reply.errand;
+    request.pending = shared.s.reply.pending;
     fake_let_all(&blue, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_WAITS);
-    request.errand = shared.s.reply.errand;
+    request.pending = shared.s.reply.pending;
     assert_int_equal(decided(&shared, "wide=1")->decision.remaining, 89);
-    shared.fake.away_since_ns = shared.s.now_ns - 11 * S; /* as is known by now */
+    shared.fake.unavailable_since_ns = shared.s.now_ns - 11 * S; /* as is known by now */
     fake_let_all(&blue, shared.s.now_ns);
     assert_int_equal(ask(&shared.s, &request)->error, REPLY_DECIDED);
     assert_int_equal(shared.s.reply.statuses[0].decision.limit, 3);
@@ -525,7 +526,7 @@ static void test_keys_of_throttle_are_in_the_store(void **state)
     request.verb = REQUEST_FIND;
     ask_until_answered(&shared, &request);
     assert_true(shared.s.reply.found);
-    assert_int_equal(shared.s.reply.dies_after_ns, 2 * S);
+    assert_int_equal(shared.s.reply.expires_after_ns, 2 * S);
     request.verb = REQUEST_FORGET;
     ask_until_answered(&shared, &request);
     assert_true(shared.s.reply.found);
@@ -551,7 +552,7 @@ int main(void)
         cmocka_unit_test(test_what_the_table_denies_goes_back_to_the_store),
         cmocka_unit_test(test_all_asks_of_a_request_have_the_time_of_one),
         cmocka_unit_test(test_a_store_that_fails_is_answered_for),
-        cmocka_unit_test(test_a_node_has_its_share_while_the_store_is_away),
+        cmocka_unit_test(test_a_node_has_its_share_while_the_store_is_unavailable),
         cmocka_unit_test(test_a_share_stays_what_it_was_for_all_of_a_request),
         cmocka_unit_test(test_keys_of_throttle_are_in_the_store),
     };

@@ -9,7 +9,7 @@
 /* Worker 1 has come to the key, or to all of them, so much later than worker 0 comes now. */
 static void come_late(struct serving *s, const struct request *request, uint64_t behind_ns)
 {
-    struct service *other = service_new(s->hub, 1);
+    struct service *other = service_new(s->server_state, 1);
     struct request_item elsewhere = {.quota = span_of_text("gcra 1/1s"),
                                      .key = span_of_text("elsewhere")};
     struct request one = {.verb = REQUEST_TAKE, .cost = 1, .items = &elsewhere, .n_items = 1};

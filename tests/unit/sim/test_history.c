@@ -17,7 +17,7 @@ static struct stint_quota quota_of(const char *spec)
     struct stint_quota quota;
     struct stint_error error;
     if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.sentence);
+        fail_msg("%s: %s", spec, error.message);
     return quota;
 }
 
@@ -248,7 +248,7 @@ static void test_what_is_given_too_early(void **state)
     history_deinit(&history);
 }
 
-/* A denial is for want of room, by the slack of the law, or somebody else's. */
+/* A denial is for want of room, by the slack of the algorithm, or somebody else's. */
 static void test_why_it_was_denied(void **state)
 {
     (void)state;
@@ -263,9 +263,9 @@ static void test_why_it_was_denied(void **state)
     struct history history = history_of(&quota, events, 5);
     assert_int_equal(history.n_denials, 3);
     assert_int_equal(history.denials[0].why, HISTORY_ELSEWHERE);
-    assert_int_equal(history.denials[1].why, HISTORY_NO_ROOM);
+    assert_int_equal(history.denials[1].why, HISTORY_NO_SPACE);
     assert_int_equal(history.denials[2].why, HISTORY_SLACK);
-    assert_int_equal(history.n_no_room, 1);
+    assert_int_equal(history.n_no_space, 1);
     assert_int_equal(history.n_slack, 1);
     history_deinit(&history);
 }
@@ -281,7 +281,7 @@ static void test_nothing_to_tell(void **state)
     history_deinit(&history);
     history = history_of(&quota, &event, 1);
     assert_int_equal(history.used, 0);
-    assert_int_equal(history.n_no_room, 1);
+    assert_int_equal(history.n_no_space, 1);
     history_deinit(&history);
 }
 

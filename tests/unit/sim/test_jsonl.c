@@ -25,20 +25,20 @@ static void expect_event(const char *key_expr, const char *line, uint64_t at_ns,
     struct event event;
     struct stint_error error;
     if (parse(&event, key_expr, line, &error) != EVENT_FOUND)
-        fail_msg("%s: %s", line, error.sentence);
+        fail_msg("%s: %s", line, error.message);
     assert_int_equal(event.at_ns, at_ns);
     assert_true(span_equals(event.key, key));
     assert_int_equal(event.cost, cost);
     jsonl_deinit(&jsonl);
 }
 
-static void expect_malformed(const char *line, const char *part_of_sentence)
+static void expect_malformed(const char *line, const char *part_of_message)
 {
     struct event event;
     struct stint_error error;
     assert_true(parse(&event, "key", line, &error) < 0);
-    if (strstr(error.sentence, part_of_sentence) == NULL)
-        fail_msg("'%s' gave '%s', without '%s'", line, error.sentence, part_of_sentence);
+    if (strstr(error.message, part_of_message) == NULL)
+        fail_msg("'%s' gave '%s', without '%s'", line, error.message, part_of_message);
     jsonl_deinit(&jsonl);
 }
 

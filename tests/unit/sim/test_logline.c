@@ -20,7 +20,7 @@ static void expect_key(const char *key_expr, const char *line, const char *key)
     struct stint_error error = {0};
     assert_int_equal(logline_init(&logline, key_expr, &error), 0);
     if (logline_parse(&logline, &event, span_of_text(line), &error) != EVENT_FOUND)
-        fail_msg("%s: %s", line, error.sentence);
+        fail_msg("%s: %s", line, error.message);
     assert_int_equal(event.at_ns, AT_NS);
     assert_int_equal(event.cost, 1);
     if (!span_equals(event.key, key))
@@ -28,14 +28,14 @@ static void expect_key(const char *key_expr, const char *line, const char *key)
                  (const char *)event.key.ptr, key);
 }
 
-static void expect_malformed(const char *line, const char *part_of_sentence)
+static void expect_malformed(const char *line, const char *part_of_message)
 {
     struct event event;
     struct stint_error error = {0};
     assert_int_equal(logline_init(&logline, "ip", &error), 0);
     assert_int_equal(logline_parse(&logline, &event, span_of_text(line), &error), STINT_E_SYNTAX);
-    if (strstr(error.sentence, part_of_sentence) == NULL)
-        fail_msg("'%s' gave '%s', without '%s'", line, error.sentence, part_of_sentence);
+    if (strstr(error.message, part_of_message) == NULL)
+        fail_msg("'%s' gave '%s', without '%s'", line, error.message, part_of_message);
 }
 
 static void test_reads_common_and_combined_lines(void **state)

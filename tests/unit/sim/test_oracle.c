@@ -95,7 +95,7 @@ static bool slow_counters_deny(const struct slow *slow, const struct oracle_ask 
            (wide_uint)quota->limit * quota->period_ns;
 }
 
-/* The sentence of each algorithm, as docs/algorithms.md has it in its table. */
+/* The message of each algorithm, as docs/algorithms.md has it in its table. */
 static bool slow_is_justified(const struct slow *slow, const struct oracle_ask *ask)
 {
     const struct stint_quota *quota = slow->quota;
@@ -139,7 +139,7 @@ static uint64_t slow_most(const struct slow *slow)
 
 /* What the two answered, so that a test that always meets one answer fails. */
 struct answers {
-    unsigned room, no_room, justified, unjustified;
+    unsigned space, no_space, justified, unjustified;
 };
 
 static void ask_both(const struct stint_quota *quota, uint64_t seed, struct answers *answers)
@@ -163,12 +163,12 @@ static void ask_both(const struct stint_quota *quota, uint64_t seed, struct answ
         ask.now_ns = now_ns > behind_ns ? now_ns - behind_ns : 0;
         ask.counted_ns = ask.now_ns > counted_ns[ask.key] ? ask.now_ns : counted_ns[ask.key];
         struct oracle_view view = oracle_look(&oracle, &ask);
-        bool has_room = used_within(&slow, &ask, quota->period_ns, 1) + ask.cost <= quota->limit;
+        bool has_space = used_within(&slow, &ask, quota->period_ns, 1) + ask.cost <= quota->limit;
         bool is_justified = slow_is_justified(&slow, &ask);
-        assert_int_equal(view.has_room, has_room);
+        assert_int_equal(view.has_space, has_space);
         assert_int_equal(view.is_justified, is_justified);
-        answers->room += has_room;
-        answers->no_room += !has_room;
+        answers->space += has_space;
+        answers->no_space += !has_space;
         answers->justified += is_justified;
         answers->unjustified += !is_justified;
         if (random_below(&random, 3) == 0 && is_justified)
@@ -187,7 +187,7 @@ static struct stint_quota quota_of(const char *spec)
     struct stint_quota quota;
     struct stint_error error;
     if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.sentence);
+        fail_msg("%s: %s", spec, error.message);
     return quota;
 }
 
@@ -214,12 +214,12 @@ static void test_agrees_with_a_slow_oracle(void **state)
         struct answers answers = {0};
         for (uint64_t seed = 0; seed < 8; seed++)
             ask_both(&quota, seed, &answers);
-        assert_true(answers.room > 200 && answers.no_room > 200);
+        assert_true(answers.space > 200 && answers.no_space > 200);
         assert_true(answers.justified > 200 && answers.unjustified > 200);
     }
 }
 
-/* A place's next owner begins with nothing, by the exact count and by the law. */
+/* A place's next owner begins with nothing, by the exact count and by the algorithm. */
 static void test_a_place_can_be_another_keys(void **state)
 {
     static const char *const specs[] = {"window 2/1s", "gcra 2/1s", "fixed_window 2/1s",
@@ -231,10 +231,10 @@ static void test_a_place_can_be_another_keys(void **state)
         struct oracle_ask ask = {.key = 0, .cost = 2, .now_ns = 5, .counted_ns = 5};
         assert_int_equal(oracle_init(&oracle, &quota, 1, 0, NULL), 0);
         assert_int_equal(oracle_admit(&oracle, &ask, NULL), 0);
-        assert_false(oracle_look(&oracle, &ask).has_room);
+        assert_false(oracle_look(&oracle, &ask).has_space);
         assert_true(oracle_look(&oracle, &ask).is_justified);
         oracle_forget(&oracle, 0);
-        assert_true(oracle_look(&oracle, &ask).has_room);
+        assert_true(oracle_look(&oracle, &ask).has_space);
         assert_false(oracle_look(&oracle, &ask).is_justified);
         assert_int_equal(oracle_admit(&oracle, &ask, NULL), 0);
         assert_int_equal(oracle_most(&oracle)->units, 2);
@@ -250,7 +250,7 @@ static void test_says_nothing_of_what_it_does_not_know(void **state)
     struct oracle_ask ask = {.key = 0, .cost = 1};
     (void)state;
     assert_int_equal(oracle_init(&oracle, &quota, 1, 0, NULL), 0);
-    assert_true(oracle_look(&oracle, &ask).has_room);
+    assert_true(oracle_look(&oracle, &ask).has_space);
     assert_true(oracle_look(&oracle, &ask).is_justified);
     oracle_deinit(&oracle);
 }

@@ -25,7 +25,7 @@ static void check_quoted(struct span text, size_t columns, const char *told)
     plot_deinit(&plot);
 }
 
-/* Keys are bytes of strangers: whatever they are, they stay inside their quotes. */
+/* Keys are bytes of unauthenticated clients: whatever they are, they stay inside their quotes. */
 static void test_bytes_become_a_string(void **state)
 {
     (void)state;
@@ -290,7 +290,7 @@ static void test_quotas_side_by_side(void **state)
     plot_deinit(&plot);
 }
 
-/* Waits are told in whole seconds, never too short, and a benched key by another colour. */
+/* Waits are told in whole seconds, never too short, and a cooling down key by another colour. */
 static void test_bars(void **state)
 {
     (void)state;
@@ -303,8 +303,8 @@ static void test_bars(void **state)
     assert_int_equal(chart_bars(&plot, "keys", bars, 3, NULL), 0);
     assert_non_null(strstr(plot.script.bytes, "'1 of 4, back in 1m31s'"));
     assert_non_null(strstr(plot.script.bytes, "'4 of 4'"));
-    assert_non_null(strstr(plot.script.bytes, "'2 of 4, benched'"));
-    assert_non_null(strstr(plot.data.bytes, "# benched\n-9 0 0 0\n-9 0 0 0\n\n2 0 0 50\n"));
+    assert_non_null(strstr(plot.script.bytes, "'2 of 4, cooling down'"));
+    assert_non_null(strstr(plot.data.bytes, "# cooling down\n-9 0 0 0\n-9 0 0 0\n\n2 0 0 50\n"));
     plot_deinit(&plot);
 }
 

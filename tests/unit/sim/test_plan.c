@@ -70,7 +70,7 @@ static void test_what_is_no_target_is_refused(void **state)
         struct plan_target target;
         struct stint_error error = {0};
         assert_true(plan_target_parse(&target, texts[i], &error) < 0);
-        assert_string_not_equal(error.sentence, "");
+        assert_string_not_equal(error.message, "");
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Known answers: a seed gives the same numbers with every compiler, since these very bits are
- * demanded of all. And each law is the law it is named after.
+ * demanded of all. And each algorithm is the algorithm it is named after.
  */
 #include "sim/workload/random.h"
 
@@ -41,7 +41,7 @@ static void test_the_generators_are_those_of_their_papers(void **state)
         assert_int_equal(random_next(&random), xoshiro[i]);
 }
 
-/* Every bit of 1,000 numbers of each law, folded into one word. */
+/* Every bit of 1,000 numbers of each algorithm, folded into one word. */
 static void test_a_seed_gives_the_same_bits_everywhere(void **state)
 {
     uint64_t folded[6] = {0};
@@ -58,16 +58,16 @@ static void test_a_seed_gives_the_same_bits_everywhere(void **state)
         drawn[3] = bits_of(random_normal(&random));
         drawn[4] = bits_of(random_pareto(&random, 1.5));
         drawn[5] = random_zipf_next(&zipf, &random);
-        for (int law = 0; law < 6; law++)
-            folded[law] = random_rotate(folded[law], 5) ^ drawn[law];
+        for (int algorithm = 0; algorithm < 6; algorithm++)
+            folded[algorithm] = random_rotate(folded[algorithm], 5) ^ drawn[algorithm];
     }
     random_zipf_deinit(&zipf);
     static const uint64_t known[6] = {
         UINT64_C(0xb5c5076d87428b61), UINT64_C(0x5dae587de8b5d96f), UINT64_C(0x7d2c1f17cfb8eec0),
         UINT64_C(0x5e8bbe22b17e7955), UINT64_C(0xac50a868346f8c9f), UINT64_C(0x3cb91af1be19fc01),
     };
-    for (int law = 0; law < 6; law++)
-        assert_int_equal(folded[law], known[law]);
+    for (int algorithm = 0; algorithm < 6; algorithm++)
+        assert_int_equal(folded[algorithm], known[algorithm]);
 }
 
 /* Another seed, or another stream of it, is another sequence. */
@@ -126,23 +126,23 @@ static void test_below_is_even(void **state)
     assert_true(most < UINT64_MAX / 3 * 2 && most > UINT64_MAX / 3 * 2 / 100 * 98);
 }
 
-struct moments {
+struct timestamps {
     double sum, squares, least, beyond;
 };
 
-static struct moments draw(double (*law)(struct random *random), double limit)
+static struct timestamps draw(double (*algorithm)(struct random *random), double limit)
 {
-    struct moments moments = {.least = 1e300};
+    struct timestamps timestamps = {.least = 1e300};
     struct random random;
     random_init(&random, 11, 0);
     for (int i = 0; i < DRAWS; i++) {
-        double x = law(&random);
-        moments.sum += x / DRAWS;
-        moments.squares += x * x / DRAWS;
-        moments.least = fmin(moments.least, x);
-        moments.beyond += x > limit ? 1.0 / DRAWS : 0;
+        double x = algorithm(&random);
+        timestamps.sum += x / DRAWS;
+        timestamps.squares += x * x / DRAWS;
+        timestamps.least = fmin(timestamps.least, x);
+        timestamps.beyond += x > limit ? 1.0 / DRAWS : 0;
     }
-    return moments;
+    return timestamps;
 }
 
 static double pareto_2_5(struct random *random)
@@ -150,16 +150,16 @@ static double pareto_2_5(struct random *random)
     return random_pareto(random, 2.5);
 }
 
-static void test_laws_have_their_moments_and_tails(void **state)
+static void test_algorithms_have_their_timestamps_and_tails(void **state)
 {
     (void)state;
-    struct moments exponential = draw(random_exponential, 3);
+    struct timestamps exponential = draw(random_exponential, 3);
     assert_true(fabs(exponential.sum - 1) < 0.01 && fabs(exponential.squares - 2) < 0.05);
     assert_true(exponential.least >= 0 && fabs(exponential.beyond - exp(-3)) < 0.002);
-    struct moments normal = draw(random_normal, 1.959964);
+    struct timestamps normal = draw(random_normal, 1.959964);
     assert_true(fabs(normal.sum) < 0.01 && fabs(normal.squares - 1) < 0.01);
     assert_true(fabs(normal.beyond - 0.025) < 0.002);
-    struct moments pareto = draw(pareto_2_5, 4);
+    struct timestamps pareto = draw(pareto_2_5, 4);
     assert_true(fabs(pareto.sum - 2.5 / 1.5) < 0.02 && pareto.least >= 1);
     assert_true(fabs(pareto.beyond - pow(4, -2.5)) < 0.002);
 }
@@ -197,7 +197,7 @@ int main(void)
         cmocka_unit_test(test_streams_have_nothing_in_common),
         cmocka_unit_test(test_logarithm_power_and_sine_are_right),
         cmocka_unit_test(test_below_is_even),
-        cmocka_unit_test(test_laws_have_their_moments_and_tails),
+        cmocka_unit_test(test_algorithms_have_their_timestamps_and_tails),
         cmocka_unit_test(test_ranks_follow_zipf),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

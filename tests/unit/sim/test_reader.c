@@ -143,7 +143,7 @@ static void test_reports_a_source_that_fails(void **state)
     assert_int_equal(reader_init(&reader, fill, &source, NULL), 0);
     assert_int_equal(reader_next(&reader, &line, &error), READER_LINE);
     assert_int_equal(reader_next(&reader, &line, &error), STINT_E_SYSTEM);
-    assert_string_equal(error.sentence, "the source failed");
+    assert_string_equal(error.message, "the source failed");
     reader_deinit(&reader);
 }
 

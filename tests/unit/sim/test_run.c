@@ -21,7 +21,7 @@ static struct stint_quota quota_of(const char *spec)
     struct stint_quota quota;
     struct stint_error error;
     if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.sentence);
+        fail_msg("%s: %s", spec, error.message);
     return quota;
 }
 
@@ -44,14 +44,14 @@ static struct tally run(const char *specs, const char *text, struct run_options 
         quotas[n_quotas++] = quota_of(spec);
     }
     if (workload_parse(&workload, text, &error) != 0)
-        fail_msg("%s: %s", text, error.sentence);
+        fail_msg("%s: %s", text, error.message);
     options.quotas = quotas;
     options.n_quotas = n_quotas;
     options.workload = &workload;
     options.seed = options.seed == 0 ? 1 : options.seed;
     options.decisions_max = options.decisions_max == 0 ? 20000 : options.decisions_max;
     if (run_simulate(&options, &tally, &error) != 0)
-        fail_msg("%s, %s: %s", specs, text, error.sentence);
+        fail_msg("%s, %s: %s", specs, text, error.message);
     return tally;
 }
 
@@ -162,7 +162,7 @@ static void test_adversaries_reach_what_is_stated(void **state)
     }
 }
 
-/* The table of `flood` is too small: some newcomers are denied, or states given away, by policy. */
+/* The table of `flood` is too small: some new keys are denied, or states given away, by policy. */
 static void test_a_flood_meets_the_policy(void **state)
 {
     (void)state;
@@ -177,7 +177,7 @@ static void test_a_flood_meets_the_policy(void **state)
 }
 
 /* 150 asked, 100 allowed in each of the periods but the first, by hand. */
-static void test_figures_of_a_herd_are_known(void **state)
+static void test_metrics_of_a_herd_are_known(void **state)
 {
     struct run_options options = {.length_ns = 10 * 60 * NS_PER_S};
     (void)state;
@@ -308,7 +308,7 @@ int main(void)
         cmocka_unit_test(test_nobody_passes_a_stated_bound_or_is_denied_outside_of_it),
         cmocka_unit_test(test_adversaries_reach_what_is_stated),
         cmocka_unit_test(test_a_flood_meets_the_policy),
-        cmocka_unit_test(test_figures_of_a_herd_are_known),
+        cmocka_unit_test(test_metrics_of_a_herd_are_known),
         cmocka_unit_test(test_a_list_is_judged_as_a_list),
         cmocka_unit_test(test_a_seed_repeats_a_run),
         cmocka_unit_test(test_the_oracle_stops_within_its_memory),

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The search against laws whose worst case is known, and against laws that break what they claim.
- * It is told of no law more than its figures; budgets are decisions, so that a slow machine finds
- * as much as a fast one.
+ * The search against algorithms whose worst case is known, and against algorithms that break what
+ * they claim. It is told of no algorithm more than its figures; budgets are decisions, so that a
+ * slow machine finds as much as a fast one.
  */
 #include "sim/search/search_play.h"
 #include "sim/search/search_worst.h"
 
-#include "unit/sim/flawed_laws.h"
+#include "unit/sim/flawed_algorithms.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ static struct search *begin_search(const struct search_subject *subject, uint64_
     struct search_options options = {
         .seed = seed, .clock_steps = clock_steps, .takes_only = takes_only};
     if (search_new(&search, subject, &options, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return search;
 }
 
@@ -45,7 +45,7 @@ static bool runs_past_the_bound(struct search *search, const struct search_subje
     return search_best(search).units > subject->bound;
 }
 
-/* The most in any window, by asking the law once more and looking at every pair of grants. */
+/* The most in any window, by asking the algorithm once more and looking at every pair of grants. */
 static uint64_t count_again(const struct search_subject *subject, const struct search_best *best)
 {
     void *state = aligned_alloc(16, (subject->state_size + 15) / 16 * 16);
@@ -72,7 +72,7 @@ static uint64_t count_again(const struct search_subject *subject, const struct s
     return most;
 }
 
-static struct flawed_law flawed[] = {
+static struct flawed_algorithm flawed[] = {
     {"trial value", FLAWED_GCRA, FLAW_TRIAL_VALUE, 100, 60000000000, 20, 0},
     {"clamp to now less tolerance", FLAWED_GCRA, FLAW_CLAMP, 100, 60000000000, 20, 0},
     {"clamp, burst of one", FLAWED_GCRA, FLAW_CLAMP, 100, 60000000000, 1, 0},
@@ -95,7 +95,7 @@ static void test_each_planted_flaw_is_found(void **state)
     uint64_t slowest = 0;
     for (size_t i = 0; i < FLAWED; i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            struct search_subject subject = flawed_law_subject(&flawed[i]);
+            struct search_subject subject = flawed_algorithm_subject(&flawed[i]);
             struct search *search = new_search(&subject, seed, true);
             if (!runs_past_the_bound(search, &subject, 5000000))
                 fail_msg("%s: not found with seed %d", flawed[i].name, (int)seed);
@@ -115,12 +115,12 @@ static void test_the_same_models_without_a_flaw_keep_their_bounds(void **state)
     (void)state;
     for (size_t i = 0; i < FLAWED; i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            struct flawed_law law = flawed[i];
-            law.flaw = FLAW_NONE;
-            struct search_subject subject = flawed_law_subject(&law);
+            struct flawed_algorithm algorithm = flawed[i];
+            algorithm.flaw = FLAW_NONE;
+            struct search_subject subject = flawed_algorithm_subject(&algorithm);
             struct search *search = new_search(&subject, seed, true);
             if (runs_past_the_bound(search, &subject, 50000))
-                fail_msg("%s: past its bound without the flaw", law.name);
+                fail_msg("%s: past its bound without the flaw", algorithm.name);
             search_free(search);
         }
 }
@@ -130,7 +130,7 @@ static void test_without_clock_steps_times_never_go_back(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-        struct search_subject subject = flawed_law_subject(&flawed[FLAWED - 1]);
+        struct search_subject subject = flawed_algorithm_subject(&flawed[FLAWED - 1]);
         struct search *search = new_search(&subject, seed, false);
         assert_false(runs_past_the_bound(search, &subject, 200000));
         struct search_best best = search_best(search);
@@ -180,7 +180,7 @@ static const struct known known[] = {
     {"gcra 100000/60s burst=4294967295", 4295067294},
 };
 
-static void test_the_worst_case_of_each_law_is_reached_and_not_passed(void **state)
+static void test_the_worst_case_of_each_algorithm_is_reached_and_not_passed(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
@@ -189,7 +189,7 @@ static void test_the_worst_case_of_each_law_is_reached_and_not_passed(void **sta
             struct stint_error error;
             struct search_subject subject;
             if (stint_quota_parse(&quota, known[i].spec, &error) != 0)
-                fail_msg("%s: %s", known[i].spec, error.sentence);
+                fail_msg("%s: %s", known[i].spec, error.message);
             search_subject_of(&subject, &quota);
             assert_int_equal(subject.bound, stint_max_in_any_window(&quota));
             struct search *search = new_search(&subject, seed, true);
@@ -232,7 +232,7 @@ static void test_tidying_up_shortens_and_loses_nothing(void **state)
 static void test_the_same_seed_gives_the_same_search(void **state)
 {
     (void)state;
-    struct search_subject subject = flawed_law_subject(&flawed[0]);
+    struct search_subject subject = flawed_algorithm_subject(&flawed[0]);
     struct search *a = new_search(&subject, 7, true), *b = new_search(&subject, 7, true);
     struct search *other = new_search(&subject, 8, true);
     for (int i = 0; i < 200; i++) {
@@ -291,7 +291,7 @@ static void test_long_sequences_are_found_where_they_are_needed(void **state)
 
 /* ---- Charges, refunds and releases ---- */
 
-static struct flawed_law flawed_by_verbs[] = {
+static struct flawed_algorithm flawed_by_verbs[] = {
     {"saturating charge", FLAWED_CHARGED, FLAW_SATURATE, 5, 1000000000, 0, 0},
     {"saturating charge, a hundred", FLAWED_CHARGED, FLAW_SATURATE, 100, 60000000000, 0, 0},
     {"release of a hold that has ended", FLAWED_HOLDS, FLAW_RELEASE, 5, 1000000000, 0, 0},
@@ -307,7 +307,7 @@ static void test_flaws_of_charges_and_refunds_are_found(void **state)
     (void)state;
     for (size_t i = 0; i < FLAWED_BY_VERBS; i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            struct search_subject subject = flawed_law_subject(&flawed_by_verbs[i]);
+            struct search_subject subject = flawed_algorithm_subject(&flawed_by_verbs[i]);
             struct search *search = begin_search(&subject, seed, false, false);
             if (!runs_past_the_bound(search, &subject, 5000000))
                 fail_msg("%s: not found with seed %d", flawed_by_verbs[i].name, (int)seed);
@@ -326,12 +326,12 @@ static void test_models_without_the_flaw_keep_their_bounds_by_all_verbs(void **s
     (void)state;
     for (size_t i = 0; i < FLAWED_BY_VERBS; i++)
         for (uint64_t seed = 1; seed <= SEEDS; seed++) {
-            struct flawed_law law = flawed_by_verbs[i];
-            law.flaw = FLAW_NONE;
-            struct search_subject subject = flawed_law_subject(&law);
+            struct flawed_algorithm algorithm = flawed_by_verbs[i];
+            algorithm.flaw = FLAW_NONE;
+            struct search_subject subject = flawed_algorithm_subject(&algorithm);
             struct search *search = begin_search(&subject, seed, false, false);
             if (runs_past_the_bound(search, &subject, 1000000))
-                fail_msg("%s: past its bound without the flaw", law.name);
+                fail_msg("%s: past its bound without the flaw", algorithm.name);
             assert_int_equal(search_best(search).units, subject.bound);
             search_free(search);
         }
@@ -340,7 +340,7 @@ static void test_models_without_the_flaw_keep_their_bounds_by_all_verbs(void **s
 /* A saturating charge is found within some 20,000 decisions. */
 enum { BY_VERBS_MAX = 400000 };
 
-static void test_the_bound_of_each_law_holds_for_all_verbs(void **state)
+static void test_the_bound_of_each_algorithm_holds_for_all_verbs(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
@@ -399,7 +399,7 @@ static void play_found_case(const struct found_case *found, const char *spec)
     struct search_ask asks[FOUND_ASKS_MAX];
     size_t n_asks = 0;
     if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.sentence);
+        fail_msg("%s: %s", spec, error.message);
     search_subject_of(&subject, &quota);
     assert_int_equal(search_play_init(&play, &subject, NULL), 0);
     for (; n_asks < FOUND_ASKS_MAX && found->asks[n_asks].cost > 0; n_asks++)
@@ -432,14 +432,14 @@ int main(void)
         cmocka_unit_test(test_each_planted_flaw_is_found),
         cmocka_unit_test(test_the_same_models_without_a_flaw_keep_their_bounds),
         cmocka_unit_test(test_without_clock_steps_times_never_go_back),
-        cmocka_unit_test(test_the_worst_case_of_each_law_is_reached_and_not_passed),
+        cmocka_unit_test(test_the_worst_case_of_each_algorithm_is_reached_and_not_passed),
         cmocka_unit_test(test_tidying_up_shortens_and_loses_nothing),
         cmocka_unit_test(test_the_same_seed_gives_the_same_search),
         cmocka_unit_test(test_nothing_is_found_where_nothing_is_allowed),
         cmocka_unit_test(test_long_sequences_are_found_where_they_are_needed),
         cmocka_unit_test(test_flaws_of_charges_and_refunds_are_found),
         cmocka_unit_test(test_models_without_the_flaw_keep_their_bounds_by_all_verbs),
-        cmocka_unit_test(test_the_bound_of_each_law_holds_for_all_verbs),
+        cmocka_unit_test(test_the_bound_of_each_algorithm_holds_for_all_verbs),
         cmocka_unit_test(test_what_was_found_once_stays_mended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The sweep against cases small enough to be counted by hand, and the most buckets against those
  * that the exhaustive search finds. */
-#include "algorithm/law.h"
+#include "algorithm/algorithm.h"
 #include "base/ns.h"
 #include "sim/input/bucket_trace.h"
 #include "sim/plan/sweep.h"
@@ -17,7 +17,7 @@ enum { EXACT = 0, FIRST = 1 };
 static void must(int code, const struct stint_error *error)
 {
     if (code != 0)
-        fail_msg("%s", error->sentence);
+        fail_msg("%s", error->message);
 }
 
 static void begin_with(struct sweep *sweep, struct sweep_terms terms)
@@ -269,7 +269,7 @@ static void test_twenty_buckets_are_reached(void **unused)
 }
 
 /* A bucket lives until a period after its last use, whether anybody asks or not. */
-static void test_a_dead_bucket_is_not_counted(void **unused)
+static void test_a_expired_bucket_is_not_counted(void **unused)
 {
     (void)unused;
     struct stint_quota quota;
@@ -316,7 +316,7 @@ static void test_the_trace_reaches_what_the_exhaustive_search_does(void **unused
     assert_int_equal(below[1], 182);
 }
 
-/* What cannot be swept is told in a sentence. */
+/* What cannot be swept is told in a message. */
 static void test_terms_that_cannot_be_met(void **unused)
 {
     (void)unused;
@@ -341,8 +341,8 @@ static void test_terms_that_cannot_be_met(void **unused)
             code = sweep_begin(&sweep, &error);
         }
         assert_int_equal(code, STINT_E_RANGE);
-        if (strstr(error.sentence, cases[i].told) == NULL)
-            fail_msg("%s", error.sentence);
+        if (strstr(error.message, cases[i].told) == NULL)
+            fail_msg("%s", error.message);
         sweep_deinit(&sweep);
     }
 }
@@ -374,7 +374,7 @@ int main(void)
         cmocka_unit_test(test_how_many_seeds_must_agree),
         cmocka_unit_test(test_spread_and_signs_counted_by_hand),
         cmocka_unit_test(test_twenty_buckets_are_reached),
-        cmocka_unit_test(test_a_dead_bucket_is_not_counted),
+        cmocka_unit_test(test_a_expired_bucket_is_not_counted),
         cmocka_unit_test(test_the_trace_reaches_what_the_exhaustive_search_does),
         cmocka_unit_test(test_terms_that_cannot_be_met),
         cmocka_unit_test(test_names_of_demands),

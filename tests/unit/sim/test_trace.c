@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* The lines of a trace and the three ways of writing a time. */
 #include "base/ns.h"
-#include "sim/input/moment.h"
+#include "sim/input/timestamp.h"
 #include "sim/input/trace.h"
 
 #include <setjmp.h>
@@ -29,13 +29,13 @@ static void expect_event(const char *line, uint64_t at_ns, const char *key, uint
     assert_int_equal(event.decimals, decimals);
 }
 
-static void expect_malformed(const char *line, const char *part_of_sentence)
+static void expect_malformed(const char *line, const char *part_of_message)
 {
     struct event event;
     struct stint_error error;
     assert_true(parse(&event, line, &error) < 0);
-    if (strstr(error.sentence, part_of_sentence) == NULL)
-        fail_msg("'%s' gave '%s', without '%s'", line, error.sentence, part_of_sentence);
+    if (strstr(error.message, part_of_message) == NULL)
+        fail_msg("'%s' gave '%s', without '%s'", line, error.message, part_of_message);
 }
 
 /* A line is TIME KEY [COST], separated by any blanks; the cost is 1 if it is left out. */
@@ -94,10 +94,10 @@ static void test_keeps_nul_bytes_of_a_key(void **state)
 
 static void expect_rfc3339(const char *text, uint64_t ns, uint8_t decimals)
 {
-    struct moment moment;
-    assert_int_equal(moment_parse_rfc3339(&moment, span_of_text(text), NULL), 0);
-    assert_int_equal(moment.ns, ns);
-    assert_int_equal(moment.decimals, decimals);
+    struct timestamp timestamp;
+    assert_int_equal(timestamp_parse_rfc3339(&timestamp, span_of_text(text), NULL), 0);
+    assert_int_equal(timestamp.ns, ns);
+    assert_int_equal(timestamp.decimals, decimals);
 }
 
 /* Offsets, leap days and fractions; the expected figures are those of GNU date. */
@@ -127,8 +127,8 @@ static void test_reads_rfc3339(void **state)
         "2024-01-01T00-00-00Z",
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        struct moment moment;
-        if (moment_parse_rfc3339(&moment, span_of_text(wrong[i]), NULL) == 0)
+        struct timestamp timestamp;
+        if (timestamp_parse_rfc3339(&timestamp, span_of_text(wrong[i]), NULL) == 0)
             fail_msg("'%s' was read", wrong[i]);
     }
 }
@@ -146,13 +146,13 @@ static void test_reads_log_dates_with_and_without_the_cache(void **state)
         {"18/May/2015:00:00:00 -0130", 1431912600}, {"29/Feb/2024:23:59:59 +1400", 1709200799},
         {"01/Jan/1970:00:00:00 +0000", 0},
     };
-    struct moment_clf_cache kept = {0};
+    struct timestamp_clf_cache kept = {0};
     for (size_t i = 0; i < sizeof(dates) / sizeof(dates[0]); i++) {
-        struct moment_clf_cache fresh = {0};
+        struct timestamp_clf_cache fresh = {0};
         const uint8_t *text = (const uint8_t *)dates[i].text;
         uint64_t with_ns, without_ns;
-        assert_true(moment_parse_clf(&with_ns, text, &kept));
-        assert_true(moment_parse_clf(&without_ns, text, &fresh));
+        assert_true(timestamp_parse_clf(&with_ns, text, &kept));
+        assert_true(timestamp_parse_clf(&without_ns, text, &fresh));
         assert_int_equal(with_ns, dates[i].since_1970_s * NS_PER_S);
         assert_int_equal(without_ns, with_ns);
     }
@@ -163,8 +163,8 @@ static void test_reads_log_dates_with_and_without_the_cache(void **state)
     };
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
         uint64_t ns;
-        struct moment_clf_cache fresh = {0};
-        if (moment_parse_clf(&ns, (const uint8_t *)wrong[i], &fresh))
+        struct timestamp_clf_cache fresh = {0};
+        if (timestamp_parse_clf(&ns, (const uint8_t *)wrong[i], &fresh))
             fail_msg("'%s' was read", wrong[i]);
     }
 }

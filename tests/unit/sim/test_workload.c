@@ -17,7 +17,7 @@ static struct stint_quota quota_of(const char *spec)
     struct stint_quota quota;
     struct stint_error error;
     if (stint_quota_parse(&quota, spec, &error) != 0)
-        fail_msg("%s: %s", spec, error.sentence);
+        fail_msg("%s: %s", spec, error.message);
     return quota;
 }
 
@@ -29,7 +29,7 @@ static void begin(struct workload *workload, const char *text, uint64_t seed, ui
     const struct workload_terms terms = {.quota = &quota, .seed = seed, .end_ns = end_ns};
     if (workload_parse(workload, text, &error) != 0 ||
         workload_begin(workload, &terms, &error) != 0)
-        fail_msg("%s: %s", text, error.sentence);
+        fail_msg("%s: %s", text, error.message);
 }
 
 static const struct stint_decision allow = {.outcome = STINT_ALLOW, .stored = 1};
@@ -42,7 +42,7 @@ static struct stint_decision deny(uint64_t retry_after_ns)
 
 /* ---- The text ---- */
 
-static void test_a_wrong_text_gets_a_sentence(void **state)
+static void test_a_wrong_text_gets_a_message(void **state)
 {
     static const struct {
         const char *text, *part;
@@ -90,8 +90,8 @@ static void test_a_wrong_text_gets_a_sentence(void **state)
         struct workload workload;
         struct stint_error error = {0};
         assert_true(workload_parse(&workload, cases[i].text, &error) < 0);
-        if (strstr(error.sentence, cases[i].part) == NULL)
-            fail_msg("'%s': %s", cases[i].text, error.sentence);
+        if (strstr(error.message, cases[i].part) == NULL)
+            fail_msg("'%s': %s", cases[i].text, error.message);
     }
 }
 
@@ -111,7 +111,7 @@ static void test_times_that_do_not_go_together_are_refused(void **state)
     for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
         assert_int_equal(workload_parse(&workload, texts[i][0], NULL), 0);
         assert_true(workload_begin(&workload, &terms, &error) < 0);
-        assert_non_null(strstr(error.sentence, texts[i][1]));
+        assert_non_null(strstr(error.message, texts[i][1]));
         workload_end(&workload);
     }
 }
@@ -306,7 +306,7 @@ static void test_keys_come_and_go(void **state)
     workload_end(&workload);
 }
 
-static void test_costs_have_their_laws_and_maximum(void **state)
+static void test_costs_have_their_algorithms_and_maximum(void **state)
 {
     static const struct {
         const char *text;
@@ -478,7 +478,7 @@ static void test_a_log_is_scaled_in_time(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_wrong_text_gets_a_sentence),
+        cmocka_unit_test(test_a_wrong_text_gets_a_message),
         cmocka_unit_test(test_times_that_do_not_go_together_are_refused),
         cmocka_unit_test(test_rates_hold_in_the_long_run),
         cmocka_unit_test(test_bursts_are_bursts),
@@ -487,7 +487,7 @@ int main(void)
         cmocka_unit_test(test_a_seed_decides_everything),
         cmocka_unit_test(test_many_are_drawn_as_one_by_one),
         cmocka_unit_test(test_keys_come_and_go),
-        cmocka_unit_test(test_costs_have_their_laws_and_maximum),
+        cmocka_unit_test(test_costs_have_their_algorithms_and_maximum),
         cmocka_unit_test(test_a_greedy_client_asks_as_soon_as_it_may),
         cmocka_unit_test(test_the_hopeless_wait_a_period),
         cmocka_unit_test(test_back_off_doubles_and_is_random),

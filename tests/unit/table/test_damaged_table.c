@@ -178,14 +178,14 @@ static bool see(const struct stint_entry *entry, void *arg)
 {
     struct seen_states *seen = arg;
     seen->live++;
-    assert_true(entry->dies_at_ns <= seen->latest_ns + 3 * entry->quota.period_ns + YEAR);
+    assert_true(entry->expires_at_ns <= seen->latest_ns + 3 * entry->quota.period_ns + YEAR);
     return true;
 }
 
 static bool see_any(const struct stint_entry *entry, void *arg)
 {
     struct seen_states *seen = arg;
-    seen->live += entry->dies_at_ns > 0;
+    seen->live += entry->expires_at_ns > 0;
     return true;
 }
 
@@ -325,7 +325,7 @@ static bool go_on(struct user *user, uint64_t *damaged)
     look_at_all(user);
     stint_table_close(user->table);
 
-    /* What was mended is whole. */
+    /* What was repaired is whole. */
     assert_int_equal(open_table(user, false, &error), 0);
     struct stint_table_info after = look_at_all(user);
     assert_int_equal(after.states_damaged, before.states_damaged);
@@ -423,8 +423,8 @@ static void test_a_damaged_state_is_full_for_a_period(void **unused)
 /* ---- Damage to a table in use -----------------------------------------------------------------
  */
 
-#define GUARD_SIZE ((size_t)1 << 26)
-#define GUARD_MIN ((size_t)1 << 12)
+#define FRONT_SIZE ((size_t)1 << 26)
+#define FRONT_MIN ((size_t)1 << 12)
 #define POOL_KEYS 4
 
 /* One who may write the file changes it through a mapping of its own while a table is open. */
@@ -440,15 +440,15 @@ struct changer {
 static struct stint_quota ruled[N_SPECS];
 
 /* Memory on one side of the region that must not be touched, as far as that is free. */
-static void guard(char *region, size_t region_size, bool before, struct iovec *guarded)
+static void front(char *region, size_t region_size, bool before, struct iovec *fronted)
 {
-    *guarded = (struct iovec){0};
-    for (size_t size = GUARD_SIZE; size >= GUARD_MIN && guarded->iov_len == 0; size /= 2) {
+    *fronted = (struct iovec){0};
+    for (size_t size = FRONT_SIZE; size >= FRONT_MIN && fronted->iov_len == 0; size /= 2) {
         char *from = before ? region - size : region + region_size;
         void *at = mmap(from, size, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
         if (at != MAP_FAILED)
-            *guarded = (struct iovec){at, size};
+            *fronted = (struct iovec){at, size};
     }
 }
 
@@ -665,7 +665,7 @@ static void test_a_table_changed_in_use_is_never_left(void **unused)
     struct user whole;
     struct stint_error error;
     struct changer changer;
-    struct iovec guards[2];
+    struct iovec fronts[2];
     (void)unused;
     prepare(&whole, &changer);
     for (int round = 0; round < ROUNDS_IN_USE; round++) {
@@ -674,8 +674,8 @@ static void test_a_table_changed_in_use_is_never_left(void **unused)
         memcpy(changer.bytes, changer.pristine, changer.size);
         assert_int_equal(open_table(&user, false, &error), 0);
         for (int side = 0; side < 2; side++)
-            guard((char *)user.table->region.header, user.table->region.map_size, side == 0,
-                  &guards[side]);
+            front((char *)user.table->region.header, user.table->region.map_size, side == 0,
+                  &fronts[side]);
         struct stint_pool *pool = pool_in(user.table, user.now_ns);
         for (int turn = 0; turn < 60; turn++) {
             if (turn % 4 == 0)
@@ -689,7 +689,7 @@ static void test_a_table_changed_in_use_is_never_left(void **unused)
         stint_pool_close(pool);
         stint_table_close(user.table);
         for (int side = 0; side < 2; side++)
-            munmap(guards[side].iov_base, guards[side].iov_len);
+            munmap(fronts[side].iov_base, fronts[side].iov_len);
     }
     munmap(changer.bytes, changer.size);
     free(changer.pristine);

@@ -146,7 +146,7 @@ static void hold_to_the_oracle(const char *spec, uint64_t seed)
     uint64_t now_ns = 1000 * S, over = 0;
     world = (struct world){.table = open_table(12), .quota = quota_of(spec)};
     world.most = stint_max_in_any_window(&world.quota);
-    world.capacity = law_capacity(&world.quota);
+    world.capacity = most_units(&world.quota);
     for (unsigned n = 0; n < STEPS; n++) {
         now_ns += next_random(&seed) % (40 * MS);
         step(&world, now_ns, &seed);
@@ -261,7 +261,7 @@ static void test_a_quotas_own_choice_is_stronger(void **state)
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         struct stint_quota quota = quota_of(cases[i].spec);
-        assert_int_equal(law_when_full(&quota, cases[i].otherwise), cases[i].becomes);
+        assert_int_equal(algorithm_when_full(&quota, cases[i].otherwise), cases[i].becomes);
     }
 }
 

@@ -2,7 +2,7 @@
 /*
  * Interned quotas: equal parameters under one small number, known to everybody who has the region,
  * and a full table is said to be full. Where two ask for the first time at the same moment, the
- * same parameters may get two numbers; then both name the same law, and a key has one state.
+ * same parameters may get two numbers; then both name the same algorithm, and a key has one state.
  */
 #define _GNU_SOURCE
 #include "unit/region_file.h"
@@ -37,7 +37,7 @@ static void open_intern(struct fixture *fixture, uint32_t quotas, bool in_file, 
     struct stint_error error;
     if (region_open(&fixture->region, &options, &error) != 0 ||
         intern_open(&fixture->intern, &fixture->region, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     region_settle(&fixture->region);
 }
 
@@ -179,7 +179,7 @@ static void test_a_full_table_is_an_error_not_a_wrong_answer(void **state)
     assert_int_equal(decision.retry_after_ns, STINT_NEVER_NS);
     assert_int_equal(stint_set_quota(table, &known, &unknown, "k", 1, S), STINT_E_FULL);
     assert_int_equal(table_accepts(table, &unknown, 1, &error), STINT_E_FULL);
-    assert_non_null(strstr(error.sentence, "all 1 places"));
+    assert_non_null(strstr(error.message, "all 1 places"));
     assert_int_equal(stint_take(table, &known, "k", 1, 4, S).outcome, STINT_ALLOW);
     assert_int_equal(stint_take(table, &known, "k", 1, 1, S).outcome, STINT_DENY);
     stint_table_close(table);
@@ -248,7 +248,7 @@ static void damage(struct quota_slot *slots)
     memset(&slots[4].quota.count_denied, 2, 1); /* neither true nor false */
 }
 
-/* What is no quota, or not whole, names nothing, and is forgotten when the table is mended. */
+/* What is no quota, or not whole, names nothing, and is forgotten when the table is repaired. */
 static void test_damaged_quotas_name_nothing(void **state)
 {
     struct fixture fixture;
@@ -263,7 +263,7 @@ static void test_damaged_quotas_name_nothing(void **state)
         assert_null(intern_quota(&fixture.intern, id));
     assert_int_equal(nth_id(&fixture, 5), 6);
     fixture.region.header->quotas = 2; /* this number was hit, too */
-    intern_mend(&fixture.intern);
+    intern_repair(&fixture.intern);
     assert_int_equal(used(&fixture), 6);
     for (uint32_t i = 0; i < 6; i++)
         assert_int_equal(fixture.intern.slots[i].state,

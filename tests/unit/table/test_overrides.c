@@ -90,19 +90,19 @@ static void test_what_was_used_goes_with_the_key(void **state)
     stint_table_close(table);
 }
 
-static void test_there_is_room_for_as_many_as_were_asked_for(void **state)
+static void test_there_is_space_for_as_many_as_were_asked_for(void **state)
 {
     (void)state;
-    static const uint32_t rooms[] = {1, 3, 100, 4096};
-    for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
-        struct stint_table *table = open_table(rooms[i], NULL);
-        for (uint64_t key = 0; key < rooms[i]; key++)
+    static const uint32_t spaces[] = {1, 3, 100, 4096};
+    for (size_t i = 0; i < sizeof(spaces) / sizeof(spaces[0]); i++) {
+        struct stint_table *table = open_table(spaces[i], NULL);
+        for (uint64_t key = 0; key < spaces[i]; key++)
             assert_int_equal(set(table, key, "gcra 7/1m"), 0);
-        assert_int_equal(set(table, rooms[i], "gcra 7/1m"), STINT_E_FULL);
+        assert_int_equal(set(table, spaces[i], "gcra 7/1m"), STINT_E_FULL);
         assert_int_equal(set(table, 0, "gcra 9/1m"), 0); /* not one more */
         assert_int_equal(overrides_drop(table, hash_of(table, 0), NULL), 0);
-        assert_int_equal(set(table, rooms[i], "gcra 8/1m"), 0);
-        for (uint64_t key = 1; key < rooms[i]; key++)
+        assert_int_equal(set(table, spaces[i], "gcra 8/1m"), 0);
+        for (uint64_t key = 1; key < spaces[i]; key++)
             assert_int_equal(limit_of(table, key), 7);
         stint_table_close(table);
     }
@@ -177,7 +177,7 @@ static void test_they_outlive_their_process_and_are_copied(void **state)
         assert_true(overrides_any(table));
         for (uint64_t key = 0; key < 50; key++)
             assert_int_equal(limit_of(table, key), key % 2 == 0 ? 7 : 8);
-        assert_int_equal(overrides_room(table), 100);
+        assert_int_equal(overrides_space(table), 100);
         stint_table_close(table);
         unlink(files[i]);
     }
@@ -220,7 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_key_has_the_quota_that_was_set_last),
         cmocka_unit_test(test_what_was_used_goes_with_the_key),
-        cmocka_unit_test(test_there_is_room_for_as_many_as_were_asked_for),
+        cmocka_unit_test(test_there_is_space_for_as_many_as_were_asked_for),
         cmocka_unit_test(test_what_cannot_be_set_is_refused),
         cmocka_unit_test(test_all_can_be_listed),
         cmocka_unit_test(test_they_outlive_their_process_and_are_copied),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Owner words: one owner at a time; the dead are robbed, the stuck are told from the dead. */
+/* Owner words: one owner at a time; the dead are taken over, the stuck are told from the dead. */
 #define _GNU_SOURCE
 #include "unit/asking.h"
 
@@ -58,17 +58,17 @@ static pid_t child_that_holds(uint64_t *word)
     return child;
 }
 
-static void test_the_dead_are_robbed(void **state)
+static void test_the_expired_are_robbed(void **state)
 {
     uint64_t word = 0, mine;
     pid_t child = child_that_holds(&word);
     (void)state;
-    assert_false(owner_is_dead(word));
+    assert_false(owner_has_ended(word));
     assert_int_equal(owner_take(&word, owner_self(), &mine), OWNER_STUCK);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    assert_true(owner_is_dead(word));
-    assert_int_equal(owner_take(&word, owner_self(), &mine), OWNER_ROBBED);
+    assert_true(owner_has_ended(word));
+    assert_int_equal(owner_take(&word, owner_self(), &mine), OWNER_TAKEN_OVER);
     assert_true(word == mine);
 }
 
@@ -77,8 +77,8 @@ static void test_ids_come_back(void **state)
 {
     (void)state;
     uint64_t word = owner_self() | OWNER_HELD;
-    assert_false(owner_is_dead(word));
-    assert_true(owner_is_dead(word ^ (UINT64_C(1) << 30)));
+    assert_false(owner_has_ended(word));
+    assert_true(owner_has_ended(word ^ (UINT64_C(1) << 30)));
 }
 
 int main(void)
@@ -86,7 +86,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_at_a_time),
         cmocka_unit_test(test_abandoned_stays_with_its_owner),
-        cmocka_unit_test(test_the_dead_are_robbed),
+        cmocka_unit_test(test_the_expired_are_robbed),
         cmocka_unit_test(test_ids_come_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,15 +18,15 @@ static struct stint_table_options small(uint8_t memory, uint8_t clock)
     return options;
 }
 
-/* Opening fails with this code, and a sentence that names the file and says this. */
+/* Opening fails with this code, and a message that names the file and says this. */
 static void assert_refused_as(const struct stint_table_options *options, int code, const char *says)
 {
     struct region region;
     struct stint_error error = {.code = 0};
     assert_int_equal(region_open(&region, options, &error), code);
     assert_int_equal(error.code, code);
-    if (strstr(error.sentence, says) == NULL)
-        fail_msg("%s", error.sentence);
+    if (strstr(error.message, says) == NULL)
+        fail_msg("%s", error.message);
 }
 
 static void assert_refused(const struct stint_table_options *options, int code)
@@ -138,7 +138,7 @@ static void test_a_file_is_fully_allocated(void **state)
 }
 
 /* A file for which there is no room is refused, and no piece of it is left under any name. */
-static void test_no_room_leaves_nothing(void **state)
+static void test_no_space_leaves_nothing(void **state)
 {
     (void)state;
     pid_t child = fork();
@@ -289,7 +289,7 @@ static void test_a_file_of_another_kind_is_refused(void **state)
     }
     assert_int_equal(open_descriptors(), descriptors);
     write_header(&good);
-    region = open_file(STINT_CLOCK_VIRTUAL); /* and nobody stands in the door */
+    region = open_file(STINT_CLOCK_VIRTUAL); /* and nobody stands in the frontend */
     region_close(&region);
 }
 
@@ -346,7 +346,7 @@ static void test_a_reader_leaves_no_trace(void **state)
     write_header(&before);
     options.read_only = true;
     region = must_open(&options);
-    assert_true(is_free(USERS_BYTE) && is_free(DOOR_BYTE));
+    assert_true(is_free(USERS_BYTE) && is_free(FRONTEND_BYTE));
     region_now(&region);
     region_settle(&region);
     region_close(&region);
@@ -365,7 +365,7 @@ int main(void)
         STORY(test_a_private_page_is_empty_in_a_child),
         STORY(test_huge_pages_are_as_good_as_others),
         STORY(test_a_file_is_fully_allocated),
-        STORY(test_no_room_leaves_nothing),
+        STORY(test_no_space_leaves_nothing),
         STORY(test_a_file_has_one_name),
         STORY(test_what_a_killed_maker_left_is_in_nobodys_way),
         STORY(test_the_second_opener_shares),

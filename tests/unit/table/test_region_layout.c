@@ -30,7 +30,7 @@ static struct region_fixed layout_of(const struct stint_table_options *options)
     struct region_fixed fixed;
     struct stint_error error;
     if (region_layout(&fixed, options, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
     return fixed;
 }
 
@@ -41,7 +41,7 @@ static uint64_t or_default(uint64_t asked, uint64_t otherwise)
 
 /* The keys asked for fill three quarters of their places, and not a set more is taken than needed.
  */
-static void test_there_is_room_for_what_was_asked(void **state)
+static void test_there_is_space_for_what_was_asked(void **state)
 {
     (void)state;
     for (size_t i = 0; i < N_LAYOUTS; i++) {
@@ -146,7 +146,7 @@ static void assert_refused(struct stint_table_options options, int code)
     struct stint_error error = {.code = 0};
     assert_int_equal(region_layout(&fixed, &options, &error), code);
     assert_int_equal(error.code, code);
-    assert_true(error.sentence[0] != '\0');
+    assert_true(error.message[0] != '\0');
 }
 
 /* Sizes that cannot be are refused one past the greatest that can. */
@@ -178,7 +178,7 @@ static void assert_check(const struct region_fixed *fixed, uint64_t file_size, i
     struct stint_error error = {.code = 0};
     assert_int_equal(region_layout_check(fixed, file_size, "the-file", &error), code);
     if (code != 0)
-        assert_non_null(strstr(error.sentence, "the-file"));
+        assert_non_null(strstr(error.message, "the-file"));
 }
 
 /* What was laid out is accepted as it is; another kind, version or length is told apart by code. */
@@ -271,7 +271,7 @@ static void test_a_layout_that_leads_astray_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_there_is_room_for_what_was_asked),
+        cmocka_unit_test(test_there_is_space_for_what_was_asked),
         cmocka_unit_test(test_no_part_lies_over_another),
         cmocka_unit_test(test_no_slot_lies_over_another),
         cmocka_unit_test(test_sizes_that_cannot_be_are_refused),

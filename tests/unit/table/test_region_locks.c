@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Who is in a region's file: one who makes it, one at a time in the door, and everybody gone whose
- * process is.
+ * Who is in a region's file: one who makes it, one at a time in the frontend, and everybody gone
+ * whose process is.
  */
 #define _GNU_SOURCE
 #include "unit/region_file.h"
@@ -58,23 +58,25 @@ static void test_threads_that_open_at_once_share_one_file(void **state)
     }
 }
 
-/* The door is shut from opening until region_settle(), and the users' byte held until the close. */
-static void test_the_door_is_shut_until_it_is_settled(void **state)
+/* The frontend is shut from opening until region_settle(), and the users' byte held until the
+ * close. */
+static void test_the_frontend_is_shut_until_it_is_settled(void **state)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     (void)state;
     struct region region = must_open(&options);
-    assert_false(is_free(DOOR_BYTE));
+    assert_false(is_free(FRONTEND_BYTE));
     assert_false(is_free(USERS_BYTE));
     region_settle(&region);
-    assert_true(is_free(DOOR_BYTE));
+    assert_true(is_free(FRONTEND_BYTE));
     assert_false(is_free(USERS_BYTE));
     region_close(&region);
-    assert_true(is_free(DOOR_BYTE) && is_free(USERS_BYTE));
+    assert_true(is_free(FRONTEND_BYTE) && is_free(USERS_BYTE));
 }
 
-/* Who finds the door shut waits, and is no error. That he comes at all is what takes real time. */
-static void test_who_finds_the_door_shut_waits(void **state)
+/* Who finds the frontend shut waits, and is no error. That he comes at all is what takes real time.
+ */
+static void test_who_finds_the_frontend_shut_waits(void **state)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
     struct region region = must_open(&options), late;
@@ -99,7 +101,7 @@ static void test_who_finds_the_door_shut_waits(void **state)
     region_close(&region);
 }
 
-/* A user's locks end with him, also by kill -9: in the door, and inside. */
+/* A user's locks end with him, also by kill -9: in the frontend, and inside. */
 static void test_locks_end_with_their_holder(void **state)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_VIRTUAL);
@@ -119,7 +121,7 @@ static void test_locks_end_with_their_holder(void **state)
             _exit(1);
         }
         assert_int_equal(read(pipes[0], &byte, 1), 1);
-        assert_int_equal(is_free(DOOR_BYTE), settled);
+        assert_int_equal(is_free(FRONTEND_BYTE), settled);
         assert_false(is_free(USERS_BYTE));
         kill(child, SIGKILL);
         exit_code_of(child);
@@ -142,7 +144,7 @@ static void test_another_pid_namespace_is_kept_out(void **state)
     struct region second;
     struct stint_error error;
     assert_int_equal(region_open(&second, &options, &error), STINT_E_BUSY);
-    assert_non_null(strstr(error.sentence, "PID namespace"));
+    assert_non_null(strstr(error.message, "PID namespace"));
     region_close(&first);
     first = open_file(STINT_CLOCK_VIRTUAL);
     assert_true(first.alone);
@@ -155,10 +157,10 @@ static void test_another_pid_namespace_is_kept_out(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        STORY(test_the_door_is_shut_until_it_is_settled),
+        STORY(test_the_frontend_is_shut_until_it_is_settled),
         STORY(test_locks_end_with_their_holder),
         STORY(test_another_pid_namespace_is_kept_out),
-        STORY(test_who_finds_the_door_shut_waits),
+        STORY(test_who_finds_the_frontend_shut_waits),
         STORY(test_threads_that_open_at_once_share_one_file),
     };
     alarm(120); /* a lock that never opens is a failure, too */

@@ -26,22 +26,23 @@ static struct region open_real(void)
     return open_file(STINT_CLOCK_REAL);
 }
 
-/* Closes the region, and leaves in the file what a boot leaves after `away_ns` of wall clock. */
-static void boot(struct region *region, bool clean, int64_t away_ns)
+/* Closes the region, and leaves in the file what a boot leaves after `unavailable_ns` of wall
+ * clock. */
+static void boot(struct region *region, bool clean, int64_t unavailable_ns)
 {
     region_close(region);
     struct region_header header = read_header();
     header.boot_id ^= 2;
     header.clean = clean;
-    header.heartbeat_wall_ns -= away_ns;
+    header.heartbeat_wall_ns -= unavailable_ns;
     write_header(&header);
 }
 
-/* `away_ns` later than before, give or take what the test itself took. */
-static void assert_went_on(uint64_t before_ns, uint64_t now_ns, uint64_t away_ns)
+/* `unavailable_ns` later than before, give or take what the test itself took. */
+static void assert_went_on(uint64_t before_ns, uint64_t now_ns, uint64_t unavailable_ns)
 {
-    assert_true(now_ns >= before_ns + away_ns);
-    assert_true(now_ns < before_ns + away_ns + AT_MOST);
+    assert_true(now_ns >= before_ns + unavailable_ns);
+    assert_true(now_ns < before_ns + unavailable_ns + AT_MOST);
 }
 
 /* The wall clock at region time now, by the anchor that calendars count from. */
@@ -158,7 +159,7 @@ static void test_time_that_is_over_is_refused(void **state)
     struct region region = open_real();
     boot(&region, true, 19 * (int64_t)YEAR);
     assert_int_equal(region_open(&region, &options, &error), STINT_E_CORRUPT);
-    assert_non_null(strstr(error.sentence, path));
+    assert_non_null(strstr(error.message, path));
 }
 
 /* A file whose states are from the future is damaged: they would deny for who knows how long. */
@@ -198,7 +199,7 @@ static void test_an_unclean_boot_is_told(void **state)
     region_close(&region);
 }
 
-/* One who dies before he has settled leaves the crash to be found by the next. */
+/* One who expires before he has settled leaves the crash to be found by the next. */
 static void test_a_crash_is_seen_until_it_is_settled(void **state)
 {
     (void)state;
@@ -216,7 +217,7 @@ static void test_a_crash_is_seen_until_it_is_settled(void **state)
 }
 
 /* The last to leave says that all is well, and until when; nobody says it before him. */
-static void test_the_last_to_leave_shuts_the_door(void **state)
+static void test_the_last_to_leave_shuts_the_frontend(void **state)
 {
     struct stint_table_options options = small_file(STINT_CLOCK_REAL);
     struct region reader;
@@ -275,7 +276,7 @@ int main(void)
         STORY(test_states_from_the_future_are_refused),
         STORY(test_an_unclean_boot_is_told),
         STORY(test_a_crash_is_seen_until_it_is_settled),
-        STORY(test_the_last_to_leave_shuts_the_door),
+        STORY(test_the_last_to_leave_shuts_the_frontend),
         STORY(test_the_heart_beats_once_a_second),
     };
     alarm(120); /* a lock that never opens is a failure, too */

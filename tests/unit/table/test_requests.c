@@ -21,20 +21,20 @@ static struct stint_table *open_table(uint32_t requests, const char *file)
 }
 
 /* Who comes with an id at a time, and what it found. */
-struct visit {
+struct exchange {
     enum requests_found found;
     struct requests_claim claim;
     struct requests_answer answer;
 };
 
-static struct visit come(struct stint_table *table, uint64_t id, uint64_t fingerprint,
-                         uint64_t now_ns)
+static struct exchange come(struct stint_table *table, uint64_t id, uint64_t fingerprint,
+                            uint64_t now_ns)
 {
-    struct visit visit = {0};
+    struct exchange exchange = {0};
     const struct requests_ask ask = {requests_hash(table, &id, sizeof(id)), fingerprint, now_ns,
                                      LIFETIME};
-    visit.found = requests_begin(table, &ask, &visit.claim, &visit.answer);
-    return visit;
+    exchange.found = requests_begin(table, &ask, &exchange.claim, &exchange.answer);
+    return exchange;
 }
 
 static struct requests_answer answer_of(uint32_t granted)
@@ -48,18 +48,18 @@ static struct requests_answer answer_of(uint32_t granted)
 
 static void record(struct stint_table *table, uint64_t id, uint32_t granted, uint64_t now_ns)
 {
-    struct visit visit = come(table, id, 1, now_ns);
+    struct exchange exchange = come(table, id, 1, now_ns);
     const struct requests_answer answer = answer_of(granted);
-    assert_int_equal(visit.found, REQUESTS_NEW);
-    assert_true(requests_end(table, &visit.claim, &answer));
+    assert_int_equal(exchange.found, REQUESTS_NEW);
+    assert_true(requests_end(table, &exchange.claim, &answer));
 }
 
 static void assert_same(struct stint_table *table, uint64_t id, uint32_t granted, uint64_t now_ns)
 {
     const struct requests_answer expected = answer_of(granted);
-    struct visit visit = come(table, id, 1, now_ns);
-    assert_int_equal(visit.found, REQUESTS_SAME);
-    assert_memory_equal(&visit.answer, &expected, sizeof(expected));
+    struct exchange exchange = come(table, id, 1, now_ns);
+    assert_int_equal(exchange.found, REQUESTS_SAME);
+    assert_memory_equal(&exchange.answer, &expected, sizeof(expected));
 }
 
 static void test_a_retry_gets_the_same_answer_for_its_lifetime(void **state)
@@ -78,7 +78,7 @@ static void test_another_body_is_told_so(void **state)
 {
     (void)state;
     struct stint_table *table = open_table(100, NULL);
-    struct visit first = come(table, 5, 1, S);
+    struct exchange first = come(table, 5, 1, S);
     assert_int_equal(come(table, 5, 2, S).found, REQUESTS_OTHER_BODY); /* decided or not */
     const struct requests_answer answer = answer_of(1);
     assert_true(requests_end(table, &first.claim, &answer));
@@ -91,13 +91,13 @@ static void test_while_one_decides_the_others_are_told_so(void **state)
 {
     (void)state;
     struct stint_table *table = open_table(100, NULL);
-    struct visit first = come(table, 5, 1, S);
+    struct exchange first = come(table, 5, 1, S);
     assert_int_equal(first.found, REQUESTS_NEW);
     assert_int_equal(come(table, 5, 1, S).found, REQUESTS_BUSY);
     assert_int_equal(come(table, 5, 1, S + MINUTE).found, REQUESTS_BUSY); /* however long */
     assert_true(requests_drop(table, &first.claim));
     assert_false(requests_drop(table, &first.claim));
-    struct visit second = come(table, 5, 2, S); /* nothing is left of the first */
+    struct exchange second = come(table, 5, 2, S); /* nothing is left of the first */
     assert_int_equal(second.found, REQUESTS_NEW);
     const struct requests_answer answer = answer_of(1);
     assert_false(requests_end(table, &first.claim, &answer));
@@ -106,7 +106,7 @@ static void test_while_one_decides_the_others_are_told_so(void **state)
     stint_table_close(table);
 }
 
-static void test_a_table_without_room_keeps_nothing(void **state)
+static void test_a_table_without_space_keeps_nothing(void **state)
 {
     (void)state;
     struct stint_table *table = open_table(0, NULL);
@@ -145,7 +145,7 @@ static void test_claims_stay_where_it_is_full(void **state)
 {
     (void)state;
     struct stint_table *table = open_table(1, NULL);
-    struct visit visits[REQUESTS_WAYS];
+    struct exchange visits[REQUESTS_WAYS];
     for (uint64_t id = 0; id < REQUESTS_WAYS; id++) {
         visits[id] = come(table, id, 1, S);
         assert_int_equal(visits[id].found, REQUESTS_NEW);
@@ -206,14 +206,14 @@ static void test_a_damaged_answer_is_not_given(void **state)
         flip_bit(8 * offset + bit);
         table = open_table(0, path);
         for (uint64_t id = 0; id < n; id++) {
-            struct visit visit = come(table, id, 1, S);
+            struct exchange exchange = come(table, id, 1, S);
             const struct requests_answer answer = answer_of((uint32_t)id);
-            if (visit.found == REQUESTS_SAME) {
-                assert_memory_equal(&visit.answer, &answer, sizeof(answer));
+            if (exchange.found == REQUESTS_SAME) {
+                assert_memory_equal(&exchange.answer, &answer, sizeof(answer));
                 continue;
             }
-            assert_int_equal(visit.found, REQUESTS_NEW);
-            assert_true(requests_end(table, &visit.claim, &answer));
+            assert_int_equal(exchange.found, REQUESTS_NEW);
+            assert_true(requests_end(table, &exchange.claim, &answer));
             forgotten++;
         }
         stint_table_close(table);
@@ -228,7 +228,7 @@ int main(void)
         cmocka_unit_test(test_a_retry_gets_the_same_answer_for_its_lifetime),
         cmocka_unit_test(test_another_body_is_told_so),
         cmocka_unit_test(test_while_one_decides_the_others_are_told_so),
-        cmocka_unit_test(test_a_table_without_room_keeps_nothing),
+        cmocka_unit_test(test_a_table_without_space_keeps_nothing),
         cmocka_unit_test(test_where_it_is_full_the_oldest_goes),
         cmocka_unit_test(test_claims_stay_where_it_is_full),
         cmocka_unit_test(test_answers_outlive_their_process_claims_do_not),

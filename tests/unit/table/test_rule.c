@@ -19,7 +19,8 @@
 #define LIMIT 3
 static const struct hash128 hash = {7, 9};
 
-/* Laws that lose no unit to the grain of their slots when a key goes there and back at one time. */
+/* Algorithms that lose no unit to the grain of their slots when a key goes there and back at one
+ * time. */
 static const char *const specs[] = {
     "fixed_window 3/1h", "window 3/1h resolution=12",  "window 3/1h", "sliding_counter 3/1h",
     "log 3/1h",          "buckets 3/1h time_slack=6m",
@@ -96,7 +97,7 @@ static uint64_t freeze(struct pair_of_quotas *two, const struct stint_quota *quo
     asking.hash = hash;
     asking.home = slots_home(asking.slots, hash);
     assert_true(entry_read(&asking, &seen, &state));
-    uint64_t until_ns = entry_dies_at(&state);
+    uint64_t until_ns = entry_expires_at(&state);
     if (asking.slots->class == CLASS_8)
         *seen.at = (struct pair){asking.home.tag | TAG_PENDING, frozen8(until_ns, 5)};
     else if (asking.slots->class == CLASS_16)
@@ -160,7 +161,7 @@ static void test_a_refusal_leaves_the_key_where_it_is(void **state)
     with_every_two(refuse_and_look);
 }
 
-/* A law that cannot say all the units that the other holds must not be given them. */
+/* An algorithm that cannot say all the units that the other holds must not be given them. */
 static void test_more_units_than_the_limit_stay(void **state)
 {
     (void)state;
@@ -206,7 +207,7 @@ static void outlive(struct pair_of_quotas *two)
 }
 
 /* A state that is dead in another class is nothing to wait for. */
-static void test_a_dead_state_elsewhere_goes(void **state)
+static void test_a_expired_state_elsewhere_goes(void **state)
 {
     (void)state;
     with_every_two(outlive);
@@ -234,7 +235,7 @@ static void die_with_it_frozen(struct pair_of_quotas *two)
 }
 
 /* Killed before the units had arrived: full until they are over, and no longer. */
-static void test_a_dead_mover_leaves_a_full_key_for_a_time(void **state)
+static void test_a_expired_mover_leaves_a_full_key_for_a_time(void **state)
 {
     (void)state;
     with_every_two(die_with_it_frozen);
@@ -318,8 +319,8 @@ int main(void)
         cmocka_unit_test(test_a_refusal_leaves_the_key_where_it_is),
         cmocka_unit_test(test_more_units_than_the_limit_stay),
         cmocka_unit_test(test_units_come_back_from_the_other_class),
-        cmocka_unit_test(test_a_dead_state_elsewhere_goes),
-        cmocka_unit_test(test_a_dead_mover_leaves_a_full_key_for_a_time),
+        cmocka_unit_test(test_a_expired_state_elsewhere_goes),
+        cmocka_unit_test(test_a_expired_mover_leaves_a_full_key_for_a_time),
         cmocka_unit_test(test_a_frozen_slot_is_kept_in_a_file),
         cmocka_unit_test(test_a_frozen_slot_beside_a_valid_one_is_nothing),
         cmocka_unit_test(test_a_reset_reaches_every_class),

@@ -120,9 +120,9 @@ static unsigned count_kept(struct stint_table *table, uint64_t n)
     return kept;
 }
 
-/* A key that comes back after its state has died is spared a newcomer's way: while there are slots
+/* A key that comes back after its state has died is spared a new key's way: while there are slots
  * that nobody has used, no other takes its place; then the longest dead give way. */
-static void test_the_dead_are_left_alone_while_there_is_room(void **state)
+static void test_the_expired_are_left_alone_while_there_is_space(void **state)
 {
     (void)state;
     struct stint_table *table = open_table();
@@ -150,7 +150,7 @@ int main(void)
         cmocka_unit_test(test_partly_equal_hashes_are_apart),
         cmocka_unit_test(test_a_tag_of_zero_is_a_key),
         cmocka_unit_test(test_keys_of_every_length),
-        cmocka_unit_test(test_the_dead_are_left_alone_while_there_is_room),
+        cmocka_unit_test(test_the_expired_are_left_alone_while_there_is_space),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

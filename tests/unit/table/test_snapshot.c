@@ -33,7 +33,7 @@ static void must_snapshot(const struct stint_table *table)
 {
     struct stint_error error;
     if (stint_table_snapshot(table, path, &error) != 0)
-        fail_msg("%s", error.sentence);
+        fail_msg("%s", error.message);
 }
 
 static uint32_t remaining(struct stint_table *table, const struct stint_quota *quota)
@@ -43,7 +43,7 @@ static uint32_t remaining(struct stint_table *table, const struct stint_quota *q
 }
 
 /* A copy opens as the table was, with its states, blocks, tickets, quotas and time; what happens to
- * the table afterwards is not in it, and it needs no mending. */
+ * the table afterwards is not in it, and it needs no repairing. */
 static void test_a_copy_opens_as_the_table_was(void **state)
 {
     struct stint_quota quotas[N_SPECS];
@@ -99,7 +99,7 @@ static void test_a_copy_is_put_in_place_whole(void **state)
     }
     snprintf(nowhere, sizeof(nowhere), "%s/below-a-file", path);
     assert_int_equal(stint_table_snapshot(table, nowhere, &error), STINT_E_SYSTEM);
-    assert_non_null(strstr(error.sentence, nowhere));
+    assert_non_null(strstr(error.message, nowhere));
     snprintf(nowhere, sizeof(nowhere), "%s-folder", path);
     assert_int_equal(mkdir(nowhere, 0700), 0);
     int code = stint_table_snapshot(table, nowhere, &error);

@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: MIT */
+/* From an ask to commands: names, slots, words. What comes back is in redis_backend_answer.c. */
+#include "backend/redis/redis_backend.h"
+
+#include "backend/redis/cluster.h"
+#include "backend/redis/redis_backend_parts.h"
+#include "backend/script/script_lease.h"
+#include "backend/store_key.h"
+#include "base/ns.h"
+#include "base/wide_int.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#define ID_LIFETIME_MIN_NS NS_PER_MS
+
+/* One item of an ask as it is about to be asked. */
+struct named {
+    size_t at, len, tag_len; /* its key in store->names */
+    uint64_t server;
+    unsigned slot;
+    uint8_t part;
+};
+
+static struct redis_backend *of(struct backend *store)
+{
+    return (struct redis_backend *)store;
+}
+
+/* ---- Jobs ------------------------------------------------------------------------------------ */
+
+static size_t job_size(size_t n_parts, size_t n_items, size_t n_bytes)
+{
+    return sizeof(struct job) + n_parts * sizeof(struct part) + n_items * sizeof(struct job_item) +
+           n_bytes;
+}
+
+static struct job *new_job(struct redis_backend *store, const struct backend_request *ask,
+                           size_t n_parts, size_t n_bytes)
+{
+    struct job *job = NULL;
+    if (n_parts == 1 && store->free_jobs != NULL) {
+        job = store->free_jobs;
+        store->free_jobs = job->next;
+    } else
+        job = malloc(n_parts == 1 ? sizeof(*job) : job_size(n_parts, ask->n_items, n_bytes));
+    if (job == NULL)
+        return NULL;
+    uint64_t now_ns = store->dialer->ops->now(store->dialer);
+    memset(job, 0, offsetof(struct job, only));
+    job->store = store;
+    job->verb = ask->verb;
+    job->is_virtual = ask->is_virtual;
+    job->now_ns = ask->now_ns;
+    job->offset_ns = ask->now_ns - now_ns;
+    job->n_items = ask->n_items;
+    job->n_parts = n_parts;
+    job->parts = n_parts == 1 ? &job->only : (struct part *)(void *)(job + 1);
+    job->items = n_parts == 1 ? NULL : (struct job_item *)(void *)(job->parts + n_parts);
+    if (ask->id != NULL) {
+        job->has_id = true;
+        memcpy(job->id, ask->id, BACKEND_ID_LEN);
+        job->body = ask->body;
+        job->is_ticket = ask->is_ticket;
+        job->ticket_ns = ask->ticket_ns;
+        job->id_lifetime_ns = max_u64(ask->id_lifetime_ns, ask->is_ticket ? 0 : ID_LIFETIME_MIN_NS);
+    }
+    job->next = store->jobs;
+    if (job->next != NULL)
+        job->next->previous = job;
+    store->jobs = job;
+    store->n_jobs++;
+    if (!ask->is_virtual)
+        store->offset_ns = job->offset_ns;
+    return job;
+}
+
+void job_free(struct job *job)
+{
+    struct redis_backend *store = job->store;
+    *(job->previous != NULL ? &job->previous->next : &store->jobs) = job->next;
+    if (job->next != NULL)
+        job->next->previous = job->previous;
+    store->n_jobs--;
+    if (job->n_parts > 1) {
+        free(job);
+        return;
+    }
+    job->next = store->free_jobs;
+    store->free_jobs = job;
+}
+
+void redis_backend_settle(struct redis_backend *store)
+{
+    if (store->n_jobs > 0 || store->n_returns > 0 || store->drained == NULL)
+        return;
+    void (*drained)(void *arg) = store->drained;
+    store->drained = NULL;
+    drained(store->drained_arg);
+}
+
+/* ---- Names ----------------------------------------------------------------------------------- */
+
+static bool reserve_names(struct redis_backend *store, size_t size)
+{
+    if (size <= store->names_size)
+        return true;
+    uint8_t *names = realloc(store->names, 2 * size);
+    if (names == NULL)
+        return false;
+    store->names = names;
+    store->names_size = 2 * size;
+    return true;
+}
+
+/* The length of all, and 0 where there is no memory. */
+static size_t name_items(struct redis_backend *store, const struct backend_request *ask,
+                         struct named *named)
+{
+    struct span prefix = span_of(store->prefix, store->prefix_len);
+    size_t at = 0, id_len = 0;
+    for (size_t i = 0; i < ask->n_items;) {
+        size_t left = store->names_size - at;
+        size_t len =
+            store_key(&ask->items[i], prefix, (char *)store->names + at, left, &named[i].tag_len);
+        if (len > left) { /* once more, with room */
+            if (!reserve_names(store, at + len))
+                return 0;
+            continue;
+        }
+        named[i].at = at;
+        if (ask->id != NULL && named[i].tag_len + STORE_ID_KEY_MORE > id_len)
+            id_len = named[i].tag_len + STORE_ID_KEY_MORE;
+        named[i++].len = len;
+        at += len;
+    }
+    store->names_len = at;
+    return reserve_names(store, at + id_len) ? at : 0;
+}
+
+/* The key of the ask's id beside that of a state; behind the names, until the next is made. */
+static struct span name_id(struct redis_backend *store, const struct named *named,
+                           const uint8_t id[BACKEND_ID_LEN])
+{
+    uint8_t *out = store->names + store->names_len;
+    struct span head = span_of(store->names + named->at, named->tag_len);
+    return span_of(out, store_id_key(head, id, (char *)out, head.len + STORE_ID_KEY_MORE));
+}
+
+/* Numbers the slots in the order in which they come; returns how many there are. */
+static size_t find_parts(const struct redis_backend *store, struct named *named, size_t n_items,
+                         uint64_t *servers)
+{
+    size_t n_parts = 0;
+    unsigned slots[BACKEND_ITEMS_MAX];
+    bool has_slots = router_has_slots(store->router);
+    uint64_t now_ns = has_slots ? store->dialer->ops->now(store->dialer) : 0;
+    *servers = 0;
+    for (size_t i = 0; i < n_items; i++) {
+        struct span key = span_of(store->names + named[i].at, named[i].len);
+        size_t part = 0;
+        named[i].slot = has_slots ? cluster_slot_of(key) : 0;
+        while (part < n_parts && slots[part] != named[i].slot)
+            part++;
+        if (part == n_parts)
+            slots[n_parts++] = named[i].slot;
+        named[i].part = (uint8_t)part;
+        named[i].server = router_server_bit(store->router, named[i].slot, now_ns);
+        *servers |= named[i].server;
+    }
+    return n_parts;
+}
+
+/* ---- Asking ---------------------------------------------------------------------------------- */
+
+/* What may have to be given back outlives the ask. */
+static void keep_items(struct job *job, const struct backend_request *ask,
+                       const struct named *named)
+{
+    uint8_t *bytes = (uint8_t *)(job->items + job->n_items);
+    for (size_t i = 0; i < job->n_items; i++) {
+        memcpy(bytes, job->store->names + named[i].at, named[i].len);
+        job->items[i] = (struct job_item){
+            .quota = *ask->items[i].quota,
+            .key = span_of(bytes, named[i].len),
+            .cost = ask->items[i].cost,
+            .part = named[i].part,
+        };
+        struct part *part = &job->parts[named[i].part];
+        if (part->n_items == 0)
+            part->head = span_of(bytes, named[i].tag_len);
+        part->n_items++;
+        bytes += named[i].len;
+    }
+}
+
+static enum script_verb script_verb_of(uint8_t verb)
+{
+    switch (verb) {
+    case BACKEND_RESET:
+        return SCRIPT_RESET;
+    case BACKEND_SETTLE:
+        return SCRIPT_SETTLE;
+    case BACKEND_CANCEL:
+        return SCRIPT_CANCEL;
+    case BACKEND_EXTEND:
+        return SCRIPT_EXTEND;
+    case BACKEND_EXPIRE:
+        return SCRIPT_EXPIRE;
+    default: /* the words of leases are replaced */
+        return (enum script_verb)verb;
+    }
+}
+
+/* Whether it is as good done twice. A ticket that was used up would be told to be gone. */
+static bool is_repeatable(const struct job *job)
+{
+    bool closes =
+        job->verb == BACKEND_SETTLE || job->verb == BACKEND_CANCEL || job->verb == BACKEND_EXPIRE;
+    return (job->has_id && !closes) || job->verb == BACKEND_PEEK;
+}
+
+static bool ask_part(struct job *job, size_t part_index, const struct backend_request *ask,
+                     const struct named *named)
+{
+    struct redis_backend *store = job->store;
+    struct part *part = &job->parts[part_index];
+    struct script_item items[BACKEND_ITEMS_MAX];
+    struct script_id id = {.body = job->body,
+                           .lifetime_ns = job->id_lifetime_ns,
+                           .is_ticket = job->is_ticket,
+                           .ticket_ns = job->ticket_ns,
+                           .longer_ns = ask->longer_ns};
+    const struct backend_item *last = NULL;
+    size_t n_items = 0;
+    for (size_t i = 0; i < ask->n_items; i++) {
+        if (named[i].part != part_index)
+            continue;
+        last = &ask->items[i];
+        items[n_items++] = (struct script_item){
+            .quota = ask->items[i].quota,
+            .key = span_of(store->names + named[i].at, named[i].len),
+            .cost = ask->items[i].cost,
+        };
+        part->slot = named[i].slot;
+        part->server = named[i].server;
+        if (n_items == 1 && job->has_id)
+            id.key = name_id(store, &named[i], job->id);
+    }
+    uint64_t now_ns = ask->now_ns - job->offset_ns;
+    uint64_t left_ns = ask->deadline_ns > ask->now_ns ? ask->deadline_ns - ask->now_ns : 0;
+    uint64_t deadline_ns = add_sat(now_ns, left_ns);
+    part->n_items = n_items;
+    part->job = job;
+    if (redis_backend_counts(store, ask, now_ns))
+        return redis_backend_count(job, last, items[0].key, deadline_ns, now_ns);
+    const struct script_ask asked = {
+        .verb = script_verb_of(ask->verb),
+        .at_ns = ask->at_ns,
+        .now_ns = ask->now_ns,
+        .is_virtual = ask->is_virtual,
+        .id = job->has_id ? &id : NULL,
+    };
+    if (n_items > 1)
+        script_command_list(&store->command, items, n_items, &asked);
+    else if (!script_is_leased(last))
+        script_command_one(&store->command, items, &asked);
+    else if (!redis_backend_command_leased(store, ask, items, &asked))
+        return false;
+    part->ask = router_ask(store->router,
+                           &(struct router_command){
+                               .slot = part->slot,
+                               .words = store->command.words,
+                               .n_words = store->command.n_words,
+                               .script = store->command.script->text,
+                               .deadline_ns = deadline_ns,
+                               .is_repeatable = is_repeatable(job),
+                               .answered = part_answered,
+                               .arg = part,
+                           },
+                           now_ns);
+    return part->ask != NULL;
+}
+
+/* Whether every item can be asked of this store at all. */
+static bool can_ask(struct redis_backend *store, const struct backend_request *ask)
+{
+    for (size_t i = 0; i < ask->n_items; i++)
+        if (script_accepts(ask->items[i].quota, &store->refusal) != 0)
+            return false;
+    return true;
+}
+
+static enum backend_outcome begin(struct redis_backend *store, const struct backend_request *ask,
+                                  struct backend_op *op)
+{
+    static const char no_memory[] = "no memory to ask a store";
+    struct named named[BACKEND_ITEMS_MAX];
+    assert(ask->n_items > 0 && ask->n_items <= BACKEND_ITEMS_MAX);
+    op->answer.error = store->refusal.message;
+    if (!can_ask(store, ask))
+        return BACKEND_REFUSED;
+    op->answer.error = no_memory;
+    size_t names_len = store->is_ending ? 0 : name_items(store, ask, named);
+    if (names_len == 0)
+        return BACKEND_FAILED;
+    uint64_t servers;
+    size_t n_parts = find_parts(store, named, ask->n_items, &servers);
+    if ((servers & ask->stopped) != 0) {
+        op->answer.error = "the server of a key is not to be asked now";
+        op->answer.fault = BACKEND_ERROR_STOPPED;
+        return BACKEND_FAILED;
+    }
+    struct job *job = new_job(store, ask, n_parts, names_len);
+    if (job == NULL)
+        return BACKEND_FAILED;
+    memset(job->parts, 0, n_parts * sizeof(struct part));
+    if (n_parts > 1)
+        keep_items(job, ask, named);
+    for (size_t i = 0; i < n_parts; i++)
+        if (ask_part(job, i, ask, named)) {
+            job->n_due++;
+            op->answer.servers |= job->parts[i].server;
+        } else {
+            job->parts[i].job = job;
+            job->parts[i].server = 0;
+            job->parts[i].state = PART_FAILED;
+            job->error = "too many asks wait for the store";
+            job->fault = BACKEND_ERROR_OVERLOAD;
+        }
+    if (job->n_due == 0) {
+        op->answer.error = job->error;
+        op->answer.fault = (uint8_t)job->fault;
+        job_free(job);
+        return BACKEND_FAILED;
+    }
+    job->op = op;
+    op->at_work = job;
+    return BACKEND_WAITS;
+}
+
+static void op_ask(struct backend *store, const struct backend_request *ask, struct backend_op *op)
+{
+    enum backend_outcome outcome = begin(of(store), ask, op);
+    op->answer.outcome = (uint8_t)outcome;
+    if (outcome == BACKEND_WAITS)
+        op->answer.error = NULL;
+    else if (ask->is_ahead)
+        op->answer.outcome = BACKEND_AHEAD;
+}
+
+/* What is half done goes on: units that were granted in one slot may have to be given back. */
+static void op_forget(struct backend *store, struct backend_op *op)
+{
+    struct job *job = op->at_work;
+    assert(job != NULL && job->op == op);
+    job->op = NULL;
+    op->at_work = NULL;
+    if (job->n_parts > 1)
+        return;
+    if (job->counting != NULL)
+        redis_backend_forget_count(job);
+    else
+        router_forget(of(store)->router, job->only.ask);
+    job_free(job);
+    redis_backend_settle(of(store));
+}
+
+/* ---- The other operations -------------------------------------------------------------------- */
+
+static int op_accepts(const struct backend *store, const struct stint_quota *quota,
+                      struct stint_error *error)
+{
+    (void)store;
+    return script_accepts(quota, error);
+}
+
+static uint64_t op_unavailable_since_ns(const struct backend *shared)
+{
+    const struct redis_backend *store = (const struct redis_backend *)shared;
+    uint64_t since_ns = router_unavailable_since(store->router);
+    return since_ns == 0 ? 0 : since_ns + store->offset_ns;
+}
+
+static void op_drain(struct backend *shared, uint64_t deadline_ns, void (*done)(void *arg),
+                     void *arg)
+{
+    struct redis_backend *store = of(shared);
+    store->drained = done;
+    store->drained_arg = arg;
+    router_end_by(store->router, deadline_ns - store->offset_ns);
+    redis_backend_settle(store);
+}
+
+static void op_free(struct backend *shared)
+{
+    struct redis_backend *store = of(shared);
+    store->is_ending = true;
+    router_free(store->router);
+    assert(store->n_jobs == 0 && store->n_returns == 0);
+    while (store->free_jobs != NULL) {
+        struct job *job = store->free_jobs;
+        store->free_jobs = job->next;
+        free(job);
+    }
+    free(store->names);
+    free(store->leases);
+    pool_command_deinit(&store->pool_command);
+    free(store);
+}
+
+static const struct backend_ops ops = {
+    .ask = op_ask,
+    .forget = op_forget,
+    .accepts = op_accepts,
+    .unavailable_since_ns = op_unavailable_since_ns,
+    .drain = op_drain,
+    .free = op_free,
+};
+
+/* ---- Life ------------------------------------------------------------------------------------ */
+
+struct backend *redis_backend_new(const struct redis_backend_options *options)
+{
+    const char *prefix = options->prefix != NULL ? options->prefix : REDIS_STORE_PREFIX_DEFAULT;
+    if (strlen(prefix) > REDIS_STORE_PREFIX_MAX)
+        return NULL;
+    struct redis_backend *store = calloc(1, sizeof(*store));
+    if (store == NULL)
+        return NULL;
+    store->store.ops = &ops;
+    store->pools.ops = &redis_backend_pools_ops;
+    memcpy(store->plain_prefix, prefix, strlen(prefix) + 1);
+    store->prefix_len =
+        store_key_escape(span_of_text(prefix), store->prefix, sizeof(store->prefix));
+    store->dialer = options->router.dialer;
+    store->router = reserve_names(store, 512) ? router_new(&options->router) : NULL;
+    if (store->router == NULL) {
+        free(store->names);
+        free(store);
+        return NULL;
+    }
+    return &store->store;
+}
+
+const struct router_metrics *redis_backend_metrics(const struct backend *store)
+{
+    return router_metrics(((const struct redis_backend *)store)->router);
+}
+
+const char *redis_backend_error(const struct backend *store)
+{
+    return router_error(((const struct redis_backend *)store)->router);
+}
+
+struct router *redis_backend_router(struct backend *store)
+{
+    return of(store)->router;
+}

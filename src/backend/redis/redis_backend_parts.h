@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the store over Redis share: asks on their way, and their parts by slot. */
+#ifndef STINT_BACKEND_REDIS_REDIS_BACKEND_PARTS_H
+#define STINT_BACKEND_REDIS_REDIS_BACKEND_PARTS_H
+
+#include "backend/redis/pool_backend.h"
+#include "backend/redis/redis_backend.h"
+#include "backend/script/script.h"
+
+struct job;
+
+enum part_state { PART_DUE, PART_DECIDED, PART_FAILED, PART_LOST, PART_CONFLICT, PART_GONE };
+
+/* What lies in one slot: one script, all or nothing. */
+struct part {
+    struct job *job;
+    struct router_ask *ask; /* while it is due */
+    enum part_state state;
+    bool is_replayed;
+    unsigned slot;
+    uint64_t server; /* router_server_bit() */
+    size_t n_items;
+    struct span head; /* of its keys, up to the tag's brace */
+    struct stint_decision sum;
+    uint64_t now_ns; /* by the store's clock */
+    struct script_holder holders[STINT_ITEMS_MAX];
+    size_t n_holders;
+};
+
+/* An item of a job of several parts, which may have to be given back. */
+struct job_item {
+    struct stint_quota quota;
+    struct span key;
+    uint32_t cost;
+    uint8_t part;
+};
+
+/* One ask. Of a single part nothing is kept: there is nothing to give back. */
+struct job {
+    struct job *next, *previous;
+    struct redis_backend *store;
+    struct backend_op *op; /* NULL: nobody wants the answer any more */
+    uint64_t offset_ns;    /* from the router's clock to the asker's */
+    uint8_t verb;
+    bool is_virtual, has_id, is_ticket;
+    uint64_t now_ns; /* where is_virtual */
+    uint8_t id[BACKEND_ID_LEN];
+    uint64_t body, id_lifetime_ns, ticket_ns;
+    const char *error;         /* why a part was not decided */
+    struct counting *counting; /* it is asked by INCREX; NULL: by its script */
+    enum backend_error fault;
+    size_t n_items, n_parts, n_due;
+    struct job_item *items; /* NULL: a single part */
+    struct part *parts;
+    struct part only;
+};
+
+struct redis_backend {
+    struct backend store;
+    struct router *router;
+    struct dialer *dialer;
+    char prefix[3 * REDIS_STORE_PREFIX_MAX + 1];
+    size_t prefix_len;
+    struct stint_error refusal; /* of the last ask that can never be */
+    struct job *jobs, *free_jobs;
+    size_t n_jobs, n_returns; /* on their way */
+    uint64_t offset_ns;       /* of the last job */
+    uint8_t *names;           /* of the keys of one ask */
+    size_t names_size, names_len;
+    uint8_t *leases; /* the key of the leases of one ask */
+    size_t leases_size;
+    enum { INCREX_UNASKED, INCREX_ASKED, INCREX_THERE, INCREX_NOT_THERE } increx;
+    uint64_t increx_stamp;      /* of the servers that were meant */
+    void (*drained)(void *arg); /* NULL: nobody waits for that */
+    void *drained_arg;
+    bool is_ending;
+    struct script_command command; /* of the ask that is being made */
+    struct backend_pools pools;
+    struct pool_command pool_command;
+    char plain_prefix[REDIS_STORE_PREFIX_MAX + 1]; /* not escaped */
+};
+
+/* ---- redis_backend.c ---------------------------------------------------------------------------
+ */
+
+void job_free(struct job *job);
+/* Tells whoever waits for it that nothing is on its way any more. */
+void redis_backend_settle(struct redis_backend *store);
+
+/* ---- redis_backend_lease.c ---------------------------------------------------------------------
+ */
+
+/* False: no memory. */
+bool redis_backend_command_leased(struct redis_backend *store, const struct backend_request *ask,
+                                  const struct script_item *item, const struct script_ask *asked);
+
+/* ---- redis_backend_answer.c --------------------------------------------------------------------
+ */
+
+router_answered part_answered;
+/* Its state is set; answers the job where it was the last. */
+void part_done(struct part *part, uint64_t now_ns);
+/* Why a command was not done, or not certainly. */
+enum backend_error redis_backend_error_of(enum router_outcome outcome);
+const char *redis_backend_reason(const struct redis_backend *store, enum router_outcome outcome,
+                                 const struct redis_reply *reply);
+/* All parts are there: the answer, or NULL where nobody wants it. Frees the job. */
+struct backend_op *job_complete(struct job *job, uint64_t now_ns);
+
+/* ---- redis_backend_pool.c ----------------------------------------------------------------------
+ */
+
+extern const struct backend_pools_ops redis_backend_pools_ops;
+
+/* ---- redis_backend_increx.c --------------------------------------------------------------------
+ */
+
+/* Whether the ask is one for INCREX, and the server has it as far as is known. */
+bool redis_backend_counts(struct redis_backend *store, const struct backend_request *ask,
+                          uint64_t now_ns);
+/* Asks the only item of a job so; false: no memory, or too much waits already. */
+bool redis_backend_count(struct job *job, const struct backend_item *item, struct span key,
+                         uint64_t deadline_ns, uint64_t now_ns);
+void redis_backend_forget_count(struct job *job);
+
+/* ---- redis_backend_return.c --------------------------------------------------------------------
+ */
+
+/* Gives back what a part of the job was granted beyond `kept` units of each item. */
+void part_return(struct part *part, uint32_t kept, uint64_t now_ns);
+
+#endif

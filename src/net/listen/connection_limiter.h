@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * How many connections there may be, in all and of one address. One gate for all workers; asked
+ * once when a connection comes and once when it goes, under a lock. Any thread.
+ */
+#ifndef STINT_NET_LISTEN_CONNECTION_LIMITER_H
+#define STINT_NET_LISTEN_CONNECTION_LIMITER_H
+
+#include "base/err.h"
+
+#include <sys/socket.h>
+
+struct connection_limits {
+    size_t connections; /* at least 1 */
+    size_t per_address; /* of an IPv4 address or an IPv6 /64; 0: no limit. Unix sockets have none */
+};
+
+enum connection_limiter_answer {
+    CONNECTION_ADMITTED,
+    CONNECTION_LIMIT_TOTAL,
+    CONNECTION_LIMIT_ADDRESS
+};
+
+struct connection_limiter;
+struct connection_slot; /* what one connection takes up */
+
+struct connection_limiter *
+connection_limiter_new(const struct connection_limits *limits); /* NULL: no memory */
+void connection_limiter_free(
+    struct connection_limiter *connection_limiter); /* after all have left; NULL is fine */
+
+/* Who is in stays in, also where there may be fewer now. */
+void connection_limiter_set_limits(struct connection_limiter *connection_limiter,
+                                   const struct connection_limits *limits);
+
+/* On CONNECTION_ADMITTED *seat is to be given to connection_limiter_leave(), once. */
+enum connection_limiter_answer
+connection_limiter_enter(struct connection_limiter *connection_limiter, const struct sockaddr *peer,
+                         struct connection_slot **slot);
+void connection_limiter_leave(struct connection_limiter *connection_limiter,
+                              struct connection_slot *slot);
+
+size_t connection_limiter_connections(struct connection_limiter *connection_limiter);
+
+#endif

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The sockets of one store over Redis, in a libuv loop: connections for its router as it asks for
+ * them, and the timer that wakes it. The thread of the loop.
+ */
+#ifndef STINT_NET_UPSTREAM_REDIS_LINKS_H
+#define STINT_NET_UPSTREAM_REDIS_LINKS_H
+
+#include "backend/redis/router.h"
+#include "net/upstream/upstream_tls.h"
+
+#include <uv.h>
+
+struct backend_links_options {
+    uv_loop_t *loop;
+    struct upstream_tls *tls;   /* NULL: none. Borrowed */
+    uint64_t (*now)(void *arg); /* NULL: uv_hrtime() */
+    void *now_arg;
+};
+
+/*
+ * NULL: no memory. For router_new(), which comes to own it; before that, or without it, its
+ * operation `free` ends it. Handles are gone with the next turn of the loop.
+ */
+struct dialer *backend_links_new(const struct backend_links_options *options);
+/* The router that is to be woken: before the loop runs. */
+void backend_links_wake(struct dialer *dialer, struct router *router);
+
+#endif

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The tree of entries, flat: domains, the keys at each level, the values of each key. Every place
+ * is found by the one above it and its own text in one hash table, and is small where its text is
+ * short: a step down costs the same however many values there are.
+ */
+#ifndef STINT_RULES_TRIE_H
+#define STINT_RULES_TRIE_H
+
+#include "base/siphash.h"
+#include "base/span.h"
+
+#include <stdbool.h>
+
+#define PLACE_SIZE 32
+#define TRIE_NONE 0 /* no place has this number */
+#define RULE_NONE UINT32_MAX
+
+enum trie_kind {
+    TRIE_DOMAIN = 1, /* above it is TRIE_NONE */
+    TRIE_KEY,        /* above it: a domain, or whatever entry is above */
+    TRIE_VALUE,      /* above it: its key */
+    TRIE_WILDCARD,   /* the same */
+};
+
+struct place {
+    uint64_t id;   /* of the rule */
+    uint32_t rule; /* its index; RULE_NONE where no limit stands here. Of a domain: its own */
+    uint32_t above;
+    /*
+     * The wildcards of a key, in a ring: the key has the last, each has the next, the last has the
+     * first. TRIE_NONE where a key has none.
+     */
+    uint32_t wildcard;
+    uint16_t text_len;
+    uint8_t kind;       /* enum trie_kind */
+    bool is_entry : 1;  /* a key may only hold its values together */
+    bool has_below : 1; /* entries below it, not values of a key */
+    bool is_shared : 1; /* share_threshold */
+    uint8_t text[];
+};
+
+/* Zeroed is empty, but for the secret. */
+struct places {
+    uint64_t secret[2];
+    uint8_t *units; /* PLACE_SIZE bytes each; a place's number is that of its first unit */
+    uint32_t n_units, units_max;
+    uint32_t *slots;
+    uint32_t n_slots, n_places; /* n_slots is a power of two, or 0 */
+    size_t value_max;           /* no value is longer */
+};
+
+/* What a place is looked for by. The text has at most UINT16_MAX bytes. */
+struct place_name {
+    uint32_t above;
+    enum trie_kind kind;
+    struct span text;
+};
+
+static inline struct place *trie_at(const struct places *places, uint32_t number)
+{
+    return (struct place *)(void *)(places->units + (size_t)number * PLACE_SIZE);
+}
+
+static inline struct span place_text(const struct place *place)
+{
+    return span_of(place->text, place->text_len);
+}
+
+/* The number of a place, or TRIE_NONE. */
+uint32_t trie_find(const struct places *places, const struct place_name *name);
+/*
+ * Makes a place that is not there yet: TRIE_NONE where memory does not suffice, or where there
+ * are 2^24 units already. Places move: what trie_at() gave is valid until the next call.
+ */
+uint32_t trie_add(struct places *places, const struct place_name *name);
+/* All places in the order in which they were made: the first comes after TRIE_NONE. */
+uint32_t trie_next(const struct places *places, uint32_t number);
+void trie_free(struct places *places);
+
+#endif

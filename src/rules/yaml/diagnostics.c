@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT */
+/* The first RULES_FAULTS_MAX faults are kept, and the others counted. */
+#include "rules/yaml/diagnostics.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool is_told(const struct rules_fault *told, size_t n_told, const struct rules_fault *fault)
+{
+    for (size_t i = 0; i < n_told; i++)
+        if (told[i].file == fault->file && told[i].line == fault->line &&
+            told[i].column == fault->column && strcmp(told[i].message, fault->message) == 0)
+            return true;
+    return false;
+}
+
+/* False where there is no room. */
+static bool add(struct rules_fault **list, size_t *n_listed, const struct rules_fault *fault)
+{
+    if (*list == NULL)
+        *list = calloc(RULES_FAULTS_MAX, sizeof(**list));
+    if (*list == NULL || *n_listed == RULES_FAULTS_MAX)
+        return false;
+    if (!is_told(*list, *n_listed, fault))
+        (*list)[(*n_listed)++] = *fault;
+    return true;
+}
+
+void diagnostics_add(struct rules_diagnostics *diagnostics, const char *file,
+                     struct fault_place place, const char *format, ...)
+{
+    struct rules_fault fault = {.file = file, .line = place.line, .column = place.column};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(fault.message, sizeof(fault.message), format, args);
+    va_end(args);
+    if (!add(&diagnostics->diagnostics, &diagnostics->n_diagnostics, &fault))
+        diagnostics->n_more++;
+}
+
+void warnings_add(struct rules_diagnostics *diagnostics, const char *file, struct fault_place place,
+                  const char *format, ...)
+{
+    struct rules_fault warning = {.file = file, .line = place.line, .column = place.column};
+    va_list args;
+    va_start(args, format);
+    vsnprintf(warning.message, sizeof(warning.message), format, args);
+    va_end(args);
+    add(&diagnostics->warnings, &diagnostics->n_warnings, &warning);
+}
+
+size_t diagnostics_count(const struct rules_diagnostics *diagnostics)
+{
+    return diagnostics->n_diagnostics + diagnostics->n_more;
+}
+
+static bool is_after(const struct rules_fault *a, const struct rules_fault *b)
+{
+    return a->line != b->line ? a->line > b->line : a->column > b->column;
+}
+
+/* By insertion: they are few, nearly in order, and equal places keep theirs. */
+static void sort(struct rules_fault *list, size_t first, size_t end)
+{
+    for (size_t i = first + 1; i < end; i++) {
+        struct rules_fault fault = list[i];
+        size_t at = i;
+        for (; at > first && is_after(&list[at - 1], &fault); at--)
+            list[at] = list[at - 1];
+        list[at] = fault;
+    }
+}
+
+void diagnostics_sort(struct rules_diagnostics *diagnostics, size_t first, size_t first_warning)
+{
+    sort(diagnostics->diagnostics, first, diagnostics->n_diagnostics);
+    sort(diagnostics->warnings, first_warning, diagnostics->n_warnings);
+}
+
+void rules_diagnostics_free(struct rules_diagnostics *diagnostics)
+{
+    free(diagnostics->diagnostics);
+    free(diagnostics->warnings);
+    *diagnostics = (struct rules_diagnostics){0};
+}
+
+struct fault_text fault_text(struct span text)
+{
+    static const char cut[] = "...";
+    struct fault_text shown = {""};
+    size_t len = text.len;
+    if (len >= sizeof(shown.text)) {
+        len = sizeof(shown.text) - sizeof(cut);
+        while (len > 0 && (text.ptr[len] & 0xc0) == 0x80) /* not within a character */
+            len--;
+        memcpy(shown.text + len, cut, sizeof(cut));
+    }
+    for (size_t i = 0; i < len; i++)
+        shown.text[i] = text.ptr[i] < ' ' || text.ptr[i] == 0x7f ? '?' : (char)text.ptr[i];
+    return shown;
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+/* What services see of the server state: the rules in force and what they all count in. */
+#ifndef STINT_SERVICE_SERVER_STATE_H
+#define STINT_SERVICE_SERVER_STATE_H
+
+#include "service/metrics/metrics.h"
+#include "service/pools.h"
+#include "service/server_clock.h"
+#include "service/service.h"
+#include "service/top_keys.h"
+#include "service/unmatched.h"
+
+#include <pthread.h>
+
+/* Rules, and where their figures stand: they come and go together. */
+struct ruleset {
+    unsigned refs;
+    struct ruleset *next;        /* of the retired */
+    struct rules *rules;         /* NULL: none */
+    struct metrics_bound *bound; /* NULL where there are no metrics */
+};
+
+struct server_state {
+    struct stint_table *table;
+    store_accepts *store_accepts; /* NULL: there are no stores */
+    void *store_arg;
+    struct metrics *metrics;
+    struct top_keys *top_keys; /* NULL: nobody counts */
+    struct pools *pools;
+    struct unmatched *unmatched;
+    struct server_clock clock;
+    uint64_t id_lifetime_ns;
+    unsigned workers;
+    bool shadow_mode, quota_mode, charges_hits, checks_debt;
+    bool began_with_rules;
+    pthread_mutex_t lock; /* of the rulesets, while they change hands */
+    struct ruleset *ruleset;
+    struct ruleset *retired; /* no longer in force; each with a reference of the server state's */
+    uint64_t generation;     /* raised after the ruleset was put in place */
+};
+
+/* The rules in force, with a reference; *generation is at most theirs. */
+struct ruleset *server_state_ruleset(struct server_state *server_state, uint64_t *generation);
+struct ruleset *ruleset_ref(struct ruleset *ruleset); /* NULL is fine */
+void ruleset_unref(struct ruleset *ruleset);
+
+#endif

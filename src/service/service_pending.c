@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests whose states are in shared stores: what they have to ask is a pending request, with
+ * which the same request is asked again once the answers are there.
+ */
+#include "service/service_parts.h"
+
+#include "service/pools.h"
+
+#include <gnutls/crypto.h>
+
+void service_set_stores(struct service *service, const struct evaluation_stores *stores)
+{
+    service->stores = *stores;
+    service->evaluation.stores = &service->stores;
+}
+
+void service_on_answers(struct pending *pending, void (*done)(void *arg, uint64_t now_ns),
+                        void *arg)
+{
+    pending->done = done;
+    pending->arg = arg;
+}
+
+void service_drop(struct service *service, struct pending *pending)
+{
+    (void)service;
+    if (pending == NULL)
+        return;
+    ruleset_unref(pending->rules);
+    pending_free(pending);
+}
+
+void service_pools_caller(struct service *service, struct pending *pending,
+                          struct pools_caller *caller)
+{
+    *caller = (struct pools_caller){.stores = service->stores.pools,
+                                    .pending_requests = &service->pending_requests,
+                                    .timeout_ns = service->stores.timeout_ns,
+                                    .pending = pending};
+}
+
+/* Of a pending request that waited the reply points into its rules: they stay until the next one.
+ */
+static void end_pending(struct service *service, struct pending *pending)
+{
+    ruleset_unref(service->borrowed);
+    service->borrowed = pending->rules;
+    pending->rules = NULL;
+    pending_free(pending);
+}
+
+static bool deferred(struct service *service, const struct request *request, struct reply *reply)
+{
+    service_drop(service, request->pending);
+    reply->error = REPLY_AHEAD;
+    return false;
+}
+
+/* What nobody else says: who has it may settle what it is of. */
+static bool make_ticket_id(struct pending *pending)
+{
+    if (!pending->has_id)
+        pending->has_id = gnutls_rnd(GNUTLS_RND_NONCE, pending->id, sizeof(pending->id)) == 0;
+    return pending->has_id;
+}
+
+static bool add_id(struct service *service, const struct request *request, struct pending *pending)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    if (request->id.len > 0 && request_is_charging(request->verb)) {
+        evaluation->id = service->id;
+        evaluation->id_lifetime_ns = service->server_state->id_lifetime_ns;
+        return service_shared_id(request, service->caller, service->id, &evaluation->body);
+    }
+    if (request->verb != REQUEST_RESERVE && request->verb != REQUEST_BOOK)
+        return true;
+    evaluation->id = pending->id;
+    evaluation->id_lifetime_ns = 0;
+    evaluation->body = 0;
+    return make_ticket_id(pending);
+}
+
+static struct pending *pending_of(struct service *service, const struct request *request)
+{
+    return request->pending != NULL
+               ? request->pending
+               : pending_new(&service->pending_requests, service->evaluation.now_ns,
+                             service->stores.timeout_ns);
+}
+
+/* The references of rules are counted for all workers: only who waits takes one. */
+static void begin_wait(struct service *service, struct pending *pending, struct reply *reply)
+{
+    if (pending->rules == NULL)
+        pending->rules = ruleset_ref(service->ruleset);
+    reply->error = REPLY_WAITS;
+    reply->pending = pending;
+}
+
+bool service_begin_pending(struct service *service, const struct request *request,
+                           struct reply *reply)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    if (!evaluation_asks_stores(evaluation)) {
+        if (request->is_ahead)
+            return deferred(service, request, reply);
+        service_drop(service, request->pending); /* the key has been given a quota elsewhere */
+        return true;
+    }
+    if (request->is_ahead && evaluation_asks_table(evaluation))
+        return deferred(service, request, reply);
+    struct pending *pending = pending_of(service, request);
+    if (pending == NULL || !add_id(service, request, pending)) {
+        service_drop(service, pending);
+        service_refuse_as(reply, REPLY_UNAVAILABLE, "no memory to ask the store");
+        return false;
+    }
+    pending_rewind(pending);
+    pending->done = NULL;
+    evaluation->pending = pending;
+    evaluation->now_ns = evaluation->at_ns = pending->now_ns;
+    evaluation->is_ahead = request->is_ahead;
+    return true;
+}
+
+static void refuse_fault(const struct evaluation *evaluation, struct reply *reply)
+{
+    static const uint8_t errors[] = {[BACKEND_FAILED] = REPLY_UNAVAILABLE,
+                                     [BACKEND_REFUSED] = REPLY_BAD_REQUEST,
+                                     [BACKEND_CONFLICT] = REPLY_CONFLICT,
+                                     [BACKEND_GONE] = REPLY_GONE};
+    const char *message = evaluation->fault_message;
+    if (evaluation->fault == BACKEND_GONE)
+        message = SERVICE_GONE;
+    service_refuse_as(reply, (enum reply_error)errors[evaluation->fault],
+                      message != NULL ? message : "the store cannot be asked");
+}
+
+bool service_end_pending(struct service *service, struct reply *reply)
+{
+    struct evaluation *evaluation = &service->evaluation;
+    struct pending *pending = evaluation->pending;
+    evaluation->pending = NULL;
+    if (pending == NULL)
+        return true;
+    if (evaluation->is_ahead && !evaluation->is_waiting)
+        evaluation->is_waiting = evaluation->is_too_early = true; /* it asked nobody */
+    if (pending->is_lost && evaluation->fault == 0) {
+        evaluation->fault = BACKEND_FAILED;
+        evaluation->fault_message = "the quotas of the request have changed while it was asked";
+    }
+    if (evaluation->fault == 0 && evaluation->is_waiting && !evaluation->is_too_early) {
+        begin_wait(service, pending, reply);
+        return false;
+    }
+    end_pending(service, pending);
+    if (evaluation->fault != 0)
+        refuse_fault(evaluation, reply);
+    else if (evaluation->is_too_early)
+        reply->error = REPLY_AHEAD;
+    else if (evaluation->is_replayed) {
+        reply->replayed = true;
+        metrics_event(service->metrics, METRICS_REPLAYED, 1);
+    }
+    return reply->error == REPLY_DECIDED;
+}

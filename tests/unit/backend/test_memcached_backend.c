@@ -1,0 +1,565 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store over a memcached that is this file, in virtual time: two servers of a few keys each,
+ * which answer when they are told to, so that others may write in between, answers may be lost,
+ * and clocks may be what they like.
+ */
+#include "unit/memcaching.h"
+
+/* ---- One key --------------------------------------------------------------------------------- */
+
+static void a_take_is_a_read_and_a_write_and_a_denial_only_a_read(void **state)
+{
+    (void)state;
+    assert_int_equal(take("window 5/10s", "k", 3).remaining, 2);
+    assert_int_equal(all_reads(), 1);
+    assert_int_equal(all_writes(), 1);
+    assert_int_equal(take("window 5/10s", "k", 3).outcome, STINT_DENY);
+    assert_int_equal(all_reads(), 2);
+    assert_int_equal(all_writes(), 1);
+    wall_ns += 11 * NS_PER_S;
+    assert_int_equal(take("window 5/10s", "k", 5).granted, 5);
+}
+
+static void the_expiry_covers_what_the_state_holds(void **state)
+{
+    (void)state;
+    take("gcra 10/10s", "k", 4);
+    struct value *value = find(&servers[0], "p:{k}gcra:r:");
+    value = value != NULL ? value : find(&servers[1], "p:{k}gcra:r:");
+    assert_non_null(value);
+    assert_in_range(value->ttl_s, 8, 9); /* 5 s, and what memcached's clock may be late */
+    take("gcra 10/90d", "long", 10);
+    value = find(&servers[0], "p:{long}gcra:r:");
+    value = value != NULL ? value : find(&servers[1], "p:{long}gcra:r:");
+    assert_non_null(value);
+    uint64_t expires_s = wall_ns / NS_PER_S + UINT64_C(90) * 86400;
+    assert_in_range(value->ttl_s, expires_s, expires_s + 3700); /* an instant, and not a length */
+}
+
+#define K_NAME "p:{k}window,10000000,24:r:"
+
+static void who_is_slower_reads_and_decides_again(void **state)
+{
+    (void)state;
+    struct asked asked;
+    take("window 5/10s", "k", 1);
+    struct server *server = server_of("window 5/10s", "k");
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    assert_true(run_one(server)); /* the read */
+    rival_takes(server, "window 5/10s", K_NAME, 3);
+    run_all();
+    assert_decided(&asked, STINT_DENY, 0);
+    assert_int_equal(asked.op.answer.sum.remaining, 1);
+    assert_int_equal(metrics()->conflicts, 1);
+}
+
+static void a_new_key_that_another_made_is_read_again(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct server *server = server_of("window 5/10s", "k");
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    assert_true(run_one(server));
+    rival_takes(server, "window 5/10s", K_NAME, 3);
+    run_all();
+    assert_decided(&asked, STINT_DENY, 0);
+    /* And one that has been evicted between read and write is new. */
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 2);
+    assert_true(run_one(server));
+    find(server, K_NAME)->key[0] = 'x';
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 2);
+    assert_int_equal(asked.op.answer.sum.remaining, 3);
+}
+
+static void all_who_wait_for_a_key_are_decided_together(void **state)
+{
+    (void)state;
+    static struct asked asked[6];
+    for (int i = 0; i < 6; i++)
+        start_one(&asked[i], i == 3 ? BACKEND_PEEK : BACKEND_TAKE, "window 8/10s", "k", 2);
+    run_all();
+    for (int i = 0; i < 6; i++)
+        assert_decided(&asked[i], i < 5 ? STINT_ALLOW : STINT_DENY, i < 5 ? 2 : 0);
+    assert_int_equal(asked[4].op.answer.sum.remaining, 0);
+    assert_int_equal(all_reads(), 1);
+    assert_int_equal(all_writes(), 1);
+}
+
+static void a_reset_stands_in_its_place_among_asks(void **state)
+{
+    (void)state;
+    static struct asked asked[4];
+    start_one(&asked[0], BACKEND_TAKE, "window 3/10s", "k", 3);
+    start_one(&asked[1], BACKEND_RESET, "window 3/10s", "k", 0);
+    start_one(&asked[2], BACKEND_TAKE, "window 3/10s", "k", 2);
+    start_one(&asked[3], BACKEND_TAKE, "window 3/10s", "k", 2);
+    run_all();
+    assert_decided(&asked[0], STINT_ALLOW, 3);
+    assert_decided(&asked[1], STINT_ALLOW, 0);
+    assert_int_equal(asked[1].op.answer.sum.remaining, 3);
+    assert_decided(&asked[2], STINT_ALLOW, 2);
+    assert_decided(&asked[3], STINT_DENY, 0);
+}
+
+/* ---- Lost and late --------------------------------------------------------------------------- */
+
+static void a_write_without_an_answer_fails_and_is_not_repeated(void **state)
+{
+    (void)state;
+    struct asked asked, behind;
+    struct server *server = server_of("window 5/10s", "k");
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    assert_true(run_one(server));
+    struct link *link = memcached_conn_link(server->conn);
+    link_sent(link, link_output(link).len); /* it may have got there */
+    start_one(&behind, BACKEND_TAKE, "window 5/10s", "k", 4);
+    cut(server);
+    assert_failed(&asked, BACKEND_ERROR_LOST);
+    assert_int_equal(behind.n_answers, 0);
+    assert_int_equal(metrics()->lost, 1);
+    now_ns += 20 * MS;
+    link_wake(link, now_ns);
+    greet(server);
+    run_all(); /* the one behind it is asked now, and nobody for the first */
+    assert_decided(&behind, STINT_ALLOW, 4);
+    assert_int_equal(left_of("window 5/10s", "k"), 1);
+    assert_int_equal(metrics()->restarts, 1);
+}
+
+static void a_read_without_an_answer_is_read_again(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct server *server = server_of("window 5/10s", "k");
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    link_sent(memcached_conn_link(server->conn),
+              link_output(memcached_conn_link(server->conn)).len);
+    cut(server);
+    assert_int_equal(asked.n_answers, 0);
+    now_ns += 20 * MS;
+    link_wake(memcached_conn_link(server->conn), now_ns);
+    greet(server);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 3);
+    assert_int_equal(metrics()->lost, 0);
+}
+
+static void nobody_waits_longer_than_he_said(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct server *server = server_of("window 5/10s", "k");
+    cut(server);
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    assert_int_equal(hurried > 0, true);
+    assert_int_equal(memcached_backend_deadline(store), now_ns + 50 * MS);
+    now_ns += 50 * MS;
+    memcached_backend_wake(store, now_ns);
+    assert_failed(&asked, BACKEND_ERROR_UNREACHABLE);
+    /* Away for longer than an ask can wait: it fails at once, and is told so where it is ahead. */
+    now_ns += 10 * MS;
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
+    assert_int_equal(asked.op.answer.fault, BACKEND_ERROR_UNREACHABLE);
+    assert_true(asked.op.answer.failed == UINT64_C(1) << (server - servers));
+    asked.ask.is_ahead = true;
+    start(&asked, BACKEND_TAKE);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_AHEAD);
+    assert_int_equal(asked.n_answers, 0);
+    assert_int_equal(store->ops->unavailable_since_ns(store), 0); /* the other one is there */
+    cut(server == &servers[0] ? &servers[1] : &servers[0]);
+    assert_int_not_equal(store->ops->unavailable_since_ns(store), 0);
+}
+
+static void a_late_write_may_have_been_done(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct server *server = server_of("window 5/10s", "k");
+    struct link *link = memcached_conn_link(server->conn);
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    assert_true(run_one(server));
+    link_sent(link, link_output(link).len);
+    now_ns += 50 * MS;
+    link_wake(link, now_ns);
+    assert_failed(&asked, BACKEND_ERROR_LATE);
+}
+
+static void a_write_that_is_refused_fails(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct server *server = server_of("window 5/10s", "k");
+    server->fault = "SERVER_ERROR out of memory storing object\r\n";
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    run_all();
+    assert_failed(&asked, BACKEND_ERROR_OTHER);
+    assert_non_null(strstr(asked.op.answer.error, "out of memory"));
+}
+
+static void what_is_forgotten_is_not_touched_again(void **state)
+{
+    (void)state;
+    struct asked asked, kept;
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    start_one(&kept, BACKEND_TAKE, "window 5/10s", "k", 1);
+    store->ops->forget(store, &asked.op);
+    memset(&asked, 0xff, sizeof(asked));
+    run_all();
+    assert_decided(&kept, STINT_ALLOW, 1);
+    assert_int_equal(kept.op.answer.sum.remaining, 4);
+    struct server *server = server_of("window 5/10s", "k");
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 3);
+    assert_true(run_one(server)); /* it is being written */
+    store->ops->forget(store, &asked.op);
+    memset(&asked, 0xff, sizeof(asked));
+    run_all();
+    assert_int_equal(left_of("window 5/10s", "k"), 1); /* and so it was done all the same */
+}
+
+static void who_waits_when_it_ends_hears_of_it(void **state)
+{
+    (void)state;
+    static struct asked asked[3];
+    start_one(&asked[0], BACKEND_TAKE, "window 5/10s", "a", 1);
+    start_one(&asked[1], BACKEND_TAKE, "window 5/10s", "b", 1);
+    asked[2] = (struct asked){.n_answers = 0};
+    add(&asked[2], "window 5/10s", "a", 1);
+    add(&asked[2], "gcra 5/10s", "c", 1);
+    start(&asked[2], BACKEND_TAKE);
+    store->ops->free(store);
+    store = NULL;
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(asked[i].n_answers, 1);
+        assert_int_equal(asked[i].op.answer.outcome, BACKEND_FAILED);
+    }
+}
+
+/* ---- Lists ----------------------------------------------------------------------------------- */
+
+static void start_pair(struct asked *asked, enum backend_verb verb, uint32_t cost)
+{
+    *asked = (struct asked){.n_answers = 0};
+    add(asked, "window 5/10s", "a", cost);
+    add(asked, "gcra 4/10s", "b", cost);
+    start(asked, verb);
+}
+
+static void a_list_takes_all_or_nothing(void **state)
+{
+    (void)state;
+    struct asked asked;
+    start_pair(&asked, BACKEND_TAKE, 3);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 3);
+    assert_int_equal(asked.op.answer.sum.binding, 1);
+    assert_int_equal(asked.each[0].remaining, 2);
+    assert_int_equal(asked.each[1].remaining, 1);
+    unsigned writes = all_writes();
+    start_pair(&asked, BACKEND_TAKE, 2);
+    run_all();
+    assert_decided(&asked, STINT_DENY, 0);
+    assert_int_equal(all_writes(), writes);
+    assert_int_equal(asked.each[0].outcome, STINT_ALLOW);
+    assert_int_equal(asked.each[0].remaining, 2); /* as if nothing had been taken */
+    assert_int_equal(asked.each[1].outcome, STINT_DENY);
+    start_pair(&asked, BACKEND_TAKE_UPTO, 9);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 1);
+    start_pair(&asked, BACKEND_TAKE, 9);
+    run_all();
+    assert_decided(&asked, STINT_NEVER, 0);
+}
+
+/* Both keys have been looked at, and are read once more to be charged. */
+static void run_looks(const struct asked *asked)
+{
+    unsigned reads = all_reads() + (unsigned)asked->ask.n_items;
+    while (all_reads() < reads)
+        assert_true(run_one(&servers[0]) || run_one(&servers[1]));
+    assert_int_equal(asked->n_answers, 0);
+}
+
+static void what_a_list_was_charged_is_given_back_where_another_denies(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct server *server = server_of("gcra 4/10s", "b");
+    start_pair(&asked, BACKEND_TAKE, 3);
+    run_looks(&asked);
+    rival_takes(server, "gcra 4/10s", "p:{b}gcra:r:", 2);
+    run_all();
+    assert_decided(&asked, STINT_DENY, 0);
+    assert_int_equal(asked.op.answer.sum.binding, 1);
+    assert_int_equal(asked.each[0].outcome, STINT_ALLOW);
+    assert_int_equal(asked.each[0].granted, 0);
+    assert_int_equal(asked.each[0].remaining, 5);
+    assert_int_equal(left_of("window 5/10s", "a"), 5);
+    assert_int_equal(left_of("gcra 4/10s", "b"), 2);
+    assert_int_equal(metrics()->kept, 0);
+    /* As many as fit takes what the other has left. */
+    start_pair(&asked, BACKEND_TAKE_UPTO, 4);
+    run_looks(&asked);
+    rival_takes(server, "gcra 4/10s", "p:{b}gcra:r:", 1);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 1);
+    assert_int_equal(left_of("window 5/10s", "a"), 4);
+    assert_int_equal(left_of("gcra 4/10s", "b"), 0);
+}
+
+/* Whoever asked has gone, but nothing stays charged of a list that was refused. */
+static void a_list_that_is_forgotten_is_taken_back_all_the_same(void **state)
+{
+    (void)state;
+    struct asked asked;
+    struct server *server = server_of("gcra 4/10s", "b");
+    start_pair(&asked, BACKEND_TAKE, 3);
+    run_looks(&asked);
+    rival_takes(server, "gcra 4/10s", "p:{b}gcra:r:", 2);
+    store->ops->forget(store, &asked.op);
+    memset(&asked, 0xff, sizeof(asked));
+    run_all();
+    assert_int_equal(left_of("window 5/10s", "a"), 5);
+}
+
+static void equal_keys_of_a_list_add_up(void **state)
+{
+    (void)state;
+    struct asked asked = {.n_answers = 0};
+    add(&asked, "window 5/10s", "a", 2);
+    add(&asked, "gcra 9/10s", "b", 1);
+    add(&asked, "window 5/10s", "a", 2);
+    start(&asked, BACKEND_TAKE);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 4);
+    assert_int_equal(asked.each[0].remaining, 1);
+    assert_int_equal(asked.each[2].remaining, 1);
+    asked = (struct asked){.n_answers = 0};
+    add(&asked, "window 5/10s", "a", UINT32_MAX);
+    add(&asked, "window 5/10s", "a", 1);
+    start(&asked, BACKEND_TAKE);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_DECIDED);
+    assert_int_equal(asked.op.answer.sum.outcome, STINT_NEVER);
+}
+
+/* A server that is away in the middle of a list: what was charged elsewhere comes back. */
+static void a_list_whose_server_goes_is_taken_back(void **state)
+{
+    (void)state;
+    struct asked asked;
+    char key[16] = "a";
+    while (server_of("window 5/10s", key) != &servers[0])
+        key[0]++;
+    char other[16] = "a";
+    while (server_of("gcra 5/10s", other) != &servers[1])
+        other[0]++;
+    asked = (struct asked){.n_answers = 0};
+    add(&asked, "window 5/10s", key, 3);
+    add(&asked, "gcra 5/10s", other, 3);
+    start(&asked, BACKEND_TAKE);
+    assert_true(run_one(&servers[0]));
+    assert_true(run_one(&servers[1])); /* both were looked at */
+    assert_true(run_one(&servers[0]));
+    assert_true(run_one(&servers[0])); /* the one is charged */
+    assert_int_equal(servers[0].writes, 1);
+    struct link *link = memcached_conn_link(servers[1].conn);
+    assert_true(run_one(&servers[1]));
+    link_sent(link, link_output(link).len);
+    cut(&servers[1]);
+    while (run_one(&servers[0]))
+        ;
+    assert_failed(&asked, BACKEND_ERROR_LOST);
+    assert_true(asked.op.answer.servers == 3 && asked.op.answer.failed == 2);
+    assert_int_equal(left_of("window 5/10s", key), 5);
+    /* Where it is not to be asked, the other is not either. */
+    unsigned reads = servers[0].reads;
+    asked.ask.stopped = 2;
+    start(&asked, BACKEND_TAKE);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_FAILED);
+    assert_int_equal(asked.op.answer.fault, BACKEND_ERROR_STOPPED);
+    assert_int_equal(servers[0].reads, reads);
+}
+
+/* ---- Time ------------------------------------------------------------------------------------ */
+
+/* Four years after four years: what was used before counts on behind the change of epochs. */
+static void a_window_goes_on_over_a_change_of_epochs(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"window 10/1h", "gcra 10/1h", "fixed_window 10/250d"};
+    for (int i = 0; i < 3; i++) {
+        wall_ns = BEGAN_NS + 4 * NS_PER_YEAR - 60 * NS_PER_S;
+        assert_int_equal(take(specs[i], "k", 8).remaining, 2);
+        wall_ns += 120 * NS_PER_S;
+        struct stint_decision decision = take(specs[i], "k", 3);
+        assert_int_equal(decision.outcome, STINT_DENY);
+        assert_int_equal(take(specs[i], "k", 2).granted, 2);
+        /* A node that has not come so far yet reads what is written. */
+        wall_ns = BEGAN_NS + 4 * NS_PER_YEAR - NS_PER_MS;
+        assert_int_equal(take(specs[i], "k", 8).outcome, STINT_DENY);
+        wall_ns += 120 * NS_PER_S + decision.retry_after_ns;
+        assert_int_equal(take(specs[i], "k", 1).outcome, STINT_ALLOW);
+    }
+}
+
+static void a_step_back_of_the_clock_frees_nothing(void **state)
+{
+    (void)state;
+    assert_int_equal(take("window 5/10s", "k", 5).granted, 5);
+    wall_ns -= 60 * NS_PER_S;
+    assert_int_equal(take("window 5/10s", "k", 1).outcome, STINT_DENY);
+}
+
+static void a_state_of_tomorrow_is_an_error_and_stays(void **state)
+{
+    (void)state;
+    struct asked asked;
+    uint64_t today_ns = wall_ns;
+    wall_ns += NS_PER_DAY;
+    take("window 5/10s", "k", 5);
+    take("gcra 5/10s", "k", 5);
+    wall_ns = today_ns;
+    /* gcra has no time of its own, and owes no longer than two capacities behind that hour. */
+    assert_in_range(take("gcra 5/10s", "k", 1).retry_after_ns, 1, NS_PER_HOUR + 20 * NS_PER_S);
+    unsigned writes = all_writes();
+    start_one(&asked, BACKEND_TAKE, "window 5/10s", "k", 1);
+    run_all();
+    assert_failed(&asked, BACKEND_ERROR_STATE);
+    assert_non_null(strstr(asked.op.answer.error, "hour ahead"));
+    assert_int_equal(all_writes(), writes);
+    wall_ns = today_ns + NS_PER_DAY - NS_PER_S;
+    assert_int_equal(take("window 5/10s", "k", 5).outcome, STINT_DENY);
+}
+
+static void clocks_are_looked_at_and_told_of(void **state)
+{
+    (void)state;
+    uint64_t ours_ns = wall_ns;
+    now_ns += 2 * NS_PER_HOUR;
+    wall_ns = ours_ns + 2 * NS_PER_S; /* we are another node now */
+    memcached_backend_wake(store, now_ns);
+    run_all();
+    assert_int_equal(metrics()->skew_ns, 0);
+    wall_ns = ours_ns + NS_PER_S;
+    now_ns += 2 * NS_PER_HOUR;
+    memcached_backend_wake(store, now_ns);
+    run_all();
+    assert_int_equal(metrics()->skew_ns, NS_PER_S);
+    assert_int_equal(skew_told_ns, NS_PER_S);
+    skew_told_ns = 0;
+    wall_ns = ours_ns + NS_PER_S / 2; /* worse, but not twice as bad */
+    now_ns += 2 * NS_PER_HOUR;
+    memcached_backend_wake(store, now_ns);
+    run_all();
+    assert_int_equal(metrics()->skew_ns, 1500 * MS);
+    assert_int_equal(skew_told_ns, 0);
+}
+
+/* ---- What it cannot do ----------------------------------------------------------------------- */
+
+static void what_it_cannot_do_is_refused(void **state)
+{
+    (void)state;
+    static const uint8_t id[BACKEND_ID_LEN];
+    struct rule rule = {.store.lease = RULE_LEASE_STRICT};
+    struct asked asked;
+    struct stint_error error;
+    static const char *const specs[] = {"gcra 5/1000001ns", "concurrency 3 lease=5s",
+                                        "log 5/1825d"};
+    for (size_t i = 0; i < sizeof(specs) / sizeof(specs[0]); i++) {
+        start_one(&asked, BACKEND_TAKE, specs[i], "k", 1);
+        assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
+        assert_int_not_equal(store->ops->accepts(store, &asked.quotas[0], &error), 0);
+    }
+    start_one(&asked, BACKEND_LEASE, "window 5/1s", "k", 1);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
+    asked = (struct asked){.ask.id = id};
+    add(&asked, "window 5/1s", "k", 1);
+    start(&asked, BACKEND_TAKE);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
+    assert_non_null(strstr(asked.op.answer.error, "id"));
+    asked.ask.id = NULL;
+    asked.items[0].rule = &rule;
+    start(&asked, BACKEND_TAKE);
+    assert_int_equal(asked.op.answer.outcome, BACKEND_REFUSED);
+    assert_non_null(strstr(asked.op.answer.error, "lease"));
+    assert_int_equal(all_reads(), 0);
+}
+
+static bool is_anywhere(const char *key)
+{
+    return find(&servers[0], key) != NULL || find(&servers[1], key) != NULL;
+}
+
+static void values_of_rules_fallback_the_braces(void **state)
+{
+    (void)state;
+    static const uint8_t values[] = "\0\0\0\0\0\0\0\1\0\0\0\3a,%\0\0\0\0\0\0\0\1b";
+    struct asked asked = {.n_answers = 0};
+    add(&asked, "gcra 5/10s", "", 1);
+    asked.items[0].key = span_of(values, sizeof(values) - 1);
+    asked.items[0].is_values = true;
+    start(&asked, BACKEND_TAKE);
+    run_all();
+    assert_decided(&asked, STINT_ALLOW, 1);
+    assert_true(is_anywhere("p:{a%2C%25,,b}gcra:r:"));
+    /* Or what else the rule wants to have there. */
+    struct rule rule = {.domain = "d", .store.tag = RULE_TAG_DOMAIN};
+    asked.items[0].rule = &rule;
+    start(&asked, BACKEND_TAKE);
+    run_all();
+    assert_true(is_anywhere("p:{d}gcra:r:a%2C%25,,b"));
+}
+
+static void a_name_that_is_too_long_is_hashed(void **state)
+{
+    (void)state;
+    char key[400];
+    memset(key, 'k', sizeof(key) - 1);
+    key[sizeof(key) - 1] = '\0';
+    assert_int_equal(take("gcra 5/10s", key, 3).remaining, 2);
+    assert_int_equal(left_of("gcra 5/10s", key), 2);
+    key[0] = 'x';
+    assert_int_equal(left_of("gcra 5/10s", key), 5);
+    bool is_found = false;
+    for (unsigned i = 0; i < SERVERS; i++)
+        for (size_t at = 0; at < servers[i].n_values; at++)
+            is_found = is_found || (strncmp(servers[i].values[at].key, "p:#", 3) == 0 &&
+                                    strlen(servers[i].values[at].key) == 3 + 64);
+    assert_true(is_found);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        TEST(a_take_is_a_read_and_a_write_and_a_denial_only_a_read),
+        TEST(the_expiry_covers_what_the_state_holds),
+        TEST(who_is_slower_reads_and_decides_again),
+        TEST(a_new_key_that_another_made_is_read_again),
+        TEST(all_who_wait_for_a_key_are_decided_together),
+        TEST(a_reset_stands_in_its_place_among_asks),
+        TEST(a_write_without_an_answer_fails_and_is_not_repeated),
+        TEST(a_read_without_an_answer_is_read_again),
+        TEST(nobody_waits_longer_than_he_said),
+        TEST(a_late_write_may_have_been_done),
+        TEST(a_write_that_is_refused_fails),
+        TEST(what_is_forgotten_is_not_touched_again),
+        TEST(who_waits_when_it_ends_hears_of_it),
+        TEST(a_list_takes_all_or_nothing),
+        TEST(what_a_list_was_charged_is_given_back_where_another_denies),
+        TEST(a_list_that_is_forgotten_is_taken_back_all_the_same),
+        TEST(equal_keys_of_a_list_add_up),
+        TEST(a_list_whose_server_goes_is_taken_back),
+        TEST(a_window_goes_on_over_a_change_of_epochs),
+        TEST(a_step_back_of_the_clock_frees_nothing),
+        TEST(a_state_of_tomorrow_is_an_error_and_stays),
+        TEST(clocks_are_looked_at_and_told_of),
+        TEST(what_it_cannot_do_is_refused),
+        TEST(values_of_rules_fallback_the_braces),
+        TEST(a_name_that_is_too_long_is_hashed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
