@@ -23,7 +23,7 @@ help:
 	@echo 'make demo-cluster  three servers on a Redis Cluster that loses a master (DEMO="options")'
 	@echo 'make soak     a server under mixed load for SOAK_SECONDS=$(SOAK_SECONDS)'
 	@echo 'make fuzz     every fuzzer for FUZZ_SECONDS=$(FUZZ_SECONDS)'
-	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="law spec": only these)'
+	@echo 'make fuzz-afl the same under AFL++ (FUZZERS="algorithm spec": only these)'
 	@echo 'make check    formatting and static analysis'
 	@echo 'make install  into PREFIX=$(PREFIX), below DESTDIR if set'
 	@echo 'make clean    remove what was built'

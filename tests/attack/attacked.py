@@ -30,7 +30,8 @@ TIMES = ["idle-time", "request-time", "write-time", "http-idle-time", "http-requ
 def serving(authority, *options, limit_s=LIMIT_S):
     certificate, key = authority.sign("server")
     times = [word for name in TIMES for word in (f"--{name}", f"{limit_s}s")]
-    ports = [word for frontend in ("resp", "http", "grpc") for word in (f"--{frontend}-tls", "127.0.0.1:0")]
+    ports = [word for frontend in ("resp", "http", "grpc")
+             for word in (f"--{frontend}-tls", "127.0.0.1:0")]
     return Server(*ports, "--tls-certificate", certificate, "--tls-key", key, "--watch", "0",
                   "--workers", 1, "--connections", 20000, "--connections-per-address", 0,
                   "--http-domain", "edge", "--http-descriptors", "header:User",

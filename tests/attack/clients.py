@@ -89,7 +89,8 @@ BROWSED = get("/healthz") * 200
 
 KINDS = [
     Kind("idle", FRONTENDS, in_tls=False, is_idle=True),
-    Kind("half-hello", FRONTENDS, client_hello()[:100], ports=("-tls",), in_tls=False, is_idle=True),
+    Kind("half-hello", FRONTENDS, client_hello()[:100], ports=("-tls",), in_tls=False,
+         is_idle=True),
     Kind("handshake-then-idle", FRONTENDS, ports=("-tls",), is_idle=True),
     Kind("garbage-for-hello", FRONTENDS, b"\x80garbage" * 500, ports=("-tls",), in_tls=False),
     Kind("handshake-then-garbage", FRONTENDS, b"\x80\xff\0garbage\r\n\r\n" * 1000, ports=("-tls",)),

@@ -47,7 +47,8 @@ def waits_ms(server, frontend):
 @pytest.mark.parametrize("frontend, kinds", ATTACKS, ids=[frontend for frontend, _ in ATTACKS])
 def test_honest_clients_do_not_wait_long(server, frontend, kinds):
     quiet = {each: waits_ms(server, each) for each in FRONTENDS}
-    program = [sys.executable, Path(__file__).with_name("clients.py"), server.port(frontend), N, *kinds]
+    program = [sys.executable, Path(__file__).with_name("clients.py"), server.port(frontend), N,
+               *kinds]
     with subprocess.Popen(list(map(str, program)), stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE) as hostile:
         assert hostile.stdout.readline() == b"connected\n"

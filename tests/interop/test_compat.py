@@ -361,7 +361,8 @@ def test_their_ports_and_paths(folder):
         assert server.get("/healthcheck") == "OK"
         answer = subprocess.run(
             ["curl", "-s", "-d", '{"domain":"edge","descriptors":[{"entries":[{"key":"user"}]}]}',
-             f"http://{server.frontends['http'][0]}/json"], capture_output=True, timeout=20, check=True)
+             f"http://{server.frontends['http'][0]}/json"],
+            capture_output=True, timeout=20, check=True)
         assert b'"overallCode":"OK"' in answer.stdout
         assert "edge.user: unit=HOUR requests_per_unit=5" in server.get("/rlconfig", 1)
         for frontend in range(3):

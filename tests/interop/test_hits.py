@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Costs that are known only afterwards, as Envoy asks for them: hits of 0 before a request, and N
-when it is done. At both frontends, in the table, over Redis and over memcached, under every algorithm.
+when it is done. At both frontends, in the table, over Redis and over memcached, under every
+algorithm.
 
 The limits are per year, so that no edge of a window falls into a test.
 """

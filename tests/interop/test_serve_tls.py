@@ -99,8 +99,9 @@ def test_older_versions_are_refused(authority):
 def test_clients_show_a_certificate_where_it_is_demanded(authority, tmp_path, frontend):
     def speaks(context):
         with connect(server, context, frontend) as client:
-            client.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" if frontend == "http-tls"
-                                else b"PING\r\n")
+            is_http = frontend == "http-tls"
+            client.sock.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" if is_http else
+                                b"PING\r\n")
             return client.sock.recv(4) in (b"HTTP", b"+PON")
 
     with serving(authority, "--tls-client-ca", authority.certificate) as server:

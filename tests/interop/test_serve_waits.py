@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The frontends of a server whose quotas are in a real store, which answers, is late, or is gone."""
+"""The frontends of a server whose quotas are in a real store that answers, is late, or is gone."""
 import concurrent.futures
 import http.client
 import json
