@@ -3,13 +3,10 @@
 -- of the period since 1970, 1 with the first use of the key, 2 to 5 with calendar days, ISO weeks,
 -- months, years. y: their offset from UTC in seconds. z: 1 charges refused takes too.
 --
--- State, '>BI7I5': 0x51, when the window ends, units counted (up to 2N by charges, below 2^34). Of
--- the first use it may be digits alone, as INCREX counts: then the window ends as its key expires,
--- a millisecond after the last one in which the key lives. docs/decisions/0043.
+-- State, '>BI7I5': 0x51, when the window ends, units counted (up to 2N by charges, below 2^34).
 local floor = math.floor
 
-local function fixed_window(state, verb, cost, now, at, limit, period, align, offset, count_denied,
-                            key)
+local function fixed_window(state, verb, cost, now, at, limit, period, align, offset, count_denied)
     local day_us = 86400000000
     local function days_before_year(year) -- from 1 January of year 1
         local past = year - 1
@@ -53,23 +50,14 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
             and offset > -86400 and offset < 86400 and offset % 1 == 0) then
         return nil, 'align: expected 0 to 5, with an offset of less than a day'
     end
-    local ends, count, live, stays, plain = 0, 0, false, false, false
-    if state and align == 1 and key and #state < 13 and state:find('^%d+$') then
-        local left = call('PTTL', key)
-        if left < 0 then return nil, 'the key holds no state of fixed_window' end
-        ends, count = (floor(now / 1000) + left + 1) * 1000, state + 0
-        live, stays, plain = true, true, true
-    elseif state then
+    local ends, count, live, stays = 0, 0, false, false
+    if state then
         local version, was
         version, ends, was = unpack('>BI7I5', state)
         if version ~= 81 then return nil, 'the key holds no state of fixed_window' end
         if now < ends then count, live, stays = was, true, true end
     end
     local after
-    local function packed()
-        if plain then return string.format('%.0f', count) end
-        return pack('>BI7I5', 81, ends, count)
-    end
     local function add(units)
         if units == 0 then return end
         if not live then
@@ -82,7 +70,7 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
             end
         end
         count = count + units
-        after = packed()
+        after = pack('>BI7I5', 81, ends, count)
     end
     local function answer(outcome, granted, retry)
         return outcome, granted, limit, limit > count and limit - count or 0, retry,
@@ -113,12 +101,12 @@ local function fixed_window(state, verb, cost, now, at, limit, period, align, of
     elseif verb == 'refund' then
         -- Units come back only to the window in which they were granted.
         if cost > count then cost = count end
-        local begins = ends - period - (plain and 1000 or 0)
+        local begins = ends - period
         if align ~= 1 and live then begins = span(ends - 1) end
         if at >= 0 and at < begins then cost = 0 end
         if cost > 0 then
             count = count - cost
-            after = packed()
+            after = pack('>BI7I5', 81, ends, count)
         end
         return answer(0, cost, 0)
     end

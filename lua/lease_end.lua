@@ -42,11 +42,6 @@ local state, list = call('GET', KEYS[1]), call('GET', KEYS[2])
 if list and (list:byte() ~= 129 or #list % 11 ~= 1) then
     return redis.error_reply('STINT the key holds no leases')
 end
-if 'LAW' == 'fixed_window' and x == 1 and state and #state < 13 and state:find('^%d+$') then
-    -- Digits of INCREX end with their key, which is to live longer here.
-    local ends = (math.floor(now / 1000) + call('PTTL', KEYS[1]) + 1) * 1000
-    state = pack('>BI7I5', 81, ends, state + 0)
-end
 local dies, is_charged, is_changed = 0, false, false
 local function charge(units, instant)
     local _, _, _, _, _, _, after, dies_at =

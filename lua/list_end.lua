@@ -64,7 +64,7 @@ local function ask(part, asked, cost)
     if move then asked, own_at, cost = move[1], move[2], move[3] end
     part.outcome, part.granted, part.capacity, part.remaining, part.retry, part.reset, part.after,
         part.dies, part.stays, part.holder, part.holder_sub = part.law(part.state, asked, cost, now,
-        own_at, part.limit, part.period, part.x, part.y, part.z, part.key)
+        own_at, part.limit, part.period, part.x, part.y, part.z)
     if not part.outcome then
         problem = part.granted
     elseif move and asked == 'renew' and part.granted == 0 then

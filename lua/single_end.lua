@@ -37,7 +37,7 @@ if limit == 0 then -- room for nothing, and nothing of it can come back
     return {closed and 2 or 0, 0, 0, 0, closed and -1 or 0, 0, 0, now}
 end
 local outcome, granted, capacity, remaining, retry, reset, after, dies, stays, holder, holder_sub =
-    LAW(call('GET', KEYS[1]), verb, cost, now, at, limit, period, x, y, z, KEYS[1])
+    LAW(call('GET', KEYS[1]), verb, cost, now, at, limit, period, x, y, z)
 if not outcome then
     return redis.error_reply('STINT ' .. granted)
 end

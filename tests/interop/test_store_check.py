@@ -56,15 +56,10 @@ def test_a_single_server_is_fit(redis):
     assert redis.cli("-n", "3", "KEYS", "*") == ""
 
 
-def test_increx_is_there_if_the_server_says_so(redis):
-    known = "increx" in redis.cli("COMMAND", "INFO", "INCREX").lower()
-    assert look(redis.url)["increx"] is known
-
-
 def test_text_says_the_same(redis):
     out, _ = check(redis.url)
     assert out.splitlines()[0] == redis.url and out.splitlines()[-1] == "fit"
-    for name in ("server", "scripts", "eviction", "persistence", "clock", "round trip", "INCREX"):
+    for name in ("server", "scripts", "eviction", "persistence", "clock", "round trip"):
         assert re.search(rf"(?m)^  {name} +\S", out), name
 
 

@@ -129,7 +129,7 @@ def test_a_server_that_stops_and_goes_on():
     assert is_used(load.seen)
     stopped = [one for one in load.seen if begin + S // 5 < one.sent < resumed - S // 2]
     assert stopped and all(one.outcome == FAILED for one in stopped)
-    assert load.figures["failovers"] == 0 and load.figures["waiting"] == 0
+    assert load.figures["failovers"] == 0
 
 
 def test_a_server_that_restarts_is_a_failover():
@@ -284,7 +284,7 @@ def test_a_master_of_a_cluster_that_is_killed(cluster):
     tell(f"a new master after {(switched - begin) / S:.2f} s", switched, end, load)
     check_split(load.seen, begin, 1 + promotions)
     check_waits(load.seen)
-    assert load.figures["failovers"] >= 1 and load.figures["generation"] >= 2
+    assert load.figures["failovers"] >= 1
     # Those of the other masters were decided all the while, as far as the cluster let them.
     owner.start()
     owner.wait()

@@ -61,12 +61,8 @@ static void print(const struct ask *ask)
 static void tell_metrics(struct asker *asker)
 {
     const struct router_metrics *metrics = backends_router_metrics(asker->stores, 0);
-    printf("figures asks=%" PRIu64 " reconnects=%" PRIu64 " redirects=%" PRIu64 " retries=%" PRIu64
-           " refreshes=%" PRIu64 " late=%" PRIu64 " lost=%" PRIu64 " generation=%" PRIu64
-           " failovers=%" PRIu64 " waiting=%" PRIu64 "\n",
-           metrics->asks, metrics->reconnects, metrics->redirects, metrics->retries,
-           metrics->refreshes, metrics->late, metrics->lost, metrics->generation,
-           metrics->failovers, metrics->asks_waiting);
+    printf("figures redirects=%" PRIu64 " retries=%" PRIu64 " failovers=%" PRIu64 "\n",
+           metrics->redirects, metrics->retries, metrics->failovers);
 }
 
 static void end(struct asker *asker)

@@ -249,11 +249,8 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
     }
     uint64_t now_ns = ask->now_ns - job->offset_ns;
     uint64_t left_ns = ask->deadline_ns > ask->now_ns ? ask->deadline_ns - ask->now_ns : 0;
-    uint64_t deadline_ns = add_sat(now_ns, left_ns);
     part->n_items = n_items;
     part->job = job;
-    if (redis_backend_counts(store, ask, now_ns))
-        return redis_backend_count(job, last, items[0].key, deadline_ns, now_ns);
     const struct script_ask asked = {
         .verb = script_verb_of(ask->verb),
         .at_ns = ask->at_ns,
@@ -273,7 +270,7 @@ static bool ask_part(struct job *job, size_t part_index, const struct backend_re
                                .words = store->command.words,
                                .n_words = store->command.n_words,
                                .script = store->command.script->text,
-                               .deadline_ns = deadline_ns,
+                               .deadline_ns = add_sat(now_ns, left_ns),
                                .is_repeatable = is_repeatable(job),
                                .answered = part_answered,
                                .arg = part,
@@ -358,10 +355,7 @@ static void op_forget(struct backend *store, struct backend_op *op)
     op->at_work = NULL;
     if (job->n_parts > 1)
         return;
-    if (job->counting != NULL)
-        redis_backend_forget_count(job);
-    else
-        router_forget(of(store)->router, job->only.ask);
+    router_forget(of(store)->router, job->only.ask);
     job_free(job);
     redis_backend_settle(of(store));
 }

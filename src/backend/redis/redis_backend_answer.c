@@ -118,26 +118,6 @@ static void take_outcome(struct part *part, enum router_outcome outcome,
     part->job->error = redis_backend_reason(store, outcome, reply);
 }
 
-void part_answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
-                   uint64_t now_ns)
-{
-    take_outcome(arg, outcome, reply);
-    part_done(arg, now_ns);
-}
-
-void part_done(struct part *part, uint64_t now_ns)
-{
-    struct job *job = part->job;
-    struct redis_backend *store = job->store;
-    uint64_t offset_ns = job->offset_ns;
-    if (--job->n_due > 0)
-        return;
-    struct backend_op *op = job_complete(job, now_ns);
-    if (op != NULL)
-        op->answered(op, now_ns + offset_ns);
-    redis_backend_settle(store);
-}
-
 /* ---- Several parts --------------------------------------------------------------------------- */
 
 static bool any_part_is(const struct job *job, enum part_state state)
@@ -318,7 +298,8 @@ static uint64_t failed_servers(const struct job *job)
     return failed;
 }
 
-struct backend_op *job_complete(struct job *job, uint64_t now_ns)
+/* All parts are there: the answer, or NULL where no caller waits for it. Frees the job. */
+static struct backend_op *complete(struct job *job, uint64_t now_ns)
 {
     enum backend_outcome outcome = job->n_parts == 1 ? take_only(job) : join(job, now_ns);
     struct backend_op *op = job->op;
@@ -331,4 +312,20 @@ struct backend_op *job_complete(struct job *job, uint64_t now_ns)
     }
     job_free(job);
     return op;
+}
+
+void part_answered(void *arg, enum router_outcome outcome, const struct redis_reply *reply,
+                   uint64_t now_ns)
+{
+    struct part *part = arg;
+    struct job *job = part->job;
+    struct redis_backend *store = job->store;
+    uint64_t offset_ns = job->offset_ns;
+    take_outcome(part, outcome, reply);
+    if (--job->n_due > 0)
+        return;
+    struct backend_op *op = complete(job, now_ns);
+    if (op != NULL)
+        op->answered(op, now_ns + offset_ns);
+    redis_backend_settle(store);
 }

@@ -46,8 +46,7 @@ struct job {
     uint64_t now_ns; /* where is_virtual */
     uint8_t id[BACKEND_ID_LEN];
     uint64_t body, id_lifetime_ns, ticket_ns;
-    const char *error;         /* why a part was not decided */
-    struct counting *counting; /* it is asked by INCREX; NULL: by its script */
+    const char *error; /* why a part was not decided */
     enum backend_error fault;
     size_t n_items, n_parts, n_due;
     struct job_item *items; /* NULL: a single part */
@@ -69,8 +68,6 @@ struct redis_backend {
     size_t names_size, names_len;
     uint8_t *leases; /* the key of the leases of one ask */
     size_t leases_size;
-    enum { INCREX_UNASKED, INCREX_ASKED, INCREX_THERE, INCREX_NOT_THERE } increx;
-    uint64_t increx_stamp;      /* of the servers that were meant */
     void (*drained)(void *arg); /* NULL: nobody waits for that */
     void *drained_arg;
     bool is_ending;
@@ -98,30 +95,15 @@ bool redis_backend_command_leased(struct redis_backend *store, const struct back
  */
 
 router_answered part_answered;
-/* Its state is set; answers the job where it was the last. */
-void part_done(struct part *part, uint64_t now_ns);
 /* Why a command was not done, or not certainly. */
 enum backend_error redis_backend_error_of(enum router_outcome outcome);
 const char *redis_backend_reason(const struct redis_backend *store, enum router_outcome outcome,
                                  const struct redis_reply *reply);
-/* All parts are there: the answer, or NULL where nobody wants it. Frees the job. */
-struct backend_op *job_complete(struct job *job, uint64_t now_ns);
 
 /* ---- redis_backend_pool.c ----------------------------------------------------------------------
  */
 
 extern const struct backend_pools_ops redis_backend_pools_ops;
-
-/* ---- redis_backend_increx.c --------------------------------------------------------------------
- */
-
-/* Whether the ask is one for INCREX, and the server has it as far as is known. */
-bool redis_backend_counts(struct redis_backend *store, const struct backend_request *ask,
-                          uint64_t now_ns);
-/* Asks the only item of a job so; false: no memory, or too much waits already. */
-bool redis_backend_count(struct job *job, const struct backend_item *item, struct span key,
-                         uint64_t deadline_ns, uint64_t now_ns);
-void redis_backend_forget_count(struct job *job);
 
 /* ---- redis_backend_return.c --------------------------------------------------------------------
  */

@@ -132,7 +132,6 @@ static void end_late(struct router *router, struct ask_list *list, enum router_o
         ask_list_remove(ask);
         ask_list_add(&router->sent, ask);
         if (answered != NULL) {
-            metric_add(&router->metrics.late, 1);
             answered(ask->arg, outcome, NULL, now_ns);
         }
     }

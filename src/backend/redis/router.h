@@ -133,16 +133,12 @@ bool router_has_slots(const struct router *router);
 
 /* Written by the router's thread, read by any. */
 struct router_metrics {
-    _Atomic uint64_t asks, reconnects, redirects, retries, refreshes;
-    _Atomic uint64_t late,
-        lost; /* asks that may have been done, by how their answer went missing */
-    _Atomic uint64_t generation; /* of the topology: counts what has changed in it */
+    _Atomic uint64_t redirects, retries;
     /*
      * A master that is another one, or that has begun anew: writes may have been lost. Counted
      * before it is asked anything.
      */
     _Atomic uint64_t failovers;
-    _Atomic uint64_t servers_ready, asks_waiting;
 };
 const struct router_metrics *router_metrics(const struct router *router);
 

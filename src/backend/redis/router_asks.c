@@ -90,7 +90,7 @@ static struct router_ask *new_ask(struct router *router, const struct router_com
         return NULL;
     }
     router->n_bytes += n_bytes;
-    metric_set(&router->metrics.asks_waiting, ++router->n_asks);
+    router->n_asks++;
     return ask;
 }
 
@@ -100,7 +100,7 @@ static void free_ask(struct router_ask *ask)
     bind(ask, NULL);
     ask_list_remove(ask);
     router->n_bytes -= ask->n_bytes;
-    metric_set(&router->metrics.asks_waiting, --router->n_asks);
+    router->n_asks--;
     if (ask->size > KEPT_SIZE) {
         free(ask->memory);
         ask->memory = NULL;
@@ -117,10 +117,6 @@ void ask_finish(struct router_ask *ask, enum router_outcome outcome,
 {
     router_answered *answered = ask->answered;
     void *arg = ask->arg;
-    if (outcome == ROUTER_LATE && answered != NULL)
-        metric_add(&ask->router->metrics.late, 1);
-    if (outcome == ROUTER_LOST && answered != NULL)
-        metric_add(&ask->router->metrics.lost, 1);
     free_ask(ask);
     if (answered != NULL)
         answered(arg, outcome, reply, now_ns);
@@ -355,7 +351,6 @@ struct router_ask *router_ask(struct router *router, const struct router_command
     ask->is_repeatable = command->is_repeatable;
     ask->is_asking = ask->is_sent = false;
     ask_list_add(&router->waiting, ask);
-    metric_add(&router->metrics.asks, 1);
     ask_send(ask, now_ns);
     router_hurry(router, ask->deadline_ns < router->ends_ns ? ask->deadline_ns : router->ends_ns);
     return ask;

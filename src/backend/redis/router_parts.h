@@ -53,11 +53,10 @@ struct server {
     enum server_use use;
     enum server_state state;
     char run_id[RUN_ID_SIZE]; /* "": unknown */
-    bool has_been_ready;
-    bool is_wanted;     /* a part of the topology */
-    unsigned bit;       /* of a cluster: 1 … 63, and another's only where all are in use */
-    size_t n_asks;      /* asks whose `at` it is */
-    uint64_t opened_ns; /* or when it was last needed, for one that is not wanted */
+    bool is_wanted;           /* a part of the topology */
+    unsigned bit;             /* of a cluster: 1 … 63, and another's only where all are in use */
+    size_t n_asks;            /* asks whose `at` it is */
+    uint64_t opened_ns;       /* or when it was last needed, for one that is not wanted */
 };
 
 /* ---- The router ------------------------------------------------------------------------------ */
@@ -115,11 +114,6 @@ static inline void metric_add(_Atomic uint64_t *metric, uint64_t more)
     atomic_fetch_add_explicit(metric, more, memory_order_relaxed);
 }
 
-static inline void metric_set(_Atomic uint64_t *metric, uint64_t value)
-{
-    atomic_store_explicit(metric, value, memory_order_relaxed);
-}
-
 /* ---- router_asks.c --------------------------------------------------------------------------- */
 
 void ask_list_add(struct ask_list *list, struct router_ask *ask);
@@ -136,7 +130,7 @@ struct server *server_open(struct router *router, const struct store_host *host,
 /* That of use SERVER_STORE; NULL: none is open. */
 struct server *server_find(const struct router *router, const struct store_host *host);
 struct server *server_of_slot(struct router *router, unsigned slot, uint64_t now_ns);
-/* How many are ready, and since when none can be asked. */
+/* Notes since when no server can be asked. */
 void servers_count(struct router *router, uint64_t now_ns);
 /* It is not to be asked any more, and closed. */
 void server_end(struct server *server, uint64_t now_ns);

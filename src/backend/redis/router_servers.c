@@ -93,12 +93,11 @@ struct server *server_open(struct router *router, const struct store_host *host,
 
 void servers_count(struct router *router, uint64_t now_ns)
 {
-    uint64_t n_ready = 0;
+    bool is_any_ready = false;
     for (const struct server *server = router->servers; server != NULL; server = server->next)
-        n_ready += server->use == SERVER_STORE && server->state == SERVER_READY;
-    metric_set(&router->metrics.servers_ready, n_ready);
+        is_any_ready |= server->use == SERVER_STORE && server->state == SERVER_READY;
     /* Without a map nobody is known to be asked for anything. */
-    if (n_ready > 0 && (router->cluster == NULL || router->has_map))
+    if (is_any_ready && (router->cluster == NULL || router->has_map))
         router->unavailable_since_ns = 0;
     else if (router->unavailable_since_ns == 0)
         router->unavailable_since_ns = now_ns > 0 ? now_ns : 1;
@@ -287,9 +286,6 @@ static void on_info(void *arg, enum redis_outcome outcome, const struct redis_re
         read_run_id(reply, run_id);
     compare_run_id(server, run_id);
     server->state = SERVER_READY;
-    if (server->has_been_ready)
-        metric_add(&router->metrics.reconnects, 1);
-    server->has_been_ready = true;
     servers_count(router, now_ns);
     topology_ready(server, now_ns);
     router_dispatch(router, now_ns);

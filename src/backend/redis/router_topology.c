@@ -64,7 +64,6 @@ static void begin_refresh(struct router *router, uint64_t now_ns)
     router->is_refresh_wanted = false;
     router->refreshed_ns = now_ns;
     router->refresh_ns = now_ns + hurry_ns(router);
-    metric_add(&router->metrics.refreshes, 1);
 }
 
 /* ---- A cluster ------------------------------------------------------------------------------- */
@@ -126,7 +125,6 @@ static void take_map(struct router *router, uint64_t now_ns)
     router->cluster = new;
     router->spare = old;
     router->has_map = true;
-    metric_add(&router->metrics.generation, 1);
     take_servers(router, now_ns);
     servers_count(router, now_ns);
     router_dispatch(router, now_ns);
@@ -224,7 +222,6 @@ static void set_master(struct router *router, const struct store_host *host, uin
         return;
     if (router->master != NULL)
         server_end(router->master, now_ns);
-    metric_add(&router->metrics.generation, 1);
     router->master = server_open(router, host, SERVER_STORE, now_ns);
     if (router->master != NULL)
         router->master->is_wanted = true;

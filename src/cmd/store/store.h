@@ -42,7 +42,6 @@ struct store_findings {
     uint64_t memory_max;         /* bytes; 0: no limit */
     char append_only[STORE_WORD_MAX], snapshots[STORE_WORD_MAX * 2];
     unsigned replicas;
-    bool has_increx;
     bool has_time;
     int64_t ahead_ns;        /* its clock, against ours */
     uint64_t ahead_error_ns; /* at most so much more or less */

@@ -256,13 +256,6 @@ int store_try_scripts(struct store_session *session, const char *key,
     return code;
 }
 
-static void read_increx(void *arg, const struct redis_reply *reply)
-{
-    struct store_findings *findings = arg;
-    findings->has_increx = reply->type == REDIS_ARRAY && reply->n_items == 1 &&
-                           reply->items[0].type == REDIS_ARRAY && reply->items[0].n_items > 0;
-}
-
 /* ---- Time ------------------------------------------------------------------------------------ */
 
 static void read_time(void *arg, const struct redis_reply *reply)
@@ -357,9 +350,6 @@ int store_look(struct store_session *session, const struct store_url *url, unsig
         return 0;
     if (strcmp(findings->role, "replica") != 0 && strcmp(findings->mode, "cluster") != 0)
         code = store_try_scripts(session, "stint:{check}", findings, error);
-    if (code == 0)
-        code =
-            ask(&look, read_increx, findings, (const char *[]){"COMMAND", "INFO", "INCREX", NULL});
     if (code == 0)
         code = look_at_clock(&look);
     return code != 0 ? code : look_at_latency(&look, samples);

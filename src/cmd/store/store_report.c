@@ -63,7 +63,6 @@ static void print_text(const struct store_url *url, const struct store_findings 
                ms((uint64_t)llabs(findings->ahead_ns)),
                findings->ahead_ns < 0 ? "behind" : "ahead of", ms(findings->ahead_error_ns));
     store_print_latency(&findings->latency);
-    printf("  INCREX       %s\n", findings->has_increx ? "there" : "not there");
     store_print_remarks(findings);
     printf("%s\n", store_is_fit(findings) ? "fit" : "not fit");
 }
@@ -118,7 +117,7 @@ static int print_json(const struct store_url *url, const struct store_findings *
                         : json_null();
     json_t *object = json_pack(
         "{s:o, s:b, s:{s:s, s:o, s:o, s:o, s:o}, s:b, s:{s:o, s:I}, s:{s:o, s:o, s:i}, s:o, s:o, "
-        "s:b, s:o, s:o, s:o, s:o}",
+        "s:o, s:o, s:o, s:o}",
         "url", word(store_url_text(url, text)), "fit", store_is_fit(findings), "server", "name",
         findings->is_valkey ? "valkey" : "redis", "version", word(findings->version), "mode",
         word(findings->mode), "role", word(findings->role), "address", word(findings->address),
@@ -126,8 +125,8 @@ static int print_json(const struct store_url *url, const struct store_findings *
         "memory_max", (json_int_t)findings->memory_max, "persistence", "append_only",
         word(findings->append_only), "snapshots", word(findings->snapshots), "replicas",
         (int)findings->replicas, "clock", clock, "round_trip",
-        store_latency_json(&findings->latency), "increx", findings->has_increx, "cluster",
-        cluster_of(&findings->cluster), "sentinel", sentinels_of(&findings->sentinels), "faults",
+        store_latency_json(&findings->latency), "cluster", cluster_of(&findings->cluster),
+        "sentinel", sentinels_of(&findings->sentinels), "faults",
         store_remarks_json(findings, true), "warnings", store_remarks_json(findings, false));
     return json_text_print(object, false);
 }

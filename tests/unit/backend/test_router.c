@@ -28,7 +28,6 @@ static void what_is_asked_early_waits_for_the_server(void **state)
     assert_sent(&net, "a:6379", "GET k");
     say(&net, "a:6379", "+v\r\n");
     assert_told("k done v");
-    assert_int_equal(FIGURE(asks_waiting), 0);
     assert_int_equal(FIGURE(failovers), 0);
 }
 
@@ -72,7 +71,6 @@ static void nobody_waits_past_his_deadline(void **state)
     assert_told("l late");
     say(&net, "a:6379", "+too late\r\n");
     assert_told("");
-    assert_int_equal(FIGURE(asks_waiting), 0);
     assert_true(redis_conn_is_ready(line_to(&net, "a:6379")->conn));
 }
 
@@ -86,7 +84,6 @@ static void what_may_have_been_done_is_not_sent_again(void **state)
     ask_as("unsent", 500 * MS, false);
     lose(&net, "a:6379");
     assert_told("k lost");
-    assert_int_equal(FIGURE(lost), 1);
     pass(&net, 20 * MS);
     meet(&net, "a:6379", "one");
     pass(&net, 20 * MS);
@@ -94,7 +91,6 @@ static void what_may_have_been_done_is_not_sent_again(void **state)
     say(&net, "a:6379", "+1\r\n+2\r\n");
     assert_told("again done 1; unsent done 2");
     assert_int_equal(FIGURE(failovers), 0);
-    assert_int_equal(FIGURE(reconnects), 1);
 }
 
 static void a_silent_server_is_left_and_connected_anew(void **state)
@@ -248,12 +244,10 @@ static void what_waits_is_bounded_in_number_and_bytes(void **state)
     assert_null(ask_as(key, 50 * MS, false)); /* bytes */
     ask("2");
     assert_null(ask_as("3", 50 * MS, false)); /* number */
-    assert_int_equal(FIGURE(asks_waiting), 4);
     router_forget(net.router, first);
     ask("4");
     pass(&net, 60 * MS);
     telling = buf_of(told, sizeof(told));
-    assert_int_equal(FIGURE(asks_waiting), 0);
     /* One that is sent and forgotten counts until its connection has spoken of it. */
     meet(&net, "a:6379", "one");
     struct router_ask *asks[4];
@@ -264,8 +258,9 @@ static void what_waits_is_bounded_in_number_and_bytes(void **state)
         router_forget(net.router, asks[i]);
     assert_null(ask_as("k", 50 * MS, false));
     say(&net, "a:6379", "+1\r\n+2\r\n+3\r\n+4\r\n");
-    assert_int_equal(FIGURE(asks_waiting), 0);
     assert_told("");
+    for (size_t i = 0; i < 4; i++)
+        ask("k");
 }
 
 static void what_is_forgotten_before_it_is_sent_is_never_sent(void **state)

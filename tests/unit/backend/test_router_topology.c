@@ -43,8 +43,6 @@ static void each_slot_has_its_server(void **state)
     ask(HIGH);
     assert_sent(&net, "a:1", "GET b");
     assert_sent(&net, "b:2", "GET x");
-    assert_int_equal(FIGURE(generation), 1);
-    assert_int_equal(FIGURE(servers_ready), 2);
 }
 
 static void a_slot_that_moved_is_followed_at_once(void **state)
@@ -65,7 +63,6 @@ static void a_slot_that_moved_is_followed_at_once(void **state)
     say(&net, "a:1", slots("b", 2, "b", 2));
     assert_int_equal(FIGURE(redirects), 1);
     assert_int_equal(FIGURE(failovers), 0);
-    assert_int_equal(FIGURE(generation), 2);
     /* Nobody needs a any more. */
     pass(&net, 1200 * MS);
     assert_null(line_nth(&net, "a:1", 0));
@@ -238,7 +235,7 @@ static void all_is_looked_at_from_time_to_time(void **state)
         pass(&net, 5 * MS);
     }
     assert_in_range(n_looks, 3, 4);
-    assert_int_equal(FIGURE(generation), 1);
+    assert_int_equal(FIGURE(failovers), 0);
 }
 
 /* ---- Sentinels ------------------------------------------------------------------------------- */
