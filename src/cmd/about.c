@@ -9,7 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-const struct cmd cmd_all[] = {
+static int help_main(int argc, char **argv);
+static int version_main(int argc, char **argv);
+
+static const struct cmd cmd_all[] = {
     {"serve", "decide for others: a server that speaks RESP and HTTP", serve_main},
     {"top", "what a server does, live in the terminal", top_main},
     {"token", "make a token for a caller of a server", token_main},
@@ -77,7 +80,7 @@ static int too_many(const char *name, const char *expected, const char *word)
     return CMD_BAD_USAGE;
 }
 
-int help_main(int argc, char **argv)
+static int help_main(int argc, char **argv)
 {
     if (argc < 2 || strcmp(argv[1], "--help") == 0)
         return list_commands();
@@ -97,7 +100,7 @@ int help_main(int argc, char **argv)
     return cmd_run(cmd, 2 + has_subcommand, asks);
 }
 
-int version_main(int argc, char **argv)
+static int version_main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--help") == 0)
         return list_commands();

@@ -14,7 +14,6 @@
 
 #define TOP_KEYS_HALF_LIFE_NS (UINT64_C(60) * 1000000000) /* by default */
 #define TOP_KEYS_NAME_MAX 96
-#define TOP_KEYS_KEYS_DEFAULT 1024 /* of each worker */
 #define TOP_KEYS_KEYS_MAX STINT_TOP_KEYS_MAX
 
 enum top_keys_order { TOP_KEYS_ASKED, TOP_KEYS_DENIED };
@@ -22,7 +21,7 @@ enum top_keys_order { TOP_KEYS_ASKED, TOP_KEYS_DENIED };
 struct top_keys;
 
 /*
- * keys: how many each worker keeps; 0 = TOP_KEYS_KEYS_DEFAULT. half_life_ns: of scores, 0 =
+ * keys: how many each worker keeps; 0 = as stint_top_open(). half_life_ns: of scores, 0 =
  * TOP_KEYS_HALF_LIFE_NS. NULL: no memory.
  */
 struct top_keys *top_keys_new(unsigned workers, size_t keys, uint64_t half_life_ns);

@@ -139,28 +139,6 @@ static bool read_place(const struct stint_table *table, uint64_t place, struct o
     return !is_free(read->pair) && read->check == check_of(table, read);
 }
 
-void overrides_each(struct stint_table *table,
-                    bool (*exchange)(const struct overrides_entry *entry, void *arg), void *arg)
-{
-    uint64_t places = overrides_places(&table->region.fixed);
-    for (uint64_t i = 0; overrides_any(table) && i < places; i++) {
-        struct override read;
-        if (!read_place(table, i, &read))
-            continue;
-        uint32_t id = (uint32_t)(read.pair.second & QUOTA_ID_MASK);
-        const struct stint_quota *quota = intern_quota(&table->intern, id);
-        if (quota == NULL)
-            continue;
-        struct overrides_entry entry = {
-            .rule = read.rule,
-            .hash = {read.pair.first, read.pair.second & ~QUOTA_ID_MASK},
-            .quota = *quota};
-        entry.quota.rule = read.rule;
-        if (!exchange(&entry, arg))
-            return;
-    }
-}
-
 void overrides_copy(const struct stint_table *table, uint64_t place, void *to)
 {
     struct override read;

@@ -36,16 +36,6 @@ int overrides_drop(struct stint_table *table, struct hash128 hash, struct stint_
 bool overrides_find(struct stint_table *table, struct hash128 hash, uint64_t rule,
                     struct stint_quota *quota);
 
-struct overrides_entry {
-    uint64_t rule;
-    struct hash128 hash; /* the low 15 bits of hi are not kept, and 0 */
-    struct stint_quota quota;
-};
-
-/* Calls `visit` for each until it returns false; those that come or go meanwhile may be missed. */
-void overrides_each(struct stint_table *table,
-                    bool (*exchange)(const struct overrides_entry *entry, void *arg), void *arg);
-
 uint32_t overrides_space(const struct stint_table *table);
 
 /* At an opening, nobody else there: forgets those whose quota nobody knows, and counts anew. */

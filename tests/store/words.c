@@ -57,8 +57,8 @@ static void ask(char *line, bool whole)
                &asked.holder.deadline_us, &asked.holder.count, id_word) != 6)
         exit(2);
     if (sscanf(id_word, "%63[^/]/%" SCNu64 "/%" SCNu64, id_text, &id.body, &id.lifetime_ns) == 3) {
-        id.key = span_of(id_key, script_id_key(span_of_text("stint:"), span_of_text("tag"),
-                                               span_of_text(id_text), id_key, sizeof(id_key)));
+        int len = snprintf(id_key, sizeof(id_key), "stint:{tag}id:%s", id_text);
+        id.key = span_of(id_key, (size_t)len);
         asked.id = &id;
     }
     asked.verb = (enum script_verb)verb;
@@ -85,8 +85,10 @@ static void ask(char *line, bool whole)
         script_command_one(&command, items, &asked);
     else
         script_command_list(&command, items, n_items, &asked);
-    if (whole)
-        script_command_whole(&command);
+    if (whole) { /* as it is sent after NOSCRIPT */
+        command.words[0] = span_of_text("EVAL");
+        command.words[1] = command.script->text;
+    }
     print_words(&command);
 }
 

@@ -18,8 +18,6 @@
 #include "decide/backend_metrics.h"
 #include "decide/backend_pool.h"
 
-#define FRONT_DENIALS_DEFAULT 65536 /* 40 bytes each */
-
 /* What a key that looks as never used is taken for after a failover. */
 enum failover_policy {
     FAILOVER_TRUSTS = 0,

@@ -145,6 +145,8 @@ static void retry(struct router_ask *ask, uint64_t now_ns)
     wait_until(ask, now_ns + router_jitter(ask->router, PAUSE_FIRST_NS << doublings));
 }
 
+static void ask_send(struct router_ask *ask, uint64_t now_ns);
+
 /* The node does not have the slot: the one that it names is asked at once, but not for ever. */
 static void follow(struct router_ask *ask, struct server *server, bool is_asking, uint64_t now_ns)
 {
@@ -282,7 +284,7 @@ static void on_answer(void *arg, enum redis_outcome outcome, const struct redis_
 
 /* ---- Sending --------------------------------------------------------------------------------- */
 
-void ask_send(struct router_ask *ask, uint64_t now_ns)
+static void ask_send(struct router_ask *ask, uint64_t now_ns)
 {
     struct router *router = ask->router;
     if (ask->retry_ns > now_ns)

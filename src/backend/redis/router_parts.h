@@ -120,7 +120,6 @@ void ask_list_add(struct ask_list *list, struct router_ask *ask);
 void ask_list_remove(struct router_ask *ask);
 void ask_finish(struct router_ask *ask, enum router_outcome outcome,
                 const struct redis_reply *reply, uint64_t now_ns);
-void ask_send(struct router_ask *ask, uint64_t now_ns);
 
 /* ---- router_servers.c ------------------------------------------------------------------------ */
 

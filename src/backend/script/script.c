@@ -198,16 +198,6 @@ size_t script_tag(struct span prefix, struct span tag, char *out, size_t size)
     return text.len;
 }
 
-size_t script_id_key(struct span prefix, struct span tag, struct span id, char *out, size_t size)
-{
-    struct key_text text = {.out = out, .size = size};
-    key_begin(&text, prefix, tag);
-    key_add_plain(&text, span_of_text("id:"));
-    for (size_t i = 0; i < id.len; i++)
-        key_add_hex(&text, id.ptr[i]);
-    return text.len;
-}
-
 /* ---- Commands -------------------------------------------------------------------------------- */
 
 static void add(struct script_command *command, struct span word)
@@ -374,12 +364,6 @@ void script_command_list(struct script_command *command, const struct script_ite
     }
     if (ask->id != NULL)
         add_id(command, ask);
-}
-
-void script_command_whole(struct script_command *command)
-{
-    command->words[0] = span_of_text("EVAL");
-    command->words[1] = command->script->text;
 }
 
 /* ---- Replies --------------------------------------------------------------------------------- */

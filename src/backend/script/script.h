@@ -60,7 +60,7 @@ struct script_holder {
  * is not kept, nor is a peek.
  */
 struct script_id {
-    struct span key; /* by script_id_key(), with the tag of the quotas' keys */
+    struct span key; /* by store_id_key(), with the tag of the quotas' keys */
     uint64_t body;
     /* 1 ms at least; of a ticket also 0, for no longer than it. Under virtual time it is kept for
      * good. */
@@ -145,17 +145,12 @@ void script_quota_words(const struct stint_quota *quota, struct span words[SCRIP
 /* PREFIX{TAG}, escaped as in script_key(). */
 size_t script_tag(struct span prefix, struct span tag, char *out, size_t size);
 
-/* The key of an id: PREFIX{TAG}id:HEX. Otherwise as script_key(). */
-size_t script_id_key(struct span prefix, struct span tag, struct span id, char *out, size_t size);
-
 /* One quota, by its algorithm's script. */
 void script_command_one(struct script_command *command, const struct script_item *item,
                         const struct script_ask *ask);
 /* 1 to STINT_ITEMS_MAX quotas, by lua_script_list. Not for book, unbook, release and renew. */
 void script_command_list(struct script_command *command, const struct script_item *items,
                          size_t n_items, const struct script_ask *ask);
-/* Turns the EVALSHA into an EVAL with the whole script: after NOSCRIPT. */
-void script_command_whole(struct script_command *command);
 
 /*
  * False, and nothing of use, for integers that no script of ours replies. n_listed: the quotas of

@@ -11,8 +11,7 @@
 #include "backend/script/script.h"
 #include "decide/backend.h"
 
-#define SCRIPT_LEASES_MAX 64 /* of one key */
-#define SCRIPT_ENDED_MAX 8   /* leases that one ask ends */
+#define SCRIPT_ENDED_MAX 8 /* leases that one ask ends */
 #define SCRIPT_LEASES_SUFFIX                                                                       \
     "!leases" /* of their key, behind that of the state: no text has a !                           \
                */

@@ -152,11 +152,6 @@ bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_comm
     return true;
 }
 
-size_t memcached_conn_pending(const struct memcached_conn *conn)
-{
-    return conn->n_pending;
-}
-
 const char *memcached_conn_version(const struct memcached_conn *conn)
 {
     return conn->server.version;

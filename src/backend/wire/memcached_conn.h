@@ -35,7 +35,6 @@ struct link *memcached_conn_link(struct memcached_conn *conn);
 /* False: it is not ready, or too much waits already; `answered` is not called. */
 bool memcached_conn_ask(struct memcached_conn *conn, const struct memcached_command *command,
                         uint64_t now_ns);
-size_t memcached_conn_pending(const struct memcached_conn *conn);
 /* As it has greeted; "" before. */
 const char *memcached_conn_version(const struct memcached_conn *conn);
 /* How often it came back to a server that had begun anew, or that does not tell. */

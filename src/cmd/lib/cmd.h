@@ -17,10 +17,7 @@ struct cmd {
     int (*run)(int argc, char **argv);
 };
 
-extern const struct cmd cmd_all[]; /* ends with a name of NULL */
-
 int explain_main(int argc, char **argv);
-int help_main(int argc, char **argv);
 int pace_main(int argc, char **argv);
 int peek_main(int argc, char **argv);
 int plan_main(int argc, char **argv);
@@ -49,7 +46,6 @@ int take_main(int argc, char **argv);
 int token_main(int argc, char **argv);
 int top_main(int argc, char **argv);
 int try_main(int argc, char **argv);
-int version_main(int argc, char **argv);
 
 /* NULL if there is no command of that name. */
 const struct cmd *cmd_find(const char *name);

@@ -240,7 +240,7 @@ static void read_run(void *arg, const struct redis_reply *reply)
     loading->has_run = reply->type == REDIS_ARRAY;
     if (!loading->has_run)
         refuse_scripts(loading->findings, reply,
-                       "a script that reads the time and writes a key stint:{check}");
+                       "a script that reads the time and writes a key " SCRIPT_KEY);
 }
 
 int store_try_scripts(struct store_session *session, const char *key,
@@ -349,7 +349,7 @@ int store_look(struct store_session *session, const struct store_url *url, unsig
     if (strcmp(findings->mode, "sentinel") == 0)
         return 0;
     if (strcmp(findings->role, "replica") != 0 && strcmp(findings->mode, "cluster") != 0)
-        code = store_try_scripts(session, "stint:{check}", findings, error);
+        code = store_try_scripts(session, SCRIPT_KEY, findings, error);
     if (code == 0)
         code = look_at_clock(&look);
     return code != 0 ? code : look_at_latency(&look, samples);

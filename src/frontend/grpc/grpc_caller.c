@@ -7,7 +7,7 @@
 
 #include <gnutls/gnutls.h>
 
-void grpc_caller_renew(struct grpc_frontend *frontend)
+static void renew_tokens(struct grpc_frontend *frontend)
 {
     struct access_now *now = frontend->options.access;
     if (now == NULL || access_now_generation(now) == frontend->generation)
@@ -68,7 +68,7 @@ static const struct access_token *find(struct grpc_call *call, struct span secre
 void grpc_caller_take(struct grpc_call *call, struct span authorization)
 {
     struct grpc_frontend *frontend = call->conn->frontend;
-    grpc_caller_renew(frontend);
+    renew_tokens(frontend);
     struct span secret = bearer_secret(authorization);
     /* One is looked at, however many there are. */
     if (frontend->tokens == NULL || secret.ptr == NULL || (call->said & GRPC_SAID_SECRET) != 0)
@@ -83,7 +83,7 @@ void grpc_caller_take(struct grpc_call *call, struct span authorization)
 static void renew_token(struct grpc_call *call)
 {
     struct grpc_frontend *frontend = call->conn->frontend;
-    grpc_caller_renew(frontend);
+    renew_tokens(frontend);
     if (call->token == NULL || call->tokens == frontend->tokens)
         return;
     call->token = frontend->tokens != NULL ? access_again(frontend->tokens, call->token) : NULL;

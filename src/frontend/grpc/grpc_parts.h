@@ -216,7 +216,6 @@ void grpc_fields_take(struct grpc_call *call, struct span name, struct span valu
 /* All fields are read: refuses the call where one of them is not as it must be. */
 void grpc_fields_end(struct grpc_call *call);
 
-void grpc_caller_renew(struct grpc_frontend *frontend);
 void grpc_caller_take(struct grpc_call *call, struct span authorization);
 /* Whether somebody is known by now; else the call was refused. */
 bool grpc_caller_admit(struct grpc_call *call);

@@ -52,7 +52,7 @@ static bool may_answer(const struct resp_conn *conn)
 
 static void (*const answers[RESP_COMMANDS])(struct resp_call *call);
 
-void resp_conn_answer(struct resp_call *call)
+static void answer_call(struct resp_call *call)
 {
     struct resp_conn *conn = call->conn;
     call->command = resp_command_find(call->args[0]);
@@ -116,7 +116,7 @@ static size_t serve(struct resp_conn *conn, struct span bytes, uint64_t now_ns)
                                  .io_now_ns = now_ns,
                                  .pending = resp_prefetch_take(conn, (size_t)len)};
         if (argv->n > 0)
-            resp_conn_answer(&call);
+            answer_call(&call);
         if (call.has_waited)
             conn->pending_requests.bytes += (size_t)len;
         else if (conn->retry_at_ns == STINT_NEVER_NS)

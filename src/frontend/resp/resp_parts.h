@@ -120,7 +120,6 @@ struct pending *resp_prefetch_take(struct resp_conn *conn, size_t command_len);
 void resp_prefetch_look(struct resp_conn *conn, uint64_t now_ns);
 void resp_prefetch_free(struct resp_conn *conn);
 /* resp_conn.c */
-void resp_conn_answer(struct resp_call *call);
 void resp_conn_go_on(struct resp_conn *conn, uint64_t now_ns);
 
 /* An error whose word follows from its code. */

@@ -268,6 +268,13 @@ static void on_tick(uv_timer_t *tick)
     }
 }
 
+/* Why the last connection was lost or not to be had; "" if none was. */
+static const char *fault_of(const struct chain *chain)
+{
+    return chain->redis != NULL ? redis_backend_error(chain->redis)
+                                : memcached_backend_fault(chain->memcached);
+}
+
 /* Whoever has made the front's figures knows since when; why, the connections alone. */
 static void tell_unavailable(struct stores *stores, size_t index)
 {
@@ -281,8 +288,7 @@ static void tell_unavailable(struct stores *stores, size_t index)
     if (is_unavailable == chain->is_told_unavailable)
         return;
     chain->is_told_unavailable = is_unavailable;
-    const char *why =
-        last->ops->unavailable_since_ns(last) != 0 ? stores_fault(stores, index) : REFUSES;
+    const char *why = last->ops->unavailable_since_ns(last) != 0 ? fault_of(chain) : REFUSES;
     stores->options.unavailable(stores->options.unavailable_arg, index,
                                 is_unavailable ? why : NULL);
 }
@@ -407,18 +413,4 @@ const struct router_metrics *backends_router_metrics(const struct stores *stores
 {
     const struct chain *chain = &stores->chains[index];
     return chain->redis != NULL ? redis_backend_metrics(chain->redis) : NULL;
-}
-
-const struct memcached_metrics *backends_memcached_metrics(const struct stores *stores,
-                                                           size_t index)
-{
-    const struct chain *chain = &stores->chains[index];
-    return chain->memcached != NULL ? memcached_backend_metrics(chain->memcached) : NULL;
-}
-
-const char *stores_fault(const struct stores *stores, size_t index)
-{
-    const struct chain *chain = &stores->chains[index];
-    return chain->redis != NULL ? redis_backend_error(chain->redis)
-                                : memcached_backend_fault(chain->memcached);
 }

@@ -77,11 +77,6 @@ size_t stores_count(const struct stores *stores);
 struct backend_pools *stores_pools(const struct stores *stores, size_t index);
 /* Of the connections at the end of the chain, read by any thread. NULL: it is over memcached. */
 const struct router_metrics *backends_router_metrics(const struct stores *stores, size_t index);
-/* Of a store over memcached, read by any thread. NULL: it is over Redis. */
-const struct memcached_metrics *backends_memcached_metrics(const struct stores *stores,
-                                                           size_t index);
-/* Why the last connection was lost or not to be had; "" if none was. */
-const char *stores_fault(const struct stores *stores, size_t index);
 
 /*
  * Gives back what is held. `done` is called once, from within or later, at the latest at the

@@ -144,8 +144,9 @@ static int read_is_refund(void *state, const struct http_json_node *value,
     return http_json_bool(value, place, &reading->descriptor->is_refund, error);
 }
 
-int http_call_spec(struct stint_quota *quota, struct span spec, const struct http_place *place,
-                   struct stint_error *error)
+/* A SPEC, checked. */
+static int read_spec(struct stint_quota *quota, struct span spec, const struct http_place *place,
+                     struct stint_error *error)
 {
     char text[SPEC_MAX];
     struct stint_error fault;
@@ -165,7 +166,7 @@ static int read_override(void *state, const struct http_json_node *value,
     struct span spec;
     int code = http_json_text(value, place, &spec, error);
     if (code == 0)
-        code = http_call_spec(reading->override, spec, place, error);
+        code = read_spec(reading->override, spec, place, error);
     reading->descriptor->override = reading->override;
     return code;
 }

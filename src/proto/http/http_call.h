@@ -52,8 +52,4 @@ int http_call_query(struct http_call *call, int verb, struct span query, uint8_t
 struct descriptor_entry *http_call_entry(struct http_call *call, struct descriptor *descriptor,
                                          const struct http_place *place, struct stint_error *error);
 
-/* A SPEC, checked. */
-int http_call_spec(struct stint_quota *quota, struct span spec, const struct http_place *place,
-                   struct stint_error *error);
-
 #endif

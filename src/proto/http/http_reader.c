@@ -49,7 +49,7 @@ static uint64_t name_bit(const char *name, size_t len)
     return UINT64_C(1) << ((len * 8 + (len > 0 ? (uint8_t)name[0] | 0x20u : 0)) % 64);
 }
 
-/* Apart from its caller, which is inline where the name is known: few names are there. */
+/* Most names are not there, and do not come this far. */
 __attribute__((noinline)) static struct span find_nth(const struct http_request *request,
                                                       const char *name, size_t name_len, size_t nth)
 {
@@ -64,16 +64,13 @@ __attribute__((noinline)) static struct span find_nth(const struct http_request 
     return span_of(NULL, 0);
 }
 
-struct span http_request_field(const struct http_request *request, const char *name, size_t nth)
+/* The value of the nth field (from 0) of that name, in any case; a NULL ptr: not so many. */
+static struct span field_of(const void *arg, const char *name, size_t nth)
 {
+    const struct http_request *request = arg;
     size_t name_len = strlen(name);
     bool may_be_there = (request->name_bits & name_bit(name, name_len)) != 0;
     return may_be_there ? find_nth(request, name, name_len, nth) : span_of(NULL, 0);
-}
-
-static struct span find_field(const void *arg, const char *name, size_t nth)
-{
-    return http_request_field(arg, name, nth);
 }
 
 void http_request_message(const struct http_request *request, struct http_message *message)
@@ -83,7 +80,7 @@ void http_request_message(const struct http_request *request, struct http_messag
     message->method = span_of_text(llhttp_method_name((llhttp_method_t)request->method));
     message->target = span_of(text, request->target_len);
     message->body = body_len > 0 ? span_of(text + request->body_at, body_len) : span_of(NULL, 0);
-    message->field = find_field;
+    message->field = field_of;
     message->field_arg = request;
 }
 
@@ -202,32 +199,31 @@ static bool is_host(struct span host)
 static int check_host(struct http_reader *reader)
 {
     const struct http_request *request = reader->request;
-    struct span host = http_request_field(request, "Host", 0);
+    struct span host = field_of(request, "Host", 0);
     if (host.ptr == NULL)
         return request->minor == 0 ? 0 : refuse(reader, 400, "expected a Host field");
-    if (http_request_field(request, "Host", 1).ptr != NULL)
+    if (field_of(request, "Host", 1).ptr != NULL)
         return refuse(reader, 400, "expected one Host field");
     return is_host(host) ? 0 : refuse(reader, 400, "the Host field is no host and port");
 }
 
 static int check_transfer(struct http_reader *reader)
 {
-    struct span coding = http_request_field(reader->request, "Transfer-Encoding", 0);
+    struct span coding = field_of(reader->request, "Transfer-Encoding", 0);
     if (coding.ptr == NULL)
         return 0;
-    if (http_request_field(reader->request, "Content-Length", 0).ptr != NULL)
+    if (field_of(reader->request, "Content-Length", 0).ptr != NULL)
         return refuse(reader, 400, "expected Content-Length or Transfer-Encoding, not both");
     if (reader->request->minor == 0)
         return refuse(reader, 400, "HTTP/1.0 has no Transfer-Encoding");
-    if (!equals(coding, "chunked") ||
-        http_request_field(reader->request, "Transfer-Encoding", 1).ptr != NULL)
+    if (!equals(coding, "chunked") || field_of(reader->request, "Transfer-Encoding", 1).ptr != NULL)
         return refuse(reader, 501, "expected Transfer-Encoding: chunked, and no other");
     return 0;
 }
 
 static int check_expectation(struct http_reader *reader)
 {
-    struct span expected = http_request_field(reader->request, "Expect", 0);
+    struct span expected = field_of(reader->request, "Expect", 0);
     if (expected.ptr == NULL || reader->request->minor == 0)
         return 0;
     if (!equals(expected, "100-continue"))

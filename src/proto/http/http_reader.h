@@ -29,8 +29,6 @@ void http_request_clear(struct http_request *request, size_t size_kept);
 
 /* Fills method, target, body, field and field_arg; all borrowed from the request. */
 void http_request_message(const struct http_request *request, struct http_message *message);
-/* The value of the nth field (from 0) of that name, in any case; a NULL ptr: not so many. */
-struct span http_request_field(const struct http_request *request, const char *name, size_t nth);
 
 struct http_reader_limits {
     size_t head_bytes; /* request line and fields, line ends included. Chunk lines, too */

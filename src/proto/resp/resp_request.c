@@ -23,11 +23,6 @@ static const int8_t verbs[RESP_COMMANDS] = {
     [RESP_EXPLAIN] = REQUEST_EXPLAIN + 1,
 };
 
-bool resp_request_is_one(enum resp_command_id id)
-{
-    return verbs[id] != 0;
-}
-
 void resp_request_key(struct request *request, enum request_verb verb, struct span key)
 {
     *request = (struct request){.verb = (uint8_t)verb, .cost = 1, .key = key};
@@ -167,6 +162,7 @@ int resp_request_read(const struct resp_command *command, const struct span *arg
                       struct resp_lists *lists, struct request *request, struct stint_error *error)
 {
     enum resp_command_id id = resp_command_id(command);
+    assert(verbs[id] != 0);
     *request = (struct request){.verb = (uint8_t)(verbs[id] - 1), .cost = 1};
     switch (id) {
     case RESP_THROTTLE:

@@ -25,12 +25,8 @@ struct resp_lists {
 };
 
 /*
- * Whether the command is a request, and not a matter of the connection, of pools or figures. DEL,
- * UNLINK, EXISTS, TTL and PTTL are requests for one key each: see resp_request_key().
- */
-bool resp_request_is_one(enum resp_command_id id);
-
-/*
+ * The command is a request: not one of the connection, of pools or figures. DEL, UNLINK, EXISTS,
+ * TTL and PTTL are requests for one key each: see resp_request_key().
  * args[0] is the command's name, and their number is one that it takes. All that *request points to
  * is in args or in lists. STINT_E_SYNTAX or STINT_E_RANGE with a message that names the command
  * and what was expected.

@@ -31,11 +31,6 @@ void access_unref(struct access *access)
     free(access);
 }
 
-size_t access_count(const struct access *access)
-{
-    return access->count;
-}
-
 static bool digest_of(struct span secret, uint8_t digest[ACCESS_DIGEST_SIZE])
 {
     return gnutls_hash_fast(GNUTLS_DIG_SHA256, secret.ptr, secret.len, digest) == 0;

@@ -48,7 +48,6 @@ int access_load(struct access **access, const char *path, struct span text,
                 struct stint_error *error);
 struct access *access_ref(struct access *access);
 void access_unref(struct access *access); /* NULL is fine */
-size_t access_count(const struct access *access);
 
 /*
  * The token of a secret, or NULL; where a name is given it must be that token's. How long it takes

@@ -125,8 +125,6 @@ struct series_metrics metrics_sum_series(const struct metrics *metrics, uint32_t
 struct frontend_metrics metrics_sum_frontend(const struct metrics *metrics, unsigned frontend);
 struct total_metrics metrics_sum_total(const struct metrics *metrics);
 
-/* The values of a series as one text, in which no two lists of values are alike. */
-void metrics_add_values(struct page *page, const char *values);
 /* A label's value: any UTF-8; what is none, and what would break a line, is U+FFFD. */
 void metrics_add_escaped(struct page *page, struct span text);
 /* Under envoyproxy/ratelimit's names. The lock is held. */

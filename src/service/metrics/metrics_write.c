@@ -48,7 +48,8 @@ void metrics_add_escaped(struct page *page, struct span value)
     }
 }
 
-void metrics_add_values(struct page *page, const char *values)
+/* The values of a series as one text, in which no two lists of values are alike. */
+static void add_values(struct page *page, const char *values)
 {
     const char end[] = {METRICS_VALUE_END, '\0'};
     bool is_list = strchr(values, METRICS_VALUE_END) != NULL;
@@ -110,7 +111,7 @@ static void begin_series(const struct writing *writing, const char *name,
     if (series->value == NULL)
         return;
     page_add(writing->page, ",value=\"");
-    metrics_add_values(writing->page, series->value);
+    add_values(writing->page, series->value);
     page_add(writing->page, "\"");
 }
 

@@ -5,7 +5,7 @@
  */
 #include "sim/input/logline.h"
 
-const char *const logline_field_names[LOGLINE_FIELDS + 1] = {
+static const char *const field_names[LOGLINE_FIELDS + 1] = {
     [LOGLINE_IP] = "ip",     [LOGLINE_USER] = "user",     [LOGLINE_METHOD] = "method",
     [LOGLINE_PATH] = "path", [LOGLINE_STATUS] = "status", [LOGLINE_FIELDS] = NULL,
 };
@@ -43,7 +43,7 @@ static int add_field(struct logline *logline, struct span name, struct stint_err
         name.len = 2;
     }
     for (uint8_t field = 0; field < LOGLINE_FIELDS; field++) {
-        if (span_equals(name, logline_field_names[field])) {
+        if (span_equals(name, field_names[field])) {
             logline->fields[logline->n_fields++] = field;
             return 0;
         }

@@ -33,7 +33,6 @@ struct logline {
 };
 
 /* The names of the fields, by enum logline_field, and NULL. */
-extern const char *const logline_field_names[LOGLINE_FIELDS + 1];
 
 /*
  * `key_expr` is FIELD[+FIELD…]; `ip/BITS` keeps the first BITS bits of IPv6 addresses. IPv4 ones,

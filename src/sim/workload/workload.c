@@ -119,7 +119,8 @@ static bool grow_waiting(struct workload *workload)
     return true;
 }
 
-void workload_wait(struct workload *workload, const struct sim_event *event)
+/* The request will be made at its time; one that is too late for the run is forgotten. */
+static void add_waiting(struct workload *workload, const struct sim_event *event)
 {
     if (event->at_ns >= workload->end_ns)
         return;
@@ -167,7 +168,7 @@ static void begin_anew(struct workload *workload, const struct sim_event *event,
     struct sim_event next = {
         .at_ns = add_sat(event->at_ns, wait_ns), .key = event->key, .client = event->client};
     next.cost = workload_draw_cost(workload, &workload->costs);
-    workload_wait(workload, &next);
+    add_waiting(workload, &next);
 }
 
 static uint64_t retry_wait_ns(struct workload *workload, const struct sim_event *event,
@@ -191,7 +192,7 @@ static void flood_on(struct workload *workload, const struct sim_event *event)
     struct sim_event next = {.client = event->client, .cost = 1};
     next.at_ns = event->at_ns + gap_ns + random_below(&workload->clients, gap_ns);
     next.key = event->key + (UINT64_C(1) << 32);
-    workload_wait(workload, &next);
+    add_waiting(workload, &next);
 }
 
 static void tell_client(struct workload *workload, const struct sim_event *event,
@@ -205,7 +206,7 @@ static void tell_client(struct workload *workload, const struct sim_event *event
         next.at_ns = add_sat(event->at_ns, retry_wait_ns(workload, event, decision));
         next.tries = (uint16_t)(next.tries + (next.tries < UINT16_MAX));
         next.as_told = spec->retry == WORKLOAD_OBEY;
-        workload_wait(workload, &next);
+        add_waiting(workload, &next);
         return;
     }
     if (!is_closed(spec->kind) && spec->kind != WORKLOAD_FLOOD)
@@ -329,7 +330,7 @@ static void send_clients(struct workload *workload)
         event.key = floods ? client : workload_client_key(workload, client);
         if (!floods)
             event.cost = workload_draw_cost(workload, &workload->costs);
-        workload_wait(workload, &event);
+        add_waiting(workload, &event);
     }
 }
 

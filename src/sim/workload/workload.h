@@ -139,7 +139,6 @@ struct workload {
 };
 
 /* The names of the kinds, by enum workload_kind, and NULL. */
-extern const char *const workload_names[WORKLOAD_KINDS + 1];
 
 /* Reads the text; nothing is allocated. */
 int workload_parse(struct workload *workload, const char *text, struct stint_error *error);

@@ -11,13 +11,11 @@ static inline uint64_t workload_ns(double ns)
     return ns < 0x1p62 ? (uint64_t)ns : UINT64_C(1) << 62;
 }
 
-/* ---- workload.c: who asks, and requests that wait for their time ---- */
+/* ---- workload.c ---- */
 
 uint32_t workload_draw_cost(struct workload *workload, struct random *random);
 /* A place that clients share by their number. */
 uint64_t workload_client_key(const struct workload *workload, uint32_t client);
-/* The request will be made at its time; one that is too late for the run is forgotten. */
-void workload_wait(struct workload *workload, const struct sim_event *event);
 
 /* ---- workload_stream.c: requests that react to nothing ---- */
 

@@ -12,7 +12,7 @@
 #define SHOWN_MAX 40
 #define NUMBER_MAX 1e15
 
-const char *const workload_names[WORKLOAD_KINDS + 1] = {
+static const char *const workload_names[WORKLOAD_KINDS + 1] = {
     [WORKLOAD_POISSON] = "poisson",
     [WORKLOAD_ONOFF] = "onoff",
     [WORKLOAD_MMPP] = "mmpp",

@@ -47,10 +47,6 @@ static void one_quota_in_words(void **state)
         assert_int_equal(command.words[1].len, 40);
         assert_memory_equal(command.words[1].ptr, command.script->sha1, 40);
         assert_words(&command, 2, cases[i].words);
-        script_command_whole(&command);
-        assert_true(span_equals(command.words[0], "EVAL"));
-        assert_ptr_equal(command.words[1].ptr, command.script->text.ptr);
-        assert_words(&command, 2, cases[i].words);
     }
 }
 
@@ -119,11 +115,6 @@ static void an_id_in_words(void **state)
     assert_words(&command, 2,
                  "3 a b i undo 0 0 sliding_counter 3 9 3600000000 0 0 0 "
                  "gcra 1 7 1000000 3 0 0 0123456789ABCDEF 2");
-    char key[64];
-    size_t len = script_id_key(span_of_text("stint:"), span_of_text("}"), span_of("\x0f\xa0", 2),
-                               key, sizeof(key));
-    assert_int_equal(len, strlen("stint:{%7D}id:0FA0"));
-    assert_memory_equal(key, "stint:{%7D}id:0FA0", len);
 }
 
 static void keys_can_be_read_and_do_not_meet(void **state)

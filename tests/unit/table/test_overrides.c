@@ -127,40 +127,6 @@ static void test_what_cannot_be_set_is_refused(void **state)
     stint_table_close(table);
 }
 
-struct tally {
-    unsigned n;
-    uint32_t limits;
-};
-
-static bool add_up(const struct overrides_entry *entry, void *arg)
-{
-    struct tally *tally = arg;
-    assert_int_equal(entry->rule, RULE);
-    assert_int_equal(entry->quota.rule, RULE);
-    tally->limits += entry->quota.limit;
-    return ++tally->n < 3;
-}
-
-static void test_all_can_be_listed(void **state)
-{
-    (void)state;
-    struct stint_table *table = open_table(0, NULL);
-    struct tally tally = {0, 0};
-    overrides_each(table, add_up, &tally);
-    assert_int_equal(tally.n, 0);
-    assert_int_equal(set(table, 1, "gcra 7/1m"), 0);
-    assert_int_equal(set(table, 2, "gcra 8/1m"), 0);
-    overrides_each(table, add_up, &tally);
-    assert_int_equal(tally.n, 2);
-    assert_int_equal(tally.limits, 15);
-    assert_int_equal(set(table, 3, "gcra 8/1m"), 0);
-    assert_int_equal(set(table, 4, "gcra 8/1m"), 0);
-    tally = (struct tally){0, 0};
-    overrides_each(table, add_up, &tally);
-    assert_int_equal(tally.n, 3); /* until it is told to stop */
-    stint_table_close(table);
-}
-
 static void test_they_outlive_their_process_and_are_copied(void **state)
 {
     (void)state;
@@ -222,7 +188,6 @@ int main(void)
         cmocka_unit_test(test_what_was_used_goes_with_the_key),
         cmocka_unit_test(test_there_is_space_for_as_many_as_were_asked_for),
         cmocka_unit_test(test_what_cannot_be_set_is_refused),
-        cmocka_unit_test(test_all_can_be_listed),
         cmocka_unit_test(test_they_outlive_their_process_and_are_copied),
         cmocka_unit_test(test_a_damaged_one_is_forgotten),
     };
