@@ -280,7 +280,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     pass(600); /* longer than any deadline, and a reply: nobody is left waiting */
     for (size_t i = 0; i < ASKS_MAX; i++)
         MUST(world.asks[i].ask == NULL);
-    MUST(atomic_load(&router_figures(world.router)->asks_waiting) == 0);
+    for (uint8_t i = 0; i < ASKS_MAX / 2; i++) { /* there is room for as many as at first */
+        ask(i);
+        MUST(world.asks[i].ask != NULL);
+    }
     world.is_ending = true;
     router_free(world.router);
     MUST(world.is_freed);
