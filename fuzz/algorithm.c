@@ -77,7 +77,7 @@ static void check_figures(struct run *run, uint64_t now_ns, const struct stint_d
     if (decision->remaining < UINT32_MAX)
         MUST(peek(run, now_ns, decision->remaining + 1).outcome != STINT_ALLOW);
 
-    uint64_t expires_ns = stint_state_dies_at(quota, run->state);
+    uint64_t expires_ns = stint_state_expires_at(quota, run->state);
     MUST(decision->reset_after_ns == (expires_ns > now_ns ? expires_ns - now_ns : 0));
     if (expires_ns > TABLE_LIFE_NS)
         return;
@@ -376,7 +376,7 @@ static void check_fill(struct run *run, uint64_t now_ns)
         return;
     memcpy(run->before, run->state, run->size);
     stint_state_fill(quota, run->state, until_ns);
-    uint64_t expires_ns = stint_state_dies_at(quota, run->state);
+    uint64_t expires_ns = stint_state_expires_at(quota, run->state);
     MUST(expires_ns >= until_ns && expires_ns - until_ns <= 2 * run->hints.period_ns);
     if (quota->algorithm == STINT_GCRA)
         MUST(expires_ns == until_ns);
@@ -388,7 +388,7 @@ static void check_fill(struct run *run, uint64_t now_ns)
     if (expires_ns <= TABLE_LIFE_NS)
         MUST(peek(run, expires_ns, 0).remaining == run->hints.capacity);
     stint_state_fill(quota, run->state, 0);
-    MUST(stint_state_dies_at(quota, run->state) == 0);
+    MUST(stint_state_expires_at(quota, run->state) == 0);
     memcpy(run->state, run->before, run->size);
 }
 

@@ -63,7 +63,7 @@ static void add(struct run *run, uint64_t name, uint64_t now_ns, uint64_t units)
     uint64_t before_ns = latest_deadline(run, now_ns);
     run->places[run->n_places++] = (struct place){.name = name, .units = units};
     struct place *place = &run->places[run->n_places - 1];
-    place->deadline_ns = stint_state_dies_at(&run->quota, run->state);
+    place->deadline_ns = stint_state_expires_at(&run->quota, run->state);
     MUST(place->deadline_ns >= now_ns + run->quota.lease_ns);
     MUST(place->deadline_ns >= before_ns);
 }

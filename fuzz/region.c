@@ -195,7 +195,7 @@ static size_t damage(uint8_t *bytes, struct span input)
     return size;
 }
 
-static bool exchange(const struct stint_entry *entry, void *arg)
+static bool visit(const struct stint_entry *entry, void *arg)
 {
     uint64_t *sum = arg;
     *sum += entry->decision.remaining + entry->expires_at_ns + entry->quota.limit;
@@ -209,7 +209,7 @@ static void use_table(struct stint_table *table, const char *copy_path)
     struct stint_table *copy;
     uint64_t sum = 0;
     stint_table_info(table, made_ns, &info);
-    stint_table_each(table, made_ns, exchange, &sum);
+    stint_table_each(table, made_ns, visit, &sum);
     for (size_t i = 0; i < SPECS; i++)
         stint_find(table, &quotas[i], "a", 1, made_ns, &entry);
     use_keys(table, made_ns + 1);

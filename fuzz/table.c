@@ -385,7 +385,7 @@ static void set_quota(struct run *run)
         uses_of(run, from, request.key[0])->n = 0;
 }
 
-static bool exchange(const struct stint_entry *entry, void *arg)
+static bool visit(const struct stint_entry *entry, void *arg)
 {
     size_t *n = arg;
     MUST(entry->quota.derived.checked == 1 && entry->decision.remaining <= entry->decision.limit);
@@ -400,7 +400,7 @@ static void look(struct run *run)
     size_t n = 0;
     save_states(run, run->before);
     stint_table_info(run->table, request.now_ns, &info);
-    stint_table_each(run->table, request.now_ns, exchange, &n);
+    stint_table_each(run->table, request.now_ns, visit, &n);
     MUST(n == info.live[0] + info.live[1] + info.live[2]);
     int code = stint_find(run->table, request.items[0].quota, request.items[0].key, 1,
                           request.now_ns, &entry);

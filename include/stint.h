@@ -266,7 +266,7 @@ STINT_API struct stint_decision stint_state_ask(const struct stint_quota *quota,
  * denies everything until an instant and is then new; gcra, which cannot say so, owes all the time
  * until then instead, and lets through what such a debt leaves. Both for the caller's bookkeeping.
  */
-STINT_API uint64_t stint_state_dies_at(const struct stint_quota *quota, const void *state);
+STINT_API uint64_t stint_state_expires_at(const struct stint_quota *quota, const void *state);
 STINT_API void stint_state_fill(const struct stint_quota *quota, void *state, uint64_t until_ns);
 
 /*
@@ -558,7 +558,7 @@ struct stint_entry {
  * returns false. stint_find() looks at one key without touching it: 0, or STINT_E_GONE.
  */
 STINT_API void stint_table_each(const struct stint_table *table, uint64_t now_ns,
-                                bool (*exchange)(const struct stint_entry *entry, void *arg),
+                                bool (*visit)(const struct stint_entry *entry, void *arg),
                                 void *arg);
 STINT_API int stint_find(const struct stint_table *table, const struct stint_quota *quota,
                          const void *key, size_t key_len, uint64_t now_ns,
@@ -727,7 +727,7 @@ struct stint_pool_status {
 
 /* Calls `visit` for each key, in the order in which they were added, until it returns false. */
 STINT_API void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
-                               bool (*exchange)(const struct stint_pool_status *status, void *arg),
+                               bool (*visit)(const struct stint_pool_status *status, void *arg),
                                void *arg);
 
 /* ---- Keys used most -------------------------------------------------------------------------- */

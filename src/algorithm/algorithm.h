@@ -11,7 +11,7 @@
  *   <alg>_ask      state, ask -> state', decision. A DENY or NEVER leaves the bytes as they are,
  *                  except by STINT_CHARGE. now_ns is already the effective time; the state's own
  *                  time may still be later, and then counts.
- *   <alg>_dies_at  the instant from which the state equals "never used"; 0 for all zero.
+ *   <alg>_expires_at  the instant from which the state equals "never used"; 0 for all zero.
  *   <alg>_fill     the state that denies every cost above 0 until `until_ns`, then expires: exactly
  *                  then where the state can say so, else as soon after as it can. gcra keeps debt,
  *                  not denial: its TAT becomes until_ns.

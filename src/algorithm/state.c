@@ -71,7 +71,7 @@ void stint_state_init(const struct stint_quota *quota, void *state, uint64_t now
     stint_state_ask(quota, state, &ask);
 }
 
-uint64_t stint_state_dies_at(const struct stint_quota *quota, const void *state)
+uint64_t stint_state_expires_at(const struct stint_quota *quota, const void *state)
 {
     switch (form_of(quota)) {
     case FORM_8:

@@ -100,7 +100,7 @@ static void count_quota(struct view *view, const struct stint_entry *entry)
 }
 
 /* Keeps the worst in a buffer of twice their number, cut to half when it is full. */
-static bool exchange(const struct stint_entry *entry, void *arg)
+static bool visit(const struct stint_entry *entry, void *arg)
 {
     struct view *view = arg;
     count_quota(view, entry);
@@ -120,7 +120,7 @@ static int look(struct view *view, const struct stint_table *table, uint64_t key
         return -1;
     uint64_t now_ns = stint_now(table);
     stint_table_info(table, now_ns, &view->info);
-    stint_table_each(table, now_ns, exchange, view);
+    stint_table_each(table, now_ns, visit, view);
     qsort(view->offenders, view->n_offenders, sizeof(*view->offenders), by_offence);
     if (view->n_offenders > view->offenders_max)
         view->n_offenders = view->offenders_max;

@@ -50,7 +50,7 @@ static const struct pool_key *from_age(const struct stint_pool *pool, uint64_t a
 
 /* The visitor may ask, add and remove: the list is not held while it is called. */
 void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
-                     bool (*exchange)(const struct stint_pool_status *status, void *arg), void *arg)
+                     bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg)
 {
     char name[STINT_POOL_NAME_MAX + 1];
     struct stint_pool_status status;
@@ -67,7 +67,7 @@ void stint_pool_each(struct stint_pool *pool, uint64_t now_ns,
         }
         pool_unlock_shared(pool);
         status.name = name;
-        if (key == NULL || !exchange(&status, arg))
+        if (key == NULL || !visit(&status, arg))
             return;
     }
 }

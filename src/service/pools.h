@@ -127,7 +127,7 @@ int pools_remove(struct pools *pools, struct pools_caller *caller, struct span p
 
 /* Calls `visit` for each key until it returns false; visit must not call into the same pools. */
 int pools_each(struct pools *pools, struct pools_caller *caller, struct span pool, uint64_t now_ns,
-               bool (*exchange)(const struct stint_pool_status *status, void *arg), void *arg,
+               bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg,
                struct stint_error *error);
 
 #endif

@@ -90,7 +90,7 @@ int pools_report(struct pools *pools, struct pools_caller *caller, struct span p
 }
 
 int pools_each(struct pools *pools, struct pools_caller *caller, struct span pool, uint64_t now_ns,
-               bool (*exchange)(const struct stint_pool_status *status, void *arg), void *arg,
+               bool (*visit)(const struct stint_pool_status *status, void *arg), void *arg,
                struct stint_error *error)
 {
     size_t at;
@@ -98,12 +98,12 @@ int pools_each(struct pools *pools, struct pools_caller *caller, struct span poo
     struct backend_pool_request ask = {.verb = BACKEND_POOL_STATUS, .now_ns = now_ns};
     int code = pools_find(pools, pool, &at, error);
     if (code == 0 && pools->in_store[at] == NULL)
-        stint_pool_each(pools->pools[at], now_ns, exchange, arg);
+        stint_pool_each(pools->pools[at], now_ns, visit, arg);
     if (code != 0 || pools->in_store[at] == NULL)
         return code;
     code = pool_in_store_ask(pools->in_store[at], caller, &ask, &answer, error);
     for (size_t i = 0; code == 0 && i < pool_in_store_count(caller); i++)
-        if (!exchange(&answer->statuses[i], arg))
+        if (!visit(&answer->statuses[i], arg))
             break;
     return code;
 }

@@ -110,7 +110,7 @@ static void describe(const struct seen *seen, struct entry_state *state, uint64_
 }
 
 void stint_table_each(const struct stint_table *table, uint64_t now_ns,
-                      bool (*exchange)(const struct stint_entry *entry, void *arg), void *arg)
+                      bool (*visit)(const struct stint_entry *entry, void *arg), void *arg)
 {
     struct entry_state state;
     struct stint_entry entry;
@@ -122,7 +122,7 @@ void stint_table_each(const struct stint_table *table, uint64_t now_ns,
             if (!read_live(&asking, &seen, &state))
                 continue;
             describe(&seen, &state, now_ns, &entry);
-            if (!exchange(&entry, arg))
+            if (!visit(&entry, arg))
                 return;
         }
     }

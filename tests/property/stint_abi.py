@@ -221,7 +221,7 @@ class State:
         return self.ask(now, "peek", cost)
 
     def dies_at(self):
-        return lib.stint_state_dies_at(self._quota_ref, self.address)
+        return lib.stint_state_expires_at(self._quota_ref, self.address)
 
     def fill(self, until):
         lib.stint_state_fill(self._quota_ref, self.address, until)

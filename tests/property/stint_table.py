@@ -150,7 +150,7 @@ class Table:
 
         def visit(entry, _):
             entry = entry.contents
-            seen.append((entry.key_hash, entry.quota.algorithm, entry.dies_at_ns,
+            seen.append((entry.key_hash, entry.quota.algorithm, entry.expires_at_ns,
                          abi.from_c(entry.decision)))
             return True
 

@@ -316,7 +316,7 @@ def test_a_listed_key_stands_as_a_peek_says(spec, walk):
                 outcome=one.outcome, retry_after=one.retry_after)
             entry = table.find(quota, b"key")
             assert abi.from_c(entry.decision) == expected and entry.decision.granted == 0
-            assert entry.dies_at_ns - now == expected.reset_after > 0
+            assert entry.expires_at_ns - now == expected.reset_after > 0
             assert [seen[3] for seen in table.each()] == [expected]
         if walk:
             ended = now + abi.from_c(table.find(quota, b"key").decision).reset_after

@@ -118,7 +118,7 @@ static uint64_t try_key(const struct trial *trial, uint32_t key, uint64_t enough
 
 /* Visits the keys that the quota may deny something, until `visit` returns false. */
 static int each_key(const struct plan *plan, const struct stint_quota *quota,
-                    bool (*exchange)(void *arg, const struct trial *trial, uint32_t key), void *arg,
+                    bool (*visit)(void *arg, const struct trial *trial, uint32_t key), void *arg,
                     struct stint_error *error)
 {
     const struct traffic *traffic = plan->traffic;
@@ -131,7 +131,7 @@ static int each_key(const struct plan *plan, const struct stint_quota *quota,
     int code = 0;
     for (uint32_t i = 0; code == 0 && i < traffic->n_keys && plan->peaks[i].units >= least; i++) {
         uint32_t key = plan->peaks[i].key;
-        if (!exchange(arg, &trial, key))
+        if (!visit(arg, &trial, key))
             break;
         asked += traffic->begins[key + 1] - traffic->begins[key];
         if (asked >= ASK_EVERY && is_stopped(plan))

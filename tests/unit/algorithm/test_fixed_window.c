@@ -13,7 +13,7 @@ static void test_twice_the_limit_across_an_edge(void **unused)
     assert_int_equal(drain(&quota, &state, MINUTE), 100);
     assert_int_equal(stint_max_in_any_window(&quota), 200);
     assert_int_equal(take(&quota, &state, MINUTE, 1).retry_after_ns, MINUTE);
-    assert_int_equal(stint_state_dies_at(&quota, &state), 2 * MINUTE);
+    assert_int_equal(stint_state_expires_at(&quota, &state), 2 * MINUTE);
     assert_int_equal(take(&quota, &state, 2 * MINUTE, 100).remaining, 0);
 }
 
@@ -65,7 +65,7 @@ static void test_first_use_windows_last_their_period(void **unused)
             assert_in_range(first.reset_after_ns, quota.period_ns,
                             quota.period_ns + quota.derived.grain_ns - 1);
             assert_wait_is_exact(&quota, &state, now_ns, 1);
-            assert_int_equal(stint_state_dies_at(&quota, &state), now_ns + first.reset_after_ns);
+            assert_int_equal(stint_state_expires_at(&quota, &state), now_ns + first.reset_after_ns);
             assert_int_equal(refund(&quota, &state, now_ns + 5, 1, now_ns).granted, 1);
         }
     }
@@ -90,7 +90,7 @@ static void test_refunds_go_to_their_own_window(void **unused)
         assert_int_equal(take(&quota, &state, later_ns, 3).outcome, STINT_ALLOW);
         assert_int_equal(refund(&quota, &state, later_ns, UINT32_MAX, later_ns).granted,
                          quota.limit);
-        assert_int_equal(stint_state_dies_at(&quota, &state) > later_ns, 1);
+        assert_int_equal(stint_state_expires_at(&quota, &state) > later_ns, 1);
     }
 }
 
@@ -135,16 +135,16 @@ static void test_fill_denies_until_its_instant(void **unused)
             struct small_state state = {{0, 0}}, used = {{0, 0}};
             uint64_t until_ns = 1 + next_random(&seed) % (turn % 2 ? YEAR : 3 * S);
             stint_state_fill(&quota, &state, until_ns);
-            uint64_t expires_ns = stint_state_dies_at(&quota, &state);
+            uint64_t expires_ns = stint_state_expires_at(&quota, &state);
             assert_in_range(expires_ns, until_ns, until_ns + 2 * quota.derived.grain_ns - 1);
             assert_int_equal(peek(&quota, &state, 0, 1).retry_after_ns, expires_ns);
             assert_int_equal(peek(&quota, &state, until_ns - 1, 1).outcome, STINT_DENY);
             assert_int_equal(peek(&quota, &state, expires_ns, 1).outcome, STINT_ALLOW);
             /* The death of a state that was really used is met to the nanosecond. */
             take(&quota, &used, until_ns, 1);
-            expires_ns = stint_state_dies_at(&quota, &used);
+            expires_ns = stint_state_expires_at(&quota, &used);
             stint_state_fill(&quota, &state, expires_ns);
-            assert_int_equal(stint_state_dies_at(&quota, &state), expires_ns);
+            assert_int_equal(stint_state_expires_at(&quota, &state), expires_ns);
         }
     }
 }
@@ -200,17 +200,17 @@ static void test_counts_that_leave_few_bits_for_the_time(void **unused)
             uint64_t end_ns = now_ns + quota.period_ns - wall_ns % quota.period_ns;
             assert_int_equal(take(&quota, &state, now_ns, quota.limit).reset_after_ns,
                              end_ns - now_ns);
-            assert_int_equal(stint_state_dies_at(&quota, &state), end_ns);
+            assert_int_equal(stint_state_expires_at(&quota, &state), end_ns);
             assert_int_equal(take(&quota, &state, end_ns - 1, 1).retry_after_ns, 1);
             assert_int_equal(refund(&quota, &state, end_ns - 1, 3, now_ns).granted, 3);
             assert_int_equal(drain(&quota, &state, end_ns - 1), 3);
             assert_int_equal(take(&quota, &state, end_ns, quota.limit).granted, quota.limit);
             stint_state_fill(&quota, &state, now_ns + 1);
-            uint64_t expires_ns = stint_state_dies_at(&quota, &state);
+            uint64_t expires_ns = stint_state_expires_at(&quota, &state);
             assert_in_range(expires_ns, now_ns + 1, now_ns + 2 * quota.period_ns);
             assert_int_equal(peek(&quota, &state, now_ns, 1).outcome, STINT_DENY);
             stint_state_fill(&quota, &state, end_ns);
-            assert_int_equal(stint_state_dies_at(&quota, &state), end_ns);
+            assert_int_equal(stint_state_expires_at(&quota, &state), end_ns);
         }
     }
 }

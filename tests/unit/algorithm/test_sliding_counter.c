@@ -84,7 +84,7 @@ static void test_waits_are_exact(void **unused)
                     assert_memory_equal(&state, &before, sizeof(state));
                 assert_int_equal(state.word[1] >> 48, 0); /* the store's */
                 struct stint_decision metrics = peek(&quota, &state, now_ns, 0);
-                assert_int_equal(stint_state_dies_at(&quota, &state),
+                assert_int_equal(stint_state_expires_at(&quota, &state),
                                  now_ns + metrics.reset_after_ns);
                 now_ns += next_random(&seed) % quota.period_ns / 2;
             }
@@ -150,7 +150,7 @@ static void test_fill_denies_until_its_instant(void **unused)
             assert_int_equal(peek(&quota, &state, 0, 1).outcome, STINT_DENY);
             assert_int_equal(peek(&quota, &state, until_ns / 2, 1).outcome, STINT_DENY);
             assert_int_equal(peek(&quota, &state, until_ns - 1, 1).outcome, STINT_DENY);
-            uint64_t expires_ns = stint_state_dies_at(&quota, &state);
+            uint64_t expires_ns = stint_state_expires_at(&quota, &state);
             assert_in_range(expires_ns, until_ns, until_ns + 2 * quota.period_ns - 1);
             assert_int_equal(peek(&quota, &state, expires_ns, quota.limit).outcome, STINT_ALLOW);
         }

@@ -62,9 +62,9 @@ static void test_states_die_when_they_say(void **unused)
     for (size_t i = 0; i < N_SPECS; i++) {
         struct stint_quota quota = quota_of(specs[i]);
         stint_state_init(&quota, state.bytes, 0);
-        assert_int_equal(stint_state_dies_at(&quota, state.bytes), 0);
+        assert_int_equal(stint_state_expires_at(&quota, state.bytes), 0);
         struct stint_decision last = ask(&quota, &state, STINT_TAKE, 90 * S, 3);
-        uint64_t expires_ns = stint_state_dies_at(&quota, state.bytes);
+        uint64_t expires_ns = stint_state_expires_at(&quota, state.bytes);
         assert_int_equal(expires_ns, 90 * S + last.reset_after_ns);
         copy = state;
         assert_true(ask(&quota, &copy, STINT_PEEK, expires_ns - 1, 0).remaining < 20);
@@ -82,9 +82,9 @@ static void test_filled_states_deny(void **unused)
         stint_state_init(&quota, state.bytes, 0);
         uint64_t until_ns = 5 * MINUTE;
         stint_state_fill(&quota, state.bytes, until_ns);
-        assert_true(stint_state_dies_at(&quota, state.bytes) >= until_ns);
+        assert_true(stint_state_expires_at(&quota, state.bytes) >= until_ns);
         if (quota.algorithm == STINT_GCRA) {
-            assert_int_equal(stint_state_dies_at(&quota, state.bytes), until_ns);
+            assert_int_equal(stint_state_expires_at(&quota, state.bytes), until_ns);
             assert_int_equal(ask(&quota, &state, STINT_TAKE, 4 * MINUTE, 1).outcome, STINT_DENY);
             assert_int_equal(ask(&quota, &state, STINT_PEEK, until_ns - 3 * S, 20).outcome,
                              STINT_DENY);
