@@ -166,7 +166,7 @@ static bool open_parts(struct server_state *server_state,
     server_state->unmatched = unmatched_new();
     if (!options->without_top_keys)
         server_state->top_keys =
-            top_keys_new(options->workers, options->top_keys_keys, options->top_keys_half_life_ns);
+            top_keys_new(options->workers, options->top_keys_max, options->top_keys_half_life_ns);
     if (server_state->metrics == NULL || server_state->pools == NULL ||
         server_state->unmatched == NULL ||
         (server_state->top_keys == NULL && !options->without_top_keys))

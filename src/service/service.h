@@ -35,7 +35,7 @@ struct server_state_options {
     struct rules *rules;            /* the server state takes a reference; NULL: none */
     unsigned workers;               /* 1 … WORKERS_MAX */
     uint64_t id_lifetime_ns;        /* how long an id is remembered. Default 10 min */
-    size_t top_keys_keys;           /* names kept by `top`. Default 1,024; 0 = default */
+    size_t top_keys_max;            /* names kept by `top`. Default 1,024; 0 = default */
     uint64_t top_keys_half_life_ns; /* of their scores. Default 1 min */
     bool without_top_keys;
     bool has_virtual_clock;       /* decisions go by the table's time, which callers move */

@@ -44,7 +44,7 @@ struct top_keys *top_keys_new(unsigned workers, size_t keys, uint64_t half_life_
     made->workers = aligned_alloc(64, workers * sizeof(*made->workers));
     made->tops = calloc(workers, sizeof(struct stint_top *));
     const struct stint_top_options options = {
-        .keys = keys < TOP_KEYS_KEYS_MAX ? keys : TOP_KEYS_KEYS_MAX,
+        .keys = keys < TOP_KEYS_MAX ? keys : TOP_KEYS_MAX,
         .half_life_ns = made->half_life_ns,
     };
     bool works = made->workers != NULL && made->tops != NULL;

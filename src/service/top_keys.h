@@ -14,7 +14,7 @@
 
 #define TOP_KEYS_HALF_LIFE_NS (UINT64_C(60) * 1000000000) /* by default */
 #define TOP_KEYS_NAME_MAX 96
-#define TOP_KEYS_KEYS_MAX STINT_TOP_KEYS_MAX
+#define TOP_KEYS_MAX STINT_TOP_KEYS_MAX
 
 enum top_keys_order { TOP_KEYS_ASKED, TOP_KEYS_DENIED };
 

@@ -117,8 +117,7 @@ const struct setting settings_known[] = {
            "What decisions go by: real, or virtual, which callers move to test with it"),
     SWITCH(trust_after_crash, "false", "After a power cut keep states as they are, not full"),
     DURATION(id_lifetime, "10m", NS_PER_S, NS_PER_DAY, "How long the id of a request is known"),
-    NUMBER(top_keys_keys, "1024", 0, TOP_KEYS_KEYS_MAX,
-           "Names of keys kept for stint top; 0: none"),
+    NUMBER(popular_keys, "1024", 0, TOP_KEYS_MAX, "Names of keys kept for stint top; 0: none"),
     DURATION(popular_half_life, "1m", STINT_TOP_HALF_LIFE_MIN_NS, STINT_TOP_HALF_LIFE_MAX_NS,
              "How long until what a key asked counts half in stint top"),
 

@@ -31,7 +31,7 @@ struct serve_settings {
         *store_ca_file, *store_cert_file, *store_key_file, *store_node, *store_on_error,
         *after_failover, *table_full, *grpc_hits, *clock;
     uint64_t workers, keys, keys16, keys_wide, wide_size, tickets, blocks, quotas, pools_max,
-        overrides, requests, top_keys_keys, auth_guesses, connections, connections_per_address,
+        overrides, requests, popular_keys, auth_guesses, connections, connections_per_address,
         request_size, argument_size, arguments, output_size, connection_memory, http_header_size,
         http_body_size, http_deny_status, grpc_message_size, grpc_header_size, grpc_streams,
         grpc_output_size, grpc_idle_frames, near_limit, store_nodes, deny_cache, lease_keys;
