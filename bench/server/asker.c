@@ -35,3 +35,30 @@ uint64_t asker_now_ns(void)
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
+
+uint64_t asker_draw(uint64_t *state)
+{
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    return *state;
+}
+
+void asker_times_add(struct asker_times *times, uint64_t ns)
+{
+    const uint64_t bucket = ns / ASKER_BUCKET_NS;
+    times->buckets[bucket < ASKER_BUCKETS ? bucket : ASKER_BUCKETS - 1]++;
+    times->n++;
+}
+
+double asker_times_us(const struct asker_times *times, double share)
+{
+    const uint64_t wanted = (uint64_t)((double)times->n * share);
+    uint64_t seen = 0;
+    for (uint32_t i = 0; i < ASKER_BUCKETS; i++) {
+        seen += times->buckets[i];
+        if (seen > wanted)
+            return (double)(i + 1) * ASKER_BUCKET_NS / 1000;
+    }
+    return (double)ASKER_BUCKETS * ASKER_BUCKET_NS / 1000;
+}

@@ -11,7 +11,6 @@
 #include "base/ns.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -20,8 +19,6 @@
 
 #define CONNECTIONS_MAX 1024
 #define PENDING_MAX 4096 /* requests without an answer, per connection */
-#define BUCKET_NS 500
-#define BUCKETS 400000 /* up to 200 ms */
 
 struct connection {
     int fd;
@@ -33,18 +30,9 @@ struct connection {
 struct load {
     struct connection *connections;
     unsigned n_connections, lines_per_answer, keys;
-    uint64_t rate, answered, late_ns_max, random;
-    uint32_t *histogram;
-    bool failed;
+    uint64_t rate, late_ns_max, random;
+    struct asker_times *times;
 };
-
-static uint64_t draw(struct load *load)
-{
-    load->random ^= load->random << 13;
-    load->random ^= load->random >> 7;
-    load->random ^= load->random << 17;
-    return load->random;
-}
 
 /* Keys as redis-benchmark writes them, which made them before. */
 static void ask(struct load *load, struct connection *connection, uint64_t due_ns)
@@ -53,7 +41,7 @@ static void ask(struct load *load, struct connection *connection, uint64_t due_n
     const int len = snprintf(text, sizeof(text),
                              "*5\r\n$11\r\nCL.THROTTLE\r\n$16\r\nkey:%012u\r\n$2\r\n99\r\n"
                              "$3\r\n100\r\n$2\r\n60\r\n",
-                             (unsigned)(draw(load) % load->keys));
+                             (unsigned)(asker_draw(&load->random) % load->keys));
     if (connection->n_pending == PENDING_MAX) {
         fprintf(stderr, "the server does not keep up with this rate\n");
         exit(1);
@@ -80,24 +68,9 @@ static void take_answers(struct load *load, struct connection *connection, uint6
         const uint64_t due_ns = connection->due_ns[connection->first];
         connection->first = (connection->first + 1) % PENDING_MAX;
         connection->n_pending--;
-        if (due_ns < counts_from_ns)
-            continue;
-        const uint64_t bucket = (now_ns - due_ns) / BUCKET_NS;
-        load->histogram[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
-        load->answered++;
+        if (due_ns >= counts_from_ns)
+            asker_times_add(load->times, now_ns - due_ns);
     }
-}
-
-static double percentile_us(const struct load *load, double share)
-{
-    const uint64_t wanted = (uint64_t)((double)load->answered * share);
-    uint64_t seen = 0;
-    for (uint32_t i = 0; i < BUCKETS; i++) {
-        seen += load->histogram[i];
-        if (seen > wanted)
-            return (double)(i + 1) * BUCKET_NS / 1000;
-    }
-    return (double)BUCKETS * BUCKET_NS / 1000;
 }
 
 static void run(struct load *load, double seconds)
@@ -146,19 +119,20 @@ int main(int argc, char **argv)
         return 2;
     }
     load.connections = calloc(load.n_connections, sizeof(*load.connections));
-    load.histogram = calloc(BUCKETS, sizeof(*load.histogram));
-    if (load.connections == NULL || load.histogram == NULL)
+    load.times = calloc(1, sizeof(*load.times));
+    if (load.connections == NULL || load.times == NULL)
         asker_die("memory");
     for (unsigned i = 0; i < load.n_connections; i++)
         load.connections[i].fd = asker_dial((uint16_t)atoi(argv[1]));
     run(&load, seconds);
     printf("{\"answered\": %llu, \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f, "
            "\"sender_late_us\": %.1f}\n",
-           (unsigned long long)load.answered, percentile_us(&load, 0.5), percentile_us(&load, 0.99),
-           percentile_us(&load, 0.999), (double)load.late_ns_max / 1000);
+           (unsigned long long)load.times->n, asker_times_us(load.times, 0.5),
+           asker_times_us(load.times, 0.99), asker_times_us(load.times, 0.999),
+           (double)load.late_ns_max / 1000);
     for (unsigned i = 0; i < load.n_connections; i++)
         close(load.connections[i].fd);
     free(load.connections);
-    free(load.histogram);
+    free(load.times);
     return 0;
 }
