@@ -27,12 +27,12 @@ class Authority:
         openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
                 "-keyout", self.key, "-out", self.certificate, "-days", 1, "-subj", f"/CN={name}")
 
-    def sign(self, name, to=None):
+    def sign(self, name, to=None, names="DNS:localhost,IP:127.0.0.1"):
         """(certificate, key) of `name`, as files."""
         stem = to or name
         certificate, key = self.folder / f"{stem}.pem", self.folder / f"{stem}.key"
         request, extension = self.folder / f"{name}.csr", self.folder / f"{name}.ext"
-        extension.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        extension.write_text(f"subjectAltName={names}\n")
         openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout",
                 f"{key}.new", "-out", request, "-subj", f"/CN={name}")
         openssl("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.key,

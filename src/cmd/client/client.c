@@ -20,14 +20,18 @@
 struct client {
     const struct curl_library *curl;
     CURL *handle;
-    struct curl_slist *fields, *json_fields; /* of requests without and with a body */
+    struct curl_slist *fields, *body_fields; /* of requests without and with a body */
     char origin[URL_MAX];                    /* the URL up to its path */
     char url[2 * URL_MAX];
     char why[CURL_ERROR_SIZE];
     char type[TYPE_MAX];
+    const char *unix_server; /* as it was given. NULL: a URL was */
+    bool (*on_field)(void *arg, struct span name, struct span value);
+    void *on_field_arg;
     uint64_t timeout_ns;
     uint8_t *body;
     size_t body_len, body_size;
+    bool is_http2;
     bool loopback_only; /* a token would go unencrypted */
     bool left_loopback, too_long;
 };
@@ -35,15 +39,21 @@ struct client {
 /* ---- Where to ---- */
 
 /* What libcurl is not asked about: only it reads HOST and PORT. */
-static int set_server(struct client *client, const char *server, struct stint_error *error)
+static int set_server(struct client *client, const struct client_options *options,
+                      struct stint_error *error)
 {
     static const char unix_prefix[] = "unix:";
+    const char *server = options->server != NULL ? options->server : CLIENT_SERVER_DEFAULT;
     if (strncmp(server, unix_prefix, strlen(unix_prefix)) == 0) {
         const char *path = server + strlen(unix_prefix);
         if (path[0] != '/')
             return err_set(error, STINT_E_SYNTAX, "expected unix:/PATH, found '%s'", server);
-        snprintf(client->origin, sizeof(client->origin), "http://localhost");
+        snprintf(client->origin, sizeof(client->origin), "%s://localhost",
+                 options->is_tls ? "https" : "http");
+        client->unix_server = server;
         client->curl->easy_setopt(client->handle, CURLOPT_UNIX_SOCKET_PATH, path);
+        /* There is no name that a certificate could bear. */
+        client->curl->easy_setopt(client->handle, CURLOPT_SSL_VERIFYHOST, 0L);
         return 0;
     }
     size_t prefix = strncmp(server, "http://", 7) == 0    ? 7
@@ -88,27 +98,31 @@ static int add_field(struct client *client, struct curl_slist **fields, const ch
     return 0;
 }
 
-/* Both lists begin with what every request has. */
-static int add_fields(struct client *client, const char *field, struct stint_error *error)
-{
-    int code = add_field(client, &client->fields, field, error);
-    return code != 0 ? code : add_field(client, &client->json_fields, field, error);
-}
-
-static int set_fields(struct client *client, const char *token_file, struct stint_error *error)
+static int add_token(struct client *client, const char *token_file, struct stint_error *error)
 {
     static const char bearer[] = "Authorization: Bearer ";
-    int code = add_fields(client, "Accept: application/json", error);
-    if (code == 0)
-        code = add_field(client, &client->json_fields, "Content-Type: application/json", error);
-    if (code != 0 || token_file == NULL)
-        return code;
     char field[sizeof(bearer) + TOKEN_FILE_SPACE];
     memcpy(field, bearer, sizeof(bearer));
-    code = token_file_read(token_file, field + strlen(bearer), error);
+    int code = token_file_read(token_file, field + strlen(bearer), error);
     if (code == 0)
-        code = add_fields(client, field, error);
+        code = add_field(client, &client->fields, field, error);
+    if (code == 0)
+        code = add_field(client, &client->body_fields, field, error);
     explicit_bzero(field, sizeof(field));
+    return code;
+}
+
+static int set_fields(struct client *client, const struct client_options *options,
+                      struct stint_error *error)
+{
+    static const char accept[] = "Accept: application/json";
+    static const char *const of_json[] = {accept, "Content-Type: application/json", NULL};
+    int code = add_field(client, &client->fields, accept, error);
+    for (const char *const *field = options->fields != NULL ? options->fields : of_json;
+         code == 0 && *field != NULL; field++)
+        code = add_field(client, &client->body_fields, *field, error);
+    if (code == 0 && options->token_file != NULL)
+        code = add_token(client, options->token_file, error);
     return code;
 }
 
@@ -136,12 +150,38 @@ static size_t keep_body(char *bytes, size_t size, size_t n, void *arg)
     return n;
 }
 
+/* A curl_write_callback: one line of a head or of trailers, with CR and LF at its end. */
+static size_t pass_field(char *line, size_t size, size_t len, void *arg)
+{
+    const struct client *client = arg;
+    const char *colon = memchr(line, ':', len), *end = line + len;
+    (void)size; /* always 1 */
+    while (end > line && (end[-1] == '\r' || end[-1] == '\n'))
+        end--;
+    if (colon == NULL && end > line)
+        return len; /* the status line */
+    const char *value = colon != NULL ? colon + 1 : end;
+    while (value < end && *value == ' ')
+        value++;
+    return client->on_field(client->on_field_arg,
+                            span_of(line, colon != NULL ? (size_t)(colon - line) : 0),
+                            span_of(value, (size_t)(end - value)))
+               ? len
+               : 0;
+}
+
 static void keep_type(struct client *client)
 {
     char *type = NULL;
     client->curl->easy_getinfo(client->handle, CURLINFO_CONTENT_TYPE, &type);
     snprintf(client->type, sizeof(client->type), "%s", type != NULL ? type : "");
     client->type[strcspn(client->type, "; \t")] = '\0';
+}
+
+/* What an error is about, as far as the command line said it. */
+static const char *shown(const struct client *client)
+{
+    return client->unix_server != NULL ? client->unix_server : client->url;
 }
 
 static int explain(const struct client *client, CURLcode why, struct stint_error *error)
@@ -151,11 +191,18 @@ static int explain(const struct client *client, CURLcode why, struct stint_error
                        "%s is another host: the token would go there unencrypted; expected "
                        "https://, or --insecure",
                        client->origin);
+    const char *server = shown(client);
     if (client->too_long)
-        return err_set(error, STINT_E_RANGE, "%s: the answer is longer than %u bytes", client->url,
+        return err_set(error, STINT_E_RANGE, "%s: the answer is longer than %u bytes", server,
                        CLIENT_ANSWER_MAX);
-    return err_set(error, STINT_E_SYSTEM, "%s: %s", client->url,
-                   client->why[0] != '\0' ? client->why : client->curl->easy_strerror(why));
+    const char *text = client->why[0] != '\0' ? client->why : client->curl->easy_strerror(why);
+    if (client->is_http2 && (why == CURLE_HTTP2 || why == CURLE_GOT_NOTHING))
+        return err_set(error, STINT_E_SYSTEM, "%s: %s; the answer was not HTTP/2", server, text);
+    long os_error = 0;
+    if (why == CURLE_COULDNT_CONNECT)
+        client->curl->easy_getinfo(client->handle, CURLINFO_OS_ERRNO, &os_error);
+    return err_set(error, STINT_E_SYSTEM, "%s: %s%s%s", server, text, os_error != 0 ? ": " : "",
+                   os_error != 0 ? strerror((int)os_error) : "");
 }
 
 /* ---- Questions ---- */
@@ -175,8 +222,11 @@ static int ask(struct client *client, const char *path, uint64_t wait_ns,
     CURLcode done = curl->easy_perform(client->handle);
     if (done != CURLE_OK)
         return explain(client, done, error);
-    long status = 0;
+    long status = 0, version = 0;
     curl->easy_getinfo(client->handle, CURLINFO_RESPONSE_CODE, &status);
+    curl->easy_getinfo(client->handle, CURLINFO_HTTP_VERSION, &version);
+    if (client->is_http2 && version != CURL_HTTP_VERSION_2_0)
+        return err_set(error, STINT_E_SYSTEM, "%s: the answer was not HTTP/2", shown(client));
     keep_type(client);
     *answer = (struct client_answer){.status = (int)status,
                                      .type = client->type,
@@ -196,13 +246,18 @@ int client_post(struct client *client, const char *path, struct span body, uint6
                 struct client_answer *answer, struct stint_error *error)
 {
     client->curl->easy_setopt(client->handle, CURLOPT_POST, 1L);
-    client->curl->easy_setopt(client->handle, CURLOPT_HTTPHEADER, client->json_fields);
+    client->curl->easy_setopt(client->handle, CURLOPT_HTTPHEADER, client->body_fields);
     client->curl->easy_setopt(client->handle, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)body.len);
     client->curl->easy_setopt(client->handle, CURLOPT_POSTFIELDS, body.ptr);
     return ask(client, path, wait_ns, answer, error);
 }
 
 /* ---- A client ---- */
+
+static bool is_encrypted(const struct client *client)
+{
+    return strncmp(client->origin, "https://", strlen("https://")) == 0;
+}
 
 static void set_handle(struct client *client, const struct client_options *options)
 {
@@ -215,6 +270,15 @@ static void set_handle(struct client *client, const struct client_options *optio
     curl->easy_setopt(handle, CURLOPT_OPENSOCKETDATA, client);
     curl->easy_setopt(handle, CURLOPT_WRITEFUNCTION, keep_body);
     curl->easy_setopt(handle, CURLOPT_WRITEDATA, client);
+    curl->easy_setopt(handle, CURLOPT_SSLVERSION, (long)CURL_SSLVERSION_TLSv1_2);
+    if (options->is_http2)
+        curl->easy_setopt(handle, CURLOPT_HTTP_VERSION,
+                          (long)(is_encrypted(client) ? CURL_HTTP_VERSION_2TLS
+                                                      : CURL_HTTP_VERSION_2_PRIOR_KNOWLEDGE));
+    if (options->on_field != NULL) {
+        curl->easy_setopt(handle, CURLOPT_HEADERFUNCTION, pass_field);
+        curl->easy_setopt(handle, CURLOPT_HEADERDATA, client);
+    }
     if (options->ca_file != NULL)
         curl->easy_setopt(handle, CURLOPT_CAINFO, options->ca_file);
     if (options->cert_file != NULL)
@@ -241,23 +305,28 @@ static int prepare(struct client *client, const struct client_options *options,
                    struct stint_error *error)
 {
     int code = curl_library_load(&client->curl, error);
+    if (code == 0 && options->is_http2)
+        code = curl_library_check_http2(client->curl, error);
     if (code != 0)
         return code;
     client->handle = client->curl->easy_init();
     if (client->handle == NULL)
         return err_set(error, STINT_E_SYSTEM, "out of memory");
-    const char *server = options->server != NULL ? options->server : CLIENT_SERVER_DEFAULT;
-    code = check_files(options, error);
+    code = set_server(client, options, error);
+    if (code == 0)
+        code = check_files(options, error);
+    if (code == 0)
+        code = set_fields(client, options, error);
     if (code != 0)
         return code;
-    set_handle(client, options);
-    code = set_server(client, server, error);
-    if (code == 0)
-        code = set_fields(client, options->token_file, error);
+    client->on_field = options->on_field;
+    client->on_field_arg = options->on_field_arg;
+    client->is_http2 = options->is_http2;
     client->timeout_ns = options->timeout_ns > 0 ? options->timeout_ns : CLIENT_TIMEOUT_NS_DEFAULT;
-    client->loopback_only = options->token_file != NULL && !options->insecure &&
-                            strncmp(client->origin, "http://", strlen("http://")) == 0;
-    return code;
+    client->loopback_only =
+        options->token_file != NULL && !options->insecure && !is_encrypted(client);
+    set_handle(client, options);
+    return 0;
 }
 
 int client_open(struct client **client, const struct client_options *options,
@@ -282,7 +351,7 @@ void client_close(struct client *client)
         client->curl->easy_cleanup(client->handle);
     if (client->curl != NULL) {
         client->curl->slist_free_all(client->fields);
-        client->curl->slist_free_all(client->json_fields);
+        client->curl->slist_free_all(client->body_fields);
     }
     free(client->body);
     free(client);

@@ -26,15 +26,27 @@ struct client_options {
     const char *key_file;   /* PEM, of cert_file. NULL: it is in cert_file */
     uint64_t timeout_ns;    /* for a whole answer, a wait that was asked for apart. 0 = 5 s */
     bool insecure; /* send a token unencrypted to other hosts too, believe any certificate */
+    /* For protocols over HTTP/2; these are no options of a command line. */
+    bool is_http2;             /* HTTP/2 alone: by ALPN in TLS, else with prior knowledge */
+    bool is_tls;               /* of a Unix socket; a URL says it itself */
+    const char *const *fields; /* sent with a body, up to a NULL. NULL: those of JSON */
+    /*
+     * Called with every field of an answer and of its trailers, and with an empty name at the end
+     * of the head. False ends the answer there, as an error. NULL: not called.
+     */
+    bool (*on_field)(void *arg, struct span name, struct span value);
+    void *on_field_arg;
 };
 
 /*
  * The part of a command line that says whom to ask: --server, --token-file, --ca-file, --cert-file,
  * --key-file, --timeout and --insecure. A command names it as `.children` of its own argp and, at
  * ARGP_KEY_INIT, hands its options over: state->child_inputs[0] = &options->client. STINT_URL and
- * STINT_TOKEN_FILE of the environment stand in for options that are not given.
+ * STINT_TOKEN_FILE of the environment stand in for options that are not given. The second list
+ * lacks --server: it is for a command that sets options->client.server itself.
  */
 extern const struct argp_child client_children[];
+extern const struct argp_child client_children_without_server[];
 
 struct client;
 
@@ -55,13 +67,13 @@ struct client_answer {
 
 /*
  * `path` begins with a slash and is sent as it is. 0 whatever the status; STINT_E_SYSTEM where no
- * answer came (refused, timed out, broken off, no certificate to believe), STINT_E_RANGE where it
- * was too long, STINT_E_MISMATCH where the token would have gone unencrypted to another host.
+ * answer came (refused, timed out, broken off, no certificate to believe), or one that is not
+ * HTTP/2 where only that is meant, STINT_E_RANGE where it was too long, STINT_E_MISMATCH where the
+ * token would have gone unencrypted to another host.
  */
 int client_get(struct client *client, const char *path, struct client_answer *answer,
                struct stint_error *error);
-/* The body is JSON. wait_ns is how long the server was told that it may wait: added to the timeout.
- */
+/* wait_ns is how long the server was told that it may wait: added to the timeout. */
 int client_post(struct client *client, const char *path, struct span body, uint64_t wait_ns,
                 struct client_answer *answer, struct stint_error *error);
 

@@ -24,9 +24,9 @@ static const struct argp_option options_known[] = {
     {"token-file", OPTION_TOKEN_FILE, "FILE", 0,
      "Send the first line of FILE as a token (default: STINT_TOKEN_FILE of the environment)", 0},
     {"ca-file", OPTION_CA_FILE, "FILE", 0,
-     "https: who may sign the server's certificate (default: whom the system trusts)", 0},
-    {"cert-file", OPTION_CERT_FILE, "FILE", 0, "https: show this certificate (PEM)", 0},
-    {"key-file", OPTION_KEY_FILE, "FILE", 0, "https: the key of --cert-file (PEM)", 0},
+     "TLS: who may sign the server's certificate (default: whom the system trusts)", 0},
+    {"cert-file", OPTION_CERT_FILE, "FILE", 0, "TLS: show this certificate (PEM)", 0},
+    {"key-file", OPTION_KEY_FILE, "FILE", 0, "TLS: the key of --cert-file (PEM)", 0},
     {"timeout", OPTION_TIMEOUT, "DURATION", 0, "How long an answer may take (default 5s)", 0},
     {"insecure", OPTION_INSECURE, NULL, 0,
      "Send a token unencrypted to other hosts too, and believe any certificate", 0},
@@ -85,6 +85,12 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 }
 
 static const struct argp client_argp = {.options = options_known, .parser = parse_option};
+static const struct argp argp_without_server = {
+    .options = options_known + 1, /* --server is the first */
+    .parser = parse_option,
+};
 
 const struct argp_child client_children[] = {
     {.argp = &client_argp, .header = "Whom to ask:", .group = 8}, {0}};
+const struct argp_child client_children_without_server[] = {
+    {.argp = &argp_without_server, .header = "Whom to ask:", .group = 8}, {0}};

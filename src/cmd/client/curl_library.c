@@ -52,3 +52,13 @@ int curl_library_load(const struct curl_library **library, struct stint_error *e
     is_loaded = code == 0;
     return code;
 }
+
+int curl_library_check_http2(const struct curl_library *library, struct stint_error *error)
+{
+    const curl_version_info_data *info = library->version_info(CURLVERSION_NOW);
+    if ((info->features & CURL_VERSION_HTTP2) != 0)
+        return 0;
+    return err_set(error, STINT_E_SYSTEM,
+                   "libcurl %s has no HTTP/2; install one that has (Debian: libcurl3-gnutls)",
+                   info->version);
+}

@@ -13,6 +13,7 @@
 /* The functions that are used. Names in parentheses are not the macros of the same name. */
 #define CURL_LIBRARY_FUNCTIONS(X)                                                                  \
     X(global_init)                                                                                 \
+    X(version_info)                                                                                \
     X(easy_init)                                                                                   \
     X(easy_setopt)                                                                                 \
     X(easy_getinfo)                                                                                \
@@ -30,5 +31,7 @@ struct curl_library {
 
 /* 0, or STINT_E_SYSTEM where there is no libcurl. The library stays loaded. One thread. */
 int curl_library_load(const struct curl_library **library, struct stint_error *error);
+/* 0, or STINT_E_SYSTEM where it was built without HTTP/2. */
+int curl_library_check_http2(const struct curl_library *library, struct stint_error *error);
 
 #endif

@@ -25,7 +25,6 @@ int pool_main(int argc, char **argv);
 int replay_main(int argc, char **argv);
 int rls_ask_main(int argc, char **argv);
 int rls_health_main(int argc, char **argv);
-int rls_load_main(int argc, char **argv);
 int rls_main(int argc, char **argv);
 int rules_check_main(int argc, char **argv);
 int rules_explain_main(int argc, char **argv);

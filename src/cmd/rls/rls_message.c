@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Requests are packed anew for each key; responses are read by protobuf-c, and freed at once. */
+/* Requests are packed and responses are read by protobuf-c; what it makes is freed at once. */
 #define _GNU_SOURCE
 #include "cmd/rls/rls_message.h"
 
@@ -8,26 +8,22 @@
 #include "cmd/lib/json_text.h"
 #include "cmd/lib/print.h"
 #include "health.pb-c.h"
+#include "proto/grpc/grpc.h"
 #include "proto/grpc/rls_limit.h"
 #include "rls.pb-c.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#define KEY_DIGITS 20
-
 /* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Structs of one request, which point at each other; values with a mark are made in `texts`. */
-struct rls_writer {
-    const struct rls_evaluation *evaluation;
+/* Structs of one request, which point at each other. */
+struct rls_request {
     Pb__RateLimitRequest request;
     Pb__RateLimitDescriptor descriptors[DESCRIPTORS_MAX], *descriptor_list[DESCRIPTORS_MAX];
     Pb__RateLimitDescriptor__Entry entries[DESCRIPTORS_MAX][ENTRIES_MAX];
     Pb__RateLimitDescriptor__Entry *entry_list[DESCRIPTORS_MAX][ENTRIES_MAX];
     Pb__UInt64Value hits;
-    char *texts;
-    uint8_t *packed;
 };
 
 static ProtobufCBinaryData bytes_of(struct span span)
@@ -40,96 +36,59 @@ static struct span text_of(ProtobufCBinaryData bytes)
     return span_of(bytes.data, bytes.len);
 }
 
-static const uint8_t *mark_in(struct span value)
+static uint8_t *pack(const ProtobufCMessage *message, size_t *len)
 {
-    return memmem(value.ptr, value.len, RLS_KEY_MARK, strlen(RLS_KEY_MARK));
+    size_t message_len = protobuf_c_message_get_packed_size(message);
+    uint8_t *bytes = malloc(GRPC_PREFIX + message_len);
+    if (bytes == NULL)
+        return NULL;
+    grpc_frame_write(bytes, false, message_len);
+    *len = GRPC_PREFIX + protobuf_c_message_pack(message, bytes + GRPC_PREFIX);
+    return bytes;
 }
 
-/* Writes at *text what a value is for one key, and moves it on. */
-static struct span with_key(char **text, struct span value, uint64_t key)
+static void fill_entries(struct rls_request *request, const struct rls_evaluation *evaluation,
+                         size_t i)
 {
-    const uint8_t *mark = mark_in(value);
-    if (mark == NULL)
-        return value;
-    size_t before = (size_t)(mark - value.ptr);
-    const char *after = (const char *)mark + strlen(RLS_KEY_MARK);
-    char *begin = *text;
-    *text += sprintf(*text, "%.*s%" PRIu64 "%.*s", (int)before, (const char *)value.ptr, key,
-                     (int)(value.len - before - strlen(RLS_KEY_MARK)), after);
-    return span_of(begin, (size_t)(*text - begin));
+    for (size_t j = 0; j < evaluation->n_entries[i]; j++) {
+        Pb__RateLimitDescriptor__Entry *entry = &request->entries[i][j];
+        pb__rate_limit_descriptor__entry__init(entry);
+        entry->key = bytes_of(evaluation->entries[i][j].key);
+        entry->value = bytes_of(evaluation->entries[i][j].value);
+        request->entry_list[i][j] = entry;
+    }
 }
 
-static void put_key(struct rls_writer *writer, uint64_t key)
+static void fill(struct rls_request *request, const struct rls_evaluation *evaluation)
 {
-    const struct rls_evaluation *evaluation = writer->evaluation;
-    char *text = writer->texts;
-    for (size_t i = 0; i < evaluation->n_descriptors; i++)
-        for (size_t j = 0; j < evaluation->n_entries[i]; j++)
-            writer->entries[i][j].value =
-                bytes_of(with_key(&text, evaluation->entries[i][j].value, key));
-}
-
-static void link_parts(struct rls_writer *writer)
-{
-    const struct rls_evaluation *evaluation = writer->evaluation;
-    pb__rate_limit_request__init(&writer->request);
-    pb__uint64_value__init(&writer->hits);
-    writer->hits.value = evaluation->hits;
+    pb__rate_limit_request__init(&request->request);
+    pb__uint64_value__init(&request->hits);
+    request->hits.value = evaluation->hits;
     for (size_t i = 0; i < evaluation->n_descriptors; i++) {
-        Pb__RateLimitDescriptor *descriptor = &writer->descriptors[i];
+        Pb__RateLimitDescriptor *descriptor = &request->descriptors[i];
         pb__rate_limit_descriptor__init(descriptor);
-        for (size_t j = 0; j < evaluation->n_entries[i]; j++) {
-            pb__rate_limit_descriptor__entry__init(&writer->entries[i][j]);
-            writer->entries[i][j].key = bytes_of(evaluation->entries[i][j].key);
-            writer->entry_list[i][j] = &writer->entries[i][j];
-        }
+        fill_entries(request, evaluation, i);
         descriptor->n_entries = evaluation->n_entries[i];
-        descriptor->entries = writer->entry_list[i];
+        descriptor->entries = request->entry_list[i];
         descriptor->is_negative_hits = evaluation->is_refund;
         /* The request's own hits cannot be 0: there, unset is 1. */
-        descriptor->hits_addend = evaluation->has_hits ? &writer->hits : NULL;
-        writer->descriptor_list[i] = descriptor;
+        descriptor->hits_addend = evaluation->has_hits ? &request->hits : NULL;
+        request->descriptor_list[i] = descriptor;
     }
-    writer->request.domain = bytes_of(span_of_text(evaluation->domain));
-    writer->request.n_descriptors = evaluation->n_descriptors;
-    writer->request.descriptors = writer->descriptor_list;
+    request->request.domain = bytes_of(span_of_text(evaluation->domain));
+    request->request.n_descriptors = evaluation->n_descriptors;
+    request->request.descriptors = request->descriptor_list;
 }
 
-struct rls_writer *rls_writer_new(const struct rls_evaluation *evaluation)
+uint8_t *rls_message_write(const struct rls_evaluation *evaluation, size_t *len)
 {
-    struct rls_writer *writer = calloc(1, sizeof(*writer));
-    size_t texts_size = 1;
-    if (writer == NULL)
+    struct rls_request *request = calloc(1, sizeof(*request)); /* too large for a stack */
+    if (request == NULL)
         return NULL;
-    writer->evaluation = evaluation;
-    for (size_t i = 0; i < evaluation->n_descriptors; i++)
-        for (size_t j = 0; j < evaluation->n_entries[i]; j++)
-            texts_size += evaluation->entries[i][j].value.len + KEY_DIGITS + 1;
-    writer->texts = malloc(texts_size);
-    link_parts(writer);
-    if (writer->texts != NULL) {
-        put_key(writer, UINT64_MAX); /* no other message is longer */
-        writer->packed = malloc(pb__rate_limit_request__get_packed_size(&writer->request) + 1);
-    }
-    if (writer->packed != NULL)
-        return writer;
-    rls_writer_free(writer);
-    return NULL;
-}
-
-void rls_writer_free(struct rls_writer *writer)
-{
-    if (writer == NULL)
-        return;
-    free(writer->texts);
-    free(writer->packed);
-    free(writer);
-}
-
-struct span rls_writer_write(struct rls_writer *writer, uint64_t key)
-{
-    put_key(writer, key);
-    return span_of(writer->packed, pb__rate_limit_request__pack(&writer->request, writer->packed));
+    fill(request, evaluation);
+    uint8_t *bytes = pack(&request->request.base, len);
+    free(request);
+    return bytes;
 }
 
 /* ---- Responses ------------------------------------------------------------------------------- */
@@ -291,13 +250,11 @@ int rls_message_print(FILE *out, struct span message, const struct rls_evaluatio
 
 /* ---- Health ---------------------------------------------------------------------------------- */
 
-size_t rls_health_write(uint8_t bytes[RLS_HEALTH_SIZE], const char *service)
+uint8_t *rls_health_write(const char *service, size_t *len)
 {
     Pb__HealthCheckRequest request = PB__HEALTH_CHECK_REQUEST__INIT;
     request.service = bytes_of(span_of_text(service));
-    if (request.service.len > 255)
-        return 0;
-    return pb__health_check_request__pack(&request, bytes);
+    return pack(&request.base, len);
 }
 
 int rls_health_read(struct span message, struct stint_error *error)

@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* The command lines of `stint rls ask`, `load` and `health`. */
+/* The command lines of `stint rls ask` and `health`. */
 #define _GNU_SOURCE
-#include "base/ns.h"
 #include "cmd/lib/args.h"
 #include "cmd/rls/rls.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 
-#define TIMEOUT_NS_DEFAULT (5 * NS_PER_S)
-#define CONNECTIONS_MAX 1000
-#define RATE_MAX 10000000
 #define SERVER_DEFAULT "127.0.0.1:8081"
 
 enum {
@@ -19,18 +15,7 @@ enum {
     OPTION_REFUND,
     OPTION_JSON,
     OPTION_SERVICE,
-    OPTION_RATE,
-    OPTION_DURATION,
-    OPTION_CONNECTIONS,
-    OPTION_KEYS,
-    OPTION_SEED,
     OPTION_TLS,
-    OPTION_CA_FILE,
-    OPTION_CERT_FILE,
-    OPTION_KEY_FILE,
-    OPTION_TOKEN_FILE,
-    OPTION_TIMEOUT,
-    OPTION_INSECURE,
 };
 
 #define JSON                                                                                       \
@@ -50,30 +35,8 @@ enum {
         "refund", OPTION_REFUND, NULL, 0, "Give the hits back", 1                                  \
     }
 #define WHOM                                                                                       \
-    {"tls", OPTION_TLS, NULL, 0, "Speak TLS; else HTTP/2 in the clear", 3},                        \
-        {"ca-file",                                                                                \
-         OPTION_CA_FILE,                                                                           \
-         "FILE",                                                                                   \
-         0,                                                                                        \
-         "Who may sign the server's certificate (default: whom the system trusts)",                \
-         3},                                                                                       \
-        {"cert-file", OPTION_CERT_FILE, "FILE", 0, "Show this certificate (PEM)", 3},              \
-        {"key-file", OPTION_KEY_FILE, "FILE", 0, "The key of --cert-file (PEM)", 3},               \
-        {"token-file",                                                                             \
-         OPTION_TOKEN_FILE,                                                                        \
-         "FILE",                                                                                   \
-         0,                                                                                        \
-         "Send the first line of FILE as a token (default: STINT_TOKEN_FILE of the environment)",  \
-         3},                                                                                       \
-        {"timeout",                                                                                \
-         OPTION_TIMEOUT,                                                                           \
-         "DURATION",                                                                               \
-         0,                                                                                        \
-         "How long connecting, and then an answer, may take (default 5s)",                         \
-         3},                                                                                       \
     {                                                                                              \
-        "insecure", OPTION_INSECURE, NULL, 0,                                                      \
-            "Send a token unencrypted to other hosts too, and believe any certificate", 3          \
+        "tls", OPTION_TLS, NULL, 0, "Speak TLS; else HTTP/2 in the clear", 3                       \
     }
 
 static const struct argp_option options_of_ask[] = {WHAT, JSON, WHOM, {0}};
@@ -82,27 +45,11 @@ static const struct argp_option options_of_health[] = {
     JSON,
     WHOM,
     {0}};
-static const struct argp_option options_of_load[] = {
-    WHAT,
-    {"rate", OPTION_RATE, "N", 0, "Calls a second (default 1,000)", 1},
-    {"duration", OPTION_DURATION, "DURATION", 0, "For how long (default 10s)", 1},
-    {"connections", OPTION_CONNECTIONS, "N", 0, "That share the calls (default 1)", 1},
-    {"keys", OPTION_KEYS, "N", 0,
-     "A value's {} becomes a random number below N (default 1,000,000)", 1},
-    {"seed", OPTION_SEED, "N", 0, "Of those numbers (default 1)", 1},
-    JSON,
-    WHOM,
-    {0}};
 
 static const char doc_of_ask[] =
     "Asks Envoy's rate limit service one question, as Envoy does.\v"
     "SERVER is HOST:PORT or unix:/PATH (default " SERVER_DEFAULT ").\n"
     "Exit codes: 0 OK, 3 OVER_LIMIT, 1 no answer could be had, 2 bad usage. See stint-rls(1).";
-static const char doc_of_load[] =
-    "Asks Envoy's rate limit service at a steady rate, whether it keeps up or not, and tells how "
-    "long answers took from the instant at which each call was due.\v"
-    "SERVER is HOST:PORT or unix:/PATH (default " SERVER_DEFAULT ").\n"
-    "Exit codes: 0 all calls were answered, 1 some were not, 2 bad usage. See stint-rls(1).";
 static const char doc_of_health[] =
     "Asks grpc.health.v1 whether a server serves.\v"
     "SERVER is HOST:PORT or unix:/PATH (default " SERVER_DEFAULT ").\n"
@@ -129,87 +76,47 @@ static uint32_t hits_of(struct argp_state *state, const char *value)
     return (uint32_t)args_number(state, "--hits", value, UINT32_MAX);
 }
 
+/* SERVER as a URL. unix:/PATH stays as it is; an IPv6 address may come without brackets. */
+static void set_url(struct rls_options *options, struct argp_state *state)
+{
+    const char *server = options->server, *colon = strrchr(server, ':');
+    const char *scheme = options->client.is_tls ? "https" : "http";
+    options->client.server = options->url;
+    if (strncmp(server, "unix:", strlen("unix:")) == 0) {
+        options->client.server = server;
+        return;
+    }
+    size_t host_len = colon != NULL ? (size_t)(colon - server) : 0;
+    if (host_len == 0 || colon[1] == '\0' || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+        strpbrk(server, "/@?#\\% ") != NULL ||
+        strlen(server) + strlen("https://[]") >= sizeof(options->url))
+        argp_error(state, "expected HOST:PORT or unix:/PATH, found '%s'", server);
+    if (server[0] != '[' && memchr(server, ':', host_len) != NULL)
+        snprintf(options->url, sizeof(options->url), "%s://[%.*s]%s", scheme, (int)host_len, server,
+                 colon);
+    else
+        snprintf(options->url, sizeof(options->url), "%s://%s", scheme, server);
+}
+
 static void check_together(struct rls_options *options, struct argp_state *state)
 {
     const struct rls_evaluation *evaluation = &options->evaluation;
-    struct rls_link_options *link = &options->link;
-    if (options->mode != RLS_HEALTH &&
-        (evaluation->domain == NULL || evaluation->domain[0] == '\0' ||
-         evaluation->n_descriptors == 0))
+    const struct client_options *client = &options->client;
+    if (options->mode == RLS_ASK && (evaluation->domain == NULL || evaluation->domain[0] == '\0' ||
+                                     evaluation->n_descriptors == 0))
         argp_error(state, "expected --domain DOMAIN and --descriptor K=V[,K=V...]");
-    if (!link->is_tls &&
-        (link->ca_file != NULL || link->cert_file != NULL || link->key_file != NULL))
+    if (!client->is_tls && (client->ca_file != NULL || client->cert_file != NULL))
         argp_error(state, "certificates are of TLS; expected --tls too");
-    if (link->key_file != NULL && link->cert_file == NULL)
-        argp_error(state, "--key-file is the key of a certificate; expected --cert-file too");
-    if (link->server == NULL)
-        link->server = SERVER_DEFAULT;
-    link->timeout_ns = options->timeout_ns;
-    link->is_secret = options->token_file != NULL;
-}
-
-static bool parse_load(struct rls_options *options, int key, char *value, struct argp_state *state)
-{
-    switch (key) {
-    case OPTION_RATE:
-        options->rate = args_number(state, "--rate", value, RATE_MAX);
-        return true;
-    case OPTION_DURATION:
-        options->duration_ns = args_duration(state, "--duration", value);
-        return true;
-    case OPTION_CONNECTIONS:
-        options->connections =
-            (unsigned)args_number(state, "--connections", value, CONNECTIONS_MAX);
-        return true;
-    case OPTION_KEYS:
-        options->keys = args_number(state, "--keys", value, UINT64_MAX);
-        return true;
-    case OPTION_SEED:
-        options->seed = args_number(state, "--seed", value, UINT64_MAX);
-        return true;
-    default:
-        return false;
-    }
-}
-
-static bool parse_link(struct rls_options *options, int key, char *value, struct argp_state *state)
-{
-    struct rls_link_options *link = &options->link;
-    switch (key) {
-    case OPTION_TLS:
-        link->is_tls = true;
-        return true;
-    case OPTION_CA_FILE:
-        link->ca_file = value;
-        return true;
-    case OPTION_CERT_FILE:
-        link->cert_file = value;
-        return true;
-    case OPTION_KEY_FILE:
-        link->key_file = value;
-        return true;
-    case OPTION_TOKEN_FILE:
-        options->token_file = value;
-        return true;
-    case OPTION_TIMEOUT:
-        options->timeout_ns = args_duration(state, "--timeout", value);
-        if (options->timeout_ns == 0)
-            argp_error(state, "--timeout must be longer than 0s");
-        return true;
-    case OPTION_INSECURE:
-        link->is_insecure = true;
-        return true;
-    default:
-        return false;
-    }
+    set_url(options, state);
 }
 
 static error_t parse_option(int key, char *value, struct argp_state *state)
 {
     struct rls_options *options = state->input;
-    if (parse_load(options, key, value, state) || parse_link(options, key, value, state))
-        return 0;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &options->client;
+        return 0;
     case OPTION_DOMAIN:
         options->evaluation.domain = value;
         return 0;
@@ -229,10 +136,16 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
     case OPTION_JSON:
         options->json = true;
         return 0;
+    case OPTION_TLS:
+        options->client.is_tls = true;
+        return 0;
     case ARGP_KEY_ARG:
-        if (options->link.server != NULL)
+        if (options->server != NULL)
             argp_error(state, "expected one SERVER, found '%s' too", value);
-        options->link.server = value;
+        options->server = value;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        options->server = SERVER_DEFAULT;
         return 0;
     case ARGP_KEY_END:
         check_together(options, state);
@@ -245,22 +158,11 @@ static error_t parse_option(int key, char *value, struct argp_state *state)
 void rls_options_parse(struct rls_options *options, enum rls_mode mode, int argc, char **argv)
 {
     static const struct argp argps[] = {
-        [RLS_ASK] = {options_of_ask, parse_option, "[SERVER]", doc_of_ask, NULL, NULL, NULL},
-        [RLS_LOAD] = {options_of_load, parse_option, "[SERVER]", doc_of_load, NULL, NULL, NULL},
-        [RLS_HEALTH] = {options_of_health, parse_option, "[SERVER]", doc_of_health, NULL, NULL,
-                        NULL},
+        [RLS_ASK] = {options_of_ask, parse_option, "[SERVER]", doc_of_ask,
+                     client_children_without_server, 0, 0},
+        [RLS_HEALTH] = {options_of_health, parse_option, "[SERVER]", doc_of_health,
+                        client_children_without_server, 0, 0},
     };
-    const char *token_file = getenv("STINT_TOKEN_FILE");
-    *options = (struct rls_options){
-        .mode = mode,
-        .service = "",
-        .token_file = token_file != NULL && token_file[0] != '\0' ? token_file : NULL,
-        .timeout_ns = TIMEOUT_NS_DEFAULT,
-        .rate = 1000,
-        .duration_ns = 10 * NS_PER_S,
-        .connections = 1,
-        .keys = 1000000,
-        .seed = 1,
-    };
+    *options = (struct rls_options){.mode = mode, .service = ""};
     args_parse(&argps[mode], argc, argv, options);
 }

@@ -280,7 +280,7 @@ static void begin_tls(struct upstream *upstream)
 {
     struct wire *wire = upstream->wire;
     wire->state = WIRE_SHAKING_HANDS;
-    if (upstream_tls_begin(upstream->options.tls, upstream->options.host.name, NULL, wire->fd,
+    if (upstream_tls_begin(upstream->options.tls, upstream->options.host.name, wire->fd,
                            &wire->session))
         shake_hands(upstream);
     else

@@ -7,7 +7,6 @@
 #include "net/file/file_text.h"
 
 #include <arpa/inet.h>
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,25 +90,14 @@ static int set_name(gnutls_session_t session, const char *host)
     return gnutls_server_name_set(session, GNUTLS_NAME_DNS, host, strlen(host));
 }
 
-static int set_protocol(gnutls_session_t session, const char *protocol)
-{
-    unsigned char copy[16];
-    if (protocol == NULL)
-        return 0;
-    const gnutls_datum_t offered = {copy, (unsigned)strlen(protocol)};
-    assert(offered.size <= sizeof(copy));
-    memcpy(copy, protocol, offered.size);
-    return gnutls_alpn_set_protocols(session, &offered, 1, 0);
-}
-
-bool upstream_tls_begin(struct upstream_tls *tls, const char *host, const char *protocol, int fd,
+bool upstream_tls_begin(struct upstream_tls *tls, const char *host, int fd,
                         gnutls_session_t *session)
 {
     if (gnutls_init(session, GNUTLS_CLIENT | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
         return false;
     if (gnutls_priority_set_direct(*session, PRIORITIES, NULL) < 0 ||
         gnutls_credentials_set(*session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0 ||
-        set_name(*session, host) < 0 || set_protocol(*session, protocol) < 0) {
+        set_name(*session, host) < 0) {
         gnutls_deinit(*session);
         *session = NULL;
         return false;

@@ -27,10 +27,10 @@ void upstream_tls_free(struct upstream_tls *tls); /* after its sessions; NULL is
 
 /*
  * A session with the server of that name or address, which its certificate must bear, on a socket
- * that does not block. "": it has none, as on a Unix socket. `protocol` is offered by ALPN; NULL:
- * none. False: no memory. Strings are borrowed.
+ * that does not block. "": it has none, as on a Unix socket. False: no memory. Strings are
+ * borrowed.
  */
-bool upstream_tls_begin(struct upstream_tls *tls, const char *host, const char *protocol, int fd,
+bool upstream_tls_begin(struct upstream_tls *tls, const char *host, int fd,
                         gnutls_session_t *session);
 /* Why a handshake has failed, of more use than the code alone. */
 void upstream_tls_error(gnutls_session_t session, int code, char *text, size_t size);
