@@ -152,9 +152,6 @@ uint64_t log_own_ns(const struct stint_quota *quota, const void *state);
 void buckets_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
 void log_pass(const struct stint_quota *quota, void *state, uint64_t at_ns);
 
-/* Buckets that are alive at now, which is the state's own time or later. */
-uint32_t buckets_living(const struct stint_quota *quota, const void *state, uint64_t now_ns);
-
 /*
  * concurrency: a hold writes one value per unit into free entries of the state and returns it; the
  * value is unique among those the state has held in the same lease (deadline and a small count).

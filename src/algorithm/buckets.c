@@ -493,13 +493,6 @@ size_t buckets_held(const struct stint_quota *quota, const void *state_bytes, ui
     return n_runs;
 }
 
-uint32_t buckets_living(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns)
-{
-    const struct buckets_state *state = state_bytes;
-    struct buckets buckets = buckets_unpack(quota, state);
-    return buckets.n - buckets_expired(quota, state, &buckets, now_ns);
-}
-
 size_t buckets_groups(const struct stint_quota *quota, const void *state_bytes, uint64_t now_ns,
                       struct held_group *groups)
 {

@@ -17,6 +17,7 @@ from program import SOURCE, STINT
 
 DOC = SOURCE / "docs/pictures.md"
 PICTURES = SOURCE / "docs/pictures"
+PLOTS = SOURCE / "plots"
 ARRIVALS = PICTURES / "arrivals.trace"
 SVG = "{http://www.w3.org/2000/svg}"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -128,6 +129,28 @@ def test_the_time_of_a_log(tmp_path):
     assert "time since 2026-03-14 09:20:00 UTC, s" in words(tmp_path / "a.svg")
 
 
+@pytest.mark.parametrize("period,unit", [
+    ("1us", "ns"), ("4us", "us"), ("3ms", "ms"), ("1m", "s"), ("30m", "min"), ("12h", "h"),
+    ("40d", "d")])
+def test_units_of_time(period, unit, tmp_path):
+    drawn("--quota", f"log 1/{period}", "--plot", tmp_path / "a.svg", stdin="0 k\n")
+    assert f"time, {unit}" in words(tmp_path / "a.svg")
+
+
+def test_steps_of_an_axis():
+    """Tics are round numbers, never so many that their numbers run into each other."""
+    lengths = [1, 8, 15001, 20000] + [4 * 1.7 ** n for n in range(60)]
+    program = ("format = 'text'; output = ''; n = 0\n" + (PLOTS / "common.gp").read_text()
+               + "".join(f"print step({length!r})\n" for length in lengths))
+    told = subprocess.run(["gnuplot", "-d"], input=program.encode(), capture_output=True,
+                          check=True).stderr
+    steps = [float(step) for step in told.split()]
+    assert steps[:4] == [1, 2, 2000, 5000]
+    for length, step in zip(lengths[4:], steps[4:], strict=True):
+        assert 4 <= length / step <= 10
+        assert f"{step:.0e}"[0] in "125"
+
+
 SPECS = ["gcra 10/1m burst=3", "fixed_window 10/1m", "fixed_window 100/1mo align=calendar",
          "sliding_counter 10/1m", "concurrency 5 lease=10s", "window 10/1m resolution=12",
          "buckets 10/1m count_slack=3", "window 0/1s", "log 1/1us", "window 4000000000/1d"]
@@ -142,6 +165,7 @@ def test_every_algorithm(spec, tmp_path):
 
 
 HOSTILE = ["';system('touch pwned');#", "`touch pwned`", "\"`touch pwned`\"", "@data", "$data",
+           "$12",
            "a'b\\'c", "x\\ny", "<text>&amp;</svg>", "{/Bold=80_x^y}", "END_OF_DATA", "%s%d%n",
            "\x1b[31mred", "ключ-é-€-😀", "k" * 3000]
 
@@ -158,6 +182,17 @@ def test_a_key_is_nothing_but_letters(key, tmp_path):
     shown = key.replace("\x1b", "?")
     shown = shown if len(shown) <= 40 else shown[:39] + "…"
     assert f" by key {shown}; " in told
+
+
+def test_names_of_rows_are_nothing_but_letters(tmp_path):
+    keys = ["it's", "`ls>pwned`", "50%s", "@data", "';system('ls>pwned')#", "é€"]
+    words_of = ["--state", "s", "--keys", ",".join(keys), "--quota", "4/1m", "--now", "1"]
+    for verb in (["next"], ["status", "--plot", "a.svg"]):
+        done = subprocess.run([STINT, "pool", verb[0], *words_of, *verb[1:]], cwd=tmp_path,
+                              capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert sorted(os.listdir(tmp_path)) == ["a.svg", "s"]
+    assert set(keys) <= set(words(tmp_path / "a.svg"))
 
 
 # ---- The data -----------------------------------------------------------------------------------
@@ -208,6 +243,15 @@ def test_without_gnuplot(tmp_path):
     code, _, err = replay("--quota", "500/10m", "--plot", "-", ARRIVALS,
                           env=with_path(tmp_path / "nowhere"), cwd=tmp_path)
     assert code == 1 and err.count("\n") == 1 and "gnuplot-nox" in err
+
+
+def test_a_name_that_is_not_utf8(tmp_path):
+    path = os.fsencode(tmp_path) + b"/\xff `x` $1.svg"
+    done = subprocess.run([STINT, "replay", "--quota", "500/10m", "--plot", path, ARRIVALS],
+                          env=with_path(tmp_path / "nowhere"), capture_output=True, check=False)
+    assert done.returncode == 1
+    subprocess.run(["gnuplot", "-d", path + b".gp"], check=True)
+    assert os.path.getsize(path) > 10000
 
 
 # ---- What goes wrong ----------------------------------------------------------------------------

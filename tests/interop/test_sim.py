@@ -20,7 +20,7 @@ FIGURES = {"decisions", "keys", "allowed", "denied", "never", "units_asked", "un
            "false_longest_ns", "unjustified_denials", "waits_tried", "waits_too_long",
            "waits_too_short", "fairness_keys", "fairness_clients", "unstored", "evicted",
            "bytes_per_key", "oracle_bytes", "ns_per_decision"}
-OF_QUOTA = {"most_admitted", "utilisation"}
+OF_QUOTA = {"most_admitted", "utilisation", "share_of_limit"}
 HEAD = {"workload", "seed", "runs", "length_ns", "partial", "quotas"}
 TERMS = {"quota", "limit", "period_ns", "max_in_any_window", "bound_broken"}
 
@@ -54,7 +54,8 @@ def test_json_has_these_members_and_no_others():
     assert told.keys() == HEAD | FIGURES
     assert told["quotas"][0].keys() == TERMS | OF_QUOTA
     for name in FIGURES:
-        assert told[name].keys() == {"median", "min", "max"}, name
+        assert told[name].keys() == {"median", "min", "max", "by_seed"}, name
+        assert len(told[name]["by_seed"]) == 2
         low, mid, high = (told[name][key] for key in ("min", "median", "max"))
         assert low is None or low <= mid <= high
     compared = run_json(["100/60s", "log 100/60s"], "poisson", "--seeds", 2, command="compare")

@@ -15,7 +15,7 @@ LONG = {
     "include/stint.h",  # all that is installed is one header
 }
 
-CODE = {".c", ".cc", ".h", ".py", ".sh", ".build"}
+CODE = {".c", ".cc", ".h", ".py", ".sh", ".build", ".gp"}
 SPDX = re.compile(r"\A(#!.*\n)?(/\*|#) SPDX-License-Identifier: MIT( \*/)?\n")
 
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * gnuplot reads the script from memory and draws into memory, so that neither a pipe that is full
+ * gnuplot reads its program from memory and draws into memory, so that neither a pipe that is full
  * nor a picture that is half done has to be thought of.
  */
 #define _GNU_SOURCE
@@ -82,60 +82,31 @@ void gnuplot_option(struct argp_state *state, struct gnuplot *gnuplot, const cha
     }
 }
 
-/* ---- What gnuplot is told -------------------------------------------------------------------- */
+/* ---- What gnuplot reads ---------------------------------------------------------------------- */
 
-/* Whatever might mean something to gnuplot is written as a number. */
-static void put_quoted(FILE *out, const char *text)
-{
-    putc('"', out);
-    for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++)
-        fprintf(out, isalnum(*c) || *c >= 0x80 || strchr("/._-", *c) != NULL ? "%c" : "\\%03o", *c);
-    putc('"', out);
-}
-
-static void put_terminal(FILE *out, const struct gnuplot *gnuplot, const struct plot *plot)
+/* A terminal that is too small for the drawing, or none, gets a drawing of a fixed size. */
+static struct winsize screen_size(void)
 {
     struct winsize size = {0};
-    fputs("set encoding utf8\n", out);
-    switch (gnuplot->format) {
-    case GNUPLOT_TERMINAL:
-        if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
-            size.ws_col < 40 || size.ws_row < 16)
-            size = (struct winsize){.ws_col = COLUMNS, .ws_row = ROWS + 1};
-        if (size.ws_row > ROWS_MAX)
-            size.ws_row = ROWS_MAX;
-        /* The prompt that follows needs a line of the screen too. */
-        fprintf(out, "set terminal dumb noenhanced size %d,%d\nis_text = 1\n", size.ws_col,
-                size.ws_row - 1);
-        break;
-    case GNUPLOT_SVG:
-        fprintf(out,
-                "set terminal svg noenhanced size %u,%u background rgb 'white' "
-                "font 'sans-serif,14'\nis_text = 0\n",
-                plot->width, plot->height);
-        break;
-    default:
-        fprintf(out,
-                "if (strstrt(GPVAL_TERMINALS, 'pngcairo')) { set terminal pngcairo noenhanced "
-                "size %u,%u background rgb 'white' font 'sans,11' } else { set terminal png "
-                "noenhanced size %u,%u font 'sans,11' }\nis_text = 0\n",
-                plot->width, plot->height, plot->width, plot->height);
-    }
+    if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 ||
+        size.ws_col < 40 || size.ws_row < 16)
+        size = (struct winsize){.ws_col = COLUMNS, .ws_row = ROWS + 1};
+    if (size.ws_row > ROWS_MAX)
+        size.ws_row = ROWS_MAX;
+    size.ws_row--; /* the prompt that follows needs a line of the screen too */
+    return size;
 }
 
-static void put_bytes(FILE *out, const struct plot_text *text)
+/* The variables that plots/common.gp names, those of the drawing, and the programs. */
+static void put_program(FILE *out, const struct gnuplot *gnuplot, const struct plot *plot)
 {
-    fwrite(text->bytes, 1, text->len, out);
-}
-
-/* Everything in one stream: the data are a block of it. */
-static void put_whole(FILE *out, const struct gnuplot *gnuplot, const struct plot *plot)
-{
-    put_terminal(out, gnuplot, plot);
-    fputs("$data << END_OF_DATA\n", out);
-    put_bytes(out, &plot->data);
-    fputs("END_OF_DATA\ndata = '$data'\n", out);
-    put_bytes(out, &plot->script);
+    static const char *const formats[] = {"", "text", "svg", "png"};
+    struct winsize size = screen_size();
+    fprintf(out, "format = '%s'\ncolumns = %u\nrows = %u\n", formats[gnuplot->format], size.ws_col,
+            size.ws_row);
+    fwrite(plot->variables.bytes, 1, plot->variables.len, out);
+    fputs((const char *)plot_common, out);
+    fputs((const char *)plot->program, out);
 }
 
 /* ---- Starting it ----------------------------------------------------------------------------- */
@@ -251,39 +222,53 @@ static int keep(const struct gnuplot *gnuplot, struct child *child)
 
 /* ---- Without gnuplot ------------------------------------------------------------------------- */
 
-/* FILE.dat and FILE.gp: whoever has gnuplot elsewhere draws with them what was asked for. */
-static int leave(const struct gnuplot *gnuplot, const struct plot *plot, const char *ending)
+/* As a string of gnuplot, byte by byte: a name need not be UTF-8. Digits are escaped, as gnuplot
+ * takes one behind an escape for a part of it. */
+static void put_path(FILE *out, const char *path)
 {
-    char *path = NULL, *data = NULL;
-    if (asprintf(&path, "%s%s", gnuplot->path, ending) < 0 ||
-        asprintf(&data, "%s.dat", gnuplot->path) < 0) {
-        print_message("out of memory");
-        free(path);
-        return CMD_BAD_INPUT;
-    }
-    int result = CMD_DONE;
-    FILE *out = fopen(path, "we");
-    if (out == NULL) {
-        result = cannot_write(path);
-    } else {
-        if (strcmp(ending, ".dat") == 0) {
-            put_bytes(out, &plot->data);
-        } else {
-            put_terminal(out, gnuplot, plot);
-            fputs("set output ", out);
-            put_quoted(out, gnuplot->path);
-            fputs("\nfile = ", out);
-            put_quoted(out, data);
-            fputs("\ndata = 'file'\n", out); /* put in for @data, so that it is quoted once */
-            put_bytes(out, &plot->script);
-        }
-        bool failed = ferror(out) != 0;
-        if (fclose(out) != 0 || failed)
-            result = cannot_write(path);
-    }
+    putc('"', out);
+    for (const unsigned char *c = (const unsigned char *)path; *c != '\0'; c++)
+        fprintf(out, isalpha(*c) || *c >= 0x80 || strchr("/._-", *c) != NULL ? "%c" : "\\%03o", *c);
+    putc('"', out);
+}
+
+static bool cannot_leave(const struct gnuplot *gnuplot, const char *ending)
+{
+    print_message("cannot write %s%s: %s", gnuplot->path, ending, strerror(errno));
+    return false;
+}
+
+static FILE *open_beside(const struct gnuplot *gnuplot, const char *ending)
+{
+    char *path = NULL;
+    FILE *out = asprintf(&path, "%s%s", gnuplot->path, ending) < 0 ? NULL : fopen(path, "we");
     free(path);
-    free(data);
-    return result;
+    return out;
+}
+
+static bool close_beside(FILE *out)
+{
+    bool failed = ferror(out) != 0;
+    return fclose(out) == 0 && !failed;
+}
+
+/* FILE.dat and FILE.gp draw the picture on a machine that has gnuplot. */
+static bool leave(const struct gnuplot *gnuplot, const struct plot *plot)
+{
+    FILE *out = open_beside(gnuplot, ".dat");
+    if (out == NULL)
+        return cannot_leave(gnuplot, ".dat");
+    fwrite(plot->data.bytes, 1, plot->data.len, out);
+    if (!close_beside(out))
+        return cannot_leave(gnuplot, ".dat");
+    out = open_beside(gnuplot, ".gp");
+    if (out == NULL)
+        return cannot_leave(gnuplot, ".gp");
+    fputs("output = ", out);
+    put_path(out, gnuplot->path);
+    fputs("\ndata = output.'.dat'\n", out);
+    put_program(out, gnuplot, plot);
+    return close_beside(out) || cannot_leave(gnuplot, ".gp");
 }
 
 static int not_started(const struct gnuplot *gnuplot, const struct plot *plot, int why)
@@ -293,8 +278,7 @@ static int not_started(const struct gnuplot *gnuplot, const struct plot *plot, i
         return CMD_BAD_INPUT;
     }
     print_message("--plot needs gnuplot, which is not installed; Debian's package is gnuplot-nox");
-    if (gnuplot->format != GNUPLOT_TERMINAL && leave(gnuplot, plot, ".dat") == CMD_DONE &&
-        leave(gnuplot, plot, ".gp") == CMD_DONE)
+    if (gnuplot->format != GNUPLOT_TERMINAL && leave(gnuplot, plot))
         print_message("the data are in %s.dat; where gnuplot is, `gnuplot %s.gp` draws them",
                       gnuplot->path, gnuplot->path);
     return CMD_BAD_INPUT;
@@ -320,14 +304,14 @@ int gnuplot_draw(const struct gnuplot *gnuplot, const struct plot *plot)
 {
     struct child child;
     int status = 0;
-    if (plot->lost) {
-        print_message("out of memory for the picture");
-        return CMD_BAD_INPUT;
-    }
     fflush(stdout);
     if (!child_open(&child))
         return CMD_BAD_INPUT;
-    put_whole(child.script, gnuplot, plot);
+    /* Everything in one stream: the data are a block of it. */
+    fputs("output = ''\ndata = '$data'\n$data << END_OF_DATA\n", child.script);
+    fwrite(plot->data.bytes, 1, plot->data.len, child.script);
+    fputs("END_OF_DATA\n", child.script);
+    put_program(child.script, gnuplot, plot);
     int why = child_run(&child, &status);
     int result = why != 0 ? not_started(gnuplot, plot, why) : drawn(gnuplot, &child, status);
     child_close(&child);

@@ -8,8 +8,6 @@ static const struct cmd commands[] = {
     {"run", "one workload against one quota, or a list of them", sim_run_main},
     {"compare", "one workload through several quotas, side by side", sim_compare_main},
     {"worst", "the requests that a quota admits the most of, and its bound", sim_worst_main},
-    {"utilisation", "how much of a limit its callers get to use, for which slack",
-     sim_utilisation_main},
     {NULL, NULL, NULL},
 };
 

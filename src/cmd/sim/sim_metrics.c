@@ -57,6 +57,12 @@ static double of_utilisation(const struct tally *tally, size_t quota)
     return utilisation < 0 ? (double)NAN : utilisation;
 }
 
+static double of_share_of_limit(const struct tally *tally, size_t quota)
+{
+    double share_of_limit = tally_share_of_limit(tally, quota);
+    return share_of_limit < 0 ? (double)NAN : share_of_limit;
+}
+
 const struct sim_figure sim_metrics[] = {
     {"decisions", SIM_COUNT, false, false, "decisions", of_decisions},
     {"keys", SIM_COUNT, false, false, "keys", of_keys},
@@ -68,6 +74,7 @@ const struct sim_figure sim_metrics[] = {
     {"share_allowed", SIM_SHARE, false, false, "share of the units allowed", of_share_allowed},
     {"most_admitted", SIM_COUNT, true, false, "most admitted in any window", of_most_admitted},
     {"utilisation", SIM_SHARE, true, false, "utilisation", of_utilisation},
+    {"share_of_limit", SIM_SHARE, true, false, "share of the limit", of_share_of_limit},
     {"judged", SIM_COUNT, false, false, "judged by the exact count", of_judged},
     {"false_denials", SIM_COUNT, false, false, "false denials", of_false_denials},
     {"share_false", SIM_SHARE, false, false, "share of false denials", of_share_false},

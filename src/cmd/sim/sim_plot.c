@@ -60,7 +60,7 @@ static int draw_history(const struct sim_work *work, const struct watch *watch,
                         const struct stint_quota *quota)
 {
     struct history history;
-    struct plot plot;
+    struct plot plot = {0};
     struct stint_error error;
     struct formatted date;
     char number[64];
@@ -72,7 +72,6 @@ static int draw_history(const struct sim_work *work, const struct watch *watch,
     if (work->log->names.n_keys > 0)
         picture.key = key_set_name(&work->log->names, (uint32_t)watch->key);
     picture.origin = epoch_ns > 0 ? format_date(&date, epoch_ns) : NULL;
-    plot_init(&plot, 0, 0);
     int code = history_init(&history, quota, watch->events, watch->n_events, &error);
     if (code == 0)
         code = picture_draw(&plot, &picture, &error);

@@ -44,6 +44,16 @@ static json_t *number_json(enum sim_form form, double value)
     return whole ? json_integer((json_int_t)value) : json_real(value);
 }
 
+static json_t *by_seed_json(const struct sim_runs *runs, const struct sim_figure *figure,
+                            size_t quota)
+{
+    json_t *values = json_array();
+    for (size_t i = 0; i < runs->n_done; i++)
+        json_array_append_new(values,
+                              number_json(figure->form, figure->of(&runs->tallies[i], quota)));
+    return values;
+}
+
 json_t *sim_json_figures(const struct sim_runs *runs, bool of_quota, size_t quota)
 {
     json_t *object = json_object();
@@ -52,10 +62,11 @@ json_t *sim_json_figures(const struct sim_runs *runs, bool of_quota, size_t quot
             continue;
         struct sim_spread spread = sim_spread_of(runs, figure, quota);
         json_object_set_new(object, figure->name,
-                            json_pack("{s:o, s:o, s:o}", "median",
+                            json_pack("{s:o, s:o, s:o, s:o}", "median",
                                       number_json(figure->form, spread.median), "min",
                                       number_json(figure->form, spread.least), "max",
-                                      number_json(figure->form, spread.most)));
+                                      number_json(figure->form, spread.most), "by_seed",
+                                      by_seed_json(runs, figure, quota)));
     }
     return object;
 }

@@ -16,7 +16,7 @@ const char *sim_spec(struct sim_spec *spec, const struct stint_quota *quota);
 json_t *sim_json_head(const struct sim_work *work);
 /* {"quota", "limit", "period_ns", "max_in_any_window", "bound_broken"} */
 json_t *sim_json_quota(const struct sim_runs *runs, size_t quota);
-/* Each figure as {"median", "min", "max"}, null where it is not known. */
+/* Each figure as {"median", "min", "max", "by_seed"}, null where it is not known. */
 json_t *sim_json_figures(const struct sim_runs *runs, bool of_quota, size_t quota);
 
 /* Draws the key that was denied most, under the first quota, of the first seed; an enum cmd_exit.

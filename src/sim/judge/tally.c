@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define WARM_PERIODS 2 /* no state remembers longer */
+
 double tally_fairness(const struct tally_shares *shares)
 {
     return shares->squares > 0 ? shares->sum * shares->sum / (shares->n * shares->squares) : 1.0;
@@ -16,6 +18,13 @@ double tally_fairness(const struct tally_shares *shares)
 double tally_utilisation(const struct tally_quota *quota)
 {
     return quota->usable_units > 0 ? (double)quota->used_units / (double)quota->usable_units : -1;
+}
+
+double tally_share_of_limit(const struct tally *tally, size_t i)
+{
+    const struct tally_quota *quota = &tally->quotas[i];
+    double units = quota->weighed_limit * (double)tally->keys;
+    return units > 0 ? quota->weighed_units / units : -1;
 }
 
 bool tally_is_broken(const struct tally *tally)
@@ -32,8 +41,10 @@ int tally_places_init(struct tally_places *places, const struct workload *worklo
     size_t n = workload_places(workload);
     uint32_t n_clients = workload_clients(workload);
     assert(n > 0 && n_quotas > 0);
-    *places = (struct tally_places){
-        .n_places = (uint32_t)n, .n_clients = n_clients, .n_quotas = n_quotas};
+    *places = (struct tally_places){.n_places = (uint32_t)n,
+                                    .n_clients = n_clients,
+                                    .n_quotas = n_quotas,
+                                    .end_ns = workload->end_ns};
     for (size_t i = 0; i < n_quotas; i++) {
         places->lengths_ns[i] = quotas[i].period_ns;
         places->limits[i] = quotas[i].limit;
@@ -88,6 +99,15 @@ static uint32_t granted(const struct sim_event *event, const struct stint_decisi
     return decision->outcome == STINT_ALLOW ? event->cost : 0;
 }
 
+/* How much a unit counts that is admitted at this instant. */
+static double weight_at(uint64_t at_ns, uint64_t period_ns, uint64_t end_ns)
+{
+    if (at_ns / period_ns < WARM_PERIODS || at_ns >= end_ns)
+        return 0;
+    uint64_t inside_ns = min_u64(at_ns - WARM_PERIODS * period_ns, end_ns - at_ns);
+    return inside_ns >= period_ns ? 1 : (double)inside_ns / (double)period_ns;
+}
+
 /* Periods of all keys lie alike: multiples of their length. */
 static void count_periods(struct tally *tally, struct tally_places *places, size_t quota,
                           const struct sim_event *events, const struct stint_decision *decisions,
@@ -102,8 +122,12 @@ static void count_periods(struct tally *tally, struct tally_places *places, size
             end_period(&tally->quotas[quota], period, places->limits[quota]);
             period->ends_ns = (at_ns / length_ns + 1) * length_ns;
         }
+        uint32_t units = granted(&events[i], &decisions[i]);
         period->asked += events[i].cost;
-        period->used += granted(&events[i], &decisions[i]);
+        period->used += units;
+        if (units > 0)
+            tally->quotas[quota].weighed_units +=
+                units * weight_at(at_ns, length_ns, places->end_ns);
     }
 }
 
@@ -174,6 +198,12 @@ void tally_finish(struct tally *tally, struct tally_places *places, uint64_t end
             if (periods[i].ends_ns <= end_ns)
                 end_period(&tally->quotas[i], &periods[i], places->limits[i]);
         tally_leave(tally, places, place);
+    }
+    for (size_t i = 0; i < places->n_quotas && end_ns >= places->end_ns; i++) {
+        double periods = (double)places->end_ns / (double)places->lengths_ns[i];
+        if (periods >= WARM_PERIODS + 2)
+            tally->quotas[i].weighed_limit =
+                (periods - WARM_PERIODS - 1) * (double)places->limits[i];
     }
     for (uint32_t client = 0; client < places->n_clients; client++)
         add_share(&tally->client_shares, places->client_units[client]);

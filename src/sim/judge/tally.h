@@ -18,6 +18,10 @@ struct tally_quota {
     bool bound_broken;
     uint64_t usable_units; /* of whole periods: the lesser of what was asked for and the limit */
     uint64_t used_units;   /* of these periods: what was admitted */
+    /* Admitted after the first two periods; of the first and the last period after them, by part,
+     * rising and falling, so that it does not matter where in a period units come back at once. */
+    double weighed_units;
+    double weighed_limit; /* of one key in that time; 0: the run was too short, or was ended */
 };
 
 struct tally {
@@ -55,6 +59,8 @@ struct tally {
 double tally_fairness(const struct tally_shares *shares);
 /* used / usable; negative where no whole period was asked for. */
 double tally_utilisation(const struct tally_quota *quota);
+/* Units admitted in a period, as a share of the limit of all keys; negative where unknown. */
+double tally_share_of_limit(const struct tally *tally, size_t quota);
 /* Whether something was seen that must not be: a broken bound, an unjustified denial, a wrong wait.
  */
 bool tally_is_broken(const struct tally *tally);
@@ -86,6 +92,7 @@ struct tally_places {
     size_t n_quotas;
     uint64_t lengths_ns[STINT_ITEMS_MAX];
     uint64_t limits[STINT_ITEMS_MAX];
+    uint64_t end_ns; /* of the run, if it is whole */
 };
 
 int tally_places_init(struct tally_places *places, const struct workload *workload,

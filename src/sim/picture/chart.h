@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Charts of figures that were worked out elsewhere: quotas side by side, a matrix as a heat map,
- * keys and what is left of them. Each fills a struct plot anew; the caller frees it with
+ * Charts of figures that were worked out elsewhere: quotas side by side, keys and what is left of
+ * them. Each fills a struct plot anew; the caller frees it with
  * plot_deinit(), also where a code comes back.
  */
 #ifndef STINT_SIM_PICTURE_CHART_H
@@ -28,21 +28,6 @@ struct chart_quota {
  */
 int chart_compare(struct plot *plot, const char *title, const struct chart_quota *quotas,
                   size_t n_quotas, struct stint_error *error);
-
-struct chart_matrix {
-    const char *title;
-    const char *x_label, *y_label; /* of the axes, with their units */
-    const char *value_label;       /* of the colours, with its unit */
-    const char *const *x_names;    /* of the columns, from the left */
-    const char *const *y_names;    /* of the rows, from below */
-    const double *values;          /* n_y rows of n_x; NAN is a cell without a value */
-    size_t n_x, n_y;               /* at least 1 */
-    double lowest, highest;        /* the ends of the colours; both 0: those of the values */
-    unsigned decimals;             /* of the values that are printed in the cells */
-};
-
-/* Cells coloured by value, which is printed in each; a bar says which colour is what. */
-int chart_heat(struct plot *plot, const struct chart_matrix *matrix, struct stint_error *error);
 
 struct chart_bar {
     struct span name;       /* any bytes: a key's */

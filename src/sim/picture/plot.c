@@ -1,57 +1,58 @@
 /* SPDX-License-Identifier: MIT */
-/* Appends. Memory that does not suffice is told once, at the end: nobody draws half a picture. */
+/* Writes into memory. Memory that does not suffice is reported once, at the end. */
 #include "sim/picture/plot.h"
 
-#include "base/ns.h"
+#include "base/utf8.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT_FIRST 4096
+#define LINES_FIRST 4096
+#define NAME_COLUMNS 46
 
-void plot_init(struct plot *plot, uint32_t width, uint32_t height)
+void plot_init(struct plot *plot, const unsigned char *program)
 {
-    *plot = (struct plot){.width = width, .height = height};
+    *plot = (struct plot){.program = program};
 }
 
 void plot_deinit(struct plot *plot)
 {
+    free(plot->variables.bytes);
     free(plot->data.bytes);
-    free(plot->script.bytes);
     *plot = (struct plot){0};
 }
 
-/* Room for `more` bytes and a terminator. */
-static bool make_space(struct plot_text *text, size_t more)
+int plot_check(const struct plot *plot, struct stint_error *error)
 {
-    size_t size = text->size == 0 ? TEXT_FIRST : text->size;
-    while (size - text->len <= more) {
-        if (size > SIZE_MAX / 2)
-            return false;
+    return plot->lost ? err_set(error, STINT_E_SYSTEM, "out of memory for the picture") : 0;
+}
+
+/* Makes place for `more` bytes and a terminator. */
+static bool grow(struct plot_lines *lines, size_t more)
+{
+    size_t size = lines->size == 0 ? LINES_FIRST : lines->size;
+    while (size - lines->len <= more && size <= SIZE_MAX / 2)
         size *= 2;
-    }
-    if (size == text->size)
-        return true;
-    char *bytes = realloc(text->bytes, size);
-    if (bytes == NULL)
+    char *bytes = size == lines->size ? lines->bytes : realloc(lines->bytes, size);
+    if (bytes == NULL || size - lines->len <= more)
         return false;
-    text->bytes = bytes;
-    text->size = size;
+    lines->bytes = bytes;
+    lines->size = size;
     return true;
 }
 
-static ERR_PRINTF(3, 0) void add(struct plot *plot, struct plot_text *text, const char *format,
+static ERR_PRINTF(3, 0) void add(struct plot *plot, struct plot_lines *lines, const char *format,
                                  va_list args)
 {
     va_list again;
     va_copy(again, args);
     int len = vsnprintf(NULL, 0, format, args);
-    if (plot->lost || len < 0 || !make_space(text, (size_t)len))
+    if (plot->lost || len < 0 || !grow(lines, (size_t)len))
         plot->lost = true;
     else
-        text->len += (size_t)vsnprintf(text->bytes + text->len, (size_t)len + 1, format, again);
+        lines->len += (size_t)vsnprintf(lines->bytes + lines->len, (size_t)len + 1, format, again);
     va_end(again);
 }
 
@@ -63,11 +64,11 @@ void plot_data(struct plot *plot, const char *format, ...)
     va_end(args);
 }
 
-void plot_script(struct plot *plot, const char *format, ...)
+void plot_variables(struct plot *plot, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    add(plot, &plot->script, format, args);
+    add(plot, &plot->variables, format, args);
     va_end(args);
 }
 
@@ -77,24 +78,16 @@ void plot_set(struct plot *plot, const char *name)
     plot_data(plot, "%s# %s\n", plot->data.len > 0 ? "\n\n" : "", name);
 }
 
-/* Bytes of the UTF-8 character at the beginning of the text; 0 where there is none. */
+/* Bytes of the first character; 0 where there is none that may be shown. */
 static size_t character_len(struct span text)
 {
-    uint8_t first = text.ptr[0];
-    if (first < 0x80)
-        return first >= 0x20 && first != 0x7f;
-    size_t len = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-    if (first < 0xc2 || first > 0xf4 || text.len < len)
-        return 0;
-    for (size_t i = 1; i < len; i++)
-        if (text.ptr[i] >> 6 != 2)
-            return 0;
-    /* What is longer than it need be, a surrogate, past the last, or a control character. */
-    uint8_t second = text.ptr[1];
-    bool wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
-                 (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f) ||
-                 (first == 0xc2 && second < 0xa0);
-    return wrong ? 0 : len;
+    size_t len = utf8_length(text.ptr, text.len);
+    return len > 0 && utf8_is_hidden(utf8_code_point(text.ptr, len)) ? 0 : len;
+}
+
+static bool is_digit(uint8_t c)
+{
+    return c >= '0' && c <= '9';
 }
 
 /* Nothing of these means anything to gnuplot within double quotes; UTF-8 does not either. */
@@ -104,61 +97,42 @@ static bool is_plain(uint8_t c)
            c >= 0x80 || (c != '\0' && strchr(" .,:;/=_+-()<>", c) != NULL);
 }
 
-static void add_quoted(struct plot *plot, struct span text, size_t columns, bool is_tic)
+/* As a string, and the end of the line. */
+static void add_quoted(struct plot *plot, struct span text, size_t columns)
 {
-    plot_script(plot, "\"");
+    bool escaped = false; /* gnuplot takes a digit behind an octal escape for a part of it */
+    plot_variables(plot, "\"");
     for (size_t column = 1; text.len > 0; column++) {
         size_t len = character_len(text), step = len > 0 ? len : 1;
-        uint8_t first = text.ptr[0];
         if (column == columns && text.len > step) {
-            plot_script(plot, "…");
+            plot_variables(plot, "…");
             break;
         }
+        bool plain = is_plain(text.ptr[0]) && !(escaped && is_digit(text.ptr[0]));
         if (len == 0)
-            plot_script(plot, "?");
-        else if (first == '%' && is_tic)
-            plot_script(plot, "%%%%");
-        else if (is_plain(first))
-            plot_script(plot, "%.*s", (int)len, (const char *)text.ptr);
+            plot_variables(plot, "?");
+        else if (plain)
+            plot_variables(plot, "%.*s", (int)len, (const char *)text.ptr);
         else
-            plot_script(plot, "\\%03o", first);
+            plot_variables(plot, "\\%03o", text.ptr[0]);
+        escaped = len > 0 && !plain;
         text.ptr += step;
         text.len -= step;
     }
-    plot_script(plot, "\"");
+    plot_variables(plot, "\"\n");
 }
 
-void plot_quote(struct plot *plot, struct span text, size_t columns)
+void plot_text(struct plot *plot, const char *variable, struct span text, size_t columns)
 {
-    add_quoted(plot, text, columns, false);
+    plot_variables(plot, "%s = ", variable);
+    add_quoted(plot, text, columns);
 }
 
-void plot_quote_tic(struct plot *plot, struct span text, size_t columns)
+void plot_names(struct plot *plot, const char *variable, const struct span *names, size_t n_names)
 {
-    add_quoted(plot, text, columns, true);
-}
-
-int plot_check(const struct plot *plot, struct stint_error *error)
-{
-    return plot->lost ? err_set(error, STINT_E_SYSTEM, "out of memory for the picture") : 0;
-}
-
-struct plot_unit plot_unit_of(uint64_t length_ns)
-{
-    static const struct plot_unit units[] = {
-        {"d", NS_PER_DAY}, {"h", NS_PER_HOUR}, {"min", NS_PER_MIN}, {"s", NS_PER_S},
-        {"ms", NS_PER_MS}, {"us", NS_PER_US},  {"ns", 1},
-    };
-    size_t i = 0;
-    while (i < 6 && length_ns < 3 * units[i].ns)
-        i++;
-    return units[i];
-}
-
-double plot_step_of(double length)
-{
-    double step = 1;
-    while (step * 10 <= length / 4)
-        step *= 10;
-    return step * (length / 4 >= step * 5 ? 5 : length / 4 >= step * 2 ? 2 : 1);
+    plot_variables(plot, "n = %zu\narray %s[n]\n", n_names, variable);
+    for (size_t i = 0; i < n_names; i++) {
+        plot_variables(plot, "%s[%zu] = ", variable, i + 1);
+        add_quoted(plot, names[i], NAME_COLUMNS);
+    }
 }

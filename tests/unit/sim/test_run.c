@@ -286,6 +286,37 @@ static void test_churn_brings_new_keys(void **state)
     assert_true(tally.key_shares.sum == (double)tally.units_allowed);
 }
 
+/*
+ * 2 units in 10 s, one asked for every 4 s: `log` admits at 0, 4, 12, 16, 24, 28 …, two in 12 s.
+ * The client that takes all at once gets all again at 10 s; from `window` at 11 s, when the last of
+ * its 11 slots has passed.
+ */
+static void test_the_share_of_the_limit_counted_by_hand(void **state)
+{
+    (void)state;
+    const struct run_options hour = {.length_ns = 63 * 10 * NS_PER_S};
+    struct tally tally = run("log 2/10s", "herd clients=1 every=4s", hour);
+    assert_true(fabs(tally_share_of_limit(&tally, 0) - 10.0 / 12) < 0.002);
+    tally = run("log 100/10s", "greedy", hour);
+    assert_true(fabs(tally_share_of_limit(&tally, 0) - 1) < 1e-9);
+    tally = run("window 100/10s resolution=10", "greedy",
+                (struct run_options){.length_ns = 113 * 10 * NS_PER_S});
+    assert_true(fabs(tally_share_of_limit(&tally, 0) - 10.0 / 11) < 0.001);
+    /* Two keys have two limits. */
+    tally = run("log 2/10s", "herd clients=2 keys=2 every=4s", hour);
+    assert_true(fabs(tally_share_of_limit(&tally, 0) - 10.0 / 12) < 0.002);
+    /* What is asked for at random is half of the limit, and all of it is admitted. */
+    tally = run("log 400/10s", "poisson load=0.5",
+                (struct run_options){.length_ns = 93 * 10 * NS_PER_S});
+    assert_true(fabs(tally_share_of_limit(&tally, 0) - 0.5) < 0.02);
+    /* Too short, or ended before its time: unknown. */
+    tally = run("log 2/10s", "greedy", (struct run_options){.length_ns = 39 * NS_PER_S});
+    assert_true(tally_share_of_limit(&tally, 0) < 0);
+    tally = run("log 2/10s", "greedy",
+                (struct run_options){.length_ns = 63 * 10 * NS_PER_S, .decisions_max = 100});
+    assert_true(tally_share_of_limit(&tally, 0) < 0);
+}
+
 /* What must not be is called so. */
 static void test_a_broken_tally_is_broken(void **state)
 {
@@ -314,6 +345,7 @@ int main(void)
         cmocka_unit_test(test_the_oracle_stops_within_its_memory),
         cmocka_unit_test(test_a_run_can_be_stopped),
         cmocka_unit_test(test_churn_brings_new_keys),
+        cmocka_unit_test(test_the_share_of_the_limit_counted_by_hand),
         cmocka_unit_test(test_a_broken_tally_is_broken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
