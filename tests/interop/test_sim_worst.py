@@ -113,7 +113,7 @@ def test_the_same_seed_finds_the_same_trace():
 def test_what_is_printed_goes_through_a_pipe_into_replay():
     spec = "gcra 100/60s burst=20"
     out = stint("sim", "worst", "--quota", spec, "--tries", 1500)[0]
-    assert "# most admitted in any 1 min: 119, of at most 119 by its law" in out
+    assert "# most admitted in any 1 min: 119, of at most 119 by its algorithm" in out
     assert replayed(spec, out) == 119
     lines = [line for line in out.splitlines() if not line.startswith("#")]
     # With what is left of the burst at the start of each line, no time is in vain.
@@ -124,7 +124,7 @@ def test_the_trace_may_go_to_a_file(tmp_path):
     path = tmp_path / "worst.trace"
     out = stint("sim", "worst", "--quota", "fixed_window 100/60s", "--tries", 500,
                 "--trace", path)[0]
-    assert "of at most 200 by its law" in out and "#" not in out and " k " not in out
+    assert "of at most 200 by its algorithm" in out and "#" not in out and " k " not in out
     assert replayed("fixed_window 100/60s", path.read_text()) == 200
     found = worst("fixed_window 100/60s", "--trace", path)
     assert path.read_text().endswith(found["trace"])
