@@ -133,15 +133,15 @@ static void open_service(struct load *load, const char *path)
     const struct stint_table_options table = {.keys = 1024};
     const struct rules_load_options how = {.stores = names, .n_stores = 1, .default_store = 1};
     struct stint_error error;
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     char *text;
     if (stint_table_open(&load->table, &table, &error) != 0 ||
         file_text_read(path, FILE_MAX, &text, &error) != 0)
         refuse(error.message);
     const struct rules_file file = {.path = path, .text = span_of_text(text)};
-    struct rules *rules = rules_load(&file, 1, &how, &faults);
+    struct rules *rules = rules_load(&file, 1, &how, &diagnostics);
     if (rules == NULL)
-        refuse(faults.faults[0].message);
+        refuse(diagnostics.diagnostics[0].message);
     const struct server_state_options options = {.table = load->table,
                                                  .rules = rules,
                                                  .workers = 1,
@@ -150,7 +150,7 @@ static void open_service(struct load *load, const char *path)
     if (server_state_open(&load->server_state, &options, &error) != 0)
         refuse(error.message);
     rules_unref(rules);
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     free(text);
     load->service = service_new(load->server_state, 0);
     if (load->service == NULL)
