@@ -281,15 +281,15 @@ static void begin(struct serving *serving)
 static void open_serving(struct serving *serving, uint32_t n_keys)
 {
     struct stint_error error;
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct stint_table_options table = {
         .keys = n_keys, .keys16 = n_keys, .clock = STINT_CLOCK_VIRTUAL, .hash_key = {1, 2}};
     const struct rules_file file = {"bench.yaml", span_of_text(yaml)};
     serving->now_ns = NS_PER_HOUR;
-    struct rules *rules = rules_load(&file, 1, NULL, &faults);
+    struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     if (rules == NULL || stint_table_open(&serving->table, &table, &error) != 0)
         die("the table or its rules cannot be made");
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     const struct server_state_options server_state = {
         .table = serving->table, .rules = rules, .workers = 1};
     if (server_state_open(&serving->server_state, &server_state, &error) != 0)

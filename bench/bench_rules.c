@@ -46,7 +46,7 @@ static struct rules *make_rules(uint32_t n_values)
 {
     size_t size = 256 + (size_t)n_values * 96, len;
     char *text = must(malloc(size));
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     len = (size_t)snprintf(text, size,
                            "domain: bench\ndescriptors:\n"
                            "- {key: customer, rate_limit: {unit: hour, requests_per_unit: 100}}\n");
@@ -56,12 +56,12 @@ static struct rules *make_rules(uint32_t n_values)
                                 "requests_per_unit: %u}}\n",
                                 (unsigned)i, 1 + (unsigned)i % 1000);
     const struct rules_file file = {"bench.yaml", span_of(text, len)};
-    struct rules *rules = rules_load(&file, 1, NULL, &faults);
+    struct rules *rules = rules_load(&file, 1, NULL, &diagnostics);
     if (rules == NULL) {
-        fprintf(stderr, "%s\n", faults.n_faults > 0 ? faults.faults[0].message : "no rules");
+        fprintf(stderr, "%s\n", diagnostics.n_diagnostics > 0 ? diagnostics.diagnostics[0].message : "no rules");
         exit(1);
     }
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     free(text);
     return rules;
 }

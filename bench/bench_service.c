@@ -90,16 +90,16 @@ static void open_serving(struct serving *serving, uint32_t n_keys)
     if (stint_quota_check(&serving->quota, &error) != 0 ||
         stint_table_open(&serving->table, &table, &error) != 0)
         die(error.message);
-    struct rules_faults faults;
+    struct rules_diagnostics diagnostics;
     const struct rules_file file = {.path = "bench.yaml", .text = span_of_text(rules_text)};
     struct rules *rules = rules_load(
-        &file, 1, &(struct rules_load_options){.default_algorithm = STINT_GCRA}, &faults);
+        &file, 1, &(struct rules_load_options){.default_algorithm = STINT_GCRA}, &diagnostics);
     const struct server_state_options server_state = {
         .table = serving->table, .rules = rules, .workers = 1};
     if (rules == NULL || server_state_open(&serving->server_state, &server_state, &error) != 0)
-        die(rules == NULL ? faults.faults[0].message : error.message);
+        die(rules == NULL ? diagnostics.diagnostics[0].message : error.message);
     rules_unref(rules);
-    rules_faults_free(&faults);
+    rules_diagnostics_free(&diagnostics);
     serving->service = service_new(serving->server_state, 0);
     if (serving->service == NULL)
         die("no memory for a service");

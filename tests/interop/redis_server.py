@@ -181,8 +181,9 @@ class Redis(Process):
         return (done.stdout + done.stderr).strip()
 
     def info(self, name):
-        """One figure of INFO ALL, as text; "" where there is none."""
-        for line in self.cli("INFO", "ALL").splitlines():
+        """One figure of INFO ALL, as text; "" where there is none, or a failover ended the call:
+        sentinel kills the clients of a server that it promotes."""
+        for line in self.cli("INFO", "ALL", check=False).splitlines():
             if line.startswith(name + ":"):
                 return line.partition(":")[2].strip()
         return ""
