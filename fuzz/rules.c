@@ -42,9 +42,9 @@ static uint32_t slow_step(const struct places *places, uint32_t above,
                           const struct descriptor_entry *entry, unsigned *budget)
 {
     uint32_t exact = TRIE_NONE, wildcard = TRIE_NONE, bare = TRIE_NONE;
-    for (uint32_t at = places_next(places, TRIE_NONE); at; at = places_next(places, at)) {
-        const struct place *place = places_at(places, at);
-        const struct place *key = place->kind > TRIE_KEY ? places_at(places, place->above) : place;
+    for (uint32_t at = trie_next(places, TRIE_NONE); at; at = trie_next(places, at)) {
+        const struct place *place = trie_at(places, at);
+        const struct place *key = place->kind > TRIE_KEY ? trie_at(places, place->above) : place;
         if (!place->is_entry || key->kind != TRIE_KEY || key->above != above ||
             !is_same(place_text(key), entry->key))
             continue;
@@ -76,11 +76,11 @@ static bool slow_match(const struct rules *rules, uint32_t domain,
         at = slow_step(places, at, &descriptor->entries[i], &budget);
         if (at != TRIE_NONE)
             answer->key_len +=
-                4 + (places_at(places, at)->is_shared ? places_at(places, at)->text_len
+                4 + (trie_at(places, at)->is_shared ? trie_at(places, at)->text_len
                                                       : descriptor->entries[i].value.len);
     }
-    if (at != TRIE_NONE && places_at(places, at)->rule != RULE_NONE)
-        answer->rule = rules_at(rules, places_at(places, at)->rule);
+    if (at != TRIE_NONE && trie_at(places, at)->rule != RULE_NONE)
+        answer->rule = rules_at(rules, trie_at(places, at)->rule);
     return budget > 0;
 }
 
@@ -122,9 +122,9 @@ static uint32_t draw_entries(const struct places *places, uint32_t at, struct di
 {
     struct descriptor_entry upwards[ENTRIES_MAX];
     size_t n = 0;
-    while (places_at(places, at)->kind != TRIE_DOMAIN) {
-        const struct place *place = places_at(places, at);
-        const struct place *key = place->kind > TRIE_KEY ? places_at(places, place->above) : place;
+    while (trie_at(places, at)->kind != TRIE_DOMAIN) {
+        const struct place *place = trie_at(places, at);
+        const struct place *key = place->kind > TRIE_KEY ? trie_at(places, place->above) : place;
         MUST(n < ENTRIES_MAX);
         upwards[n] = (struct descriptor_entry){place_text(key), draw_value(dice, place, bytes[n])};
         n++;
@@ -150,7 +150,7 @@ static void ask(const struct rules *rules, uint32_t place, struct dice *dice)
         return;
     if (throw_dice(dice, 8) == 0)
         descriptor.n_entries = 1 + throw_dice(dice, (uint32_t)descriptor.n_entries);
-    int code = rules_match(rules, place_text(places_at(&rules->places, domain)), &descriptor, key,
+    int code = rules_match(rules, place_text(trie_at(&rules->places, domain)), &descriptor, key,
                            sizeof(key), &match, &error);
     if (!slow_match(rules, domain, &descriptor, &expected))
         return;
@@ -239,7 +239,7 @@ static void load(const struct rules_file *files, size_t n_files, bool merge, str
         check_rules(rules);
         uint32_t at = TRIE_NONE;
         for (unsigned i = 0; i < ASKS; i++) {
-            at = places_next(&rules->places, at);
+            at = trie_next(&rules->places, at);
             if (at != TRIE_NONE)
                 ask(rules, at, dice);
         }
