@@ -16,7 +16,7 @@ static void need(const struct source *source, const struct fields *fields, int k
                         "ban has no %s; expected such as %s", fields->shape->keys[key], example);
 }
 
-/* What is wrong beyond what the fields say of themselves, told where the ban begins. */
+/* Errors that only the keys together show, reported where the ban begins. */
 static void check_whole(const struct source *source, const struct fields *fields,
                         const struct rule_ban *ban)
 {

@@ -17,7 +17,7 @@ static const char *const unit_names[] = {"second", "minute", "hour", "day",
 
 static const struct unit {
     uint8_t number; /* enum rule_unit */
-    uint8_t align;  /* as a calendar window; 0: it is none */
+    uint8_t align;  /* as a calendar window; 0: not one */
     uint64_t ns;    /* as a fixed length */
 } units[N_UNITS] = {
     {RULE_SECOND, 0, NS_PER_S},
@@ -95,8 +95,7 @@ static void read_length(struct limit_reader *reader)
         limit->unit = unit_of_length(limit->quota.period_ns);
 }
 
-/* `lease` of another algorithm is read_store.c's: a word, for units that are leased from a store.
- */
+/* read_store.c reads the other `lease`: a word, for units that are leased from a store. */
 static bool has_lease_word(const struct limit_reader *reader)
 {
     static const char *const words[] = {"strict", "fast"};
@@ -107,7 +106,7 @@ static bool has_lease_word(const struct limit_reader *reader)
     return false;
 }
 
-/* Places that are held, and no units that come back by themselves. */
+/* Slots that are held, and no units that come back by themselves. */
 static void read_lease(struct limit_reader *reader)
 {
     static const int lengths[] = {LIMIT_UNIT, LIMIT_PERIOD, LIMIT_CALENDAR};
@@ -213,7 +212,7 @@ static const struct option {
      "gcra, fixed_window and sliding_counter"},
 };
 
-/* stint_quota_check() would tell these too, but not where they stand. */
+/* stint_quota_check() would find these too, but without their position. */
 static void refuse_foreign_options(const struct limit_reader *reader)
 {
     uint8_t algorithm = reader->limit->quota.algorithm;
@@ -259,7 +258,7 @@ static void check(struct limit_reader *reader)
         schema_fault(reader->source, reader->fields, LIMIT_REQUESTS_PER_UNIT, "%s", error.message);
 }
 
-/* The files of envoyproxy/ratelimit may leave the number out; `shadow` is no key of theirs. */
+/* The files of envoyproxy/ratelimit may omit the number; `shadow` is no key of theirs. */
 static void tell_no_number(const struct limit_reader *reader)
 {
     const struct source *source = reader->source;
@@ -278,7 +277,7 @@ bool read_limit(const struct source *source, const struct fields *fields, uint8_
 {
     struct limit_reader reader = {.source = source, .fields = fields, .limit = limit};
     size_t diagnostics_before = diagnostics_count(source->diagnostics);
-    memset(limit, 0, sizeof(*limit)); /* also what lies between the fields of the quota */
+    memset(limit, 0, sizeof(*limit)); /* also errors that concern several fields of the quota */
     read_algorithm(&reader, default_algorithm);
     if (!has(&reader, LIMIT_REQUESTS_PER_UNIT))
         tell_no_number(&reader);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Which keys a mapping has; fields_values.c reads what they hold. */
+/* Which keys a mapping has; schema_values.c reads their values. */
 #include "rules/yaml/schema.h"
 
 #include "algorithm/nearest.h"
@@ -18,7 +18,7 @@ static int key_number(const struct shape *shape, struct span name)
     return -1;
 }
 
-/* A key that another kind of mapping has is there by mistake of indentation, or of memory. */
+/* A key of another kind of mapping is there by wrong indentation or by mistake. */
 static const struct shape *home_of(struct span name)
 {
     static const struct shape *const shapes[] = {&shape_entry, &shape_limit, &shape_ban,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Builds the tree out of libyaml's events, without recursion. */
+/* Builds the tree from libyaml's events, without recursion. */
 #include "rules/yaml/yaml_value.h"
 
 #include "algorithm/text.h"
@@ -78,7 +78,7 @@ static bool append(struct yaml_reader *reader, struct open_value *open,
     return true;
 }
 
-/* Puts a value that is complete where it belongs. */
+/* Puts a complete value into its parent. */
 static bool add(struct yaml_reader *reader, const struct yaml_value *value, yaml_mark_t mark)
 {
     if (reader->depth == 0) {
@@ -211,7 +211,7 @@ static bool on_event(struct yaml_reader *reader, const yaml_event_t *event)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-/* Bytes that are no text: libyaml tells them by their offset alone. */
+/* Invalid UTF-8: libyaml reports only its offset. */
 static struct fault_place place_of_offset(struct span text, size_t offset)
 {
     struct fault_place place = {1, 1};
