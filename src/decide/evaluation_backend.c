@@ -13,11 +13,8 @@
 
 #include <inttypes.h>
 
-#define STORES_MAX 64 /* of one request */
-#define RETRY_AFTER_NS                                                                             \
-    (1000 * NS_PER_MS) /*                                                                          \
-                        * retry_after of a denial because a store is unavailable                   \
-                        */
+#define STORES_MAX 64                     /* of one request */
+#define RETRY_AFTER_NS (1000 * NS_PER_MS) /* of a denial while a store is unavailable */
 
 void evaluation_leave_distant_shadows(struct evaluation *evaluation)
 {

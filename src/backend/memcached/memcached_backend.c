@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* The seam: what may be asked, how long it waits, and how the store ends. */
+/* The backend's interface: which requests are valid, how long they wait, and how the store ends. */
 #include "backend/memcached/memcached_parts.h"
 #include "backend/store_key.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#define UNDO_NS NS_PER_S /* that taking back may go on once nobody waits any more */
+#define UNDO_NS NS_PER_S /* so that taking back may go on after the caller's deadline */
 
 static struct store *store_of(struct backend *shared)
 {
@@ -23,9 +23,9 @@ static uint64_t now_of(const struct store *store)
     return store->options.io->ops->now(store->options.io);
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------- */
+/* ---- Requests -------------------------------------------------------------------------------- */
 
-/* Equal items keep what each of them keeps. */
+/* Equal items keep the sum of what each of them keeps. */
 static void add_kept(struct part *part, const struct backend_item *item)
 {
     if (item->kept == STINT_KEEP_ALL && part->kept == STINT_KEEP_ALL)
@@ -124,7 +124,7 @@ static const char *why_never(const struct backend_request *ask)
     return NULL;
 }
 
-/* Whether a server that is needed has been away for longer than this ask can wait. */
+/* Whether a needed server has been unavailable for longer than this request can wait. */
 static const char *why_not_now(struct store *store, const struct work *work, uint64_t now_ns,
                                enum backend_error *fault, uint64_t *unavailable)
 {
@@ -162,7 +162,7 @@ static void begin(struct store *store, struct work *work, const struct backend_r
     uint64_t servers = 0, unavailable = 0;
     for (size_t i = 0; i < work->n_parts; i++)
         servers |= part_server(&work->parts[i]);
-    if (ask->is_virtual) /* it has as long as it is to have in its own time */
+    if (ask->is_virtual) /* it has as long as it should have in its own time */
         work->deadline_ns = add_sat(now_ns, ask->deadline_ns - ask->now_ns);
     const char *why = (servers & ask->stopped) != 0
                           ? "the server of a key is not to be asked now"
@@ -226,7 +226,7 @@ uint64_t memcached_backend_deadline(const struct backend *shared)
     return min_u64(min_u64(clock_ns, store->earliest_ns), cells_deadline(store->cells));
 }
 
-/* Nobody waits longer. What is to be taken back has a little more time, and then is given up. */
+/* No caller waits longer. Units to be taken back get a little more time, and then stay charged. */
 static void end_late(struct work *work, uint64_t now_ns)
 {
     bool was_wanted = work->op != NULL;
@@ -252,7 +252,7 @@ void memcached_backend_wake(struct backend *shared, uint64_t now_ns)
     cells_wake(store->cells, now_ns);
     if (store->earliest_ns > now_ns)
         return;
-    /* Whoever is told may ask or forget others. */
+    /* A callback may send or cancel requests. */
     for (struct work *late; (late = find_late(store, now_ns)) != NULL;)
         end_late(late, now_ns);
     store->earliest_ns = STINT_NEVER_NS;
@@ -273,7 +273,7 @@ void memcached_backend_changed(struct backend *shared, uint64_t now_ns)
     store->options.io->ops->hurry(store->options.io);
 }
 
-/* ---- How things are -------------------------------------------------------------------------- */
+/* ---- State ----------------------------------------------------------------------------------- */
 
 static int store_accepts(const struct backend *shared, const struct stint_quota *quota,
                          struct stint_error *error)
@@ -282,7 +282,7 @@ static int store_accepts(const struct backend *shared, const struct stint_quota 
     return memcached_state_accepts(quota, error);
 }
 
-/* One that can be asked is enough: each has its own keys. */
+/* One available server is enough: each has its own keys. */
 static uint64_t store_unavailable_since(const struct backend *shared)
 {
     const struct store *store = const_store_of(shared);
@@ -328,7 +328,7 @@ const char *memcached_backend_fault(const struct backend *shared)
     return fault;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Operations ------------------------------------------------------------------------------ */
 
 static void store_free(struct backend *shared)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* An address is two texts, in a reply, or two words of five, in a message. */
+/* An address is two texts in a reply, or two of five words in a message. */
 #include "backend/redis/sentinel.h"
 
 #include "base/number.h"
