@@ -115,7 +115,7 @@ static const struct backend_answer *ask(struct evaluation *evaluation, size_t st
         pending_ask(evaluation->pending, store_at(evaluation, store), asked);
     if (evaluation->pending->is_lost) {
         evaluation->fault = BACKEND_FAILED;
-        evaluation->fault_message = "the quotas of the request have changed while it was asked";
+        evaluation->fault_message = "the quotas of the request changed while it waited";
         return NULL;
     }
     if (answer == NULL) {

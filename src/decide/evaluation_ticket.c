@@ -347,7 +347,7 @@ int evaluation_add_ticket(struct evaluation *evaluation, struct span ticket,
     size_t store = find_store(evaluation->stores, label);
     if (store == 0)
         return err_set(error, STINT_E_MISMATCH,
-                       "the ticket is of the store \"%.*s\", which this server does not have",
+                       "the ticket belongs to the store \"%.*s\", which this server does not have",
                        (int)label.len, (const char *)label.ptr);
     if (evaluation->ticket_rules == NULL)
         evaluation->ticket_rules = malloc(sizeof(*evaluation->ticket_rules));
@@ -385,14 +385,15 @@ static const char *why_no_ticket(const struct evaluation *evaluation, bool books
         if (!target_asks(target))
             continue;
         if (target->store != store)
-            return "a ticket is of one store: some of the quotas are in another, or in the table";
+            return "a ticket belongs to one store: some of the quotas are in another, or in the "
+                   "table";
         n_asking++;
         n_leased += is_leased(target);
     }
     if (books && (n_asking > 1 || n_leased > 0))
-        return "a place is booked in a store under one quota at a time, and under none that leases";
+        return "a booking in a store needs a single quota, without a lease";
     if (n_asking > 1 && n_leased > 0)
-        return "a ticket over several quotas of a store has none among them that leases";
+        return "a ticket over several quotas of a store cannot include one with a lease";
     if (store > 0 && write_items(evaluation, bytes, items,
                                  find_items(evaluation, target_asks, items)) > TICKET_BYTES_MAX)
         return "the keys of the request are too long for a ticket of a store";

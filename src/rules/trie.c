@@ -15,7 +15,7 @@
 #define UNITS_MAX (1u << NUMBER_BITS)
 #define ALIGNMENT 64
 
-_Static_assert(offsetof(struct place, text) == 24, "a short text fits beside what is of a place");
+_Static_assert(offsetof(struct place, text) == 24, "a short text fits beside the fields of a node");
 
 /* The number of a node, TRIE_NONE for a free slot, under hash bits that did not choose the slot. */
 static uint32_t slot_of(struct hash128 hash, uint32_t number)

@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-#define NO_MEMORY "no memory to ask the store"
+#define NO_MEMORY "no memory for a request to the store"
 
 static struct front *front_of(const struct backend *store)
 {

@@ -243,8 +243,8 @@ bool front_begin_failover(struct front_ask *ask, const struct backend_request *a
 {
     struct front_failover_work *cautious = ask->cautious = copy_of(asked);
     if (cautious == NULL) {
-        ask->inner.answer = (struct backend_answer){.outcome = BACKEND_FAILED,
-                                                    .error = "no memory to ask the store"};
+        ask->inner.answer = (struct backend_answer){
+            .outcome = BACKEND_FAILED, .error = "no memory for a request to the store"};
         return false;
     }
     cautious->step_asked = cautious->asked;

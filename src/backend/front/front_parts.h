@@ -8,7 +8,8 @@
 #include "backend/front/front.h"
 
 #define FRONT_ITEMS_FEW 4
-#define FRONT_STOPPED "the store has failed to answer several times, and is not asked for a while"
+#define FRONT_STOPPED                                                                              \
+    "the store failed several times in a row; requests to it are stopped for a while"
 
 struct front {
     struct backend store;

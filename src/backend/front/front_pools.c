@@ -53,7 +53,7 @@ static void pools_ask(struct backend_pools *pools, const struct backend_pool_req
     backend_metric_up(&front->metrics->asks);
     if (ask == NULL) {
         op->answer.outcome = BACKEND_FAILED;
-        op->answer.error = "no memory to ask the store";
+        op->answer.error = "no memory for a request to the store";
         return;
     }
     *ask =

@@ -33,7 +33,7 @@ struct lease_waiter *lease_new_waiter(struct lease *lease, enum lease_waiting ki
     if (waiter == NULL) {
         op->answer.outcome = BACKEND_FAILED;
         op->answer.fault = BACKEND_ERROR_OVERLOAD;
-        op->answer.error = "too many asks wait for leases";
+        op->answer.error = "too many requests wait for leases";
         return NULL;
     }
     lease->free_waiters = waiter->next;

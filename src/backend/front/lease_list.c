@@ -290,7 +290,7 @@ void lease_ask_list(struct lease *lease, const struct backend_request *ask, stru
     if (list == NULL) {
         lease_free_waiter(waiter);
         op->answer.outcome = BACKEND_FAILED;
-        op->answer.error = "no memory to ask a store";
+        op->answer.error = "no memory for a request to the store";
         return;
     }
     waiter->list = list;

@@ -400,7 +400,7 @@ static void take_written(void *arg, enum memcached_outcome outcome,
     default:
         metrics->lost++;
         err_set(&cell->cells->fault, STINT_E_GONE,
-                "memcached did not say whether it has written a state");
+                "memcached did not confirm the write of a state");
         answer_all(cell, outcome == MEMCACHED_LATE ? CELL_LATE : CELL_LOST, true, now_ns);
     }
 }
@@ -494,8 +494,7 @@ static void take_read(void *arg, enum memcached_outcome outcome,
         memcached_state_forget(state);
         decide_all(cell, state, 0, now_ns);
     } else if (reply->number == 0)
-        refuse(cell, "memcached runs without the numbers of values: expected it without -C",
-               now_ns);
+        refuse(cell, "memcached has no CAS numbers: start it without -C", now_ns);
     else {
         memcached_state_read(state, reply->value);
         decide_all(cell, state, reply->number, now_ns);

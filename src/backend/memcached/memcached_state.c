@@ -63,10 +63,9 @@ static _Thread_local struct memcached_tickets tickets;
 int memcached_state_accepts(const struct stint_quota *quota, struct stint_error *error)
 {
     if (quota->algorithm == STINT_CONCURRENCY)
-        return err_set(
-            error, STINT_E_MISMATCH,
-            "memcached keeps no concurrency: a place needs a holder that renews it, and tickets "
-            "there are of units alone; use Redis or Valkey, or store: none");
+        return err_set(error, STINT_E_MISMATCH,
+                       "memcached supports no concurrency: a slot needs a holder that renews it, "
+                       "and tickets there hold only units; use Redis or Valkey, or store: none");
     if (quota->period_ns > EPOCH_NS)
         return err_set(error, STINT_E_RANGE,
                        "on memcached a period can be at most four years, of 365 days");
@@ -717,8 +716,8 @@ int memcached_state_ask(struct memcached_state *state, const struct memcached_st
     enum reading reading = load_for(&loaded, state, step);
     if (reading == READ_AHEAD)
         return err_set(error, STINT_E_MISMATCH,
-                       "a state of %s in memcached is of a time more than an hour ahead: compare "
-                       "the clocks of the servers",
+                       "a state of %s in memcached has a time more than an hour in the future: "
+                       "check the clocks of the servers",
                        stint_algorithm_name(step->quota->algorithm));
     keep_before(&loaded, &before);
     int code = decide(&loaded, step, &closed, decision);

@@ -143,8 +143,7 @@ static bool read_range(const struct redis_reply *reply, const struct store_host 
 static int refuse(struct stint_error *error)
 {
     return err_set(error, STINT_E_SYNTAX,
-                   "the store's answer to CLUSTER SLOTS is none: expected ranges of slots with "
-                   "nodes");
+                   "invalid reply to CLUSTER SLOTS: expected ranges of slots with nodes");
 }
 
 int cluster_read(struct cluster *cluster, const struct redis_reply *reply,
@@ -154,7 +153,8 @@ int cluster_read(struct cluster *cluster, const struct redis_reply *reply,
     if (reply->type != REDIS_ARRAY)
         return refuse(error);
     if (reply->n_items > CLUSTER_SLOTS)
-        return err_set(error, STINT_E_RANGE, "the store tells of more ranges than there are slots");
+        return err_set(error, STINT_E_RANGE,
+                       "invalid reply to CLUSTER SLOTS: more ranges than slots");
     struct cluster *read = cluster_new();
     if (read == NULL)
         return err_set(error, STINT_E_SYSTEM, "no memory for a map of slots");

@@ -291,7 +291,7 @@ static bool can_ask(struct redis_backend *store, const struct backend_request *a
 static enum backend_outcome begin(struct redis_backend *store, const struct backend_request *ask,
                                   struct backend_op *op)
 {
-    static const char no_memory[] = "no memory to ask a store";
+    static const char no_memory[] = "no memory for a request to the store";
     struct named named[BACKEND_ITEMS_MAX];
     assert(ask->n_items > 0 && ask->n_items <= BACKEND_ITEMS_MAX);
     op->answer.error = store->refusal.message;
@@ -304,7 +304,7 @@ static enum backend_outcome begin(struct redis_backend *store, const struct back
     uint64_t servers;
     size_t n_parts = find_parts(store, named, ask->n_items, &servers);
     if ((servers & ask->stopped) != 0) {
-        op->answer.error = "the server of a key is not to be asked now";
+        op->answer.error = "requests to the server of a key are stopped now";
         op->answer.fault = BACKEND_ERROR_STOPPED;
         return BACKEND_FAILED;
     }
@@ -322,7 +322,7 @@ static enum backend_outcome begin(struct redis_backend *store, const struct back
             job->parts[i].job = job;
             job->parts[i].server = 0;
             job->parts[i].state = PART_FAILED;
-            job->error = "too many asks wait for the store";
+            job->error = "too many requests wait for the store";
             job->fault = BACKEND_ERROR_OVERLOAD;
         }
     if (job->n_due == 0) {

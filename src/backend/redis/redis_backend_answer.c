@@ -16,14 +16,14 @@ static const char *message_of(struct span text)
     case REDIS_ERROR_CANNOT_WRITE:
         return "the store takes no writes now: MISCONF or NOREPLICAS";
     case REDIS_ERROR_DENIED:
-        return "the store does not permit what is asked of it: NOAUTH, WRONGPASS or NOPERM";
+        return "the store does not permit the command: NOAUTH, WRONGPASS or NOPERM";
     case REDIS_ERROR_MOVED:
     case REDIS_ERROR_ASK:
         return "the store is a node of a cluster: expected redis-cluster:// in its URL";
     case REDIS_ERROR_CROSSSLOT:
-        return "the store says that the keys of one script lie in several slots";
+        return "the store reports keys of one script in several slots";
     default:
-        return "the store refuses what it is asked";
+        return "the store rejects the command";
     }
 }
 
@@ -57,7 +57,7 @@ static void take_reply(struct part *part, const struct redis_reply *reply)
     if (!read_integers(reply, values) ||
         !script_reply_read(&read, part->n_items > 1 ? part->n_items : 0, values, reply->n_items)) {
         part->state = PART_LOST;
-        part->job->error = "the store's answer is none that a script of ours gives";
+        part->job->error = "the store's reply is not that of a stint script";
         return;
     }
     part->state = PART_DECIDED;
@@ -89,7 +89,7 @@ const char *redis_backend_reason(const struct redis_backend *store, enum router_
     if (outcome == ROUTER_REFUSED)
         return message_of(reply->text);
     if (outcome == ROUTER_DONE)
-        return "the store's answer is none that a script of ours gives";
+        return "the store's reply is not that of a stint script";
     if (router_unavailable_since(store->router) == 0)
         return "the store has not answered in time";
     const char *fault = router_error(store->router);

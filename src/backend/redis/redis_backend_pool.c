@@ -192,7 +192,8 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
     if (!make_words(store, ask)) {
         bool has_key = ask->verb != BACKEND_POOL_NEXT && ask->verb != BACKEND_POOL_STATUS;
         answer->outcome = has_key ? BACKEND_REFUSED : BACKEND_FAILED;
-        answer->error = has_key ? "the pool has no such key" : "no memory to ask a store";
+        answer->error =
+            has_key ? "the pool has no such key" : "no memory for a request to the store";
         return;
     }
     bool has_slots = router_has_slots(store->router);
@@ -202,14 +203,14 @@ static void op_ask(struct backend_pools *pools, const struct backend_pool_reques
     if ((server & ask->stopped) != 0) {
         answer->outcome = BACKEND_FAILED;
         answer->fault = BACKEND_ERROR_STOPPED;
-        answer->error = "the server of the pool is not to be asked now";
+        answer->error = "requests to the server of the pool are stopped now";
         return;
     }
     struct pool_job *job = begin(store, ask, op, slot);
     if (job == NULL) {
         answer->outcome = BACKEND_FAILED;
         answer->fault = BACKEND_ERROR_OVERLOAD;
-        answer->error = "too many asks wait for the store";
+        answer->error = "too many requests wait for the store";
         return;
     }
     store->n_jobs++;

@@ -357,7 +357,7 @@ static void read_ban_of(struct reading *reading, const struct fields *entry, str
         return;
     if (rule->unlimited)
         schema_fault(&reading->source, entry, ENTRY_BAN,
-                     "an unlimited rule denies nobody, and so bans nobody");
+                     "an unlimited rule never denies, so it cannot ban");
     read_ban(&reading->source, value, &rule->ban);
 }
 

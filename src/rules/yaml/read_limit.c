@@ -120,9 +120,9 @@ static void read_lease(struct limit_reader *reader)
                         "%s has no lease; concurrency needs one, such as lease: 30s",
                         reader->fields->shape->name);
     if (has_lease_word(reader))
-        schema_fault(reader->source, reader->fields, LIMIT_LEASE,
-                     "places of concurrency are not leased from a store; expected a duration such "
-                     "as 30s");
+        schema_fault(
+            reader->source, reader->fields, LIMIT_LEASE,
+            "slots of concurrency are not leased from a store; expected a duration such as 30s");
     else
         schema_duration(reader->source, reader->fields, LIMIT_LEASE,
                         &reader->limit->quota.lease_ns);
@@ -150,7 +150,7 @@ static void tell_other_algorithm(const struct limit_reader *reader, bool is_aske
     else
         schema_fault(reader->source, reader->fields, LIMIT_ALGORITHM,
                      "%s has no calendar %ss; leave algorithm out, which means fixed_window, or "
-                     "say calendar: fixed, which means %s days",
+                     "use calendar: fixed, which means %s days",
                      name, reader->unit->number == RULE_MONTH ? "month" : "year",
                      reader->unit->number == RULE_MONTH ? "30" : "365");
 }
@@ -188,10 +188,10 @@ static void read_calendar(struct limit_reader *reader)
     bool is_long = reader->unit != NULL && reader->unit->align >= STINT_ALIGN_MONTH;
     if (calendar == CALENDAR_FIXED && has(reader, LIMIT_UTC_OFFSET))
         schema_fault(reader->source, reader->fields, LIMIT_UTC_OFFSET,
-                     "a length that is fixed begins at no time of day; leave out one of the two");
+                     "calendar: fixed has no time zone; leave out one of the two");
     else if (calendar == CALENDAR_FIXED && has(reader, LIMIT_PERIOD))
         schema_fault(reader->source, reader->fields, LIMIT_CALENDAR,
-                     "a period is fixed as it is; expected a unit beside calendar");
+                     "a period is always fixed; expected a unit beside calendar");
     else if (calendar != CALENDAR_FIXED && (is_asked_for || is_long))
         align(reader, is_asked_for);
 }
@@ -304,8 +304,8 @@ uint8_t read_hits(const struct source *source, const struct fields *fields,
         return RULE_HITS_UNSAID;
     if (choice == 1 && limit->quota.algorithm == STINT_CONCURRENCY)
         schema_fault(source, fields, LIMIT_HITS,
-                     "places of concurrency are taken and given back, and cannot be charged; "
-                     "leave hits out, or say take");
+                     "slots of concurrency are taken and returned, and cannot be charged; leave "
+                     "hits out, or use take");
     return choice == 0 ? RULE_HITS_TAKE : RULE_HITS_CHARGE;
 }
 

@@ -109,7 +109,7 @@ static bool write_text(struct json_writer *writer, const struct yaml_value *valu
     if (!value->is_string && write_plain(&writer->buf, value))
         return true;
     if (!value->is_string && is_infinite(value->text))
-        return refuse(writer, value->place, "expected a number that JSON has, and found none");
+        return refuse(writer, value->place, "JSON has no such number; expected a finite one");
     write_string(&writer->buf, value->text);
     return true;
 }
@@ -151,7 +151,7 @@ static bool merge_map(struct json_writer *writer, struct members *members,
         return refuse(writer, merged->place, "<<: expected a mapping or a list of mappings");
     for (const struct yaml_part *part = merged->parts; part != NULL; part = part->next) {
         if (is_merge(part))
-            return refuse(writer, part->key->place, "<<: what is merged may merge nothing itself");
+            return refuse(writer, part->key->place, "<<: a merged mapping cannot merge others");
         if (!add_member(writer, members, part, true))
             return false;
     }

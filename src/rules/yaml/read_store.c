@@ -102,8 +102,8 @@ static void warn_of_nothing(const struct source *source, const struct fields *fi
     spec_format_duration(&counts_for, rule_counts_for_ns(&rule->quota));
     spec_format_duration(&lasts_for, store->local_for_ns);
     warnings_add(source->diagnostics, source->path, schema_place(fields, LIMIT_ON_STORE_ERROR),
-                 "on_store_error: local will allow nothing: all is taken for used for %s, and "
-                 "local_for is %s; say local_start: empty, or a longer local_for",
+                 "on_store_error: local will allow nothing: all units count as used for %s, and "
+                 "local_for is %s; set local_start: empty, or a longer local_for",
                  counts, lasts);
 }
 

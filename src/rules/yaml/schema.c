@@ -83,8 +83,7 @@ static void merge(const struct source *source, struct fields *fields,
     if (merged->kind != YAML_MAP || depth == MERGES_MAX) {
         diagnostics_add(source->diagnostics, source->path, merged->place,
                         "<<: expected a mapping or a list of mappings, %s",
-                        depth == MERGES_MAX ? "and not so many, one within the other"
-                                            : "found neither");
+                        depth == MERGES_MAX ? "not nested so deeply" : "found neither");
         return;
     }
     read_map(source, &found, merged, depth + 1);
