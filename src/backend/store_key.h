@@ -19,10 +19,7 @@ size_t store_key_escape(struct span text, char *out, size_t size);
 size_t store_key(const struct backend_item *item, struct span prefix, char *out, size_t size,
                  size_t *tag_len);
 
-/*
- * The key of an id beside a state, in its slot: HEAD is the start of the state's key, up to the
- * tag's brace.
- */
+/* The key of an id beside a state, in its slot: HEAD is the state's key up to the tag's brace. */
 #define STORE_ID_KEY_MORE (3 + 2 * BACKEND_ID_LEN)
 size_t store_id_key(struct span head, const uint8_t id[BACKEND_ID_LEN], char *out, size_t size);
 

@@ -113,10 +113,7 @@ enum backend_error {
     BACKEND_ERROR_LOST,        /* the connection ended before the reply; it may have been done */
     BACKEND_ERROR_UNREACHABLE, /* no server was available in time */
     BACKEND_ERROR_OVERLOAD,    /* too many requests wait already */
-    BACKEND_ERROR_BUSY,        /*
-                                * it replies, but lost every race with other servers; it may have been
-                                * done
-                                */
+    BACKEND_ERROR_BUSY,        /* other servers were faster each time; it may have been done */
     BACKEND_ERROR_STATE,       /* it replies, but its state is of another time */
     BACKEND_ERROR_STOPPED,     /* too many failures; requests are stopped for now */
     BACKEND_ERRORS,
@@ -166,16 +163,12 @@ struct backend_ops {
     void (*ask)(struct backend *store, const struct backend_request *ask, struct backend_op *op);
     /* The answer is no longer wanted: `op` is not touched again. The request may still be done. */
     void (*forget)(struct backend *store, struct backend_op *op);
-    /*
-     * 0 where the store can keep states under this quota; else why not, as stint_table_accepts().
-     */
+    /* 0 where the store can keep states under this quota; else as stint_table_accepts(). */
     int (*accepts)(const struct backend *store, const struct stint_quota *quota,
                    struct stint_error *error);
     /* Since when the store is unavailable, by stint_now(); 0: available, as far as is known. */
     uint64_t (*unavailable_since_ns)(const struct backend *store);
-    /*
-     * The server ends: returns what is held. `done` is called once, by the deadline at the latest.
-     */
+    /* The server ends: returns what is held. `done` is called once, at the latest at deadline. */
     void (*drain)(struct backend *store, uint64_t deadline_ns, void (*done)(void *arg), void *arg);
     /* Answers all waiting requests with FAILED. Also frees the backends behind it. */
     void (*free)(struct backend *store);

@@ -46,15 +46,11 @@ struct backend_pool_answer {
     uint64_t servers;  /* as in struct backend_answer; 0: no server got the request */
     struct stint_pool_answer next; /* the name is the list's; the time is the store's, since 1970 */
     uint32_t given_back;
-    /*
-     * STATUS: the caller's memory, with space for all keys; in the order in which they were added.
-     */
+    /* STATUS: the caller's memory, with space for all keys; in the order of their addition. */
     struct stint_pool_status *statuses;
 };
 
-/*
- * One request in progress, as struct backend_op. Zero it, then set `answered` and answer.statuses.
- */
+/* One request in progress, as backend_op. Zero it, then set `answered` and answer.statuses. */
 struct backend_pool_op {
     struct backend_pool_answer answer;
     /* Called once, and only where ask() left BACKEND_WAITS; never from within ask(). */

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Fills an evaluation: each descriptor's rule, the quota that counts, and which rule replaces
- * which.
- */
+/* Fills an evaluation: each descriptor's rule, the quota that counts, and replaced rules. */
 #include "decide/evaluation_parts.h"
 
 #include "base/wide_int.h"
@@ -130,9 +127,7 @@ static int set_own_quota(struct evaluation *evaluation, const struct target *tar
     return code == STINT_E_GONE ? 0 : code; /* its rule's quota holds */
 }
 
-/*
- * Undoes in reverse order, as a key may be there twice: the last value restored is the first found.
- */
+/* Undoes in reverse order, as a key may be there twice. */
 static void restore_own_quotas(struct evaluation *evaluation, size_t n_set)
 {
     struct stint_error error; /* the caller gets the error of the one that failed */

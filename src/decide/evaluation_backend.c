@@ -388,9 +388,7 @@ static void ask_group(struct evaluation *evaluation, size_t store, uint8_t verb,
     group->answer = ask(evaluation, store, &asked);
 }
 
-/*
- * A list may be denied where no item by itself would be: equal keys, or other servers were faster.
- */
+/* A list may be denied where no item would be: equal keys, or other servers were faster. */
 static void show_binding(struct evaluation *evaluation, size_t store,
                          const struct backend_answer *answer)
 {

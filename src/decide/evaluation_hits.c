@@ -16,9 +16,7 @@ static struct stint_ask ask_of(const struct evaluation *evaluation, uint8_t verb
     return (struct stint_ask){.now_ns = evaluation->now_ns, .cost = cost, .verb = verb};
 }
 
-/*
- * The cost of the peek: one unit, or the units to be charged. A cost of 0 is denied only in debt.
- */
+/* The cost of the peek: one unit, or the units to be charged. Only debt denies a cost of 0. */
 static struct stint_ask look_of(const struct evaluation *evaluation,
                                 const struct evaluation_counted *counted)
 {
@@ -69,9 +67,7 @@ static struct stint_decision put_back(struct stint_decision decision)
     return decision;
 }
 
-/*
- * A store gets one request; the table, which is cheap, is read once more for the current numbers.
- */
+/* A store gets one request; the table, which is cheap, is read again for the current numbers. */
 static struct stint_decision check(struct evaluation *evaluation,
                                    const struct evaluation_counted *counted)
 {

@@ -109,10 +109,7 @@ void evaluation_count_denials(struct evaluation *evaluation);
  * there are none.
  */
 bool evaluation_gather(struct evaluation *evaluation);
-/*
- * The collected targets, as a list. False for what can never be allowed: its targets then have that
- * result.
- */
+/* The collected targets, as a list. False: never allowed; the targets then have that result. */
 bool evaluation_list(struct evaluation *evaluation);
 /* The list's decisions, copied to their targets. */
 void evaluation_hand_out(struct evaluation *evaluation);

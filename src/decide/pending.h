@@ -48,10 +48,7 @@ struct pending {
     bool has_asked, has_id;
     uint8_t blocks; /* enum pending_blocks */
     bool is_lost;   /* a request differs: the quota of a key has changed; or no memory */
-    /*
-     * Called once nothing is waited for any more; it may run the evaluation again. NULL: no
-     * callback.
-     */
+    /* Called once nothing is waited for; it may run the evaluation again. NULL: no callback. */
     void (*done)(void *arg, uint64_t now_ns);
     void *arg;
 };

@@ -106,9 +106,7 @@ struct rule {
 /* The length of a unit of files and of overrides; months have 30 days, years 365. 0: none. */
 uint64_t rule_unit_ns(int unit);
 
-/*
- * How long an admitted unit counts at most; with gcra, how long a whole burst takes to come back.
- */
+/* How long an admitted unit counts at most; of gcra, how long a whole burst takes to return. */
 uint64_t rule_counts_for_ns(const struct stint_quota *quota);
 
 struct rules;

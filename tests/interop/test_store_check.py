@@ -251,7 +251,7 @@ def test_what_servers_say_is_shown_as_text(scheme, serve):
 
 
 def test_usage():
-    for words, told in ((["redis://:hush@a:x"], "no host"), (["memcached://a/1"], "databases"),
+    for words, told in ((["redis://:hush@a:x"], "not a host"), (["memcached://a/1"], "databases"),
                         (["redis://a", "redis://b"], "one URL"), ([], "expected the URL"),
                         (["--ca-file", "x", "redis://a"], "go with rediss"),
                         (["--samples", "0", "redis://a"], "--samples")):

@@ -383,7 +383,8 @@ descriptors:
     with Redis() as far, Memcached() as near, \
             servers_on(("far", far), ("near", near), rules=rules) as server:
         both = ("DOMAIN", "d", "DESCRIPTOR", 1, "far", "x", "DESCRIPTOR", 1, "near", "x")
-        assert "a ticket belongs to one store" in refused(server, "RESERVE", *both, "LIFETIME", 60_000)
+        refusal = refused(server, "RESERVE", *both, "LIFETIME", 60_000)
+        assert "a ticket belongs to one store" in refusal
         for key in ("far", "near"):
             assert left(server, *of(key)) == 100
             given = ask(server, "RESERVE", *of(key), "COST", 9, "LIFETIME", 60_000)

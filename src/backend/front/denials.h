@@ -37,9 +37,7 @@ bool denials_same(const struct denial_name *a, const struct denial_name *b);
 /* NULL: nothing is known. Valid until the next put or drop. */
 struct denial *denials_find(const struct denials *denials, const struct denial_name *name,
                             uint64_t now_ns);
-/*
- * Ignored if a key of its set was dropped since `name` was made: the answer may be older than that.
- */
+/* Ignored if a key of its set was dropped since `name` was made: the answer may be older. */
 void denials_put(struct denials *denials, const struct denial_name *name,
                  const struct denial *denial, uint64_t now_ns);
 void denials_drop(struct denials *denials, const struct denial_name *name);

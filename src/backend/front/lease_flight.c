@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The life of leases: how many units are requested, how the answer is used, and when unused units
- * go back.
- */
+/* The life of leases: how many units are requested, and when unused units go back. */
 #include "backend/front/lease_parts.h"
 
 #include "base/ns.h"

@@ -40,9 +40,7 @@ bool memcached_key_write(struct memcached_key *key, struct span prefix,
     return true;
 }
 
-/*
- * The same on every node, so it has no secret: a client that picks keys of one server slows itself.
- */
+/* The same on every node, so without a secret: a client with keys of one server slows itself. */
 unsigned memcached_key_server(const struct store_url *url, struct span key)
 {
     unsigned best = 0;

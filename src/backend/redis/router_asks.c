@@ -147,10 +147,7 @@ static void retry(struct router_ask *ask, uint64_t now_ns)
 
 static void ask_send(struct router_ask *ask, uint64_t now_ns);
 
-/*
- * The node does not have the slot: the one that it names gets the command at once, but not for
- * ever.
- */
+/* The node does not have the slot: the command goes to the one that it names, but not for ever. */
 static void follow(struct router_ask *ask, struct server *server, bool is_asking, uint64_t now_ns)
 {
     if (server == NULL || ask->answered == NULL || ++ask->redirects > REDIRECTS_AT_ONCE) {
@@ -227,9 +224,7 @@ static void on_ask(struct router_ask *ask, struct server *said, const struct red
     follow(ask, server, true, now_ns);
 }
 
-/*
- * Errors of a server that did nothing, and that may go away soon; false: the error is the answer.
- */
+/* Errors of a server that did nothing, and that may go away soon; false: the error is final. */
 static bool take_refusal(struct router_ask *ask, struct server *said,
                          const struct redis_reply *reply, uint64_t now_ns)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * The scripts of lua/, in the form for a store; docs/store-scripts.md describes how to call them.
- */
+/* The scripts of lua/, as sent to a store; docs/store-scripts.md describes how to call them. */
 #ifndef STINT_BACKEND_SCRIPT_LUA_SCRIPT_H
 #define STINT_BACKEND_SCRIPT_LUA_SCRIPT_H
 

@@ -62,9 +62,7 @@ struct script_holder {
 struct script_id {
     struct span key; /* by store_id_key(), with the tag of the quotas' keys */
     uint64_t body;
-    /*
-     * at least 1 ms; with a ticket also 0, for no longer than it. Kept forever under virtual time.
-     */
+    /* at least 1 ms; with a ticket also 0, for no longer than it. Virtual time: kept for good. */
     uint64_t lifetime_ns;
     /*
      * The id is a ticket's: TAKE makes one that is valid so long; EXTEND counts from now. BOOK

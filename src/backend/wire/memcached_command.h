@@ -14,10 +14,7 @@ enum memcached_outcome {
     MEMCACHED_LOST,    /* no reply, the connection has ended: it may have been done */
 };
 
-/*
- * `reply` is NULL but for DONE and REFUSED, and valid during the call. May send commands, but not
- * feed.
- */
+/* `reply` is NULL but for DONE and REFUSED, and valid during the call. May send, must not feed. */
 typedef void memcached_answered(void *arg, enum memcached_outcome outcome,
                                 const struct memcached_reply *reply, uint64_t now_ns);
 

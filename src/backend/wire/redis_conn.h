@@ -26,10 +26,7 @@ enum redis_outcome {
     REDIS_LOST,    /* no reply, the connection has ended: it may have been done */
 };
 
-/*
- * `reply` is NULL but for DONE and REFUSED, and valid during the call. May send commands, but not
- * feed.
- */
+/* `reply` is NULL but for DONE and REFUSED, and valid during the call. May send, must not feed. */
 typedef void redis_answered(void *arg, enum redis_outcome outcome, const struct redis_reply *reply,
                             uint64_t now_ns);
 

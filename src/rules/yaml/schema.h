@@ -98,8 +98,7 @@ void schema_fault(const struct source *source, const struct fields *fields, int 
                   const char *format, ...) ERR_PRINTF(4, 5);
 
 /*
- * Each reads the value of a key: true where it exists and is valid; else the output keeps its
- * value.
+ * Each reads the value of a key: true where it exists and is valid; else the output is unchanged.
  */
 bool schema_text(const struct source *source, const struct fields *fields, int key,
                  struct span *text);
