@@ -137,7 +137,7 @@ struct backend_answer {
      * would have been allowed, with the numbers of a state from which nothing was taken.
      */
     struct stint_decision *each; /* n_items of them; the caller's memory */
-    uint64_t lease_ends_ns;      /* LEASE with a term. 0: other nodes have all of them */
+    uint64_t lease_ends_ns;      /* LEASE with a term. 0: too many nodes hold one already */
     uint32_t leases;             /* LEASE: how many other nodes hold units of the key now */
 };
 

@@ -69,8 +69,7 @@ struct rule_ban {
 /* A limit (or `unlimited`) at one position in a file. Strings live as long as the rules. */
 struct rule {
     const char *domain;
-    const char
-        *path; /* its entries as text, for people and metrics: "path=/login.remote_address" */
+    const char *path; /* its entries as text, for users and metrics: "path=/login.remote_address" */
     const char *name; /* rate_limit.name; "" */
     const char *file;
     uint32_t line, column;     /* of its entry in the file, from 1 */

@@ -4,9 +4,10 @@
  * answers those whose result is known.
  *
  *   breakers  After some failures in a row requests to a server fail at once, until a probe
- * succeeds. denials   A key that was denied is denied here for a while, as long as its algorithm
- * would. failover  After a failover that may have lost writes, keys that look never used are
- * treated as used, for a period of their quota.
+ *             succeeds.
+ *   denials   A key that was denied is denied here for a while, as long as its algorithm would.
+ *   failover  After a failover that may have lost writes, keys that look never used are treated
+ *             as used, for a period of their quota.
  *
  * docs/decisions/0038 and 0045 give the reasons. One thread, except for the metrics.
  */

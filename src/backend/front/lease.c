@@ -464,7 +464,7 @@ void lease_wake(struct backend *store, uint64_t now_ns)
     }
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 struct backend *lease_new(const struct lease_options *options)
 {

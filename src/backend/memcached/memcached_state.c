@@ -361,7 +361,7 @@ static bool read_quota(struct loaded *loaded, const uint8_t **at)
     return is_same || stint_quota_check(quota, NULL) == 0;
 }
 
-/* The words behind the quota. False: more than a state of it has. */
+/* The words after the quota. False: more than a state of it has. */
 static bool read_words(struct loaded *loaded, struct span bytes, const uint8_t *at)
 {
     const struct stint_quota *quota = &loaded->quota;
@@ -602,9 +602,8 @@ static void limit_back(const struct loaded *loaded, const struct memcached_ticke
 }
 
 /*
- * Closes one that has ended, as its options say. Units that could not come back are counted.
- * Tickets use the algorithm as those of a table do: there are no bookings, so refunds work in debt,
- * too.
+ * Closes one that has ended, by its options. Units that could not come back are counted. Tickets
+ * use the algorithm as those of a table do: without bookings, refunds work in debt, too.
  */
 static struct stint_decision expire(struct loaded *loaded, struct memcached_ticket *ticket,
                                     uint64_t now_ns, struct memcached_closed *closed)

@@ -25,7 +25,7 @@ struct pending {
     memcached_answered *answered;
     void *arg;
     uint64_t deadline_ns;
-    uint64_t end; /* position behind its bytes */
+    uint64_t end; /* position after its bytes */
     uint8_t verb; /* enum memcached_verb */
 };
 
@@ -64,7 +64,7 @@ static const struct memcached_conn *const_conn_of(const struct link *link)
     return (const struct memcached_conn *)link;
 }
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 static void set_default(uint64_t *value, uint64_t standard)
 {

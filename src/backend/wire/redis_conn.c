@@ -60,7 +60,7 @@ struct redis_conn {
     bool is_ending; /* takes no more commands */
 };
 
-/* ---- Life ------------------------------------------------------------------------------------ */
+/* ---- Start and end --------------------------------------------------------------------------- */
 
 static void set_default(uint64_t *value, uint64_t standard)
 {
